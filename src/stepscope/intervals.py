@@ -1,0 +1,209 @@
+"""Interval algebra on integer arrays: unions, overlaps, gaps and nesting. The only clever code.
+
+A set of intervals is a pair of int64 arrays (starts, ends), half open. A *merged* set is sorted and disjoint: what
+`merge` returns and the other functions take.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Set(NamedTuple):
+    """A merged set of intervals."""
+
+    starts: Ints
+    ends: Ints
+
+    @property
+    def total(self) -> int:
+        return int((self.ends - self.starts).sum())
+
+
+NONE = Set(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def merge(starts: Ints, ends: Ints) -> Set:
+    """The union of any intervals. Empty and negative ones cover nothing."""
+    covers = ends > starts
+    if not covers.all():
+        starts, ends = starts[covers], ends[covers]
+    if len(starts) == 0:
+        return NONE
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    first = np.empty(len(starts), np.bool_)
+    first[0] = True
+    np.greater(starts[1:], reach[:-1], out=first[1:])
+    last = np.append(np.flatnonzero(first)[1:] - 1, len(starts) - 1)
+    return Set(starts[first], reach[last])
+
+
+def join(*sets: Set) -> Set:
+    """What any of them covers."""
+    return merge(np.concatenate([s.starts for s in sets]), np.concatenate([s.ends for s in sets]))
+
+
+def intersect(a: Set, b: Set) -> Set:
+    """What both cover."""
+    if len(a.starts) == 0 or len(b.starts) == 0:
+        return NONE
+    edges = np.concatenate((a.starts, a.ends, b.starts, b.ends))
+    change = np.repeat(np.array([1, -1, 1, -1], np.int8), [len(a.starts), len(a.ends), len(b.starts), len(b.ends)])
+    # At one instant ends come before starts, so that touching intervals do not overlap.
+    order = np.lexsort((change, edges))
+    edges, both = edges[order], np.cumsum(change[order]) == 2
+    begin = np.flatnonzero(both)
+    return merge(edges[begin], edges[begin + 1])
+
+
+def subtract(a: Set, b: Set) -> Set:
+    """What `a` covers and `b` does not."""
+    if len(a.starts) == 0 or len(b.starts) == 0:
+        return a
+    low, high = int(min(a.starts[0], b.starts[0])), int(max(a.ends[-1], b.ends[-1]))
+    return intersect(a, gaps(b, low, high))
+
+
+def gaps(a: Set, low: int, high: int) -> Set:
+    """What `a` leaves uncovered between `low` and `high`."""
+    a = clip(a, low, high)
+    return merge(np.append(low, a.ends).astype(np.int64), np.append(a.starts, high).astype(np.int64))
+
+
+def clip(a: Set, low: int, high: int) -> Set:
+    """The part of `a` between `low` and `high`."""
+    first, last = int(np.searchsorted(a.ends, low, "right")), int(np.searchsorted(a.starts, high, "left"))
+    if first >= last:
+        return NONE
+    return Set(np.maximum(a.starts[first:last], low), np.minimum(a.ends[first:last], high))
+
+
+def covered(a: Set, starts: Ints, ends: Ints) -> Ints:
+    """For each interval (they may overlap each other), how much of it `a` covers."""
+    return _covered_before(a, np.maximum(starts, ends)) - _covered_before(a, starts)
+
+
+def _covered_before(a: Set, at: Ints) -> Ints:
+    if len(a.starts) == 0:
+        return np.zeros(len(at), np.int64)
+    until = np.concatenate(([0], np.cumsum(a.ends - a.starts)))
+    index = np.searchsorted(a.starts, at, "right")
+    past_end = np.where(index > 0, a.ends[index - 1] - at, 0)
+    return until[index] - np.maximum(past_end, 0)
+
+
+class Nesting(NamedTuple):
+    depth: Ints  # 0 is outermost
+    parent: Ints  # index of the enclosing interval, -1 for none
+    self_time: Ints  # duration less what the direct children cover
+
+
+# Two clocks reads a few nanoseconds apart make a child end after its parent; more than this is a real overlap.
+JITTER_NS = 2_000
+
+
+def nest(track: Ints, starts: Ints, ends: Ints) -> Nesting:
+    """Who encloses whom on each track.
+
+    An interval that starts inside another and ends at most JITTER_NS after it counts as inside. Where two overlap by
+    more, the later one stands a level deeper, and only their common part is taken from the earlier one's self time.
+    """
+    count = len(starts)
+    if count == 0:
+        return Nesting(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+    order = np.lexsort((-ends, starts, track))
+    begin, finish = starts[order], ends[order].copy()
+    # Lay the tracks one after the other on one axis, so that a single search serves all of them.
+    lane = np.cumsum(np.concatenate(([0], track[order][1:] != track[order][:-1]))).astype(np.int64)
+    low = int(begin.min())
+    width = int(max(int(finish.max()), int(begin.max())) - low) + JITTER_NS + 2
+    offset = lane * width - low if int(lane[-1] + 1) * width < 2**62 else None
+    if offset is None:
+        return _nest_each(track, starts, ends)
+    begin, finish = begin + offset, finish + offset
+    while True:
+        depth, parent = _levels(begin, finish)
+        inside = parent >= 0
+        limit = finish[parent]
+        late = inside & (finish > limit) & (finish <= limit + JITTER_NS) & (begin < limit)
+        if not late.any():
+            break
+        finish[late] = limit[late]
+    if (inside & (finish > limit)).any():
+        depth, parent, finish = _nest_overlapping(begin, ends[order] + offset)
+        inside = parent >= 0
+    length = finish - begin
+    child_time = np.zeros(count, np.int64)
+    overlap = np.minimum(finish, finish[parent]) - begin
+    np.add.at(child_time, parent[inside], overlap[inside])
+    result_depth, result_parent, result_self = np.empty(count, np.int64), np.full(count, -1, np.int64), np.empty(count, np.int64)
+    result_depth[order] = depth
+    result_parent[order] = np.where(inside, order[parent], -1)
+    result_self[order] = np.maximum(np.maximum(length, 0) - child_time, 0) + (ends[order] - starts[order] - length)
+    return Nesting(result_depth, result_parent, result_self)
+
+
+def _levels(begin: Ints, finish: Ints) -> tuple[Ints, Ints]:
+    """Depth and parent of intervals sorted by start: how many earlier ones are still open, and the innermost of them."""
+    index = np.arange(len(begin))
+    # An interval that has ended at or before this start is closed; one of no length never opens.
+    closed = np.searchsorted(np.sort(np.maximum(finish, begin)), begin, "right")
+    opened_at_once = finish <= begin  # they are counted as closed already when their own start is reached
+    ties = np.cumsum(opened_at_once)
+    # Those of no length that start later than or at this one, but sort after it, were counted too early.
+    same_start_after = np.searchsorted(begin, begin, "right")
+    depth = index - closed + (ties[same_start_after - 1] - (ties - opened_at_once))
+    parent = np.full(len(begin), -1, np.int64)
+    by_depth = np.argsort(depth, kind="stable")
+    edges = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
+    for level in range(1, len(edges) - 1):
+        here, above = by_depth[edges[level] : edges[level + 1]], by_depth[edges[level - 1] : edges[level]]
+        solid = above[finish[above] > begin[above]]
+        parent[here] = solid[np.searchsorted(solid, here) - 1]
+    return depth, parent
+
+
+def _nest_overlapping(begin: Ints, finish: Ints) -> tuple[Ints, Ints, Ints]:
+    """Depth, parent and end of intervals that are not properly nested, one after the other: the parent is the last-started open one."""
+    depth, parent = [0] * len(begin), [-1] * len(begin)
+    starts, ends = begin.tolist(), finish.tolist()
+    stack: list[int] = []
+    for index, start in enumerate(starts):
+        while stack and ends[stack[-1]] <= start:
+            stack.pop()
+        if stack and any(ends[other] <= start for other in stack):
+            stack = [other for other in stack if ends[other] > start]
+        if stack:
+            top = stack[-1]
+            depth[index], parent[index] = depth[top] + 1, top
+            if ends[top] < ends[index] <= ends[top] + JITTER_NS:
+                ends[index] = ends[top]
+        if ends[index] > start:
+            stack.append(index)
+    return np.array(depth), np.array(parent), np.array(ends)
+
+
+def _nest_each(track: Ints, starts: Ints, ends: Ints) -> Nesting:
+    """The same, track by track: for clocks so far apart that one axis would overflow."""
+    result = Nesting(np.empty(len(starts), np.int64), np.empty(len(starts), np.int64), np.empty(len(starts), np.int64))
+    for one in np.unique(track):
+        rows = np.flatnonzero(track == one)
+        part = nest(np.zeros(len(rows), np.int64), starts[rows], ends[rows])
+        result.depth[rows], result.self_time[rows] = part.depth, part.self_time
+        result.parent[rows] = np.where(part.parent >= 0, rows[part.parent], -1)
+    return result
+
+
+def enclosing(starts: Ints, ends: Ints, at: Ints) -> Ints:
+    """For each moment, the index of the last-started interval that covers it, -1 for none. Intervals sorted by start, disjoint."""
+    if len(starts) == 0:
+        return np.full(len(at), -1, np.int64)
+    index = np.searchsorted(starts, at, "right") - 1
+    return np.where((index >= 0) & (at < ends[index]), index, -1)

@@ -1,0 +1,46 @@
+"""One module per file format: `sniff(path)` says whether it is of this format, `read(path, options)` gives the Trace.
+
+The folder is the registry: a module here whose name does not start with an underscore is a reader.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+from stepscope.trace import Trace
+
+
+def silent(done: int, total: int) -> None:
+    """The progress report of a caller who wants none."""
+
+
+class Options(msgspec.Struct, kw_only=True):
+    """How to read."""
+
+    scratch: Path  # an empty folder of the caller's, for large intermediate files; the Trace may read from it
+    partial: bool = False  # read what is whole of a truncated file
+    step_name: str | None = None  # the annotation that marks a step, where there are no step markers
+    rank: int | None = None  # where the file itself does not say
+    progress: Callable[[int, int], None] = silent  # bytes done, bytes in all
+
+
+def names() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def sniff(path: Path) -> str | None:
+    """The name of the reader that claims this path, judged by its content; None if nobody does."""
+    return next((name for name in names() if module(name).sniff(path)), None)
+
+
+def read(path: Path, name: str, options: Options) -> Trace:
+    trace: Trace = module(name).read(path, options)
+    return trace

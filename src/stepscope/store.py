@@ -1,0 +1,113 @@
+"""Run folder <-> Trace: a directory of Parquet files, one per table, and run.json. A folder that exists is whole."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from stepscope import schema
+from stepscope.errors import DataError, UsageError
+from stepscope.trace import Meta, Trace
+
+RUN_JSON = "run.json"
+# Raised when a later release could no longer read what this one writes. `_upgrade` brings earlier ones forward.
+FORMAT_VERSION = 1
+# Large enough to compress well, small enough that a question about a few steps skips most of the file.
+ROW_GROUP = 1 << 18
+
+
+def sniff(path: Path) -> bool:
+    """Is this a run folder?"""
+    return (path / RUN_JSON).is_file()
+
+
+def read(path: Path) -> Trace:
+    """The trace of a run folder; its tables are read when asked, column by column."""
+    header = _header(path)
+    tables = {}
+    for name in schema.TABLES:
+        file = path / f"{name}.parquet"
+        if file.exists():
+            try:
+                frame = pl.scan_parquet(file, glob=False)
+                frame.collect_schema()
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
+            tables[name] = frame
+    if "spans" not in tables:
+        raise DataError(path, "the run folder has no spans.parquet")
+    return Trace(tables, header)
+
+
+def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
+    """Write a run folder under a temporary name, then rename it."""
+    if path.exists() and not overwrite and not (path.is_dir() and not any(path.iterdir())):
+        raise UsageError(f"{path} exists; choose another name or overwrite it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        for name, frame in trace.tables.items():
+            frame.sink_parquet(
+                draft / f"{name}.parquet", compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True
+            )
+        from stepscope import __version__
+
+        record = {"stepscope": __version__, "format_version": FORMAT_VERSION} | msgspec.to_builtins(trace.meta)
+        (draft / RUN_JSON).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        os.chmod(draft, 0o777 & ~_umask())
+        if path.exists():
+            _replace(draft, path)
+        else:
+            draft.rename(path)
+    except OSError as error:
+        raise DataError(path, f"could not be written ({error.strerror or first_line(error)})") from error
+    except pl.exceptions.PolarsError as error:
+        raise DataError(path, f"could not be written ({first_line(error)})") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of another library's error: our own are always one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _header(path: Path) -> Meta:
+    file = path / RUN_JSON
+    try:
+        record: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise DataError(file, error.strerror or first_line(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(file, f"not a run folder's header ({error})") from error
+    version = record.get("format_version")
+    if not isinstance(version, int) or version < 1:
+        raise DataError(file, "has no format_version; expected a whole number")
+    if version > FORMAT_VERSION:
+        raise DataError(file, f"written by a newer stepscope (format {version}; this one reads up to {FORMAT_VERSION}): upgrade stepscope")
+    try:
+        return msgspec.convert(_upgrade(record, version), Meta)
+    except msgspec.ValidationError as error:
+        raise DataError(file, str(error)) from error
+
+
+def _upgrade(record: dict[str, Any], version: int) -> dict[str, Any]:
+    """A header of an earlier format as the present one. Columns added since are null: `schema.conform` sees to that."""
+    return record
+
+
+def _replace(draft: Path, path: Path) -> None:
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    path.rename(old / "run")
+    draft.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

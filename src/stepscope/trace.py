@@ -1,0 +1,152 @@
+"""Trace: the tables of one recording, of one rank or many, and what is known about where they came from."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from stepscope import intervals, schema
+from stepscope.errors import UsageError
+
+
+class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """What a run folder's run.json says."""
+
+    source: str = ""  # the path that was read, as given
+    format: str = ""  # the reader's name: chrome, xplane, ...
+    framework: str = ""  # pytorch, jax, tensorflow, mindspore
+    versions: dict[str, str] = {}
+    world_size: int | None = None
+    ranks: list[int] = []
+    options: dict[str, Any] = {}  # how it was recorded: shapes, memory, stack
+    extra: dict[str, Any] = {}  # what else the source's header said
+
+
+class Trace:
+    """Immutable tables (`trace.spans`, lazy) and analyses (`trace.operators()`, a Polars frame)."""
+
+    def __init__(self, tables: Mapping[str, pl.LazyFrame | pl.DataFrame], meta: Meta | None = None) -> None:
+        unknown = set(tables) - set(schema.TABLES)
+        if unknown:
+            raise UsageError(f"no such table: {', '.join(sorted(unknown))}")
+        self.meta = meta or Meta()
+        self._tables = {name: schema.conform(tables[name].lazy(), name) if name in tables else schema.empty(name) for name in schema.TABLES}
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One of the tables of the schema, lazily: only the columns asked for are read."""
+        if name not in self._tables:
+            raise UsageError(f"no table '{name}'; there are {', '.join(self._tables)}")
+        return self._tables[name]
+
+    @property
+    def tables(self) -> dict[str, pl.LazyFrame]:
+        return dict(self._tables)
+
+    spans = property(lambda self: self.table("spans"))
+    tracks = property(lambda self: self.table("tracks"))
+    steps = property(lambda self: self.table("steps"))
+    counters = property(lambda self: self.table("counters"))
+    allocations = property(lambda self: self.table("allocations"))
+    devices = property(lambda self: self.table("devices"))
+    problems = property(lambda self: self.table("problems"))
+
+    def of_rank(self, rank: int) -> "Trace":
+        """The same trace with one rank's rows."""
+        if self.meta.ranks and rank not in self.meta.ranks:
+            raise UsageError(f"no rank {rank} in {self.meta.source or 'this trace'}; there are {_span_of(self.meta.ranks)}")
+        return Trace({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()}, self.meta)
+
+    def analyse(self, name: str, *, rank: int | None = None, **parameters: Any) -> pl.DataFrame:
+        """Run an analysis by name. `rank` restricts any analysis to one rank."""
+        found = analysis(name)
+        trace = self if rank is None else self.of_rank(rank)
+        try:
+            result: pl.DataFrame = found.function(trace, **parameters)
+        except TypeError as error:
+            if unknown := set(parameters) - set(found.parameters):
+                raise UsageError(f"{name} has no parameter {', '.join(sorted(unknown))}") from error
+            raise
+        return result
+
+    def __getattr__(self, name: str) -> Callable[..., pl.DataFrame]:
+        if name.startswith("_") or name not in analysis_names():
+            raise AttributeError(f"a trace has no '{name}'; analyses: {', '.join(analysis_names())}")
+        return lambda **parameters: self.analyse(name, **parameters)
+
+    def __dir__(self) -> Iterable[str]:
+        return [*super().__dir__(), *analysis_names()]
+
+
+class Analysis(msgspec.Struct, frozen=True):
+    """One module of `analyses/`: its question, its function, the columns of its answer and its parameters."""
+
+    name: str
+    question: str
+    function: Callable[..., pl.DataFrame]
+    columns: dict[str, Any]
+    parameters: dict[str, Any]  # keyword-only parameters of the function: inspect.Parameter by name
+
+
+def analysis_names() -> list[str]:
+    """Every analysis there is: the modules of `analyses/` that do not start with an underscore."""
+    import stepscope
+
+    folder = Path(stepscope.__file__).parent / "analyses"
+    return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_"))
+
+
+def analysis(name: str) -> Analysis:
+    """The analysis of that name; a wrong name gets a suggestion."""
+    import difflib
+    import inspect
+
+    names = analysis_names()
+    if name not in names:
+        near = difflib.get_close_matches(name.replace("-", "_"), names, 1)
+        raise UsageError(f"no analysis '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(names)}"))
+    module = importlib.import_module(f"stepscope.analyses.{name}")
+    function = getattr(module, name)
+    parameters = {key: value for key, value in inspect.signature(function).parameters.items() if value.kind is value.KEYWORD_ONLY}
+    return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), parameters)
+
+
+def complete(spans: pl.DataFrame) -> pl.DataFrame:
+    """Fill in what every reader would otherwise compute: span ids, depth, parent and self time."""
+    track = spans["track"].to_numpy().astype(np.int64)
+    start = spans["start_ns"].to_numpy()
+    ids = spans["span"].to_numpy() if "span" in spans.columns else np.arange(spans.height, dtype=np.int64)
+    nesting = intervals.nest(track, start, start + spans["dur_ns"].to_numpy())
+    parent = pl.Series("parent", ids[nesting.parent]).set(pl.Series(nesting.parent < 0), None)
+    return spans.with_columns(
+        pl.Series("span", ids),
+        pl.Series("depth", nesting.depth, dtype=pl.Int32),
+        parent,
+        pl.Series("self_ns", nesting.self_time),
+    )
+
+
+def combine(traces: list[Trace]) -> Trace:
+    """Several ranks as one trace."""
+    if len(traces) == 1:
+        return traces[0]
+    first = traces[0].meta
+    meta = Meta(
+        source=first.source,
+        format=first.format,
+        framework=first.framework,
+        versions=first.versions,
+        world_size=max((t.meta.world_size or 0 for t in traces), default=0) or None,
+        ranks=sorted({rank for t in traces for rank in t.meta.ranks}),
+        options=first.options,
+        extra=first.extra,
+    )
+    return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
+
+
+def _span_of(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks)) if len(ranks) <= 8 else f"{len(ranks)} from {ranks[0]} to {ranks[-1]}"

@@ -1,0 +1,64 @@
+"""Numbers as people read them. The unit of a column is the ending of its name."""
+
+_TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+_BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_DECIMAL = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+def duration(ns: float) -> str:
+    """12.3 ms"""
+    return _scaled(ns, _TIME, "ns")
+
+
+def size(count: float) -> str:
+    """1.50 GiB"""
+    return _scaled(count, _BYTES, "B")
+
+
+def rate(value: float, unit: str) -> str:
+    """312 TFLOP/s"""
+    for factor, prefix in _DECIMAL:
+        if abs(value) >= factor:
+            return f"{_three(value / factor)} {prefix}{unit}"
+    return f"{_three(value)} {unit}"
+
+
+def share(value: float) -> str:
+    """12.3 %"""
+    return f"{value * 100:.1f} %"
+
+
+def cell(column: str, value: object) -> str:
+    """A value of the named column as text; an empty string for null."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        if column.endswith("_ns"):
+            return duration(value)
+        if column.endswith("_bytes") or column == "bytes":
+            return size(value)
+        if column.endswith("bytes_per_s") or column.endswith("bandwidth"):
+            return rate(value, "B/s")
+        if column.endswith("flops_per_s"):
+            return rate(value, "FLOP/s")
+        if column.endswith("flops"):
+            return rate(value, "FLOP")
+        if column.endswith("share") or column.endswith("utilization"):
+            return share(value)
+        return f"{value:,}" if isinstance(value, int) else _three(value)
+    return str(value)
+
+
+def _scaled(value: float, scale: tuple[tuple[int, str], ...], base: str) -> str:
+    for factor, unit in scale:
+        if abs(value) >= factor:
+            return f"{_three(value / factor)} {unit}"
+    return f"{value:.0f} {base}"
+
+
+def _three(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
