@@ -1,5 +1,6 @@
 """Foreign files, once read, kept as run folders in the user's cache directory: bounded, clearable, safe to delete at any time."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -44,7 +45,7 @@ def limit() -> int:
 def key(path: Path, *how: object) -> str:
     """The identity of a file's content and of how it is read: size, time of change, and samples spread over the whole file.
 
-    Hashing every byte would cost as much as half of the reading; a change that keeps size, time and all samples does not happen by accident.
+    Hashing every byte would cost half as much as reading; no accident changes a file and keeps size, time and all samples.
     """
     status = path.stat()
     digest = hashlib.sha256(repr((status.st_size, status.st_mtime_ns, _code(), how)).encode())
@@ -69,10 +70,8 @@ def entries() -> list[Entry]:
 
 def touch(path: Path) -> None:
     """Note that an entry was used now."""
-    try:
+    with contextlib.suppress(OSError):  # a cache that others own still serves; only its order of eviction does not learn of us
         os.utime(path / "run.json")
-    except OSError:
-        pass  # a cache that others own still serves; only its order of eviction does not learn of us
 
 
 def trim(keep: Path | None = None) -> None:

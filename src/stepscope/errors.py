@@ -26,5 +26,5 @@ class DataError(StepscopeError):
         return type(self), (self.path, self.what, self.where)
 
 
-class UnknownFormat(DataError):
+class UnknownFormatError(DataError):
     """No reader knows this file."""

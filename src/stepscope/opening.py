@@ -12,7 +12,7 @@ import msgspec
 
 from stepscope import cache as kept
 from stepscope import readers, store
-from stepscope.errors import DataError, UnknownFormat, UsageError
+from stepscope.errors import DataError, UnknownFormatError, UsageError
 from stepscope.trace import Trace, combine
 
 # How deep below a folder traces are looked for: plugins/profile/DATE/host.xplane.pb below a log folder is four.
@@ -43,7 +43,7 @@ def open(
     where = Path(path)
     found = list(sources(where))
     if not found:
-        raise UnknownFormat(where, "no trace in this folder; expected " + _expected())
+        raise UnknownFormatError(where, "no trace in this folder; expected " + _expected())
     traces = [_open_one(source, partial, step_name, cache, progress) for source in found]
     if rank is not None:
         traces = [trace for trace in traces if rank in trace.meta.ranks]
@@ -73,7 +73,7 @@ def sources(path: Path) -> Iterator[Source]:
     elif path.is_file():
         if path.stat().st_size == 0:
             raise DataError(path, "the file is empty")
-        raise UnknownFormat(path, "not a trace that stepscope knows; expected " + _expected())
+        raise UnknownFormatError(path, "not a trace that stepscope knows; expected " + _expected())
     else:
         yield from _below(path, DEPTH)
 

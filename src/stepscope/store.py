@@ -58,7 +58,7 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
 
         record = {"stepscope": __version__, "format_version": FORMAT_VERSION} | msgspec.to_builtins(trace.meta)
         (draft / RUN_JSON).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
-        os.chmod(draft, 0o777 & ~_umask())
+        draft.chmod(0o777 & ~_umask())
         if path.exists():
             _replace(draft, path)
         else:

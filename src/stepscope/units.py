@@ -39,13 +39,13 @@ def cell(column: str, value: object) -> str:
             return duration(value)
         if column.endswith("_bytes") or column == "bytes":
             return size(value)
-        if column.endswith("bytes_per_s") or column.endswith("bandwidth"):
+        if column.endswith(("bytes_per_s", "bandwidth")):
             return rate(value, "B/s")
         if column.endswith("flops_per_s"):
             return rate(value, "FLOP/s")
         if column.endswith("flops"):
             return rate(value, "FLOP")
-        if column.endswith("share") or column.endswith("utilization"):
+        if column.endswith(("share", "utilization")):
             return share(value)
         return f"{value:,}" if isinstance(value, int) else _three(value)
     return str(value)
