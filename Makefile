@@ -1,0 +1,59 @@
+# Everything is installed into .venv, at the versions in constraints.txt. `make PYTHON=python3.13 test` uses another Python.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format bench docs lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.base ## install stepscope and open the recorded training run that comes with it
+	@$(BIN)/stepscope demo
+
+test: check ## install everything, then check and run the tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev ## formatting, lint and types, without running anything
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict
+
+format: $(VENV)/.dev ## format the code and apply the lint's own fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## measure speed and memory against other tools, on traces recorded here
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/.base ## write the generated parts of docs/ anew from the code
+	$(BIN)/python docs/generate.py
+
+lock: $(VENV)/.base ## choose the newest allowed version of every dependency and write constraints.txt
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --no-python-downloads --upgrade --quiet \
+		--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file constraints.txt
+
+clean: ## remove the environment and everything else that was built
+	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
+	find src tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamps live in the environment, so that a new environment is filled again. Another PYTHON makes a new one.
+$(VENV)/.made-by-$(notdir $(PYTHON)):
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 10) and sys.exit("stepscope needs Python 3.10 or later: make PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.made-by-$(notdir $(PYTHON)) pyproject.toml constraints.txt
+	@echo "Installing stepscope into $(VENV)"
+	@$(INSTALL) editables hatchling
+	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo "Installing the tests' needs into $(VENV), PyTorch and JAX among them: minutes, the first time"
+	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
