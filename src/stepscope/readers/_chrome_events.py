@@ -1,0 +1,362 @@
+"""A run of Chrome trace events, from JSON text to columns: the part of the Chrome reader that several processes share.
+
+Python objects per event are what reading a trace costs. So the text is decoded straight into typed records, the records at once
+into columns, and the columns go to disk; the process that asked for it only ever sees the columns.
+"""
+
+import gc
+import json
+import re
+import struct
+import sys
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+from msgspec import Raw, Struct, field
+
+NAN = float("nan")
+_Number = int | float | str
+
+
+class Event(Struct, gc=False):
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    pid: int | str = ""
+    tid: int | str = ""
+    ts: _Number = NAN
+    dur: _Number = NAN
+    id: int | str = ""
+    bp: str = ""
+    args: Raw = Raw(b"{}")
+
+
+class _ExactEvent(Event, gc=False):
+    """The same with times as text: beyond 2^43 microseconds a float no longer holds nanoseconds."""
+
+    ts: Raw = Raw(b"")  # type: ignore[assignment]
+    dur: Raw = Raw(b"")  # type: ignore[assignment]
+
+
+class Args(Struct, gc=False):
+    """What of the arguments becomes a column of its own."""
+
+    external: int = field(name="External id", default=-1)
+    old_external: int = field(name="external id", default=-1)
+    correlation: int = -1
+    sequence: int = field(name="Sequence number", default=-1)
+    forward_thread: int = field(name="Fwd thread id", default=-1)
+    shapes: Raw = field(name="Input Dims", default=Raw(b""))
+    dtypes: Raw = field(name="Input type", default=Raw(b""))
+    flops: int = -1
+    bytes: int = -1
+    module: str = field(name="Module Hierarchy", default="")
+
+
+class _Memory(Struct, gc=False):
+    """The arguments of a [memory] instant."""
+
+    address: int = field(name="Addr", default=0)
+    bytes: int = field(name="Bytes", default=0)
+    device_type: int = field(name="Device Type", default=0)
+    device_id: int = field(name="Device Id", default=-1)
+    allocated: int = field(name="Total Allocated", default=-1)
+    reserved: int = field(name="Total Reserved", default=-1)
+
+
+class Report(Struct):
+    """What a run of events came to: the small things, sent back beside the columns on disk."""
+
+    events: int = 0
+    tracks: list[tuple[int | str, int | str, str]] = []  # pid, tid, and what sets it apart from the thread of that number
+    metadata: list[tuple[str, int | str, int | str, Any]] = []  # name, pid, tid, arguments
+    problems: dict[str, tuple[int, int]] = {}  # what -> how many events, the number of the first one
+    behind: bytes | None = None  # what the text still holds behind the closing bracket of the array of events
+    malformed: str = ""  # why the text could not be decoded; then nothing else here counts
+
+
+def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
+    """Report and columns of a JSON array of events; what follows the array is left alone."""
+    report = Report()
+    events: list[Event] | None = None
+    try:
+        events = _EVENTS.decode(text)
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        pass  # well-formed, but not as events should be: taken one by one below
+    except msgspec.DecodeError as error:
+        if (behind := re.search(r"trailing characters \(byte (\d+)\)", str(error))) is None:
+            if (mended := _mended(text, str(error))) is not None:
+                report, parts = decode(mended)
+                report.problems |= (
+                    {} if report.malformed else {"JSON slips mended: trailing commas, bare NaN or control characters": (0, 0)}
+                )
+                return report, parts
+            report.malformed = str(error)
+            return report, {}
+        end = int(behind[1]) - 1
+        report, parts = decode(text[:end])
+        report.behind = text[end:]
+        return report, parts
+    except RecursionError:
+        report.malformed = "arguments nested too deeply"
+        return report, {}
+    try:
+        arguments = None if events is None else _arguments(events)
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        arguments = None
+    if arguments is None:
+        try:
+            events, arguments = _one_by_one(text, report)
+        except (msgspec.DecodeError, RecursionError) as error:
+            report.malformed = str(error)
+            return report, {}
+    assert events is not None
+    report.events = len(events)
+    return report, _columns(text, events, arguments, report)
+
+
+def _mended(text: bytes, why: str) -> bytes | None:
+    """The same text without the commonest slips of tools that write JSON by hand: a trailing comma, bare NaN and infinities, control characters."""
+    if comma := re.search(r"trailing comma in array \(byte (\d+)\)", why):
+        at = text.rindex(b",", 0, int(comma[1]))
+        return text[:at] + b" " + text[at + 1 :]
+    mended = _BARE_WORD.sub(rb"\1null", text.translate(_PRINTABLE))
+    return mended if mended != text else None
+
+
+_BARE_WORD = re.compile(rb"([:\[,]\s*)-?(?:nan|inf|infinity)(?=\s*[,\]}])", re.IGNORECASE)
+_PRINTABLE = bytes(32 if code < 32 and code not in b"\t\r\n" else code for code in range(256))
+
+
+def _arguments(events: list[Event]) -> list[Args]:
+    return _ARGS.decode(b"[" + b",".join([bytes(event.args) for event in events]) + b"]")
+
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_ARGS = msgspec.json.Decoder(list[Args])
+_MEMORY = msgspec.json.Decoder(list[_Memory])
+_EXACT = msgspec.json.Decoder(list[_ExactEvent])
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+_INSTANTS = ["i", "I", "R", "n"]
+_PAIRED = ["B", "E", "b", "e", "S", "F"]
+_ASYNC = frozenset("bneSTFp")
+_FLOWS = ["s", "t", "f"]
+# Ranges that annotate a stream overlap its kernels: they get a track of their own beside it.
+_APART = {"gpu_user_annotation": "annotation"}
+
+
+def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Report) -> dict[str, pl.DataFrame]:
+    """The columns of decoded events, by what becomes of them: spans, halves of spans, flows, memory, counters."""
+    tracks: dict[tuple[int | str, int | str, str], int] = {}
+    start, length = _times(text, events)
+    frame = pl.DataFrame(
+        {
+            "phase": pl.Series([event.ph for event in events], dtype=pl.String),
+            "category": pl.Series([event.cat for event in events], dtype=pl.Categorical),
+            "name": pl.Series([event.name for event in events], dtype=pl.Categorical),
+            "track": pl.Series([tracks.setdefault(_track(event), len(tracks)) for event in events], dtype=pl.Int32),
+            "flow": pl.Series([str(event.id) for event in events], dtype=pl.String),
+            "start_ns": start,
+            "dur_ns": length,
+            "correlation": _integers([args.correlation for args in arguments]),
+            "external": _integers([max(args.external, args.old_external) for args in arguments]),
+            "sequence": _integers([args.sequence for args in arguments]),
+            "flops": _integers([args.flops for args in arguments]),
+            "bytes": _integers([args.bytes for args in arguments]),
+            "shapes": _texts([bytes(args.shapes) for args in arguments]).cast(pl.Categorical),
+            "dtypes": _texts([bytes(args.dtypes) for args in arguments]).cast(pl.Categorical),
+            "module": pl.Series([args.module or None for args in arguments], dtype=pl.Categorical),
+            "args": _texts([bytes(event.args) for event in events]),
+        }
+    )
+    phase, timed = pl.col("phase"), pl.col("start_ns") != MISSING
+    memory = (pl.col("name") == "[memory]") & (phase == "i")
+    whole, apart = phase == "X", phase.is_in(["M", "C", *_PAIRED, *_FLOWS])
+    _note(report, frame, ~timed & (phase != "M"), "events without a time")
+    _note(report, frame, whole & (pl.col("dur_ns") == MISSING), "complete events without a duration")
+    _note(report, frame, whole & (pl.col("dur_ns") != MISSING) & (pl.col("dur_ns") < 0), "events of negative duration")
+    spans = frame.filter(timed & ((whole & (pl.col("dur_ns") >= 0)) | ~(whole | apart | memory)))
+    report.metadata = [
+        (event.name, event.pid, event.tid, msgspec.json.decode(event.args))
+        for event in (events[row] for row in frame["phase"].eq("M").arg_true())
+    ]
+    report.tracks = list(tracks)
+    parts = {
+        "spans": spans.with_columns(
+            dur_ns=pl.when(whole).then("dur_ns").otherwise(0),
+            instant=phase.is_in(_INSTANTS),
+            known=whole | phase.is_in(_INSTANTS),
+        ).drop("phase", "flow"),
+        "pairs": frame.filter(timed & phase.is_in(_PAIRED)).drop("dur_ns"),
+        "flows": frame.filter(timed & phase.is_in(_FLOWS)).select("phase", "category", "flow", "track", at_ns="start_ns"),
+        "memory": _memory(frame.filter(timed & memory)),
+        "counters": _counters(frame.filter(timed & (phase == "C")), report),
+    }
+    return {name: part for name, part in parts.items() if part.height or name == "spans"}
+
+
+def _track(event: Event) -> tuple[int | str, int | str, str]:
+    if event.ph in _ASYNC:  # an async range belongs to no thread; those of one category share a lane and stack up where they overlap
+        return event.pid, "", "async " + (event.cat or event.name)
+    return event.pid, event.tid, _APART.get(event.cat, "")
+
+
+def _integers(values: list[int]) -> pl.Series:
+    """-1 is null."""
+    numbers = pl.Series(values, dtype=pl.Int64)
+    return numbers.set(numbers == -1, None)
+
+
+def _texts(values: list[bytes]) -> pl.Series:
+    """The empty text is null."""
+    text = pl.Series(values, dtype=pl.Binary).cast(pl.String)
+    return text.set(text == "", None)
+
+
+def _note(report: Report, frame: pl.DataFrame, wrong: pl.Expr, what: str) -> None:
+    rows = frame.select(wrong.arg_true()).to_series()
+    if len(rows):
+        report.problems[what] = (len(rows), int(rows[0]))
+
+
+def _memory(rows: pl.DataFrame) -> pl.DataFrame:
+    blocks = _MEMORY.decode("[" + ",".join(rows["args"].to_list()) + "]")
+    return rows.select("track", at_ns="start_ns").with_columns(
+        pl.Series("address", [block.address for block in blocks], dtype=pl.UInt64),
+        pl.Series("bytes", [block.bytes for block in blocks], dtype=pl.Int64),
+        pl.Series("device_type", [block.device_type for block in blocks], dtype=pl.Int32),
+        pl.Series("device_id", [block.device_id for block in blocks], dtype=pl.Int32),
+        _integers([block.allocated for block in blocks]).alias("allocated"),
+        _integers([block.reserved for block in blocks]).alias("reserved"),
+    )
+
+
+def _counters(rows: pl.DataFrame, report: Report) -> pl.DataFrame:
+    """One row per number in the arguments of a counter event."""
+    found = []
+    for row, (name, flow, at, args) in enumerate(rows.select("name", "flow", "start_ns", "args").iter_rows()):
+        for key, value in msgspec.json.decode(args).items():
+            if isinstance(value, (int, float)):
+                found.append((f"{name}[{flow}] {key}" if flow else f"{name} {key}", at, float(value)))
+            else:
+                count, first = report.problems.get("values of counters that are not numbers", (0, row))
+                report.problems["values of counters that are not numbers"] = (count + 1, first)
+    return pl.DataFrame(found, schema={"name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64}, orient="row")
+
+
+# Times are microseconds in the text, integers of nanoseconds here.
+MISSING = -(2**63)
+
+
+def _times(text: bytes, events: list[Event]) -> tuple[pl.Series, pl.Series]:
+    start, length = _nanoseconds([event.ts for event in events]), _nanoseconds([event.dur for event in events])
+    if start is None or length is None:
+        try:
+            exact = _EXACT.decode(text)
+            starts, lengths = [bytes(event.ts).decode() for event in exact], [bytes(event.dur).decode() for event in exact]
+        except (msgspec.ValidationError, UnicodeDecodeError):  # events that were taken one by one hold their times as exact text
+            starts, lengths = [str(event.ts) for event in events], [str(event.dur) for event in events]
+        start, length = _from_text(starts), _from_text(lengths)
+    return start, length
+
+
+def _nanoseconds(values: list[int | float | str]) -> pl.Series | None:
+    """None where a float would not hold the nanoseconds."""
+    try:
+        numbers = np.array(values, np.float64)
+    except (ValueError, OverflowError):
+        return None
+    missing = np.isnan(numbers)
+    if missing.all():
+        return pl.Series(np.full(len(numbers), MISSING))
+    if np.abs(numbers[~missing]).max() < 2**43:
+        whole = np.floor(numbers)
+        with np.errstate(invalid="ignore"):
+            exact = whole.astype(np.int64) * 1000 + np.rint((numbers - whole) * 1000).astype(np.int64)
+        return pl.Series(np.where(missing, MISSING, exact))
+    integers = np.array(values)
+    if integers.dtype == np.int64 and np.abs(integers).max() < 2**53:
+        return pl.Series(integers * 1000)
+    return None
+
+
+def _from_text(values: list[str]) -> pl.Series:
+    text = pl.Series(values, dtype=pl.String).str.strip_chars('"')
+    parts = text.str.extract_groups(r"^(-?)(\d{1,16})(?:\.(\d+))?$").struct.unnest()
+    sign, whole, fraction = (parts.to_series(index) for index in range(3))
+    digits = fraction.fill_null("").str.pad_end(4, "0")
+    whole_ns = whole.cast(pl.Int64) * 1000 + digits.str.slice(0, 3).cast(pl.Int64) + (digits.str.slice(3, 1) >= "5").cast(pl.Int64)
+    signed = whole_ns * (1 - 2 * (sign == "-").cast(pl.Int64))
+    odd = signed.is_null() & (text != "") & (text != "nan")
+    if odd.any():  # 1.5e3 and the like
+        signed = signed.scatter(odd.arg_true(), [_decimal(value) for value in text.filter(odd)])
+    return signed.fill_null(MISSING)
+
+
+def _decimal(text: str) -> int | None:
+    try:
+        value = Decimal(text) * 1000
+        return int(value.to_integral_value()) if abs(value) < 2**62 else None
+    except (InvalidOperation, ValueError):
+        return None
+
+
+def _one_by_one(text: bytes, report: Report) -> tuple[list[Event], list[Args]]:
+    """Events that are not typed as they should be, each taken for what it is; what cannot be an event is reported."""
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        decoded = text.decode(errors="replace")
+        report.problems["names that are not UTF-8, shown with a replacement mark"] = (0, 0)
+    events, arguments = [], []
+    for number, item in enumerate(json.loads(decoded, parse_float=Decimal)):
+        if not isinstance(item, dict):
+            count, first = report.problems.get("entries that are not events", (0, number))
+            report.problems["entries that are not events"] = (count + 1, first)
+            continue
+        args = item.get("args") if isinstance(item.get("args"), dict) else {"args": item["args"]} if "args" in item else {}
+        numbers = {key: item[key] for key in ("ts", "dur") if isinstance(item.get(key), (int, str, Decimal)) and item[key] is not True}
+        events.append(
+            Event(
+                **{key: _text(item[key]) for key in ("ph", "name", "cat", "bp") if item.get(key) is not None},
+                **{key: item[key] if isinstance(item[key], int) else _text(item[key]) for key in ("pid", "tid", "id") if key in item},
+                **{key: str(value) for key, value in numbers.items()},
+                args=Raw(_ENCODER.encode(args)),
+            )
+        )
+        try:
+            arguments.append(_ARGS.decode(b"[" + bytes(events[-1].args) + b"]")[0])
+        except msgspec.ValidationError:
+            arguments.append(Args())
+    return events, arguments
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _ENCODER.encode(value).decode()
+
+
+def main() -> None:
+    """Serve one reader: texts come on standard input, each behind its number and length; reports go to standard output, columns to files."""
+    gc.disable()
+    folder = Path(sys.argv[1])
+    source, answers = sys.stdin.buffer, sys.stdout.buffer
+    while header := source.read(HEADER.size):
+        number, size = HEADER.unpack(header)
+        report, parts = decode(source.read(size))
+        write(parts, folder, number)
+        answer = msgspec.json.encode(report)
+        answers.write(HEADER.pack(number, len(answer)) + answer)
+        answers.flush()
+
+
+HEADER = struct.Struct("<QQ")
+
+
+def write(parts: dict[str, pl.DataFrame], folder: Path, number: int) -> None:
+    for name, part in parts.items():
+        part.write_ipc(folder / f"{name}.{number:06d}.arrow", compression="lz4")

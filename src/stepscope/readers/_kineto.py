@@ -1,0 +1,518 @@
+"""From columns of Chrome events to the tables: what each event of torch.profiler means, and what belongs to what."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stepscope import intervals, schema
+from stepscope.errors import UsageError
+from stepscope.readers import Options
+from stepscope.readers._chrome_events import Report
+from stepscope.trace import Meta, Trace
+
+Ints = NDArray[np.int64]
+
+
+class Problem(NamedTuple):
+    where: str
+    what: str
+    lost: int
+
+
+# Columns that only pass through: they are never in memory all at once.
+_PASSING = ["correlation", "flops", "bytes", "shapes", "dtypes", "args"]
+_DEVICE_WORK = ["kernel", "copy", "set", "communication"]
+
+
+def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems: list[Problem], options: Options) -> Trace:
+    """The trace of decoded events whose columns lie in the scratch folder."""
+    tracks: dict[tuple[int | str, int | str, str], int] = {}
+    local = [np.array([tracks.setdefault(tuple(key), len(tracks)) for key in report.tracks], np.int32) for report in reports]  # type: ignore[arg-type]
+    problems = [*problems, *_close_pairs(options.scratch, local)]
+    spans = _load(options.scratch, "spans", local).with_columns(kind=pl.lit(None, dtype=schema.Kind))
+    spans = _classified(spans)
+    memory = _load(options.scratch, "memory", local)
+    spans, memory = _nested(spans, memory)
+    spans = _linked(spans, _load(options.scratch, "flows", local))
+    spans = _scoped(spans)
+    steps, remark = _steps(spans, options)
+    problems += [remark] if remark else []
+    spans = _stepped(spans, steps)
+    distributed = header.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    rank = next((int(r) for r in (distributed.get("rank"), options.rank) if isinstance(r, int)), 0)
+    passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in _files(options.scratch, "spans")])
+    tables = {
+        "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
+        "tracks": _tracks(tracks, spans, reports),
+        "steps": steps,
+        "counters": pl.concat([_load(options.scratch, "counters", local), _memory_counters(memory)], how="diagonal"),
+        "allocations": _allocations(memory, spans),
+        "devices": _devices(header),
+        "problems": pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(
+            file=pl.lit(str(path))
+        ),
+    }
+    ranked = {name: frame.lazy().with_columns(rank=pl.lit(rank, dtype=pl.Int32)) for name, frame in tables.items()}
+    return Trace(ranked, _meta(header, spans, rank, distributed))
+
+
+def _files(folder: Path, part: str) -> list[Path]:
+    return sorted(folder.glob(f"{part}.*.arrow"))
+
+
+_EMPTY: dict[str, dict[str, Any]] = {
+    "flows": {"phase": pl.String, "category": pl.Categorical, "flow": pl.String, "track": pl.Int32, "at_ns": pl.Int64},
+    "memory": {
+        "track": pl.Int32,
+        "at_ns": pl.Int64,
+        "address": pl.UInt64,
+        "bytes": pl.Int64,
+        "device_type": pl.Int32,
+        "device_id": pl.Int32,
+        "allocated": pl.Int64,
+        "reserved": pl.Int64,
+    },
+    "counters": {"name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64},
+}
+
+
+def _load(folder: Path, part: str, local: list[Ints]) -> pl.DataFrame:
+    """The columns of all pieces, with tracks numbered alike. Of spans, only what the joins need."""
+    frames = []
+    for file in _files(folder, part):
+        lazy = pl.scan_ipc(file)
+        frame = lazy.select(pl.exclude("shapes", "dtypes", "args", "flops", "bytes")).collect() if part == "spans" else lazy.collect()
+        if "track" in frame.columns:
+            number = int(file.suffixes[0][1:])
+            frame = frame.with_columns(pl.Series("track", local[number][frame["track"].to_numpy()])) if number < len(local) else frame
+        frames.append(frame)
+    return pl.concat(frames) if frames else pl.DataFrame(schema=_EMPTY[part])
+
+
+def _close_pairs(folder: Path, local: list[Ints]) -> Iterator[Problem]:
+    """Begin and end events as spans, written as one more piece. Such events are rare in training traces: one loop serves."""
+    files = _files(folder, "pairs")
+    if not files:
+        return
+    rows = pl.concat(
+        [
+            pl.read_ipc(file, memory_map=False).with_columns(
+                pl.col("track").replace_strict(dict(enumerate(local[int(file.suffixes[0][1:])].tolist())), return_dtype=pl.Int32)
+            )
+            for file in files
+        ]
+    ).sort("start_ns", maintain_order=True)
+    latest = int(rows["start_ns"].max())  # type: ignore[arg-type]
+    open_ones: dict[tuple[object, ...], list[int]] = {}
+    begins, lengths, unopened = [], [], 0
+    for row, (phase, category, name, track, flow, at) in enumerate(
+        rows.select("phase", "category", "name", "track", "flow", "start_ns").iter_rows()
+    ):
+        key: tuple[object, ...] = (track,) if phase in "BE" else (track, category, flow, name if phase in "SF" else "")
+        if phase in "BbS":
+            open_ones.setdefault(key, []).append(row)
+        elif stack := open_ones.get(key):
+            begin = stack.pop()
+            begins.append(begin)
+            lengths.append(at - rows["start_ns"][begin])
+        else:
+            unopened += 1
+    left = [row for stack in open_ones.values() for row in stack]
+    begins += left
+    lengths += [latest - rows["start_ns"][row] for row in left]
+    spans = rows[begins].drop("phase", "flow").with_columns(dur_ns=pl.Series(lengths, dtype=pl.Int64), instant=False, known=True)
+    spans = spans.select(pl.scan_ipc(_files(folder, "spans")[0]).collect_schema().names())
+    spans.write_ipc(folder / f"spans.{len(local):06d}.arrow", compression="lz4")
+    if left:
+        yield Problem("", f"{len(left):,} ranges were begun and never ended: drawn up to the last event", 0)
+    if unopened:
+        yield Problem("", f"{unopened:,} ends of ranges that were never begun", unopened)
+
+
+# The rules, first match first: category, name, kind. Older releases of PyTorch wrote categories in other words.
+_RULES = (
+    (r"cpu_op|operator|op", r"", "op"),
+    (r"user_annotation", r"^ProfilerStep#\d+", "step"),
+    (r"user_annotation|cpu_op", r"^enumerate\(DataLoader\)#", "data"),
+    (r"user_annotation", r"^(gloo|mpi|ucc):", "communication"),
+    (r"user_annotation|gpu_user_annotation|annotation", r"", "annotation"),
+    (r"python_function", r"^nn\.Module: ", "scope"),
+    (r"python_function|python|fee", r"", "python"),
+    (r"kernel", r"(?i)^(void )?(nccl|rccl|hccl|hcom_|msccl|oneccl|mccl)", "communication"),
+    (r"collective_comm|communication", r"", "communication"),
+    (r"kernel|hpu_op|mtia_ccp_events", r"", "kernel"),
+    (r"gpu_memcpy|memcpy|concurrent_kernel_memcpy", r"", "copy"),
+    (r"gpu_memset|memset", r"", "set"),
+    (r"(\w+_)?(runtime|driver)", r"(?i)synchronize", "sync"),
+    (r"(\w+_)?(runtime|driver)", r"", "api"),
+    (r"cuda_sync|\w+_sync", r"", "sync"),
+)
+
+
+def _classified(spans: pl.DataFrame) -> pl.DataFrame:
+    """The kind of each span, decided once per distinct category and name."""
+    distinct = spans.select("category", "name").unique()
+    category, name = pl.col("category").cast(pl.String).str.to_lowercase(), pl.col("name").cast(pl.String)
+    kind = pl.lit("other")
+    for categories, names, word in reversed(_RULES):
+        matches = category.str.contains(f"^({categories})$") & (name.str.contains(names) if names else True)
+        kind = pl.when(matches).then(pl.lit(word)).otherwise(kind)
+    kinds = distinct.with_columns(kind=kind)
+    return (
+        spans.drop("kind")
+        .join(kinds, on=["category", "name"], how="left", maintain_order="left", nulls_equal=True)
+        .with_columns(
+            kind=pl.when(pl.col("instant"))
+            .then(pl.lit("instant"))
+            .when(~pl.col("known"))
+            .then(pl.lit("other"))
+            .otherwise("kind")
+            .cast(schema.Kind)
+        )
+        .drop("instant", "known")
+    )
+
+
+def _nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Depth, parent and self time of the spans, and the span around each memory event."""
+    start, at = spans["start_ns"].to_numpy(), memory["at_ns"].to_numpy()
+    nesting = intervals.nest(
+        np.concatenate((spans["track"].to_numpy(), memory["track"].to_numpy())).astype(np.int64),
+        np.concatenate((start, at)),
+        np.concatenate((start + spans["dur_ns"].to_numpy(), at)),
+    )
+    count = spans.height
+    return (
+        spans.with_columns(
+            pl.Series("span", np.arange(count)),
+            pl.Series("depth", nesting.depth[:count].astype(np.int32)),
+            _or_null("parent", nesting.parent[:count]),
+            pl.Series("self_ns", nesting.self_time[:count]),
+        ),
+        memory.with_columns(_or_null("parent", nesting.parent[count:])),
+    )
+
+
+def _or_null(name: str, rows: Ints) -> pl.Series:
+    """Row numbers, -1 as null."""
+    return pl.Series(name, rows).set(pl.Series(rows < 0), None)
+
+
+def _linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+    """What caused what: kernels to their launch calls and operators, ends of flows to their starts."""
+    on_device = pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()
+    launches = (
+        spans.filter(pl.col("kind").is_in(["api", "sync"]) & pl.col("correlation").is_not_null())
+        .unique("correlation", keep="first", maintain_order=True)
+        .select("correlation", cause="span")
+    )
+    operators = (
+        spans.filter(pl.col("kind").is_in(["op", "annotation", "data", "communication"]) & pl.col("external").is_not_null())
+        .filter(pl.col("correlation").is_null())
+        .unique("external", keep="first", maintain_order=True)
+        .select("external", op="span", op_name="name", op_kind="kind")
+    )
+    flow_in = np.full(spans.height, -1, np.int64)
+    for ends, starts in _flow_links(spans, flows):
+        flow_in[ends] = starts
+    device = (
+        spans.filter(on_device)
+        .select("span", "correlation", "external")
+        .join(launches, on="correlation", how="left", maintain_order="left")
+        .join(operators.filter(pl.col("op_kind") == "op"), on="external", how="left", maintain_order="left")
+    )
+    launched = device.filter(pl.col("cause").is_not_null())
+    flow_in[launched["span"].to_numpy()] = launched["cause"].to_numpy()
+    op = np.full(spans.height, -1, np.int64)
+    known = device.filter(pl.col("op").is_not_null())
+    op[known["span"].to_numpy()] = known["op"].to_numpy()
+    # Where the source numbers no operators, the operator is the one around the launch call.
+    is_op = (spans["kind"] == "op").to_numpy()
+    parent = spans["parent"].fill_null(-1).to_numpy()
+    missing = np.flatnonzero(spans.select(pl.col("kind").is_in(_DEVICE_WORK)).to_series().to_numpy() & (op < 0) & (flow_in >= 0))
+    op[missing] = _nearest(is_op, parent, flow_in[missing])
+    op[is_op] = -1
+    names = spans["name"].gather(np.where(op >= 0, op, 0))
+    return spans.with_columns(
+        _or_null("flow_in", flow_in),
+        _or_null("op", op),
+        op_type=pl.when(pl.Series(is_op)).then("name").when(pl.Series(op >= 0)).then(names),
+    )
+
+
+def _nearest(wanted: NDArray[np.bool_], parent: Ints, rows: Ints) -> Ints:
+    """For each row, itself or the nearest span around it that is wanted; -1 for none."""
+    at = rows.copy()
+    while True:
+        climb = (at >= 0) & ~wanted[at]
+        if not climb.any():
+            return at
+        at[climb] = parent[at[climb]]
+
+
+def _flow_links(spans: pl.DataFrame, flows: pl.DataFrame) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs of span rows: where flows end, and where they start."""
+    # Launches are matched by correlation, which every release writes; their flows say the same again.
+    flows = flows.filter(pl.col("category").cast(pl.String) != "ac2g") if spans["correlation"].null_count() < spans.height else flows
+    if flows.height == 0:
+        return
+    bound = _bound(spans, flows).with_columns(at_ns=flows["at_ns"]).with_row_index("row")
+    bound = pl.concat([bound, flows.select("phase", "category", "flow")], how="horizontal")
+    starts = bound.filter(pl.col("phase").is_in(["s", "t"]) & (pl.col("bound") >= 0)).sort("at_ns")
+    ends = bound.filter(pl.col("phase").is_in(["t", "f"]) & (pl.col("bound") >= 0)).sort("at_ns")
+    joined = ends.join_asof(
+        starts.select("category", "flow", "at_ns", cause="bound", start_row="row"),
+        on="at_ns",
+        by=["category", "flow"],
+        check_sortedness=False,
+    ).filter(pl.col("cause").is_not_null() & (pl.col("start_row") != pl.col("row")) & (pl.col("cause") != pl.col("bound")))
+    yield joined["bound"].to_numpy(), joined["cause"].to_numpy()
+
+
+def _bound(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+    """The span each flow event belongs to: the outermost that starts at that moment on that track, else the innermost around it."""
+    exact = flows.select("track", "at_ns").join(
+        spans.sort("depth").unique(["track", "start_ns"], keep="first", maintain_order=True).select("track", "start_ns", bound="span"),
+        left_on=["track", "at_ns"],
+        right_on=["track", "start_ns"],
+        how="left",
+        maintain_order="left",
+    )
+    bound = exact["bound"].fill_null(-1).to_numpy().copy()
+    rest = np.flatnonzero(bound < 0)
+    if len(rest):
+        start = spans["start_ns"].to_numpy()
+        at = flows["at_ns"].to_numpy()[rest]
+        nesting = intervals.nest(
+            np.concatenate((spans["track"].to_numpy(), flows["track"].to_numpy()[rest])).astype(np.int64),
+            np.concatenate((start, at)),
+            np.concatenate((start + spans["dur_ns"].to_numpy(), at)),
+        )
+        bound[rest] = nesting.parent[spans.height :]
+    return pl.DataFrame({"bound": bound})
+
+
+def _scoped(spans: pl.DataFrame) -> pl.DataFrame:
+    """The module path of each span: the modules around it, or those of the operator or forward pass it belongs to."""
+    is_scope = (spans["kind"] == "scope").to_numpy()
+    given = spans["module"]
+    if not is_scope.any() and given.null_count() == spans.height:
+        return spans.with_columns(scope=pl.lit(None, dtype=pl.Categorical)).drop("module")
+    code = np.zeros(spans.height, np.int64)  # 0 is no scope
+    paths = [""]
+    parent, depth = spans["parent"].fill_null(-1).to_numpy(), spans["depth"].to_numpy()
+    names = spans["name"].to_physical().to_numpy()
+    order = np.argsort(depth, kind="stable")
+    edges = np.searchsorted(depth[order], np.arange(int(depth.max()) + 2))
+    for level in range(len(edges) - 1):
+        rows = order[edges[level] : edges[level + 1]]
+        code[rows] = np.where(parent[rows] >= 0, code[parent[rows]], 0)
+        inner = rows[is_scope[rows]]
+        if len(inner):
+            pairs, first, inverse = np.unique(
+                np.stack((code[inner], names[inner].astype(np.int64))), axis=1, return_index=True, return_inverse=True
+            )
+            labels = spans["name"].gather(inner[first]).cast(pl.String).str.strip_prefix("nn.Module: ").to_list()
+            new = len(paths) + np.arange(pairs.shape[1])
+            paths += [f"{paths[above]}/{label}".lstrip("/") for above, label in zip(pairs[0].tolist(), labels, strict=True)]
+            code[inner] = new[inverse.reshape(-1)]
+    if given.null_count() < spans.height:
+        distinct = given.unique().drop_nulls().cast(pl.String).to_list()
+        number = {text: len(paths) + index for index, text in enumerate(distinct)}
+        paths += distinct
+        said = given.cast(pl.String).replace_strict(number, default=None, return_dtype=pl.Int64)
+        code = np.where(said.is_not_null().to_numpy(), said.fill_null(0).to_numpy(), code)
+    flow_in, op = spans["flow_in"].fill_null(-1).to_numpy(), spans["op"].fill_null(-1).to_numpy()
+    is_op = (spans["kind"] == "op").to_numpy()
+    backward = np.flatnonzero(is_op & (code == 0) & (flow_in >= 0))
+    code[backward] = code[flow_in[backward]]
+    for level in range(1, len(edges) - 1):
+        rows = order[edges[level] : edges[level + 1]]
+        bare = rows[(code[rows] == 0) & is_op[rows]]
+        code[bare] = code[parent[bare]]
+    launched = np.flatnonzero((code == 0) & ((op >= 0) | (flow_in >= 0)) & ~is_op)
+    code[launched] = code[np.where(op[launched] >= 0, op[launched], flow_in[launched])]
+    text = pl.Series(paths).cast(pl.Categorical).gather(code)
+    return spans.with_columns(scope=text.set(pl.Series(code == 0), None)).drop("module")
+
+
+def _steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, Problem | None]:
+    """The steps, and a remark where they are not the framework's own."""
+    ranges = spans.select("kind", pl.col("name").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    if options.step_name is not None:
+        named = ranges.filter(pl.col("kind").is_in(["annotation", "step", "op", "scope", "python", "other"]))
+        found = named.filter(pl.col("name").str.contains(f"^{_glob(options.step_name)}$"))
+        if found.height == 0:
+            near = named.filter(pl.col("kind") == "annotation")["name"].unique().sort().head(8).to_list()
+            raise UsageError(f"nothing in the trace is named '{options.step_name}'; annotations: {', '.join(near) or 'none'}")
+        return _numbered(found, "given"), None
+    if (marked := ranges.filter(pl.col("kind") == "step")).height:
+        return _numbered(marked, "marker"), None
+    guessed = ranges.filter((pl.col("kind") == "annotation") & pl.col("name").str.contains(_STEP_LIKE))
+    if guessed.height:
+        name = guessed["name"].str.replace_all(r"\d+", "N").mode().sort()[0]
+        chosen = guessed.filter(pl.col("name").str.replace_all(r"\d+", "N") == name)
+        return _numbered(chosen, "inferred"), Problem("", f"no step markers: each '{name}' annotation is taken as a step", 0)
+    body = ranges.filter(pl.col("kind") != "other")
+    body = body if body.height else ranges
+    whole = body.select(pl.col("start_ns").min(), pl.col("end_ns").max()).with_columns(name=pl.lit("0"))
+    return _numbered(whole, "whole"), Problem(
+        "", "no step markers: the whole trace is one step (--step-name NAME takes an annotation as step)", 0
+    )
+
+
+_STEP_LIKE = r"(?i)^\W*(train(ing)?|eval(uation)?|inference|profiler?)?[\s_:#.-]*(step|iter|iteration|batch)[\s_:#.-]*\d*\W*$"
+
+
+def _glob(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+
+
+def _numbered(ranges: pl.DataFrame, how: str) -> pl.DataFrame:
+    """Steps by their own numbers where all have one, else counted from 0."""
+    ranges = ranges.sort("start_ns")
+    number = ranges["name"].str.extract(r"(\d+)\D*$").cast(pl.Int32, strict=False)
+    own = how != "whole" and number.null_count() == 0 and number.is_unique().all()
+    return ranges.select(
+        step=number if own else pl.int_range(pl.len(), dtype=pl.Int32),
+        start_ns="start_ns",
+        end_ns="end_ns",
+        how=pl.lit(how),
+        phase=pl.lit(None, dtype=pl.String),
+    )
+
+
+def _stepped(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """The step of each span: by its start on the host, by its launch on a device."""
+    index = intervals.enclosing(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), spans["start_ns"].to_numpy())
+    flow_in = spans["flow_in"].fill_null(-1).to_numpy()
+    launched = spans.select(pl.col("kind").is_in(_DEVICE_WORK)).to_series().to_numpy() & (flow_in >= 0)
+    index = np.where(launched, index[flow_in], index)
+    return spans.with_columns(step=steps["step"].gather(np.maximum(index, 0)).set(pl.Series(index < 0), None))
+
+
+_DEVICE_NAMES = {0: "cpu", 1: "gpu", 6: "gpu", 12: "xpu", 13: "mps", 19: "mtia", 20: "npu"}
+
+
+def _device(rows: pl.DataFrame) -> pl.DataFrame:
+    kind = pl.col("device_type").replace_strict(_DEVICE_NAMES, default="device", return_dtype=pl.String)
+    label = pl.when(pl.col("device_id") >= 0).then(pl.format("{} {}", kind, "device_id")).otherwise(kind)
+    return rows.with_columns(device=pl.when(kind == "cpu").then(pl.lit("cpu")).otherwise(label))
+
+
+def _memory_counters(memory: pl.DataFrame) -> pl.DataFrame:
+    labelled = _device(memory)
+    return pl.concat(
+        labelled.filter(pl.col(column).is_not_null()).select(
+            name=pl.format("{} {}", pl.lit(column), "device").cast(pl.Categorical),
+            at_ns="at_ns",
+            value=pl.col(column).cast(pl.Float64),
+            unit=pl.lit("bytes"),
+        )
+        for column in ("allocated", "reserved")
+    )
+
+
+def _allocations(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Each allocation with the release that follows it at the same address."""
+    is_op, parent = (spans["kind"] == "op").to_numpy(), spans["parent"].fill_null(-1).to_numpy()
+    op = _nearest(is_op, parent, memory["parent"].fill_null(-1).to_numpy())
+    rows = _device(memory).with_columns(op=spans["name"].gather(np.maximum(op, 0)).set(pl.Series(op < 0), None) if spans.height else None)
+    rows = rows.sort("at_ns", maintain_order=True).sort("device", "address", maintain_order=True)
+    block, released = ["device", "address"], pl.col("bytes") < 0
+    following = pl.when(released.shift(-1).over(block)).then(pl.col("at_ns").shift(-1).over(block))
+    orphan = released & ~(~released).shift(1, fill_value=False).over(block)
+    return (
+        rows.select(
+            device="device",
+            address="address",
+            bytes=pl.col("bytes").abs(),
+            alloc_ns=pl.when(~released).then("at_ns"),
+            free_ns=pl.when(released).then("at_ns").otherwise(following),
+            op=pl.when(~released).then("op"),
+            kept=~released | orphan,
+        )
+        .filter("kept")
+        .drop("kept")
+        .sort(pl.coalesce("alloc_ns", "free_ns"), maintain_order=True)
+    )
+
+
+def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataFrame, reports: list[Report]) -> pl.DataFrame:
+    """Lanes with the names and the order that the metadata events give them."""
+    said: dict[tuple[str, int | str, int | str | None], Any] = {}
+    for report in reports:
+        for name, pid, tid, args in report.metadata:
+            if isinstance(args, dict) and args:
+                said[(name, pid, tid if name.startswith("thread") else None)] = next(iter(args.values()))
+    streams = set(spans.filter(pl.col("kind").is_in(["kernel", "copy", "set"]))["track"].unique())
+    used = set(spans["track"].unique())
+    rows = []
+    for (pid, tid, apart), track in tracks.items():
+        if track not in used:
+            continue
+        label = str(said.get(("thread_name", pid, tid), tid)).strip()
+        process, labels = said.get(("process_name", pid, None), ""), str(said.get(("process_labels", pid, None), ""))
+        rows.append(
+            {
+                "track": track,
+                "group": labels if labels and labels != "CPU" else f"{process or 'process'} {pid}".strip(),
+                "label": {"": label, "annotation": f"{label} annotations"}.get(apart, apart.removeprefix("async ")),
+                "kind": "stream" if track in streams else "annotation" if apart == "annotation" else "async" if apart else "thread",
+                "device": pid if track in streams and isinstance(pid, int) else None,
+                "sort": _order(said, pid, tid),
+                "pid": str(pid),
+                "tid": str(tid),
+            }
+        )
+    columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid")
+    frame = pl.DataFrame(rows, schema={name: schema.TABLES["tracks"][name] for name in columns}, strict=False)
+    return frame.sort("sort", "track").with_columns(sort=pl.int_range(pl.len(), dtype=pl.Int32))
+
+
+def _order(said: dict[tuple[str, int | str, int | str | None], Any], pid: int | str, tid: int | str) -> int:
+    process, thread = said.get(("process_sort_index", pid, None), 0), said.get(("thread_sort_index", pid, tid), 0)
+    small = [value if isinstance(value, int) else 0 for value in (process, thread)]
+    return max(min(small[0], 20_000), -20_000) * 100_000 + max(min(small[1], 49_999), -49_999)
+
+
+def _devices(header: dict[str, Any]) -> pl.DataFrame:
+    properties = header.get("deviceProperties")
+    found = [chip for chip in properties if isinstance(chip, dict)] if isinstance(properties, list) else []
+    return pl.DataFrame(
+        {
+            "device": [_whole(chip.get("id")) for chip in found],
+            "name": [str(chip.get("name", "")) for chip in found],
+            "kind": ["gpu"] * len(found),
+            "cores": [_whole(chip.get("numSms")) for chip in found],
+            "memory_bytes": [_whole(chip.get("totalGlobalMem")) for chip in found],
+        },
+        schema={"device": pl.Int32, "name": pl.String, "kind": pl.String, "cores": pl.Int32, "memory_bytes": pl.Int64},
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+_OPTIONS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+
+
+def _meta(header: dict[str, Any], spans: pl.DataFrame, rank: int, distributed: dict[str, Any]) -> Meta:
+    pytorch = "schemaVersion" in header or (spans["kind"] == "op").any()
+    world = distributed.get("world_size")
+    return Meta(
+        format="chrome",
+        framework="pytorch" if pytorch else "",
+        versions={key: str(value) for key, value in header.items() if key.endswith("_version")},
+        world_size=world if isinstance(world, int) else None,
+        ranks=[rank],
+        options={key: bool(header[key]) for key in _OPTIONS if key in header},
+        extra={key: value for key, value in header.items() if key not in ("deviceProperties", *_OPTIONS)},
+    )

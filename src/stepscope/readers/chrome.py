@@ -1,0 +1,225 @@
+"""Chrome trace JSON: what torch.profiler (Kineto) writes, and any other tool that speaks this format; plain or gzip."""
+
+import contextlib
+import itertools
+import os
+import re
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from stepscope.errors import DataError, StepscopeError
+from stepscope.readers import Options
+from stepscope.readers import _chrome_events as events
+from stepscope.readers import _chrome_text as texts
+from stepscope.readers._kineto import Problem, assemble
+from stepscope.trace import Trace
+
+_SNIFFED = 8 << 20
+
+
+def sniff(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        packed = file.read(1 << 16)
+        head = _unpacked(packed)
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if start.startswith(b"["):
+            return re.match(rb"\[\s*\{", start) is not None and b'"ph"' in head
+        if not start.startswith(b"{"):
+            return False
+        # The header of a job with thousands of process groups is long.
+        return b'"traceEvents"' in head or b'"traceEvents"' in _unpacked(packed + file.read(_SNIFFED))
+
+
+def read(path: Path, options: Options) -> Trace:
+    try:
+        return _read(path, options, exact=False)
+    except _MisjudgedError:
+        return _read(path, options, exact=True)
+
+
+class _MisjudgedError(Exception):
+    """The look of the text misled us about where an event ends."""
+
+
+# What makes a file damaged: such events are refused, or left out and counted with --partial.
+_DAMAGE = {"events without a time", "complete events without a duration", "events of negative duration", "entries that are not events"}
+
+
+def _read(path: Path, options: Options, exact: bool) -> Trace:
+    text = texts.Text(path, partial=options.partial)
+    reports: list[events.Report] = []
+    problems: list[Problem] = []
+    try:
+        opening = texts.opening(text)
+        for piece, report in _decoded(text, texts.pieces(text, opening, exact=exact), options):
+            count = sum(done.events for done in reports)
+            if report.malformed:
+                if not exact and not (piece.last and "truncated" in report.malformed):
+                    raise _MisjudgedError
+                report, problem = _salvage(path, piece, report.malformed, count, opening.bare, options)
+                problems.append(problem)
+            elif piece.last and not opening.bare:
+                opening.header.update(texts.closing(path, report.behind or b"", partial=options.partial))
+            problems += _noted(path, report, count, options)
+            reports.append(report)
+            if report.behind is not None:
+                break
+    finally:
+        text.close()
+    if text.cut:
+        problems.append(Problem("", text.cut, 0))
+    if not any(report.events for report in reports):
+        raise DataError(path, "the trace holds no events")
+    return assemble(path, opening.header, reports, problems, options)
+
+
+def _noted(path: Path, report: events.Report, count: int, options: Options) -> Iterator[Problem]:
+    for what, (rows, first) in report.problems.items():
+        damage = what in _DAMAGE
+        where = f"event {count + first:,}"
+        if damage and not options.partial:
+            raise DataError(path, f"{rows:,} {what}, this is the first; --partial leaves them out", where)
+        yield Problem(where, f"{rows:,} {what}" if rows else what, rows if damage else 0)
+
+
+def _salvage(path: Path, piece: texts.Piece, why: str, count: int, bare: bool, options: Options) -> tuple[events.Report, Problem]:
+    """The whole events before the place where the text breaks: all of them, where only the optional closing bracket is missing."""
+    broken = re.search(r"\(byte (\d+)\)", why)
+    end = texts.whole_events(piece.text, int(broken[1]) if broken else None)
+    lost = piece.text[end:]
+    where = f"byte {piece.offset + end - 1:,}"
+    if bare and not lost.strip(b" ,\t\r\n"):
+        problem = Problem(where, "the array of events has no closing bracket", 0)
+    else:
+        report, parts = events.decode(piece.text[:end] + b"]")
+        what = f"malformed ({why})" if broken else "the file is cut off" if "truncated" in why else why
+        if not options.partial:
+            raise DataError(path, f"{what} after event {count + report.events:,}; --partial reads the whole events", where)
+        # An event that cannot be read can still be counted: each says its phase once.
+        events_lost = max(lost.count(b'"ph"'), 1)
+        problem = Problem(where, f"{what}: at least {events_lost:,} events are lost", events_lost)
+    report, parts = events.decode(piece.text[:end] + b"]")
+    events.write(parts, options.scratch, piece.number)
+    return report, problem
+
+
+def _decoded(text: texts.Text, pieces: Iterator[texts.Piece], options: Options) -> Iterator[tuple[texts.Piece, events.Report]]:
+    """The pieces with their reports, in order; their columns are on disk then. Large files are shared among processes."""
+    first = next(pieces)
+    if first.last:
+        report, parts = events.decode(first.text)
+        events.write(parts, options.scratch, first.number)
+        yield first, report
+        return
+    feed = _Feed(first, pieces, text, options)
+    workers = [threading.Thread(target=feed.work, daemon=True) for _ in range(_processors())]
+    for worker in workers:
+        worker.start()
+    try:
+        number = 0
+        while (result := feed.result(number)) is not None:
+            yield result
+            number += 1
+    finally:
+        feed.stop()
+        for worker in workers:
+            worker.join()
+
+
+class _Feed:
+    """Hands pieces to processes and collects their reports. One thread per process asks for the next piece when its process is free."""
+
+    def __init__(self, first: texts.Piece, pieces: Iterator[texts.Piece], text: texts.Text, options: Options) -> None:
+        self._pieces, self._text, self._options = itertools.chain([first], pieces), text, options
+        self._asking, self._arrived = threading.Lock(), threading.Condition()
+        self._results: dict[int, tuple[texts.Piece, events.Report]] = {}
+        self._working = _processors()
+        self._error: BaseException | None = None
+        self._stopped = False
+
+    def work(self) -> None:
+        try:
+            with _process(self._options.scratch) as process:
+                while (piece := self._next()) is not None:
+                    report = _ask(process, piece)
+                    # Only a piece that must be looked at again keeps its text.
+                    again = piece.last or report.malformed
+                    with self._arrived:
+                        self._results[piece.number] = (piece if again else piece._replace(text=b""), report)
+                        self._arrived.notify_all()
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that asked
+            with self._arrived:
+                self._error = self._error or error
+        finally:
+            with self._arrived:
+                self._working -= 1
+                self._arrived.notify_all()
+
+    def result(self, number: int) -> tuple[texts.Piece, events.Report] | None:
+        """The result of a piece, or None where there is no such piece."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: number in self._results or self._error or not self._working)
+            if self._error and number not in self._results:
+                raise self._error
+            return self._results.pop(number, None)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _next(self) -> texts.Piece | None:
+        with self._asking:
+            if self._stopped or self._error:
+                return None
+            piece = next(self._pieces, None)
+            self._options.progress(self._text.done(), self._text.size)
+            return piece
+
+
+def _processors() -> int:
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
+
+
+@contextlib.contextmanager
+def _process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    # Not multiprocessing: that would run the user's own script again. The module path is handed over so that nothing is
+    # imported from the current directory, and each process computes with one thread, being one of several.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from stepscope.readers._chrome_events import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"POLARS_MAX_THREADS": "1"},
+    )
+    with process:
+        yield process
+
+
+def _ask(process: subprocess.Popen[bytes], piece: texts.Piece) -> events.Report:
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(events.HEADER.pack(piece.number, len(piece.text)) + piece.text)
+        process.stdin.flush()
+        header = process.stdout.read(events.HEADER.size)
+        if len(header) == events.HEADER.size:
+            return msgspec.json.decode(process.stdout.read(events.HEADER.unpack(header)[1]), type=events.Report)
+    except BrokenPipeError:
+        pass
+    raise StepscopeError(f"a process that reads the trace ended with status {process.wait()}; is there enough memory and disk?")
+
+
+def _unpacked(head: bytes) -> bytes:
+    """The start of a file, unpacked if it is gzip; what cannot be unpacked is left out."""
+    if not head.startswith(b"\x1f\x8b"):
+        return head
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _SNIFFED)
+    except zlib.error:
+        return b""
