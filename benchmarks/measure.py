@@ -1,0 +1,99 @@
+"""What a command costs, with every process it starts: wall and CPU time, and the most memory held at one moment."""
+
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+_PERIOD_S = 0.02
+_PSS_EVERY = 10  # proportional memory needs a walk over the page tables, which would itself slow the command
+_PROC = Path("/proc")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Cost(NamedTuple):
+    wall_s: float
+    cpu_s: float
+    rss_bytes: int  # summed over the processes: a page that two of them share counts twice
+    pss_bytes: int  # a shared page counts once; sampled more coarsely
+    code: int
+    output: str
+    error: str
+
+
+def cost(command: list[str], **environment: str) -> Cost:
+    """Run a command in a session of its own, so that whatever it starts is known by the session."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
+        done = threading.Event()
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=error, env=os.environ | environment, start_new_session=True
+        )
+        peaks = _Peaks(process.pid)
+        sampler = threading.Thread(target=peaks.sample_until, args=(done,))
+        sampler.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        done.set()
+        sampler.join()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        error.seek(0)
+        return Cost(
+            wall_s=wall,
+            cpu_s=usage.ru_utime + usage.ru_stime,
+            rss_bytes=max(peaks.rss, usage.ru_maxrss << 10),  # the kernel's own peak of the largest process has no gaps between samples
+            pss_bytes=peaks.pss,
+            code=process.returncode,
+            output=output.read(),
+            error=error.read(),
+        )
+
+
+class _Peaks:
+    """The most memory the processes of one session held together."""
+
+    def __init__(self, session: int) -> None:
+        self.rss = self.pss = 0
+        self._session = session
+        self._members: dict[int, bool] = {}
+
+    def sample_until(self, done: threading.Event) -> None:
+        samples = 0
+        while not done.wait(_PERIOD_S):
+            members = self._alive()
+            self.rss = max(self.rss, sum(map(_rss, members)))
+            if samples % _PSS_EVERY == 0:
+                self.pss = max(self.pss, sum(map(_pss, members)))
+            samples += 1
+
+    def _alive(self) -> list[int]:
+        pids = [int(name) for name in os.listdir(_PROC) if name.isdigit()]  # noqa: PTH208 - fifty times a second
+        self._members = {pid: self._members[pid] if pid in self._members else _session(pid) == self._session for pid in pids}
+        return [pid for pid, member in self._members.items() if member]
+
+
+def _session(pid: int) -> int:
+    stat = _read(pid, "stat")
+    return int(stat.rpartition(")")[2].split()[3]) if stat else 0
+
+
+def _rss(pid: int) -> int:
+    statm = _read(pid, "statm")
+    return int(statm.split()[1]) * _PAGE if statm else 0
+
+
+def _pss(pid: int) -> int:
+    rollup = _read(pid, "smaps_rollup")
+    return int(rollup.partition("\nPss:")[2].split(maxsplit=1)[0]) << 10 if rollup else 0
+
+
+def _read(pid: int, name: str) -> str:
+    """A file of a process, empty where the process has ended meanwhile."""
+    try:
+        return (_PROC / str(pid) / name).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

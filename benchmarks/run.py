@@ -1,0 +1,224 @@
+"""Measure stepscope against its peers on the same real traces, in one run, and keep the figures in RESULTS.md."""
+
+import argparse
+import importlib.metadata
+import os
+import pkgutil
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from measure import Cost, cost
+
+import stepscope.analyses
+
+HERE = Path(__file__).parent
+DATA = HERE / "data"
+STEPSCOPE = str(Path(sys.executable).with_name("stepscope"))
+SIZES_MB = 200, 1000
+# From the issue that set them: seconds, bytes, and how many times faster than HolisticTraceAnalysis' load.
+FASTER_THAN_HTA = {200: 6}
+PEAK_BYTES = {200: 0.7e9, 1000: 1.5e9}
+REOPEN_S, IMPORT_S = 1.5, 0.1
+
+
+class Row(NamedTuple):
+    """One contender, or one question asked of stepscope, on one file."""
+
+    what: str
+    costs: list[Cost]
+    peer: str = ""
+    from_run: bool = False  # starts from a run folder, so that a ratio to a peer's load of the trace would mean nothing
+
+    @property
+    def failed(self) -> bool:
+        return any(one.code for one in self.costs)
+
+    @property
+    def wall_s(self) -> float:
+        return statistics.median(one.wall_s for one in self.costs)
+
+    @property
+    def rss_bytes(self) -> int:
+        return max(one.rss_bytes for one in self.costs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES_MB, metavar="MB", help="sizes of the traces (default: 200 1000)")
+    parser.add_argument("--repeat", type=int, default=3, help="how often each stepscope command runs (default: 3)")
+    parser.add_argument("--repeat-peers", type=int, default=1, help="how often each peer runs (default: 1)")
+    parser.add_argument(
+        "--all", action="store_true", help="HolisticTraceAnalysis on traces over 500 MB too: minutes, and many GB of memory"
+    )
+    parser.add_argument("--output", type=Path, default=HERE / "RESULTS.md", help="where the figures are kept")
+    args = parser.parse_args()
+    peers = _environment("peers")
+    traces = {size: _trace(size) for size in args.sizes}
+    report = [_heading(args), _import_time(args.repeat)]
+    print("\n".join(report))
+    failed = False
+    for size, trace in traces.items():
+        rows = _peer_rows(peers, trace, args.repeat_peers, with_hta=args.all or size <= 500) + _our_rows(trace, args.repeat)
+        report.append(_section(size, trace, rows))
+        print(report[-1])
+        for row in rows:
+            failed |= row.failed
+            for one in row.costs:
+                print(f"{row.what}: exit code {one.code}\n{one.error}" * bool(one.code), end="", file=sys.stderr)
+    args.output.write_text("\n".join(report))
+    return int(failed)  # a command that fails is a fault; a slow one is a figure
+
+
+def _trace(megabytes: int) -> Path:
+    """The recording of this size, made where it is missing."""
+    path = DATA / f"cpu{megabytes}.json"
+    if not path.exists():
+        print(f"recording {path.name}", flush=True)
+        subprocess.run([_environment("recorder"), HERE / "record.py", str(megabytes), path], check=True)
+    return path
+
+
+def _environment(name: str) -> str:
+    """The Python of a virtual environment with the pins of `name`.txt, made where it is missing."""
+    folder = HERE / f".venv-{name}"
+    done = folder / "done"
+    if not done.exists():
+        print(f"installing {name}.txt", flush=True)
+        subprocess.run([_pinned_python(), "-m", "venv", "--clear", folder], check=True)
+        # Few retries: where an index of the pins cannot be reached, every package would wait for it.
+        pip = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "1", "-r", f"{HERE / name}.txt"]
+        subprocess.run(pip, check=True)
+        done.touch()
+    return str(folder / "bin" / "python")
+
+
+def _pinned_python() -> str:
+    if sys.version_info[:2] in {(3, 11), (3, 12)}:
+        return sys.executable
+    found = shutil.which("python3.12") or shutil.which("python3.11")
+    if not found:
+        raise SystemExit("bench: the peers' pins are for Python 3.11 and 3.12; found neither on the PATH")
+    return found
+
+
+def _import_time(repeat: int) -> str:
+    script = "import time; start = time.perf_counter(); import stepscope; print(time.perf_counter() - start)"
+    seconds = statistics.median(float(cost([sys.executable, "-c", script]).output) for _ in range(repeat))
+    return f"`import stepscope`: {seconds * 1000:.1f} ms; target under {IMPORT_S * 1000:.0f} ms: {_verdict(seconds < IMPORT_S)}\n"
+
+
+def _peer_rows(python: str, trace: Path, repeat: int, *, with_hta: bool) -> list[Row]:
+    def row(what: str, peer: str) -> Row:
+        return Row(what, [cost([python, str(HERE / "peers.py"), peer, str(trace)]) for _ in range(repeat)], peer)
+
+    hta = [row("HolisticTraceAnalysis, load alone", "HTA")] if with_hta else []
+    return [*hta, row("orjson to a Polars table", "orjson")]
+
+
+def _our_rows(trace: Path, repeat: int) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="run-", dir=DATA) as folder:
+        fresh = [str(Path(folder) / f"cache{turn}") for turn in range(repeat)]
+        run = str(Path(folder) / "run")
+        summary = [STEPSCOPE, "summary", str(trace)]
+        rows = [
+            Row("stepscope summary, cold", [cost(summary, STEPSCOPE_CACHE=cache) for cache in fresh]),
+            Row("stepscope summary, again", [cost(summary, STEPSCOPE_CACHE=fresh[-1]) for _ in range(repeat)]),
+            Row(
+                "stepscope export, again",
+                [cost([STEPSCOPE, "export", str(trace), "--to", "parquet", "-o", run], STEPSCOPE_CACHE=fresh[-1])],
+            ),
+        ]
+        for name in sorted(module.name for module in pkgutil.iter_modules(stepscope.analyses.__path__) if not module.name.startswith("_")):
+            rows.append(
+                Row(f"stepscope show {name}, run folder", [cost([STEPSCOPE, "show", name, run]) for _ in range(repeat)], from_run=True)
+            )
+        return rows
+
+
+def _section(size: int, trace: Path, rows: list[Row]) -> str:
+    peers = {row.peer: row for row in rows if row.peer and not row.failed}
+    events = int(peers["orjson"].costs[0].output.removeprefix("rows ")) if "orjson" in peers else 0
+    head = ["what", "wall s, best", "median", "CPU s", "peak RSS MB", "peak PSS MB"]
+    head += [text for peer in peers for text in (f"{peer} / this: time", "memory")]
+    lines = [[*_cells(row, peers), _target(row, size, peers)] for row in rows]
+    table = _markdown([[*head, "target"], ["---"] * (len(head) + 1), *lines])
+    return f"## {trace.name}: {trace.stat().st_size / 1e6:.0f} MB, {events:,} events\n\n{table}"
+
+
+def _cells(row: Row, peers: dict[str, Row]) -> list[str]:
+    if row.failed:
+        return [row.what, *[""] * (5 + 2 * len(peers))]
+    cells = [
+        row.what,
+        f"{min(one.wall_s for one in row.costs):.2f}",
+        f"{row.wall_s:.2f}",
+        f"{statistics.median(one.cpu_s for one in row.costs):.2f}",
+        f"{row.rss_bytes / 1e6:.0f}",
+        f"{max(one.pss_bytes for one in row.costs) / 1e6:.0f}",
+    ]
+    for peer in peers.values():
+        comparable = not row.from_run and row is not peer
+        cells += [f"{peer.wall_s / row.wall_s:.1f}", f"{peer.rss_bytes / row.rss_bytes:.1f}"] if comparable else ["", ""]
+    return cells
+
+
+def _target(row: Row, size: int, peers: dict[str, Row]) -> str:
+    """The median time and the largest memory of the repeats decide."""
+    if row.failed:
+        return "**failed**"
+    if row.what == "stepscope summary, again" or row.from_run:
+        return f"{REOPEN_S} s: {_verdict(row.wall_s < REOPEN_S)}"
+    if row.what != "stepscope summary, cold":
+        return ""
+    verdicts = []
+    if size in FASTER_THAN_HTA and "HTA" in peers:
+        limit = peers["HTA"].wall_s / FASTER_THAN_HTA[size]
+        verdicts.append(f"1/{FASTER_THAN_HTA[size]} of HTA, {limit:.2f} s: {_verdict(row.wall_s <= limit)}")
+    if size in PEAK_BYTES:
+        verdicts.append(f"{PEAK_BYTES[size] / 1e6:.0f} MB: {_verdict(row.rss_bytes <= PEAK_BYTES[size])}")
+    return "; ".join(verdicts)
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |\n" for row in rows)
+
+
+def _heading(args: argparse.Namespace) -> str:
+    processor = next((line.partition(": ")[2] for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
+    memory = next(int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal"))
+    revision = subprocess.run(
+        ["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    ours = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("stepscope", "polars", "numpy", "msgspec"))
+    pins = dict(line.split("==") for name in ("peers", "recorder") for line in _lines(HERE / f"{name}.txt") if "==" in line)
+    theirs = ", ".join(f"{name} {pins[name]}" for name in ("HolisticTraceAnalysis", "pandas", "orjson", "polars", "torch"))
+    return f"""# Benchmark results
+
+Written by `make bench`; README.md beside this file says what each row means.
+
+- {time.strftime("%Y-%m-%d")}, {processor}, {os.cpu_count()} cores, {memory / 1e6:.0f} GB; load average before: {os.getloadavg()[0]:.1f}
+- Python {platform.python_version()}, {ours} (revision {revision or "unknown"})
+- peers: {theirs} (recorder)
+- {args.repeat} runs of each stepscope command, {args.repeat_peers} of each peer; every run is a new process, imports included
+"""
+
+
+def _lines(path: str | Path) -> list[str]:
+    return Path(path).read_text().splitlines()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
