@@ -1,0 +1,145 @@
+"""Every communication call: which collective, of which group, and how many bytes."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from stepscope.trace import Trace
+
+# Tried in this order on the letters of a name: `ncclDevKernel_ReduceScatter_Sum_f32`, `hcom_allReduce__868_0_1`, `gloo:all_reduce`.
+_COLLECTIVES = {
+    "barrier": "barrier",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall|all2all": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "send": "send",
+    "recv|receive": "recv",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce": "reduce",
+}
+_ITEM_BYTES = {
+    name: size
+    for size, names in {
+        1: "bool|byte|char|signedchar|unsignedchar|int8|uint8|float8_e4m3fn|float8_e4m3fnuz|float8_e5m2|float8_e5m2fnuz|float8_e8m0fnu",
+        2: "half|bfloat16|float16|fp16|bfp16|bf16|short|shortint|int16|uint16",
+        4: "float|float32|fp32|int|int32|uint32|unsignedint|complexhalf|complex<half>",
+        8: "double|float64|fp64|long|longint|longlong|int64|uint64|unsignedlong|complexfloat|complex<float>",
+        16: "complexdouble|complex<double>",
+    }.items()
+    for name in names.split("|")
+}
+# The host calls around a launch that say what is sent: the backend's range, PyTorch's record of it, the dispatched operator.
+_TELLING = r"^(?:nccl:|record_param_comms$|c10d::)"
+_LEVELS = 6
+_TOLD = ["rank", "span", "shapes", "dtypes", "args"]
+_ARGUMENTS = [
+    *("Collective name", "Process Group Name", "Process Group ID", "Process Group Ranks", "Seq"),
+    *("In msg nelems", "Out msg nelems", "dtype"),
+    *("count", "data_type"),  # HCCL
+]
+
+
+def messages(trace: Trace) -> pl.DataFrame:
+    """One row per communication span: rank, name, step, start_ns, end_ns, collective, group, members, seq, bytes; null where not recorded.
+
+    Bytes are those of the span itself, or else of the larger of what goes in and what comes out, as its arguments or those of
+    the host calls around its launch say.
+    """
+    calls = (
+        trace.table("spans")
+        .filter(pl.col("kind") == "communication")
+        .select(*_TOLD, "name", "step", "start_ns", "flow_in", "bytes", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .with_columns(pl.col("name", "shapes", "dtypes").cast(pl.String))
+        .sort("rank", "start_ns", "span")
+        .collect()
+    )
+    told = _described(pl.concat([calls.select(*_TOLD, word=pl.lit(None, pl.String)), _around(trace, calls)]))
+    calls = calls.join(told, on=["rank", "span"], how="left", maintain_order="left").with_columns(
+        group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__(\d+)_\d+_\d+$")),
+        bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
+        word=pl.coalesce("word", "name"),
+    )
+    calls = _mapped(calls, "collective", pl.String, _collective, "word")
+    return calls.select("rank", "name", "step", "start_ns", "end_ns", "collective", "group", "members", "seq", "bytes")
+
+
+def _around(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
+    """For each call launched from the host, the telling calls around its launch, the innermost first."""
+    host = trace.table("spans").filter(pl.col("kind").is_in(["api", "op", "annotation"]))
+    telling = (
+        host.filter(pl.col("name").cast(pl.String).str.contains(_TELLING))
+        .select("rank", "shapes", "dtypes", "args", at="span", word="name")
+        .with_columns(pl.col("word", "shapes", "dtypes").cast(pl.String))
+        .collect()
+    )
+    parents = host.select("rank", "parent", at="span").collect()
+    at = calls.filter(pl.col("flow_in").is_not_null()).select("rank", "span", at="flow_in")
+    found = []
+    for _ in range(_LEVELS):
+        at = at.join(parents, on=["rank", "at"]).select("rank", "span", at="parent").filter(pl.col("at").is_not_null())
+        found.append(at.join(telling, on=["rank", "at"]).select(*_TOLD, "word"))
+    return pl.concat(found)
+
+
+def _described(sources: pl.DataFrame) -> pl.DataFrame:
+    """Per call, from everything that tells of it: the first word on the collective, group and type, and the most elements."""
+    said = {key: pl.col("args").str.json_path_match(f"$['{key}']") for key in _ARGUMENTS}
+    counts = [said[key].cast(pl.Int64, strict=False) for key in ("In msg nelems", "Out msg nelems", "count", "Seq")]
+    rows = sources.with_columns(
+        word=pl.coalesce(said["Collective name"], "word"),
+        group=pl.coalesce(said["Process Group Name"], said["Process Group ID"]),
+        members=said["Process Group Ranks"],
+        type=pl.coalesce(said["dtype"], said["data_type"], "dtypes"),
+        told_elements=pl.max_horizontal(counts[:3]),
+        seq=counts[3],
+    )
+    rows = _mapped(rows, "shape_elements", pl.Int64, _elements, "shapes", "dtypes")
+    rows = _mapped(rows, "item_bytes", pl.Int64, _item_bytes, "type")
+    return rows.group_by("rank", "span", maintain_order=True).agg(
+        pl.col("word", "group", "members", "seq", "item_bytes").drop_nulls().first(),
+        elements=pl.max_horizontal("told_elements", "shape_elements").max(),
+    )
+
+
+def _mapped(frame: pl.DataFrame, name: str, dtype: type[pl.DataType], function: Callable[..., object], *columns: str) -> pl.DataFrame:
+    """The frame with one more column, computed once for each distinct value."""
+    values = frame.select(columns).unique()
+    result = pl.Series(name, [function(*row) for row in values.iter_rows()], dtype)
+    return frame.join(values.with_columns(result), on=columns, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _collective(word: str) -> str | None:
+    letters = re.sub("[^a-z0-9]", "", word.partition("(")[0].lower())
+    return next((collective for pattern, collective in _COLLECTIVES.items() if re.search(pattern, letters)), None)
+
+
+def _elements(shapes: str | None, dtypes: str | None) -> int | None:
+    """The elements of the largest argument; a list of tensors counts as one. An empty shape is a tensor only where its type is one's."""
+    sizes = [
+        sum(math.prod(tensor) for tensor in shape) if shape and isinstance(shape[0], list) else math.prod(shape)
+        for shape, dtype in zip(_decoded(shapes), _decoded(dtypes), strict=False)
+        if shape or _item_bytes(dtype)
+    ]
+    return max(sizes, default=None)
+
+
+def _item_bytes(dtype: str | None) -> int | None:
+    """The size of one element of a type, or of the first known one in a JSON list of types."""
+    names = [str(one) for one in _decoded(dtype)] if dtype and dtype.startswith("[") else [dtype or ""]
+    sizes = (_ITEM_BYTES.get(name.removeprefix("c10::").removeprefix("torch.").replace(" ", "").lower()) for name in names)
+    return next((size for size in sizes if size), None)
+
+
+def _decoded(text: str | None) -> list[Any]:
+    try:
+        return msgspec.json.decode(text or "[]", type=list[Any])
+    except msgspec.DecodeError:
+        return []

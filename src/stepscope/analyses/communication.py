@@ -1,0 +1,128 @@
+"""How long does communication take, how much of it is waiting for other ranks, and how fast is the rest?"""
+
+import numpy as np
+import polars as pl
+
+from stepscope import intervals
+from stepscope.analyses._messages import messages
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "name": pl.String,
+    "collective": pl.String,
+    "group": pl.String,
+    "calls": pl.Int64,
+    "total_ns": pl.Int64,
+    "avg_ns": pl.Float64,
+    "min_ns": pl.Int64,
+    "max_ns": pl.Int64,
+    "wait_ns": pl.Int64,
+    "matched": pl.Int64,
+    "overlapped_ns": pl.Int64,
+    "exposed_ns": pl.Int64,
+    "bytes": pl.Int64,
+    "bytes_per_s": pl.Float64,
+    "unsized": pl.Int64,
+    "note": pl.String,
+}
+
+# No rank can leave one of these before every rank has entered it.
+_MEETING = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"]
+_ONE_SIDED = ["send", "recv", "send_recv"]
+# Where more than this share of the meetings could not have happened as recorded, the clocks of the ranks are not one clock.
+_IMPOSSIBLE_SHARE = 0.1
+
+
+def communication(trace: Trace) -> pl.DataFrame:
+    """Per rank, operator and process group: calls, time, wait, what is hidden behind computation and what is not, bytes and bandwidth.
+
+    Wait is the time from a call's start until the last recorded rank has started the same collective, for the `matched` calls: the
+    same place in the order of its group, step and size on every rank, or the same sequence number. It is null for one rank alone,
+    for sends and receives, and where the clocks cannot be compared; `note` says which. Overlapped and exposed time add up to the
+    total: calls that run at the same time count each for itself. Bytes are of the larger of a call's input and output, and bandwidth is
+    these bytes by the time of the calls that say theirs; `unsized` is how many do not.
+    """
+    calls = _waits(_hidden(trace, messages(trace)))
+    duration = pl.col("end_ns") - pl.col("start_ns")
+    sized = pl.col("bytes").is_not_null()
+    seconds = duration.filter(sized).sum() / 1e9
+    matched = pl.col("wait_ns").count()
+    return (
+        calls.group_by("rank", "name", "collective", "group")
+        .agg(
+            calls=pl.len(),
+            total_ns=duration.sum(),
+            avg_ns=duration.mean(),
+            min_ns=duration.min(),
+            max_ns=duration.max(),
+            wait_ns=pl.when(matched > 0).then(pl.col("wait_ns").sum()),
+            matched=matched,
+            overlapped_ns=pl.col("overlapped_ns").sum(),
+            exposed_ns=(duration - pl.col("overlapped_ns")).sum(),
+            bytes=pl.when(sized.any()).then(pl.col("bytes").sum()),
+            bytes_per_s=pl.when(seconds > 0).then(pl.col("bytes").sum() / seconds),
+            unsized=(~sized).sum(),
+            note=pl.col("note").drop_nulls().first(),
+        )
+        .sort("rank", "total_ns", "name", descending=[False, True, False])
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _hidden(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
+    """How much of each call runs while its rank computes: on a device, or in operators where there is no device."""
+    work = (
+        trace.table("spans")
+        .filter(pl.col("kind").is_in(["kernel", "op"]))
+        .select("rank", "start_ns", on_device=pl.col("kind") == "kernel", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .filter(pl.col("on_device") == pl.col("on_device").any().over("rank"))
+        .collect()
+    )
+    overlapped = np.zeros(calls.height, np.int64)
+    for (rank,), rows in calls.with_row_index().group_by("rank"):
+        mine = work.filter(pl.col("rank") == rank)
+        computing = intervals.merge(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy())
+        overlapped[rows["index"].to_numpy()] = intervals.covered(computing, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    return calls.with_columns(pl.Series("overlapped_ns", overlapped))
+
+
+def _waits(calls: pl.DataFrame) -> pl.DataFrame:
+    """With `wait_ns` of each call that has its like on the other ranks, and a `note` where it has none."""
+    # A sequence number identifies a call; without one it is the nth of its size in its step. Ranks of an all-to-all differ in size.
+    group = ["collective", "group", "members"]
+    like = [*group, "seq", "where", "size"]
+    call = [*like, "nth"]
+    ranks = pl.col("rank").n_unique()
+    calls = (
+        calls.with_columns(
+            where=pl.when(pl.col("seq").is_null()).then("step"),
+            size=pl.when(pl.col("collective") != "all_to_all").then("bytes"),
+            together=pl.col("collective").is_in(_ONE_SIDED).not_().fill_null(False),
+            meeting=pl.col("collective").is_in(_MEETING).fill_null(False),
+        )
+        .with_columns(nth=pl.int_range(pl.len()).over("rank", *like))
+        .with_columns(
+            everywhere=(pl.len().over(call) == ranks.over(group)) & (ranks.over(group) > 1),
+            as_often=pl.len().over(like) == ranks.over(like) * (pl.col("nth").max().over(like) + 1),
+            last_start=pl.col("start_ns").max().over(call),
+            first_end=pl.col("end_ns").min().over(call),
+        )
+        .with_columns(matched=pl.col("together") & pl.col("everywhere") & pl.col("as_often"))
+        .with_columns(impossible=pl.col("matched") & pl.col("meeting") & (pl.col("first_end") < pl.col("last_start")))
+    )
+    meetings = calls.filter(pl.col("matched") & pl.col("meeting"))["impossible"]
+    one_clock = meetings.sum() <= _IMPOSSIBLE_SHARE * meetings.len()
+    known = pl.col("matched") & ~pl.col("impossible") & pl.lit(one_clock)
+    return calls.with_columns(
+        wait_ns=pl.when(known).then(pl.min_horizontal("last_start", "end_ns") - pl.col("start_ns")),
+        note=pl.when(known)
+        .then(None)
+        .when(pl.lit(calls["rank"].n_unique() == 1))
+        .then(pl.lit("no wait: one rank"))
+        .when(~pl.col("together"))
+        .then(pl.lit("no wait: not known to be a collective"))
+        .when(~pl.col("matched"))
+        .then(pl.lit("no wait: the other ranks have no such call"))
+        .otherwise(pl.lit("no wait: the ranks' clocks differ, or calls are missing")),
+    )

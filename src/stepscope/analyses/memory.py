@@ -1,0 +1,60 @@
+"""How much memory is in use, moment by moment?"""
+
+import polars as pl
+
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "device": pl.String,
+    "at_ns": pl.Int64,
+    "allocated_bytes": pl.Int64,
+    "reserved_bytes": pl.Int64,
+    "static_bytes": pl.Int64,
+}
+
+
+def memory(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
+    """Per rank and device ("gpu 0", "cpu"): every moment at which the source said how much is allocated and reserved.
+
+    Static is what was there before the recording and outlived it; null where no blocks were recorded. Several samples at one
+    moment are several rows, so that no peak is lost.
+    """
+    samples = (
+        trace.table("counters")
+        .filter(pl.col("unit").cast(pl.String) == "bytes")
+        .select("rank", "at_ns", word=pl.col("name").cast(pl.String), bytes=pl.col("value").round().cast(pl.Int64))
+        .with_columns(pl.col("word").str.extract_groups(r"^(?<what>allocated|reserved) ?(?<device>.*)$"))
+        .unnest("word")
+        .filter(pl.col("what").is_not_null(), True if device is None else pl.col("device") == device)
+        .with_columns(nth=pl.int_range(pl.len()).over("rank", "device", "what", "at_ns"))
+        .collect()
+    )
+    moment = ["rank", "device", "at_ns", "nth"]
+    allocated, reserved = (samples.filter(pl.col("what") == what).drop("what") for what in ("allocated", "reserved"))
+    return (
+        allocated.rename({"bytes": "allocated_bytes"})
+        .join(reserved.rename({"bytes": "reserved_bytes"}), on=moment, how="full", coalesce=True)
+        .sort(moment)
+        .join(_static(trace, allocated), on=["rank", "device"], how="left", maintain_order="left")
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _static(trace: Trace, allocated: pl.DataFrame) -> pl.DataFrame:
+    """What is allocated at a device's first sample, less the blocks then alive that the recording saw come or go."""
+    first = (
+        allocated.sort("at_ns", "nth")
+        .group_by("rank", "device")
+        .agg(pl.col("at_ns", "bytes").filter(pl.col("at_ns") == pl.col("at_ns").min()).last())
+    )
+    blocks = (
+        trace.table("allocations").select("rank", pl.col("device").cast(pl.String), "alloc_ns", "free_ns", block=pl.col("bytes")).collect()
+    )
+    alive = (pl.col("alloc_ns") <= pl.col("at_ns")).fill_null(True) & (pl.col("free_ns") > pl.col("at_ns")).fill_null(True)
+    passing = pl.any_horizontal(pl.col("alloc_ns", "free_ns").is_not_null())
+    return (
+        blocks.join(first, on=["rank", "device"])
+        .group_by("rank", "device")
+        .agg(static_bytes=pl.col("bytes").first() - pl.col("block").filter(alive & passing).sum())
+    )
