@@ -113,7 +113,7 @@ def test_the_launching_calls_tell_collective_group_and_size() -> None:
         [
             ("op", 0, "c10d::allreduce_", 0, 100, None, "[[],[],[],[]]", '["TensorList","","","Scalar"]', None),
             ("op", 0, "record_param_comms", 1, 98, None, None, None, None),
-            ("annotation", 0, "nccl:all_reduce", 2, 96, None, "[[19618307]]", '["float"]', None),
+            ("annotation", 1, "nccl:all_reduce", 2, 96, None, "[[19618307]]", '["float"]', None),
             ("api", 0, "cudaLaunchKernel", 3, 5, None, None, None, None),
             ("communication", 7, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", 200, 1000, 3, None, None, None),
             ("op", 0, "record_param_comms", 300, 98, None, None, None, told),
@@ -126,7 +126,9 @@ def test_the_launching_calls_tell_collective_group_and_size() -> None:
         schema=["kind", "track", "name", "start_ns", "dur_ns", "flow_in", "shapes", "dtypes", "args"],
         orient="row",
     ).with_columns(rank=0)
-    got = Trace({"spans": stepscope.trace.complete(spans)}).communication().sort("total_ns", "name")
+    # The annotation stands on a track beside that of its thread.
+    tracks = pl.DataFrame({"rank": 0, "track": [0, 1], "pid": "7", "tid": "8", "kind": ["thread", "annotation"]})
+    got = Trace({"spans": stepscope.trace.complete(spans), "tracks": tracks}).communication().sort("total_ns", "name")
     assert got.select("collective", "group", "bytes").rows() == [
         ("all_gather", None, None),  # a list of tensors of unsaid type
         ("barrier", None, None),
@@ -183,3 +185,13 @@ def test_two_ranks_over_gloo_wait_for_each_other_as_their_files_say(shared: Path
         assert row["total_ns"] == pytest.approx(sum(end - start for _, _, start, end in mine) * 1000, abs=2 * len(mine))
         assert row["wait_ns"] == pytest.approx(wait * 1000, abs=2 * len(mine))
     assert got["bytes"].to_list() == [3 * 4 * (512000 + 7214056 + 3963456), 3 * (4 * 9600 + 8 * 20)] * 2
+
+
+def test_sizes_of_real_nccl_calls_are_those_of_the_calls_that_launched_them(shared: Path) -> None:
+    """Read off the file by launch: a Python script with only json found the operators around each launch."""
+    trace = stepscope.open(shared / "torch_public" / "two_ranks" / "sampled_rank-0.json.gz")
+    assert sorted(trace.communication().select("collective", "calls", "bytes").iter_rows()) == [
+        ("all_gather", 2, 2 * 1073741824),
+        ("all_reduce", 4, 4 * (19618307 + 26955536 + 26258430 + 5716654)),
+        ("all_to_all", 4, 8 * 384 + 2 * 419430400 + 4 * 2846720),
+    ]

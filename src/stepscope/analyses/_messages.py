@@ -36,9 +36,8 @@ _ITEM_BYTES = {
     }.items()
     for name in names.split("|")
 }
-# The host calls around a launch that say what is sent: the backend's range, PyTorch's record of it, the dispatched operator.
-_TELLING = r"^(?:nccl:|record_param_comms$|c10d::)"
-_LEVELS = 6
+# The host calls around a launch that say what is sent, innermost first: the backend's range, PyTorch's record of it, the operator.
+_TELLING = ["nccl:", "record_param_comms", "c10d::"]
 _TOLD = ["rank", "span", "shapes", "dtypes", "args"]
 _ARGUMENTS = [
     *("Collective name", "Process Group Name", "Process Group ID", "Process Group Ranks", "Seq"),
@@ -62,31 +61,44 @@ def messages(trace: Trace) -> pl.DataFrame:
         .collect()
     )
     told = _described(pl.concat([calls.select(*_TOLD, word=pl.lit(None, pl.String)), _around(trace, calls)]))
-    calls = calls.join(told, on=["rank", "span"], how="left", maintain_order="left").with_columns(
+    calls = calls.join(told, on=["rank", "span"], how="left", maintain_order="left")
+    return _mapped(calls, "named", pl.String, _collective, "name").select(
+        "rank",
+        "name",
+        "step",
+        "start_ns",
+        "end_ns",
+        "members",
+        "seq",
+        collective=pl.coalesce("collective", "named"),
         group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__(\d+)_\d+_\d+$")),
         bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
-        word=pl.coalesce("word", "name"),
     )
-    calls = _mapped(calls, "collective", pl.String, _collective, "word")
-    return calls.select("rank", "name", "step", "start_ns", "end_ns", "collective", "group", "members", "seq", "bytes")
 
 
 def _around(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
-    """For each call launched from the host, the telling calls around its launch, the innermost first."""
-    host = trace.table("spans").filter(pl.col("kind").is_in(["api", "op", "annotation"]))
-    telling = (
-        host.filter(pl.col("name").cast(pl.String).str.contains(_TELLING))
-        .select("rank", "shapes", "dtypes", "args", at="span", word="name")
-        .with_columns(pl.col("word", "shapes", "dtypes").cast(pl.String))
-        .collect()
+    """For each call launched from the host, the telling calls on the launching thread at that moment."""
+    # Annotations of a thread stand on a track beside its own.
+    threads = trace.table("tracks").select("rank", "track", thread=pl.concat_str("pid", "tid", separator=" "))
+    host = (
+        trace.table("spans")
+        .filter(pl.col("kind").is_in(["api", "op", "annotation"]))
+        .join(threads, on=["rank", "track"], how="left")
+        .with_columns(pl.col("name").cast(pl.String), pl.col("thread").fill_null(pl.col("track").cast(pl.String)))
     )
-    parents = host.select("rank", "parent", at="span").collect()
-    at = calls.filter(pl.col("flow_in").is_not_null()).select("rank", "span", at="flow_in")
+    launched = calls.filter(pl.col("flow_in").is_not_null()).lazy().select("rank", "span", at="flow_in")
+    launches = launched.join(host.select("rank", "thread", "start_ns", at="span"), on=["rank", "at"]).sort("start_ns")
     found = []
-    for _ in range(_LEVELS):
-        at = at.join(parents, on=["rank", "at"]).select("rank", "span", at="parent").filter(pl.col("at").is_not_null())
-        found.append(at.join(telling, on=["rank", "at"]).select(*_TOLD, "word"))
-    return pl.concat(found)
+    for prefix in _TELLING:
+        telling = (
+            host.filter(pl.col("name").str.starts_with(prefix))
+            .select("rank", "thread", "start_ns", "shapes", "dtypes", "args", word="name", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+            .with_columns(pl.col("shapes", "dtypes").cast(pl.String))
+            .sort("start_ns")
+        )
+        around = launches.join_asof(telling, on="start_ns", by=["rank", "thread"], check_sortedness=False)
+        found.append(around.filter(pl.col("start_ns") < pl.col("end_ns")).select(*_TOLD, "word"))
+    return pl.concat(found).collect()
 
 
 def _described(sources: pl.DataFrame) -> pl.DataFrame:
@@ -103,8 +115,9 @@ def _described(sources: pl.DataFrame) -> pl.DataFrame:
     )
     rows = _mapped(rows, "shape_elements", pl.Int64, _elements, "shapes", "dtypes")
     rows = _mapped(rows, "item_bytes", pl.Int64, _item_bytes, "type")
+    rows = _mapped(rows, "collective", pl.String, _collective, "word")
     return rows.group_by("rank", "span", maintain_order=True).agg(
-        pl.col("word", "group", "members", "seq", "item_bytes").drop_nulls().first(),
+        pl.col("collective", "group", "members", "seq", "item_bytes").drop_nulls().first(),
         elements=pl.max_horizontal("told_elements", "shape_elements").max(),
     )
 
@@ -116,8 +129,8 @@ def _mapped(frame: pl.DataFrame, name: str, dtype: type[pl.DataType], function: 
     return frame.join(values.with_columns(result), on=columns, how="left", nulls_equal=True, maintain_order="left")
 
 
-def _collective(word: str) -> str | None:
-    letters = re.sub("[^a-z0-9]", "", word.partition("(")[0].lower())
+def _collective(word: str | None) -> str | None:
+    letters = re.sub("[^a-z0-9]", "", (word or "").partition("(")[0].lower())
     return next((collective for pattern, collective in _COLLECTIVES.items() if re.search(pattern, letters)), None)
 
 
