@@ -1,0 +1,58 @@
+"""Through which chains of calls does the host spend its time?"""
+
+import polars as pl
+
+from stepscope.analyses._paths import call_tree
+from stepscope.errors import UsageError
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "node": pl.Int64,
+    "parent": pl.Int64,
+    "depth": pl.Int32,
+    "kind": pl.String,
+    "name": pl.String,
+    "calls": pl.Int64,
+    "total_ns": pl.Int64,
+    "self_ns": pl.Int64,
+    "share": pl.Float64,
+    "self_share": pl.Float64,
+    "path": pl.String,
+}
+
+_MOST_TEXT = 1 << 30
+
+
+def hot_paths(trace: Trace, *, root: str | None = None, min_share: float = 0.0) -> pl.DataFrame:
+    """Per rank and call path on the host threads: calls, time in all and without the calls below; the longest self time first.
+
+    Paths are of Python frames, modules, operators and runtime calls, joined by ";" from the outermost; without Python frames they
+    start with operators. `root` starts them at the frames whose name contains that text. Shares are of the time of all outermost
+    calls of the rank; `min_share` leaves out paths below that share of it. Self times add up to the time of the outermost calls.
+    """
+    tree = call_tree(trace, root)
+    whole = pl.col("total_ns").filter(pl.col("parent").is_null()).sum().over("rank")
+    paths = tree.with_columns(share=pl.col("total_ns") / whole, self_share=pl.col("self_ns") / whole)
+    # A path has at least the time of those below it, so what is left is whole.
+    paths = paths.filter(pl.col("share").fill_nan(0) >= min_share)
+    return (
+        paths.with_columns(path=_joined(paths))
+        .sort("rank", "self_ns", "node", descending=[False, True, False])
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _joined(paths: pl.DataFrame) -> pl.Series:
+    """The names from the outermost to each node."""
+    texts: list[str] = []
+    known: dict[tuple[int, int | None], str] = {}
+    length = 0
+    for rank, node, parent, name in paths.select("rank", "node", "parent", "name").iter_rows():
+        text = name if parent is None else f"{known[rank, parent]};{name}"
+        known[rank, node] = text
+        texts.append(text)
+        length += len(text)
+        if length > _MOST_TEXT:
+            raise UsageError("the call paths would fill more than 1 GiB of text: leave out the small ones with min_share, such as 0.001")
+    return pl.Series("path", texts, pl.String)
