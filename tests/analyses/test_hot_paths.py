@@ -119,7 +119,7 @@ def test_nesting_too_deep_for_any_program_is_refused() -> None:
 
 
 def test_paths_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepscope.analyses.hot_paths._MOST_TEXT", 40)
+    monkeypatch.setattr("stepscope.analyses.hot_paths._MOST_TEXT", 30)
     trace = tiny.trace(spans=SPANS, tracks=TRACKS)
     with pytest.raises(UsageError, match="min_share"):
         trace.hot_paths()
