@@ -4,6 +4,7 @@ A set of intervals is a pair of int64 arrays (starts, ends), half open. A *merge
 `merge` returns and the other functions take.
 """
 
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -118,27 +119,22 @@ def nest(track: Ints, starts: Ints, ends: Ints) -> Nesting:
     count = len(starts)
     if count == 0:
         return Nesting(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
-    order = np.lexsort((-ends, starts, track))
-    begin, finish = starts[order], ends[order].copy()
-    # Lay the tracks one after the other on one axis, so that a single search serves all of them.
-    lane = np.cumsum(np.concatenate(([0], track[order][1:] != track[order][:-1]))).astype(np.int64)
-    low = int(begin.min())
-    width = int(max(int(finish.max()), int(begin.max())) - low) + JITTER_NS + 2
-    offset = lane * width - low if int(lane[-1] + 1) * width < 2**62 else None
-    if offset is None:
+    # Lay the tracks one after the other on one axis, so that a single sort and a single search serve all of them.
+    low = int(starts.min())
+    width = int(max(ends.max(), starts.max())) - low + 1
+    if int(track.min()) < 0 or int(track.max()) * width >= 2**62:
         return _nest_each(track, starts, ends)
-    begin, finish = begin + offset, finish + offset
-    while True:
-        depth, parent = _levels(begin, finish)
-        inside = parent >= 0
-        limit = finish[parent]
-        late = inside & (finish > limit) & (finish <= limit + JITTER_NS) & (begin < limit)
-        if not late.any():
-            break
-        finish[late] = limit[late]
-    if (inside & (finish > limit)).any():
-        depth, parent, finish = _nest_overlapping(begin, ends[order] + offset)
-        inside = parent >= 0
+    offset = track * width - low
+    order = _by_start(starts + offset, ends)
+    offset = offset[order]
+    begin, finish = starts[order] + offset, ends[order] + offset
+    depth, parent = _levels(begin, finish)
+    wrong = (parent >= 0) & (finish > finish[parent])
+    for first, last in _islands(depth, wrong):
+        part = slice(first, last)
+        depth[part], above, finish[part] = _nest_overlapping(begin[part], finish[part])
+        parent[part] = np.where(above >= 0, above + first, -1)
+    inside = parent >= 0
     length = finish - begin
     child_time = np.zeros(count, np.int64)
     overlap = np.minimum(finish, finish[parent]) - begin
@@ -148,6 +144,18 @@ def nest(track: Ints, starts: Ints, ends: Ints) -> Nesting:
     result_parent[order] = np.where(inside, order[parent], -1)
     result_self[order] = np.maximum(np.maximum(length, 0) - child_time, 0) + (ends[order] - starts[order] - length)
     return Nesting(result_depth, result_parent, result_self)
+
+
+def _by_start(begin: Ints, ends: Ints) -> Ints:
+    """The order by start, and of those that start together the longest first."""
+    order = np.argsort(begin, kind="stable")
+    sorted_ = begin[order]
+    same = sorted_[1:] == sorted_[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if len(tied):
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((-ends[rows], begin[rows]))]
+    return order
 
 
 def _levels(begin: Ints, finish: Ints) -> tuple[Ints, Ints]:
@@ -170,16 +178,28 @@ def _levels(begin: Ints, finish: Ints) -> tuple[Ints, Ints]:
     return depth, parent
 
 
+def _islands(depth: Ints, wrong: Bools) -> list[tuple[int, int]]:
+    """The outermost intervals, each with all that is in it, in which something is wrong: as ranges of rows."""
+    if not wrong.any():
+        return []
+    edges = np.append(np.flatnonzero(depth == 0), len(depth))
+    hit = np.unique(np.searchsorted(edges, np.flatnonzero(wrong), "right") - 1)
+    return list(zip(edges[hit].tolist(), edges[hit + 1].tolist(), strict=True))
+
+
 def _nest_overlapping(begin: Ints, finish: Ints) -> tuple[Ints, Ints, Ints]:
     """Depth, parent and end of intervals that are not properly nested, one after the other: the parent is the last-started open one."""
     depth, parent = [0] * len(begin), [-1] * len(begin)
     starts, ends = begin.tolist(), finish.tolist()
     stack: list[int] = []
+    earliest: list[int] = []  # the first end among the open ones up to here
     for index, start in enumerate(starts):
         while stack and ends[stack[-1]] <= start:
             stack.pop()
-        if stack and any(ends[other] <= start for other in stack):
+            earliest.pop()
+        if stack and earliest[-1] <= start:
             stack = [other for other in stack if ends[other] > start]
+            earliest = list(accumulate((ends[other] for other in stack), min))
         if stack:
             top = stack[-1]
             depth[index], parent[index] = depth[top] + 1, top
@@ -187,6 +207,7 @@ def _nest_overlapping(begin: Ints, finish: Ints) -> tuple[Ints, Ints, Ints]:
                 ends[index] = ends[top]
         if ends[index] > start:
             stack.append(index)
+            earliest.append(min(ends[index], earliest[-1]) if earliest else ends[index])
     return np.array(depth), np.array(parent), np.array(ends)
 
 

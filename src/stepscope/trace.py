@@ -120,13 +120,16 @@ def complete(spans: pl.DataFrame) -> pl.DataFrame:
     track = spans["track"].to_numpy().astype(np.int64)
     start = spans["start_ns"].to_numpy()
     ids = spans["span"].to_numpy() if "span" in spans.columns else np.arange(spans.height, dtype=np.int64)
-    nesting = intervals.nest(track, start, start + spans["dur_ns"].to_numpy())
-    parent = pl.Series("parent", ids[nesting.parent]).set(pl.Series(nesting.parent < 0), None)
+    length = spans["dur_ns"].to_numpy()
+    nesting = intervals.nest(track, start, start + length)
+    # Kernels of one stream may overlap (programmatic dependent launch), but none is part of another.
+    flat = spans["kind"].cast(pl.String).is_in(["kernel", "copy", "set"]).to_numpy()
+    parent = pl.Series("parent", ids[nesting.parent]).set(pl.Series(flat | (nesting.parent < 0)), None)
     return spans.with_columns(
         pl.Series("span", ids),
         pl.Series("depth", nesting.depth, dtype=pl.Int32),
         parent,
-        pl.Series("self_ns", nesting.self_time),
+        pl.Series("self_ns", np.where(flat, length, nesting.self_time)),
     )
 
 

@@ -48,8 +48,6 @@ class Args(Struct, gc=False):
     external: int = field(name="External id", default=-1)
     old_external: int = field(name="external id", default=-1)
     correlation: int = -1
-    sequence: int = field(name="Sequence number", default=-1)
-    forward_thread: int = field(name="Fwd thread id", default=-1)
     shapes: Raw = field(name="Input Dims", default=Raw(b""))
     dtypes: Raw = field(name="Input type", default=Raw(b""))
     flops: int = -1
@@ -120,7 +118,7 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
 
 
 def _mended(text: bytes, why: str) -> bytes | None:
-    """The same text without the commonest slips of tools that write JSON by hand: a trailing comma, bare NaN and infinities, control characters."""
+    """The same text without the commonest slips of tools that write JSON by hand; None where there are none."""
     if comma := re.search(r"trailing comma in array \(byte (\d+)\)", why):
         at = text.rindex(b",", 0, int(comma[1]))
         return text[:at] + b" " + text[at + 1 :]
@@ -141,13 +139,15 @@ _ARGS = msgspec.json.Decoder(list[Args])
 _MEMORY = msgspec.json.Decoder(list[_Memory])
 _EXACT = msgspec.json.Decoder(list[_ExactEvent])
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
+_PLAIN = json.JSONDecoder(parse_float=Decimal)
 
 _INSTANTS = ["i", "I", "R", "n"]
 _PAIRED = ["B", "E", "b", "e", "S", "F"]
 _ASYNC = frozenset("bneSTFp")
 _FLOWS = ["s", "t", "f"]
-# Ranges that annotate a stream overlap its kernels: they get a track of their own beside it.
-_APART = {"gpu_user_annotation": "annotation"}
+# Ranges that someone marked need not nest with what runs: an annotation begins inside the Python call that begins it, and those of a
+# stream overlap its kernels. They get a track of their own beside the thread or stream.
+_APART = {"gpu_user_annotation": "annotation", "user_annotation": "annotation"}
 
 
 def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Report) -> dict[str, pl.DataFrame]:
@@ -165,7 +165,6 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
             "dur_ns": length,
             "correlation": _integers([args.correlation for args in arguments]),
             "external": _integers([max(args.external, args.old_external) for args in arguments]),
-            "sequence": _integers([args.sequence for args in arguments]),
             "flops": _integers([args.flops for args in arguments]),
             "bytes": _integers([args.bytes for args in arguments]),
             "shapes": _texts([bytes(args.shapes) for args in arguments]).cast(pl.Categorical),
@@ -177,8 +176,8 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
     phase, timed = pl.col("phase"), pl.col("start_ns") != MISSING
     memory = (pl.col("name") == "[memory]") & (phase == "i")
     whole, apart = phase == "X", phase.is_in(["M", "C", *_PAIRED, *_FLOWS])
-    _note(report, frame, ~timed & (phase != "M"), "events without a time")
-    _note(report, frame, whole & (pl.col("dur_ns") == MISSING), "complete events without a duration")
+    _note(report, frame, ~timed & (phase != "M"), "events without a usable time")
+    _note(report, frame, whole & (pl.col("dur_ns") == MISSING), "complete events without a usable duration")
     _note(report, frame, whole & (pl.col("dur_ns") != MISSING) & (pl.col("dur_ns") < 0), "events of negative duration")
     spans = frame.filter(timed & ((whole & (pl.col("dur_ns") >= 0)) | ~(whole | apart | memory)))
     report.metadata = [
@@ -262,7 +261,8 @@ def _times(text: bytes, events: list[Event]) -> tuple[pl.Series, pl.Series]:
         except (msgspec.ValidationError, UnicodeDecodeError):  # events that were taken one by one hold their times as exact text
             starts, lengths = [str(event.ts) for event in events], [str(event.dur) for event in events]
         start, length = _from_text(starts), _from_text(lengths)
-    return start, length
+    # Times beyond this (the year 2043 and as long before 1970) are noise, and their sums would not fit.
+    return start.set(start.abs() >= 2**61, MISSING), length.set(length.abs() >= 2**61, MISSING)
 
 
 def _nanoseconds(values: list[int | float | str]) -> pl.Series | None:
@@ -314,7 +314,15 @@ def _one_by_one(text: bytes, report: Report) -> tuple[list[Event], list[Args]]:
         decoded = text.decode(errors="replace")
         report.problems["names that are not UTF-8, shown with a replacement mark"] = (0, 0)
     events, arguments = [], []
-    for number, item in enumerate(json.loads(decoded, parse_float=Decimal)):
+    try:
+        items, end = _PLAIN.raw_decode(decoded)
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(decoded.rstrip()) or "Unterminated" in error.msg
+        raise msgspec.DecodeError(
+            "Input data was truncated" if cut else f"{error.msg} (byte {len(decoded[: error.pos].encode())})"
+        ) from error
+    report.behind = decoded[end:].encode() if decoded[end:].strip() else None
+    for number, item in enumerate(items):
         if not isinstance(item, dict):
             count, first = report.problems.get("entries that are not events", (0, number))
             report.problems["entries that are not events"] = (count + 1, first)
@@ -341,7 +349,7 @@ def _text(value: Any) -> str:
 
 
 def main() -> None:
-    """Serve one reader: texts come on standard input, each behind its number and length; reports go to standard output, columns to files."""
+    """Serve one reader: texts come on standard input behind number and length, reports go to standard output, columns to files."""
     gc.disable()
     folder = Path(sys.argv[1])
     source, answers = sys.stdin.buffer, sys.stdout.buffer

@@ -168,7 +168,8 @@ def _structure(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
         quotes = quotes[~np.isin(quotes, odd_end)]
 
     def outside(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        return positions[np.searchsorted(quotes, positions) % 2 == 0]
+        even: NDArray[np.bool_] = np.searchsorted(quotes, positions) % 2 == 0
+        return positions[even]
 
     brackets = outside(np.flatnonzero(np.isin(data, np.frombuffer(b"{}[]", np.uint8))))
     opens = np.isin(data[brackets], np.frombuffer(b"{[", np.uint8))
@@ -182,7 +183,7 @@ class _MoreError(Exception):
 def _before_events(head: bytes) -> tuple[dict[str, Any], int, bool]:
     # Latin-1 keeps positions in text and bytes the same; values are decoded properly below.
     text = head.decode("latin-1")
-    at = _skip(text, 1 if text.startswith("ï»¿") else 0)
+    at = _skip(text, 3 if head.startswith(b"\xef\xbb\xbf") else 0)
     if text[at] == "[":
         return {}, at + 1, True
     if text[at] != "{":
@@ -208,7 +209,7 @@ def _before_events(head: bytes) -> tuple[dict[str, Any], int, bool]:
 
 def _skip(text: str, at: int) -> int:
     """The next place that is not blank."""
-    while at < len(text) and text[at] in " \t\r\n\ufeff":
+    while at < len(text) and text[at] in " \t\r\n":
         at += 1
     if at >= len(text):
         raise _MoreError
@@ -220,7 +221,7 @@ _DECODER = json.JSONDecoder()
 
 def _value(text: str, at: int) -> tuple[Any, int]:
     try:
-        value, end = _DECODER.raw_decode(text, at)
+        _, end = _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
         if error.pos > len(text) - 64 or "Unterminated" in error.msg:
             raise _MoreError from error

@@ -34,7 +34,7 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     tracks: dict[tuple[int | str, int | str, str], int] = {}
     local = [np.array([tracks.setdefault(tuple(key), len(tracks)) for key in report.tracks], np.int32) for report in reports]  # type: ignore[arg-type]
     problems = [*problems, *_close_pairs(options.scratch, local)]
-    spans = _load(options.scratch, "spans", local).with_columns(kind=pl.lit(None, dtype=schema.Kind))
+    spans = _load(options.scratch, "spans", local)
     spans = _classified(spans)
     memory = _load(options.scratch, "memory", local)
     spans, memory = _nested(spans, memory)
@@ -47,7 +47,7 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = next((int(r) for r in (distributed.get("rank"), options.rank) if isinstance(r, int)), 0)
     passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in _files(options.scratch, "spans")])
-    tables = {
+    tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
         "tracks": _tracks(tracks, spans, reports),
         "steps": steps,
@@ -82,7 +82,7 @@ _EMPTY: dict[str, dict[str, Any]] = {
 }
 
 
-def _load(folder: Path, part: str, local: list[Ints]) -> pl.DataFrame:
+def _load(folder: Path, part: str, local: list[NDArray[np.int32]]) -> pl.DataFrame:
     """The columns of all pieces, with tracks numbered alike. Of spans, only what the joins need."""
     frames = []
     for file in _files(folder, part):
@@ -95,14 +95,14 @@ def _load(folder: Path, part: str, local: list[Ints]) -> pl.DataFrame:
     return pl.concat(frames) if frames else pl.DataFrame(schema=_EMPTY[part])
 
 
-def _close_pairs(folder: Path, local: list[Ints]) -> Iterator[Problem]:
+def _close_pairs(folder: Path, local: list[NDArray[np.int32]]) -> Iterator[Problem]:
     """Begin and end events as spans, written as one more piece. Such events are rare in training traces: one loop serves."""
     files = _files(folder, "pairs")
     if not files:
         return
     rows = pl.concat(
         [
-            pl.read_ipc(file, memory_map=False).with_columns(
+            pl.read_ipc(file).with_columns(
                 pl.col("track").replace_strict(dict(enumerate(local[int(file.suffixes[0][1:])].tolist())), return_dtype=pl.Int32)
             )
             for file in files
@@ -163,20 +163,10 @@ def _classified(spans: pl.DataFrame) -> pl.DataFrame:
     for categories, names, word in reversed(_RULES):
         matches = category.str.contains(f"^({categories})$") & (name.str.contains(names) if names else True)
         kind = pl.when(matches).then(pl.lit(word)).otherwise(kind)
-    kinds = distinct.with_columns(kind=kind)
-    return (
-        spans.drop("kind")
-        .join(kinds, on=["category", "name"], how="left", maintain_order="left", nulls_equal=True)
-        .with_columns(
-            kind=pl.when(pl.col("instant"))
-            .then(pl.lit("instant"))
-            .when(~pl.col("known"))
-            .then(pl.lit("other"))
-            .otherwise("kind")
-            .cast(schema.Kind)
-        )
-        .drop("instant", "known")
-    )
+    kinds = distinct.with_columns(kind=kind.cast(schema.Kind))
+    found = spans.select("category", "name").join(kinds, on=["category", "name"], how="left", maintain_order="left")["kind"]
+    special = pl.when("instant").then(pl.lit("instant")).when(~pl.col("known")).then(pl.lit("other")).cast(schema.Kind)
+    return spans.with_columns(kind=special.fill_null(found)).drop("instant", "known")
 
 
 def _nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -188,12 +178,14 @@ def _nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl
         np.concatenate((start + spans["dur_ns"].to_numpy(), at)),
     )
     count = spans.height
+    # Kernels of one stream may overlap (programmatic dependent launch), but none is part of another.
+    on_device = spans.select(pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()).to_series().to_numpy()
     return (
         spans.with_columns(
             pl.Series("span", np.arange(count)),
             pl.Series("depth", nesting.depth[:count].astype(np.int32)),
-            _or_null("parent", nesting.parent[:count]),
-            pl.Series("self_ns", nesting.self_time[:count]),
+            _or_null("parent", np.where(on_device, -1, nesting.parent[:count])),
+            pl.Series("self_ns", np.where(on_device, spans["dur_ns"].to_numpy(), nesting.self_time[:count])),
         ),
         memory.with_columns(_or_null("parent", nesting.parent[count:])),
     )
@@ -206,27 +198,19 @@ def _or_null(name: str, rows: Ints) -> pl.Series:
 
 def _linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """What caused what: kernels to their launch calls and operators, ends of flows to their starts."""
-    on_device = pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()
-    launches = (
-        spans.filter(pl.col("kind").is_in(["api", "sync"]) & pl.col("correlation").is_not_null())
-        .unique("correlation", keep="first", maintain_order=True)
-        .select("correlation", cause="span")
-    )
-    operators = (
-        spans.filter(pl.col("kind").is_in(["op", "annotation", "data", "communication"]) & pl.col("external").is_not_null())
-        .filter(pl.col("correlation").is_null())
-        .unique("external", keep="first", maintain_order=True)
-        .select("external", op="span", op_name="name", op_kind="kind")
-    )
+    ids = spans.lazy().select("span", "kind", "correlation", "external")
+    device = ids.filter(pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()).collect()
+
+    def first(kinds: list[str], key: str, found: str) -> pl.DataFrame:
+        """For each device span, the first span of these kinds that has the same key."""
+        candidates = ids.filter(pl.col("kind").is_in(kinds)).select(key, pl.col("span").alias(found))
+        wanted = candidates.join(device.lazy().select(key), on=key, how="semi").collect()
+        return device.select(key).join(wanted.unique(key, keep="first", maintain_order=True), on=key, how="left", maintain_order="left")
+
+    device = device.with_columns(first(["api", "sync"], "correlation", "cause")["cause"], first(["op"], "external", "op")["op"])
     flow_in = np.full(spans.height, -1, np.int64)
     for ends, starts in _flow_links(spans, flows):
         flow_in[ends] = starts
-    device = (
-        spans.filter(on_device)
-        .select("span", "correlation", "external")
-        .join(launches, on="correlation", how="left", maintain_order="left")
-        .join(operators.filter(pl.col("op_kind") == "op"), on="external", how="left", maintain_order="left")
-    )
     launched = device.filter(pl.col("cause").is_not_null())
     flow_in[launched["span"].to_numpy()] = launched["cause"].to_numpy()
     op = np.full(spans.height, -1, np.int64)
@@ -277,17 +261,18 @@ def _flow_links(spans: pl.DataFrame, flows: pl.DataFrame) -> Iterator[tuple[Ints
 
 def _bound(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """The span each flow event belongs to: the outermost that starts at that moment on that track, else the innermost around it."""
-    exact = flows.select("track", "at_ns").join(
-        spans.sort("depth").unique(["track", "start_ns"], keep="first", maintain_order=True).select("track", "start_ns", bound="span"),
-        left_on=["track", "at_ns"],
-        right_on=["track", "start_ns"],
-        how="left",
-        maintain_order="left",
+    start, moments = spans["start_ns"].to_numpy(), np.unique(flows["at_ns"].to_numpy())
+    at_flow = moments[np.minimum(np.searchsorted(moments, start), len(moments) - 1)] == start  # a search is far leaner than a join
+    starting = (
+        spans.select("track", "depth", at_ns="start_ns", bound="span")
+        .filter(pl.Series(at_flow))
+        .sort("depth")
+        .unique(["track", "at_ns"], keep="first", maintain_order=True)
     )
+    exact = flows.select("track", "at_ns").join(starting, on=["track", "at_ns"], how="left", maintain_order="left")
     bound = exact["bound"].fill_null(-1).to_numpy().copy()
     rest = np.flatnonzero(bound < 0)
     if len(rest):
-        start = spans["start_ns"].to_numpy()
         at = flows["at_ns"].to_numpy()[rest]
         nesting = intervals.nest(
             np.concatenate((spans["track"].to_numpy(), flows["track"].to_numpy()[rest])).astype(np.int64),
@@ -424,7 +409,7 @@ def _allocations(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     is_op, parent = (spans["kind"] == "op").to_numpy(), spans["parent"].fill_null(-1).to_numpy()
     op = _nearest(is_op, parent, memory["parent"].fill_null(-1).to_numpy())
     rows = _device(memory).with_columns(op=spans["name"].gather(np.maximum(op, 0)).set(pl.Series(op < 0), None) if spans.height else None)
-    rows = rows.sort("at_ns", maintain_order=True).sort("device", "address", maintain_order=True)
+    rows = rows.sort("device", "address", "at_ns", maintain_order=True)
     block, released = ["device", "address"], pl.col("bytes") < 0
     following = pl.when(released.shift(-1).over(block)).then(pl.col("at_ns").shift(-1).over(block))
     orphan = released & ~(~released).shift(1, fill_value=False).over(block)
@@ -451,7 +436,9 @@ def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataF
         for name, pid, tid, args in report.metadata:
             if isinstance(args, dict) and args:
                 said[(name, pid, tid if name.startswith("thread") else None)] = next(iter(args.values()))
-    streams = set(spans.filter(pl.col("kind").is_in(["kernel", "copy", "set"]))["track"].unique())
+    # A stream of its own for communication has nothing but that; on the host, communication is a range that someone marked.
+    transfers = (pl.col("kind") == "communication") & ~pl.col("category").cast(pl.String).str.contains("annotation")
+    streams = set(spans.filter(pl.col("kind").is_in(["kernel", "copy", "set"]) | transfers)["track"].unique())
     used = set(spans["track"].unique())
     rows = []
     for (pid, tid, apart), track in tracks.items():

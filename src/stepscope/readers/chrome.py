@@ -50,7 +50,12 @@ class _MisjudgedError(Exception):
 
 
 # What makes a file damaged: such events are refused, or left out and counted with --partial.
-_DAMAGE = {"events without a time", "complete events without a duration", "events of negative duration", "entries that are not events"}
+_DAMAGE = {
+    "events without a usable time",
+    "complete events without a usable duration",
+    "events of negative duration",
+    "entries that are not events",
+}
 
 
 def _read(path: Path, options: Options, exact: bool) -> Trace:
@@ -59,12 +64,12 @@ def _read(path: Path, options: Options, exact: bool) -> Trace:
     problems: list[Problem] = []
     try:
         opening = texts.opening(text)
-        for piece, report in _decoded(text, texts.pieces(text, opening, exact=exact), options):
-            count = sum(done.events for done in reports)
+        for piece, first_report in _decoded(text, texts.pieces(text, opening, exact=exact), options):
+            count, report = sum(done.events for done in reports), first_report
             if report.malformed:
                 if not exact and not (piece.last and "truncated" in report.malformed):
                     raise _MisjudgedError
-                report, problem = _salvage(path, piece, report.malformed, count, opening.bare, options)
+                report, problem = _salvage(piece, report.malformed, count, bare=opening.bare, path=path, options=options)
                 problems.append(problem)
             elif piece.last and not opening.bare:
                 opening.header.update(texts.closing(path, report.behind or b"", partial=options.partial))
@@ -90,7 +95,7 @@ def _noted(path: Path, report: events.Report, count: int, options: Options) -> I
         yield Problem(where, f"{rows:,} {what}" if rows else what, rows if damage else 0)
 
 
-def _salvage(path: Path, piece: texts.Piece, why: str, count: int, bare: bool, options: Options) -> tuple[events.Report, Problem]:
+def _salvage(piece: texts.Piece, why: str, count: int, *, bare: bool, path: Path, options: Options) -> tuple[events.Report, Problem]:
     """The whole events before the place where the text breaks: all of them, where only the optional closing bracket is missing."""
     broken = re.search(r"\(byte (\d+)\)", why)
     end = texts.whole_events(piece.text, int(broken[1]) if broken else None)

@@ -1,0 +1,339 @@
+"""The Chrome reader: the forms of the format, what Kineto means by it, and that nothing changes on the way in."""
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stepscope
+import tiny
+from stepscope.errors import DataError, UsageError
+from stepscope.readers import _chrome_text as texts
+
+
+def write(path: Path, events: list[dict[str, Any]], **header: Any) -> Path:
+    path.write_text(json.dumps(header | {"traceEvents": events}))
+    return path
+
+
+def x(name: str, ts: float, dur: float, cat: str = "cpu_op", *, tid: int | str = 1, pid: int | str = 1, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def opened(path: Path, **options: Any) -> stepscope.Trace:
+    return stepscope.open(path, cache=False, **options)
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2, 4])
+@pytest.mark.parametrize("form", ["object", "array", "gzip", "bom"])
+def test_every_form_of_the_format_reads_the_same(tmp_path: Path, indent: int | None, form: str) -> None:
+    events = [x("aten::mm", 10.001, 5.5), x("aten::add", 11, 2), x('quote " brace }, { "ph": ', 20, 1)]
+    document: Any = events if form == "array" else {"schemaVersion": 1, "traceEvents": events, "traceName": "a"}
+    text = json.dumps(document, indent=indent).encode()
+    path = tmp_path / "trace"
+    path.write_bytes(gzip.compress(text) if form == "gzip" else b"\xef\xbb\xbf" + text if form == "bom" else text)
+    spans = opened(path).spans.collect()
+    tiny.assert_rows(
+        spans.head(2),
+        """
+        name       kind  start_ns  dur_ns  self_ns  depth  parent
+        aten::mm   op    10001     5500    3500     0      -
+        aten::add  op    11000     2000    2000     1      0
+        """,
+    )
+    assert spans["name"].to_list()[2] == 'quote " brace }, { "ph": '
+
+
+def test_times_are_exact_whatever_their_form(tmp_path: Path) -> None:
+    times = [
+        "1",
+        "1.5",
+        '"1.5"',
+        "1712195495519689.047",
+        '"1712195495519689.047"',
+        "1.5e3",
+        "8796093022207.999",
+        "1682725898236567",
+        "-3.001",
+    ]
+    events = ",".join(f'{{"ph":"X","name":"a","pid":1,"tid":{i},"ts":{ts},"dur":{ts.strip("-")}}}' for i, ts in enumerate(times))
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"traceEvents":[{events}]}}')
+    expected = [int(Decimal(ts.strip('"')) * 1000) for ts in times]
+    spans = opened(path).spans.collect()
+    assert spans["start_ns"].to_list() == expected
+    assert spans["dur_ns"].to_list() == [abs(value) for value in expected]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.decimals(min_value=0, max_value=2 * 10**15, places=3), min_size=1, max_size=8), st.booleans())
+def test_times_with_three_decimals_never_change(tmp_path_factory: pytest.TempPathFactory, times: list[Decimal], quoted: bool) -> None:
+    mark = '"' if quoted else ""
+    events = ",".join(f'{{"ph":"X","name":"a","pid":1,"tid":1,"ts":{mark}{ts:f}{mark},"dur":0}}' for ts in times)
+    path = tmp_path_factory.mktemp("t") / "t.json"
+    path.write_text(f"[{events}]")
+    assert opened(path).spans.collect()["start_ns"].to_list() == [int(ts * 1000) for ts in times]
+
+
+def test_begin_and_end_events_make_spans(tmp_path: Path) -> None:
+    def e(ph: str, name: str, ts: float, **more: Any) -> dict[str, Any]:
+        return {"ph": ph, "name": name, "cat": "c", "pid": 1, "tid": 1, "ts": ts, **more}
+
+    events = [e("B", "outer", 0), e("B", "inner", 2), e("E", "", 5), e("E", "", 9), e("E", "", 9.5), e("B", "left", 10)]
+    events += [
+        e("b", "async", 3, id=7),
+        e("e", "async", 8, id=7),
+        e("S", "old", 4, id="0x1"),
+        e("F", "old", 6, id="0x1"),
+        e("i", "now", 12),
+    ]
+    trace = opened(write(tmp_path / "t.json", events))
+    tiny.assert_rows(
+        trace.spans.sort("start_ns").collect(),
+        """
+        name   kind     start_ns  dur_ns  depth
+        outer  other    0         9000    0
+        inner  other    2000      3000    1
+        async  other    3000      5000    0
+        old    other    4000      2000    1
+        left   other    10000     0       0
+        now    instant  12000     0       0
+        """,
+    )
+    assert sorted(trace.problems.collect()["what"].to_list()) == [
+        "1 ends of ranges that were never begun",
+        "1 ranges were begun and never ended: drawn up to the last event",
+        "no step markers: the whole trace is one step (--step-name NAME takes an annotation as step)",
+    ]
+
+
+def test_counters_become_samples(tmp_path: Path) -> None:
+    events = [{"ph": "C", "name": "queue", "pid": 1, "ts": 5, "args": {"size": 3, "limit": 8.5, "word": "x"}}, x("a", 1, 1)]
+    trace = opened(write(tmp_path / "t.json", events))
+    tiny.assert_rows(
+        trace.counters.with_columns(pl.col("name").cast(pl.String).str.replace(" ", ".")).collect(),
+        """
+        name         at_ns  value
+        queue.size   5000   3.0
+        queue.limit  5000   8.5
+        """,
+    )
+    assert "1 values of counters that are not numbers" in trace.problems.collect()["what"].to_list()
+
+
+def gpu_step() -> list[dict[str, Any]]:
+    """One step: a linear layer forward and backward, its launches and kernels, a gloo transfer."""
+    return [
+        x("ProfilerStep#7", 0, 100, "user_annotation"),
+        x("enumerate(DataLoader)#_It.__next__", 1, 4, "user_annotation"),
+        x("nn.Module: Net_0", 8, 22, "python_function"),
+        x("nn.Module: Linear_1", 9, 20, "python_function"),
+        x("aten::linear", 10, 18, **{"External id": 1, "Input Dims": [[4, 8], [8, 8]], "Input type": ["float", "float"]}),
+        x("aten::addmm", 12, 14, **{"External id": 2}),
+        x("cudaLaunchKernel", 15, 3, "cuda_runtime", **{"External id": 2, "correlation": 50}),
+        x("sgemm", 40, 20, "kernel", tid=7, pid=0, **{"External id": 2, "correlation": 50, "stream": 7}),
+        x("AddmmBackward0", 50, 30, tid=2, **{"External id": 3}),
+        x("aten::mm", 55, 10, tid=2, **{"External id": 4}),
+        x("cudaLaunchKernel", 58, 3, "cuda_runtime", tid=2, **{"External id": 4, "correlation": 51}),
+        x("sgemm_nt", 105, 20, "kernel", tid=7, pid=0, **{"External id": 4, "correlation": 51, "stream": 7}),
+        x("gloo:all_reduce", 60, 15, "user_annotation", tid=3),
+        x("ncclDevKernel_AllReduce_Sum_f32", 126, 5, "kernel", tid=8, pid=0, correlation=52),
+        x("cudaDeviceSynchronize", 90, 9, "cuda_runtime", correlation=53),
+        x("Memcpy HtoD", 6, 1, "gpu_memcpy", tid=7, pid=0, bytes=4096, correlation=54),
+        {"ph": "s", "id": 9, "pid": 1, "tid": 1, "ts": 10, "cat": "fwdbwd", "name": "fwdbwd"},
+        {"ph": "f", "id": 9, "pid": 1, "tid": 2, "ts": 50, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"},
+    ]
+
+
+def test_what_kineto_means_is_understood(tmp_path: Path) -> None:
+    header = {"schemaVersion": 1, "distributedInfo": {"rank": 3, "world_size": 8}, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
+    trace = opened(write(tmp_path / "t.json", gpu_step(), **header))
+    assert (trace.meta.ranks, trace.meta.world_size, trace.meta.framework) == ([3], 8, "pytorch")
+    assert trace.devices.collect()["name"].to_list() == ["NVIDIA H200"]
+    tiny.assert_rows(trace.steps.collect(), "rank step start_ns end_ns how\n3 7 0 100000 marker")
+    tiny.assert_rows(
+        trace.spans.select("span", "kind", "step", "scope", "op_type", "op", "flow_in", "bytes").collect(),
+        """
+        span  kind           step  scope           op_type                                              op  flow_in  bytes
+        0     step           7     -               -                                                    -   -        -
+        1     data           7     -               -                                                    -   -        -
+        2     scope          7     Net_0           -                                                    -   -        -
+        3     scope          7     Net_0/Linear_1  -                                                    -   -        -
+        4     op             7     Net_0/Linear_1  aten::linear                                         -   -        -
+        5     op             7     Net_0/Linear_1  aten::addmm                                          -   -        -
+        6     api            7     Net_0/Linear_1  -                                                    -   -        -
+        7     kernel         7     Net_0/Linear_1  aten::addmm                                          5   6        -
+        8     op             7     Net_0/Linear_1  AddmmBackward0                                       -   4        -
+        9     op             7     Net_0/Linear_1  aten::mm                                             -   -        -
+        10    api            7     -               -                                                    -   -        -
+        11    kernel         7     Net_0/Linear_1  aten::mm                                             9   10       -
+        12    communication  7     -               -                                                    -   -        -
+        13    communication  -     -               -                                                    -   -        -
+        14    sync           7     -               -                                                    -   -        -
+        15    copy           7     -               -                                                    -   -        4096
+        """,
+    )
+
+
+def test_steps_can_be_named_or_are_one_whole(tmp_path: Path) -> None:
+    events = [x("train epoch", 0, 9, "user_annotation"), x("train epoch", 10, 9, "user_annotation"), x("aten::mm", 2, 3)]
+    path = write(tmp_path / "t.json", events)
+    whole = opened(path)
+    tiny.assert_rows(whole.steps.collect(), "step start_ns end_ns how\n0 0 19000 whole")
+    assert "no step markers" in whole.problems.collect()["what"][0]
+    given = opened(path, step_name="train*")
+    tiny.assert_rows(given.steps.collect(), "step start_ns end_ns how\n0 0 9000 given\n1 10000 19000 given")
+    assert given.problems.collect().height == 0
+    with pytest.raises(UsageError, match=r"nothing in the trace is named 'nothing'; annotations: train epoch"):
+        opened(path, step_name="nothing")
+
+
+def test_step_like_annotations_are_taken_and_said_so(tmp_path: Path) -> None:
+    events = [x("## step 11 ##", 0, 9, "user_annotation"), x("## step 12 ##", 10, 9, "user_annotation"), x("aten::mm", 2, 3)]
+    trace = opened(write(tmp_path / "t.json", events))
+    tiny.assert_rows(trace.steps.collect(), "step start_ns end_ns how\n11 0 9000 inferred\n12 10000 19000 inferred")
+    assert "'## step N ##' annotation is taken as a step" in trace.problems.collect()["what"][0]
+
+
+def test_memory_events_become_blocks_and_curves(tmp_path: Path) -> None:
+    def memory(ts: float, address: int, size: int, total: int) -> dict[str, Any]:
+        args = {"Addr": address, "Bytes": size, "Total Allocated": total, "Total Reserved": 900, "Device Id": 0, "Device Type": 1}
+        return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args}
+
+    top = 2**64 - 512
+    events = [x("aten::mm", 0, 10), memory(2, 64, 100, 100), memory(5, top, 50, 150), memory(12, 64, -100, 50)]
+    events += [memory(13, 32, -8, 42), memory(14, 64, 70, 112)]
+    trace = opened(write(tmp_path / "t.json", events))
+    tiny.assert_rows(
+        trace.allocations.with_columns(pl.col("device").cast(pl.String).str.replace(" ", "")).collect(),
+        f"""
+        device  address  bytes  alloc_ns  free_ns  op
+        gpu0    64       100    2000      12000    aten::mm
+        gpu0    {top}    50     5000      -        aten::mm
+        gpu0    32       8      -         13000    -
+        gpu0    64       70     14000     -        -
+        """,
+    )
+    allocated = trace.counters.filter(pl.col("name") == "allocated gpu 0").collect()
+    assert allocated["value"].to_list() == [100, 150, 50, 42, 112]
+
+
+@pytest.fixture(scope="module", params=["torch_h200", "torch_public"])
+def real_traces(request: pytest.FixtureRequest, shared: Path) -> list[Path]:
+    return sorted((shared / request.param).rglob("*.json.gz"))
+
+
+def test_totals_equal_sums_straight_from_the_json(real_traces: list[Path]) -> None:
+    for path in real_traces:
+        events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
+        by_category: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        by_name: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        for event in events:
+            if event["ph"] == "X":
+                for total in (by_category[event["cat"]], by_name[event["cat"], event["name"]]):
+                    total[0] += 1
+                    total[1] += int(Decimal(event["dur"]) * 1000)
+        trace = opened(path)
+        totals = pl.len(), pl.col("dur_ns").sum()
+        spans = trace.spans.filter(pl.col("kind") != "instant").with_columns(pl.col("category", "name").cast(pl.String))
+        found = {row[0]: list(row[1:]) for row in spans.group_by("category").agg(*totals).collect().iter_rows()}
+        assert found == by_category, path
+        named = {row[:2]: list(row[2:]) for row in spans.group_by("category", "name").agg(*totals).collect().iter_rows()}
+        assert named == by_name, path
+        starts = sorted(int(Decimal(event["ts"]) * 1000) for event in events if event["ph"] == "X")
+        assert spans.select("start_ns").sort("start_ns").collect()["start_ns"].to_list() == starts
+        assert trace.problems.filter(pl.col("lost") > 0).collect().height == 0
+
+
+def test_every_kernel_finds_its_launch_and_operator(real_traces: list[Path]) -> None:
+    for path in real_traces:
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        calls = {e["args"]["correlation"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
+        operators = {e["args"].get("External id"): e["name"] for e in reversed(events) if e.get("cat") == "cpu_op"}
+        kernels = [(e["name"], e["args"]) for e in events if e.get("cat") == "kernel"]
+        expected = Counter(
+            (name, operators.get(a.get("External id", a.get("external id"))), a["correlation"] in calls) for name, a in kernels
+        )
+        spans = opened(path).spans.filter(pl.col("category") == "kernel")
+        found = Counter(spans.select("name", "op_type", pl.col("flow_in").is_not_null()).collect().iter_rows())
+        assert found == expected
+
+
+def test_large_files_are_split_where_events_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [x(f'name {i} }},{{"ph":"X" \\ "', i, 1, note=[{"ph": "no"}, {"name": "no"}], text="\\" * (i % 4)) for i in range(3000)]
+    path = write(tmp_path / "t.json", events, displayTimeUnit="ms")
+    alone = opened(path).spans.collect()
+    for exact in (False, True):
+        monkeypatch.setattr(texts, "PIECE", 20_000)
+        monkeypatch.setattr(texts, "_boundary", texts._exact_boundary if exact else texts._boundary)
+        shared_out = opened(path).spans.collect()
+        assert shared_out.equals(alone)
+    assert alone["name"].to_list() == [event["name"] for event in events]
+
+
+def test_a_file_cut_off_is_refused_or_read_up_to_the_cut(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [x("a", i, 1) for i in range(10)])
+    path.write_bytes(path.read_bytes()[:-150])
+    with pytest.raises(DataError, match=r"t\.json: byte \d+: the file is cut off after event 8; --partial reads the whole events"):
+        opened(path)
+    trace = opened(path, partial=True)
+    assert trace.spans.collect().height == 8
+    tiny.assert_rows(trace.problems.filter(pl.col("lost") > 0).collect(), "lost\n1")
+
+
+def test_a_gzip_cut_off_is_refused_or_read_up_to_the_cut(tmp_path: Path) -> None:
+    whole = json.dumps({"traceEvents": [x(f"name {i * 7919 % 1000}", i, 1) for i in range(2000)]}).encode()
+    path = tmp_path / "t.json.gz"
+    packed = gzip.compress(whole)
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(DataError, match="gzip stream breaks off"):
+        opened(path)
+    trace = opened(path, partial=True)
+    assert 500 < trace.spans.collect().height < 1999
+    assert any("gzip" in what for what in trace.problems.collect()["what"])
+
+
+def test_a_bare_array_may_lack_its_closing_bracket(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("[" + ",\n".join(json.dumps(x("a", i, 1)) for i in range(3)) + ",\n")
+    trace = opened(path)
+    assert trace.spans.collect().height == 3
+    assert "the array of events has no closing bracket" in trace.problems.collect()["what"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("event", "complaint"),
+    [
+        ({"dur": -1}, "event 1: 1 events of negative duration"),
+        ({"ts": None}, "event 1: 1 events without a usable time"),
+        ({"ts": float("nan")}, "event 1: 1 events without a usable time"),
+        ({"ts": 1e300}, "event 1: 1 events without a usable time"),
+        ({"ts": "yesterday"}, "event 1: 1 events without a usable time"),
+        ({"dur": None}, "event 1: 1 complete events without a usable duration"),
+    ],
+)
+def test_an_event_that_cannot_be_is_refused_or_left_out_and_counted(tmp_path: Path, event: dict[str, Any], complaint: str) -> None:
+    path = write(tmp_path / "t.json", [x("a", 0, 1), x("bad", 2, 1) | event, x("c", 4, 1)])
+    with pytest.raises(DataError) as refused:
+        opened(path)
+    assert complaint in str(refused.value)
+    trace = opened(path, partial=True)
+    assert trace.spans.collect()["name"].to_list() == ["a", "c"]
+    assert trace.problems.collect()["lost"].sum() == 1
+
+
+def test_odd_but_readable_events_are_kept(tmp_path: Path) -> None:
+    events = [x("a", 0, 1), x("b", 1, 1, correlation="text", stream=1.5), x(5, 2, 1), x("d", 3, 1, pid=1.5, tid=None)]  # type: ignore[arg-type]
+    trace = opened(write(tmp_path / "t.json", events))
+    assert trace.spans.collect()["name"].to_list() == ["a", "b", "5", "d"]
+    path = tmp_path / "nan.json"
+    path.write_text('[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1,"args":{"bandwidth":inf,"b":NaN}},]')
+    spans = opened(path).spans.collect()
+    assert json.loads(spans["args"][0]) == {"bandwidth": None, "b": None}
