@@ -4,7 +4,6 @@ import pytest
 
 from stepscope import chips
 
-
 PRINTED = [
     ("NVIDIA H200", "bf16", 989.4),
     ("NVIDIA H100 80GB HBM3", "fp8", 1978.9),

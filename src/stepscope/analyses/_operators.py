@@ -1,0 +1,96 @@
+"""Host operators with what they enclose and launch, and the work that ran on devices: what the operator analyses share."""
+
+import numpy as np
+import polars as pl
+
+from stepscope.intervals import Bools, Ints
+from stepscope.trace import Trace
+
+WORK = ["kernel", "copy", "set", "communication"]
+
+
+def on_devices(trace: Trace) -> pl.LazyFrame:
+    """Everything that ran on a device, with the columns of `spans`, `device` (gpu, aicore, ...), its `number` and its `stream`."""
+    lanes = trace.tracks.select("rank", "track", lane=pl.col("kind").cast(pl.String), number="device", stream="tid")
+    kinds = trace.devices.select("rank", number="device", device=pl.col("kind").cast(pl.String))
+    kinds = kinds.sort(pl.col("device") == "cpu", maintain_order=True).unique(["rank", "number"], keep="first")
+    # A transfer over gloo or MPI is the work of a host thread.
+    on_host = (pl.col("kind") == "communication") & ~pl.col("lane").is_in(["stream", "communication"])
+    work: pl.LazyFrame = (
+        trace.spans.filter(pl.col("kind").is_in(WORK))
+        .join(lanes, on=["rank", "track"], how="left")
+        .filter(~on_host.fill_null(False))
+        .join(kinds, on=["rank", "number"], how="left")
+        .with_columns(pl.col("device").fill_null("gpu"))
+    )
+    return work
+
+
+def launcher() -> pl.Expr:
+    """The name of the operator that launched a piece of device work, or its own where none is known."""
+    return pl.when(pl.col("op").is_not_null()).then(pl.col("op_type")).otherwise(pl.col("name")).cast(pl.String)
+
+
+def host_operators(trace: Trace, *columns: str) -> pl.DataFrame:
+    """Every host operator with these columns of `spans`, and
+
+    - `outer`: the row of the operator around it, -1 for none; what is not an operator in between (Python frames, annotations) is no matter;
+    - `self_ns`: its duration less that of the operators directly inside it;
+    - `device_ns`: the duration of the device work launched under it, by itself or by operators inside it, and `launches`: the pieces of it.
+    """
+    host = (
+        trace.spans.filter(~pl.col("kind").is_in(["kernel", "copy", "set", "instant"]))
+        .select("rank", "span", "parent", is_op=pl.col("kind") == "op")
+        .collect()
+    )
+    is_op = host["is_op"].to_numpy()
+    rows = np.flatnonzero(is_op)
+    outer = nearest(rows_of(host, host["rank"], host["parent"]), is_op)[rows]
+    outer = np.where(outer < 0, -1, np.searchsorted(rows, outer))
+    wanted = dict.fromkeys(("rank", "span", "start_ns", "dur_ns", *columns))
+    ops: pl.DataFrame = trace.spans.filter(pl.col("kind") == "op").select(*wanted).collect()
+    start, end = ops["start_ns"].to_numpy(), (ops["start_ns"] + ops["dur_ns"]).to_numpy()
+    inside = np.zeros(len(rows), np.int64)
+    child = np.flatnonzero(outer >= 0)
+    np.add.at(inside, outer[child], np.maximum(np.minimum(end[child], end[outer[child]]) - start[child], 0))
+    work = on_devices(trace).filter(pl.col("op").is_not_null()).select("rank", "op", "dur_ns").collect()
+    launcher = rows_of(ops, work["rank"], work["op"])
+    return ops.with_columns(
+        pl.Series("outer", outer),
+        pl.Series("self_ns", end - start - inside),
+        pl.Series("device_ns", upward(outer, launcher, work["dur_ns"].to_numpy())),
+        pl.Series("launches", upward(outer, launcher, np.ones(work.height, np.int64))),
+    )
+
+
+def upward(outer: Ints, at: Ints, amount: Ints) -> Ints:
+    """Amounts that belong to rows (-1: to none), summed into these rows and every row around them."""
+    total = np.zeros(len(outer), np.int64)
+    while (known := at >= 0).any():
+        at, amount = at[known], amount[known]
+        np.add.at(total, at, amount)
+        at = outer[at]
+    return total
+
+
+def nearest(parent: Ints, marked: Bools) -> Ints:
+    """For each row, the closest marked row around it, -1 for none."""
+    none = len(parent)
+    up = np.append(np.where(parent < 0, none, parent), none)
+    stop = np.append(marked, True)
+    to = np.where(stop, np.arange(none + 1), up)
+    while not stop[to].all():
+        to = to[to]  # each pass doubles how far a row that is not marked has jumped
+    found = to[up[:-1]]
+    return np.where(found == none, -1, found)
+
+
+def rows_of(frame: pl.DataFrame, rank: pl.Series, span: pl.Series) -> Ints:
+    """The row of `frame` that is (rank, span), -1 where there is none."""
+    ranks = np.unique(frame["rank"].to_numpy())
+    width = int(frame["span"].to_numpy().max(initial=0)) + 1
+    row = np.full(len(ranks) * width + 1, -1, np.int64)
+    row[np.searchsorted(ranks, frame["rank"].to_numpy()) * width + frame["span"].to_numpy()] = np.arange(frame.height)
+    ids = span.fill_null(-1).to_numpy()
+    known = (ids >= 0) & (ids < width) & np.isin(rank.to_numpy(), ranks)
+    return row[np.where(known, np.searchsorted(ranks, rank.to_numpy()) * width + ids, -1)]

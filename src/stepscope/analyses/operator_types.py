@@ -1,0 +1,31 @@
+"""Which types of operators take the time, on the host and on the devices?"""
+
+import polars as pl
+
+from stepscope.analyses.operators import operators
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "device": pl.String,
+    "type": pl.String,
+    "calls": pl.Int64,
+    "total_ns": pl.Int64,
+    "self_ns": pl.Int64,
+    "avg_ns": pl.Float64,
+    "min_ns": pl.Int64,
+    "max_ns": pl.Int64,
+    "share": pl.Float64,
+}
+
+
+def operator_types(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
+    """Per rank and device: the operators of each type together, the longest self time first; see `operators` for what is counted."""
+    return (
+        operators(trace, device=device)
+        .group_by("rank", "device", "type", maintain_order=True)
+        .agg(pl.col("calls", "total_ns", "self_ns", "share").sum(), pl.col("min_ns").min(), pl.col("max_ns").max())
+        .with_columns(avg_ns=pl.col("total_ns") / pl.col("calls"))
+        .sort("rank", pl.col("device") == "cpu", "device", -pl.col("self_ns"), "type")
+        .select(COLUMNS.keys())
+    )

@@ -1,0 +1,103 @@
+"""Which operators take the time, on the host and on the devices?"""
+
+import polars as pl
+
+from stepscope.analyses._flop_counts import COLUMNS as FLOP_COLUMNS
+from stepscope.analyses._flop_counts import counted
+from stepscope.analyses._operators import host_operators, launcher, on_devices
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "device": pl.String,
+    "name": pl.String,
+    "type": pl.String,
+    "scope": pl.String,
+    "calls": pl.Int64,
+    "total_ns": pl.Int64,
+    "self_ns": pl.Int64,
+    "avg_ns": pl.Float64,
+    "min_ns": pl.Int64,
+    "max_ns": pl.Int64,
+    "share": pl.Float64,
+    "device_ns": pl.Int64,
+    "flops": pl.Int64,
+    "shapes": pl.String,
+    "dtypes": pl.String,
+    "shape_count": pl.Int64,
+}
+_KEYS = ["rank", "device", "name", "type", "scope"]
+
+
+def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None) -> pl.DataFrame:
+    """Per rank and device: operators by name, type and scope, the longest self time first, devices before the host.
+
+    `cpu` rows are host operators: total time is the sum of their durations, self time that without the operators inside them, device_ns
+    the duration of the device work launched under them. The rows of a device are its work (kernels, copies, fills, communication) by the
+    operator that launched it, or under its own name where none is known. `share` is of the device's self time and adds up to 1.
+    `shapes` and `dtypes` are the most frequent of `shape_count`; with `by_shape` each has a row of its own. `device` keeps one device.
+    `flops` are as the analysis `flops` counts them.
+    """
+    rows = pl.concat([_host(trace), _device(trace)]).group_by(*_KEYS, "shapes", "dtypes").agg(
+        calls=pl.len(),
+        total_ns=pl.col("dur_ns").sum(),
+        self_ns=pl.col("self_ns").sum(),
+        min_ns=pl.col("dur_ns").min(),
+        max_ns=pl.col("dur_ns").max(),
+        device_ns=_sum("device_ns"),
+        flops=_sum("flops"),
+    )  # fmt: skip
+    known = pl.col("shapes").is_not_null()
+    if by_shape:
+        rows = rows.with_columns(shape_count=known.cast(pl.Int64))
+    else:
+        rows = rows.sort("calls", "shapes", descending=[True, False]).group_by(*_KEYS, maintain_order=True).agg(
+            pl.col("calls", "total_ns", "self_ns").sum(),
+            pl.col("min_ns").min(),
+            pl.col("max_ns").max(),
+            _sum("device_ns"),
+            _sum("flops"),
+            pl.col("shapes", "dtypes").filter(known).first(),
+            shape_count=known.sum(),
+        )  # fmt: skip
+    rows = rows.with_columns(
+        avg_ns=pl.col("total_ns") / pl.col("calls"),
+        share=(pl.col("self_ns") / pl.col("self_ns").sum().over("rank", "device")).fill_nan(0.0),
+    )
+    if device is not None:
+        rows = rows.filter(pl.col("device") == device)
+    order = [pl.col("rank"), pl.col("device") == "cpu", pl.col("device"), -pl.col("self_ns"), pl.col("name", "scope", "shapes", "dtypes")]
+    result: pl.DataFrame = rows.sort(order).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()).collect()
+    return result
+
+
+def _host(trace: Trace) -> pl.LazyFrame:
+    ops = host_operators(trace, "op_type", *FLOP_COLUMNS)
+    flops = counted(trace, ops).filter(pl.col("flops").is_not_null()).select("rank", "flops", span="operator")
+    ops = ops.drop("flops").join(flops, on=["rank", "span"], how="left")
+    return ops.lazy().select("rank", *_texts(device=pl.lit("cpu"), name="name"), "dur_ns", "self_ns", "device_ns", "flops")
+
+
+def _device(trace: Trace) -> pl.LazyFrame:
+    shapes = trace.spans.filter(pl.col("kind") == "op").select("rank", "shapes", "dtypes", op="span")
+    work = on_devices(trace).drop("shapes", "dtypes").join(shapes, on=["rank", "op"], how="left")
+    return work.select(
+        "rank", *_texts(device="device", name=launcher()), "dur_ns", "self_ns", pl.lit(None, pl.Int64).alias("device_ns"), "flops"
+    )
+
+
+def _texts(device: pl.Expr | str, name: pl.Expr | str) -> list[pl.Expr]:
+    columns = {
+        "device": device,
+        "name": name,
+        "type": pl.coalesce("op_type", "name"),
+        "scope": "scope",
+        "shapes": "shapes",
+        "dtypes": "dtypes",
+    }
+    return [(pl.col(column) if isinstance(column, str) else column).cast(pl.String).alias(key) for key, column in columns.items()]
+
+
+def _sum(column: str) -> pl.Expr:
+    """The sum of what is known; null where nothing is."""
+    return pl.when(pl.col(column).is_not_null().any()).then(pl.col(column).sum()).alias(column)

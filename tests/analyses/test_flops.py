@@ -1,0 +1,249 @@
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import stepscope
+import tiny
+
+H200 = """
+    device  kind  name
+    0       gpu   "NVIDIA_H200"
+"""
+STREAM = """
+    track  kind    device
+    0      thread  -
+    1      stream  0
+"""
+
+
+def test_a_product_counts_two_for_each_multiply_add_over_the_time_of_its_kernels() -> None:
+    trace = tiny.trace(
+        spans="""
+            span  track  kind    name          op_type       op  start_ns  dur_ns  shapes                      dtypes
+            0     0      op      aten::linear  aten::linear  -   0         900     [[64,128],[256,128],[256]]  ["half","half","half"]
+            1     0      op      aten::addmm   aten::addmm   -   10        800     [[256],[64,128],[128,256]]  ["half","half","half"]
+            2     1      kernel  gemm          aten::addmm   1   1000      40      -                           -
+            3     1      kernel  splitK        aten::addmm   1   1040      10      -                           -
+            4     0      op      aten::bmm     aten::bmm     -   2000      100     [[8,2,4],[8,4,3]]           ["float","float"]
+        """,
+        tracks=STREAM,
+        devices=H200,
+    )
+    # 2 x 64 x 256 x 128 = 4,194,304 in 50 ns is 83.9 TFLOP/s, of 989.4. The product of the host: 2 x 8 x 2 x 3 x 4 = 384 in 100 ns.
+    tiny.assert_rows(
+        trace.flops(),
+        """
+        rank  device  name         calls  flops    share     time_ns  flops_per_s       utilization  precision  how            unknown_calls
+        0     gpu     aten::addmm  1      4194304  0.999908  50       83886080000000.0  0.084785     fp16       "from_shapes"  0
+        0     cpu     aten::bmm    1      384      0.000092  100      3840000000.0      -            fp32       "from_shapes"  0
+        """,
+    )
+    assert trace.flops()["peak_source"].to_list() == [
+        "H200 SXM, fp16: NVIDIA H200 data sheet, halved for density",
+        "no peak is known for a host",
+    ]
+
+
+def test_recorded_flops_stand_before_what_shapes_say_and_an_operator_counts_once() -> None:
+    trace = tiny.trace(
+        spans="""
+            kind  name          start_ns  dur_ns  flops  shapes
+            op    aten::conv2d  0         100     700    [[1,1,4,4],[1,1,2,2]]
+            op    aten::mm      10        50      -      [[2,3],[3,4]]
+            op    aten::mm      200       50      -      [[2,3],[3,4]]
+        """
+    )
+    tiny.assert_rows(
+        trace.flops(),
+        """
+        name          calls  flops  time_ns  how
+        aten::conv2d  1      700    100      recorded
+        aten::mm      1      48     50       "from_shapes"
+        """,
+    )
+
+
+def test_of_an_operator_that_calls_itself_with_other_types_the_inner_one_counts() -> None:
+    trace = tiny.trace(
+        spans="""
+            kind  name         start_ns  dur_ns  shapes             dtypes
+            op    aten::addmm  0         100     [[4],[2,3],[3,4]]  ["float","float","float"]
+            op    aten::addmm  10        50      [[4],[2,3],[3,4]]  ["c10::BFloat16","c10::BFloat16","c10::BFloat16"]
+        """
+    )
+    tiny.assert_rows(
+        trace.flops(),
+        """
+        name         calls  flops  time_ns  precision
+        aten::addmm  1      48     50       bf16
+        """,
+    )
+
+
+def test_32_bit_products_on_tensor_cores_are_held_against_tf32() -> None:
+    trace = tiny.trace(
+        spans="""
+            span  track  kind    name                         op  start_ns  dur_ns  shapes                  dtypes
+            0     0      op      aten::mm                     -   0         9       [[100,100],[100,100]]  ["float","float"]
+            1     1      kernel  sm80_xmma_gemm_f32f32_tf32f32  0   10        100     -                       -
+            2     0      op      aten::bmm                    -   10        9       [[1,100,100],[1,100,100]]  ["float","float"]
+            3     1      kernel  ampere_sgemm_128x64_nn       2   200       100     -                       -
+        """,
+        tracks=STREAM,
+        devices=H200,
+    )
+    # 2e6 FLOP in 100 ns are 20 TFLOP/s: of 494.7 and of 67.
+    tiny.assert_rows(
+        trace.flops(),
+        """
+        name       precision  utilization
+        aten::bmm  fp32       0.298507
+        aten::mm   tf32       0.040429
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "source"),
+    [
+        ("device kind name\n0 gpu Wonderchip", "unknown chip: Wonderchip"),
+        ("device kind name\n0 gpu T4\n", "T4: no peak for bf16"),
+        ("device kind name\n- cpu EPYC\n", "the trace does not name the chip"),
+        ("device kind name\n0 gpu T4\n1 gpu A10\n", "T4: no peak for bf16"),
+    ],
+)
+def test_without_a_known_peak_there_is_no_utilization_and_the_source_says_why(devices: str, source: str) -> None:
+    trace = tiny.trace(
+        spans="""
+            span  track  kind    name      op  start_ns  dur_ns  shapes         dtypes
+            0     0      op      aten::mm  -   0         9       [[2,3],[3,4]]  ["c10::BFloat16","c10::BFloat16"]
+            1     1      kernel  k         0   10        100     -              -
+        """,
+        tracks=STREAM,
+        devices=devices,
+    )
+    assert trace.flops().select("flops", "utilization", "peak_source").row(0) == (48, None, source)
+
+
+def test_a_peak_that_the_source_names_serves_where_the_table_does_not() -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind    name    start_ns  dur_ns  flops
+            1      kernel  fusion  0         100     5000
+        """,
+        tracks=STREAM,
+        devices="device kind name peak_flops\n0 gpu Wonderchip 100000000000",
+    )
+    tiny.assert_rows(
+        trace.flops(),
+        """
+        device  name    flops  flops_per_s    utilization  how       peak_source
+        gpu     fusion  5000   50000000000.0  0.5          recorded  "Wonderchip:_as_recorded"
+        """,
+    )
+
+
+def test_calls_of_unknown_flops_are_counted_and_change_no_rate() -> None:
+    trace = tiny.trace(
+        spans="""
+            kind  name               start_ns  dur_ns  shapes
+            op    aten::mm           0         10      [[2,3],[3,4]]
+            op    aten::mm           10        90      -
+            op    aten::mm           100       90      [[2,3],[5,4]]
+            op    aten::convolution  200       90      [[1,1,4,4],[1,1,2,2]]
+            op    aten::relu         300       90      [[2,3]]
+        """
+    )
+    tiny.assert_rows(
+        trace.flops(),
+        """
+        name               calls  unknown_calls  flops  time_ns  flops_per_s   how
+        aten::mm           3      2              48     10       4800000000.0  "from_shapes;_unknown"
+        aten::convolution  1      1              -      0        -             unknown
+        """,
+    )
+
+
+def test_a_trace_without_operators_has_no_rows() -> None:
+    assert tiny.trace().flops().height == 0
+    assert tiny.trace(spans="kind name start_ns dur_ns\nop aten::relu 0 1").flops().height == 0
+
+
+def test_flops_from_shapes_are_those_that_torch_counts(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    def step() -> None:
+        class Net(torch.nn.Module):  # type: ignore[name-defined,misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.strided = torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
+                self.dilated = torch.nn.Conv2d(4, 6, (3, 2), padding=(2, 0), dilation=(2, 1), bias=False)
+                self.transposed = torch.nn.ConvTranspose2d(6, 2, 3, stride=2, output_padding=1)
+                self.sequence = torch.nn.Conv1d(2, 8, 5)
+                self.linear = torch.nn.Linear(8, 8)
+
+            def forward(self, x: Any) -> Any:
+                x = self.transposed(self.dilated(self.strided(x))).flatten(2)
+                x = self.linear(self.sequence(x).transpose(1, 2).contiguous())
+                scores = torch.baddbmm(torch.zeros(1), x, x.transpose(1, 2))
+                return torch.bmm(scores.softmax(-1), x) @ torch.ones(8, 3)
+
+        Net()(torch.ones(2, 3, 10, 12)).square().mean().backward()
+
+    with FlopCounterMode(display=False) as counter:
+        step()
+    expected = {f"aten::{operator.__name__}": flops for operator, flops in counter.get_flop_counts()["Global"].items()}
+    got = _profiled(torch, tmp_path, step)
+    assert dict(got.select("name", "flops").iter_rows()) == expected
+    assert set(got["name"]) == {
+        "aten::convolution", "aten::convolution_backward", "aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmm",
+    }  # fmt: skip
+    assert set(got["how"]) == {"from shapes"}
+
+
+def test_attention_counts_what_its_two_products_and_their_gradients_count(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def step() -> None:
+        query, key, value = (torch.ones(2, 4, size, 16, requires_grad=True) for size in (32, 48, 48))
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            torch.nn.functional.scaled_dot_product_attention(query, key, value).sum().backward()
+
+    got = dict(_profiled(torch, tmp_path, step).select("name", "flops").iter_rows())
+    pair = 2 * 2 * 4 * 32 * 48 * 16  # one product of queries and keys: 2 x batch x heads x 32 x 48 x 16
+    assert got == {
+        "aten::_scaled_dot_product_flash_attention_for_cpu": 2 * pair,
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward": 5 * pair,
+    }
+
+
+def test_a_grouped_convolution_counts_only_within_its_groups(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    def step() -> None:
+        weight = torch.ones(6, 1, 3, 3, requires_grad=True)
+        torch.nn.functional.conv2d(torch.ones(2, 6, 10, 10), weight, groups=6).sum().backward()
+
+    got = dict(_profiled(torch, tmp_path, step).select("name", "flops").iter_rows())
+    once = 2 * 2 * (8 * 8) * 6 * (3 * 3)  # 2 x batch x points x channels x filter; of the gradients only that of the weight is asked for
+    assert got == {"aten::convolution": once, "aten::convolution_backward": once}
+
+
+def _profiled(torch: Any, folder: Path, step: Any) -> pl.DataFrame:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
+        step()
+    profile.export_chrome_trace(str(folder / "trace.json"))
+    return stepscope.open(folder / "trace.json", cache=False).flops()
+
+
+def test_resnet_50_does_what_the_literature_says(shared: Path) -> None:
+    rows = stepscope.open(shared / "torch_h200" / "resnet50_full.json.gz", cache=False).flops()
+    forward = rows.filter(pl.col("name").is_in(["aten::convolution", "aten::addmm"]))["flops"].sum()
+    images = 2 * 64  # steps and batch
+    assert forward / images == pytest.approx(2 * 4.09e9, rel=0.005)  # torchvision: 4.09 G multiply-adds for an image of 224 x 224
+    assert rows["utilization"].is_between(0.01, 1).all()
+    assert rows["unknown_calls"].sum() == 0
