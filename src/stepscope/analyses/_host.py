@@ -1,0 +1,145 @@
+"""What the host was doing in a step: waiting for data, forward, backward, optimizer."""
+
+import numpy as np
+import polars as pl
+
+from stepscope import intervals
+from stepscope.trace import Trace
+
+# In this order: the first rule that fits names the role. `main` rules hold on the thread that runs the steps, `any` rules on every thread.
+_ROLES = (
+    ("backward", "any", "op", r"^autograd::engine::evaluate_function|^torch::autograd::AccumulateGrad|Backward\d*$"),
+    ("data", "main", "data", ""),
+    ("optimizer", "main", "annotation", r"^Optimizer\.|zero_grad|(?i)^[^a-z]*optimizer(?:[ _.-]?step)?[^a-z]*$"),
+    ("forward range", "main", "annotation", r"(?i)(?:^|[^a-z])forward(?:[ _-]?(?:pass|step))?[^a-z]*$"),
+    ("backward range", "main", "annotation", r"(?i)(?:^|[^a-z])backward(?:[ _-]?(?:pass|step))?[^a-z]*$"),
+    ("module", "main", "scope", ""),
+    # Operators that only bring the input to the device, or to another type: they prepare the forward pass and are no part of it.
+    ("move", "main", "op", r"^aten::(?:to|_to_copy|copy_|pin_memory|_pin_memory|is_pinned|detach)$"),
+    ("op", "main", "op", ""),
+)
+
+
+def host_spans(trace: Trace) -> pl.LazyFrame:
+    """The spans that are not on a device, with `thread`: the track of the thread, also for ranges on the annotation track beside it."""
+    home = (
+        trace.tracks.filter(pl.col("kind").is_in(["thread", "stream"]))
+        .select("rank", "pid", "tid", pl.col("track").alias("thread"), (pl.col("kind") == "stream").alias("on_device"))
+        .unique(["rank", "pid", "tid"], keep="first", maintain_order=True)
+    )
+    tracks = trace.tracks.select(
+        "rank", "track", "pid", "tid", (pl.col("kind") == "stream").alias("is_stream"), (pl.col("kind") == "annotation").alias("beside")
+    ).join(home, on=["rank", "pid", "tid"], how="left")
+    spans: pl.LazyFrame = (
+        trace.spans.join(tracks, on=["rank", "track"], how="left")
+        .filter(~(pl.col("is_stream") | (pl.col("beside") & pl.col("on_device"))).fill_null(False))
+        .with_columns(thread=pl.when("beside").then(pl.coalesce("thread", "track")).otherwise("track"))
+    )
+    return spans
+
+
+def main_threads(trace: Trace) -> pl.DataFrame:
+    """Per rank the thread that runs the steps: the one with the step markers, else the one whose own operators take longest."""
+    backward = pl.col("name").cast(pl.String).str.contains(_ROLES[0][3])
+    return (
+        host_spans(trace)
+        .filter(pl.col("kind").is_in(["step", "op"]))
+        .group_by("rank", "thread")
+        .agg(marked=(pl.col("kind") == "step").any(), own_ns=pl.col("self_ns").filter((pl.col("kind") == "op") & ~backward).sum())
+        .sort("rank", "marked", "own_ns", "thread", descending=[False, True, True, False])
+        .unique("rank", keep="first", maintain_order=True)
+        .select("rank", "thread")
+        .collect()
+    )
+
+
+def roles(trace: Trace) -> pl.DataFrame:
+    """The host spans of every step that have a role, by rank and start.
+
+    Forward ranges, modules and operators inside a data wait or inside the optimizer's own ranges have none, nor have the operators
+    inside one that moves data.
+    """
+    kinds = {kind for _, _, kind, _ in _ROLES}
+    spans = host_spans(trace).filter(pl.col("kind").is_in(list(kinds)) & pl.col("step").is_not_null())
+    # Few names, many spans: the rules are tried once per name.
+    names = spans.select("kind", "name").unique().collect()
+    on_main, on_any = (_role(names, places) for places in (("main", "any"), ("any",)))
+    found: pl.DataFrame = (
+        spans.join(names.with_columns(on_main.alias("main"), on_any.alias("any")).lazy(), on=["kind", "name"], nulls_equal=True)
+        .join(main_threads(trace).lazy().with_columns(is_main=True), on=["rank", "thread"], how="left")
+        .with_columns(role=pl.when("is_main").then("main").otherwise("any"), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .filter(pl.col("role").is_not_null())
+        .select("rank", "step", "role", "name", "start_ns", "end_ns")
+        .sort("rank", "start_ns", "end_ns", descending=[False, False, True])
+        .collect()
+    )
+    inside = np.zeros(found.height, np.bool_)
+    for _, rows in found.with_row_index().group_by("rank"):
+        taken, moving = spans_of(rows, "data", "optimizer"), spans_of(rows, "move")
+        starts = rows["start_ns"].to_numpy()
+        within_move = (intervals.enclosing(moving.starts, moving.ends, starts) >= 0) & (rows["role"] == "op").to_numpy()
+        inside[rows["index"].to_numpy()] = (intervals.enclosing(taken.starts, taken.ends, starts) >= 0) | within_move
+    return found.filter(~pl.col("role").is_in(["forward range", "module", "move", "op"]) | ~pl.Series(inside))
+
+
+def spans_of(rows: pl.DataFrame, *wanted: str) -> intervals.Set:
+    """The union of the spans with one of these roles."""
+    some = rows.filter(pl.col("role").is_in(wanted))
+    return intervals.merge(some["start_ns"].to_numpy(), some["end_ns"].to_numpy())
+
+
+def passes(found: pl.DataFrame) -> pl.DataFrame:
+    """Per rank and step, from the roles: where the forward pass starts, where the backward pass ends, and how each was found.
+
+    Forward starts with the first range named forward, else the first module, else the first operator; of the last two only what
+    follows the data wait counts. Backward ends with the last operator of the autograd engine, else the last range named backward.
+    `last_ns` is the end of the last operator of the step's thread.
+    """
+    key = ["rank", "step"]
+    role, start, end = pl.col("role"), pl.col("start_ns"), pl.col("end_ns")
+    backward_start = start.filter(role.is_in(["backward", "backward range"])).min()
+    waits = found.filter(role == "data").join(found.group_by(key).agg(backward_ns=backward_start), on=key)
+    # A wait after the backward pass fetches the next step's data.
+    waits = waits.filter(pl.col("backward_ns").is_null() | (start < pl.col("backward_ns"))).group_by(key).agg(waited_ns=end.first())
+    after = found.join(waits, on=key, how="left").filter(pl.col("waited_ns").is_null() | (start >= pl.col("waited_ns")))
+    forward = [
+        _points(found, "forward range", "fp_start", "range"),
+        _points(after, "module", "fp_start", "module"),
+        _points(after, "op", "fp_start", "first op"),
+        _points(found, "module", "fp_start", "module"),
+        _points(found, "op", "fp_start", "first op"),
+    ]
+    backward = [_points(found, "backward", "bp_end", "autograd"), _points(found, "backward range", "bp_end", "range")]
+    rows = found.group_by(key, maintain_order=True).agg(last_ns=end.filter(role.is_in(["op", "move", "module", "forward range"])).max())
+    for points in (forward, backward):
+        rows = rows.join(pl.concat(points).unique(key, keep="first", maintain_order=True), on=key, how="left")
+    return rows
+
+
+def first_or_last(rows: pl.DataFrame, point: str, how: str) -> pl.DataFrame:
+    """Per rank and step: `fp_start` is the start of the first of these spans, `bp_end` the end of the last."""
+    at = "start_ns" if point == "fp_start" else "end_ns"
+    return (
+        rows.sort(at, maintain_order=True)
+        .unique(["rank", "step"], keep="first" if point == "fp_start" else "last", maintain_order=True)
+        .select(
+            "rank",
+            "step",
+            pl.col(at).alias(f"{point}_ns"),
+            pl.col("name").cast(pl.String).alias(f"{point}_op"),
+            pl.lit(how).alias(f"{point}_found"),
+        )
+    )
+
+
+def _points(rows: pl.DataFrame, role: str, point: str, how: str) -> pl.DataFrame:
+    return first_or_last(rows.filter(pl.col("role") == role), point, how)
+
+
+def _role(names: pl.DataFrame, places: tuple[str, ...]) -> pl.Series:
+    rule = pl.lit(None, pl.String)
+    for role, place, kind, pattern in reversed(_ROLES):
+        if place in places:
+            fits = (pl.col("kind") == kind) & pl.col("name").cast(pl.String).fill_null("").str.contains(pattern)
+            rule = pl.when(fits).then(pl.lit(role)).otherwise(rule)
+    return names.select(rule).to_series()

@@ -1,0 +1,118 @@
+"""How long are the steps, and how well do they use the device?"""
+
+import polars as pl
+
+from stepscope import intervals
+from stepscope.analyses._flop_counts import counted
+from stepscope.analyses._host import host_spans, main_threads
+from stepscope.analyses._work import lanes
+from stepscope.analyses.memory_peaks import memory_peaks
+from stepscope.analyses.overlap import overlap
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "device": pl.String,
+    "steps": pl.Int64,
+    "steps_how": pl.String,
+    "step_ns": pl.Int64,
+    "p90_ns": pl.Int64,
+    "min_ns": pl.Int64,
+    "max_ns": pl.Int64,
+    "first_step_ns": pl.Int64,
+    "busy_share": pl.Float64,
+    "input_wait_share": pl.Float64,
+    "exposed_communication_share": pl.Float64,
+    "peak_memory_bytes": pl.Int64,
+    "flops_per_s": pl.Float64,
+    "utilization": pl.Float64,
+}
+
+
+def overview(trace: Trace) -> pl.DataFrame:
+    """One row per rank. `step_ns` is the median and `p90_ns` the 90th percentile of all its steps, warm-up included: see `first_step_ns`.
+
+    Shares and rates are over the time in steps. Busy: something ran on the device (on average, where a rank has several), or a host
+    operator on any thread where there is no device. Input wait: the thread that runs the steps waited for data. Exposed communication: as
+    in `overlap`. Peak memory: the most allocated at once on the device, or on the host where no device memory was recorded, over the
+    whole recording. FLOPs: of all operators in steps that `flops` can count, null where it can count none; utilization is the time
+    the chip would need for them at its dense peaks over the time in steps, null where a peak is not known.
+    """
+    steps: pl.DataFrame = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
+    rows = steps.group_by("rank", maintain_order=True).agg(
+        steps=pl.len(),
+        steps_how=pl.col("how").cast(pl.String).unique().sort().str.join(", "),
+        step_ns=pl.col("total_ns").median().round(),
+        p90_ns=pl.col("total_ns").quantile(0.9, "nearest"),
+        min_ns=pl.col("total_ns").min(),
+        max_ns=pl.col("total_ns").max(),
+        first_step_ns=pl.col("total_ns").first(),
+        total_ns=pl.col("total_ns").sum(),
+    )
+    for part in (_device_names(trace), _busy(trace, steps), _input_waits(trace, steps), _exposed(trace), _memory(trace), _flops(trace)):
+        rows = rows.join(part, on="rank", how="left", maintain_order="left")
+    total = pl.col("total_ns")
+    return rows.with_columns(
+        busy_share=pl.col("busy_ns") / total,
+        input_wait_share=pl.col("waited_ns").fill_null(0) / total,
+        exposed_communication_share=pl.col("exposed_ns") / total,
+        flops_per_s=pl.col("flops") / total * 1e9,
+        utilization=pl.col("ideal_ns") / total,
+    ).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+
+
+def _device_names(trace: Trace) -> pl.DataFrame:
+    """The chips that did something, or those of the host."""
+    streams = trace.tracks.filter(pl.col("kind") == "stream").select("rank", "device").unique()
+    used = trace.devices.join(streams, on=["rank", "device"], how="semi")
+    host = trace.devices.filter(pl.col("kind").cast(pl.String) == "cpu").join(used, on="rank", how="anti")
+    names: pl.DataFrame = (
+        pl.concat([used, host])
+        .sort("rank", "device")
+        .group_by("rank")
+        .agg(device=pl.col("name").unique(maintain_order=True).str.join(", "))
+    ).collect()
+    return names
+
+
+def _busy(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    found = [(lane.rank, _within(steps, lane.rank, lane.busy)) for lane in lanes(trace)]
+    busy = pl.DataFrame(found, schema={"rank": pl.Int32, "busy_ns": pl.Int64}, orient="row")
+    return busy.group_by("rank").agg(pl.col("busy_ns").mean())
+
+
+def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    waits = (
+        host_spans(trace)
+        .filter(pl.col("kind") == "data")
+        .join(main_threads(trace).lazy(), on=["rank", "thread"], how="semi")
+        .select("rank", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .collect()
+    )
+    found = [
+        (rank, _within(steps, rank, intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())))
+        for (rank,), rows in waits.group_by("rank")
+    ]
+    return pl.DataFrame(found, schema={"rank": pl.Int32, "waited_ns": pl.Int64}, orient="row")
+
+
+def _within(steps: pl.DataFrame, rank: object, some: intervals.Set) -> int:
+    rows = steps.filter(pl.col("rank") == rank)
+    return int(intervals.covered(some, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()).sum())
+
+
+def _exposed(trace: Trace) -> pl.DataFrame:
+    return overlap(trace).group_by("rank").agg(pl.col("exposed_ns").sum())
+
+
+def _memory(trace: Trace) -> pl.DataFrame:
+    on_host = pl.col("device") == "cpu"
+    peaks = memory_peaks(trace).group_by("rank").agg(gpu=pl.col("peak_bytes").filter(~on_host).max(), cpu=pl.col("peak_bytes").max())
+    return peaks.select("rank", peak_memory_bytes=pl.coalesce("gpu", "cpu"))
+
+
+def _flops(trace: Trace) -> pl.DataFrame:
+    in_steps = Trace(trace.tables | {"spans": trace.spans.filter(pl.col("step").is_not_null())}, trace.meta)
+    calls = counted(in_steps).filter(pl.col("flops") > 0)
+    every = pl.col("ideal_ns").is_not_null().all()
+    return calls.group_by("rank").agg(pl.col("flops").sum(), ideal_ns=pl.when(every).then(pl.col("ideal_ns").sum()))

@@ -1,0 +1,38 @@
+"""How full are the queues between host and device?"""
+
+import polars as pl
+
+from stepscope.analyses.queue_lengths import queue_lengths
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "device": pl.Int32,
+    "stream": pl.String,
+    "max_length": pl.Int64,
+    "mean_length": pl.Float64,
+    "empty_ns": pl.Int64,
+    "empty_share": pl.Float64,
+}
+
+
+def queues(trace: Trace) -> pl.DataFrame:
+    """Per rank and stream, from its first launch to the end of its last work: the longest queue, the average over time, and the time empty.
+
+    A queue that is often empty means that the device waits for the host; a long one that the host is ahead.
+    """
+    length, held = pl.col("length"), pl.col("at_ns").shift(-1).over("rank", "track") - pl.col("at_ns")
+    return (
+        queue_lengths(trace)
+        .with_columns(held_ns=held)
+        .group_by("rank", "device", "stream", "track")
+        .agg(
+            max_length=length.max(),
+            total_ns=pl.col("held_ns").sum(),
+            waited_ns=(length * pl.col("held_ns")).sum(),
+            empty_ns=pl.col("held_ns").filter(length == 0).sum(),
+        )
+        .sort("rank", "track")
+        .with_columns(mean_length=pl.col("waited_ns") / pl.col("total_ns"), empty_share=pl.col("empty_ns") / pl.col("total_ns"))
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )

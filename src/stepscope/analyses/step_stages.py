@@ -1,0 +1,124 @@
+"""What does the host spend each step on: waiting for data, forward, backward, the optimizer, or something else?"""
+
+import numpy as np
+import polars as pl
+
+from stepscope import intervals
+from stepscope.analyses._host import host_spans, passes, roles, spans_of
+from stepscope.intervals import Set
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "step": pl.Int32,
+    "stage": pl.String,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "share": pl.Float64,
+}
+
+
+def step_stages(trace: Trace) -> pl.DataFrame:
+    """Per rank, step and stage: when the stage first began, how long it took in all, and its share of the step.
+
+    The stages of a step add up to it. They are those of the thread that runs the steps, in host time:
+    data wait: the loader's ranges; backward: from the first to the last operator of the autograd engine, once per backward call;
+    optimizer: the optimizer's own ranges (step, zero_grad); input copy: operators that only move tensors before the forward pass;
+    forward: from the forward start (see step_trace) to the backward pass; communication: transfers on host threads at times
+    that no other stage claims; other: the rest. Each moment counts once, for the first of these that claims it.
+    """
+    found = roles(trace)
+    marks = passes(found).select("rank", "step", "fp_start_ns", "bp_end_ns", "last_ns")
+    steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
+    steps = steps.join(marks, on=["rank", "step"], how="left", maintain_order="left")
+    transfers = _host_transfers(trace)
+    tables = []
+    for (rank,), rows in steps.group_by("rank", maintain_order=True):
+        spans = found.filter(pl.col("rank") == rank)
+        stages = _stages(rows, spans, spans_of(transfers.filter(pl.col("rank") == rank), "communication"))
+        tables += [_in_steps(rows, stage, part) for stage, part in stages.items()]
+    if not tables:
+        return pl.DataFrame(schema=COLUMNS)
+    return (
+        pl.concat(tables)
+        .with_columns(share=pl.col("dur_ns") / pl.col("total_ns"))
+        .filter(pl.col("dur_ns") > 0)
+        .with_columns(pl.col("stage").cast(_STAGES))
+        .sort("rank", "step_start_ns", "stage")
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+_STAGES = pl.Enum(["data wait", "input copy", "forward", "backward", "communication", "optimizer", "other"])
+
+
+def _stages(steps: pl.DataFrame, spans: pl.DataFrame, transfers: Set) -> dict[str, Set]:
+    """The stages as sets of intervals that have no moment in common and together cover the steps."""
+    backward = _backward(steps, spans)
+    claims = {
+        "data wait": spans_of(spans, "data"),
+        "backward": backward,
+        "optimizer": spans_of(spans, "optimizer"),
+        "input copy": spans_of(_before_forward(steps, spans), "move"),
+        "forward": _forward(steps, spans, backward),
+        "communication": transfers,
+    }
+    taken, parts = intervals.NONE, {}
+    for stage, claim in claims.items():
+        parts[stage] = intervals.subtract(claim, taken)
+        taken = intervals.join(taken, claim)
+    parts["other"] = intervals.subtract(intervals.merge(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()), taken)
+    return parts
+
+
+def _backward(steps: pl.DataFrame, spans: pl.DataFrame) -> Set:
+    """One interval per backward call: from one operator of the engine to the next, unless the main thread did something else between."""
+    engine = spans_of(spans, "backward")
+    if len(engine.starts) == 0:
+        return spans_of(spans, "backward range")
+    breaks = np.sort(np.concatenate((spans.filter(pl.col("role") != "backward")["start_ns"].to_numpy(), steps["start_ns"].to_numpy())))
+    between = np.searchsorted(breaks, engine.starts[1:], "left") > np.searchsorted(breaks, engine.ends[:-1], "left")
+    return Set(engine.starts[np.append(True, between)], engine.ends[np.append(between, True)])
+
+
+def _forward(steps: pl.DataFrame, spans: pl.DataFrame, backward: Set) -> Set:
+    """Up to each backward call from the first operator since the step's forward start or the backward call before."""
+    known = steps.filter(pl.col("fp_start_ns").is_not_null())
+    first = known["fp_start_ns"].to_numpy()
+    # No backward call in the step: to the last operator.
+    alone = known.filter(pl.col("bp_end_ns").is_null() & pl.col("last_ns").is_not_null())
+    operators = spans.filter(pl.col("role").is_in(["op", "module", "forward range"]))["start_ns"].to_numpy()
+    starts = np.unique(np.concatenate((operators, first)))
+    # Which step a backward call is in, and the first moment at which its forward pass may have begun.
+    step = intervals.enclosing(known["start_ns"].to_numpy(), known["end_ns"].to_numpy(), backward.starts)
+    before = np.append(np.iinfo(np.int64).min, backward.ends[:-1])[: len(step)]
+    since = np.maximum(first[step[step >= 0]], before[step >= 0])
+    begin = np.append(starts, np.iinfo(np.int64).max)[np.searchsorted(starts, since, "left")]
+    return intervals.merge(
+        np.concatenate((begin, alone["fp_start_ns"].to_numpy())),
+        np.concatenate((backward.starts[step >= 0], alone["last_ns"].to_numpy())),
+    )
+
+
+def _before_forward(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    marks = steps.select("rank", "step", "fp_start_ns")
+    return spans.join(marks, on=["rank", "step"]).filter(pl.col("start_ns") < pl.col("fp_start_ns"))
+
+
+def _host_transfers(trace: Trace) -> pl.DataFrame:
+    spans = host_spans(trace).filter(pl.col("kind") == "communication")
+    return spans.select("rank", "start_ns", role=pl.lit("communication"), end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
+
+
+def _in_steps(steps: pl.DataFrame, stage: str, part: Set) -> pl.DataFrame:
+    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    begin = np.append(part.starts, np.iinfo(np.int64).max)[np.searchsorted(part.ends, starts, "right")]
+    return steps.select(
+        "rank",
+        "step",
+        pl.lit(stage).alias("stage"),
+        pl.col("start_ns").alias("step_start_ns"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("total_ns"),
+        pl.Series("start_ns", np.maximum(begin, starts)),
+        pl.Series("dur_ns", intervals.covered(part, starts, ends)),
+    )

@@ -1,0 +1,160 @@
+"""How long is each step, and how is it divided into interval, forward and backward, and tail?"""
+
+import difflib
+import fnmatch
+
+import polars as pl
+
+from stepscope.analyses._host import first_or_last, passes, roles
+from stepscope.analyses._work import device_work
+from stepscope.errors import UsageError
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "step": pl.Int32,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "total_ns": pl.Int64,
+    "interval_ns": pl.Int64,
+    "fp_bp_ns": pl.Int64,
+    "tail_ns": pl.Int64,
+    "gap_ns": pl.Int64,
+    "fp_start_ns": pl.Int64,
+    "bp_end_ns": pl.Int64,
+    "fp_start_op": pl.String,
+    "bp_end_op": pl.String,
+    "clock": pl.String,
+    "how": pl.String,
+    "found": pl.String,
+}
+_NAMED = ["op", "scope", "annotation", "kernel", "communication"]
+
+
+def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None = None, clock: str = "host") -> pl.DataFrame:
+    """Per rank and step: the interval before the forward pass, forward and backward, and the tail after it (aggregation and update).
+
+    The three add up to the step; where one of their bounds is unknown all three are null. `gap_ns` is what lies between the end
+    of the previous step and the start of this one. `how` says how the step was marked, `found` how forward start and backward end were
+    found: source (the recording says so), given (`fp_start`, `bp_end`), range (an annotation named forward or backward), module, first op,
+    autograd, last op (no backward pass: `bp_end_ns` is null and the second stage ends with the last operator), none.
+
+    `fp_start` and `bp_end` name the operator, range or kernel that starts the forward and ends the backward pass: a whole name, a
+    pattern with * and ?, or a part that only one name has.
+
+    `clock` is host or device. Step markers are host ranges, so by default all bounds are host times: a device runs behind its host, by
+    more than a step when kernels queue up, and its times would not fit between the markers. With device, as on Ascend, a step ends when
+    its last device work ends and starts where the step before ended; its forward pass starts with the first kernel launched after the
+    host's forward start, and its backward pass ends with the last kernel launched before the host's backward end.
+    A step without device work has no times of its own there; a rank without any keeps host times.
+    """
+    if clock not in ("host", "device"):
+        raise UsageError(f"clock is '{clock}'; expected host or device")
+    rows: pl.DataFrame = (
+        trace.steps.rename({"fp_start_ns": "fp_start_source", "bp_end_ns": "bp_end_source"})
+        .sort("rank", "start_ns")
+        .collect()
+        .join(passes(roles(trace)), on=["rank", "step"], how="left", maintain_order="left")
+    )
+    for point, text in (("fp_start", fp_start), ("bp_end", bp_end)):
+        rows = _sourced(rows, point) if text is None else _given(rows, point, _named(trace, text, point))
+    no_backward = (pl.col("bp_end_found") == "none") & pl.col("last_ns").is_not_null() & pl.lit(bp_end is None)
+    rows = rows.with_columns(
+        bp_end_found=pl.when(no_backward).then(pl.lit("last op")).otherwise("bp_end_found"),
+        stop_ns=pl.when(no_backward).then("last_ns").otherwise("bp_end_ns"),
+        clock=pl.lit("host"),
+    )
+    if clock == "device":
+        rows = _on_device(rows, device_work(trace))
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    whole = pl.col("fp_start_ns").is_not_null() & pl.col("stop_ns").is_not_null()
+    return (
+        rows.with_columns(fp_start_ns=pl.col("fp_start_ns").clip(start, end))
+        .with_columns(stop_ns=pl.col("stop_ns").clip(pl.col("fp_start_ns").fill_null(start), end))
+        .with_columns(
+            bp_end_ns=pl.when(pl.col("bp_end_ns").is_not_null()).then("stop_ns"),
+            total_ns=end - start,
+            interval_ns=pl.when(whole).then(pl.col("fp_start_ns") - start),
+            fp_bp_ns=pl.when(whole).then(pl.col("stop_ns") - pl.col("fp_start_ns")),
+            tail_ns=pl.when(whole).then(end - pl.col("stop_ns")),
+            gap_ns=start - end.shift(1).over("rank"),
+            found=pl.col("fp_start_found") + ", " + pl.col("bp_end_found"),
+        )
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _sourced(rows: pl.DataFrame, point: str) -> pl.DataFrame:
+    """The point as the recording says it, else as it was inferred."""
+    said = pl.col(f"{point}_source").is_not_null()
+    return rows.with_columns(
+        pl.coalesce(f"{point}_source", f"{point}_ns").alias(f"{point}_ns"),
+        pl.when(~said).then(f"{point}_op").alias(f"{point}_op"),
+        pl.when(said).then(pl.lit("source")).otherwise(f"{point}_found").fill_null("none").alias(f"{point}_found"),
+    )
+
+
+def _given(rows: pl.DataFrame, point: str, named: pl.DataFrame) -> pl.DataFrame:
+    """The point as the user named it: unknown in the steps without that name."""
+    columns = [f"{point}_ns", f"{point}_op", f"{point}_found"]
+    return (
+        rows.drop(columns)
+        .join(named, on=["rank", "step"], how="left", maintain_order="left")
+        .with_columns(pl.col(f"{point}_found").fill_null("none"))
+    )
+
+
+def _named(trace: Trace, text: str, point: str) -> pl.DataFrame:
+    spans = trace.spans.filter(pl.col("kind").is_in(_NAMED)).with_columns(pl.col("name").cast(pl.String))
+    names = sorted(spans.select(pl.col("name").unique().drop_nulls()).collect().to_series())
+    rows = spans.filter(pl.col("name").is_in(_matching(text, names, point)) & pl.col("step").is_not_null()).select(
+        "rank", "step", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")
+    )
+    return first_or_last(rows.collect(), point, "given")
+
+
+def _matching(text: str, names: list[str], point: str) -> list[str]:
+    """The names that a whole name, a pattern or an unambiguous part stands for."""
+    if text in names:
+        return [text]
+    if fits := fnmatch.filter(names, text):
+        return fits
+    parts = [name for name in names if text in name]
+    if len(parts) == 1:
+        return parts
+    option = point.replace("_", "-")
+    if parts:
+        raise UsageError(f"--{option} '{text}' is part of {len(parts)} names, such as {', '.join(parts[:3])}; give one, or a pattern")
+    near = difflib.get_close_matches(text, names, 3, 0.4)
+    raise UsageError(f"--{option}: nothing in the trace is named '{text}'" + (f"; near it: {', '.join(near)}" if near else ""))
+
+
+def _on_device(rows: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """The same steps and points on the device's clock; a rank without device work as it is."""
+    work = work.filter(pl.col("step").is_not_null()).join(
+        rows.select("rank", "step", host_start="fp_start_ns", host_stop="stop_ns"), on=["rank", "step"]
+    )
+    computing, launch = pl.col("kind") == "kernel", pl.col("launch_ns")
+    # Communication may start the forward pass, but what still communicates after the last gradient is the tail.
+    forward = (computing | (pl.col("kind") == "communication")) & (launch >= pl.col("host_start"))
+    backward = computing & (launch <= pl.col("host_stop"))
+    of_step = work.group_by("rank", "step").agg(
+        first_ns=pl.col("start_ns").min(),
+        finish_ns=pl.col("end_ns").max(),
+        fp_ns=pl.col("start_ns").filter(forward).min(),
+        bp_ns=pl.col("end_ns").filter(backward).max(),
+    )
+    device = (
+        rows.join(work, on="rank", how="semi")
+        .join(of_step, on=["rank", "step"], how="left", maintain_order="left")
+        .with_columns(end_ns=pl.col("finish_ns").cum_max().over("rank"), clock=pl.lit("device"))
+        .with_columns(
+            start_ns=pl.when(pl.col("end_ns").is_not_null()).then(
+                pl.col("end_ns").forward_fill().shift(1).over("rank").fill_null(pl.col("first_ns"))
+            ),
+            fp_start_ns="fp_ns",
+            bp_end_ns=pl.when(pl.col("bp_end_ns").is_not_null()).then("bp_ns"),
+            stop_ns="bp_ns",
+        )
+    )
+    return pl.concat([rows.join(work, on="rank", how="anti"), device.select(rows.columns)]).sort("rank", maintain_order=True)

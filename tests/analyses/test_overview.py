@@ -1,0 +1,112 @@
+import statistics
+from pathlib import Path
+
+import pytest
+
+import kineto
+import tiny
+
+
+def test_a_rank_is_summed_up_in_one_row() -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind           name                   start_ns  dur_ns  step  span  op  flops  dtypes
+            0      step           ProfilerStep#0         0         100     0     0     -   -      -
+            0      data           enumerate(DataLoader)  0         30      0     1     -   -      -
+            1      data           worker                 0         90      0     2     -   -      -
+            0      op             aten::mm               40        10      0     3     -   4000   ["float"]
+            0      op             aten::mm               350       10      -     4     -   9000   ["float"]
+            7      kernel         gemm                   50        40      0     5     3   -      -
+            8      communication  all_reduce             80        30      0     6     -   -      -
+            7      kernel         gemm                   290       20      2     7     -   -      -
+        """,
+        tracks="""
+            track  kind    label  device
+            0      thread  main   -
+            1      thread  other  -
+            7      stream  s      0
+            8      stream  s      0
+        """,
+        steps="""
+            step  start_ns  end_ns  how
+            0     0         100     marker
+            1     110       190     marker
+            2     190       300     marker
+            3     300       410     marker
+        """,
+        devices="""
+            device  name            kind
+            0       "NVIDIA_H200"   gpu
+            1       "NVIDIA_H100"   gpu
+        """,
+        counters="""
+            name               at_ns  value   unit
+            "allocated_gpu_0"  10     1000    bytes
+            "allocated_gpu_0"  20     3000    bytes
+            "allocated_cpu"    30     9000    bytes
+            "reserved_gpu_0"   30     8000    bytes
+        """,
+    )
+    # Busy: 50 to 100 in step 0, 290 to 300 in step 2, 300 to 310 in step 3, of 400. Exposed: 90 to 100. Waited: 0 to 30.
+    tiny.assert_rows(
+        trace.overview(),
+        """
+        device         steps  steps_how  step_ns  p90_ns  min_ns  max_ns  first_step_ns  busy_share  input_wait_share  peak_memory_bytes
+        "NVIDIA_H200"  4      marker     105      110     80      110     100            0.175       0.075             3000
+        """,
+    )
+    assert trace.overview()["exposed_communication_share"].item() == pytest.approx(10 / 400)
+    assert trace.overview()["flops_per_s"].item() == pytest.approx(4000 / 400e-9)
+    assert trace.overview()["utilization"].item() == pytest.approx(4000 / 400e-9 / 67e12)  # an H200's data sheet: 67 TFLOP/s in fp32
+
+
+def test_two_devices_of_a_rank_are_busy_on_average_and_a_host_is_busy_when_any_thread_computes() -> None:
+    trace = tiny.trace(
+        spans="""
+            rank  track  kind    name  start_ns  dur_ns  step  span
+            0     7      kernel  a     0         100     0     0
+            0     9      kernel  a     50        10      0     1
+            1     0      op      a     0         20      0     0
+            1     1      op      a     10        20      0     1
+        """,
+        tracks="""
+            rank  track  kind    label  device
+            0     7      stream  s      0
+            0     9      stream  s      1
+        """,
+        steps="""
+            rank  step  start_ns  end_ns  how
+            0     0     0         100     given
+            1     0     0         100     whole
+        """,
+        counters="""
+            rank  name             at_ns  value   unit
+            1     "allocated_cpu"  30     9000    bytes
+        """,
+    )
+    tiny.assert_rows(
+        trace.overview(),
+        """
+        rank  device  steps_how  busy_share  input_wait_share  peak_memory_bytes  flops_per_s  utilization
+        0     -       given      0.55        0.0               -                  -            -
+        1     -       whole      0.3         0.0               9000               -            -
+        """,
+    )
+
+
+def test_a_trace_without_steps_has_no_rows() -> None:
+    assert tiny.trace().overview().height == 0
+
+
+@pytest.mark.parametrize("file", kineto.FILES)
+def test_steps_busy_time_and_input_wait_equal_those_of_the_file(shared: Path, file: str) -> None:
+    row = kineto.opened(shared / file).overview().row(0, named=True)
+    steps, events = list(kineto.steps(shared / file).values()), kineto.events(shared / file)
+    totals = [step.end - step.start for step in steps]
+    busy = sum(kineto.covered(kineto.work(shared / file), step.start, step.end) for step in steps)
+    loading = [e for e in events if e.name.startswith("enumerate(DataLoader)")]
+    waited = sum(kineto.covered(loading, step.start, step.end) for step in steps)
+    assert (row["steps"], row["min_ns"], row["max_ns"]) == (len(steps), min(totals), max(totals))
+    assert row["step_ns"] == pytest.approx(statistics.median(totals), abs=0.5)
+    assert row["busy_share"] == pytest.approx(busy / sum(totals))
+    assert row["input_wait_share"] == pytest.approx(waited / sum(totals))
