@@ -255,15 +255,22 @@ def test_totals_equal_sums_straight_from_the_json(real_traces: list[Path]) -> No
 def test_every_kernel_finds_its_launch_and_operator(real_traces: list[Path]) -> None:
     for path in real_traces:
         events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-        calls = {e["args"]["correlation"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
-        operators = {e["args"].get("External id"): e["name"] for e in reversed(events) if e.get("cat") == "cpu_op"}
+        calls = {e["args"]["correlation"]: e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
+        operators = [e for e in events if e.get("cat") == "cpu_op"]
+        numbered = {e["args"].get("External id"): e["name"] for e in reversed(operators)}
+
         kernels = [(e["name"], e["args"]) for e in events if e.get("cat") == "kernel"]
-        expected = Counter(
-            (name, operators.get(a.get("External id", a.get("external id"))), a["correlation"] in calls) for name, a in kernels
-        )
+        expected: Counter[tuple[str, str | None, bool]] = Counter()
+        for name, args in kernels:
+            operator = numbered.get(args.get("External id"))
+            if args.get("External id") == args["correlation"]:  # then it numbers no operator: the innermost around the launch counts
+                call = calls[args["correlation"]]
+                around = [e for e in operators if e["tid"] == call["tid"] and e["ts"] <= call["ts"] < e["ts"] + e["dur"]]
+                operator = max(enumerate(around), key=lambda e: (e[1]["ts"], -e[1]["dur"], e[0]))[1]["name"] if around else None
+            expected[name, operator, args["correlation"] in calls] += 1
         spans = opened(path).spans.filter(pl.col("category") == "kernel")
         found = Counter(spans.select("name", "op_type", pl.col("flow_in").is_not_null()).collect().iter_rows())
-        assert found == expected
+        assert found == expected, path
 
 
 def test_large_files_are_split_where_events_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

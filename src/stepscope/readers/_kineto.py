@@ -214,7 +214,8 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     launched = device.filter(pl.col("cause").is_not_null())
     flow_in[launched["span"].to_numpy()] = launched["cause"].to_numpy()
     op = np.full(spans.height, -1, np.int64)
-    known = device.filter(pl.col("op").is_not_null())
+    # Some releases write the correlation where the operator's number should be; the launch call then tells the operator.
+    known = device.filter(pl.col("op").is_not_null() & pl.col("external").ne_missing(pl.col("correlation")))
     op[known["span"].to_numpy()] = known["op"].to_numpy()
     # Where the source numbers no operators, the operator is the one around the launch call.
     is_op = (spans["kind"] == "op").to_numpy()
