@@ -35,9 +35,7 @@ class Event(NamedTuple):
 @functools.cache
 def events(path: Path) -> list[Event]:
     """Every complete event, by start."""
-    with gzip.open(path) as file:
-        found = json.load(file, parse_float=Decimal)["traceEvents"]
-    whole = [e for e in found if e.get("ph") == "X"]
+    whole = [e for e in _raw(path) if e.get("ph") == "X"]
     rows = [
         Event(e.get("cat", ""), e["name"], e["pid"], e["tid"], start := _ns(e["ts"]), start + _ns(e["dur"]), e.get("args", {}))
         for e in whole
@@ -72,6 +70,18 @@ def covered(spans: list[Event], low: int, high: int) -> int:
         total += max(min(span.end, high) - max(span.start, reach), 0)
         reach = max(reach, min(span.end, high))
     return total
+
+
+def instants(path: Path) -> list[dict[str, Any]]:
+    """Every event without a duration, as the file has it."""
+    return [e for e in _raw(path) if e.get("ph") == "i"]
+
+
+@functools.cache
+def _raw(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as file:
+        found: list[dict[str, Any]] = json.load(file, parse_float=Decimal)["traceEvents"]
+    return found
 
 
 def _ns(microseconds: Decimal | int | str) -> int:

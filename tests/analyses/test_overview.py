@@ -94,6 +94,27 @@ def test_two_devices_of_a_rank_are_busy_on_average_and_a_host_is_busy_when_any_t
     )
 
 
+def test_memory_before_the_first_sample_may_be_the_peak() -> None:
+    trace = tiny.trace(
+        steps="""
+            step  start_ns  end_ns
+            0     0         100
+        """,
+        counters="""
+            name               at_ns  value  unit
+            "allocated_gpu_0"  10     1000   bytes
+            "allocated_gpu_0"  20     3000   bytes
+        """,
+        allocations="""
+            device   bytes  alloc_ns  free_ns
+            "gpu_0"  5000   -         10
+            "gpu_0"  500    10        -
+            "gpu_0"  2000   20        -
+        """,
+    )
+    assert trace.overview()["peak_memory_bytes"].item() == 1000 + 5000 - 500 == trace.memory_peaks()["peak_bytes"].max()
+
+
 def test_a_trace_without_steps_has_no_rows() -> None:
     assert tiny.trace().overview().height == 0
 
@@ -110,3 +131,5 @@ def test_steps_busy_time_and_input_wait_equal_those_of_the_file(shared: Path, fi
     assert row["step_ns"] == pytest.approx(statistics.median(totals), abs=0.5)
     assert row["busy_share"] == pytest.approx(busy / sum(totals))
     assert row["input_wait_share"] == pytest.approx(waited / sum(totals))
+    on_device = [e for e in kineto.instants(shared / file) if e.get("args", {}).get("Device Type") == 1]
+    assert row["peak_memory_bytes"] == max((e["args"]["Total Allocated"] for e in on_device), default=None)

@@ -6,7 +6,6 @@ from stepscope import intervals
 from stepscope.analyses._flop_counts import counted
 from stepscope.analyses._host import host_spans, main_threads
 from stepscope.analyses._work import lanes
-from stepscope.analyses.memory_peaks import memory_peaks
 from stepscope.analyses.overlap import overlap
 from stepscope.trace import Trace
 
@@ -106,9 +105,30 @@ def _exposed(trace: Trace) -> pl.DataFrame:
 
 
 def _memory(trace: Trace) -> pl.DataFrame:
+    """The highest sample, or what was allocated before the first one, as `memory_peaks` has it too."""
+    key, at = ["rank", "device"], pl.col("at_ns")
+    samples = (
+        trace.counters.with_columns(pl.col("name").cast(pl.String))
+        .filter(pl.col("name").str.starts_with("allocated ") & (pl.col("unit").cast(pl.String) == "bytes"))
+        .group_by("rank", pl.col("name").str.strip_prefix("allocated ").alias("device"))
+        .agg(peak=pl.col("value").max(), first=pl.col("value").filter(at == at.min()).last(), first_ns=at.min())
+    )
+    here, gone = pl.col("alloc_ns") == pl.col("first_ns"), pl.col("alloc_ns").is_null() & (pl.col("free_ns") == pl.col("first_ns"))
+    changes = (
+        trace.allocations.select("rank", pl.col("device").cast(pl.String), "bytes", "alloc_ns", "free_ns")
+        .join(samples, on=key)
+        .group_by(key)
+        .agg(
+            change=pl.col("bytes").filter(gone).sum()
+            - pl.col("bytes").filter(here & (pl.col("free_ns").ne_missing(pl.col("first_ns")))).sum()
+        )
+    )
+    peak = pl.max_horizontal("peak", pl.col("first") + pl.col("change").fill_null(0))
     on_host = pl.col("device") == "cpu"
-    peaks = memory_peaks(trace).group_by("rank").agg(gpu=pl.col("peak_bytes").filter(~on_host).max(), cpu=pl.col("peak_bytes").max())
-    return peaks.select("rank", peak_memory_bytes=pl.coalesce("gpu", "cpu"))
+    peaks = samples.join(changes, on=key, how="left").with_columns(peak=peak).group_by("rank")
+    best = peaks.agg(gpu=pl.col("peak").filter(~on_host).max(), cpu=pl.col("peak").max())
+    found: pl.DataFrame = best.select("rank", peak_memory_bytes=pl.coalesce("gpu", "cpu")).collect()
+    return found
 
 
 def _flops(trace: Trace) -> pl.DataFrame:
