@@ -160,10 +160,19 @@ def test_calls_of_unknown_flops_are_counted_and_change_no_rate() -> None:
         trace.flops(),
         """
         name               calls  unknown_calls  flops  time_ns  flops_per_s   how
-        aten::mm           3      2              48     10       4800000000.0  "from_shapes;_unknown"
+        aten::mm           3      2              48     10       4800000000.0  "from_shapes;_no_shapes;_unknown"
         aten::convolution  1      1              -      0        -             unknown
         """,
     )
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    ["[[2,3],[3]]x", "[]", "[[],[]]", "[[2,3],[3.5,4]]", "[[2000000,2000000],[2000000,2000000]]", '{"a":1}', "7", '[["a","b"],["b","c"]]'],
+)
+def test_shapes_that_make_no_sense_give_no_flops(shapes: str) -> None:
+    spans = f"kind name start_ns dur_ns shapes\nop aten::mm 0 9 {shapes}\nop aten::mm 9 9 [[2,3],[3,4]]"
+    assert tiny.trace(spans=spans).flops().select("calls", "unknown_calls", "flops").rows() == [(2, 1, 48)]
 
 
 def test_a_trace_without_operators_has_no_rows() -> None:

@@ -37,6 +37,8 @@ def counted(trace: Trace, ops: pl.DataFrame | None = None) -> pl.DataFrame:
         .then(pl.lit("recorded"))
         .when(pl.col("derived").is_not_null())
         .then(pl.lit("from shapes"))
+        .when(pl.col("shapes").is_null())
+        .then(pl.lit("no shapes"))
         .otherwise(pl.lit("unknown")),
         # A kernel for 32-bit inputs that runs on tensor cores computes in TF32.
         precision=pl.when((pl.col("precision") == "fp32") & pl.col("tensor_cores")).then(pl.lit("tf32")).otherwise("precision"),
@@ -194,7 +196,7 @@ def _on_host(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
 def _counts(ops: pl.DataFrame) -> pl.Series:
     names = ops["name"].unique()
     counting = names.filter(names.cast(pl.String).str.strip_suffix("_").is_in(list(_FORMULAS)))
-    outer, name = ops["outer"].to_numpy(), ops["name"].to_physical().fill_null(0).to_numpy()
+    outer, name = ops["outer"].to_numpy(), ops["name"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
     marked = np.isin(name, counting.to_physical().to_numpy()) | ops["flops"].is_not_null().to_numpy()
     around = nearest(outer, marked)
     again = marked & (around >= 0) & (name == name[around])
@@ -225,7 +227,7 @@ def _describe(name: str, shapes: str | None, dtypes: str | None, values: str | N
         flops = formula.flops(msgspec.json.decode(shapes), msgspec.json.decode(values or "[]")) if shapes else None
     except (msgspec.DecodeError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
         return None, None  # a call of another form than the operator has today
-    return flops, precision
+    return (flops if isinstance(flops, int) and 0 <= flops < 2**63 else None), precision
 
 
 def _peaks(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
@@ -265,4 +267,5 @@ def _peak(device: str, precision: str | None, known: pl.DataFrame | None) -> tup
 
 
 def _listed(column: str) -> pl.Expr:
-    return pl.col(column).drop_nulls().unique().sort().str.join("; ").alias(column)
+    found = pl.col(column).drop_nulls().unique().sort()
+    return pl.when(found.len() > 0).then(found.str.join("; ")).alias(column)

@@ -25,9 +25,10 @@ COLUMNS = {
 def flops(trace: Trace) -> pl.DataFrame:
     """Per rank and operator: FLOPs, and FLOP/s over the time of the device work it launched, or its own time where it ran on the host.
 
-    `how` says whether the source recorded the FLOPs or they follow from the shapes of the inputs (matrix products, convolutions and
-    attention, forward and backward). Calls of which neither tells are `unknown_calls`: they count in neither FLOPs nor time. `utilization`
-    is the time the chip would need at its dense peak for this precision over the time it took; null where `peak_source` names no peak.
+    `how` says whether the source recorded the FLOPs or they follow from the shapes of the inputs: of matrix products, convolutions and
+    attention, forward and backward, as far as they show as operators. A multiply-add is two; padding and masks save nothing. Calls of
+    which neither tells are `unknown_calls`, and count in neither FLOPs nor time. `utilization` is the time the chip would need at its
+    dense peak for this precision over the time it took; null where `peak_source` names no peak.
     """
     return (
         summed(counted(trace), "rank", "device", "name")

@@ -36,7 +36,7 @@ def flops_by_scope(trace: Trace, *, depth: int | None = None) -> pl.DataFrame:
     whole = pl.col("flops").filter(pl.col("depth") == 0).first().over("rank")
     return (
         found.rename({"prefix": "scope"})
-        .with_columns(share=pl.col("flops") / whole)
+        .with_columns(share=(pl.col("flops") / whole).fill_nan(None))
         .sort("rank", "scope")
         .select(COLUMNS.keys())
         .cast(COLUMNS)  # type: ignore[arg-type]
