@@ -60,8 +60,10 @@ def messages(trace: Trace) -> pl.DataFrame:
         .sort("rank", "start_ns", "span")
         .collect()
     )
-    told = _described(pl.concat([calls.select(*_TOLD, word=pl.lit(None, pl.String)), _around(trace, calls)]))
-    calls = calls.join(told, on=["rank", "span"], how="left", maintain_order="left")
+    sources = [calls.select(*_TOLD, word=pl.lit(None, pl.String))]
+    if calls["flow_in"].count():
+        sources.append(_around(trace, calls))
+    calls = calls.join(_described(pl.concat(sources)), on=["rank", "span"], how="left", maintain_order="left")
     return _mapped(calls, "named", pl.String, _collective, "name").select(
         "rank",
         "name",

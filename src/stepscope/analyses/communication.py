@@ -43,7 +43,10 @@ def communication(trace: Trace) -> pl.DataFrame:
     total: calls that run at the same time count each for itself. Bytes are of the larger of a call's input and output, and bandwidth is
     these bytes by the time of the calls that say theirs; `unsized` is how many do not.
     """
-    calls = _waits(_hidden(trace, messages(trace)))
+    calls = messages(trace)
+    if calls.is_empty():
+        return pl.DataFrame(schema=COLUMNS)
+    calls = _waits(_hidden(trace, calls))
     duration = pl.col("end_ns") - pl.col("start_ns")
     sized = pl.col("bytes").is_not_null()
     seconds = duration.filter(sized).sum() / 1e9
