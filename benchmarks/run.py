@@ -62,6 +62,8 @@ def main() -> int:
     args = parser.parse_args()
     peers = _environment("peers")
     traces = {size: _trace(size) for size in args.sizes}
+    if os.getloadavg()[0] > 0.5:
+        print("bench: the machine is busy; times, and ratios of times, will be off", file=sys.stderr)
     report = [_heading(args), _import_time(args.repeat)]
     print("\n".join(report))
     failed = False
