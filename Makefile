@@ -26,11 +26,12 @@ format: $(VENV)/.dev ## format the code and apply the lint's own fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## measure speed and memory against other tools, on traces recorded here
+bench: $(VENV)/.base ## measure speed and memory against other tools, on traces recorded here
 	$(BIN)/python benchmarks/run.py
 
 docs: $(VENV)/.base ## write the generated parts of docs/ anew from the code
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/picture.py
 
 lock: $(VENV)/.base ## choose the newest allowed version of every dependency and write constraints.txt
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet uv
