@@ -100,7 +100,7 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
         report.behind = text[end:]
         return report, parts
     except RecursionError:
-        report.malformed = "arguments nested too deeply"
+        report.malformed = _TOO_DEEP
         return report, {}
     try:
         arguments = None if events is None else _arguments(events)
@@ -110,11 +110,14 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
         try:
             events, arguments = _one_by_one(text, report)
         except (msgspec.DecodeError, RecursionError) as error:
-            report.malformed = str(error)
+            report.malformed = _TOO_DEEP if isinstance(error, RecursionError) else str(error)
             return report, {}
     assert events is not None
     report.events = len(events)
     return report, _columns(text, events, arguments, report)
+
+
+_TOO_DEEP = "nested too deeply"
 
 
 def _mended(text: bytes, why: str) -> bytes | None:

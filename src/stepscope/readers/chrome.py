@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import zlib
 from collections.abc import Iterator
@@ -152,9 +153,9 @@ class _Feed:
 
     def work(self) -> None:
         try:
-            with _process(self._options.scratch) as process:
+            with contextlib.closing(_Process(self._options.scratch)) as process:
                 while (piece := self._next()) is not None:
-                    report = _ask(process, piece)
+                    report = process.ask(piece)
                     # Only a piece that must be looked at again keeps its text.
                     again = piece.last or report.malformed
                     with self._arrived:
@@ -192,39 +193,55 @@ def _processors() -> int:
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
 
 
-@contextlib.contextmanager
-def _process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    # Not multiprocessing: that would run the user's own script again. The module path is handed over so that nothing is
-    # imported from the current directory, and each process computes with one thread, being one of several.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from stepscope.readers._chrome_events import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"POLARS_MAX_THREADS": "1"},
-    )
-    with process:
-        yield process
+class _Process:
+    """A process that turns pieces into columns in a folder."""
 
+    def __init__(self, folder: Path) -> None:
+        # Not multiprocessing: that would run the user's own script again. The module path is handed over so that nothing is
+        # imported from the current directory, and each process computes with one thread, being one of several.
+        code = f"import sys; sys.path[:] = {sys.path!r}; from stepscope.readers._chrome_events import main; main()"
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            env=os.environ | {"POLARS_MAX_THREADS": "1"},
+        )
 
-def _ask(process: subprocess.Popen[bytes], piece: texts.Piece) -> events.Report:
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        process.stdin.write(events.HEADER.pack(piece.number, len(piece.text)) + piece.text)
-        process.stdin.flush()
-        header = process.stdout.read(events.HEADER.size)
-        if len(header) == events.HEADER.size:
-            return msgspec.json.decode(process.stdout.read(events.HEADER.unpack(header)[1]), type=events.Report)
-    except BrokenPipeError:
-        pass
-    raise StepscopeError(f"a process that reads the trace ended with status {process.wait()}; is there enough memory and disk?")
+    def ask(self, piece: texts.Piece) -> events.Report:
+        to, back = self._process.stdin, self._process.stdout
+        assert to is not None and back is not None
+        try:
+            to.write(events.HEADER.pack(piece.number, len(piece.text)) + piece.text)
+            to.flush()
+            header = back.read(events.HEADER.size)
+            if len(header) == events.HEADER.size:
+                return msgspec.json.decode(back.read(events.HEADER.unpack(header)[1]), type=events.Report)
+        except BrokenPipeError:
+            pass
+        status = self._process.wait()
+        self._complaints.seek(0)
+        last = self._complaints.read().decode(errors="replace").strip().splitlines()[-1:]
+        raise StepscopeError(f"a process that reads the trace ended with status {status}: {' '.join(last) or 'was it killed?'}")
+
+    def close(self) -> None:
+        with self._complaints, self._process:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
 
 
 def _unpacked(head: bytes) -> bytes:
-    """The start of a file, unpacked if it is gzip; what cannot be unpacked is left out."""
+    """The start of a file, unpacked if it is gzip, as far as that goes."""
     if not head.startswith(b"\x1f\x8b"):
         return head
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _SNIFFED)
-    except zlib.error:
-        return b""
+    unpack, found = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
+    for start in range(0, len(head), 4096):
+        try:
+            found += unpack.decompress(head[start : start + 4096])
+        except zlib.error:
+            break
+        if len(found) > _SNIFFED:
+            break
+    return found
