@@ -9,9 +9,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips"},
     {"trace"},
-    {"collect", "readers", "store", "analyses", "exporters", "cache"},
-    {"cluster", "opening"},
+    {"collect", "readers", "store", "analyses", "cache"},
+    {"cluster", "opening", "exporters"},
     {"cli", "web"},
+    {"__main__"},
 ]
 FRAMEWORKS = {"torch", "mindspore", "jax", "tensorflow", "ray"}
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

@@ -1,11 +1,14 @@
 """Foreign files, once read, kept as run folders in the user's cache directory: bounded, clearable, safe to delete at any time."""
 
 import contextlib
+import functools
 import hashlib
 import os
+import re
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +16,10 @@ from stepscope.errors import UsageError
 
 DEFAULT_LIMIT = 20 << 30
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 16
+_DAY = 86_400
+# Only what bears these names is ever removed: STEPSCOPE_CACHE may point at a folder that holds other things.
+_ENTRY = re.compile(r"[0-9a-f]{32}")
+_DRAFT = re.compile(r"\.reading\..+")
 
 
 class Entry(NamedTuple):
@@ -26,9 +33,13 @@ def folder() -> Path:
     """Where the cache is: STEPSCOPE_CACHE, or the platform's cache directory."""
     if given := os.environ.get("STEPSCOPE_CACHE"):
         return Path(given)
+    try:
+        home = Path.home()
+    except RuntimeError:  # a container's user without a name
+        raise UsageError("there is no home folder to keep a cache in; set STEPSCOPE_CACHE to a folder") from None
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "stepscope"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepscope"
+        return home / "Library" / "Caches" / "stepscope"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "stepscope"
 
 
 def limit() -> int:
@@ -59,12 +70,21 @@ def key(path: Path, *how: object) -> str:
     return digest.hexdigest()[:32]
 
 
+def draft() -> Path:
+    """A new folder inside the cache to read into; what is whole is renamed out of it."""
+    import tempfile
+
+    folder().mkdir(parents=True, exist_ok=True, mode=0o700)  # traces name code and data: not for others' eyes
+    return Path(tempfile.mkdtemp(prefix=".reading.", dir=folder()))
+
+
 def entries() -> list[Entry]:
     """What is kept, the longest unused first."""
     found = []
-    for path in folder().glob("*/run.json"):
-        files = [file.stat() for file in path.parent.iterdir()]
-        found.append(Entry(path.parent, _source(path), sum(file.st_size for file in files), path.stat().st_mtime))
+    for path in _inside(_ENTRY):
+        with contextlib.suppress(OSError):  # another process removed it meanwhile
+            size = sum(file.stat().st_size for file in path.iterdir())
+            found.append(Entry(path, _source(path / "run.json"), size, (path / "run.json").stat().st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
 
@@ -74,24 +94,39 @@ def touch(path: Path) -> None:
         os.utime(path / "run.json")
 
 
-def trim(keep: Path | None = None) -> None:
+def trim(keep: Path) -> None:
     """Remove the longest unused entries until the cache is within its limit, and drafts that a killed process left."""
     known = entries()
     excess = sum(entry.size for entry in known) - limit()
     for entry in known:
         if excess > 0 and entry.path != keep:
-            shutil.rmtree(entry.path, ignore_errors=True)
+            discard(entry.path)
             excess -= entry.size
-    for draft in folder().glob(".*"):
-        if time.time() - draft.stat().st_mtime > 86_400:
-            shutil.rmtree(draft, ignore_errors=True)
+    for left in [*_inside(_DRAFT), *(path for path in _inside(_ENTRY) if not (path / "run.json").exists())]:
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _DAY:
+                discard(left)
 
 
 def clear() -> tuple[int, int]:
     """Remove everything; how many entries and bytes that were."""
     known = entries()
-    shutil.rmtree(folder(), ignore_errors=True)
-    return len(known), sum(entry.size for entry in known)
+    for path in [*_inside(_ENTRY), *_inside(_DRAFT)]:
+        discard(path)
+    gone = [entry for entry in known if not entry.path.exists()]
+    return len(gone), sum(entry.size for entry in gone)
+
+
+def discard(path: Path) -> None:
+    """Remove an entry. The header goes first: what is left of a removal that was killed is not taken for an entry."""
+    with contextlib.suppress(OSError):
+        (path / "run.json").unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _inside(name: re.Pattern[str]) -> Iterator[Path]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        yield from [path for path in folder().iterdir() if name.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
 
 
 def _source(run_json: Path) -> str:
@@ -103,6 +138,7 @@ def _source(run_json: Path) -> str:
         return ""
 
 
+@functools.cache
 def _code() -> tuple[tuple[str, int, int], ...]:
     """The identity of the code that reads: another release, or an edit, reads anew."""
     here = Path(__file__).parent

@@ -1,14 +1,15 @@
 """Open anything: a run folder, a file that a reader knows, or a folder of them that are the ranks of one run."""
 
+import atexit
 import os
 import re
 import shutil
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import polars as pl
 
 from stepscope import cache as kept
 from stepscope import readers, store
@@ -44,106 +45,164 @@ def open(
     found = list(sources(where))
     if not found:
         raise UnknownFormatError(where, "no trace in this folder; expected " + _expected())
-    traces = [_open_one(source, partial, step_name, cache, progress) for source in found]
-    if rank is not None:
-        traces = [trace for trace in traces if rank in trace.meta.ranks]
-        if not traces:
-            raise UsageError(f"{where}: no rank {rank} here")
+    traces: list[Trace] = []
     by_rank: dict[int, str] = {}
-    for trace in traces:
-        for one in trace.meta.ranks:
-            if one in by_rank:
-                raise DataError(
-                    where,
-                    f"two recordings of rank {one}: {by_rank[one]} and {trace.meta.source}; open one of them, or one of their folders",
-                )
-            by_rank[one] = trace.meta.source
-    trace = combine(traces)
-    return trace.of_rank(rank) if rank is not None else trace
-
-
-def sources(path: Path) -> Iterator[Source]:
-    """Every trace at or below a path, without reading it."""
-    if not path.exists():
-        raise DataError(path, "no such file or folder")
-    if store.sniff(path):
-        yield Source(path, "run")
-    elif (name := _sniff(path)) is not None:
-        yield Source(path, name)
-    elif path.is_file():
-        if path.stat().st_size == 0:
-            raise DataError(path, "the file is empty")
-        raise UnknownFormatError(path, "not a trace that stepscope knows; expected " + _expected())
-    else:
-        yield from _below(path, DEPTH)
-
-
-def _below(folder: Path, depth: int) -> Iterator[Source]:
-    try:
-        inside = sorted(folder.iterdir())
-    except OSError as error:
-        raise DataError(folder, error.strerror or str(error)) from error
-    for path in inside:
-        if path.name.startswith("."):
+    for source in _likely_first(found, rank):
+        if rank in by_rank and rank_in_name(source.path) not in (rank, None):
+            continue  # the rank asked for is open already, and this file's name says that it is another's
+        trace = _open_one(source, partial, step_name, cache, progress)
+        if rank is not None and rank not in trace.meta.ranks:
             continue
-        if store.sniff(path):
-            yield Source(path, "run")
-        elif (name := _sniff(path)) is not None:
+        for one in trace.meta.ranks if rank is None else [rank]:
+            if one in by_rank:
+                both = f"{by_rank[one]} and {trace.meta.source}"
+                raise DataError(where, f"two recordings of rank {one}: {both}; open one of them (`stepscope list` shows what is here)")
+            by_rank[one] = trace.meta.source
+        traces.append(trace)
+    if not traces:
+        raise UsageError(f"{where}: no rank {rank} here")
+    trace = combine(traces)
+    if len(traces) > 1:
+        trace.meta.source = str(where)
+    return trace if rank is None else trace.of_rank(rank)
+
+
+def sources(path: Path, unreadable: Callable[[DataError], None] | None = None) -> Iterator[Source]:
+    """Every trace at or below a path, without reading it. `unreadable` hears of what could not be looked at; without it, that is raised."""
+    try:
+        if not path.exists():
+            raise DataError(path, "no such file or folder")
+        if not path.is_file() and not path.is_dir():
+            raise DataError(path, "neither a file nor a folder; write it to a file first")
+        name = _sniff(path)
+        if name is None and path.is_file():
+            if path.stat().st_size == 0:
+                raise DataError(path, "the file is empty")
+            raise UnknownFormatError(path, "not a trace that stepscope knows; expected " + _expected())
+    except OSError as error:
+        raise DataError(path, error.strerror or str(error)) from error
+    if name is not None:
+        yield Source(path, name)
+    else:
+        yield from _below(path, DEPTH, unreadable or _raise)
+
+
+def kept_run(source: Source, *, partial: bool = False, step_name: str | None = None) -> Path | None:
+    """Where a foreign file is kept, or would be, as a run folder; None where nothing can be."""
+    if source.format == "run" or not source.path.is_file():
+        return None
+    try:
+        return kept.folder() / kept.key(source.path, source.format, partial, step_name, rank_in_name(source.path))
+    except UsageError:  # no cache to be had here: read anew each time
+        return None
+
+
+def rank_in_name(path: Path) -> int | None:
+    """rank3, rank-3, rank_3 in the file's own name."""
+    match = re.search(r"rank[-_]?(\d{1,9})", path.name, re.IGNORECASE)
+    return int(match[1]) if match else None
+
+
+def _likely_first(found: list[Source], rank: int | None) -> list[Source]:
+    """Names only hint at ranks: a wrong hint costs time, not truth."""
+    return found if rank is None else sorted(found, key=lambda source: rank_in_name(source.path) not in (rank, None))
+
+
+def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None]) -> Iterator[Source]:
+    try:
+        with os.scandir(folder) as inside:
+            entries = sorted((entry for entry in inside if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    except OSError as error:
+        unreadable(DataError(folder, error.strerror or str(error)))
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        try:
+            # Not what blocks when opened (a pipe), nor what may lead round in a circle (a link to a folder).
+            name = _sniff(path) if entry.is_file() or entry.is_dir() else None
+            deeper = name is None and depth > 1 and entry.is_dir(follow_symlinks=False)
+        except OSError as error:
+            unreadable(DataError(path, error.strerror or str(error)))
+            continue
+        if name is not None:
             yield Source(path, name)
-        elif path.is_dir() and depth > 1 and not path.is_symlink():
-            yield from _below(path, depth - 1)
+        elif deeper:
+            yield from _below(path, depth - 1, unreadable)
 
 
 def _sniff(path: Path) -> str | None:
-    try:
-        return readers.sniff(path)
-    except OSError as error:
-        raise DataError(path, error.strerror or str(error)) from error
+    return "run" if store.sniff(path) else readers.sniff(path)
+
+
+def _raise(error: DataError) -> None:
+    raise error
 
 
 def _open_one(source: Source, partial: bool, step_name: str | None, cache: bool, progress: Callable[[int, int], None]) -> Trace:
     if source.format == "run":
         return store.read(source.path)
-    rank = _rank_in_name(source.path)
-    keep = None
-    if cache and source.path.is_file():
-        keep = kept.folder() / kept.key(source.path, source.format, partial, step_name, rank)
-        if store.sniff(keep):
-            kept.touch(keep)
-            trace = store.read(keep)
-            trace.meta.source = str(source.path)
-            return trace
+    keep = kept_run(source, partial=partial, step_name=step_name) if cache else None
+    if keep and store.sniff(keep):
         try:
-            keep.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            keep = None  # no cache to be had here: read anew each time
-    temporary = Path(tempfile.mkdtemp(prefix=".reading.", dir=keep.parent if keep else None))
+            trace = _at(store.read(keep), source.path)
+        except DataError:  # damaged where it lies: read anew
+            kept.discard(keep)
+        else:
+            kept.touch(keep)
+            return trace
+    room = _room(keep is not None)
     try:
-        scratch = temporary / "scratch"
+        scratch = room / "scratch"
         scratch.mkdir()
-        options = readers.Options(scratch=scratch, partial=partial, step_name=step_name, rank=rank, progress=progress)
+        options = readers.Options(scratch=scratch, partial=partial, step_name=step_name, rank=rank_in_name(source.path), progress=progress)
         trace = readers.read(source.path, source.format, options)
         trace.meta.source = str(source.path)
-        run = keep or temporary / "run"
-        if not store.sniff(run):
-            store.write(trace, run)
-        trace = store.read(run)
+        store.write(trace, room / "run")
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(room, ignore_errors=True)
         raise
-    if keep:
-        shutil.rmtree(temporary, ignore_errors=True)
+    if keep and _settle(room / "run", keep):
+        shutil.rmtree(room, ignore_errors=True)
         kept.trim(keep)
-    else:
-        shutil.rmtree(scratch, ignore_errors=True)
-        weakref.finalize(trace, shutil.rmtree, str(temporary), ignore_errors=True)
-    return trace
+        return _at(store.read(keep), source.path)
+    shutil.rmtree(scratch, ignore_errors=True)
+    # Tables are read when asked, perhaps from a trace derived of this one, so the files stay as long as the process.
+    atexit.register(shutil.rmtree, room, ignore_errors=True)
+    return store.read(room / "run")
 
 
-def _rank_in_name(path: Path) -> int | None:
-    """rank3, rank-3, rank_3 in the file's own name."""
-    match = re.search(r"rank[-_]?(\d+)", path.name, re.IGNORECASE)
-    return int(match[1]) if match else None
+def _room(in_cache: bool) -> Path:
+    """A folder to read into: in the cache, so that what is whole is only renamed; elsewhere when the cache cannot be written."""
+    if in_cache:
+        try:
+            return kept.draft()
+        except OSError:
+            pass
+    return Path(tempfile.mkdtemp(prefix="stepscope."))
+
+
+def _settle(run: Path, keep: Path) -> bool:
+    """Move a whole run folder to its place in the cache, unless another process was faster."""
+    for _ in range(2):
+        try:
+            run.rename(keep)
+        except OSError:
+            if store.sniff(keep):
+                return True
+            kept.discard(keep)  # what a killed removal left
+        else:
+            return True
+    return False
+
+
+def _at(trace: Trace, path: Path) -> Trace:
+    """The same content, kept when it was read under another name."""
+    old, new = trace.meta.source, str(path)
+    if old == new:
+        return trace
+    trace.meta.source = new
+    file = pl.when(pl.col("file") == old).then(pl.lit(new)).otherwise(pl.col("file"))
+    return Trace(trace.tables | {"problems": trace.problems.with_columns(file=file)}, trace.meta)
 
 
 def _expected() -> str:

@@ -45,8 +45,11 @@ def read(path: Path) -> Trace:
 
 def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
     """Write a run folder under a temporary name, then rename it."""
-    if path.exists() and not overwrite and not (path.is_dir() and not any(path.iterdir())):
-        raise UsageError(f"{path} exists; choose another name or overwrite it")
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        if not overwrite:
+            raise UsageError(f"{path} exists; choose another name or overwrite it")
+        if not sniff(path):
+            raise UsageError(f"{path} is not a run folder, so it is not replaced; choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:

@@ -1,5 +1,6 @@
 """Trace: the tables of one recording, of one rank or many, and what is known about where they came from."""
 
+import html
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from stepscope import intervals, schema
+from stepscope import intervals, schema, units
 from stepscope.errors import UsageError
 
 
@@ -47,13 +48,33 @@ class Trace:
     def tables(self) -> dict[str, pl.LazyFrame]:
         return dict(self._tables)
 
-    spans = property(lambda self: self.table("spans"))
-    tracks = property(lambda self: self.table("tracks"))
-    steps = property(lambda self: self.table("steps"))
-    counters = property(lambda self: self.table("counters"))
-    allocations = property(lambda self: self.table("allocations"))
-    devices = property(lambda self: self.table("devices"))
-    problems = property(lambda self: self.table("problems"))
+    @property
+    def spans(self) -> pl.LazyFrame:
+        return self.table("spans")
+
+    @property
+    def tracks(self) -> pl.LazyFrame:
+        return self.table("tracks")
+
+    @property
+    def steps(self) -> pl.LazyFrame:
+        return self.table("steps")
+
+    @property
+    def counters(self) -> pl.LazyFrame:
+        return self.table("counters")
+
+    @property
+    def allocations(self) -> pl.LazyFrame:
+        return self.table("allocations")
+
+    @property
+    def devices(self) -> pl.LazyFrame:
+        return self.table("devices")
+
+    @property
+    def problems(self) -> pl.LazyFrame:
+        return self.table("problems")
 
     def of_rank(self, rank: int) -> "Trace":
         """The same trace with one rank's rows."""
@@ -80,6 +101,22 @@ class Trace:
 
     def __dir__(self) -> Iterable[str]:
         return [*super().__dir__(), *analysis_names()]
+
+    def __repr__(self) -> str:
+        return f"Trace({self.meta.source!r}, framework={self.meta.framework!r}, ranks={_span_of(self.meta.ranks) or None})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: how long the steps are, what takes their time, and what could not be read."""
+        facts = [self.meta.source, self.meta.framework, f"rank {_span_of(self.meta.ranks)}" if self.meta.ranks else ""]
+        parts = [f"<p>{' · '.join(html.escape(fact) for fact in facts if fact)}</p>"]
+        types = self.analyse("operator_types")
+        parts += [_html_table(self.analyse("overview")), _html_table(types.head(_TOP)), _html_table(self.problems.collect())]
+        if types.height > _TOP:
+            parts.insert(3, f"<p>{_TOP} of {types.height:,} operator types: trace.operator_types()</p>")
+        return "\n".join(part for part in parts if part)
+
+
+_TOP = 10
 
 
 class Analysis(msgspec.Struct, frozen=True):
@@ -149,6 +186,17 @@ def combine(traces: list[Trace]) -> Trace:
         extra=first.extra,
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
+
+
+def _html_table(frame: pl.DataFrame) -> str:
+    """Rows with units, without the columns that say nothing; empty for no rows."""
+    columns = [column.name for column in frame if column.null_count() < frame.height]
+    cells = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    rows = [f"<tr>{cells}</tr>"]
+    for row in frame.select(columns).iter_rows():
+        cells = "".join(f"<td>{html.escape(units.cell(name, value))}</td>" for name, value in zip(columns, row, strict=True))
+        rows.append(f"<tr>{cells}</tr>")
+    return f"<table>{''.join(rows)}</table>" if columns else ""
 
 
 def _span_of(ranks: list[int]) -> str:

@@ -1,0 +1,109 @@
+"""The command line: one module per command, with `add_arguments(parser, words)` and `run(args)`; its docstring is the help.
+
+Nothing heavy is imported before a command runs: help, version and completion answer at once.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+import traceback
+from types import ModuleType
+
+from stepscope import __version__
+from stepscope.cli._arguments import Parser, one_of
+from stepscope.cli._text import clean
+from stepscope.errors import StepscopeError
+
+# In the order of the help: what one uses first stands first.
+COMMANDS = ("summary", "show", "query", "list", "export", "cache", "demo", "completion")
+_INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 for bad data, 2 for wrong use."""
+    words = sys.argv[1:] if argv is None else argv
+    debug = "--debug" in words or bool(os.environ.get("STEPSCOPE_DEBUG"))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show is no reason to stop
+    try:
+        code = _run([word for word in words if word != "--debug"])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return _PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001  the edge: every error ends here as one line
+        if debug:
+            traceback.print_exc()
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"stepscope: {clean(_message(error))}\n")
+        if isinstance(error, OSError) and error.filename is None:
+            _abandon_stdout()
+        return error.exit_code if isinstance(error, StepscopeError) else 1
+    return code
+
+
+def command(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def parser(words: list[str]) -> Parser:
+    """The parser of a command line. `words` decide which flags an analysis or an exporter adds."""
+    top = Parser(
+        prog="stepscope",
+        description="See where the time, memory and communication of neural-network training go.",
+        epilog="PATH is a trace file (plain or gzip), a run folder, or a folder of ranks.\n"
+        "--debug shows where an error came from. `stepscope COMMAND --help` tells more.",
+    )
+    top.add_argument("--version", action="version", version=f"stepscope {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name in COMMANDS:
+        module = command(name)
+        text = (module.__doc__ or "").strip()
+        below = commands.add_parser(name, help=text.splitlines()[0], description=text)
+        module.add_arguments(below, words[1:] if words[:1] == [name] else [])
+        below.set_defaults(run=module.run, parser=below)
+    return top
+
+
+def _run(words: list[str]) -> int:
+    if words and not words[0].startswith("-"):
+        one_of("command", COMMANDS)(words[0])
+    top = parser(words)
+    try:
+        args, extra = top.parse_known_args(words)
+    except SystemExit as end:  # --help and --version
+        return int(end.code or 0)
+    if args.command is None:
+        if extra:
+            top.refuse(extra)
+        top.print_help()
+        return 0
+    if extra:
+        args.parser.refuse(extra)
+    code: int = args.run(args)
+    return code
+
+
+def _message(error: Exception) -> str:
+    """Every error as one line. Other libraries' errors are translated here, once."""
+    if isinstance(error, StepscopeError):
+        return str(error)
+    line = (str(error).strip().splitlines() or [""])[0]
+    if isinstance(error, OSError):
+        return ": ".join(str(part) for part in (error.filename, error.strerror or line) if part)
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(error, polars.exceptions.PolarsError):
+        return line
+    return f"internal error: {type(error).__name__}: {line} (--debug says where; please report it)"
+
+
+def _abandon_stdout() -> None:
+    """Nobody reads standard output any more: what is still buffered must not fail again when the interpreter ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,140 @@
+"""Arguments that several commands share, and errors that suggest what was meant."""
+
+import argparse
+import contextlib
+import difflib
+import inspect
+import sys
+import time
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stepscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepscope.trace import Trace
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse that raises UsageError and suggests flags."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (`{self.prog} --help` says more)")
+
+    def refuse(self, extra: list[str]) -> NoReturn:
+        """Say what is wrong with words that no argument took."""
+        word = extra[0]
+        if not word.startswith("-"):
+            self.error(f"'{word}' is one argument too many")
+        flag = word.split("=")[0]
+        self.error(f"no flag {flag}" + nearest(flag, self.flags))
+
+    @property
+    def flags(self) -> dict[str, argparse.Action]:
+        return dict(self._option_string_actions)
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The end of an error message: what was probably meant."""
+    near = difflib.get_close_matches(word.replace("-", "_") if not word.startswith("-") else word, list(words), 1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def one_of(what: str, words: Iterable[str]) -> Callable[[str], str]:
+    """A type of argument: one of these words."""
+    known = list(words)
+
+    def check(word: str) -> str:
+        if word not in known:
+            raise UsageError(f"no {what} '{word}'" + (nearest(word, known) or f"; there are {', '.join(known)}"))
+        return word
+
+    return check
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("reading")
+    group.add_argument("--partial", action="store_true", help="read what is whole of a truncated file, and say what was lost")
+    group.add_argument("--step-name", metavar="NAME", help="the annotation that marks a step, for traces without step markers")
+    group.add_argument("--rank", type=int, metavar="N", help="only this rank")
+    group.add_argument("--no-cache", action="store_true", help="do not keep what was read for the next time")
+
+
+def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
+    """The trace at a path, as the reading flags say; a terminal sees progress when it takes long."""
+    from stepscope.opening import open
+
+    with _progress() as progress:
+        return open(path, partial=args.partial, step_name=args.step_name, rank=args.rank, cache=not args.no_cache, progress=progress)
+
+
+def add_parameters(parser: argparse.ArgumentParser, title: str, parameters: dict[str, inspect.Parameter]) -> None:
+    """Flags from the keyword-only parameters of a function, typed by their annotations."""
+    if not parameters:
+        return
+    group = parser.add_argument_group(title)
+    for name, parameter in parameters.items():
+        flag, kind = name.replace("_", "-"), _type_of(parameter)
+        if kind is bool:
+            positive = f"--no-{flag}" if parameter.default else f"--{flag}"
+            group.add_argument(positive, dest=name, action="store_const", const=not parameter.default, default=argparse.SUPPRESS)
+        else:
+            shown = "" if parameter.default in (None, parameter.empty) else f"default {parameter.default}"
+            group.add_argument(
+                f"--{flag}", dest=name, type=_number(kind, flag), metavar=kind.__name__.upper(), default=argparse.SUPPRESS, help=shown
+            )
+
+
+def given(args: argparse.Namespace, parameters: Iterable[str]) -> dict[str, Any]:
+    """The parameters that the command line gave."""
+    return {name: getattr(args, name) for name in parameters if hasattr(args, name)}
+
+
+def _type_of(parameter: inspect.Parameter) -> type:
+    """int of `int`, `int | None` and `Optional[int]`."""
+    annotation = parameter.annotation
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        annotation = next(one for one in typing.get_args(annotation) if one is not type(None))
+    return annotation if isinstance(annotation, type) else str
+
+
+def _number(kind: type, flag: str) -> Callable[[str], Any]:
+    def convert(word: str) -> Any:
+        try:
+            return kind(word)
+        except ValueError:
+            raise UsageError(f"--{flag} is '{word}'; expected {'a whole number' if kind is int else 'a number'}") from None
+
+    return convert
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A report of bytes done and bytes in all, drawn on a terminal's standard error after half a second."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    began, drawn = time.monotonic(), contextlib.ExitStack()
+    bar: Any = None
+
+    def report(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() - began > 0.5:
+            from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+            from stepscope.cli._terminal import console
+
+            columns = ("reading", BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+            bar = drawn.enter_context(Progress(*columns, console=console(stderr=True), transient=True))
+            bar.add_task("", total=total)
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, total=total)
+
+    with drawn:
+        yield report

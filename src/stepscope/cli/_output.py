@@ -1,0 +1,278 @@
+"""A table as text, CSV, JSON or Parquet, on a terminal, a pipe or in a file: the same rows everywhere."""
+
+import argparse
+import itertools
+import math
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from stepscope import units
+from stepscope.cli import _terminal, _text
+from stepscope.cli._arguments import one_of
+from stepscope.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from stepscope.trace import Trace
+
+FORMATS = ("table", "csv", "json", "parquet")
+# A terminal is for looking: the first rows, and how many there are. A pipe or a file gets everything.
+ON_TERMINAL = 30
+_BATCH = 1 << 14
+_MOMENTS = {"start_ns", "end_ns", "at_ns", "fp_start_ns", "bp_end_ns", "alloc_ns", "peak_ns"}
+_IDS = {"rank", "step", "span", "parent", "op", "track", "depth", "correlation", "flow_in", "device", "stream", "op_id"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--format", type=one_of("format", FORMATS), metavar="FORMAT", help=f"{', '.join(FORMATS)}; otherwise by FILE's ending, or table"
+    )
+    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+    group.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    group.add_argument("--limit", type=int, metavar="N", help=f"at most N rows, 0 for all; a terminal shows {ON_TERMINAL} unless told")
+    group.add_argument("--sort", metavar="COLUMN", help="the largest of COLUMN first")
+    group.add_argument("--ascending", action="store_true", help="with --sort: the smallest first")
+    group.add_argument("--columns", metavar="A,B", help="only these columns, in this order")
+
+
+def put(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", about: dict[str, str], title: str = "") -> None:
+    """Write a table as the arguments say. `about` is what JSON says of it besides its rows."""
+    frame = _chosen(frame, args)
+    form = args.format or _by_ending(args.output)
+    if form == "table" and args.output is None and sys.stdout.isatty():
+        _on_terminal(frame, args.limit, trace, title)
+    else:
+        _write(frame.head(args.limit) if args.limit else frame, form, args, trace, about)
+    if trace is not None and (lost := trace.problems.select("lost").sum().collect().item()):
+        sys.stderr.write(f"stepscope: {lost:,} rows could not be read and are missing here; `stepscope show problems PATH` says which\n")
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON; NaN and infinities, which no reader of JSON knows, become null."""
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
+
+
+def flat(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Lists and structs as JSON text, for formats that know only plain values."""
+    import polars as pl
+
+    nested = [column for column in frame if column.dtype.is_nested()]
+    return frame.with_columns(
+        pl.Series(column.name, [None if value is None else json_text(value) for value in column.to_list()], pl.String) for column in nested
+    )
+
+
+def plain(frame: "pl.LazyFrame") -> "pl.LazyFrame":
+    """Categories as text: as such they compare, match and print like text."""
+    import polars as pl
+    import polars.selectors as cs
+
+    return frame.with_columns((cs.categorical() | cs.enum()).cast(pl.String))
+
+
+def finite(frame: "pl.LazyFrame") -> "pl.LazyFrame":
+    """Categories as text, and null for every NaN and infinity."""
+    import polars as pl
+    import polars.selectors as cs
+
+    return plain(frame).with_columns(pl.when(cs.float().is_finite()).then(cs.float()))
+
+
+def cell(column: str, value: object, origin: int | None, moments: set[str]) -> str:
+    """A value of the named column for people: with its unit, moments from the start of the trace, nothing that steers a terminal."""
+    if value is None:
+        return ""
+    if column in moments and origin is not None and isinstance(value, int):
+        return f"+{units.duration(value - origin)}" if value >= origin else f"-{units.duration(origin - value)}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        if column in _IDS:
+            return str(value)
+        if column == "address":
+            return f"{value:#x}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""
+    if isinstance(value, (list, dict)):
+        return _text.clean(json_text(value))
+    return _text.clean(units.cell(column, value))
+
+
+def moments_of(columns: list[str]) -> set[str]:
+    """The columns that hold moments rather than durations; `free_ns` is one only beside `alloc_ns`."""
+    return {name for name in columns if name in _MOMENTS or (name == "free_ns" and "alloc_ns" in columns)}
+
+
+def origin_of(trace: "Trace | None") -> int | None:
+    """The first moment of the trace."""
+    import polars as pl
+
+    if trace is None:
+        return None
+    firsts = [
+        trace.table(table).select(pl.col(column).min()).collect().item()
+        for table, column in (("spans", "start_ns"), ("steps", "start_ns"), ("counters", "at_ns"), ("allocations", "alloc_ns"))
+    ]
+    return min((first for first in firsts if first is not None), default=None)
+
+
+def _chosen(frame: "pl.LazyFrame", args: argparse.Namespace) -> "pl.LazyFrame":
+    columns = frame.collect_schema().names()
+    if args.sort:
+        frame = frame.sort(_column(args.sort, columns), descending=not args.ascending, nulls_last=True, maintain_order=True)
+    elif args.ascending:
+        raise UsageError("--ascending needs --sort COLUMN")
+    if args.columns is not None:
+        frame = frame.select(_column(name.strip(), columns) for name in args.columns.split(","))
+    if args.limit is not None and args.limit < 0:
+        raise UsageError(f"--limit is {args.limit}; expected 0 or more")
+    return frame
+
+
+def _column(name: str, columns: list[str]) -> str:
+    return one_of("column", columns)(name)
+
+
+def _by_ending(output: Path | None) -> str:
+    ending = output.suffix[1:].lower() if output else ""
+    return ending if ending in FORMATS else "table"
+
+
+def _write(frame: "pl.LazyFrame", form: str, args: argparse.Namespace, trace: "Trace | None", about: dict[str, str]) -> None:
+    if args.output is None:
+        if form != "parquet":
+            _write_text(frame, form, cast(IO[str], _Safe(sys.stdout)) if sys.stdout.isatty() else sys.stdout, trace, about)
+        elif sys.stdout.isatty():
+            raise UsageError("Parquet is not for a terminal: use -o FILE or a pipe")
+        else:
+            frame.collect().write_parquet(sys.stdout.buffer)
+        return
+    from stepscope.exporters import whole
+
+    with whole(args.output, overwrite=args.force) as draft:
+        if form == "parquet":
+            frame.sink_parquet(draft, maintain_order=True)
+        else:
+            with draft.open("w", encoding="utf-8", newline="") as file:
+                _write_text(frame, form, file, trace, about)
+
+
+def _write_text(frame: "pl.LazyFrame", form: str, file: IO[str], trace: "Trace | None", about: dict[str, str]) -> None:
+    if form == "json":
+        _write_json(frame, file, about)
+    elif form == "csv":
+        for index, batch in enumerate(_batches(frame, header=True)):
+            file.write(flat(batch).write_csv(include_header=index == 0))
+    else:
+        _write_plain(frame, file, trace)
+
+
+def _write_json(frame: "pl.LazyFrame", file: IO[str], about: dict[str, str]) -> None:
+    schema = frame.collect_schema()
+    columns = [{"name": name, "type": _type_word(dtype)} for name, dtype in schema.items()]
+    file.write(json_text(about)[:-1] + f',"columns":{json_text(columns)},"rows":[')
+    separator = "\n"
+    for batch in _batches(frame):
+        for row in batch.iter_rows(named=True):
+            file.write(separator + json_text(row))
+            separator = ",\n"
+    file.write("\n]}\n")
+
+
+def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") -> None:
+    """Two passes, so that a table of any length is aligned without being held in memory."""
+    schema = frame.collect_schema()
+    moments = moments_of(schema.names())
+    origin = origin_of(trace) if moments else None
+    widths = [_text.width(name) for name in schema]
+    for batch in _batches(frame):
+        for index, column in enumerate(batch):
+            cells = (cell(column.name, value, origin, moments) for value in column.unique())
+            widths[index] = max(widths[index], max(map(_text.width, cells), default=0))
+    columns = [_text.Column(name, dtype.is_numeric(), size) for (name, dtype), size in zip(schema.items(), widths, strict=True)]
+    file.write(_text.heading(columns) + "\n")
+    for batch in _batches(frame):
+        for line in _text.lines(columns, _rows(batch, origin, moments)):
+            file.write(line + "\n")
+
+
+def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None", title: str) -> None:
+    import polars as pl
+
+    many = frame.select(pl.len()).collect().item()
+    shown = frame.head(ON_TERMINAL if limit is None else limit or many).pipe(finite).collect()
+    moments = moments_of(shown.columns)
+    rows = list(_rows(shown, origin_of(trace) if moments else None, moments))
+    natural = [
+        _text.Column(name, dtype.is_numeric(), max([_text.width(name), *(_text.width(row[index]) for row in rows)]))
+        for index, (name, dtype) in enumerate(shown.schema.items())
+    ]
+    # Columns without a single value give way first, then those that repeat another: what is left out is named below the table.
+    cells = dict(zip(shown.columns, zip(*rows, strict=True), strict=True)) if rows else {}
+    empty = [name for name, column in cells.items() if not any(column)]
+    kept = [index for index, column in enumerate(natural) if column.name not in empty]
+    columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
+    same = {name: first for name in shown.columns[1:] if (first := _same(name, cells)) and name not in empty} if hidden else {}
+    if same:
+        kept = [index for index in kept if natural[index].name not in same]
+        columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
+    notes = [f"{len(rows):,} of {many:,} rows" + ("; --limit 0 shows all" if len(rows) < many else "")]
+    notes += [f"no values: {', '.join(empty)}"] if empty else []
+    notes += [f"same as {first}: {name}" for name, first in same.items()]
+    notes += [f"no room: {', '.join(hidden)} (--columns)"] if hidden else []
+    notes += ["+ is counted from the start of the trace"] if moments & {column.name for column in columns} else []
+    _terminal.write([[(title, "bold")]] if title else [])
+    _terminal.write([[(_text.heading(columns), "dim")]])
+    _terminal.write([(line, "")] for line in _text.lines(columns, ([row[index] for index in kept] for row in rows)))
+    _terminal.write([(line, "dim")] for note in notes for line in textwrap.wrap(note, _terminal.width()))
+
+
+def _same(name: str, cells: dict[str, tuple[str, ...]]) -> str | None:
+    """The column before this one that shows the same words in every row; numbers that happen to agree mean different things."""
+    before = itertools.takewhile(lambda other: other != name, cells)
+    return next(
+        (other for other in before if cells[other] == cells[name] and any(cell.isidentifier() or ":" in cell for cell in cells[name])), None
+    )
+
+
+def _rows(batch: "pl.DataFrame", origin: int | None, moments: set[str]) -> Iterator[list[str]]:
+    for row in batch.iter_rows():
+        yield [cell(column, value, origin, moments) for column, value in zip(batch.columns, row, strict=True)]
+
+
+def _batches(frame: "pl.LazyFrame", *, header: bool = False) -> Iterator["pl.DataFrame"]:
+    """The rows in bounded portions; with `header`, an empty table is one empty portion."""
+    empty = True
+    for batch in finite(frame).collect_batches(chunk_size=_BATCH, maintain_order=True):
+        if batch.height:
+            empty = False
+            yield batch
+    if empty and header:
+        yield finite(frame).head(0).collect()
+
+
+def _type_word(dtype: "pl.DataType") -> str:
+    import polars as pl
+
+    if dtype.is_integer():
+        return "integer"
+    if dtype.is_float():
+        return "number"
+    if dtype == pl.Boolean:
+        return "boolean"
+    return "list" if dtype.is_nested() else "text"
+
+
+class _Safe:
+    """A terminal that is shown data of unknown origin: only line ends pass."""
+
+    def __init__(self, terminal: IO[str]) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> int:
+        return self._terminal.write("\n".join(_text.clean(line.rstrip("\r")) for line in text.split("\n")))

@@ -1,0 +1,30 @@
+"""Show what is kept of files that were read, or remove it (`stepscope cache clear`).
+
+STEPSCOPE_CACHE names another folder, STEPSCOPE_CACHE_LIMIT the most bytes to keep.
+"""
+
+import argparse
+import sys
+
+from stepscope import cache, units
+from stepscope.cli import _text
+from stepscope.cli._arguments import one_of
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    parser.add_argument("action", nargs="?", type=one_of("action", ["clear"]), metavar="clear", help="remove everything that is kept")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "clear":
+        count, size = cache.clear()
+        sys.stdout.write(f"removed {count:,} {'entry' if count == 1 else 'entries'}, {units.size(size)}\n")
+        return 0
+    known = cache.entries()
+    used = units.size(sum(entry.size for entry in known))
+    sys.stdout.write(
+        f"{cache.folder()}\n{len(known):,} {'entry' if len(known) == 1 else 'entries'}, {used} of at most {units.size(cache.limit())}\n"
+    )
+    for entry in reversed(known):
+        sys.stdout.write(f"  {units.size(entry.size):>10}  {_text.moment(entry.used)}  {_text.clean(entry.source)}\n")
+    return 0

@@ -1,0 +1,113 @@
+"""Print the completion script of a shell: bash, zsh or fish.
+
+bash   source <(stepscope completion bash)
+zsh    source <(stepscope completion zsh)
+fish   stepscope completion fish | source
+"""
+
+import argparse
+import ast
+import pkgutil
+import sys
+from pathlib import Path
+
+from stepscope.cli import _output
+from stepscope.cli._arguments import Parser, one_of
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    parser.add_argument("shell", type=one_of("shell", SHELLS), metavar="SHELL", help=", ".join(SHELLS))
+
+
+def run(args: argparse.Namespace) -> int:
+    sys.stdout.write({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell]())
+    return 0
+
+
+def analyses() -> list[str]:
+    """The names of the analyses, without loading one."""
+    return sorted(module.name for module in pkgutil.iter_modules([str(_FOLDER / "analyses")]) if not module.name.startswith("_"))
+
+
+_FOLDER = Path(__file__).parent.parent
+
+
+def _values() -> dict[str, list[str]]:
+    """What can follow a flag or stand first after a command."""
+    from stepscope import exporters
+
+    return {"--format": list(_output.FORMATS), "--to": exporters.names(), "completion": list(SHELLS), "cache": ["clear"]}
+
+
+def _flags(name: str) -> dict[str, argparse.Action]:
+    from stepscope import cli
+
+    parser = Parser(prog=name)
+    cli.command(name).add_arguments(parser, [])
+    return {flag: action for flag, action in parser.flags.items() if flag.startswith("--")}
+
+
+def _own_flags(name: str) -> list[str]:
+    """The flags of an analysis, read off its source: loading it would load Polars, too slow for the start of a shell."""
+    for node in ast.parse((_FOLDER / "analyses" / f"{name}.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return [f"--{arg.arg.replace('_', '-')}" for arg in node.args.kwonlyargs]
+    return []
+
+
+def _bash() -> str:
+    from stepscope import cli
+
+    values = "\n".join(f'        {flag}) words="{" ".join(words)}" ;;' for flag, words in _values().items())
+    flags = "\n".join(f'            {name}) words="{" ".join(_flags(name))}" ;;' for name in cli.COMMANDS)
+    own = "\n".join(f'            {name}) words="$words {" ".join(_own_flags(name))}" ;;' for name in analyses() if _own_flags(name))
+    return f"""\
+_stepscope() {{
+    local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
+    case "$prev" in
+{values}
+        stepscope) words="{" ".join(cli.COMMANDS)} --help --version" ;;
+        show) words="{" ".join(analyses())}" ;;
+    esac
+    if [[ "$cur" == -* && "$COMP_CWORD" -gt 1 ]]; then
+        case "${{COMP_WORDS[1]}}" in
+{flags}
+        esac
+        case "${{COMP_WORDS[2]}}" in
+{own}
+        esac
+    fi
+    COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}}
+complete -o default -F _stepscope stepscope
+"""
+
+
+def _zsh() -> str:
+    return f"autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n{_bash()}"
+
+
+def _fish() -> str:
+    from stepscope import cli
+
+    lines = []
+    for name in cli.COMMANDS:
+        first = (cli.command(name).__doc__ or "").splitlines()[0]
+        seen = f"-n '__fish_seen_subcommand_from {name}'"
+        lines.append(f"complete -c stepscope -n __fish_use_subcommand -f -a {name} -d {_fish_quoted(first)}")
+        lines += [f"complete -c stepscope {seen} -a '{' '.join(words)}'" for word, words in _values().items() if word == name]
+        for flag, action in _flags(name).items():
+            words = _values().get(flag)
+            takes = f" -x -a '{' '.join(words)}'" if words else " -r" if action.nargs != 0 else ""
+            lines.append(f"complete -c stepscope {seen} -l {flag[2:]}{takes} -d {_fish_quoted(action.help or '')}")
+    lines.append(f"complete -c stepscope -n '__fish_seen_subcommand_from show' -a '{' '.join(analyses())}'")
+    for name in analyses():
+        both = f"-n '__fish_seen_subcommand_from show; and __fish_seen_subcommand_from {name}'"
+        lines += [f"complete -c stepscope {both} -l {flag[2:]}" for flag in _own_flags(name)]
+    return "\n".join(lines) + "\n"
+
+
+def _fish_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

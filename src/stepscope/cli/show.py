@@ -1,0 +1,62 @@
+"""Show an analysis, or a table of the trace, as a table, CSV, JSON or Parquet.
+
+Without arguments: what there is to show. Each analysis has flags of its own: `stepscope show ANALYSIS --help`.
+"""
+
+import argparse
+from pathlib import Path
+
+from stepscope.cli import _output
+from stepscope.cli._arguments import add_parameters, add_reading, given, nearest, open_trace
+from stepscope.errors import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    parser.add_argument("analysis", nargs="?", metavar="ANALYSIS", help="an analysis or a table; none lists them")
+    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="a trace file, a run folder, or a folder of ranks")
+    add_reading(parser)
+    _output.add_arguments(parser)
+    from stepscope.cli.completion import analyses
+
+    if name := next((word for word in words if word in analyses()), None):
+        from stepscope.trace import analysis
+
+        found = analysis(name)
+        parser.description = f"{found.question}\n\n{found.function.__doc__ or ''}"
+        add_parameters(parser, name, found.parameters)
+
+
+def run(args: argparse.Namespace) -> int:
+    from stepscope import schema
+    from stepscope.trace import analysis, analysis_names
+
+    if args.analysis is None:
+        _list()
+        return 0
+    name, names = args.analysis, analysis_names()
+    if name not in names and name not in schema.TABLES:
+        hint = nearest(name, [*names, *schema.TABLES]) or "; `stepscope show` lists them"
+        raise UsageError(f"no analysis or table '{name}'{hint}")
+    if args.path is None:
+        raise UsageError(f"which trace? `stepscope show {name} PATH`")
+    trace = open_trace(args.path, args)
+    about = {"analysis": name, "source": trace.meta.source}
+    if name in names:
+        found = analysis(name)
+        frame = trace.analyse(name, **given(args, found.parameters)).lazy()
+        _output.put(frame, args, trace, about, found.question)
+    else:
+        _output.put(trace.table(name), args, trace, about)
+    return 0
+
+
+def _list() -> None:
+    import sys
+
+    from stepscope import schema
+    from stepscope.trace import analysis, analysis_names
+
+    wide = max(map(len, [*analysis_names(), *schema.TABLES]))
+    lines = ["analyses", *(f"  {name:<{wide}}  {analysis(name).question.splitlines()[0]}" for name in analysis_names())]
+    lines += ["", "tables", *(f"  {name:<{wide}}  {', '.join(columns)}" for name, columns in schema.TABLES.items())]
+    sys.stdout.write("\n".join(lines) + "\n")

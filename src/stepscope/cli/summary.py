@@ -1,0 +1,287 @@
+"""The overview in the terminal: how long a step is, where it goes, what takes the time, and what could not be read.
+
+--format json gives the same figures to scripts.
+"""
+
+import argparse
+import itertools
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope import units
+from stepscope.cli import _output, _terminal, _text
+from stepscope.cli._arguments import add_reading, one_of, open_trace
+from stepscope.cli._terminal import Line
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from stepscope.trace import Trace
+
+TOP = 8
+_PROBLEMS_SHOWN = 10
+# Cool is work, warm is time lost, grey is nothing. The signs differ too: colour never carries meaning alone.
+_STAGES = (
+    ("computing", "computing_ns", "█", "blue"),
+    ("exposed communication", "exposed_ns", "▓", "red"),
+    ("copying", "copy_ns", "▒", "magenta"),
+    ("idle", "free_ns", "░", "bright_black"),
+)
+_HOW = {
+    "marker": "marked by the profiler",
+    "given": "marked by --step-name",
+    "inferred": "inferred from annotations",
+    "whole": "no markers: the whole recording",
+}
+_LEVELS = "▁▂▃▄▅▆▇█"
+_LABEL, _BARS, _MEMORY_SHOWN = 14, 60, 4
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="a trace file, a run folder, or a folder of ranks")
+    add_reading(parser)
+    add_format(parser)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format", type=one_of("format", ["text", "json"]), default="text", metavar="FORMAT", help="text (default) or json"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    trace = open_trace(args.path, args)
+    found = figures(trace)
+    if args.format == "json":
+        sys.stdout.write(_output.json_text(found) + "\n")
+    else:
+        _terminal.write(_page(found, args.path, _terminal.width()))
+    return 0
+
+
+def figures(trace: "Trace") -> dict[str, Any]:
+    """What the summary says, as plain values: nothing here is computed but sums over ranks of what the analyses say."""
+    import polars as pl
+
+    overlap, types, kernels = trace.analyse("overlap"), trace.analyse("operator_types"), trace.analyse("kernels")
+    causes, peaks = trace.analyse("gap_causes"), trace.analyse("memory_peaks")
+    parts = ["total_ns", "computing_ns", "communication_ns", "overlapped_ns", "exposed_ns", "copy_ns", "free_ns"]
+    on_device = types.filter(pl.col("device") != "cpu")
+    return {
+        "source": trace.meta.source,
+        "format": trace.meta.format,
+        "framework": trace.meta.framework,
+        "versions": trace.meta.versions,
+        "world_size": trace.meta.world_size,
+        "ranks": trace.meta.ranks,
+        "devices": trace.devices.select("name").unique(maintain_order=True).collect()["name"].to_list(),
+        "overview": _rows(trace.analyse("overview")),
+        "steps": _rows(overlap.select("rank", "step", "total_ns")),
+        "average_step": _rows(overlap.select(pl.col(parts).mean()))[0] if overlap.height else None,
+        "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),
+        "kernels": _top(kernels, "name", "total_ns"),
+        "idle_causes": _top(causes, "cause", "total_ns", count="gaps"),
+        "memory_peaks": _rows(
+            peaks.sort("peak_bytes", descending=True, maintain_order=True).unique(["rank", "device"], keep="first", maintain_order=True)
+        ),
+        "problems": _rows(trace.problems.collect()),
+    }
+
+
+def _top(rows: "pl.DataFrame", name: str, time: str, keys: list[str] | None = None, count: str = "calls") -> dict[str, Any]:
+    """The largest, over all ranks and devices together, with their share of all."""
+    import polars as pl
+
+    summed = rows.group_by(*(keys or []), name, maintain_order=True).agg(pl.col(count, time).sum())
+    shares = summed.with_columns(share=pl.col(time) / pl.col(time).sum()).sort(time, descending=True, maintain_order=True)
+    return {"count": summed.height, time: summed[time].sum(), "rows": _rows(shares.head(TOP))}
+
+
+def _rows(frame: "pl.DataFrame") -> list[dict[str, Any]]:
+    return _output.finite(frame.lazy()).collect().to_dicts()
+
+
+def _page(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
+    """The answer, then the evidence, then the rows."""
+    yield from _head(found, path, width)
+    yield from _verdict(found, width)
+    yield from _step_lines(found, width)
+    types, kernels, causes = found["operator_types"], found["kernels"], found["idle_causes"]
+    device = ", ".join(dict.fromkeys(row["device"] for row in types["rows"]))
+    yield from _ranking(f"operator types on {device}", types, "type", "self_ns", "calls", "blue", width)
+    yield from _ranking("kernels", kernels, "name", "total_ns", "calls", "blue", width)
+    yield from _ranking("idle because", causes, "cause", "total_ns", "gaps", "yellow", width)
+    yield from _problem_lines(found["problems"], path, width)
+    yield []
+    first, *others = _next(found)
+    command, rest = f"stepscope show {first} {_quoted(path)}", f"   or {', '.join(others)}"
+    yield [("next  ", "dim"), (command, ""), (rest if len(command) + len(rest) + 6 <= width else "", "dim")]
+
+
+def _head(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
+    ranks, world = found["ranks"], found["world_size"]
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks):,} ranks"
+    facts = [found["framework"], ", ".join(found["devices"]), who + (f" of {world:,}" if world and world > len(ranks) else "")]
+    about = " · ".join(_text.clean(fact) for fact in facts if fact)
+    name = _text.clean(path.resolve().name)
+    yield [(_text.shorten(name, max(width - _text.width(about) - 3, 20)), "bold"), ("   " + about, "dim")]
+
+
+def _verdict(found: dict[str, Any], width: int) -> Iterator[Line]:
+    """One or two sentences that a tired person can act on; only the figures are bold."""
+    yield []
+    average, overview = found["average_step"], found["overview"]
+    if not average or not average["total_ns"]:
+        yield [("There are no steps in this recording.", "")]
+        return
+    medians = [row["step_ns"] for row in overview]
+    whole = all(row["steps_how"] == "whole" for row in overview)
+    words = f"{'The recording' if whole else 'A step'} takes {_figure(_range(units.duration, min(medians), max(medians)))}. "
+    words += "The device" if found["kernels"]["rows"] else "The host"
+    words += f" computes for {_figure(units.share(average['computing_ns'] / average['total_ns']))} of it"
+    lost = {"free_ns": "stands idle for", "copy_ns": "only copies for", "exposed_ns": "only communicates for"}
+    shares = sorted(((average[column] / average["total_ns"], verb) for column, verb in lost.items()), reverse=True)
+    parts = [f"{verb} {_figure(units.share(share))}" for share, verb in shares if share >= 0.0005]
+    words += ", ".join(["", *parts[:-1]]) + f" and {parts[-1]}." if parts else "."
+    for line in textwrap.wrap(words, width):
+        yield [(part.replace("\xa0", " "), "bold" if index % 2 else "") for index, part in enumerate(line.split("*"))]
+
+
+def _figure(text: str) -> str:
+    """A number that stays on one line and is printed bold."""
+    return f"*{text}*".replace(" ", "\xa0")
+
+
+def _range(write: Callable[[float], str], low: float, high: float) -> str:
+    return write(low) if write(low) == write(high) else f"{write(low)} to {write(high)}"
+
+
+def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
+    """Label and value, a line each: the steps, the average one, and what else is known of them."""
+    overview, average, room = found["overview"], found["average_step"], min(width, 120) - _LABEL
+    yield []
+    if average and average["total_ns"]:
+        yield from _steps(found, room)
+        yield from _average(average, room)
+    for label, column, write, after in (
+        ("input wait", "input_wait_share", units.share, "of the step: the thread that runs it waits for data"),
+        ("compute", "flops_per_s", lambda value: units.rate(value, "FLOP/s"), "while in steps"),
+        ("utilization", "utilization", units.share, "of the chip's peak"),
+    ):
+        values = [row[column] for row in overview if row[column] is not None]
+        if values and (max(values) > 0 or column != "input_wait_share"):
+            yield [_label(label), (_range(write, min(values), max(values)), "bold"), (f" {after}", "dim")]
+    for index, peak in enumerate(found["memory_peaks"][:_MEMORY_SHOWN]):
+        where = _text.clean(peak["device"]) + (f" of rank {peak['rank']}" if len(found["ranks"]) > 1 else "")
+        when = f", in step {peak['step']}" if peak["step"] is not None else ", outside the steps"
+        held = f" ({units.size(peak['reserved_bytes'])} reserved)" if peak["reserved_bytes"] else ""
+        peak_size, rest = units.size(peak["peak_bytes"]), f" at most on {where}{held}{when}"
+        left = room - len(peak_size) - _text.width(rest) - 5
+        by = f", by {_text.shorten(_text.clean(peak['op']), left)}" if peak["op"] and left > 8 else ""
+        yield [_label("" if index else "memory"), (peak_size, "bold"), (rest + by, "dim")]
+    if (more := len(found["memory_peaks"]) - _MEMORY_SHOWN) > 0:
+        yield [_label(""), (f"and {more:,} more devices", "dim")]
+
+
+def _steps(found: dict[str, Any], room: int) -> Iterator[Line]:
+    """A bar per step from zero, of the slowest rank; many steps share a bar as high as the longest of them."""
+    longest: dict[int, int] = {}
+    for row in found["steps"]:
+        longest[row["step"]] = max(longest.get(row["step"], 0), row["total_ns"])
+    times = list(longest.values())
+    each = -(-len(times) // min(room, _BARS))
+    highest = [max(times[first : first + each]) for first in range(0, len(times), each)]
+    bars = "".join(_LEVELS[min(time * len(_LEVELS) // max(times), len(_LEVELS) - 1)] for time in highest)
+    overview = found["overview"]
+    how = ", ".join(dict.fromkeys(_HOW.get(word, word) for row in overview for word in row["steps_how"].split(", ")))
+    count = f"{len(times):,} {'step' if len(times) == 1 else 'steps'}"
+    numbers = f" ({min(longest)} to {max(longest)})" if len(times) > 1 else ""
+    slowest = " of the slowest rank" if len(found["ranks"]) > 1 else ""
+    spread = f"   {_range(units.duration, min(times), max(times))}{slowest}" + (f"; a bar is the longest of {each}" if each > 1 else "")
+    yield [_label("steps"), (bars, "blue"), (spread, "")]
+    p90 = _range(units.duration, min(row["p90_ns"] for row in overview), max(row["p90_ns"] for row in overview))
+    yield [_label(""), (f"{count}{numbers}, {how}; 90th percentile {p90}", "dim")]
+
+
+def _average(average: dict[str, Any], room: int) -> Iterator[Line]:
+    total, room = average["total_ns"], room - 10
+    edges = [0, *itertools.accumulate(average[column] for _, column, _, _ in _STAGES)]
+    cells = [round(edge * room / total) for edge in edges]
+    pieces = [(sign * (cells[index + 1] - cells[index]), style) for index, (_, _, sign, style) in enumerate(_STAGES)]
+    yield [_label("average step"), *pieces, (f" {units.duration(total)}", "bold")]
+    legend: Line = [_label("")]
+    for name, column, sign, style in _STAGES:
+        value = average[column]
+        if not value:
+            continue
+        piece = f" {name} {units.duration(value)} {units.share(value / total)}   "
+        if sum(_text.width(text) for text, _ in legend) + len(piece) + 1 > room + _LABEL + 10:
+            yield legend
+            legend = [_label("")]
+        legend += [(sign, style), (piece, "")]
+    yield legend
+
+
+def _ranking(title: str, found: dict[str, Any], name: str, time: str, count: str, style: str, width: int) -> Iterator[Line]:
+    """The largest rows with bars scaled to the first, and how many there are in all."""
+    rows = found["rows"]
+    if not rows:
+        return
+    shown = [[_text.clean(row[name] or "(none)"), f"{row[count]:,}", units.duration(row[time]), units.share(row["share"])] for row in rows]
+    widths = [max(_text.width(cells[index]) for cells in shown) for index in range(4)]
+    widths = [widths[0], *(max(size, len(head)) for size, head in zip(widths[1:], (count, "time", "share"), strict=True))]
+    bar = 16 if width < 110 else 24
+    title = f"{title}, {len(rows)} of {found['count']:,}" if found["count"] > len(rows) else title
+    widths[0] = min(max(widths[0], _text.width(title)), width - sum(widths[1:]) - bar - 2 * 4)
+    yield []
+    heads = (_text.pad(text, size, True) for text, size in zip((count, "time", "share"), widths[1:], strict=True))
+    yield [(_text.pad(_text.shorten(title, widths[0]), widths[0], False), "bold"), ("  " + "  ".join(heads), "dim")]
+    for row, cells in zip(rows, shown, strict=True):
+        numbers = (_text.pad(text, size, True) for text, size in zip(cells[1:], widths[1:], strict=True))
+        filled = max(round(row[time] * bar / rows[0][time]), 1) if rows[0][time] else 0
+        yield [
+            (_text.pad(_text.shorten(cells[0], widths[0]), widths[0], False), ""),
+            ("  " + "  ".join(numbers) + "  ", ""),
+            ("█" * filled, style),
+        ]
+
+
+def _problem_lines(problems: list[dict[str, Any]], path: Path, width: int) -> Iterator[Line]:
+    if not problems:
+        return
+    lost = any(row["lost"] for row in problems)
+    yield []
+    yield [
+        (
+            f"while reading, {len(problems):,} {'remark' if len(problems) == 1 else 'remarks'}"
+            if not lost
+            else "not everything could be read",
+            "bold red" if lost else "bold",
+        )
+    ]
+    for row in problems[:_PROBLEMS_SHOWN]:
+        text = ": ".join(_text.clean(part) for part in (Path(row["file"] or "").name, row["where"], row["what"]) if part)
+        for index, line in enumerate(textwrap.wrap(text, width - 2)):
+            yield [("! " if row["lost"] and not index else "  ", "red"), (line, "")]
+    if (more := len(problems) - _PROBLEMS_SHOWN) > 0:
+        yield [(f"  and {more:,} more: stepscope show problems {_quoted(path)}", "dim")]
+
+
+def _next(found: dict[str, Any]) -> list[str]:
+    """Where to look next: at what the largest part of the lost time asks for, and at the operators."""
+    average = found["average_step"]
+    lost = {"gaps": "free_ns", "communication": "exposed_ns", "operators": "copy_ns"}
+    first = max(lost, key=lambda word: average[lost[word]]) if average else "operators"
+    return list(dict.fromkeys([first, "operators", "step_trace"]))
+
+
+def _label(text: str) -> tuple[str, str]:
+    return text.ljust(_LABEL), "dim"
+
+
+def _quoted(path: Path) -> str:
+    return _text.clean(shlex.quote(str(path)))

@@ -1,0 +1,374 @@
+"""Chrome trace JSON as torch.profiler writes it, plain or gzip (a name that ends in .gz): for Perfetto, chrome://tracing, our reader.
+
+Names, arguments, threads and nanoseconds are the source's own. A trace of several ranks becomes a folder of one file per rank.
+"""
+
+import gzip
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from stepscope import intervals
+from stepscope.errors import UsageError
+from stepscope.exporters import whole
+from stepscope.trace import Trace
+
+_BATCH = 1 << 15
+_DEVICE_WORK = ["kernel", "copy", "set", "communication"]
+# How the words of other sources are said in a trace of torch.profiler.
+_CATEGORIES = {
+    "step": "user_annotation",
+    "op": "cpu_op",
+    "kernel": "kernel",
+    "copy": "gpu_memcpy",
+    "set": "gpu_memset",
+    "communication": "communication",
+    "api": "cuda_runtime",
+    "sync": "cuda_sync",
+    "python": "python_function",
+    "annotation": "user_annotation",
+}
+_DEVICE_TYPES = {"cpu": 0, "gpu": 1, "xpu": 12, "mps": 13, "mtia": 19, "npu": 20}
+
+
+def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
+    ranks = trace.meta.ranks or [0]
+    if len(ranks) > 1 and out.name.endswith((".json", ".gz")):
+        raise UsageError(
+            f"the trace has {len(ranks)} ranks and {out.name} is one file: choose a rank (--rank), or give the name of a folder"
+        )
+    if overwrite and out.is_dir() and not all(file.name.endswith((".json", ".json.gz")) and file.is_file() for file in out.iterdir()):
+        raise UsageError(f"{out} holds more than traces, so it is not replaced; choose another name")
+    with whole(out, overwrite=overwrite) as draft:
+        if len(ranks) == 1:
+            _write(trace, ranks[0], draft)
+        else:
+            draft.mkdir()
+            for rank in ranks:
+                _write(trace.of_rank(rank), rank, draft / f"rank{rank}.json.gz")
+
+
+def _write(trace: Trace, rank: int, file: Path) -> None:
+    with file.open("wb") as plain:
+        if file.name.endswith(".gz"):
+            with gzip.GzipFile("", "wb", 6, plain, mtime=0) as packed:
+                _write_to(trace, rank, packed)
+        else:
+            _write_to(trace, rank, plain)
+
+
+def _write_to(trace: Trace, rank: int, file: IO[bytes] | gzip.GzipFile) -> None:
+    file.write(_json(_header(trace, rank))[:-1].encode() + b',\n"traceEvents": [\n')
+    separator = b""
+    for lines in _events(trace):
+        if len(lines):
+            file.write(separator + ",\n".join(lines).encode())
+            separator = b",\n"
+    file.write(b"\n]}\n")
+
+
+def _header(trace: Trace, rank: int) -> dict[str, Any]:
+    meta = trace.meta
+    header: dict[str, Any] = {"schemaVersion": 1} if meta.framework == "pytorch" else {}
+    header |= meta.versions | meta.extra | {name: int(bool(value)) for name, value in meta.options.items()}
+    said = header.get("distributedInfo")
+    if isinstance(said, dict) or rank or meta.world_size:
+        header["distributedInfo"] = (said if isinstance(said, dict) else {}) | {"rank": rank}
+        header["distributedInfo"] |= {"world_size": meta.world_size} if meta.world_size else {}
+    header["deviceProperties"] = [
+        {key: value for key, value in chip.items() if value is not None}
+        for chip in trace.table("devices")
+        .select(id="device", name="name", totalGlobalMem="memory_bytes", numSms="cores")
+        .collect()
+        .to_dicts()
+    ]
+    if (problems := trace.table("problems").drop("rank").collect()).height:
+        header["stepscopeProblems"] = problems.to_dicts()  # what this file lacks because its source could not be read whole
+    return header
+
+
+def _events(trace: Trace) -> Iterator[pl.Series]:
+    """The lines of all events, in portions: spans first, for a reader numbers lanes as they come."""
+    tracks = _tracks(trace)
+    yield from _spans(trace, tracks)
+    yield from _flows(trace, tracks)
+    yield from _steps(trace, tracks)
+    yield from _memory(trace, tracks)
+    yield _metadata(tracks)
+
+
+def _tracks(trace: Trace) -> pl.DataFrame:
+    """The lanes with process and thread as JSON: numbers where they are numbers."""
+    tracks = trace.table("tracks").with_columns(pl.col("group", "kind").cast(pl.String)).collect()
+    groups = {group: str(number) for number, group in enumerate(tracks["group"].unique(maintain_order=True).to_list())}
+    tracks = tracks.with_columns(
+        pid=pl.coalesce("pid", pl.col("group").replace_strict(groups, return_dtype=pl.String)),
+        tid=pl.coalesce("tid", pl.col("track").cast(pl.String)),
+    )
+    return tracks.with_columns(
+        _json_of(tracks["pid"], _number_or_text).alias("pid_json"), _json_of(tracks["tid"], _number_or_text).alias("tid_json")
+    )
+
+
+def _metadata(tracks: pl.DataFrame) -> pl.Series:
+    """Names and order of processes and threads."""
+    lines: dict[tuple[str, ...], str] = {}
+    for row in tracks.sort("sort").iter_rows(named=True):
+        process, label, here = row["group"] or "", row["label"] or "", f'"pid":{row["pid_json"]}'
+        own_name = process.endswith(f" {row['pid']}") and row["kind"] != "stream"
+        said = {
+            "process_name": {"name": process.removesuffix(f" {row['pid']}") if own_name else process},
+            "process_labels": {"labels": "CPU" if own_name else process},
+            "process_sort_index": {"sort_index": row["sort"] or 0},
+        }
+        lines |= {
+            (name, row["pid"]): f'{{"ph":"M","name":"{name}",{here},"args":{_json(args)}}}'
+            for name, args in said.items()
+            if (name, row["pid"]) not in lines
+        }
+        if row["kind"] == "async":
+            continue
+        # Ranges that annotate a stream share its thread: its name is the stream's.
+        said = {"thread_name": {"name": label.removesuffix(" annotations")}, "thread_sort_index": {"sort_index": row["sort"] or 0}}
+        thread = f'{here},"tid":{row["tid_json"]}'
+        lines |= {
+            (name, row["pid"], row["tid"]): f'{{"ph":"M","name":"{name}",{thread},"args":{_json(args)}}}' for name, args in said.items()
+        }
+    return pl.Series(list(lines.values()), dtype=pl.String)
+
+
+def _spans(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
+    lanes = tracks.select("track", "pid_json", "tid_json", lane="kind")
+    category = pl.col("category").cast(pl.String)
+    if trace.meta.format != "chrome":
+        word = pl.col("kind").cast(pl.String)
+        category = word.replace(_CATEGORIES)
+    spans = trace.table("spans").with_columns(category=category, name=pl.col("name").cast(pl.String))
+    for batch in spans.collect_batches(chunk_size=_BATCH, maintain_order=True):
+        rows = batch.join(lanes, on="track", how="left", maintain_order="left").with_columns(
+            _json_of(batch["name"], _json).alias("name_json"), _json_of(batch["category"], _json).alias("category_json")
+        )
+        apart, moment = pl.col("lane") == "async", pl.col("kind") == "instant"
+        about = [
+            _filled(',"cat":{}', "category_json"),
+            _filled(',"name":{}', "name_json"),
+            _filled(',"pid":{}', "pid_json"),
+            pl.when(~apart).then(_filled(',"tid":{}', "tid_json")),
+        ]
+        args = _filled(',"args":{}', pl.col("args") if trace.meta.format == "chrome" else _arguments())
+        start, number = _filled(',"ts":{}', _microseconds("start_ns")), _filled(',"id":{}', "span")
+        end = _filled(',"ts":{}', _microseconds(pl.col("start_ns") + pl.col("dur_ns")))
+        line = (
+            pl.when(apart & moment)
+            .then(_line(pl.lit('{"ph":"n"'), *about, number, start, args))
+            .when(apart)
+            .then(_line(pl.lit('{"ph":"b"'), *about, number, start, args, pl.lit('},\n{"ph":"e"'), *about, number, end))
+            .when(moment)
+            .then(_line(pl.lit('{"ph":"i","s":"t"'), *about, start, args))
+            .otherwise(_line(pl.lit('{"ph":"X"'), *about, start, _filled(',"dur":{}', _microseconds("dur_ns")), args))
+        )
+        yield rows.select(line).to_series()
+
+
+def _arguments() -> pl.Expr:
+    """What other sources say of a span, in the words of torch.profiler, besides their own arguments."""
+    said = [
+        ("Input Dims", pl.col("shapes").cast(pl.String)),
+        ("Input type", pl.col("dtypes").cast(pl.String)),
+        ("flops", pl.col("flops")),
+        ("bytes", pl.col("bytes")),
+        ("correlation", pl.col("correlation")),
+    ]
+    own = pl.col("args").fill_null("{}").str.strip_chars()
+    more = pl.concat_str(
+        [pl.when(~own.str.contains(f'"{key}"', literal=True)).then(_filled(f'"{key}":{{}},', value)) for key, value in said],
+        ignore_nulls=True,
+    )
+    both = pl.concat_str(pl.lit("{"), more, own.str.slice(1)).str.replace(r",\s*\}$", "}")
+    return pl.when((more == "") & pl.col("args").is_null()).then(None).otherwise(both)
+
+
+def _flows(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
+    """An arrow from each span's cause to it. Its ends belong to the outermost spans that start where they do."""
+    ends = trace.table("spans").filter(pl.col("flow_in").is_not_null()).select("span", "track", "start_ns", "kind", "flow_in")
+    causes = trace.table("spans").select("span", "track", "start_ns")
+    pairs = ends.join(causes, left_on="flow_in", right_on="span", suffix="_from").sort("span").collect()
+    lanes = tracks.select("track", "pid_json", "tid_json")
+    word = pl.when(pl.col("kind").is_in(_DEVICE_WORK)).then(pl.lit("ac2g")).otherwise(pl.lit("fwdbwd"))
+    for start in range(0, pairs.height, _BATCH):
+        rows = pairs.slice(start, _BATCH).join(lanes, on="track", how="left", maintain_order="left")
+        rows = rows.join(lanes, left_on="track_from", right_on="track", how="left", maintain_order="left", suffix="_from")
+        rows = rows.with_columns(word=word)
+        about = [_filled(',"cat":"{}","name":"{}","id":{}', "word", "word", "span")]
+        yield rows.select(
+            _line(
+                pl.lit('{"ph":"s"'),
+                *about,
+                _filled(',"pid":{},"tid":{},"ts":{}', "pid_json_from", "tid_json_from", _microseconds("start_ns_from")),
+                pl.lit('},\n{"ph":"f","bp":"e"'),
+                *about,
+                _filled(',"pid":{},"tid":{},"ts":{}', "pid_json", "tid_json", _microseconds("start_ns")),
+            )
+        ).to_series()
+
+
+def _steps(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
+    """Markers on a lane of their own, where the steps are known but no span of theirs would tell a reader."""
+    marked = trace.table("spans").filter(pl.col("kind") == "step", pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
+    known = pl.col("how").cast(pl.String).is_in(["whole", "inferred"]).not_()
+    if marked.head(1).collect().height == 0:
+        steps = trace.table("steps").filter(known).with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
+        yield steps.select(
+            _filled(
+                '{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{}","pid":{},"tid":"steps","ts":{},"dur":{}}',
+                "step",
+                pl.lit(_first_process(tracks)),
+                _microseconds("start_ns"),
+                _microseconds("dur_ns"),
+            )
+        ).to_series()
+
+
+def _memory(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
+    """Allocations and releases as [memory] instants that carry the totals; other counters as they are."""
+    moments, samples = _allocator_events(trace), _samples(trace)
+    key = ["device", "at_ns", "nth"]
+    for what in ("allocated", "reserved"):
+        totals = samples.filter(pl.col("what") == what).select(*key, pl.col("value").cast(pl.Int64).alias(what))
+        moments = moments.join(totals, on=key, how="left", maintain_order="left")
+    process = pl.lit(_first_process(tracks))
+    kind = pl.col("device").str.extract(r"^(\S+)").replace_strict(_DEVICE_TYPES, default=99, return_dtype=pl.Int32)
+    placed = _placed(trace, moments).join(tracks.select("track", "pid_json", "tid_json"), on="track", how="left", maintain_order="left")
+    for rows in placed.iter_slices(_BATCH):
+        yield rows.select(
+            _line(
+                pl.lit('{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]"'),
+                _filled(',"pid":{},"tid":{}', pl.coalesce("pid_json", process), pl.col("tid_json").fill_null('"memory"')),
+                _filled(',"ts":{},"args":{"Addr":{},"Bytes":{}', _microseconds("at_ns"), "address", "bytes"),
+                _filled(',"Device Type":{},"Device Id":{}', kind, pl.col("device").str.extract(r" (\d+)$").fill_null("-1")),
+                _filled(',"Total Allocated":{}', "allocated"),
+                _filled(',"Total Reserved":{}', "reserved"),
+                pl.lit("}"),
+            )
+        ).to_series()
+    # A reader joins name and key of a counter with a blank: the last blank of the name parts them again.
+    parts = pl.col("name").str.extract_groups(r"^(?:(?<series>.*) )?(?<value_name>.*)$")
+    rest = samples.join(moments, on=key, how="anti", maintain_order="left").with_columns(parts).unnest("name")
+    for rows in rest.iter_slices(_BATCH):
+        alone = pl.col("series").is_null()
+        named = rows.select(
+            series=pl.when(alone).then("value_name").otherwise("series"), field=pl.when(alone).then(pl.lit("value")).otherwise("value_name")
+        )
+        yield (
+            rows.with_columns(_json_of(named["series"], _json).alias("series"), _json_of(named["field"], _json).alias("field"))
+            .select(
+                _filled(
+                    '{"ph":"C","name":{},"pid":{},"ts":{},"args":{{}:{}}}',
+                    "series",
+                    process,
+                    _microseconds("at_ns"),
+                    "field",
+                    pl.col("value").cast(pl.String),
+                )
+            )
+            .to_series()
+        )
+
+
+def _allocator_events(trace: Trace) -> pl.DataFrame:
+    """Allocations and releases in the order of time; at one moment and address, in the order of the blocks' lives."""
+    blocks = (
+        trace.table("allocations")
+        .select(pl.col("device", "op").cast(pl.String), "address", "bytes", "alloc_ns", "free_ns")
+        .sort("device", "address", pl.coalesce("alloc_ns", "free_ns"), maintain_order=True)
+        .with_row_index("block")
+        .collect()
+    )
+    events = pl.concat(
+        [
+            blocks.select("block", "device", "address", "op", "bytes", at_ns="alloc_ns", release=False),
+            blocks.select(
+                "block", "device", "address", pl.lit(None, pl.String).alias("op"), -pl.col("bytes"), at_ns="free_ns", release=True
+            ),
+        ]
+    )
+    ordered = events.drop_nulls("at_ns").sort("at_ns", "block", "release")
+    return ordered.with_columns(nth=pl.int_range(pl.len()).over("device", "at_ns"))
+
+
+def _samples(trace: Trace) -> pl.DataFrame:
+    """The counters; those of memory with what they count, on which device, and the how-manieth of their moment they are."""
+    name = pl.col("name").cast(pl.String)
+    words = name.str.extract_groups(r"^(?<what>allocated|reserved) (?<device>.+)$")
+    samples = (
+        trace.table("counters")
+        .select("at_ns", "value", words.alias("words"), name=name, memory=pl.col("unit").cast(pl.String) == "bytes")
+        .collect()
+    )
+    samples = samples.unnest("words").with_columns(pl.when("memory").then(pl.col("what", "device")))
+    return samples.with_columns(nth=pl.int_range(pl.len()).over("what", "device", "at_ns"))
+
+
+def _placed(trace: Trace, moments: pl.DataFrame) -> pl.DataFrame:
+    """The moments with a track on which the operator that allocated is the innermost one: there a reader finds it again."""
+    spans = (
+        trace.table("spans").filter(pl.col("kind") == "op").select("track", pl.col("name").cast(pl.String), "start_ns", "dur_ns").collect()
+    )
+    where = spans.select("track", op="name").unique()
+    tries = moments.with_row_index("moment").select("moment", "at_ns", "op").join(where, on="op").sort("moment", "track")
+    start, at = spans["start_ns"].to_numpy(), tries["at_ns"].to_numpy()
+    nesting = intervals.nest(
+        np.concatenate((spans["track"].to_numpy(), tries["track"].to_numpy())).astype(np.int64),
+        np.concatenate((start, at)),
+        np.concatenate((start + spans["dur_ns"].to_numpy(), at)),
+    )
+    around = nesting.parent[spans.height :]
+    found = tries.filter(pl.Series(around >= 0) & (spans["name"].gather(np.maximum(around, 0)) == tries["op"])) if tries.height else tries
+    first = found.unique("moment", keep="first", maintain_order=True).select("moment", "track")
+    return moments.with_row_index("moment").join(first, on="moment", how="left", maintain_order="left")
+
+
+def _first_process(tracks: pl.DataFrame) -> str:
+    """The process that a thing of no thread is shown under: the one whose threads come first."""
+    threads = tracks.filter(pl.col("kind") == "thread", pl.col("pid_json").str.contains(r"^\d+$")).sort("sort")
+    return str(threads["pid_json"][0]) if threads.height else "0"
+
+
+def _line(*parts: pl.Expr) -> pl.Expr:
+    """An event; what is null is left out."""
+    return pl.concat_str(*parts, pl.lit("}"), ignore_nulls=True)
+
+
+def _filled(template: str, *values: str | pl.Expr) -> pl.Expr:
+    """The template with a value for each {}; null where one is null. Not pl.format: JSON is full of braces."""
+    texts = [pl.lit(text) for text in template.split("{}")]
+    pairs = zip(texts[1:], values, strict=True)
+    return pl.concat_str(texts[0], *(part for text, value in pairs for part in (value, text)))
+
+
+def _microseconds(column: str | pl.Expr) -> pl.Expr:
+    """Exactly: the nanoseconds are the three digits behind the point."""
+    ns = pl.col(column) if isinstance(column, str) else column
+    sign = pl.when(ns < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+    return _filled("{}{}.{}", sign, ns.abs() // 1000, (ns.abs() % 1000).cast(pl.String).str.zfill(3))
+
+
+def _json_of(texts: pl.Series, encode: Callable[[str], str]) -> pl.Series:
+    """Each text encoded, each distinct one once."""
+    distinct = texts.drop_nulls().unique()
+    return texts.replace_strict(
+        distinct, pl.Series([encode(text) for text in distinct], dtype=pl.String), default=None, return_dtype=pl.String
+    )
+
+
+def _number_or_text(text: str) -> str:
+    return text if re.fullmatch(r"0|-?[1-9]\d{0,17}", text) else _json(text)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,10 @@
+"""A run folder: one Parquet file per table and run.json. Opens at once, here and in any tool that reads Parquet."""
+
+from pathlib import Path
+
+from stepscope import store
+from stepscope.trace import Trace
+
+
+def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
+    store.write(trace, out, overwrite=overwrite)

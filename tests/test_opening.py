@@ -1,0 +1,333 @@
+"""Opening anything: files, run folders, folders of ranks; with a cache, without one, and beside other processes."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import stepscope
+import tiny
+from stepscope import cache, opening, readers, store
+from stepscope.errors import DataError, StepscopeError, UnknownFormatError, UsageError
+from stepscope.opening import Source, sources
+from stepscope.trace import Trace
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def chrome(path: Path, rank: int | None = None, events: int = 3) -> Path:
+    """A trace of operators of 1 µs each."""
+    ops = [{"ph": "X", "cat": "cpu_op", "name": f"op{n}", "pid": 1, "tid": 1, "ts": n, "dur": 1} for n in range(events)]
+    header = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 4}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(header | {"traceEvents": ops}))
+    return path
+
+
+def run_folder(path: Path, rank: int = 0) -> Path:
+    spans = f"rank kind name start_ns dur_ns\n{rank} op a 0 10"
+    store.write(tiny.trace(spans=spans), path)
+    return path
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are read from now on, rather than found in the cache."""
+    names: list[str] = []
+    read = readers.read
+
+    def noted(path: Path, name: str, options: readers.Options) -> Trace:
+        names.append(path.name)
+        return read(path, name, options)
+
+    monkeypatch.setattr(readers, "read", noted)
+    return names
+
+
+def test_a_file_is_read_once_and_then_found_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, names = chrome(tmp_path / "trace.json"), reads(monkeypatch)
+    first, second = stepscope.open(file), stepscope.open(file)
+    assert names == ["trace.json"]
+    assert first.spans.collect().equals(second.spans.collect())
+    assert len(cache.entries()) == 1
+    stepscope.open(file, cache=False)
+    stepscope.open(file, partial=True)
+    assert names == ["trace.json"] * 3
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    file = chrome(tmp_path / "trace.json", events=3)
+    assert stepscope.open(file).spans.collect().height == 3
+    chrome(file, events=5)
+    assert stepscope.open(file).spans.collect().height == 5
+
+
+def test_a_file_found_in_the_cache_under_another_name_is_called_by_its_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, names = chrome(tmp_path / "before.json"), reads(monkeypatch)
+    assert stepscope.open(file).problems.collect()["file"].to_list() == [str(file)]  # no step markers
+    moved = file.rename(tmp_path / "after.json")
+    trace = stepscope.open(moved)
+    assert names == ["before.json"]
+    assert trace.meta.source == str(moved)
+    assert trace.problems.collect()["file"].to_list() == [str(moved)]
+
+
+@pytest.mark.parametrize("damage", ["run.json", "spans.parquet"])
+def test_a_damaged_entry_of_the_cache_is_read_anew(damage: str, tmp_path: Path) -> None:
+    file = chrome(tmp_path / "trace.json")
+    stepscope.open(file)
+    (cache.entries()[0].path / damage).write_text("{")
+    assert stepscope.open(file).spans.collect().height == 3
+    assert stepscope.open(file).spans.collect().height == 3
+
+
+def test_what_a_killed_removal_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    file = chrome(tmp_path / "trace.json")
+    stepscope.open(file)
+    (cache.entries()[0].path / "run.json").unlink()
+    stepscope.open(file)
+    assert len(cache.entries()) == 1
+
+
+@pytest.mark.parametrize("place", ["a file", "no home"])
+def test_without_a_place_for_a_cache_everything_is_read_anew(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if place == "a file":
+        (tmp_path / "blocked").write_text("")
+        monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "blocked" / "cache"))
+    else:
+        monkeypatch.delenv("STEPSCOPE_CACHE")
+        monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    file, names = chrome(tmp_path / "trace.json"), reads(monkeypatch)
+    assert stepscope.open(file).spans.collect().height == 3
+    assert stepscope.open(file).spans.collect().height == 3
+    assert names == ["trace.json"] * 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o500)
+    assert stepscope.open(chrome(tmp_path / "trace.json")).spans.collect().height == 3
+
+
+def test_processes_that_read_the_same_file_at_once_all_get_it(tmp_path: Path) -> None:
+    file = chrome(tmp_path / "trace.json")
+    code = f"import stepscope; print(stepscope.open({str(file)!r}).spans.collect().height)"
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0].strip() for process in processes] == ["3"] * 3
+    assert len(cache.entries()) == 1
+    assert not list(cache.folder().glob(".*"))
+
+
+def test_the_slower_of_two_readers_takes_what_the_faster_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = chrome(tmp_path / "trace.json")
+    write = store.write
+
+    def overtaken(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
+        write(trace, path, overwrite=overwrite)
+        monkeypatch.setattr(store, "write", write)
+        stepscope.open(file)  # meanwhile, another reads and keeps the same
+
+    monkeypatch.setattr(store, "write", overtaken)
+    assert stepscope.open(file).spans.collect().height == 3
+    assert len(cache.entries()) == 1
+    assert not list(cache.folder().glob(".*"))
+
+
+def test_a_failed_read_leaves_nothing_behind(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    file = chrome(tmp_path / "trace.json")
+    file.write_text(file.read_text()[:-20])
+    for keep in (True, False):
+        with pytest.raises(DataError):
+            stepscope.open(file, cache=keep)
+    assert list(folder.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "trace.json"]
+
+
+def test_without_the_cache_the_tables_live_as_long_as_the_process_and_not_longer(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        chrome(tmp_path / "run" / f"r{rank}.json", rank)
+    code = (
+        f"import gc, stepscope; trace = stepscope.open({str(tmp_path / 'run')!r}, cache=False).of_rank(1); "
+        "gc.collect(); print(trace.spans.collect().height)"
+    )
+    (tmp_path / "tmp").mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "3"
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_folder_of_ranks_is_one_trace(tmp_path: Path) -> None:
+    chrome(tmp_path / "run" / "b.json", 0)
+    chrome(tmp_path / "run" / "deep" / "a.json", 2)
+    run_folder(tmp_path / "run" / "c", 1)
+    trace = stepscope.open(tmp_path / "run")
+    assert trace.meta.ranks == [0, 1, 2]
+    assert trace.meta.source == str(tmp_path / "run")
+    assert trace.spans.group_by("rank").len().sort("rank").collect()["len"].to_list() == [3, 1, 3]
+
+
+def test_a_rank_in_the_name_counts_where_the_file_does_not_say(tmp_path: Path) -> None:
+    chrome(tmp_path / "run" / "trace_rank-3.json")
+    chrome(tmp_path / "run" / "trace_rank7.json", 5)
+    assert stepscope.open(tmp_path / "run").meta.ranks == [3, 5]
+
+
+def test_one_rank_of_many_is_opened_without_reading_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(4):
+        chrome(tmp_path / "run" / f"rank{rank}.json", rank)
+    names = reads(monkeypatch)
+    trace = stepscope.open(tmp_path / "run", rank=2)
+    assert names == ["rank2.json"]
+    assert trace.meta.source == str(tmp_path / "run" / "rank2.json")
+
+
+def test_names_that_lie_about_ranks_cost_time_not_truth(tmp_path: Path) -> None:
+    chrome(tmp_path / "run" / "rank0.json", 1)
+    chrome(tmp_path / "run" / "rank1.json", 0, events=5)
+    assert stepscope.open(tmp_path / "run", rank=0).spans.collect().height == 5
+
+
+def test_a_rank_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
+    chrome(tmp_path / "rank0.json", 0)
+    with pytest.raises(UsageError, match="no rank 9"):
+        stepscope.open(tmp_path, rank=9)
+
+
+def test_several_runs_in_a_folder_are_not_one_trace_and_the_error_names_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        chrome(tmp_path / "runs" / f"{name}.json", 0)
+    names = reads(monkeypatch)
+    with pytest.raises(DataError, match=r"two recordings of rank 0: .*a\.json and .*b\.json; open one of them") as caught:
+        stepscope.open(tmp_path / "runs")
+    assert "\n" not in str(caught.value)
+    assert names == ["a.json", "b.json"]  # c is not read in vain
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (None, DataError, "no such file or folder"),
+        (b"", DataError, "the file is empty"),
+        (b"\x00\x01noise" * 100, UnknownFormatError, "not a trace that stepscope knows; expected a run folder or one of: chrome"),
+    ],
+)
+def test_what_cannot_be_opened_is_named(content: bytes | None, error: type[StepscopeError], message: str, tmp_path: Path) -> None:
+    file = tmp_path / "thing"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(error, match=message) as caught:
+        stepscope.open(file)
+    assert str(caught.value).startswith(f"{file}: ")
+
+
+def test_a_folder_without_a_trace_says_so(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing here")
+    with pytest.raises(UnknownFormatError, match="no trace in this folder"):
+        stepscope.open(tmp_path)
+
+
+def test_a_pipe_is_neither_waited_for_nor_taken_for_a_trace(tmp_path: Path) -> None:
+    chrome(tmp_path / "run" / "trace.json")
+    os.mkfifo(tmp_path / "run" / "pipe")
+    assert [source.path.name for source in sources(tmp_path / "run")] == ["trace.json"]
+    with pytest.raises(DataError, match="neither a file nor a folder"):
+        stepscope.open(tmp_path / "run" / "pipe")
+
+
+def test_links_that_go_round_in_circles_end(tmp_path: Path) -> None:
+    chrome(tmp_path / "run" / "trace.json")
+    (tmp_path / "run" / "again").symlink_to(tmp_path / "run", target_is_directory=True)
+    (tmp_path / "run" / "lost").symlink_to(tmp_path / "nowhere")
+    assert [source.path.name for source in sources(tmp_path / "run")] == ["trace.json"]
+
+
+def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
+    chrome(tmp_path / ".hidden" / "trace.json")
+    chrome(tmp_path / ".trace.json")
+    assert list(sources(tmp_path)) == []
+
+
+def test_what_a_run_folder_holds_is_not_looked_into(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "runs" / "one")
+    chrome(run / "attachment.json")
+    assert list(sources(tmp_path)) == [Source(run, "run")]
+
+
+def test_looking_goes_on_past_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        chrome(tmp_path / f"{name}.json")
+    sniff = readers.sniff
+
+    def forbidden(path: Path) -> str | None:
+        if path.name == "b.json":
+            raise PermissionError(13, "Permission denied", str(path))
+        return sniff(path)
+
+    monkeypatch.setattr(readers, "sniff", forbidden)
+    heard: list[DataError] = []
+    assert [source.path.name for source in sources(tmp_path, heard.append)] == ["a.json", "c.json"]
+    assert [str(error) for error in heard] == [f"{tmp_path / 'b.json'}: Permission denied"]
+    with pytest.raises(DataError, match="Permission denied"):
+        list(sources(tmp_path))
+
+
+def test_thousands_of_other_files_are_passed_over_quickly(tmp_path: Path) -> None:
+    import time
+
+    for number in range(2000):
+        (tmp_path / f"checkpoint{number}.bin").write_bytes(b"\x80\x02" + bytes(200))
+    chrome(tmp_path / "z.json")
+    began = time.perf_counter()
+    assert [source.path.name for source in sources(tmp_path)] == ["z.json"]
+    assert time.perf_counter() - began < 2
+
+
+def test_a_trace_can_be_asked_from_several_threads(tmp_path: Path) -> None:
+    trace = stepscope.open(chrome(tmp_path / "trace.json"))
+    heights: list[int] = []
+    threads = [threading.Thread(target=lambda: heights.append(trace.spans.select(pl.len()).collect().item())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert heights == [3] * 4
+
+
+def test_a_full_disk_is_one_line_that_names_the_place(tmp_path: Path) -> None:
+    """A limit on the size of files is as good as a full disk: writing fails."""
+    file = chrome(tmp_path / "trace.json", events=20_000)
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "from stepscope.cli import main\n"
+        f"sys.exit(main(['show', 'overlap', {str(file)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("stepscope: ")
+    assert "File too large" in done.stderr
+    with contextlib.suppress(FileNotFoundError):
+        assert list(cache.folder().iterdir()) == []
+
+
+def test_kept_run_says_where_without_reading(tmp_path: Path) -> None:
+    file = chrome(tmp_path / "trace.json")
+    source = Source(file, "chrome")
+    keep = opening.kept_run(source)
+    assert keep is not None and not keep.exists()
+    stepscope.open(file)
+    assert store.sniff(keep)
+    assert opening.kept_run(Source(tmp_path, "run")) is None
