@@ -9,6 +9,7 @@ from stepscope.trace import Trace
 # In this order: the first rule that fits names the role. `main` rules hold on the thread that runs the steps, `any` rules on every thread.
 _ROLES = (
     ("backward", "any", "op", r"^autograd::engine::evaluate_function|^torch::autograd::AccumulateGrad|Backward\d*$"),
+    ("communication", "any", "communication", ""),
     ("data", "main", "data", ""),
     ("optimizer", "main", "annotation", r"^Optimizer\.|zero_grad|(?i)^[^a-z]*optimizer(?:[ _.-]?step)?[^a-z]*$"),
     ("forward range", "main", "annotation", r"(?i)(?:^|[^a-z])forward(?:[ _-]?(?:pass|step))?[^a-z]*$"),
@@ -54,13 +55,13 @@ def main_threads(trace: Trace) -> pl.DataFrame:
 
 
 def roles(trace: Trace) -> pl.DataFrame:
-    """The host spans of every step that have a role, by rank and start.
+    """The host spans that have a role, by rank and start.
 
     Forward ranges, modules and operators inside a data wait or inside the optimizer's own ranges have none, nor have the operators
     inside one that moves data.
     """
     kinds = {kind for _, _, kind, _ in _ROLES}
-    spans = host_spans(trace).filter(pl.col("kind").is_in(list(kinds)) & pl.col("step").is_not_null())
+    spans = host_spans(trace).filter(pl.col("kind").is_in(list(kinds)))
     # Few names, many spans: the rules are tried once per name.
     names = spans.select("kind", "name").unique().collect()
     on_main, on_any = (_role(names, places) for places in (("main", "any"), ("any",)))

@@ -73,9 +73,9 @@ class Pieces(NamedTuple):
 
 
 def cut(starts: Ints, ends: Ints, step_starts: Ints, step_ends: Ints) -> Pieces:
-    """Disjoint intervals cut at steps, both in order; what lies between two steps is left out."""
-    first, last = np.searchsorted(step_ends, starts, "right"), np.searchsorted(step_starts, ends, "left")
-    count = np.maximum(last - first, 0)
-    interval = np.repeat(np.arange(len(starts)), count)
-    step = np.arange(len(interval)) - np.repeat(np.cumsum(count) - count, count) + first[interval]
+    """Sorted disjoint intervals cut at the steps, in the order of the steps; what lies between two steps is left out."""
+    first, last = np.searchsorted(ends, step_starts, "right"), np.searchsorted(starts, step_ends, "left")
+    count = np.where(step_ends > step_starts, np.maximum(last - first, 0), 0)
+    step = np.repeat(np.arange(len(step_starts)), count)
+    interval = np.arange(len(step)) - np.repeat(np.cumsum(count) - count, count) + first[step]
     return Pieces(interval, step, np.maximum(starts[interval], step_starts[step]), np.minimum(ends[interval], step_ends[step]))

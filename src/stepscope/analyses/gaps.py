@@ -39,7 +39,7 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     A rank without device work is judged by its host operators, with a null device: a gap is when no thread runs an operator.
     A gap over the border of two steps counts in each for its part; time between steps is in none.
     """
-    steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
+    steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect().partition_by("rank", as_dict=True)
     threads: dict[int, int] = dict(main_threads(trace).iter_rows())
     hosts = (
         host_spans(trace)
@@ -48,11 +48,12 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
         .sort("rank", "track", "start_ns", "end_ns", descending=[False, False, False, True])
         .collect()
     )
+    of_rank = hosts.partition_by("rank", as_dict=True)
     tables = [pl.DataFrame(schema=COLUMNS)]
     for lane in lanes(trace):
-        mine = pl.col("rank") == lane.rank
-        if (rows := steps.filter(mine)).height:
-            tables.append(_idle(lane, rows, hosts.filter(mine).with_row_index("row"), threads.get(lane.rank, -1)))
+        if (rank := (lane.rank,)) in steps:
+            host = of_rank.get(rank, hosts.clear()).with_row_index("row")
+            tables.append(_idle(lane, steps[rank], host, threads.get(lane.rank, -1)))
     return pl.concat(tables).filter(pl.col("dur_ns") >= min_ns)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
-from stepscope.analyses._host import host_spans, passes, roles, spans_of
+from stepscope.analyses._host import passes, roles, spans_of
 from stepscope.intervals import Set
 from stepscope.trace import Trace
 
@@ -31,11 +31,10 @@ def step_stages(trace: Trace) -> pl.DataFrame:
     marks = passes(found).select("rank", "step", "fp_start_ns", "bp_end_ns", "last_ns")
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
     steps = steps.join(marks, on=["rank", "step"], how="left", maintain_order="left")
-    transfers = _host_transfers(trace)
+    spans = found.partition_by("rank", as_dict=True)
     tables = []
-    for (rank,), rows in steps.group_by("rank", maintain_order=True):
-        spans = found.filter(pl.col("rank") == rank)
-        stages = _stages(rows, spans, spans_of(transfers.filter(pl.col("rank") == rank), "communication"))
+    for rank, rows in steps.group_by("rank", maintain_order=True):
+        stages = _stages(rows, spans.get(rank, found.clear()))
         tables += [_in_steps(rows, stage, part) for stage, part in stages.items()]
     if not tables:
         return pl.DataFrame(schema=COLUMNS)
@@ -52,7 +51,7 @@ def step_stages(trace: Trace) -> pl.DataFrame:
 _STAGES = pl.Enum(["data wait", "input copy", "forward", "backward", "communication", "optimizer", "other"])
 
 
-def _stages(steps: pl.DataFrame, spans: pl.DataFrame, transfers: Set) -> dict[str, Set]:
+def _stages(steps: pl.DataFrame, spans: pl.DataFrame) -> dict[str, Set]:
     """The stages as sets of intervals that have no moment in common and together cover the steps."""
     backward = _backward(steps, spans)
     claims = {
@@ -61,7 +60,7 @@ def _stages(steps: pl.DataFrame, spans: pl.DataFrame, transfers: Set) -> dict[st
         "optimizer": spans_of(spans, "optimizer"),
         "input copy": spans_of(_before_forward(steps, spans), "move"),
         "forward": _forward(steps, spans, backward),
-        "communication": transfers,
+        "communication": spans_of(spans, "communication"),
     }
     taken, parts = intervals.NONE, {}
     for stage, claim in claims.items():
@@ -76,7 +75,8 @@ def _backward(steps: pl.DataFrame, spans: pl.DataFrame) -> Set:
     engine = spans_of(spans, "backward")
     if len(engine.starts) == 0:
         return spans_of(spans, "backward range")
-    breaks = np.sort(np.concatenate((spans.filter(pl.col("role") != "backward")["start_ns"].to_numpy(), steps["start_ns"].to_numpy())))
+    others = spans.filter(~pl.col("role").is_in(["backward", "communication"]))["start_ns"].to_numpy()
+    breaks = np.sort(np.concatenate((others, steps["start_ns"].to_numpy())))
     between = np.searchsorted(breaks, engine.starts[1:], "left") > np.searchsorted(breaks, engine.ends[:-1], "left")
     return Set(engine.starts[np.append(True, between)], engine.ends[np.append(between, True)])
 
@@ -103,11 +103,6 @@ def _forward(steps: pl.DataFrame, spans: pl.DataFrame, backward: Set) -> Set:
 def _before_forward(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     marks = steps.select("rank", "step", "fp_start_ns")
     return spans.join(marks, on=["rank", "step"]).filter(pl.col("start_ns") < pl.col("fp_start_ns"))
-
-
-def _host_transfers(trace: Trace) -> pl.DataFrame:
-    spans = host_spans(trace).filter(pl.col("kind") == "communication")
-    return spans.select("rank", "start_ns", role=pl.lit("communication"), end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
 
 
 def _in_steps(steps: pl.DataFrame, stage: str, part: Set) -> pl.DataFrame:
