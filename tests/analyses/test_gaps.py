@@ -2,6 +2,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kineto
 import tiny
@@ -81,7 +83,7 @@ def test_a_gap_is_communication_when_the_launching_thread_waits_for_host_transfe
     assert cause("op", 1) == "communication"
 
 
-def test_a_gap_over_two_steps_counts_in_each_and_not_between_them() -> None:
+def test_a_gap_over_several_steps_counts_in_each_and_not_between_them() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name  start_ns  dur_ns
@@ -92,7 +94,9 @@ def test_a_gap_over_two_steps_counts_in_each_and_not_between_them() -> None:
         steps="""
             step  start_ns  end_ns
             0     0         100
-            1     110       200
+            1     105       105
+            2     110       200
+            3     115       125
         """,
     )
     tiny.assert_rows(
@@ -100,7 +104,8 @@ def test_a_gap_over_two_steps_counts_in_each_and_not_between_them() -> None:
         """
         step  start_ns  dur_ns  cause    next_kernel
         0     90        10      unknown  b
-        1     110       20      unknown  b
+        2     110       20      unknown  b
+        3     115       10      unknown  b
         """,
     )
 
@@ -158,6 +163,28 @@ def test_without_a_device_a_gap_is_where_no_operator_runs() -> None:
         -       70        20      host-bound   aten::add    train.py(12):_loss
         """,
     )
+
+
+_KERNELS = st.lists(st.tuples(st.sampled_from([7, 8]), st.integers(0, 60), st.integers(0, 15)), min_size=1, max_size=12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(_KERNELS, st.integers(1, 59))
+def test_gaps_are_the_moments_at_which_nothing_runs(kernels: list[tuple[int, int, int]], border: int) -> None:
+    trace = tiny.trace(
+        spans="track kind name start_ns dur_ns\n" + "\n".join(f"{track} kernel k {start} {dur}" for track, start, dur in kernels),
+        tracks=TRACKS,
+        steps=f"""
+            step  start_ns  end_ns
+            0     0         {border}
+            1     {border}  60
+        """,
+    )
+    idle = {
+        (step, at) for step, start, dur in trace.gaps().select("step", "start_ns", "dur_ns").iter_rows() for at in range(start, start + dur)
+    }
+    running = {at for _, start, dur in kernels for at in range(start, start + dur)}
+    assert idle == {(int(at >= border), at) for at in range(60) if at not in running}
 
 
 def test_a_trace_of_nothing_has_no_gaps() -> None:

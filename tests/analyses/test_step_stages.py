@@ -2,6 +2,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kineto
 import tiny
@@ -116,6 +118,48 @@ def test_without_roles_the_whole_step_is_other() -> None:
         """,
     )
     assert tiny.trace().step_stages().height == 0
+
+
+_SPANS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "data load",
+                "op aten::mm",
+                "op aten::to",
+                "op ABackward0",
+                "annotation forward",
+                "annotation Optimizer.step",
+                "communication c",
+            ]
+        ),
+        st.integers(0, 1),
+        st.integers(0, 60),
+        st.integers(0, 20),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(_SPANS)
+def test_whatever_overlaps_the_stages_add_up(spans: list[tuple[str, int, int, int]]) -> None:
+    lines = [f"{track} {what} {start} {dur} {0 if start < 40 else 1}" for what, track, start, dur in spans]
+    trace = tiny.trace(
+        spans="track kind name start_ns dur_ns step\n" + "\n".join(lines),
+        steps="""
+            step  start_ns  end_ns
+            0     0         40
+            1     40        70
+        """,
+    )
+    found = trace.step_stages()
+    assert dict(found.group_by("step").agg(pl.col("dur_ns").sum()).iter_rows()) == {0: 40, 1: 30}
+    stages = trace.step_trace()
+    known = stages.filter(pl.col("fp_bp_ns").is_not_null())
+    assert known.select((pl.col("interval_ns") + pl.col("fp_bp_ns") + pl.col("tail_ns")).eq(pl.col("total_ns")).all()).item()
+    assert known.select((pl.min_horizontal("interval_ns", "fp_bp_ns", "tail_ns") >= 0).all()).item()
 
 
 @pytest.mark.parametrize("file", kineto.FILES)
