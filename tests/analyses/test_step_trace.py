@@ -177,7 +177,16 @@ def test_what_the_source_says_is_not_inferred_and_what_the_user_says_wins() -> N
         20           80        0        20           100        b
         """,
     )
-    assert trace.step_trace(bp_end="b")["found"].item() == "source, given"
+    assert trace.step_trace(bp_end="b")["found"].item() == "source, given kernel"
+    assert trace.step_trace(clock="device").equals(trace.step_trace())
+    assert trace.step_trace()["clock"].item() == "source"
+
+
+def test_a_kernel_given_by_name_stands_for_its_own_time_on_either_clock() -> None:
+    for clock in ("host", "device"):
+        found = training().step_trace(bp_end="grad", clock=clock)
+        assert found["bp_end_ns"].to_list() == [90, 195]
+        assert found["found"].to_list() == ["first op, given kernel"] * 2
 
 
 def test_names_may_be_whole_patterns_or_parts_of_one_name() -> None:

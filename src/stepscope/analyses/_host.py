@@ -117,7 +117,7 @@ def passes(found: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
-def first_or_last(rows: pl.DataFrame, point: str, how: str) -> pl.DataFrame:
+def first_or_last(rows: pl.DataFrame, point: str, how: pl.Expr) -> pl.DataFrame:
     """Per rank and step: `fp_start` is the start of the first of these spans, `bp_end` the end of the last."""
     at = "start_ns" if point == "fp_start" else "end_ns"
     return (
@@ -128,13 +128,13 @@ def first_or_last(rows: pl.DataFrame, point: str, how: str) -> pl.DataFrame:
             "step",
             pl.col(at).alias(f"{point}_ns"),
             pl.col("name").cast(pl.String).alias(f"{point}_op"),
-            pl.lit(how).alias(f"{point}_found"),
+            how.alias(f"{point}_found"),
         )
     )
 
 
 def _points(rows: pl.DataFrame, role: str, point: str, how: str) -> pl.DataFrame:
-    return first_or_last(rows.filter(pl.col("role") == role), point, how)
+    return first_or_last(rows.filter(pl.col("role") == role), point, pl.lit(how))
 
 
 def _role(names: pl.DataFrame, places: tuple[str, ...]) -> pl.Series:

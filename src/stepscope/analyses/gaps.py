@@ -22,19 +22,19 @@ COLUMNS = {
     "share_of_step": pl.Float64,
     "next_span": pl.Int64,
 }
-Texts = NDArray[np.str_]
+_Texts = NDArray[np.str_]
 
 
 def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     """Every stretch of a step, of at least `min_ns`, in which no stream of the device runs anything, with its cause.
 
     A gap ends with a piece of work, `next_kernel`. Where its launch call began before the gap did, the cause is launch latency: the
-    work was there and the device started it late. Otherwise the device waited for its host to launch something, and the cause is what
-    the host did until then: data wait, when it waited for input for at least half of that time; sync, when the device ran dry while the
-    host was in a synchronising call, or such calls took at least half; communication, when transfers on host threads took at least half
-    while the launching thread took part in them or ran no operators; else host-bound. The cause is unknown where the source does not say
-    what launched the work. `host_activity` is the innermost span of the launching thread at the middle of the time the host took;
-    null where nothing is recorded there.
+    work was there, and the device, or another process on it, took its time. Otherwise the device waited for its host to launch
+    something, and the cause is what the host did until then: data wait, when it waited for input for at least half of that time; sync,
+    when the device ran dry while the host was in a synchronising call, or such calls took at least half; communication, when transfers
+    on host threads took at least half while the launching thread took part in them or ran no operators; else host-bound. The cause is
+    unknown where the source does not say what launched the work. `host_activity` is the innermost span of the launching thread at the
+    middle of the time the host took; null where nothing is recorded there.
 
     A rank without device work is judged by its host operators, with a null device: a gap is when no thread runs an operator.
     A gap over the border of two steps counts in each for its part; time between steps is in none.
@@ -88,7 +88,7 @@ def _idle(lane: Lane, steps: pl.DataFrame, host: pl.DataFrame, main: int) -> pl.
     )
 
 
-def _host_side(host: pl.DataFrame, main: int, starts: Ints, ends: Ints, tracks: Ints) -> tuple[Texts, Ints]:
+def _host_side(host: pl.DataFrame, main: int, starts: Ints, ends: Ints, tracks: Ints) -> tuple[_Texts, Ints]:
     """What kept the host from launching between each start and end: the cause, and what the launching thread was doing half way."""
     cause, activity = np.full(len(starts), "host-bound", "U16"), np.full(len(starts), -1, np.int64)
     waiting, transfers = _union(host.filter(pl.col("thread") == main), "data"), _union(host, "communication")

@@ -36,8 +36,8 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
 
     The three add up to the step; where one of their bounds is unknown all three are null. `gap_ns` is what lies between the end
     of the previous step and the start of this one. `how` says how the step was marked, `found` how forward start and backward end were
-    found: source (the recording says so), given (`fp_start`, `bp_end`), range (an annotation named forward or backward), module, first op,
-    autograd, last op (no backward pass: `bp_end_ns` is null and the second stage ends with the last operator), none.
+    found: source (the recording says so), given or given kernel (`fp_start`, `bp_end`), range (an annotation named forward or backward),
+    module, first op, autograd, last op (no backward pass: `bp_end_ns` is null and the second stage ends with the last operator), none.
 
     `fp_start` and `bp_end` name the operator, range or kernel that starts the forward and ends the backward pass: a whole name, a
     pattern with * and ?, or a part that only one name has.
@@ -46,7 +46,8 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     more than a step when kernels queue up, and its times would not fit between the markers. With device, as on Ascend, a step ends when
     its last device work ends and starts where the step before ended; its forward pass starts with the first kernel launched after the
     host's forward start, and its backward pass ends with the last kernel launched before the host's backward end.
-    A step without device work has no times of its own there; a rank without any keeps host times.
+    A step without device work has no times of its own there; a rank without any keeps host times. Where the recording itself says when
+    forward starts or backward ends, all times are as it says, and the column `clock` says source.
     """
     if clock not in ("host", "device"):
         raise UsageError(f"clock is '{clock}'; expected host or device")
@@ -62,7 +63,9 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     rows = rows.with_columns(
         bp_end_found=pl.when(no_backward).then(pl.lit("last op")).otherwise("bp_end_found"),
         stop_ns=pl.when(no_backward).then("last_ns").otherwise("bp_end_ns"),
-        clock=pl.lit("host"),
+        clock=pl.when(pl.any_horizontal(pl.col("fp_start_source", "bp_end_source").is_not_null()))
+        .then(pl.lit("source"))
+        .otherwise(pl.lit("host")),
     )
     if clock == "device":
         rows = _on_device(rows, device_work(trace))
@@ -108,9 +111,10 @@ def _named(trace: Trace, text: str, point: str) -> pl.DataFrame:
     spans = trace.spans.filter(pl.col("kind").is_in(_NAMED)).with_columns(pl.col("name").cast(pl.String))
     names = sorted(spans.select(pl.col("name").unique().drop_nulls()).collect().to_series())
     rows = spans.filter(pl.col("name").is_in(_matching(text, names, point)) & pl.col("step").is_not_null()).select(
-        "rank", "step", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")
+        "rank", "step", "kind", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")
     )
-    return first_or_last(rows.collect(), point, "given")
+    on_device = pl.col("kind").is_in(["kernel", "communication"])
+    return first_or_last(rows.collect(), point, pl.when(on_device).then(pl.lit("given kernel")).otherwise(pl.lit("given")))
 
 
 def _matching(text: str, names: list[str], point: str) -> list[str]:
@@ -130,9 +134,12 @@ def _matching(text: str, names: list[str], point: str) -> list[str]:
 
 
 def _on_device(rows: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """The same steps and points on the device's clock; a rank without device work as it is."""
-    work = work.filter(pl.col("step").is_not_null()).join(
-        rows.select("rank", "step", host_start="fp_start_ns", host_stop="stop_ns"), on=["rank", "step"]
+    """The same steps and points on the device's clock; a rank without device work, or whose source has the points, as it is."""
+    sourced = rows.filter(pl.col("clock") == "source").select("rank").unique()
+    work = (
+        work.filter(pl.col("step").is_not_null())
+        .join(sourced, on="rank", how="anti")
+        .join(rows.select("rank", "step", host_start="fp_start_ns", host_stop="stop_ns"), on=["rank", "step"])
     )
     computing, launch = pl.col("kind") == "kernel", pl.col("launch_ns")
     # Communication may start the forward pass, but what still communicates after the last gradient is the tail.
@@ -152,9 +159,10 @@ def _on_device(rows: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
             start_ns=pl.when(pl.col("end_ns").is_not_null()).then(
                 pl.col("end_ns").forward_fill().shift(1).over("rank").fill_null(pl.col("first_ns"))
             ),
-            fp_start_ns="fp_ns",
-            bp_end_ns=pl.when(pl.col("bp_end_ns").is_not_null()).then("bp_ns"),
-            stop_ns="bp_ns",
+            # A kernel that the user named is on this clock already.
+            fp_start_ns=pl.when(pl.col("fp_start_found") == "given kernel").then("fp_start_ns").otherwise("fp_ns"),
+            stop_ns=pl.when(pl.col("bp_end_found") == "given kernel").then("stop_ns").otherwise("bp_ns"),
         )
+        .with_columns(bp_end_ns=pl.when(pl.col("bp_end_ns").is_not_null()).then("stop_ns"))
     )
     return pl.concat([rows.join(work, on="rank", how="anti"), device.select(rows.columns)]).sort("rank", maintain_order=True)
