@@ -103,6 +103,29 @@ def test_a_step_without_backward_is_forward_up_to_its_last_operator() -> None:
     )
 
 
+def test_what_the_source_says_of_forward_and_backward_is_one_stage() -> None:
+    trace = tiny.trace(
+        spans="""
+            kind           name      start_ns  dur_ns  step
+            op             dot       10        80      0
+            communication  all       50        40      0
+        """,
+        steps="""
+            step  start_ns  end_ns  fp_start_ns  bp_end_ns
+            0     0         100     20           70
+        """,
+    )
+    tiny.assert_rows(
+        trace.step_stages(),
+        """
+        stage                   start_ns  dur_ns
+        "forward_and_backward"  20        50
+        communication           70        20
+        other                   0         30
+        """,
+    )
+
+
 def test_without_roles_the_whole_step_is_other() -> None:
     trace = tiny.trace(
         steps="""

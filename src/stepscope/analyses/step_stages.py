@@ -24,12 +24,14 @@ def step_stages(trace: Trace) -> pl.DataFrame:
     The stages of a step add up to it. They are those of the thread that runs the steps, in host time:
     data wait: the loader's ranges; backward: from the first to the last operator of the autograd engine, once per backward call;
     optimizer: the optimizer's own ranges (step, zero_grad); input copy: operators that only move tensors before the forward pass;
-    forward: from the forward start (see step_trace) to the backward pass; communication: transfers on host threads at times
-    that no other stage claims; other: the rest. Each moment counts once, for the first of these that claims it.
+    forward: from the forward start (see step_trace) to the backward pass; forward and backward: where the recording itself says when
+    they start and end, and no more; communication: transfers on host threads at times that no other stage claims; other: the rest.
+    Each moment counts once, for the first of these that claims it.
     """
     found = roles(trace)
     marks = passes(found).select("rank", "step", "fp_start_ns", "bp_end_ns", "last_ns")
-    steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
+    said = {"said_start_ns": "fp_start_ns", "said_end_ns": "bp_end_ns"}
+    steps = trace.steps.select("rank", "step", "start_ns", "end_ns", **said).sort("rank", "start_ns").collect()
     steps = steps.join(marks, on=["rank", "step"], how="left", maintain_order="left")
     spans = found.partition_by("rank", as_dict=True)
     tables = []
@@ -48,7 +50,7 @@ def step_stages(trace: Trace) -> pl.DataFrame:
     )
 
 
-_STAGES = pl.Enum(["data wait", "input copy", "forward", "backward", "communication", "optimizer", "other"])
+_STAGES = pl.Enum(["data wait", "input copy", "forward", "backward", "forward and backward", "communication", "optimizer", "other"])
 
 
 def _stages(steps: pl.DataFrame, spans: pl.DataFrame) -> dict[str, Set]:
@@ -59,7 +61,8 @@ def _stages(steps: pl.DataFrame, spans: pl.DataFrame) -> dict[str, Set]:
         "backward": backward,
         "optimizer": spans_of(spans, "optimizer"),
         "input copy": spans_of(_before_forward(steps, spans), "move"),
-        "forward": _forward(steps, spans, backward),
+        "forward": _forward(steps.filter(pl.col("said_start_ns").is_null()), spans, backward),
+        "forward and backward": _said(steps),
         "communication": spans_of(spans, "communication"),
     }
     taken, parts = intervals.NONE, {}
@@ -98,6 +101,11 @@ def _forward(steps: pl.DataFrame, spans: pl.DataFrame, backward: Set) -> Set:
         np.concatenate((begin, alone["fp_start_ns"].to_numpy())),
         np.concatenate((backward.starts[step >= 0], alone["last_ns"].to_numpy())),
     )
+
+
+def _said(steps: pl.DataFrame) -> Set:
+    known = steps.filter(pl.col("said_start_ns").is_not_null() & pl.col("said_end_ns").is_not_null())
+    return intervals.merge(known["said_start_ns"].to_numpy(), known["said_end_ns"].to_numpy())
 
 
 def _before_forward(steps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
