@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import tiny
 from polars.testing import assert_frame_equal
 
+import tiny
 from stepscope import schema, store
 from stepscope.errors import DataError, UsageError
 from stepscope.trace import Meta, Trace

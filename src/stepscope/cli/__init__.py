@@ -11,7 +11,7 @@ import traceback
 from types import ModuleType
 
 from stepscope import __version__
-from stepscope.cli._arguments import Parser, one_of
+from stepscope.cli._arguments import OneOf, Parser
 from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError
 
@@ -71,7 +71,7 @@ def parser(words: list[str]) -> Parser:
 
 def _run(words: list[str]) -> int:
     if words and not words[0].startswith("-"):
-        one_of("command", COMMANDS)(words[0])
+        OneOf("command", COMMANDS)(words[0])
     top = parser(words)
     try:
         args, extra = top.parse_known_args(words)

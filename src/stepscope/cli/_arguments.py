@@ -39,6 +39,10 @@ class Parser(argparse.ArgumentParser):
     def flags(self) -> dict[str, argparse.Action]:
         return dict(self._option_string_actions)
 
+    @property
+    def actions(self) -> list[argparse.Action]:
+        return list(self._actions)
+
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """The end of an error message: what was probably meant."""
@@ -46,16 +50,16 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-def one_of(what: str, words: Iterable[str]) -> Callable[[str], str]:
+class OneOf:
     """A type of argument: one of these words."""
-    known = list(words)
 
-    def check(word: str) -> str:
-        if word not in known:
-            raise UsageError(f"no {what} '{word}'" + (nearest(word, known) or f"; there are {', '.join(known)}"))
+    def __init__(self, what: str, words: Iterable[str]) -> None:
+        self.what, self.words = what, list(words)
+
+    def __call__(self, word: str) -> str:
+        if word not in self.words:
+            raise UsageError(f"no {self.what} '{word}'" + (nearest(word, self.words) or f"; there are {', '.join(self.words)}"))
         return word
-
-    return check
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from stepscope import units
 from stepscope.cli import _terminal, _text
-from stepscope.cli._arguments import one_of
+from stepscope.cli._arguments import OneOf
 from stepscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _IDS = {"rank", "step", "span", "parent", "op", "track", "depth", "correlation",
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument(
-        "--format", type=one_of("format", FORMATS), metavar="FORMAT", help=f"{', '.join(FORMATS)}; otherwise by FILE's ending, or table"
+        "--format", type=OneOf("format", FORMATS), metavar="FORMAT", help=f"{', '.join(FORMATS)}; otherwise by FILE's ending, or table"
     )
     group.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
     group.add_argument("--force", action="store_true", help="replace FILE if it exists")
@@ -135,7 +135,7 @@ def _chosen(frame: "pl.LazyFrame", args: argparse.Namespace) -> "pl.LazyFrame":
 
 
 def _column(name: str, columns: list[str]) -> str:
-    return one_of("column", columns)(name)
+    return OneOf("column", columns)(name)
 
 
 def _by_ending(output: Path | None) -> str:

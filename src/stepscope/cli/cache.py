@@ -8,11 +8,11 @@ import sys
 
 from stepscope import cache, units
 from stepscope.cli import _text
-from stepscope.cli._arguments import one_of
+from stepscope.cli._arguments import OneOf
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("action", nargs="?", type=one_of("action", ["clear"]), metavar="clear", help="remove everything that is kept")
+    parser.add_argument("action", nargs="?", type=OneOf("action", ["clear"]), metavar="clear", help="remove everything that is kept")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,14 +11,13 @@ import pkgutil
 import sys
 from pathlib import Path
 
-from stepscope.cli import _output
-from stepscope.cli._arguments import Parser, one_of
+from stepscope.cli._arguments import OneOf, Parser
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("shell", type=one_of("shell", SHELLS), metavar="SHELL", help=", ".join(SHELLS))
+    parser.add_argument("shell", type=OneOf("shell", SHELLS), metavar="SHELL", help=", ".join(SHELLS))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,46 +30,64 @@ def analyses() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules([str(_FOLDER / "analyses")]) if not module.name.startswith("_"))
 
 
+def _tables() -> list[str]:
+    """The names of the tables, read off the schema for the same reason."""
+    for node in ast.parse((_FOLDER / "schema.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "TABLES" and isinstance(node.value, ast.Dict):
+            return [key.value for key in node.value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return []
+
+
 _FOLDER = Path(__file__).parent.parent
 
 
-def _values() -> dict[str, list[str]]:
-    """What can follow a flag or stand first after a command."""
-    from stepscope import exporters
-
-    return {"--format": list(_output.FORMATS), "--to": exporters.names(), "completion": list(SHELLS), "cache": ["clear"]}
-
-
-def _flags(name: str) -> dict[str, argparse.Action]:
+def _parser(name: str) -> Parser:
     from stepscope import cli
 
     parser = Parser(prog=name)
     cli.command(name).add_arguments(parser, [])
-    return {flag: action for flag, action in parser.flags.items() if flag.startswith("--")}
+    return parser
+
+
+def _flags(name: str) -> dict[str, argparse.Action]:
+    return {flag: action for flag, action in _parser(name).flags.items() if flag.startswith("--")}
+
+
+def _values(name: str) -> dict[str, list[str]]:
+    """The words that can follow a flag of a command, or the command itself."""
+    actions = [action for action in _parser(name).actions if isinstance(action.type, OneOf)]
+    words = {flag: action.type.words for action in actions for flag in action.option_strings or [name] if isinstance(action.type, OneOf)}
+    return words | ({name: [*analyses(), *_tables()]} if name == "show" else {})
 
 
 def _own_flags(name: str) -> list[str]:
     """The flags of an analysis, read off its source: loading it would load Polars, too slow for the start of a shell."""
     for node in ast.parse((_FOLDER / "analyses" / f"{name}.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            return [f"--{arg.arg.replace('_', '-')}" for arg in node.args.kwonlyargs]
+            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            return [f"--{'no-' * _is_true(default)}{arg.arg.replace('_', '-')}" for arg, default in pairs]
     return []
+
+
+def _is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _bash() -> str:
     from stepscope import cli
 
-    values = "\n".join(f'        {flag}) words="{" ".join(words)}" ;;' for flag, words in _values().items())
+    values = "\n".join(
+        f'        "{name} {flag}") words="{" ".join(words)}" ;;' for name in cli.COMMANDS for flag, words in _values(name).items()
+    )
     flags = "\n".join(f'            {name}) words="{" ".join(_flags(name))}" ;;' for name in cli.COMMANDS)
     own = "\n".join(f'            {name}) words="$words {" ".join(_own_flags(name))}" ;;' for name in analyses() if _own_flags(name))
     return f"""\
 _stepscope() {{
     local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
-    case "$prev" in
+    case "${{COMP_WORDS[1]}} $prev" in
 {values}
-        stepscope) words="{" ".join(cli.COMMANDS)} --help --version" ;;
-        show) words="{" ".join(analyses())}" ;;
     esac
+    if [[ "$COMP_CWORD" -eq 1 ]]; then words="{" ".join(cli.COMMANDS)} --help --version"; fi
     if [[ "$cur" == -* && "$COMP_CWORD" -gt 1 ]]; then
         case "${{COMP_WORDS[1]}}" in
 {flags}
@@ -97,12 +114,11 @@ def _fish() -> str:
         first = (cli.command(name).__doc__ or "").splitlines()[0]
         seen = f"-n '__fish_seen_subcommand_from {name}'"
         lines.append(f"complete -c stepscope -n __fish_use_subcommand -f -a {name} -d {_fish_quoted(first)}")
-        lines += [f"complete -c stepscope {seen} -a '{' '.join(words)}'" for word, words in _values().items() if word == name]
+        lines += [f"complete -c stepscope {seen} -a '{' '.join(words)}'" for word, words in _values(name).items() if word == name]
         for flag, action in _flags(name).items():
-            words = _values().get(flag)
+            words = _values(name).get(flag)
             takes = f" -x -a '{' '.join(words)}'" if words else " -r" if action.nargs != 0 else ""
             lines.append(f"complete -c stepscope {seen} -l {flag[2:]}{takes} -d {_fish_quoted(action.help or '')}")
-    lines.append(f"complete -c stepscope -n '__fish_seen_subcommand_from show' -a '{' '.join(analyses())}'")
     for name in analyses():
         both = f"-n '__fish_seen_subcommand_from show; and __fish_seen_subcommand_from {name}'"
         lines += [f"complete -c stepscope {both} -l {flag[2:]}" for flag in _own_flags(name)]

@@ -8,14 +8,12 @@ import sys
 from pathlib import Path
 
 from stepscope import exporters
-from stepscope.cli._arguments import add_parameters, add_reading, given, one_of, open_trace
+from stepscope.cli._arguments import OneOf, add_parameters, add_reading, given, open_trace
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     parser.add_argument("path", type=Path, metavar="PATH", help="a trace file, a run folder, or a folder of ranks")
-    parser.add_argument(
-        "--to", required=True, type=one_of("format", exporters.names()), metavar="FORMAT", help=", ".join(exporters.names())
-    )
+    parser.add_argument("--to", required=True, type=OneOf("format", exporters.names()), metavar="FORMAT", help=", ".join(exporters.names()))
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="OUT", help="the file or folder to write")
     parser.add_argument("--force", action="store_true", help="replace OUT if it exists and is such an export")
     add_reading(parser)

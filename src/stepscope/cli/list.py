@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="files or folders; the current one if none")
     parser.add_argument("--deep", action="store_true", help="read every file")
-    parser.set_defaults(partial=True, step_name=None, rank=None, no_cache=False)
+    parser.set_defaults(partial=False, step_name=None, rank=None, no_cache=False)
     _output.add_arguments(parser)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import units
 from stepscope.cli import _output, _terminal, _text
-from stepscope.cli._arguments import add_reading, one_of, open_trace
+from stepscope.cli._arguments import OneOf, add_reading, open_trace
 from stepscope.cli._terminal import Line
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _HOW = {
     "whole": "no markers: the whole recording",
 }
 _LEVELS = "▁▂▃▄▅▆▇█"
-_LABEL, _BARS, _MEMORY_SHOWN = 14, 60, 4
+_LABEL, _BARS, _MEMORY_SHOWN, _NARROWEST = 14, 60, 4, 60
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
@@ -48,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--format", type=one_of("format", ["text", "json"]), default="text", metavar="FORMAT", help="text (default) or json"
-    )
+    parser.add_argument("--format", type=OneOf("format", ["text", "json"]), default="text", metavar="FORMAT", help="text (default) or json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         sys.stdout.write(_output.json_text(found) + "\n")
     else:
-        _terminal.write(_page(found, args.path, _terminal.width()))
+        _terminal.write(_page(found, args.path, max(_terminal.width(), _NARROWEST)))
     return 0
 
 
@@ -174,15 +172,13 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
     ):
         values = [row[column] for row in overview if row[column] is not None]
         if values and (max(values) > 0 or column != "input_wait_share"):
-            yield [_label(label), (_range(write, min(values), max(values)), "bold"), (f" {after}", "dim")]
+            yield from _valued(label, _range(write, min(values), max(values)), after, room)
     for index, peak in enumerate(found["memory_peaks"][:_MEMORY_SHOWN]):
         where = _text.clean(peak["device"]) + (f" of rank {peak['rank']}" if len(found["ranks"]) > 1 else "")
         when = f", in step {peak['step']}" if peak["step"] is not None else ", outside the steps"
         held = f" ({units.size(peak['reserved_bytes'])} reserved)" if peak["reserved_bytes"] else ""
-        peak_size, rest = units.size(peak["peak_bytes"]), f" at most on {where}{held}{when}"
-        left = room - len(peak_size) - _text.width(rest) - 5
-        by = f", by {_text.shorten(_text.clean(peak['op']), left)}" if peak["op"] and left > 8 else ""
-        yield [_label("" if index else "memory"), (peak_size, "bold"), (rest + by, "dim")]
+        by = f", by {_text.clean(peak['op'])}" if peak["op"] else ""
+        yield from _valued("" if index else "memory", units.size(peak["peak_bytes"]), f"at most on {where}{held}{when}{by}", room)
     if (more := len(found["memory_peaks"]) - _MEMORY_SHOWN) > 0:
         yield [_label(""), (f"and {more:,} more devices", "dim")]
 
@@ -204,7 +200,8 @@ def _steps(found: dict[str, Any], room: int) -> Iterator[Line]:
     spread = f"   {_range(units.duration, min(times), max(times))}{slowest}" + (f"; a bar is the longest of {each}" if each > 1 else "")
     yield [_label("steps"), (bars, "blue"), (spread, "")]
     p90 = _range(units.duration, min(row["p90_ns"] for row in overview), max(row["p90_ns"] for row in overview))
-    yield [_label(""), (f"{count}{numbers}, {how}; 90th percentile {p90}", "dim")]
+    for line in textwrap.wrap(f"{count}{numbers}, {how}; 90th percentile {p90}", room):
+        yield [_label(""), (line, "dim")]
 
 
 def _average(average: dict[str, Any], room: int) -> Iterator[Line]:
@@ -231,7 +228,10 @@ def _ranking(title: str, found: dict[str, Any], name: str, time: str, count: str
     rows = found["rows"]
     if not rows:
         return
-    shown = [[_text.clean(row[name] or "(none)"), f"{row[count]:,}", units.duration(row[time]), units.share(row["share"])] for row in rows]
+    shown = [
+        [_text.clean(row[name] or "(none)"), f"{row[count]:,}", units.duration(row[time]), units.cell("share", row["share"])]
+        for row in rows
+    ]
     widths = [max(_text.width(cells[index]) for cells in shown) for index in range(4)]
     widths = [widths[0], *(max(size, len(head)) for size, head in zip(widths[1:], (count, "time", "share"), strict=True))]
     bar = 16 if width < 110 else 24
@@ -277,6 +277,12 @@ def _next(found: dict[str, Any]) -> list[str]:
     lost = {"gaps": "free_ns", "communication": "exposed_ns", "operators": "copy_ns"}
     first = max(lost, key=lambda word: average[lost[word]]) if average else "operators"
     return list(dict.fromkeys([first, "operators", "step_trace"]))
+
+
+def _valued(label: str, figure: str, rest: str, room: int) -> Iterator[Line]:
+    first, *others = textwrap.wrap(f"{figure} {rest}", room)
+    yield [_label(label), (figure, "bold"), (first[len(figure) :], "dim")]
+    yield from ([_label(""), (line, "dim")] for line in others)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -131,10 +131,9 @@ def _metadata(tracks: pl.DataFrame) -> pl.Series:
             for name, args in said.items()
             if (name, row["pid"]) not in lines
         }
-        if row["kind"] == "async":
-            continue
-        # Ranges that annotate a stream share its thread: its name is the stream's.
-        said = {"thread_name": {"name": label.removesuffix(" annotations")}, "thread_sort_index": {"sort_index": row["sort"] or 0}}
+        said = {"thread_sort_index": {"sort_index": row["sort"] or 0}}
+        if row["kind"] != "async":  # ranges that annotate a stream share its thread: its name is the stream's
+            said["thread_name"] = {"name": label.removesuffix(" annotations")}
         thread = f'{here},"tid":{row["tid_json"]}'
         lines |= {
             (name, row["pid"], row["tid"]): f'{{"ph":"M","name":"{name}",{thread},"args":{_json(args)}}}' for name, args in said.items()
@@ -148,7 +147,11 @@ def _spans(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
     if trace.meta.format != "chrome":
         word = pl.col("kind").cast(pl.String)
         category = word.replace(_CATEGORIES)
-    spans = trace.table("spans").with_columns(category=category, name=pl.col("name").cast(pl.String))
+    spans = trace.table("spans").with_columns(
+        category=pl.when(category != "").then(category),
+        name=pl.col("name").cast(pl.String),
+        args=pl.when(pl.col("args") != "{}").then("args"),
+    )
     for batch in spans.collect_batches(chunk_size=_BATCH, maintain_order=True):
         rows = batch.join(lanes, on="track", how="left", maintain_order="left").with_columns(
             _json_of(batch["name"], _json).alias("name_json"), _json_of(batch["category"], _json).alias("category_json")
