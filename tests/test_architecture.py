@@ -7,10 +7,11 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
-    {"errors", "schema", "intervals", "units", "chips"},
+    {"errors", "schema", "intervals", "units", "chips", "captures"},
     {"trace"},
     {"collect", "readers", "store", "analyses", "cache"},
     {"cluster", "opening", "exporters"},
+    {"profiler"},
     {"cli", "web"},
     {"__main__"},
 ]

@@ -1,0 +1,111 @@
+"""A capture: the plain column files that one recording window of one process leaves, with numpy alone.
+
+    NAME.capture/
+        capture.json              what it is and whether it is whole
+        <table>.<number>.npz      a piece of a table: one array per column; text as codes into a list of words
+        <anything else>           files that the framework's own profiler wrote, for the reader to take over
+
+A piece is written under another name and renamed: what is there is whole, also after kill -9.
+"""
+
+import io
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SUFFIX = ".capture"
+HEADER = "capture.json"
+VERSION = 1
+
+Column = NDArray[Any] | Sequence[str | None]
+
+
+class Capture:
+    """The writing side. Safe to use from several threads."""
+
+    def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": time.time_ns()}
+        self._pieces: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.bytes = 0
+        folder.mkdir(parents=True)
+        self._write_header()
+
+    def append(self, table: str, columns: Mapping[str, Column]) -> None:
+        """Add rows to a table. Columns are arrays, or lists of text where None is null."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, values in columns.items():
+            if isinstance(values, np.ndarray):
+                arrays[name] = values
+            else:
+                arrays |= {f"{name}.{part}": array for part, array in _encoded(values).items()}
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        with self._lock:
+            number = self._pieces[table] = self._pieces.get(table, -1) + 1
+            self.bytes += buffer.tell()
+        _write(self.folder / f"{table}.{number:06d}.npz", buffer.getvalue())
+
+    def notice(self, what: str, *, lost: int = 0) -> None:
+        """Something the user should know of: it becomes a row of `problems`."""
+        with self._lock:
+            if all(said["what"] != what for said in self.header["notices"]):
+                self.header["notices"].append({"what": what, "lost": lost})
+
+    def finish(self, **more: Any) -> None:
+        """Everything is written."""
+        self.header |= {"whole": True, "end_ns": time.time_ns(), **more}
+        self._write_header()
+
+    def _write_header(self) -> None:
+        _write(self.folder / HEADER, json.dumps(self.header, indent=1, default=str).encode())
+
+
+def header(folder: Path) -> dict[str, Any]:
+    """What capture.json says."""
+    found: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
+    return found
+
+
+def pieces(folder: Path, table: str) -> Iterator[dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]]:
+    """The pieces of a table in order; a text column is its codes (-1 is null) and its words."""
+    for file in sorted(folder.glob(f"{table}.*.npz")):
+        with np.load(file, allow_pickle=False) as arrays:
+            names = dict.fromkeys(name.removesuffix(".codes") for name in arrays.files if not name.endswith((".blob", ".ends")))
+            yield {
+                name: (arrays[f"{name}.codes"], _words(arrays[f"{name}.blob"], arrays[f"{name}.ends"]))
+                if f"{name}.codes" in arrays.files
+                else arrays[name]
+                for name in names
+            }
+
+
+def _encoded(values: Sequence[str | None]) -> dict[str, NDArray[Any]]:
+    """Text as codes into its distinct words: the words' bytes one after the other, and where each ends."""
+    codes: dict[str | None, int] = {None: -1}
+    rows = np.fromiter((codes.setdefault(value, len(codes) - 1) for value in values), np.int32, len(values))
+    words = [word.encode("utf-8", "replace") for word in codes if word is not None]
+    ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
+    return {"codes": rows, "blob": np.frombuffer(b"".join(words), np.uint8), "ends": ends}
+
+
+def _words(blob: NDArray[np.uint8], ends: NDArray[np.int64]) -> list[str]:
+    text, starts = blob.tobytes(), np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    return [text[start:end].decode("utf-8", "replace") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _write(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
