@@ -8,10 +8,15 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "captures"},
-    {"trace"},
+    {"trace", "agents"},
     {"collect", "readers", "store", "analyses", "cache"},
     {"cluster", "opening", "exporters"},
-    {"profiler"},
+    {"conversion"},
+    {"profiler", "launching"},
+    {"callbacks", "recorder"},
+    {"jobs", "dynamic"},
+    {"mindspore", "running"},
+    {"startup"},
     {"cli", "web"},
     {"__main__"},
 ]

@@ -40,7 +40,8 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     module, first op, autograd, last op (no backward pass: `bp_end_ns` is null and the second stage ends with the last operator), none.
 
     `fp_start` and `bp_end` name the operator, range or kernel that starts the forward and ends the backward pass: a whole name, a
-    pattern with * and ?, or a part that only one name has.
+    pattern with * and ?, or a part that only one name has. Where they are not given, those that the recording was made with count
+    (PROFILING_FP_START, PROFILING_BP_END), if anything has that name.
 
     `clock` is host or device. Step markers are host ranges, so by default all bounds are host times: a device runs behind its host, by
     more than a step when kernels queue up, and its times would not fit between the markers. With device, as on Ascend, a step ends when
@@ -51,6 +52,8 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     """
     if clock not in ("host", "device"):
         raise UsageError(f"clock is '{clock}'; expected host or device")
+    fp_start = _recorded(trace, "fp_start") if fp_start is None else fp_start
+    bp_end = _recorded(trace, "bp_end") if bp_end is None else bp_end
     rows: pl.DataFrame = (
         trace.steps.rename({"fp_start_ns": "fp_start_source", "bp_end_ns": "bp_end_source"})
         .sort("rank", "start_ns")
@@ -107,14 +110,26 @@ def _given(rows: pl.DataFrame, point: str, named: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _recorded(trace: Trace, point: str) -> str | None:
+    text = trace.meta.options.get(point)
+    try:
+        return text if text and _matching(text, _names(trace), point) else None
+    except UsageError:
+        return None
+
+
 def _named(trace: Trace, text: str, point: str) -> pl.DataFrame:
-    spans = trace.spans.filter(pl.col("kind").is_in(_NAMED)).with_columns(pl.col("name").cast(pl.String))
-    names = sorted(spans.select(pl.col("name").unique().drop_nulls()).collect().to_series())
-    rows = spans.filter(pl.col("name").is_in(_matching(text, names, point)) & pl.col("step").is_not_null()).select(
+    named = pl.col("kind").is_in(_NAMED) & pl.col("name").cast(pl.String).is_in(_matching(text, _names(trace), point))
+    rows = trace.spans.filter(named & pl.col("step").is_not_null()).select(
         "rank", "step", "kind", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")
     )
     on_device = pl.col("kind").is_in(["kernel", "communication"])
     return first_or_last(rows.collect(), point, pl.when(on_device).then(pl.lit("given kernel")).otherwise(pl.lit("given")))
+
+
+def _names(trace: Trace) -> list[str]:
+    names = trace.spans.filter(pl.col("kind").is_in(_NAMED)).select(pl.col("name").unique().drop_nulls().cast(pl.String))
+    return sorted(names.collect().to_series())
 
 
 def _matching(text: str, names: list[str], point: str) -> list[str]:

@@ -1,8 +1,17 @@
 """What to record: the arguments of a Profiler, checked."""
 
+import difflib
 import enum
-from dataclasses import dataclass, field
+import os
+import sys
+import typing
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
+
+from stepscope.errors import UsageError
 
 
 class ProfilerLevel(enum.Enum):
@@ -30,6 +39,19 @@ class AicoreMetrics(enum.Enum):
     AiCoreNone = "None"
 
 
+class ExportType(enum.Enum):
+    Db = "db"
+    Text = "text"
+
+
+class HostSystem(enum.Enum):
+    CPU = "cpu"
+    MEM = "mem"
+    DISK = "disk"
+    NETWORK = "network"
+    OSRT = "osrt"
+
+
 @dataclass(frozen=True)
 class Options:
     """The choices of one recording, the same for every collector."""
@@ -49,10 +71,232 @@ class Options:
     l2_cache: bool = False
     hbm_ddr: bool = False
     pcie: bool = False
+    sys_io: bool = False
+    sys_interconnection: bool = False
+    host_sys: tuple[HostSystem, ...] = ()
     sync_enable: bool = True
     mstx: bool = False
+    mstx_domain_include: tuple[str, ...] = ()
+    mstx_domain_exclude: tuple[str, ...] = ()
+    export_type: tuple[ExportType, ...] = (ExportType.Text,)
     host_interval_ms: int = 1000  # how often the machine's and the process's use is sampled; 0 for never
     max_events: int = 20_000_000  # a window that reaches one of these ends early, and says so
     max_bytes: int = 8 << 30
     framework: str | None = None  # torch, mindspore, jax; None: whichever the program has imported
+    worker_name: str | None = None  # in the run folder's name; None: the host's name and the process id
+    fp_start: str | None = None  # the operator that starts the forward pass, and the one that ends the backward pass
+    bp_end: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ExperimentalConfig:
+    """The second half of the arguments, as `mindspore.profiler.profile` takes them."""
+
+    profiler_level: ProfilerLevel | None = ProfilerLevel.Level0
+    aic_metrics: AicoreMetrics | None = AicoreMetrics.AiCoreNone
+    l2_cache: bool | None = False
+    mstx: bool | None = False
+    data_simplification: bool | None = True
+    export_type: list[ExportType] | None = None
+    mstx_domain_include: list[str] | None = None
+    mstx_domain_exclude: list[str] | None = None
+    sys_io: bool | None = False
+    sys_interconnection: bool | None = False
+    host_sys: list[HostSystem] | None = None
+
+
+FRAMEWORKS = ("mindspore", "torch", "jax")
+# Arguments of MindSpore 1 and 2.0 to 2.3, and what to say of them.
+_DEPRECATED = {
+    "op_time": "operators are always recorded; activities=[ProfilerActivity.CPU] leaves the device out",
+    "profile_communication": "communication is always recorded",
+    "profile_framework": "the host is recorded with ProfilerActivity.CPU",
+    "host_stack": "use with_stack",
+    "timeline_limit": "the timeline has no limit; max_bytes and max_events bound a recording",
+}
+
+
+def parse(choices: Mapping[str, Any]) -> Options:
+    """The arguments as checked options; None is the default. What is unknown or of the wrong type is refused."""
+    given = _flattened(choices)
+    known = typing.get_type_hints(Options)
+    for name in given:
+        if name not in known:
+            raise UsageError(_unknown(name, [*known, "schedule", "on_trace_ready", "start_profile", "experimental_config"]))
+    checked = {name: _checked(name, value, known[name]) for name, value in given.items() if value is not None}
+    if checked.get("mstx_domain_include") and checked.get("mstx_domain_exclude"):
+        raise UsageError("mstx_domain_include and mstx_domain_exclude exclude one another; give one")
+    if checked.get("activities") == ():
+        raise UsageError("activities is empty; expected at least one ProfilerActivity")
+    # As MindSpore documents it: the chip's counters are part of Level1 and Level2, and PipeUtilization is what these count by default.
+    level, metrics = checked.get("profiler_level"), checked.get("aic_metrics", AicoreMetrics.AiCoreNone)
+    if metrics is AicoreMetrics.AiCoreNone and level in (ProfilerLevel.Level1, ProfilerLevel.Level2):
+        checked["aic_metrics"] = AicoreMetrics.PipeUtilization
+    elif metrics is not AicoreMetrics.AiCoreNone and level in (None, ProfilerLevel.LevelNone, ProfilerLevel.Level0):
+        checked["profiler_level"] = ProfilerLevel.Level1
+        if level is not None:
+            warn(f"aic_metrics={metrics.name} needs profiler_level Level1 or Level2, not {level.name}: Level1 is recorded", UserWarning)
+    environment = {"fp_start": os.environ.get("PROFILING_FP_START") or None, "bp_end": os.environ.get("PROFILING_BP_END") or None}
+    return Options(**environment | checked)
+
+
+def from_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as JSON files and environment variables give them: numbers for enums, -1 for the default, earlier names.
+
+    Numbers mean what they mean to MindSpore 2.10: the position in AicoreMetrics, the digit of the level.
+    """
+    choices: dict[str, Any] = {}
+    for name, value in settings.items():
+        numbered = isinstance(value, int) and not isinstance(value, bool)
+        if name in _DEPRECATED:
+            if name == "host_stack" and value is True:
+                choices.setdefault("with_stack", True)
+        elif numbered and name in _BY_NUMBER:
+            if value != -1:
+                choices[name] = _numbered(name, value)
+        else:
+            choices[name] = value
+    return choices
+
+
+_BY_NUMBER: dict[str, list[Any]] = {
+    "profiler_level": [ProfilerLevel.Level0, ProfilerLevel.Level1, ProfilerLevel.Level2],
+    "aic_metrics": list(AicoreMetrics)[:-1],
+    "aicore_metrics": list(AicoreMetrics)[:-1],
+    "activities": [[ProfilerActivity.CPU, ProfilerActivity.NPU], [ProfilerActivity.CPU], [ProfilerActivity.NPU]],
+    "export_type": [[ExportType.Text], [ExportType.Db], [ExportType.Text, ExportType.Db]],
+}
+
+
+def plain(options: Options) -> dict[str, Any]:
+    """The options as JSON can hold them."""
+    return {choice.name: _plain(getattr(options, choice.name)) for choice in fields(options)}
+
+
+def warn(what: str, category: type[Warning]) -> None:
+    """A warning that points at the line of the user's program."""
+    warnings.warn(what, category, stacklevel=_depth() + 1)
+
+
+def place() -> str:
+    """The line of the user's program that called us."""
+    frame = sys._getframe(_depth())
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _depth() -> int:
+    """How far above the caller of this function the first frame outside this package is."""
+    depth = 1
+    while True:
+        try:
+            name = sys._getframe(depth + 1).f_globals.get("__name__", "")
+        except ValueError:  # called from no program, such as an exit handler
+            return depth - 1
+        if not name.startswith("stepscope."):
+            return depth
+        depth += 1
+
+
+def _flattened(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """One name per choice: an experimental_config taken apart, the earlier spellings and names told."""
+    given = dict(choices)
+    config = given.pop("experimental_config", None)
+    if config is not None:
+        names = [part.name for part in fields(ExperimentalConfig)]
+        if not all(hasattr(config, name) for name in names):
+            raise UsageError(f"experimental_config is {config!r}; expected an _ExperimentalConfig")
+        given = {name: getattr(config, name) for name in names} | given
+    if "aicore_metrics" in given:
+        if given.get("aic_metrics") is not None and config is None:
+            raise UsageError("aicore_metrics and aic_metrics are two names of one argument; give one")
+        given["aic_metrics"] = given.pop("aicore_metrics")
+    for name, instead in _DEPRECATED.items():
+        if name in given:
+            value = given.pop(name)
+            if name == "host_stack" and value is True:
+                given.setdefault("with_stack", True)
+            warn(f"{name} is deprecated: {instead}", DeprecationWarning)
+    return given
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"a Profiler has no argument '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}")
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """The value as the option's type, or an error that says what was expected."""
+    expected: str
+    if kind is Path:
+        expected = "a path"
+        if isinstance(value, (str, os.PathLike)) and os.fspath(value):
+            return Path(value)
+    elif kind is bool:
+        expected = "True or False"
+        if isinstance(value, bool):
+            return value
+    elif kind is int:
+        expected = "a whole number, not negative"
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    elif isinstance(kind, type) and issubclass(kind, enum.Enum):
+        expected = f"a member of {kind.__name__}"
+        if (member := _member(kind, value)) is not None:
+            return member
+    elif typing.get_origin(kind) is tuple:
+        return _several(name, value, typing.get_args(kind)[0])
+    elif kind == dict[str, str]:
+        expected = "a dict of text"
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return value
+    elif name == "framework":
+        expected = f"one of {', '.join(FRAMEWORKS)}"
+        word = {"pytorch": "torch"}.get(value, value) if isinstance(value, str) else value
+        if word in FRAMEWORKS:
+            return word
+    else:
+        expected = "text"
+        if isinstance(value, str):
+            return value
+    raise UsageError(f"{name} is {value!r}; expected {expected}")
+
+
+def _several(name: str, value: Any, kind: type) -> tuple[Any, ...]:
+    if name == "export_type" and not isinstance(value, (list, tuple, set)):
+        value = [value]  # MindSpore takes one, too
+    text = kind is str
+    expected = "a list of text" if text else f"a list of {kind.__name__}"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = [item if text and isinstance(item, str) and item else None if text else _member(kind, item) for item in value]
+        if None not in items:
+            return tuple(dict.fromkeys(items))
+    raise UsageError(f"{name} is {value!r}; expected {expected}")
+
+
+def _member(kind: Any, value: Any) -> Any:
+    """Ours, the member of that name of another library's enum, or its name as text; None for anything else."""
+    if isinstance(value, kind):
+        return value
+    # PyTorch's ProfilerActivity is no Python enum, but has names.
+    name = value if isinstance(value, str) else getattr(value, "name", None) if type(value).__name__ in _ENUMS_OF_OTHERS else None
+    name = {"CUDA": "GPU", "PrivateUse1": "NPU"}.get(str(name), name)
+    return next((member for member in kind if name is not None and name in (member.name, member.value)), None)
+
+
+_ENUMS_OF_OTHERS = {"ProfilerLevel", "ProfilerActivity", "AicoreMetrics", "AiCoreMetrics", "ExportType", "HostSystem", "_ProfilerActivity"}
+
+
+def _numbered(name: str, number: int) -> Any:
+    members = _BY_NUMBER[name]
+    if not 0 <= number < len(members):
+        raise UsageError(f"{name} is {number}; expected -1 to {len(members) - 1}")
+    return members[number]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

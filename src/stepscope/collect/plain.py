@@ -1,5 +1,7 @@
 """Ranges that the user names: `with record_function("load"): ...`, in any program, with or without a framework."""
 
+import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,9 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.captures import Capture
+from stepscope.captures import Capture, Column
+from stepscope.collect.options import Options
 
+_PIECE = 50_000  # rows held in memory before they are written
 _active: list["Collector"] = []  # collectors that listen now
+
+Row = tuple[str, int, int, int, str, str | None]
 
 
 class record_function:  # noqa: N801 - the name that PyTorch users know
@@ -40,38 +46,114 @@ class record_function:  # noqa: N801 - the name that PyTorch users know
         return wrapped
 
 
-class Collector:
-    """Collects the ranges that `record_function` marks, on every thread."""
+class mstx:  # noqa: N801 - the name that MindSpore users know
+    """MindSpore's markers, recorded on every platform where the profiler was given `mstx=True`. On Ascend, MindSpore's own get them too."""
 
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, int, int, int, str, str | None]] = []
+    @staticmethod
+    def mark(message: str, stream: Any = None, domain: str = "default") -> None:
+        """A moment."""
+        if _active:
+            now = time.time_ns()
+            _mark(message, now, now, domain)
+        if stock := _stock_mstx():
+            stock.mark(message, stream, domain)
+
+    @staticmethod
+    def range_start(message: str, stream: Any = None, domain: str = "default") -> int:
+        """A range begins; what this returns ends it."""
+        stock = _stock_mstx()
+        theirs = stock.range_start(message, stream, domain) if stock else 0
+        if not _active:
+            return theirs
+        number = next(_numbers)
+        _open[number] = (message, time.time_ns(), theirs)
+        return number
+
+    @staticmethod
+    def range_end(range_id: int, domain: str = "default") -> None:
+        message, start, theirs = _open.pop(range_id, ("", 0, range_id))
+        if start and _active:
+            _mark(message, start, time.time_ns(), domain)
+        if theirs and (stock := _stock_mstx()):
+            stock.range_end(theirs, domain)
+
+
+def forget() -> None:
+    """In a forked child nobody listens."""
+    _active.clear()
+    _open.clear()
+
+
+class Collector:
+    """Collects the ranges that `record_function` and `mstx` mark, on every thread."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self._options = options or Options()
+        self._rows: list[Row] = []
+        self._count = 0
         self._capture: Capture | None = None
+        self._lock = threading.Lock()
+        self.full = False
 
     def start(self, capture: Capture) -> None:
-        self._capture, self._rows = capture, []
+        self._capture, self._rows, self._count, self.full = capture, [], 0, False
         _active.append(self)
 
-    def add(self, name: str, start: int, end: int, args: str | None) -> None:
+    def add(self, name: str, start: int, end: int, args: str | None = None) -> None:
+        if self.full:
+            return
         thread = threading.current_thread()
-        self._rows.append((name, start, end, thread.native_id or 0, thread.name, args))
+        with self._lock:
+            self._rows.append((name, start, end, thread.native_id or 0, thread.name, args))
+            self._count += 1
+            whole = len(self._rows) >= _PIECE
+            rows, self._rows = (self._rows, []) if whole else ([], self._rows)
+            self.full = self._count >= self._options.max_events
+        if rows:
+            self._write(rows)
+
+    def wants(self, domain: str) -> bool:
+        options = self._options
+        return (
+            options.mstx
+            and domain not in options.mstx_domain_exclude
+            and (not options.mstx_domain_include or domain in options.mstx_domain_include)
+        )
 
     def step(self, number: int) -> None:
         pass
 
     def stop(self) -> None:
-        _active.remove(self)
+        if self in _active:
+            _active.remove(self)
         assert self._capture is not None
-        if self._rows:
-            names, starts, ends, threads, labels, args = zip(*self._rows, strict=True)
-            start = np.array(starts, np.int64)
-            self._capture.append(
-                "ranges",
-                {
-                    "name": names,
-                    "start_ns": start,
-                    "dur_ns": np.array(ends, np.int64) - start,
-                    "tid": np.array(threads, np.int64),
-                    "thread": labels,
-                    "args": args,
-                },
-            )
+        if self.full:
+            self._capture.notice(f"ranges are recorded up to max_events={self._options.max_events:,}: later ones are missing")
+        self._write(self._rows)
+
+    def _write(self, rows: list[Row]) -> None:
+        if not rows:
+            return
+        assert self._capture is not None
+        names, starts, ends, threads, labels, args = zip(*rows, strict=True)
+        start = np.array(starts, np.int64)
+        columns: dict[str, Column] = {"name": names, "start_ns": start, "dur_ns": np.array(ends, np.int64) - start}
+        try:
+            self._capture.append("ranges", columns | {"tid": np.array(threads, np.int64), "thread": labels, "args": args})
+        except OSError as error:  # a full disk: the user's range must not raise
+            self._capture.notice(f"ranges could not be written: {error.strerror or error}", lost=len(rows))
+
+
+_numbers = itertools.count(1 << 32)  # above any id of MindSpore's own
+_open: dict[int, tuple[str, int, int]] = {}  # mstx ranges that have begun: message, start, MindSpore's own id
+
+
+def _mark(message: str, start: int, end: int, domain: str) -> None:
+    for collector in _active:
+        if collector.wants(domain):
+            collector.add(message, start, end, None if domain == "default" else f'{{"domain": "{domain}"}}')
+
+
+def _stock_mstx() -> Any:
+    stock = getattr(sys.modules.get("mindspore.profiler.mstx"), "Mstx", None)
+    return stock if getattr(stock, "enable", False) else None

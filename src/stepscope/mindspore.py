@@ -1,0 +1,84 @@
+"""The names of `mindspore.profiler`, by stepscope: `import stepscope.mindspore as profiler` in place of the stock module."""
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from stepscope.callbacks import MarkSteps, StopAtEpoch, StopAtStep
+from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
+from stepscope.collect.plain import mstx
+from stepscope.collect.schedules import ProfilerAction, schedule
+from stepscope.profiler import Profiler, from_environment, profile, say, tensorboard_trace_handler
+
+if TYPE_CHECKING:
+    from stepscope.dynamic import DynamicProfilerMonitor
+
+_ExperimentalConfig = ExperimentalConfig
+
+__all__ = [
+    "AicoreMetrics",
+    "DynamicProfilerMonitor",
+    "EnvProfiler",
+    "ExportType",
+    "HostSystem",
+    "MarkSteps",
+    "Profiler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "ProfilerLevel",
+    "StopAtEpoch",
+    "StopAtStep",
+    "_ExperimentalConfig",
+    "analyse",
+    "mstx",
+    "profile",
+    "schedule",
+    "tensorboard_trace_handler",
+]
+
+
+class EnvProfiler:
+    """Records as MS_PROFILER_OPTIONS says, when this module is imported; at the end of the program the recording is analysed."""
+
+    profiler: Profiler | None = None
+
+    @classmethod
+    def init_profiler(cls) -> None:
+        if not os.environ.get("MS_PROFILER_OPTIONS") or cls.profiler:
+            return
+        if "mindspore" not in sys.modules:
+            # MindSpore starts its own profiler for this variable when it is imported; one of the two can record.
+            options = os.environ.pop("MS_PROFILER_OPTIONS")
+            try:
+                importlib.import_module("mindspore")
+            finally:
+                os.environ["MS_PROFILER_OPTIONS"] = options
+        elif getattr(getattr(sys.modules.get("mindspore.profiler.envprofiler"), "EnvProfiler", None), "profiler", None):
+            say("MindSpore's own profiler has taken MS_PROFILER_OPTIONS: to record with stepscope, import stepscope.mindspore first")
+            return
+        cls.profiler = from_environment()
+
+    def analyse(self) -> None:
+        if self.profiler:
+            self.profiler.analyse()
+
+
+def analyse(
+    profiler_path: str,
+    max_process_number: int | None = None,
+    pretty: bool = False,
+    step_list: list[int] | None = None,
+    data_simplification: bool = True,
+) -> None:
+    """Turn the captures below a path into run folders. One process is enough, whatever `max_process_number` says."""
+    Profiler.offline_analyse(profiler_path, pretty, step_list, data_simplification)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DynamicProfilerMonitor":
+        raise AttributeError(f"module 'stepscope.mindspore' has no attribute '{name}'")
+    return importlib.import_module("stepscope.dynamic").DynamicProfilerMonitor
+
+
+EnvProfiler.init_profiler()
