@@ -649,6 +649,13 @@ def test_list_goes_on_past_what_cannot_be_read_and_says_so(tmp_path: Path, say) 
     assert said.err.startswith(f"stepscope: {broken}/run.json: not a run folder's header") and said.err.count("\n") == 1
 
 
+def test_list_of_several_paths_goes_on_past_one_that_is_missing(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    written(tiny.trace(spans=SPANS), tmp_path / "b")
+    said = say("list", str(tmp_path / "missing"), str(tmp_path / "b"), "--format", "csv")
+    assert said.code == 1 and said.out.count("\n") == 2 and str(tmp_path / "b") in said.out
+    assert said.err == f"stepscope: {tmp_path / 'missing'}: no such file or folder\n"
+
+
 def test_list_of_nothing_is_an_empty_table(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     said = say("list", str(tmp_path), "--format", "csv")
     assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed\n", "")
@@ -680,6 +687,9 @@ def test_export_of_one_rank_of_several(tmp_path: Path, say) -> None:  # type: ig
     assert say("export", str(tmp_path / "in"), "--to", "chrome", "-o", str(tmp_path / "one.json")).code == 2
     assert say("export", str(tmp_path / "in"), "--to", "chrome", "-o", str(tmp_path / "one.json"), "--rank", "1").code == 0
     assert stepscope.open(tmp_path / "one.json").meta.ranks == [1]
+    both = written(stepscope.open(tmp_path / "in"), tmp_path / "both")
+    assert say("export", both, "--to", "chrome", "-o", str(tmp_path / "again.json"), "--rank", "1").code == 0
+    assert "rank 1" in say("summary", both, "--rank", "1").out and "2 ranks" in say("summary", both).out
 
 
 def test_the_cache_says_what_it_holds_and_can_be_cleared(tmp_path: Path, say, cache: Path) -> None:  # type: ignore[no-untyped-def]

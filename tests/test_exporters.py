@@ -248,6 +248,13 @@ def test_csv_knows_no_nan(tmp_path: Path) -> None:
     assert [line.split(",")[3] for line in (out / "counters.csv").read_text().splitlines()] == ["value", "", "", "1.5"]
 
 
+def test_chrome_is_valid_json_whatever_a_counter_says(tmp_path: Path) -> None:
+    trace = tiny.trace(spans="kind name start_ns dur_ns\nop a 0 10", counters='name at_ns value\n"a_b" 0 nan\nc 1 -inf\n"d_e_f" 2 1e300')
+    text = export(trace, "chrome", tmp_path / "back.json").read_text()
+    found = [event for event in json.loads(text, parse_constant=pytest.fail)["traceEvents"] if event["ph"] == "C"]
+    assert [(event["name"], event["args"]) for event in found] == [("a", {"b": None}), ("c", {"value": None}), ("d e", {"f": 1e300})]
+
+
 @pytest.mark.parametrize("form", exporters.names())
 def test_nothing_is_replaced_unless_told(form: str, trace: Trace, tmp_path: Path) -> None:
     out = export(trace, form, tmp_path / "out")

@@ -227,7 +227,11 @@ def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None"
     empty = [name for name, column in cells.items() if not any(column)]
     kept = [index for index, column in enumerate(natural) if column.name not in empty]
     columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
-    same = {name: first for name in shown.columns[1:] if (first := _same(name, cells)) and name not in empty} if hidden else {}
+    same: dict[str, str] = {}
+    texts = [name for name, dtype in shown.schema.items() if name not in empty and dtype == pl.String]
+    for name, first in itertools.combinations(reversed(texts), 2):
+        if hidden and cells[name] == cells[first]:
+            same[name] = first
     if same:
         kept = [index for index in kept if natural[index].name not in same]
         columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
@@ -240,14 +244,6 @@ def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None"
     _terminal.write([[(_text.heading(columns), "dim")]])
     _terminal.write([(line, "")] for line in _text.lines(columns, ([row[index] for index in kept] for row in rows)))
     _terminal.write([(line, "dim")] for note in notes for line in textwrap.wrap(note, _terminal.width()))
-
-
-def _same(name: str, cells: dict[str, tuple[str, ...]]) -> str | None:
-    """The column before this one that shows the same words in every row; numbers that happen to agree mean different things."""
-    before = itertools.takewhile(lambda other: other != name, cells)
-    return next(
-        (other for other in before if cells[other] == cells[name] and any(cell.isidentifier() or ":" in cell for cell in cells[name])), None
-    )
 
 
 def _rows(batch: "pl.DataFrame", origin: int | None, moments: set[str]) -> Iterator[list[str]]:

@@ -71,7 +71,7 @@ def fit(columns: list[Column], limit: int) -> tuple[list[Column], list[str]]:
 
 
 def lines(columns: list[Column], rows: Iterable[list[str]], *, whole: bool = False) -> Iterator[str]:
-    """The rows as aligned text, without the heading. A cell that is too wide is shortened, unless it must stay whole."""
+    """The rows as aligned text: as many cells as there are columns. What is too wide is shortened, unless it must stay whole."""
     for row in rows:
         pairs = zip(columns, row, strict=False)
         yield GAP.join(pad(text if whole else shorten(text, column.width), column.width, column.right) for column, text in pairs).rstrip()

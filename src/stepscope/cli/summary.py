@@ -254,15 +254,9 @@ def _problem_lines(problems: list[dict[str, Any]], path: Path, width: int) -> It
     if not problems:
         return
     lost = any(row["lost"] for row in problems)
+    title = "not everything could be read" if lost else f"while reading, {len(problems):,} {'remark' if len(problems) == 1 else 'remarks'}"
     yield []
-    yield [
-        (
-            f"while reading, {len(problems):,} {'remark' if len(problems) == 1 else 'remarks'}"
-            if not lost
-            else "not everything could be read",
-            "bold red" if lost else "bold",
-        )
-    ]
+    yield [(title, "bold red" if lost else "bold")]
     for row in problems[:_PROBLEMS_SHOWN]:
         text = ": ".join(_text.clean(part) for part in (Path(row["file"] or "").name, row["where"], row["what"]) if part)
         for index, line in enumerate(textwrap.wrap(text, width - 2)):
