@@ -51,14 +51,32 @@ def test_damage_is_named_with_its_offset(data: str, offset: int, what: str, copi
     assert {message: damage.offset for message, damage in found.broken.items()} == {row: row * len(one) + offset for row in range(copies)}
 
 
+def test_numbers_of_every_width_are_read_at_once_as_one_by_one() -> None:
+    values = [value for bits in range(65) for value in (2**bits - 1, 2**bits) if value < 2**64]
+    data, places = b"", []
+    for value in values:
+        start = len(data)
+        data += encoded(1, VARINT, value)
+        places.append((start, len(data)))
+    assert len(values) > _wire._FEW
+    assert run(data, places).value[0].tolist() == values
+    assert [int(run(data, [place]).value[0, 0]) for place in places] == values
+
+
 def test_a_message_of_a_million_fields_takes_no_million_rounds() -> None:
     data = b"\x2a\x00" * 1_000_000
     assert len(run(data, [(0, len(data))]).many[5].start) == 1_000_000
 
 
+numbers = (
+    st.integers(0, 300)
+    | st.integers(0, 2**64 - 1)
+    | st.integers(0, 64).map(lambda bits: 2**bits - 1)
+    | st.integers(0, 63).map(lambda bits: 2**bits)
+)
 # What a message is made of: (field number, wire type, value).
 fields = st.one_of(
-    st.tuples(st.sampled_from([1, 3, 20, 6, 300]), st.just(VARINT), st.integers(0, 2**64 - 1) | st.integers(0, 300)),
+    st.tuples(st.sampled_from([1, 3, 20, 6, 300]), st.just(VARINT), numbers),
     st.tuples(st.sampled_from([2, 6]), st.just(FIXED64), st.integers(0, 2**64 - 1)),
     st.tuples(st.sampled_from([4, 5, 7, 6]), st.just(BYTES), st.binary(max_size=200)),
     st.tuples(st.just(6), st.just(FIXED32), st.integers(0, 2**32 - 1)),

@@ -313,6 +313,7 @@ def test_every_kind_of_stat_is_kept_as_json(read: Any) -> None:
         "infinite": float("-inf"),
         "text": 'a "quoted" <b>ü</b>\n',
         "ref": Ref("shared text"),
+        **{f"short {n}": text for n, text in enumerate(("", "\0", "a", "a\0", "seven b", "eight by"))},
         "bytes": b"\x00\xff",
     }
     events = [Event("e", number, 1, stats) for number in range(40)]  # many of one form are written together
@@ -407,6 +408,7 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         Event("model/dense/MatMul:MatMul", 100_000, 100_000),
         Event("cuLaunchKernel", 150_000, 10_000, {"correlation_id": 42}),
         Event("cuStreamSynchronize", 300_000, 100_000),
+        Event("MemcpyD2H", 420_000, 10_000, {"correlation_id": 44, "memcpy_details": "kind:DtoH size:64 dest:0 async:1"}),
         Event("EagerLocalExecute: Add", 500_000, 10_000),
         Event("MemoryAllocation", 510_000, 0, alloc("GPU_0_bfc", 4096, 64, tf_op="model/dense/MatMul", data_type=1, region_type="output")),
         Event("MemoryDeallocation", 520_000, 0, alloc("GPU_0_bfc", 4096, 0)),
@@ -417,7 +419,7 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         "Stream #7(Compute)",
         Event("sgemm_128x64", 1_000_000, 50_000, {"correlation_id": 42, "tf_op": "model/dense/MatMul:MatMul"}),
         Event("ncclDevKernel_AllReduce_Sum_f32", 1_040_000, 30_000, {"correlation_id": 43}),
-        Event("MemcpyD2H", 1_100_000, 5_000, {"memcpy_details": "kind:DtoH size:64 dest:0 async:1"}),
+        Event("MemcpyD2H", 1_100_000, 5_000, {"correlation_id": 44, "memcpy_details": "kind:DtoH size:64 dest:0 async:1"}),
         Event("Memset", 1_110_000, 5_000, {"memset_details": "kind:device num_bytes:32 async:1"}),
     )
     device.line("XLA Ops", Event("fusion", 1_000_000, 50_000), number=2)
@@ -427,11 +429,12 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         trace.spans.collect(),
         """
         name                             kind           step  self_ns  depth  scope        op_type  op  flow_in  bytes
-        train                            step           3     670      0      -            -        -   -        -
+        train                            step           3     660      0      -            -        -   -        -
         Iterator::Root::Prefetch         data           3     20       1      -            -        -   -        -
         model/dense/MatMul:MatMul        op             3     90       1      model/dense  MatMul   -   -        -
         cuLaunchKernel                   api            3     10       2      -            -        -   -        -
         cuStreamSynchronize              sync           3     100      1      -            -        -   -        -
+        MemcpyD2H                        api            3     10       1      -            -        -   -        -
         "EagerLocalExecute:_Add"         other          3     10       1      -            -        -   -        -
         MemoryAllocation                 instant        3     0        1      model/dense  -        -   -        -
         MemoryDeallocation               instant        3     0        1      -            -        -   -        -
@@ -439,7 +442,7 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         MemoryAllocation                 instant        3     0        1      -            -        -   -        -
         sgemm_128x64                     kernel         3     50       0      model/dense  MatMul   2   3        -
         ncclDevKernel_AllReduce_Sum_f32  communication  -     30       0      -            -        -   -        -
-        MemcpyD2H                        copy           -     5        0      -            -        -   -        64
+        MemcpyD2H                        copy           3     5        0      -            -        -   5        64
         Memset                           set            -     5        0      -            -        -   -        32
         fusion                           annotation     -     50       0      -            -        -   -        -
         """,
@@ -515,6 +518,23 @@ def test_a_marker_around_markers_is_an_epoch_not_a_step(read: Any) -> None:
     events = [Event("epoch", 0, 1_000_000, {"step_num": 0}), *(Event("train", n * 300_000, 200_000, {"step_num": n}) for n in range(3))]
     steps = read(one_line(*events)).steps.collect()
     assert steps.select("step", "start_ns", "end_ns").rows() == [(0, 0, 200), (1, 300, 500), (2, 600, 800)]
+
+
+def test_a_tpu_that_runs_behind_its_host_keeps_the_numbers_of_its_steps(read: Any) -> None:
+    host = PlaneBytes("/host:CPU").line("python", *(Event("train", n * 10_000, 10_000, {"step_num": n}) for n in range(2)))
+    device = PlaneBytes("/device:TPU:0").line("Steps", Event("0", 12_000, 9_000), Event("1", 30_000, 9_000))
+    device.line("XLA Ops", Event("dot.1", 13_000, 5_000), Event("dot.1", 31_000, 5_000), Event("dot.2", 50_000, 1_000), number=2)
+    spans = read(host.bytes() + device.bytes()).spans.collect()
+    assert spans.filter(pl.col("kind") == "kernel")["step"].to_list() == [0, 1, None]
+
+
+def test_a_program_that_cannot_be_read_is_said_and_the_trace_stands(read: Any) -> None:
+    metadata = PlaneBytes("/host:metadata")
+    metadata.about("jit_f(5)", stats={"Hlo Proto": b"\x0a\x7f"})
+    work = one_line(Event("dot.1", 0, 1_000, {"hlo_op": Ref("dot.1"), "program_id": 5}))
+    trace = read(metadata.bytes() + work)
+    assert trace.spans.select(pl.col("op_type").cast(pl.String)).collect().to_series().to_list() == ["dot"]
+    assert "the description of program 5 cannot be read" in trace.problems.collect()["what"][0]
 
 
 def test_steps_whose_numbers_repeat_are_counted(read: Any) -> None:
@@ -604,7 +624,7 @@ def test_a_given_rank_is_taken(read: Any) -> None:
         field(1, field(1, "jit_step") + field(2, "main")),  # an HloProto
         field(1, field(1, 3) + field(2, 4)) * 3,  # a pprof profile
         field(1, field(1, 1) + field(2, b"\x00\x01\x02\x03") + field(3, b"")),  # a name that is no text
-        field(1, field(2, "/host:CPU") + field(9, 1)) + bytes(12),  # a field that planes do not have
+        field(1, field(2, "/host:CPU") + field(9, "")) + bytes(12),  # a field that planes do not have
         bytes(range(256)) * 20,
         field(2, "only an error"),
     ],
@@ -683,6 +703,17 @@ def test_a_cut_before_the_names_leaves_events_without_names(read: Any) -> None:
 def test_an_event_at_no_time_is_refused_and_left_out_on_request(event: Event, read: Any) -> None:
     data = one_line(Event("good", 0, 1), event)
     with pytest.raises(DataError, match=r"byte [\d,]+: an event at .* ps that lasts .* ps"):
+        read(data)
+    trace = read(data, partial=True)
+    assert trace.spans.collect()["name"].cast(pl.String).to_list() == ["good"]
+    assert trace.problems.collect()["lost"].sum() == 1
+
+
+def test_an_event_with_a_damaged_stat_is_left_out_on_request(read: Any) -> None:
+    plane = PlaneBytes("/host:CPU").line("a", Event("good", 0, 1), Event("bad", 0, 1, {"k": 5}))
+    stat = field(1, 1) + field(4, 5)
+    data = plane.bytes().replace(stat, stat[:2] + b"\x0d\x05")
+    with pytest.raises(DataError, match="field 1 has wire type 5"):
         read(data)
     trace = read(data, partial=True)
     assert trace.spans.collect()["name"].cast(pl.String).to_list() == ["good"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stepscope import schema
 from stepscope.readers import _hlo
-from stepscope.readers._wire import Ints
+from stepscope.readers._wire import Damage, Ints
 from stepscope.readers._xspace import DOUBLE, RAW, SIGNED, Batch, Plane, Space, Stats
 
 Bools = NDArray[np.bool_]
@@ -26,7 +26,8 @@ class Programs:
         self._buffer = space.buffer
         self._places: dict[int, tuple[int, int]] = {}
         self._ids: dict[str, int] = {}
-        self._read: dict[int, _hlo.Program] = {}
+        self._read: dict[int, _hlo.Program | None] = {}
+        self.unreadable: list[tuple[int, Damage]] = []
         for plane in planes:
             stats = plane.metadata_stats
             for row in np.flatnonzero((stats.name == plane.code("Hlo Proto")) & (stats.number == RAW)).tolist():
@@ -41,7 +42,11 @@ class Programs:
 
     def find(self, number: int) -> _hlo.Program | None:
         if number not in self._read and number in self._places:
-            self._read[number] = _hlo.Program(self._buffer, *self._places[number])
+            try:
+                self._read[number] = _hlo.Program(self._buffer, *self._places[number])
+            except Damage as damage:  # the trace stands without it
+                self._read[number] = None
+                self.unreadable.append((number, damage))
         return self._read.get(number)
 
 
@@ -128,6 +133,7 @@ class Reading:
         end = base + (batch.offset_ps + batch.dur_ps + 500) // 1000
         spans = pl.DataFrame(
             {
+                "plane": np.full(len(rows), self.tracks[0]["track"], np.int32),
                 "track": self._track[batch.line].astype(np.int32),
                 "name": pl.Series(self._labels, dtype=schema.Text).gather(rows),
                 "start_ns": start,
@@ -143,6 +149,9 @@ class Reading:
             }
         )
         spans = spans.hstack(self._meanings(batch, values, rows)).with_columns(*self._amounts(batch, values))
+        # What a loop or a call does is counted in the operations inside it.
+        outer = pl.col("op_type").cast(pl.String).is_in(["while", "conditional", "call"])
+        spans = spans.with_columns(flops=pl.when(~outer.fill_null(False)).then("flops"))
         counts = spans["role"] == "counters"
         if counts.any() and (sample := values.floats("counter_value")) is not None:
             is_sample = counts.to_numpy() & ~np.isnan(sample)
@@ -206,7 +215,7 @@ class Reading:
             operation = self._operation(label, role, program, hlo_op, tf_op, op_name, hlo_category)
             if role != "thread":
                 return operation._replace(kind=_device_kind(label, role, flags, operation))
-            return operation._replace(kind=_host_kind(label, flags, operation), region=_REGIONS.get(label, 0))
+            return operation._replace(kind=_host_kind(label, flags, operation), region=label in _REGIONS)
         kind = {"steps": "step", "ranges": "annotation", "scopes": "scope", "syncs": "sync"}.get(role, "other")
         return _Meaning(kind, role)
 
@@ -236,14 +245,16 @@ class Reading:
         return _Meaning("", role, kind or None, _hlo.scope(path) or None, path or None, None, None, move)
 
     def _amounts(self, batch: Batch, values: "_Values") -> list[pl.Series]:
+        """FLOPs and bytes: as the profiler counts them, or of a copy on a device what was copied."""
         flops, known = self._number(batch, values, "flops")
         more, also = self._number(batch, values, "model_flops")
         moved, measured = self._number(batch, values, "bytes_accessed")
+        on_device = self._role[batch.line] != _ROLE_WORDS.index("thread")
         for name, size in (("memcpy_details", r"\bsize:(\d+)"), ("memset_details", r"_bytes:(\d+)"), ("Memset_details", r"_bytes:(\d+)")):
             codes = values.texts(name)
             for code in np.unique(codes[codes >= 0]).tolist():
                 if match := re.search(size, self.plane.texts[code]):
-                    here = codes == code
+                    here = (codes == code) & on_device
                     moved[here], measured[here] = int(match[1]), True
         return [
             _or_null(np.where(known, flops, more), known | also).alias("flops"),
@@ -380,7 +391,7 @@ class _Meaning(NamedTuple):
     dtypes: str | None = None
     moves: str = ""  # communication, copy
     shared: bool = False  # found by the kernel's name, which several instructions may share
-    region: int = 0
+    region: bool = False  # a stretch of work that another thread handed over starts or ends here
 
 
 _MEANING = list(_Meaning._fields)
@@ -388,10 +399,9 @@ _MEANING_TYPES = {
     "kind": schema.Kind,
     **dict.fromkeys(("role", "op_type", "scope", "category", "shapes", "dtypes", "moves"), schema.Text),
     "shared": pl.Boolean,
-    "region": pl.Int8,
+    "region": pl.Boolean,
 }
-OPENS, CLOSES = 1, 2  # a stretch of work that another thread handed over
-_REGIONS = {"ThreadpoolListener::StartRegion": OPENS, "ThreadpoolListener::StopRegion": CLOSES}
+_REGIONS = ("ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion")
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|(ragged-)?all-to-all|collective-(permute|broadcast)|send|recv)(-start|-done)?(\.\d+)*$"
 )

@@ -6,14 +6,13 @@ import polars as pl
 from stepscope import intervals
 from stepscope.intervals import Bools, Ints
 from stepscope.readers import Options, _kineto
-from stepscope.readers._xplane_events import OPENS
 
 _ON_DEVICE = ["stream", "ops", "async"]
 
 
 def nested(spans: pl.DataFrame) -> pl.DataFrame:
-    """Depth, parent and self time. Kernels of a stream may overlap, but none is part of another: they are not nested."""
-    rows = np.flatnonzero((spans["role"] != "stream").to_numpy())
+    """Depth, parent and self time. What runs on a stream or in the background may overlap, but is no part of another: not nested."""
+    rows = np.flatnonzero(~spans["role"].cast(pl.String).is_in(["stream", "async"]).to_numpy())
     start, duration = spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy()
     nesting = intervals.nest(spans["track"].to_numpy()[rows].astype(np.int64), start[rows], (start + duration)[rows])
     depth, parent, own = np.zeros(spans.height, np.int32), np.full(spans.height, -1, np.int64), duration.copy()
@@ -72,9 +71,9 @@ def steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, list[str
     number = pl.col("step_num")
     if marks.height == 0:
         # A TPU numbers its steps itself, each core on a line of its own.
-        marks = spans.filter((pl.col("kind") == "step") & (pl.col("role") == "steps"))
+        marks = spans.filter(pl.col("role") == "steps")
         marks = marks.filter(pl.col("track") == pl.col("track").min())
-        number = pl.coalesce("step_num", pl.col("name").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64, strict=False))
+        number = _NUMBER
     if options.step_name is not None or marks.height == 0:
         ranges = spans.with_columns(kind=_kind_as_range())
         found, remark = _kineto._steps(ranges, options)
@@ -94,6 +93,9 @@ def steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, list[str
         .when(phase.str.contains("eval|test|valid|infer|predict"))
         .then(pl.lit("infer")),
     ), remarks
+
+
+_NUMBER = pl.coalesce("step_num", pl.col("name").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64, strict=False))
 
 
 def _innermost(marks: pl.DataFrame) -> pl.DataFrame:
@@ -116,7 +118,8 @@ def _kind_as_range() -> pl.Expr:
 
 
 def stepped(spans: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """The step of each span: of its group where the profiler grouped them, of the call that launched it or handed it over, else by time."""
+    """The step of each span: of its group where the profiler grouped them, of the device's own steps, of the call that launched it or
+    handed it over, else by time."""
     found = found.sort("start_ns")
     start = spans["start_ns"].to_numpy()
     by_time = intervals.enclosing(found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), start)
@@ -128,7 +131,7 @@ def stepped(spans: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     index = by_time
     for _ in range(_HANDS):
         index = np.where((cause >= 0) & (index[cause] >= 0), index[cause], by_time)
-    index = _by_group(spans, found, index)
+    index = _by_group(spans, _by_device(spans, found, index))
     number = found["step"].gather(np.maximum(index, 0)).set(pl.Series(index < 0), None)
     return spans.with_columns(step=number.cast(pl.Int32))
 
@@ -137,17 +140,28 @@ _HANDS = 4  # work goes from the caller to a dispatcher to a pool and its helper
 
 
 def _region(spans: pl.DataFrame, handed: Bools) -> Ints:
-    """The marker that opened the stretch of handed-over work a span runs in; -1 for none."""
-    marks = spans.filter(pl.col("region") > 0).select("track", "start_ns", "region", mark="span").sort("start_ns", maintain_order=True)
+    """The marker that opened the stretch of handed-over work a span runs in; -1 for none. What closes a stretch was handed by nobody."""
+    marks = spans.filter("region").select("track", "start_ns", mark="span").sort("start_ns", maintain_order=True)
     if marks.height == 0:
         return np.full(spans.height, -1, np.int64)
     order = spans.select("span", "track", "start_ns").sort("start_ns", maintain_order=True)
-    found = order.join_asof(marks, on="start_ns", by="track", check_sortedness=False).sort("span")
-    mark = np.where((found["region"] == OPENS).fill_null(False).to_numpy(), found["mark"].fill_null(-1).to_numpy(), -1)
+    mark = order.join_asof(marks, on="start_ns", by="track", check_sortedness=False).sort("span")["mark"].fill_null(-1).to_numpy()
     return np.where((mark >= 0) & handed[mark], mark, -1)
 
 
-def _by_group(spans: pl.DataFrame, found: pl.DataFrame, index: Ints) -> Ints:
+def _by_device(spans: pl.DataFrame, found: pl.DataFrame, index: Ints) -> Ints:
+    """A TPU draws its steps on a line beside its operations; they run later than the host's, under the same numbers."""
+    own = spans.filter(pl.col("role") == "steps").with_columns(step=_NUMBER)
+    own = own.join(found.select(pl.col("step").cast(pl.Int64)).with_row_index("index"), on="step").sort("start_ns")
+    index, start, plane = index.copy(), spans["start_ns"].to_numpy(), spans["plane"].to_numpy()
+    for (number,), steps in own.group_by("plane"):
+        rows = np.flatnonzero(plane == number)
+        at = intervals.enclosing(steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["dur_ns"]).to_numpy(), start[rows])
+        index[rows[at >= 0]] = steps["index"].to_numpy()[at[at >= 0]]
+    return index
+
+
+def _by_group(spans: pl.DataFrame, index: Ints) -> Ints:
     if spans["group_id"].null_count() == spans.height:
         return index
     groups = (

@@ -178,7 +178,7 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     spans = links.unshared(links.linked(links.nested(spans)))
     steps, remarks = links.steps(spans, options)
     spans = links.stepped(spans, steps)
-    notes = [*notes, *_damage(space, broken), *_remarks(space, planes, readings, aggregated), *(_Note("", what, 0) for what in remarks)]
+    notes = [*notes, *_damage(space, broken), *_remarks(space, readings, programs, aggregated), *(_Note("", what, 0) for what in remarks)]
     tables = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
         "tracks": pl.DataFrame([track for reading in readings for track in reading.tracks]).with_row_index("sort"),
@@ -214,14 +214,15 @@ def _damage(space: Space, broken: int) -> Iterator[_Note]:
             yield _Note(f"byte {damage.offset:,}", damage.what, 0)
 
 
-def _remarks(space: Space, planes: list[Plane], readings: list[events.Reading], aggregated: int) -> Iterator[_Note]:
+def _remarks(space: Space, readings: list[events.Reading], programs: events.Programs, aggregated: int) -> Iterator[_Note]:
     yield from (_Note("", f"the profiler reports an error: {text}", 0) for text in space.errors)
     yield from (_Note("", f"the profiler warns: {text}", 0) for text in space.warnings)
-    for plane in planes:
-        dropped = _values(plane).get("dropped_traces")
-        if isinstance(dropped, int) and dropped:
-            yield _Note(plane.name, f"the profiler dropped {dropped:,} events", dropped)
+    for number, damage in programs.unreadable:
+        yield _Note(f"byte {damage.offset:,}", f"the description of program {number} cannot be read ({damage.what}): no scopes for it", 0)
     for reading in readings:
+        dropped = _values(reading.plane).get("dropped_traces")
+        if isinstance(dropped, int) and dropped:
+            yield _Note(reading.plane.name, f"the profiler dropped {dropped:,} events", dropped)
         if reading.nameless:
             yield _Note(reading.plane.name, f"{reading.nameless:,} events have no name: the file does not say what they are", 0)
     if aggregated:
