@@ -224,6 +224,15 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert process.returncode == 141
 
 
+def test_a_reader_that_never_read_is_no_error_either(run: str) -> None:
+    words = [sys.executable, "-m", "stepscope", "show", "overlap", run]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
 def test_ctrl_c_is_quiet(tmp_path: Path) -> None:
     code = "import os, signal, threading\nfrom stepscope import opening\nfrom stepscope.cli import main\nimport sys, time\n"
     code += "opening.open = lambda *a, **k: (threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start(), time.sleep(20))\n"

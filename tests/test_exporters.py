@@ -38,6 +38,8 @@ EVENTS: list[dict[str, Any]] = [
      "args": {"Addr": 4096, "Bytes": 512, "Device Type": 1, "Device Id": 0, "Total Allocated": 1536, "Total Reserved": 2048}},
     {"ph": "i", "name": "[memory]", "pid": 5, "tid": "pt_autograd", "ts": 1700000000055.0, "s": "t",
      "args": {"Addr": 4096, "Bytes": -512, "Device Type": 1, "Device Id": 0, "Total Allocated": 1024, "Total Reserved": 2048}},
+    {"ph": "i", "name": "[memory]", "pid": 5, "tid": "pt_autograd", "ts": 1700000000055.0, "s": "t",
+     "args": {"Addr": 4096, "Bytes": 256, "Device Type": 1, "Device Id": 0, "Total Allocated": 1280, "Total Reserved": 2048}},
     {"ph": "i", "name": "[memory]", "pid": 5, "tid": "pt_autograd", "ts": 1700000000056.0, "s": "t",
      "args": {"Addr": 64, "Bytes": 8, "Device Type": 0, "Device Id": -1}},
     {"ph": "C", "name": "queue depth", "pid": 5, "ts": 1700000000040.0, "args": {"items": 2.5}},
