@@ -543,7 +543,7 @@ def test_sql_over_tables_and_analyses(run: str, say) -> None:  # type: ignore[no
         ("select name || '!' as n from spans where name ilike 'RELU%'", "n\nrelu kernel!\n"),
         ("with long as (select * from spans where dur_ns > 20000) select max(dur_ns) as m from long", "m\n40000\n"),
         ("select s.step, o.computing_ns as c from steps s join overlap o on s.step = o.step order by 1", "step,c\n0,25000\n1,10000\n"),
-        ("-- a remark\nselect step from OVERLAP order by step desc", "step\n1\n0\n"),
+        ("-- a remark\nSELECT step FROM overlap ORDER BY step DESC", "step\n1\n0\n"),
     ):  # fmt: skip
         said = say(*words[:2], question, *words[2:])
         assert (said.out, said.err) == (answer, ""), question
