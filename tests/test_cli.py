@@ -467,8 +467,8 @@ def test_the_summary_answers_first_and_says_what_it_is(run: str, say) -> None:  
     page = "\n".join(lines)
     assert "2 steps (0 to 1), marked by the profiler" in page
     assert re.search(r"computing 17\.5 µs 17\.5 %.*idle 82\.5 µs 82\.5 %", page)
-    assert re.search(r"^gemm \[bold\]x\[/\] +2 +30\.0 µs +85\.7 %  █+$", page, re.MULTILINE)
-    assert re.search(r"^relu kernel +1 +5\.00 µs +14\.3 %  █+$", page, re.MULTILINE)
+    assert re.search(r"^gemm \[bold\]x\[/\] +2 +30\.0 µs +85\.7 %  ━+$", page, re.MULTILINE)
+    assert re.search(r"^relu kernel +1 +5\.00 µs +14\.3 %  ━+$", page, re.MULTILINE)
     assert f"next  stepscope show gaps {run}" in page
     assert "remark" not in page and "could not be read" not in page
 
