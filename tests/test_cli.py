@@ -224,6 +224,15 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert process.returncode == 141
 
 
+def test_a_reader_that_never_read_is_no_error_either(run: str) -> None:
+    words = [sys.executable, "-m", "stepscope", "show", "overlap", run]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
 def test_ctrl_c_is_quiet(tmp_path: Path) -> None:
     code = "import os, signal, threading\nfrom stepscope import opening\nfrom stepscope.cli import main\nimport sys, time\n"
     code += "opening.open = lambda *a, **k: (threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start(), time.sleep(20))\n"
@@ -458,8 +467,8 @@ def test_the_summary_answers_first_and_says_what_it_is(run: str, say) -> None:  
     page = "\n".join(lines)
     assert "2 steps (0 to 1), marked by the profiler" in page
     assert re.search(r"computing 17\.5 µs 17\.5 %.*idle 82\.5 µs 82\.5 %", page)
-    assert re.search(r"^gemm \[bold\]x\[/\] +2 +30\.0 µs +85\.7 %  █+$", page, re.MULTILINE)
-    assert re.search(r"^relu kernel +1 +5\.00 µs +14\.3 %  █+$", page, re.MULTILINE)
+    assert re.search(r"^gemm \[bold\]x\[/\] +2 +30\.0 µs +85\.7 %  ━+$", page, re.MULTILINE)
+    assert re.search(r"^relu kernel +1 +5\.00 µs +14\.3 %  ━+$", page, re.MULTILINE)
     assert f"next  stepscope show gaps {run}" in page
     assert "remark" not in page and "could not be read" not in page
 
@@ -534,7 +543,7 @@ def test_sql_over_tables_and_analyses(run: str, say) -> None:  # type: ignore[no
         ("select name || '!' as n from spans where name ilike 'RELU%'", "n\nrelu kernel!\n"),
         ("with long as (select * from spans where dur_ns > 20000) select max(dur_ns) as m from long", "m\n40000\n"),
         ("select s.step, o.computing_ns as c from steps s join overlap o on s.step = o.step order by 1", "step,c\n0,25000\n1,10000\n"),
-        ("-- a remark\nselect step from OVERLAP order by step desc", "step\n1\n0\n"),
+        ("-- a remark\nSELECT step FROM overlap ORDER BY step DESC", "step\n1\n0\n"),
     ):  # fmt: skip
         said = say(*words[:2], question, *words[2:])
         assert (said.out, said.err) == (answer, ""), question
@@ -649,6 +658,13 @@ def test_list_goes_on_past_what_cannot_be_read_and_says_so(tmp_path: Path, say) 
     assert said.err.startswith(f"stepscope: {broken}/run.json: not a run folder's header") and said.err.count("\n") == 1
 
 
+def test_list_of_several_paths_goes_on_past_one_that_is_missing(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    written(tiny.trace(spans=SPANS), tmp_path / "b")
+    said = say("list", str(tmp_path / "missing"), str(tmp_path / "b"), "--format", "csv")
+    assert said.code == 1 and said.out.count("\n") == 2 and str(tmp_path / "b") in said.out
+    assert said.err == f"stepscope: {tmp_path / 'missing'}: no such file or folder\n"
+
+
 def test_list_of_nothing_is_an_empty_table(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     said = say("list", str(tmp_path), "--format", "csv")
     assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed\n", "")
@@ -680,6 +696,9 @@ def test_export_of_one_rank_of_several(tmp_path: Path, say) -> None:  # type: ig
     assert say("export", str(tmp_path / "in"), "--to", "chrome", "-o", str(tmp_path / "one.json")).code == 2
     assert say("export", str(tmp_path / "in"), "--to", "chrome", "-o", str(tmp_path / "one.json"), "--rank", "1").code == 0
     assert stepscope.open(tmp_path / "one.json").meta.ranks == [1]
+    both = written(stepscope.open(tmp_path / "in"), tmp_path / "both")
+    assert say("export", both, "--to", "chrome", "-o", str(tmp_path / "again.json"), "--rank", "1").code == 0
+    assert "rank 1" in say("summary", both, "--rank", "1").out and "2 ranks" in say("summary", both).out
 
 
 def test_the_cache_says_what_it_holds_and_can_be_cleared(tmp_path: Path, say, cache: Path) -> None:  # type: ignore[no-untyped-def]

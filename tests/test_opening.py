@@ -136,10 +136,12 @@ def test_the_slower_of_two_readers_takes_what_the_faster_one_kept(tmp_path: Path
         write(trace, path, overwrite=overwrite)
         monkeypatch.setattr(store, "write", write)
         stepscope.open(file)  # meanwhile, another reads and keeps the same
+        first.append(cache.entries()[0].path.stat().st_ino)
 
+    first: list[int] = []
     monkeypatch.setattr(store, "write", overtaken)
     assert stepscope.open(file).spans.collect().height == 3
-    assert len(cache.entries()) == 1
+    assert [entry.path.stat().st_ino for entry in cache.entries()] == first  # it may be reading it now
     assert not list(cache.folder().glob(".*"))
 
 
@@ -197,6 +199,14 @@ def test_names_that_lie_about_ranks_cost_time_not_truth(tmp_path: Path) -> None:
     chrome(tmp_path / "run" / "rank0.json", 1)
     chrome(tmp_path / "run" / "rank1.json", 0, events=5)
     assert stepscope.open(tmp_path / "run", rank=0).spans.collect().height == 5
+
+
+def test_a_rank_of_a_trace_of_several_is_a_trace_of_one(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        chrome(tmp_path / "in" / f"r{rank}.json", rank)
+    store.write(stepscope.open(tmp_path / "in"), tmp_path / "both")
+    assert stepscope.open(tmp_path / "both").meta.ranks == [0, 1]
+    assert stepscope.open(tmp_path / "both", rank=1).meta.ranks == [1]
 
 
 def test_a_rank_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
@@ -292,6 +302,17 @@ def test_thousands_of_other_files_are_passed_over_quickly(tmp_path: Path) -> Non
     began = time.perf_counter()
     assert [source.path.name for source in sources(tmp_path)] == ["z.json"]
     assert time.perf_counter() - began < 2
+
+
+def test_a_name_that_is_not_utf8_is_refused_in_words(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/run/tr\xff.json"))
+    chrome(odd)
+    chrome(tmp_path / "run" / "fine.json")
+    with pytest.raises(DataError, match=r"tr\\udcff\.json: the name is not UTF-8"):
+        stepscope.open(odd)
+    heard: list[DataError] = []
+    assert [source.path.name for source in sources(tmp_path / "run", heard.append)] == ["fine.json"]
+    assert len(heard) == 1
 
 
 def test_a_trace_can_be_asked_from_several_threads(tmp_path: Path) -> None:

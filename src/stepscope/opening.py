@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import polars as pl
@@ -16,6 +17,7 @@ from stepscope import readers, store
 from stepscope.errors import DataError, UnknownFormatError, UsageError
 from stepscope.trace import Trace, combine
 
+_T = TypeVar("_T")
 # How deep below a folder traces are looked for: plugins/profile/DATE/host.xplane.pb below a log folder is four.
 DEPTH = 6
 
@@ -69,18 +71,15 @@ def open(
 
 def sources(path: Path, unreadable: Callable[[DataError], None] | None = None) -> Iterator[Source]:
     """Every trace at or below a path, without reading it. `unreadable` hears of what could not be looked at; without it, that is raised."""
-    try:
-        if not path.exists():
-            raise DataError(path, "no such file or folder")
-        if not path.is_file() and not path.is_dir():
-            raise DataError(path, "neither a file nor a folder; write it to a file first")
-        name = _sniff(path)
-        if name is None and path.is_file():
-            if path.stat().st_size == 0:
-                raise DataError(path, "the file is empty")
-            raise UnknownFormatError(path, "not a trace that stepscope knows; expected " + _expected())
-    except OSError as error:
-        raise DataError(path, error.strerror or str(error)) from error
+    if not _asked(path.exists, path):
+        raise DataError(path, "no such file or folder")
+    if not path.is_file() and not path.is_dir():
+        raise DataError(path, "neither a file nor a folder; write it to a file first")
+    name = _sniff(path)
+    if name is None and path.is_file():
+        if path.stat().st_size == 0:
+            raise DataError(path, "the file is empty")
+        raise UnknownFormatError(path, "not a trace that stepscope knows; expected " + _expected())
     if name is not None:
         yield Source(path, name)
     else:
@@ -110,28 +109,38 @@ def _likely_first(found: list[Source], rank: int | None) -> list[Source]:
 
 def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None]) -> Iterator[Source]:
     try:
-        with os.scandir(folder) as inside:
-            entries = sorted((entry for entry in inside if not entry.name.startswith(".")), key=lambda entry: entry.name)
-    except OSError as error:
-        unreadable(DataError(folder, error.strerror or str(error)))
+        inside = _asked(lambda: sorted(os.scandir(folder), key=lambda entry: entry.name), folder)
+    except DataError as error:
+        unreadable(error)
         return
-    for entry in entries:
+    for entry in inside:
         path = Path(entry.path)
+        # Not what is hidden, nor what blocks when opened (a pipe), nor what may lead round in a circle (a link to a folder).
+        if entry.name.startswith(".") or not (entry.is_file() or entry.is_dir()):
+            continue
         try:
-            # Not what blocks when opened (a pipe), nor what may lead round in a circle (a link to a folder).
-            name = _sniff(path) if entry.is_file() or entry.is_dir() else None
-            deeper = name is None and depth > 1 and entry.is_dir(follow_symlinks=False)
-        except OSError as error:
-            unreadable(DataError(path, error.strerror or str(error)))
+            name = _sniff(path)
+        except DataError as error:
+            unreadable(error)
             continue
         if name is not None:
             yield Source(path, name)
-        elif deeper:
+        elif depth > 1 and entry.is_dir(follow_symlinks=False):
             yield from _below(path, depth - 1, unreadable)
 
 
 def _sniff(path: Path) -> str | None:
-    return "run" if store.sniff(path) else readers.sniff(path)
+    if not str(path).isprintable() and (odd := str(path).encode(errors="backslashreplace").decode()) != str(path):
+        raise DataError(odd, "the name is not UTF-8, so no table can hold it; rename it")
+    return _asked(lambda: "run" if store.sniff(path) else readers.sniff(path), path)
+
+
+def _asked(question: Callable[[], _T], path: Path) -> _T:
+    """The answer of the file system; its refusal names the path."""
+    try:
+        return question()
+    except OSError as error:
+        raise DataError(path, error.strerror or str(error)) from error
 
 
 def _raise(error: DataError) -> None:

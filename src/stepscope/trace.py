@@ -80,7 +80,8 @@ class Trace:
         """The same trace with one rank's rows."""
         if self.meta.ranks and rank not in self.meta.ranks:
             raise UsageError(f"no rank {rank} in {self.meta.source or 'this trace'}; there are {_span_of(self.meta.ranks)}")
-        return Trace({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()}, self.meta)
+        meta = msgspec.structs.replace(self.meta, ranks=[rank])
+        return Trace({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()}, meta)
 
     def analyse(self, name: str, *, rank: int | None = None, **parameters: Any) -> pl.DataFrame:
         """Run an analysis by name. `rank` restricts any analysis to one rank."""

@@ -2,6 +2,7 @@
 
 _TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_ROUNDS_UP = 0.9995  # 999.6 µs is written 1.00 ms, not 1,000 µs
 _DECIMAL = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
@@ -18,14 +19,14 @@ def size(count: float) -> str:
 def rate(value: float, unit: str) -> str:
     """312 TFLOP/s"""
     for factor, prefix in _DECIMAL:
-        if abs(value) >= factor:
+        if abs(value) >= factor * _ROUNDS_UP:
             return f"{_three(value / factor)} {prefix}{unit}"
     return f"{_three(value)} {unit}"
 
 
 def share(value: float) -> str:
-    """12.3 %"""
-    return f"{value * 100:.1f} %"
+    """12.3 %; what is there but rounds to nothing is <0.1 %"""
+    return "<0.1 %" if 0 < value < 0.0005 else f"{value * 100:.1f} %"
 
 
 def cell(column: str, value: object) -> str:
@@ -45,7 +46,7 @@ def cell(column: str, value: object) -> str:
             return rate(value, "FLOP/s")
         if column.endswith("flops"):
             return rate(value, "FLOP")
-        if column.endswith(("share", "utilization")):
+        if column.endswith(("share", "utilization", "occupancy")) or column.startswith("share_"):
             return share(value)
         return f"{value:,}" if isinstance(value, int) else _three(value)
     return str(value)
@@ -53,7 +54,7 @@ def cell(column: str, value: object) -> str:
 
 def _scaled(value: float, scale: tuple[tuple[int, str], ...], base: str) -> str:
     for factor, unit in scale:
-        if abs(value) >= factor:
+        if abs(value) >= factor * _ROUNDS_UP:
             return f"{_three(value / factor)} {unit}"
     return f"{value:.0f} {base}"
 

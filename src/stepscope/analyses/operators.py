@@ -51,7 +51,7 @@ def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None
     if by_shape:
         rows = rows.with_columns(shape_count=known.cast(pl.Int64))
     else:
-        rows = rows.sort("calls", "shapes", descending=[True, False]).group_by(*_KEYS, maintain_order=True).agg(
+        rows = rows.sort("calls", "shapes", "dtypes", descending=[True, False, False]).group_by(*_KEYS, maintain_order=True).agg(
             pl.col("calls", "total_ns", "self_ns").sum(),
             pl.col("min_ns").min(),
             pl.col("max_ns").max(),

@@ -185,20 +185,30 @@ def _write_json(frame: "pl.LazyFrame", file: IO[str], about: dict[str, str]) -> 
 
 
 def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") -> None:
-    """Two passes, so that a table of any length is aligned without being held in memory."""
+    """Aligned without holding a long table in memory, and without reading all of it before the first line."""
     schema = frame.collect_schema()
     moments = moments_of(schema.names())
     origin = origin_of(trace) if moments else None
-    widths = [_text.width(name) for name in schema]
-    for batch in _batches(frame):
-        for index, column in enumerate(batch):
-            cells = (cell(column.name, value, origin, moments) for value in column.unique())
-            widths[index] = max(widths[index], max(map(_text.width, cells), default=0))
-    columns = [_text.Column(name, dtype.is_numeric(), size) for (name, dtype), size in zip(schema.items(), widths, strict=True)]
+    columns = []
+    for name, dtype in schema.items():
+        cells = (cell(name, value, origin, moments) for value in _telling(frame, name, dtype.is_numeric()))
+        columns.append(_text.Column(name, dtype.is_numeric(), max(map(_text.width, [name, *cells]))))
     file.write(_text.heading(columns) + "\n")
     for batch in _batches(frame):
-        for line in _text.lines(columns, _rows(batch, origin, moments)):
-            file.write(line + "\n")
+        file.writelines(line + "\n" for line in _text.lines(columns, _rows(batch, origin, moments), whole=True))
+
+
+def _telling(frame: "pl.LazyFrame", name: str, numeric: bool) -> list[Any]:
+    """The values that decide how wide a column is: every text, and of numbers the ends and the first ones."""
+    import polars as pl
+
+    column = finite(frame.select(name))
+    if numeric:
+        return [
+            *column.select(pl.min(name).alias("low"), pl.max(name).alias("high")).collect().row(0),
+            *column.head(_BATCH).collect()[name].unique(),
+        ]
+    return column.unique().collect()[name].to_list()
 
 
 def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None", title: str) -> None:
@@ -217,7 +227,11 @@ def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None"
     empty = [name for name, column in cells.items() if not any(column)]
     kept = [index for index, column in enumerate(natural) if column.name not in empty]
     columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
-    same = {name: first for name in shown.columns[1:] if (first := _same(name, cells)) and name not in empty} if hidden else {}
+    same: dict[str, str] = {}
+    texts = [name for name, dtype in shown.schema.items() if name not in empty and dtype == pl.String]
+    for name, first in itertools.combinations(reversed(texts), 2):
+        if hidden and cells[name] == cells[first]:
+            same[name] = first
     if same:
         kept = [index for index in kept if natural[index].name not in same]
         columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
@@ -230,14 +244,6 @@ def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None"
     _terminal.write([[(_text.heading(columns), "dim")]])
     _terminal.write([(line, "")] for line in _text.lines(columns, ([row[index] for index in kept] for row in rows)))
     _terminal.write([(line, "dim")] for note in notes for line in textwrap.wrap(note, _terminal.width()))
-
-
-def _same(name: str, cells: dict[str, tuple[str, ...]]) -> str | None:
-    """The column before this one that shows the same words in every row; numbers that happen to agree mean different things."""
-    before = itertools.takewhile(lambda other: other != name, cells)
-    return next(
-        (other for other in before if cells[other] == cells[name] and any(cell.isidentifier() or ":" in cell for cell in cells[name])), None
-    )
 
 
 def _rows(batch: "pl.DataFrame", origin: int | None, moments: set[str]) -> Iterator[list[str]]:

@@ -70,11 +70,11 @@ def fit(columns: list[Column], limit: int) -> tuple[list[Column], list[str]]:
     return shown, hidden
 
 
-def lines(columns: list[Column], rows: Iterable[list[str]]) -> Iterator[str]:
-    """The rows as aligned text, without the heading. Cells beyond the columns given are left out."""
+def lines(columns: list[Column], rows: Iterable[list[str]], *, whole: bool = False) -> Iterator[str]:
+    """The rows as aligned text: as many cells as there are columns. What is too wide is shortened, unless it must stay whole."""
     for row in rows:
-        cells = (pad(shorten(cell, column.width), column.width, column.right) for column, cell in zip(columns, row, strict=False))
-        yield GAP.join(cells).rstrip()
+        pairs = zip(columns, row, strict=False)
+        yield GAP.join(pad(text if whole else shorten(text, column.width), column.width, column.right) for column, text in pairs).rstrip()
 
 
 def heading(columns: list[Column]) -> str:

@@ -31,10 +31,14 @@ def run(args: argparse.Namespace) -> int:
 
     failed: list[DataError] = []
     rows = []
-    for source in (source for path in args.paths for source in sources(path, failed.append)):
+    for path in args.paths:
         try:
-            rows.append(_row(source, args))
-        except DataError as error:
+            for source in sources(path, failed.append):
+                try:
+                    rows.append(_row(source, args))
+                except DataError as error:
+                    failed.append(error)
+        except DataError as error:  # the path itself
             failed.append(error)
     columns = {
         "path": pl.String,
@@ -45,8 +49,9 @@ def run(args: argparse.Namespace) -> int:
         "size_bytes": pl.Int64,
     }
     frame = pl.DataFrame(rows, schema=columns | {"changed": pl.String}, orient="row")
-    _output.put(frame.lazy(), args, None, {"list": ", ".join(map(str, args.paths))})
-    sys.stdout.flush()
+    if rows or not failed:
+        _output.put(frame.lazy(), args, None, {"list": ", ".join(map(str, args.paths))})
+        sys.stdout.flush()
     sys.stderr.writelines(f"stepscope: {_text.clean(str(error))}\n" for error in failed)
     return 1 if failed else 0
 

@@ -67,7 +67,9 @@ def _answer(trace: "Trace", sql: str, words: list[str]) -> "pl.LazyFrame":
     from stepscope.trace import analysis_names
 
     tables = trace.tables | {name: trace.analyse(name).lazy() for name in analysis_names() if name in words}
-    context = pl.SQLContext({name: _output.plain(frame) for name, frame in tables.items()})
+    # Polars 1.44, the one for Python 3.10, tells names apart by case.
+    spelled = {word: tables[word.lower()] for word in re.findall(r"\w+", sql) if word.lower() in tables}
+    context = pl.SQLContext({name: _output.plain(frame) for name, frame in (tables | spelled).items()})
     try:
         return context.execute(sql, eager=True).lazy()
     except pl.exceptions.PolarsError as error:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stepscope.trace import Trace
 
 TOP = 8
+_NOTHING: dict[str, Any] = {"count": 0, "rows": []}
 _PROBLEMS_SHOWN = 10
 # Cool is work, warm is time lost, grey is nothing. The signs differ too: colour never carries meaning alone.
 _STAGES = (
@@ -66,7 +67,8 @@ def figures(trace: "Trace") -> dict[str, Any]:
     import polars as pl
 
     overlap, types, kernels = trace.analyse("overlap"), trace.analyse("operator_types"), trace.analyse("kernels")
-    causes, peaks = trace.analyse("gap_causes"), trace.analyse("memory_peaks")
+    # Without a device, what is idle is the host, and why it does not compute is no question of launches.
+    causes, peaks = trace.analyse("gap_causes") if kernels.height else pl.DataFrame(), trace.analyse("memory_peaks")
     parts = ["total_ns", "computing_ns", "communication_ns", "overlapped_ns", "exposed_ns", "copy_ns", "free_ns"]
     on_device = types.filter(pl.col("device") != "cpu")
     return {
@@ -82,7 +84,9 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "average_step": _rows(overlap.select(pl.col(parts).mean()))[0] if overlap.height else None,
         "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),
         "kernels": _top(kernels, "name", "total_ns"),
-        "idle_causes": _top(causes, "cause", "total_ns", count="gaps"),
+        "idle_causes": _top(causes, "cause", "total_ns", count="gaps") if causes.height else _NOTHING,
+        # What stands in for operators where no rule knows what the spans are.
+        "totals": _NOTHING if types.height or kernels.height else _top(trace.analyse("totals"), "name", "self_ns"),
         "memory_peaks": _rows(
             peaks.sort("peak_bytes", descending=True, maintain_order=True).unique(["rank", "device"], keep="first", maintain_order=True)
         ),
@@ -112,6 +116,7 @@ def _page(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     device = ", ".join(dict.fromkeys(row["device"] for row in types["rows"]))
     yield from _ranking(f"operator types on {device}", types, "type", "self_ns", "calls", "blue", width)
     yield from _ranking("kernels", kernels, "name", "total_ns", "calls", "blue", width)
+    yield from _ranking("spans", found["totals"], "name", "self_ns", "calls", "blue", width)
     yield from _ranking("idle because", causes, "cause", "total_ns", "gaps", "yellow", width)
     yield from _problem_lines(found["problems"], path, width)
     yield []
@@ -132,21 +137,28 @@ def _head(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
 def _verdict(found: dict[str, Any], width: int) -> Iterator[Line]:
     """One or two sentences that a tired person can act on; only the figures are bold."""
     yield []
-    average, overview = found["average_step"], found["overview"]
-    if not average or not average["total_ns"]:
+    average, medians = found["average_step"], [row["step_ns"] for row in found["overview"] if row["step_ns"] is not None]
+    if not medians:
         yield [("There are no steps in this recording.", "")]
         return
-    medians = [row["step_ns"] for row in overview]
-    whole = all(row["steps_how"] == "whole" for row in overview)
+    whole = all(row["steps_how"] == "whole" for row in found["overview"])
     words = f"{'The recording' if whole else 'A step'} takes {_figure(_range(units.duration, min(medians), max(medians)))}. "
-    words += "The device" if found["kernels"]["rows"] else "The host"
-    words += f" computes for {_figure(units.share(average['computing_ns'] / average['total_ns']))} of it"
+    words += _work(average, on_device=bool(found["kernels"]["rows"]))
+    for line in textwrap.wrap(words, width):
+        yield [(part.replace("\xa0", " "), "bold" if index % 2 else "") for index, part in enumerate(line.split("*"))]
+
+
+def _work(average: dict[str, Any] | None, *, on_device: bool) -> str:
+    """What the average step is made of; only where something in it is known to be work."""
+    if not average or not average["total_ns"]:
+        return "What of it is computation or communication is not known: these spans have no kind that stepscope knows."
+    words = (
+        f"The {'device' if on_device else 'host'} computes for {_figure(units.share(average['computing_ns'] / average['total_ns']))} of it"
+    )
     lost = {"free_ns": "stands idle for", "copy_ns": "only copies for", "exposed_ns": "only communicates for"}
     shares = sorted(((average[column] / average["total_ns"], verb) for column, verb in lost.items()), reverse=True)
     parts = [f"{verb} {_figure(units.share(share))}" for share, verb in shares if share >= 0.0005]
-    words += ", ".join(["", *parts[:-1]]) + f" and {parts[-1]}." if parts else "."
-    for line in textwrap.wrap(words, width):
-        yield [(part.replace("\xa0", " "), "bold" if index % 2 else "") for index, part in enumerate(line.split("*"))]
+    return words + (", ".join(["", *parts[:-1]]) + f" and {parts[-1]}." if parts else ".")
 
 
 def _figure(text: str) -> str:
@@ -246,7 +258,7 @@ def _ranking(title: str, found: dict[str, Any], name: str, time: str, count: str
         yield [
             (_text.pad(_text.shorten(cells[0], widths[0]), widths[0], False), ""),
             ("  " + "  ".join(numbers) + "  ", ""),
-            ("█" * filled, style),
+            ("━" * filled, style),
         ]
 
 
@@ -254,15 +266,9 @@ def _problem_lines(problems: list[dict[str, Any]], path: Path, width: int) -> It
     if not problems:
         return
     lost = any(row["lost"] for row in problems)
+    title = "not everything could be read" if lost else f"while reading, {len(problems):,} {'remark' if len(problems) == 1 else 'remarks'}"
     yield []
-    yield [
-        (
-            f"while reading, {len(problems):,} {'remark' if len(problems) == 1 else 'remarks'}"
-            if not lost
-            else "not everything could be read",
-            "bold red" if lost else "bold",
-        )
-    ]
+    yield [(title, "bold red" if lost else "bold")]
     for row in problems[:_PROBLEMS_SHOWN]:
         text = ": ".join(_text.clean(part) for part in (Path(row["file"] or "").name, row["where"], row["what"]) if part)
         for index, line in enumerate(textwrap.wrap(text, width - 2)):
@@ -275,7 +281,9 @@ def _next(found: dict[str, Any]) -> list[str]:
     """Where to look next: at what the largest part of the lost time asks for, and at the operators."""
     average = found["average_step"]
     lost = {"gaps": "free_ns", "communication": "exposed_ns", "operators": "copy_ns"}
-    first = max(lost, key=lambda word: average[lost[word]]) if average else "operators"
+    if not average:
+        return ["totals", "hot_paths"]
+    first = max(lost, key=lambda word: average[lost[word]])
     return list(dict.fromkeys([first, "operators", "step_trace"]))
 
 

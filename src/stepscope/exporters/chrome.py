@@ -276,7 +276,7 @@ def _memory(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
                     process,
                     _microseconds("at_ns"),
                     "field",
-                    pl.col("value").cast(pl.String),
+                    pl.when(pl.col("value").is_finite()).then(pl.col("value").cast(pl.String)).otherwise(pl.lit("null")),
                 )
             )
             .to_series()

@@ -3,6 +3,7 @@
 The folder is the registry: a module here whose name does not start with an underscore is a reader.
 """
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -28,6 +29,7 @@ class Options(msgspec.Struct, kw_only=True):
     progress: Callable[[int, int], None] = silent  # bytes done, bytes in all
 
 
+@functools.cache  # asked once per file of a folder that may hold thousands
 def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
 

@@ -1,0 +1,266 @@
+"""What belongs together in an XPlane file: launches and kernels, work handed to other threads, steps, allocations and their ends."""
+
+import numpy as np
+import polars as pl
+
+from stepscope import intervals
+from stepscope.intervals import Bools, Ints
+from stepscope.readers import Options, _kineto
+
+_ON_DEVICE = ["stream", "ops", "async"]
+
+
+def nested(spans: pl.DataFrame) -> pl.DataFrame:
+    """Depth, parent and self time. What runs on a stream or in the background may overlap, but is no part of another: not nested."""
+    rows = np.flatnonzero(~spans["role"].cast(pl.String).is_in(["stream", "async"]).to_numpy())
+    start, duration = spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy()
+    nesting = intervals.nest(spans["track"].to_numpy()[rows].astype(np.int64), start[rows], (start + duration)[rows])
+    depth, parent, own = np.zeros(spans.height, np.int32), np.full(spans.height, -1, np.int64), duration.copy()
+    depth[rows], own[rows] = nesting.depth, nesting.self_time
+    parent[rows] = np.where(nesting.parent >= 0, rows[nesting.parent], -1)
+    return spans.with_columns(
+        pl.Series("span", np.arange(spans.height)), pl.Series("depth", depth), _or_null("parent", parent), pl.Series("self_ns", own)
+    )
+
+
+def linked(spans: pl.DataFrame) -> pl.DataFrame:
+    """What caused what: a kernel its launch call, work on a thread the call that handed it over; and the operation of a launch."""
+    flow_in = _handed_over(spans)
+    device = spans.filter(pl.col("role").is_in(_ON_DEVICE) & pl.col("correlation").is_not_null()).select("span", "correlation")
+    calls = spans.filter((pl.col("role") == "thread") & pl.col("correlation").is_not_null()).select("correlation", cause="span")
+    launched = device.join(calls.unique("correlation", keep="first", maintain_order=True), on="correlation")
+    flow_in[launched["span"].to_numpy()] = launched["cause"].to_numpy()
+    op = np.full(spans.height, -1, np.int64)
+    is_op, parent = (spans["kind"] == "op").to_numpy(), spans["parent"].fill_null(-1).to_numpy()
+    op[launched["span"].to_numpy()] = _nearest(is_op, parent, launched["cause"].to_numpy())
+    of_op = pl.Series(np.maximum(op, 0)), pl.Series(op >= 0)
+    inherited = (pl.coalesce(column, pl.when(of_op[1]).then(spans[column].gather(of_op[0]))) for column in ("op_type", "scope", "category"))
+    return spans.with_columns(_or_null("flow_in", flow_in), _or_null("op", op), *inherited)
+
+
+def _handed_over(spans: pl.DataFrame) -> Ints:
+    """For each span that consumes something, the last one before it that produced it; -1 for none."""
+    flow_in = np.full(spans.height, -1, np.int64)
+    produced = spans.filter(pl.col("produces").is_not_null()).select("start_ns", type="produces_type", item="produces", cause="span")
+    consumed = spans.filter(pl.col("consumes").is_not_null()).select("start_ns", "span", type="consumes_type", item="consumes")
+    if produced.height and consumed.height:
+        found = consumed.sort("start_ns").join_asof(produced.sort("start_ns"), on="start_ns", by=["type", "item"], check_sortedness=False)
+        found = found.filter(pl.col("cause").is_not_null() & (pl.col("cause") != pl.col("span")))
+        flow_in[found["span"].to_numpy()] = found["cause"].to_numpy()
+    return flow_in
+
+
+def unshared(spans: pl.DataFrame) -> pl.DataFrame:
+    """Forget the scope of kernels that several instructions share.
+
+    In a CUDA graph a kernel is known by its name only, and XLA compiles alike instructions to one kernel. One that ran more often than
+    the rarest of its program belongs to several of them, or to a loop.
+    """
+    if not spans["shared"].any():
+        return spans
+    calls = spans.filter("shared").group_by("program", "name").len()
+    unique = calls.filter(pl.col("len") == pl.col("len").min().over("program")).select("program", "name", own=True)
+    own = spans.select("program", "name").join(unique, on=["program", "name"], how="left", maintain_order="left")["own"].fill_null(False)
+    keep = ~pl.col("shared") | own
+    return spans.with_columns(pl.when(keep).then(column).alias(column) for column in ("scope", "category"))
+
+
+def steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, list[str]]:
+    """The steps, and remarks where they are not the framework's own."""
+    marks = spans.filter((pl.col("kind") == "step") & (pl.col("role") == "thread"))
+    number = pl.col("step_num")
+    if marks.height == 0:
+        # A TPU numbers its steps itself, each core on a line of its own.
+        marks = spans.filter(pl.col("role") == "steps")
+        marks = marks.filter(pl.col("track") == pl.col("track").min())
+        number = _NUMBER
+    if options.step_name is not None or marks.height == 0:
+        ranges = spans.with_columns(kind=_kind_as_range())
+        found, remark = _kineto._steps(ranges, options)
+        return found, [remark.what] if remark else []
+    marks = _innermost(marks.sort("start_ns"))
+    numbered = marks.select(step=number, model="name", start_ns="start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    remarks = []
+    own = numbered["step"].null_count() == 0 and numbered["step"].is_unique().all() and numbered["step"].is_between(0, 2**31 - 1).all()
+    if not own:
+        numbered = numbered.with_columns(step=pl.int_range(pl.len(), dtype=pl.Int64))
+        remarks.append("the step markers repeat their numbers: steps are counted from 0")
+    phase = pl.col("model").cast(pl.String).str.to_lowercase()
+    return numbered.with_columns(
+        how=pl.lit("marker"),
+        phase=pl.when(phase.str.contains("train"))
+        .then(pl.lit("train"))
+        .when(phase.str.contains("eval|test|valid|infer|predict"))
+        .then(pl.lit("infer")),
+    ), remarks
+
+
+_NUMBER = pl.coalesce("step_num", pl.col("name").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64, strict=False))
+
+
+def _innermost(marks: pl.DataFrame) -> pl.DataFrame:
+    """Step markers without those that hold others: an epoch is not a step."""
+    start = marks["start_ns"].to_numpy()
+    end = start + marks["dur_ns"].to_numpy()
+    parent = intervals.nest(np.zeros(len(start), np.int64), start, end).parent
+    inner = np.flatnonzero(parent >= 0)
+    inner = inner[end[inner] <= end[parent[inner]]]
+    keep = np.ones(len(start), np.bool_)
+    keep[parent[inner]] = False
+    return marks.filter(keep)
+
+
+def _kind_as_range() -> pl.Expr:
+    """For lack of markers any range on a host thread may mark a step; the profiler cannot tell the user's from the runtime's."""
+    noise = pl.col("name").cast(pl.String).str.contains(r"^(end: |ThreadpoolListener::|<UNKNOWN>|BUFFER_FLUSH)")
+    word = pl.col("kind").cast(pl.String)
+    return pl.when((word == "other") & (pl.col("role") == "thread") & ~noise).then(pl.lit("annotation")).otherwise(word)
+
+
+def stepped(spans: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """The step of each span: of its group where the profiler grouped them, of the device's own steps, of the call that launched it or
+    handed it over, else by time."""
+    found = found.sort("start_ns")
+    start = spans["start_ns"].to_numpy()
+    by_time = intervals.enclosing(found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), start)
+    flow_in, parent, track = (spans[name].fill_null(-1).to_numpy() for name in ("flow_in", "parent", "track"))
+    handed = (flow_in >= 0) & (track[flow_in] != track)
+    root = _nearest(handed, parent, np.arange(spans.height))
+    root = np.where(root >= 0, root, _region(spans, handed))
+    cause = np.where(root >= 0, flow_in[root], -1)
+    index = by_time
+    for _ in range(_HANDS):
+        index = np.where((cause >= 0) & (index[cause] >= 0), index[cause], by_time)
+    index = _by_group(spans, _by_device(spans, found, index))
+    number = found["step"].gather(np.maximum(index, 0)).set(pl.Series(index < 0), None)
+    return spans.with_columns(step=number.cast(pl.Int32))
+
+
+_HANDS = 4  # work goes from the caller to a dispatcher to a pool and its helpers
+
+
+def _region(spans: pl.DataFrame, handed: Bools) -> Ints:
+    """The marker that opened the stretch of handed-over work a span runs in; -1 for none. What closes a stretch was handed by nobody."""
+    marks = spans.filter("region").select("track", "start_ns", mark="span").sort("start_ns", maintain_order=True)
+    if marks.height == 0:
+        return np.full(spans.height, -1, np.int64)
+    order = spans.select("span", "track", "start_ns").sort("start_ns", maintain_order=True)
+    mark = order.join_asof(marks, on="start_ns", by="track", check_sortedness=False).sort("span")["mark"].fill_null(-1).to_numpy()
+    return np.where((mark >= 0) & handed[mark], mark, -1)
+
+
+def _by_device(spans: pl.DataFrame, found: pl.DataFrame, index: Ints) -> Ints:
+    """A TPU draws its steps on a line beside its operations; they run later than the host's, under the same numbers."""
+    own = spans.filter(pl.col("role") == "steps").with_columns(step=_NUMBER)
+    own = own.join(found.select(pl.col("step").cast(pl.Int64)).with_row_index("index"), on="step").sort("start_ns")
+    index, start, plane = index.copy(), spans["start_ns"].to_numpy(), spans["plane"].to_numpy()
+    for (number,), steps in own.group_by("plane"):
+        rows = np.flatnonzero(plane == number)
+        at = intervals.enclosing(steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["dur_ns"]).to_numpy(), start[rows])
+        index[rows[at >= 0]] = steps["index"].to_numpy()[at[at >= 0]]
+    return index
+
+
+def _by_group(spans: pl.DataFrame, index: Ints) -> Ints:
+    if spans["group_id"].null_count() == spans.height:
+        return index
+    groups = (
+        spans.with_columns(index=pl.Series(index))
+        .filter((pl.col("kind") == "step") & pl.col("group_id").is_not_null() & (pl.col("index") >= 0))
+        .unique("group_id", keep="first", maintain_order=True)
+        .select("group_id", of_group="index")
+    )
+    said = spans.select("group_id").join(groups, on="group_id", how="left", maintain_order="left")["of_group"]
+    return np.where(said.is_not_null().to_numpy(), said.fill_null(-1).to_numpy(), index)
+
+
+def staged(found: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Steps with the start of the forward and the end of the backward pass, which JAX writes into the names of operations."""
+    work = spans.filter(pl.col("kind").is_in(["op", "kernel"]) & pl.col("category").is_not_null() & pl.col("step").is_not_null())
+    path = pl.col("category").cast(pl.String)
+    backward = path.str.contains("transpose(", literal=True)
+    stages = work.group_by("step").agg(
+        fp_start_ns=pl.col("start_ns").filter(path.str.contains("jvp(", literal=True) & ~backward).min(),
+        bp_end_ns=(pl.col("start_ns") + pl.col("dur_ns")).filter(backward).max(),
+    )
+    joined = found.with_columns(pl.col("step").cast(pl.Int32)).join(stages, on="step", how="left", maintain_order="left")
+    inside = (
+        (pl.col("fp_start_ns") >= pl.col("start_ns"))
+        & (pl.col("bp_end_ns") <= pl.col("end_ns"))
+        & (pl.col("fp_start_ns") <= pl.col("bp_end_ns"))
+    )
+    return joined.with_columns(pl.when(inside).then(column).alias(column) for column in ("fp_start_ns", "bp_end_ns"))
+
+
+def allocations(memory: pl.DataFrame) -> pl.DataFrame:
+    """Each allocation with the release that follows it at the same address."""
+    rows = _of_devices(memory).sort("at_ns", maintain_order=True)
+    block, freed = ["allocator", "address"], pl.col("freed")
+    following = pl.when(freed.shift(-1).over(block)).then(pl.col("at_ns").shift(-1).over(block))
+    orphan = freed & ~(~freed).shift(1, fill_value=False).over(block)
+    return (
+        rows.filter(pl.col("address").is_not_null())
+        .select(
+            "device",
+            "bytes",
+            "shape",
+            "category",
+            address=pl.col("address").cast(pl.UInt64, strict=False),
+            alloc_ns=pl.when(~freed).then("at_ns"),
+            free_ns=pl.when(freed).then("at_ns").otherwise(following),
+            op=pl.when(~freed).then("op"),
+            dtype=pl.col("type").replace_strict(_TYPES, default=None, return_dtype=pl.String),
+            kept=~freed | orphan,
+        )
+        .filter("kept")
+        .drop("kept")
+        .sort(pl.coalesce("alloc_ns", "free_ns"), maintain_order=True)
+    )
+
+
+def memory_counters(memory: pl.DataFrame) -> pl.DataFrame:
+    return (
+        _of_devices(memory)
+        .filter(pl.col("allocated").is_not_null())
+        .sort("at_ns", maintain_order=True)
+        .select(
+            name=pl.format("allocated {}", "device").cast(pl.Categorical),
+            at_ns="at_ns",
+            value=pl.col("allocated").cast(pl.Float64),
+            unit=pl.lit("bytes"),
+        )
+    )
+
+
+# TensorFlow's numbers of its data types.
+_TYPES = {
+    1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 8: "complex64", 9: "int64", 10: "bool",
+    14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 22: "uint32", 23: "uint64",
+}  # fmt: skip
+
+
+def _of_devices(memory: pl.DataFrame) -> pl.DataFrame:
+    """`GPU_0_bfc` serves gpu 0; an allocator that names no device stands for itself."""
+    number = pl.col("allocator").str.extract(r"^GPU_(\d+)_bfc$")
+    named = pl.when(number.is_not_null()).then(pl.format("gpu {}", number))
+    host = pl.when(pl.col("allocator").str.contains(r"^(mkl)?cpu(_bfc)?$")).then(pl.lit("cpu"))
+    return memory.with_columns(
+        freed=pl.col("name").cast(pl.String) == "MemoryDeallocation", device=pl.coalesce(named, host, "allocator", pl.lit("unknown"))
+    )
+
+
+def _nearest(wanted: Bools, parent: Ints, rows: Ints) -> Ints:
+    """For each row, itself or the nearest span around it that is wanted; -1 for none."""
+    none = len(parent)
+    to = np.append(np.where(wanted, np.arange(none), np.where(parent < 0, none, parent)), none)
+    while True:
+        further = to[to]
+        if (further == to).all():
+            break
+        to = further
+    found = to[rows]
+    return np.where(found == none, -1, found)
+
+
+def _or_null(name: str, rows: Ints) -> pl.Series:
+    return pl.Series(name, rows).set(pl.Series(rows < 0), None)

@@ -1,0 +1,264 @@
+"""XSpace, the file of the JAX and TensorFlow profilers, as columns: planes hold lines, lines hold events, all of them may have stats.
+
+The field numbers are those of XLA's xplane.proto. Events and stats name themselves by numbers that the plane's tables resolve.
+"""
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepscope.readers import _wire
+from stepscope.readers._wire import BYTES, FIXED64, MANY, VARINT, Buffer, Damage, Ints, Layout, Messages, Parts, Words
+
+_SPACE: Layout = {1: (BYTES, MANY), 2: (BYTES, MANY), 3: (BYTES, MANY), 4: (BYTES, MANY)}
+_PLANE: Layout = {2: (BYTES, 0), 3: (BYTES, MANY), 4: (BYTES, MANY), 5: (BYTES, MANY), 6: (BYTES, MANY)}
+_LINE: Layout = {1: (VARINT, 0), 2: (BYTES, 1), 11: (BYTES, 2), 3: (VARINT, 3), 4: (BYTES, MANY)}
+_EVENT: Layout = {1: (VARINT, 0), 2: (VARINT, 1), 5: (VARINT, 1), 3: (VARINT, 2), 4: (BYTES, MANY)}
+_STAT: Layout = {1: (VARINT, 0), 2: (FIXED64, 1), **dict.fromkeys((3, 4, 7), (VARINT, 1)), **dict.fromkeys((5, 6, 8), (BYTES, 1))}
+_ENTRY: Layout = {1: (VARINT, 0), 2: (BYTES, 1)}  # of a map
+_EVENT_METADATA: Layout = {2: (BYTES, 0), 4: (BYTES, 1), 5: (BYTES, MANY)}
+_STAT_METADATA: Layout = {2: (BYTES, 0)}
+
+DOUBLE, UNSIGNED, SIGNED, TEXT, RAW, REFERENCE, PACKED = 2, 3, 4, 5, 6, 7, 8  # how a stat holds its value
+_AGGREGATED = 5  # an event that counts occurrences instead of having a start
+
+# Events that are handed on at once, and messages that are decoded at once: the columns of the latter stay in the processor's cache.
+_BATCH, _CHUNK = 1 << 18, 1 << 13
+_SHOWN = 1 << 10  # longer bytes are not shown as text
+_LATEST_PS = 1 << 61  # a time beyond this, or as far before zero, does not fit our columns
+_REMEMBERED = 100  # places of damage; one cut can break millions of messages
+
+
+class Space:
+    """The file. With `tolerant`, what is damaged is left out and noted: where, and whether the file ends there."""
+
+    def __init__(self, buffer: Buffer, *, tolerant: bool) -> None:
+        self.buffer, self.tolerant = buffer, tolerant
+        self.damage: list[tuple[Damage, bool]] = []
+        self._cut: set[int] = set()
+        found = self.decode(_one(0), _one(buffer.size), _SPACE).many
+        self.errors, self.warnings, self.hosts = ([self.text(*edges) for edges in _edges(found[number])] for number in (2, 3, 4))
+        self._planes = _edges(found[1])
+
+    def planes(self) -> list["Plane"]:
+        return [Plane(self, start, end) for start, end in self._planes]
+
+    def decode(self, start: Ints, end: Ints, layout: Layout) -> Messages:
+        found = _wire.decode(self.buffer, start, end, layout, tolerant=self.tolerant)
+        for message, damage in found.broken.items():
+            self.note(damage, cut=int(end[message]) == self.buffer.size)
+        self._cut |= found.cut
+        return found
+
+    def broken(self, parts: Parts, found: Messages) -> Ints:
+        """Which of these are damaged: what they were decoded to, or because they are cut off between two fields."""
+        cut = np.flatnonzero(np.isin(parts.start, list(self._cut))) if self._cut else np.empty(0, np.int64)
+        return np.union1d(np.array(list(found.broken), np.int64), cut)
+
+    def note(self, damage: Damage, *, cut: bool = False) -> None:
+        if not self.tolerant:
+            raise damage
+        if len(self.damage) < _REMEMBERED:
+            self.damage.append((damage, cut))
+
+    def text(self, start: int, end: int) -> str:
+        return self.buffer.raw[start:end].decode(errors="backslashreplace")
+
+    def texts(self, messages: Messages, place: int) -> list[str]:
+        starts, ends = messages.bytes_at(place)
+        return [self.text(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+class Stats(NamedTuple):
+    """Named values. `name` and `text` are codes of the plane's texts; `text` is -1 for a number."""
+
+    owner: Ints
+    name: Ints
+    number: NDArray[np.uint8]  # DOUBLE, ...; 0 for none
+    value: Words
+    end: Ints
+    text: Ints
+
+
+class Line(NamedTuple):
+    number: int  # its id, which need not be unique
+    name: str
+    timestamp_ns: int
+
+
+class Batch(NamedTuple):
+    """Events and their stats, whose `owner` is a row of this batch."""
+
+    line: Ints
+    metadata: Ints  # row of the plane's `names`, -1 where it lacks one
+    metadata_id: Ints
+    offset_ps: Ints
+    dur_ps: Ints
+    stats: Stats
+    aggregated: int  # events left out because they have no place in time
+    broken: int  # events left out because they are damaged
+
+
+class Plane:
+    """One plane: `names` of its event metadata and `displays`, how a viewer should show them; texts are kept once, `texts[code]`."""
+
+    def __init__(self, space: Space, start: int, end: int) -> None:
+        self._space = space
+        plane = space.decode(_one(start), _one(end), _PLANE)
+        self.name = space.texts(plane, 0)[0]
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+        keys, found = self._map(plane.many[5], _STAT_METADATA)
+        self._stat_codes = _Lookup(keys, np.array([self._code(text) for text in space.texts(found, 0)], np.int64))
+        keys, found = self._map(plane.many[4], _EVENT_METADATA)
+        self.names, self.displays = space.texts(found, 0), space.texts(found, 1)
+        self._metadata_rows = _Lookup(keys, np.arange(len(keys)))
+        self.metadata_stats = self._stats(found.many[5])
+        self.stats = self._stats(plane.many[6])
+        lines = space.decode(plane.many[3].start, plane.many[3].end, _LINE)
+        columns = (lines.signed(0).tolist(), space.texts(lines, 1), space.texts(lines, 2), lines.signed(3).tolist())
+        self.lines = [Line(number, display or name, timestamp) for number, name, display, timestamp in zip(*columns, strict=True)]
+        self._events = lines.many[4]
+        for line, offset in zip(self.lines, plane.many[3].start.tolist(), strict=True):
+            if abs(line.timestamp_ns) > _LATEST_PS:
+                raise Damage(offset, f"a line that starts at {line.timestamp_ns:,} ns")
+
+    def batches(self, progress: Callable[[int], None]) -> Iterator[Batch]:
+        count = len(self._events.start)
+        for first in range(0, count, _BATCH):
+            last = min(first + _BATCH, count)
+            yield self._batch(first, last)
+            progress(int(self._events.end[last - 1]))
+
+    def code(self, text: str) -> int:
+        """The code of a text, -1 where the plane does not have it."""
+        return self._codes.get(text, -1)
+
+    def value(self, stats: Stats, row: int) -> object:
+        """One stat as a Python value."""
+        if (text := int(stats.text[row])) >= 0:
+            return self.texts[text]
+        value, number = stats.value[row], stats.number[row]
+        if number == DOUBLE:
+            return float(value.view(np.float64))
+        return int(value.view(np.int64)) if number == SIGNED else int(value) if number else None
+
+    def _batch(self, first: int, last: int) -> Batch:
+        events, stats = [], []
+        kept = aggregated = broken = 0
+        for low in range(first, last, _CHUNK):
+            part = slice(low, min(low + _CHUNK, last))
+            here = Parts(*(column[part] for column in self._events))
+            found = self._space.decode(here.start, here.end, _EVENT)
+            of = found.many[4]
+            values = self._space.decode(of.start, of.end, _STAT)
+            whole = np.ones(found.number.shape[1], np.bool_)
+            whole[self._space.broken(here, found)] = False
+            whole[of.owner[list(values.broken)]] = False
+            whole[self._misplaced(here, found)] = False
+            in_time = found.number[1] != _AGGREGATED
+            aggregated, broken = aggregated + int((whole & ~in_time).sum()), broken + int((~whole).sum())
+            keep = whole & in_time
+            rows = np.cumsum(keep) - 1 + kept
+            kept += int(keep.sum())
+            events.append((here.owner[keep], *(found.signed(place)[keep] for place in range(3))))
+            of_kept = keep[of.owner]
+            columns = (values.signed(0), values.number[1], values.value[1], values.end[1])
+            stats.append((rows[of.owner[of_kept]], *(column[of_kept] for column in columns)))
+        line, metadata_id, offset, duration = (np.concatenate(column) for column in zip(*events, strict=True))
+        named = self._named(*(np.concatenate(column) for column in zip(*stats, strict=True)))
+        return Batch(line, self._metadata_rows.find(metadata_id), metadata_id, offset, duration, named, aggregated, broken)
+
+    def _misplaced(self, parts: Parts, found: Messages) -> Ints:
+        """Events that end before they start, or at no time that fits: an error, or left out."""
+        offset, duration = found.signed(1), found.signed(2)
+        bad = np.flatnonzero((duration < 0) | (duration > _LATEST_PS) | (offset > _LATEST_PS) | (offset < -_LATEST_PS))
+        if len(bad):
+            what = f"an event at {offset[bad[0]]:,} ps that lasts {duration[bad[0]]:,} ps"
+            self._space.note(Damage(int(parts.start[bad[0]]), what))
+        return bad
+
+    def _stats(self, parts: Parts) -> Stats:
+        found = self._space.decode(parts.start, parts.end, _STAT)
+        return self._named(parts.owner, found.signed(0), found.number[1], found.value[1], found.end[1])
+
+    def _named(self, owner: Ints, name_id: Ints, number: NDArray[np.uint8], value: Words, end: Ints) -> Stats:
+        """Stats with their names and texts as codes."""
+        text = np.full(len(owner), -1, np.int64)
+        refers = number == REFERENCE
+        text[refers] = self._stat_names(value[refers].view(np.int64))
+        inline = np.flatnonzero((number == TEXT) | (number == RAW) | (number == PACKED))
+        text[inline] = self._inline(number[inline] == TEXT, value[inline].view(np.int64), end[inline])
+        return Stats(owner, self._stat_names(name_id), number, value, end, text)
+
+    def _inline(self, is_text: NDArray[np.bool_], start: Ints, end: Ints) -> Ints:
+        """Codes of values that stand in the file as text or bytes. Short ones repeat: each is looked at once."""
+        codes, buffer = np.empty(len(start), np.int64), self._space.buffer
+        length = end - start
+        short = is_text & (length < 8)
+        bits = (length[short] * 8).astype(np.uint64)
+        content = buffer.words[start[short]] & ((np.uint64(1) << bits) - np.uint64(1)) | bits << np.uint64(53)
+        _, first, inverse = np.unique(content, return_index=True, return_inverse=True)
+        edges = zip(start[short][first].tolist(), end[short][first].tolist(), strict=True)
+        codes[short] = np.array([self._code(self._space.text(*edge)) for edge in edges], np.int64)[inverse]
+        rest = np.flatnonzero(~short)
+        for row, here, stop in zip(rest.tolist(), start[rest].tolist(), end[rest].tolist(), strict=True):
+            if is_text[row]:
+                codes[row] = self._code(self._space.text(here, stop))
+            elif stop - here <= _SHOWN:
+                codes[row] = self._code(base64.b64encode(buffer.raw[here:stop]).decode())
+            else:
+                codes[row] = self._code(f"{stop - here:,} bytes")
+        return codes
+
+    def _stat_names(self, ids: Ints) -> Ints:
+        """Codes of the names of stats; one that the plane does not name is called by its number."""
+        codes = self._stat_codes.find(ids)
+        unnamed = codes < 0
+        if unnamed.any():
+            distinct, inverse = np.unique(ids[unnamed], return_inverse=True)
+            codes[unnamed] = np.array([self._code(f"stat {number}") for number in distinct.tolist()], np.int64)[inverse]
+        return codes
+
+    def _map(self, parts: Parts, layout: Layout) -> tuple[Ints, Messages]:
+        entries = self._space.decode(parts.start, parts.end, _ENTRY)
+        whole = np.delete(np.arange(len(parts.start)), self._space.broken(parts, entries))
+        start, end = entries.bytes_at(1)
+        return entries.signed(0)[whole], self._space.decode(start[whole], end[whole], layout)
+
+    def _code(self, text: str) -> int:
+        code = self._codes.setdefault(text, len(self.texts))
+        if code == len(self.texts):
+            self.texts.append(text)
+        return code
+
+
+class _Lookup:
+    """Values by key; of equal keys the last counts."""
+
+    def __init__(self, keys: Ints, values: Ints) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._values = np.append(keys[order], 0), np.append(values[order], -1)  # one more, to be found where none is
+        self._dense: Ints | None = None
+        if len(keys) and keys.min() >= 0 and keys.max() < 4 * len(keys) + 1000:  # profilers count from 1
+            self._dense = np.full(int(keys.max()) + 2, -1, np.int64)
+            self._dense[keys] = values  # of equal keys numpy keeps the last
+
+    def find(self, keys: Ints) -> Ints:
+        """The value of each key, -1 where there is none."""
+        if self._dense is not None:
+            last = len(self._dense) - 1
+            return self._dense[np.where((keys >= 0) & (keys < last), keys, last)]
+        at = np.searchsorted(self._keys[:-1], keys, "right") - 1
+        return np.where(self._keys[at] == keys, self._values[at], -1)
+
+
+def _one(value: int) -> Ints:
+    return np.array([value], np.int64)
+
+
+def _edges(parts: Parts) -> list[tuple[int, int]]:
+    return list(zip(parts.start.tolist(), parts.end.tolist(), strict=True))

@@ -1,0 +1,122 @@
+"""The laws that hold for every sample of every format: one reader claims it, nothing changes in the store, every analysis answers."""
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import stepscope
+from stepscope import readers, schema, store
+from stepscope.trace import Trace, analysis_names
+
+FOLDER = Path(__file__).parent / "samples"
+SAMPLES = sorted(path for path in FOLDER.glob("*/*/*") if path.is_file())
+
+
+def test_there_are_samples_of_every_format() -> None:
+    assert {path.relative_to(FOLDER).parts[0] for path in SAMPLES} == set(readers.names())
+
+
+@pytest.fixture(scope="module", params=SAMPLES, ids=lambda path: str(path.relative_to(FOLDER)))
+def sample(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+@pytest.fixture(scope="module")
+def trace(sample: Path) -> Trace:
+    return stepscope.open(sample, cache=False)
+
+
+def test_exactly_its_own_reader_claims_it_under_any_name(sample: Path, tmp_path: Path) -> None:
+    shutil.copy(sample, tmp_path / "a file")
+    for path in (sample, tmp_path / "a file"):
+        assert [name for name in readers.names() if readers.module(name).sniff(path)] == [sample.relative_to(FOLDER).parts[0]]
+
+
+def test_the_tables_are_as_the_schema_says(trace: Trace) -> None:
+    for name, columns in schema.TABLES.items():
+        assert dict(trace.table(name).collect_schema()) == {key: pl.Series(dtype=dtype).dtype for key, dtype in columns.items()}, name
+    spans = trace.spans.collect()
+    assert spans.height > 0
+    for column in ("span", "rank", "track", "kind", "name", "start_ns", "dur_ns", "self_ns", "depth"):
+        assert spans[column].null_count() == 0, column
+    assert spans.select("rank", "span").is_unique().all()
+    assert (spans["dur_ns"] >= 0).all() and (spans["self_ns"] >= 0).all() and (spans["self_ns"] <= spans["dur_ns"]).all()
+    known = spans.select("rank", parent="span")
+    for column in ("parent", "op", "flow_in"):
+        refers = spans.filter(pl.col(column).is_not_null()).select("rank", parent=column)
+        assert refers.join(known, on=["rank", "parent"], how="anti").height == 0, column
+    assert spans.join(trace.tracks.collect(), on=["rank", "track"], how="anti").height == 0
+    assert (trace.steps.collect()["end_ns"] >= trace.steps.collect()["start_ns"]).all()
+
+
+def test_self_times_add_up_to_the_outermost_spans(trace: Trace) -> None:
+    """And to what sticks out of the span around it: a range may be opened in a Python frame and outlive it."""
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    spans = trace.spans.select("rank", "track", "span", "parent", "dur_ns", "self_ns", end=end).collect()
+    around = spans.select("rank", parent="span", around_end="end")
+    outside = pl.when(pl.col("parent").is_null()).then("dur_ns").otherwise((pl.col("end") - pl.col("around_end")).clip(0))
+    sums = (
+        spans.join(around, on=["rank", "parent"], how="left")
+        .group_by("rank", "track")
+        .agg(outside.sum().alias("covered"), pl.col("self_ns").sum())
+    )
+    assert sums.filter(pl.col("covered") != pl.col("self_ns")).height == 0
+
+
+def test_a_run_folder_gives_back_what_went_in(trace: Trace, tmp_path: Path) -> None:
+    store.write(trace, tmp_path / "run")
+    back = store.read(tmp_path / "run")
+    assert back.meta == trace.meta
+    for name in schema.TABLES:
+        assert_frame_equal(back.table(name).collect(), trace.table(name).collect(), categorical_as_str=True)
+
+
+@pytest.mark.parametrize("name", analysis_names())
+def test_every_analysis_answers_with_its_columns(trace: Trace, name: str) -> None:
+    answer = trace.analyse(name)
+    columns = stepscope.trace.analysis(name).columns
+    assert dict(answer.schema) == {key: pl.Series(dtype=dtype).dtype for key, dtype in columns.items()}
+
+
+@pytest.mark.parametrize("name", analysis_names())
+def test_every_analysis_answers_an_empty_trace(name: str) -> None:
+    assert list(Trace({}).analyse(name).columns) == list(stepscope.trace.analysis(name).columns)
+
+
+def test_the_stages_of_a_step_add_up_to_the_step(trace: Trace) -> None:
+    steps = trace.analyse("step_trace")
+    assert (steps["interval_ns"] + steps["fp_bp_ns"] + steps["tail_ns"] == steps["total_ns"]).all()
+    stages = trace.analyse("step_stages").group_by("rank", "step").agg(pl.col("dur_ns").sum())
+    assert_frame_equal(
+        stages.sort("rank", "step").rename({"dur_ns": "total_ns"}), steps.select("rank", "step", "total_ns").sort("rank", "step")
+    )
+    parts = trace.overlap()
+    assert (parts["computing_ns"] + parts["exposed_ns"] + parts["copy_ns"] + parts["free_ns"] == parts["total_ns"]).all()
+
+
+def test_overlap_equals_counting_every_nanosecond(trace: Trace) -> None:
+    """Naively: mark each nanosecond of the first step, in slices of a microsecond's width at most."""
+    step = trace.steps.sort("start_ns").head(1).collect()
+    if step.height == 0:
+        pytest.skip("no steps")
+    low, high = step["start_ns"][0], min(step["end_ns"][0], step["start_ns"][0] + 3_000_000)
+    marked = {kind: bytearray(high - low) for kind in ("kernel", "communication")}
+    work = trace.spans.filter(pl.col("rank") == step["rank"][0]).select(pl.col("kind").cast(pl.String), "start_ns", "dur_ns").collect()
+    compute = "kernel" if (work["kind"] == "kernel").any() else "op"
+    for kind, start, length in work.iter_rows():
+        name = "kernel" if kind == compute else kind
+        if name in marked and start < high and start + length > low:
+            first, last = max(start, low) - low, min(start + length, high) - low
+            marked[name][first:last] = b"\1" * (last - first)
+    from stepscope import intervals
+    from stepscope.analyses._windows import windows
+
+    window = next(windows(trace.of_rank(step["rank"][0])))
+    sets = {kind: intervals.clip(window.busy(kind), low, high) for kind in marked}
+    assert {kind: found.total for kind, found in sets.items()} == {kind: sum(marks) for kind, marks in marked.items()}
+    both = intervals.intersect(sets["kernel"], sets["communication"]).total
+    assert both == sum(a & b for a, b in zip(marked["kernel"], marked["communication"], strict=True))
