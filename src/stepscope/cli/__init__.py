@@ -16,19 +16,20 @@ from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError
 
 # In the order of the help: what one uses first stands first.
-COMMANDS = ("summary", "show", "query", "list", "export", "cache", "demo", "completion")
+COMMANDS = ("run", "attach", "jobs", "summary", "show", "query", "list", "export", "cache", "demo", "completion")
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 for bad data, 2 for wrong use."""
     words = sys.argv[1:] if argv is None else argv
-    debug = "--debug" in words or bool(os.environ.get("STEPSCOPE_DEBUG"))
+    own = words[:1] if "run" in words[:2] else words  # what follows `run` may be the script's
+    debug = "--debug" in own or bool(os.environ.get("STEPSCOPE_DEBUG"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show is no reason to stop
     try:
-        code = _run([word for word in words if word != "--debug"])
+        code = _run([*(word for word in own if word != "--debug"), *words[len(own) :]])
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED

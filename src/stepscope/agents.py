@@ -1,0 +1,146 @@
+"""How a running job is reached: each process listens on a Unix socket that only its owner can open, and answers one JSON line per line."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from stepscope.errors import StepscopeError
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+_LONGEST_LINE = 1 << 20
+_LONGEST_PATH = 100  # what a socket's address holds on every system, less a little
+
+
+class Agent:
+    """The listening side: a thread that sleeps until somebody asks. `answer` runs on a thread of its own for each caller."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.path = folder() / f"{_host()}.{os.getpid()}.sock"
+        self._pid = os.getpid()
+        self.path.unlink(missing_ok=True)  # left by a process of that number that was killed
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(self.path))
+        self.path.chmod(0o600)
+        self._socket.listen(8)
+        threading.Thread(target=self._serve, name="stepscope agent", daemon=True).start()
+
+    def close(self) -> None:
+        """In a forked child only the child's copy is closed: the socket is still the parent's."""
+        if os.getpid() == self._pid:
+            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                caller, _ = self._socket.accept()
+            except OSError:  # closed
+                return
+            if _may_ask(caller):
+                threading.Thread(target=self._talk, args=(caller,), name="stepscope caller", daemon=True).start()
+            else:
+                caller.close()
+
+    def _talk(self, caller: socket.socket) -> None:
+        with contextlib.suppress(OSError), caller, caller.makefile("rwb") as lines:
+            while line := lines.readline(_LONGEST_LINE):
+                try:
+                    asked = json.loads(line)
+                    if not isinstance(asked, dict):
+                        raise ValueError("expected an object")
+                    said = self._answer(asked)
+                except (ValueError, TypeError, KeyError, StepscopeError) as error:
+                    said = {"error": f"{error}"}
+                lines.write(json.dumps(said, default=str).encode() + b"\n")
+                lines.flush()
+
+
+def ask(path: Path, question: dict[str, Any], timeout: float | None = 5) -> dict[str, Any]:
+    """One question to one process. OSError when nobody answers."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+        one.settimeout(timeout)
+        one.connect(str(path))
+        with one.makefile("rwb") as lines:
+            lines.write(json.dumps(question).encode() + b"\n")
+            lines.flush()
+            line = lines.readline(_LONGEST_LINE)
+    if not line:
+        raise ConnectionResetError("the process ended")
+    said: dict[str, Any] = json.loads(line)
+    return said
+
+
+def listening() -> Iterator[Path]:
+    """The sockets of every process of this user that answers; those that dead processes left are removed."""
+    for place in _places():
+        with contextlib.suppress(OSError, StepscopeError):
+            for path in sorted(_private(place, make=False).glob(f"{_host()}.*.sock")):
+                try:
+                    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+                        one.settimeout(5)
+                        one.connect(str(path))
+                except TimeoutError:
+                    continue  # busy, not dead
+                except OSError:
+                    path.unlink(missing_ok=True)
+                    continue
+                yield path
+
+
+def folder() -> Path:
+    """Where this user's sockets are: a folder that nobody else can enter."""
+    problems = []
+    for place in _places():
+        if len(os.fsencode(place / _host())) + len(".4194304.sock") > _LONGEST_PATH:
+            continue
+        try:
+            return _private(place)
+        except (OSError, StepscopeError) as error:
+            problems.append(str(error))
+    raise StepscopeError("no private folder for the socket of `stepscope attach`: " + "; ".join(problems))
+
+
+def _places() -> list[Path]:
+    """By preference. A job may have been started where fewer of these are known than here: all are looked at."""
+    if given := os.environ.get("STEPSCOPE_JOBS"):
+        return [Path(given)]
+    places = [Path(os.environ["XDG_RUNTIME_DIR"]) / "stepscope"] if os.environ.get("XDG_RUNTIME_DIR") else []
+    with contextlib.suppress(RuntimeError):  # no home
+        places.append(Path.home() / ".cache" / "stepscope" / "jobs")
+    return [*places, Path(tempfile.gettempdir()) / f"stepscope-{os.geteuid()}"]
+
+
+def _private(place: Path, *, make: bool = True) -> Path:
+    if make:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = place.lstat()
+    if status.st_uid != os.geteuid():
+        raise StepscopeError(f"{place} belongs to another user")
+    if status.st_mode & 0o077:
+        place.chmod(0o700)
+    return place
+
+
+def _host() -> str:
+    """Homes are shared between machines, and containers share process numbers: a name says whose it is."""
+    return re.sub(r"[^\w-]", "_", socket.gethostname(), flags=re.ASCII)[:32] or "host"
+
+
+def _may_ask(caller: socket.socket) -> bool:
+    """The folder keeps others out; this does too where somebody opened it."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    _, user, _ = struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return user in (os.geteuid(), 0)

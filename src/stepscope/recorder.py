@@ -1,0 +1,255 @@
+"""Recorder: counts the steps of this process and records those that the command line, `stepscope attach` or a configuration asks for."""
+
+import atexit
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from stepscope.errors import StepscopeError
+
+if TYPE_CHECKING:
+    from stepscope.profiler import Window
+
+
+@dataclass(eq=False)
+class Request:
+    """Steps `first` to `first + count - 1`, or so many seconds. None is: from now on, and until the program ends."""
+
+    first: int | None = None
+    count: int | None = None
+    seconds: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    bound: bool = False  # an end that nobody asked for: reaching it is said
+    convert: str | None = None  # make the run folder at once: "sync" or "async"; else whoever opens the capture does
+    capture: Path | None = None  # or the run folder, after convert
+    steps: int = 0  # whole steps recorded
+    problem: str | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class Recorder:
+    """One per process. A step's border costs an addition while nothing is to be recorded."""
+
+    def __init__(self, *, first_step: int = 0, told: Callable[[Request], None] | None = None) -> None:
+        self.step = self._first_step = first_step  # the step that runs now
+        self.at = time.monotonic()  # when it began
+        self._began: float | None = None  # the end of the first step: from there on steps have a usual length
+        self._told = told
+        self._waiting: list[Request] = []
+        self._now: Request | None = None
+        self._window: Window | None = None
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    @property
+    def state(self) -> str:
+        return "recording" if self._now else "waiting" if self._waiting else "idle"
+
+    @property
+    def current(self) -> Request | None:
+        """What is being recorded."""
+        return self._now
+
+    @property
+    def step_seconds(self) -> float | None:
+        """How long a step takes, on average since the first."""
+        steps = self.step - self._first_step - 1
+        return (self.at - self._began) / steps if self._began is not None and steps > 0 else None
+
+    def border(self) -> None:
+        """A step is over and the next begins."""
+        self.step += 1
+        self.at = time.monotonic()
+        if self._began is None:
+            self._began = self.at
+        if self._now or self._waiting:
+            with self._lock:
+                self._turn()
+
+    def begin(self, number: int) -> None:
+        """Step `number` begins only now: its border was before a pause, or was not told."""
+        with self._lock:
+            self.step = number
+            request, window = self._now, self._window
+            if request is not None and window is not None and not request.steps and request.first == number:
+                self._now = self._window = None
+                window.discard()
+                self._start(request)
+            elif self._waiting:
+                self._start_what_waits()
+
+    def ask(self, request: Request, *, at_border: bool = False) -> None:
+        """Record this: at once when it names no step, else when its step begins. Refused when that has begun."""
+        with self._lock:
+            begun = self.step - (at_border or self.step == self._first_step)
+            if request.first is not None and request.first <= begun:
+                raise StepscopeError(f"step {request.first} has begun already: step {self.step} runs now")
+            self._waiting.append(request)
+            self._waiting.sort(key=lambda one: -1 if one.first is None else one.first)
+            if request.first is None or request.first == self.step:
+                self._start_what_waits()
+
+    def withdraw(self, request: Request) -> None:
+        """Not wanted any more: forgotten, or ended now."""
+        with self._lock:
+            if request in self._waiting:
+                self._waiting.remove(request)
+                self._end(request, "withdrawn")
+            elif request is self._now:
+                self.stop("withdrawn")
+
+    def stop(self, problem: str | None = None) -> None:
+        """End the recording that runs, if any; what it saw is kept."""
+        with self._lock:
+            request, window = self._now, self._window
+            if request is None or window is None or os.getpid() != self._pid:
+                return
+            self._now = self._window = None
+            self._restore_signal()
+            request.problem = problem
+            try:
+                window.stop()
+                if request.convert is not None:
+                    request.capture = window.convert(wait=request.convert == "sync")
+            except Exception as error:  # noqa: BLE001  the job is not ours to end
+                request.problem = warn(f"the recording could not be finished: {type(error).__name__}: {error}")
+            self._end(request, request.problem)
+
+    def give_way(self) -> None:
+        """Somebody else wants to record: end what runs; without a whole step it is worth nothing."""
+        with self._lock:
+            if self._now and self._window and not self._now.steps:
+                request, window = self._now, self._window
+                self._now = self._window = None
+                self._restore_signal()
+                window.discard()
+                request.over.set()
+            else:
+                self.stop("the program's own profiler took over")
+
+    def finish(self) -> None:
+        """The program ends: so does the recording, and what still waited will not come."""
+        with self._lock:
+            if os.getpid() != self._pid:
+                return
+            self.stop()
+            for request in self._waiting:
+                self._end(request, f"the program ended in step {self.step}, before step {request.first}")
+            self._waiting.clear()
+
+    def forked(self) -> None:
+        """In the child: the recording is the parent's, steps and requests begin anew."""
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._now = self._window = None
+        self._waiting.clear()
+        self.step, self._began = self._first_step, None
+
+    def _turn(self) -> None:
+        if self._now and self._window:
+            request, window = self._now, self._window
+            request.steps += 1
+            try:
+                goes_on = window.step(self.step)  # also after the last: it ends there
+            except Exception as error:  # noqa: BLE001  the job is not ours to end
+                goes_on = False
+                warn(f"recording ended in step {self.step}: {type(error).__name__}: {error}")
+            if request.count is not None and request.steps >= request.count:
+                if request.bound:
+                    window.capture.notice(f"recording ended after {request.count:,} steps: --steps asks for others")
+                goes_on = False
+            if not goes_on:
+                self.stop()
+        self._start_what_waits()
+
+    def _start_what_waits(self) -> None:
+        while not self._now and self._waiting and (self._waiting[0].first is None or self._waiting[0].first <= self.step):
+            self._start(self._waiting.pop(0))
+
+    def _start(self, request: Request) -> None:
+        try:
+            from stepscope import profiler
+            from stepscope.collect.options import parse
+
+            self._window = profiler.Window(parse(request.options), step=self.step)
+        except Exception as error:  # noqa: BLE001  the job is not ours to end
+            self._window = None
+            self._end(request, warn(f"nothing is recorded: {type(error).__name__}: {error}"))
+            return
+        self._now, request.capture = request, self._window.capture.folder
+        self._catch_signal()
+        if request.seconds is not None:
+            timer = threading.Timer(request.seconds, on_main_thread, [lambda: self._time_is_up(request)])
+            timer.daemon = True
+            timer.start()
+
+    def _time_is_up(self, request: Request) -> None:
+        if request is self._now:
+            self.stop()
+
+    def _end(self, request: Request, problem: str | None) -> None:
+        request.problem = problem
+        if self._told:
+            self._told(request)
+        request.over.set()
+
+    def _catch_signal(self) -> None:
+        """Whoever ends the job with SIGTERM still gets what was recorded."""
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_terminate)
+
+    def _restore_signal(self) -> None:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == self._on_terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _on_terminate(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        self.finish()
+        os.kill(os.getpid(), number)
+
+
+def at_exit(finish: Callable[[], None]) -> None:
+    """Call `finish` before the interpreter goes down, also by os._exit, which many training scripts end with. Later calls come first."""
+    atexit.register(finish)
+    really = os._exit
+
+    def leave(status: int) -> None:
+        try:
+            finish()
+        finally:
+            really(status)
+
+    os._exit = leave  # type: ignore[assignment]
+
+
+def warn(what: str) -> str:
+    """One line where the user looks."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none at all: no reason to disturb the job
+        sys.stderr.write(f"stepscope: {what}\n")
+    return what
+
+
+def on_main_thread(action: Callable[[], None]) -> None:
+    """Profilers are bound to the thread that started them: let the main thread act, between two instructions."""
+
+    def act(_: Any) -> int:
+        _kept.discard(call)
+        action()
+        return 0
+
+    call = _PENDING(act)
+    _kept.add(call)
+    ctypes.pythonapi.Py_AddPendingCall(call, None)
+
+
+_PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_kept: set[Any] = set()  # a call that is pending must not be collected
