@@ -1,0 +1,166 @@
+"""The moments of a MindSpore training loop that Python passes through: steps of Model.train, batches, gradients, optimizers.
+
+The wrappers are put in place once and stay: while nothing records, they cost an empty loop. They are no Cell hooks, which the
+graph compiler would try to compile, but stand around methods that only the interpreter calls.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+active: list["Moments"] = []  # those that record now
+
+
+class Step:
+    """A step that Model.train or Model.eval is in."""
+
+    def __init__(self, number: int, sunk: int, start_ns: int) -> None:
+        self.number, self.sunk, self.start_ns = number, sunk, start_ns
+        self.running_ns: int | None = None  # when the callbacks of its beginning were through
+
+
+class Moments:
+    """What a window saw of the loop."""
+
+    def __init__(self, settle: Callable[[], None]) -> None:
+        self.start_ns = time.time_ns()
+        self.settle = settle  # waits for work that the loop has launched
+        self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
+        self.ranges: list[tuple[str, str, int, int, int]] = []  # kind, name, start, end, thread
+        self.updates: list[int] = []  # when calls of optimizers ended, or of cells that call one, which the loop itself had made
+
+    def step_over(self, phase: str, step: Step, end_ns: int) -> None:
+        # A window that was opened while the network ran has not seen that step whole.
+        if step.running_ns is not None and self.start_ns <= step.running_ns:
+            self.steps.append((phase, step.number, step.sunk, max(step.start_ns, self.start_ns), end_ns))
+
+    def range_over(self, kind: str, name: str, start_ns: int, outermost_update: bool = False) -> None:
+        end = time.time_ns()
+        if start_ns < self.start_ns:
+            return
+        if outermost_update:
+            self.settle()
+            self.updates.append(end := time.time_ns())
+        if name:
+            self.ranges.append((kind, name, start_ns, end, threading.get_native_id()))
+
+    def close(self) -> None:
+        """A window that is closed from within an optimizer's call, by whoever counts these calls, has seen it whole."""
+        active.remove(self)
+        under_way = getattr(_calls, "update", None)
+        if under_way:
+            name, start = under_way
+            self.range_over("annotation", name, start, outermost_update=True)
+
+
+def install() -> None:
+    """Wrap them, once in a process."""
+    global _installed  # noqa: PLW0603 - classes are wrapped once in a process
+    if _installed:
+        return
+    _installed = True
+    from mindspore import nn
+    from mindspore.dataset.engine.iterators import Iterator
+    from mindspore.experimental.optim import Optimizer
+    from mindspore.graph.api import _PyNativeExecutor
+    from mindspore.train.callback._callback import CallbackManager
+
+    for phase in ("train", "eval"):
+        _wrap(CallbackManager, f"on_{phase}_epoch_begin", _epoch_begin, phase)
+        _wrap(CallbackManager, f"on_{phase}_step_begin", _step_begin, phase)
+        _wrap(CallbackManager, f"on_{phase}_step_end", _step_end, phase)
+    _wrap(Iterator, "__init__", _created)
+    _wrap(Iterator, "__next__", _ranged, "data", "next batch")
+    _wrap(_PyNativeExecutor, "grad", _ranged, "annotation", "backward")
+    for kind in (nn.Optimizer, Optimizer, nn.TrainOneStepCell):
+        _wrap(kind, "__call__", _update)  # each inherits the __call__ of Cell, and gets one of its own
+
+
+_installed = False
+pipelines = 0  # iterators over datasets, since install()
+_steps: dict[str, Step] = {}  # by phase: the step that is under way
+_edges: dict[str, int] = {}  # by phase: when the next step begins to count: it has its data to wait for
+_calls = threading.local()
+
+
+def _wrap(owner: Any, name: str, wrapper: Callable[..., Any], *words: str) -> None:
+    original = getattr(owner, name)
+    setattr(owner, name, wraps(original)(wrapper(original, *words)))
+
+
+def _epoch_begin(original: Any, phase: str) -> Any:
+    def epoch_begin(self: Any, run_context: Any) -> Any:
+        _edges[phase] = time.time_ns()
+        return original(self, run_context)
+
+    return epoch_begin
+
+
+def _step_begin(original: Any, phase: str) -> Any:
+    def step_begin(self: Any, run_context: Any) -> Any:
+        said = run_context.original_args()
+        sunk = int(said.get("sink_size", 1)) if said.get("dataset_sink_mode") else 1
+        now = time.time_ns()
+        step = _steps[phase] = Step(int(said.cur_step_num), sunk, _edges.pop(phase, now))
+        result = original(self, run_context)
+        step.running_ns = time.time_ns()
+        return result
+
+    return step_begin
+
+
+def _step_end(original: Any, phase: str) -> Any:
+    def step_end(self: Any, run_context: Any) -> Any:
+        step = _steps.pop(phase, None)
+        for moments in active:
+            moments.settle()
+        _edges[phase] = now = time.time_ns()
+        if step:
+            for moments in active:
+                moments.step_over(phase, step, now)
+        return original(self, run_context)
+
+    return step_end
+
+
+def _created(original: Any) -> Any:
+    def created(self: Any, *args: Any, **kwargs: Any) -> None:
+        global pipelines  # noqa: PLW0603
+        pipelines += 1
+        original(self, *args, **kwargs)
+
+    return created
+
+
+def _ranged(original: Any, kind: str, name: str) -> Any:
+    def ranged(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not active:
+            return original(self, *args, **kwargs)
+        start = time.time_ns()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            for moments in active:
+                moments.range_over(kind, name, start)
+
+    return ranged
+
+
+def _update(original: Any) -> Any:
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Recording may begin or end within this call, so it is followed also while nothing records.
+        class_ = type(self).__name__
+        name = "" if class_.startswith("TrainOneStep") else f"Optimizer.step#{class_}"
+        outer, start = getattr(_calls, "update", None), time.time_ns()
+        _calls.update = outer or (name, start)
+        try:
+            result = original(self, *args, **kwargs)
+            for moments in active:
+                moments.range_over("annotation", name, start, outermost_update=outer is None)
+            return result
+        finally:
+            _calls.update = outer
+
+    return update

@@ -1,0 +1,104 @@
+"""Files of MindData's monitor: the operators of the input pipeline, their queues and CPU use, and the time of each batch.
+
+    pipeline_profiling_R.json             op_info: op_id, op_type, num_workers, children, metrics.output_queue: length, size per sample
+    minddata_cpu_utilization_R.json       time_stamp per sample; op_info: op_id, metrics: user_utilization, sys_utilization per sample
+    dataset_iterator_profiling_R.txt      type extra batch value time: type 0 is a time in ms (extra 0 pipeline, 1 push, 2 batch),
+    device_queue_profiling_R.txt          type 1 the rows in the last queue (extra is its capacity)
+Times are milliseconds since the machine's start.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.errors import DataError
+
+_COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
+
+
+def pipeline(folder: Path) -> pl.DataFrame:
+    """The operators: op_id, op_type, workers, parent, queue_capacity."""
+    operators = _json(folder, "pipeline_profiling_*.json").get("op_info", [])
+    parents = {child: one["op_id"] for one in operators for child in one.get("children") or []}
+    rows = [
+        {
+            "op_id": one["op_id"],
+            "op_type": one["op_type"],
+            "workers": one.get("num_workers"),
+            "parent": parents.get(one["op_id"]),
+            "queue_capacity": _queue(one).get("length"),
+        }
+        for one in operators
+    ]
+    columns = {"op_id": pl.Int32, "op_type": pl.String, "workers": pl.Int32, "parent": pl.Int32, "queue_capacity": pl.Int32}
+    return pl.DataFrame(rows, columns)
+
+
+def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str, int]]) -> list[pl.DataFrame]:
+    """Samples on the clock of everything else: rows in queues, CPU use of operators in percent, milliseconds of batches."""
+    offset = int((header.get("monotonic_offset_ns") or [0])[0])
+    cpu = _json(folder, "minddata_cpu_utilization_*.json")
+    at = [stamp * 1_000_000 + offset for stamp in cpu.get("time_stamp", [])]
+    series: list[tuple[str, str, list[float]]] = []
+    types = {}
+    for one in _json(folder, "pipeline_profiling_*.json").get("op_info", []):
+        types[one["op_id"]] = one["op_type"]
+        series.append((f"queue {one['op_id']} {one['op_type']}", "rows", _queue(one).get("size") or []))
+    for one in cpu.get("op_info", []):
+        for word, key in (("user", "user_utilization"), ("system", "sys_utilization")):
+            name = f"cpu {word} {one['op_id']} {types.get(one['op_id'], '')}".strip()
+            series.append((name, "percent", (one.get("metrics") or {}).get(key) or []))
+    if odd := [name for name, _, values in series if values and len(values) != len(at)]:
+        problems.append(
+            (
+                folder.name,
+                f"{len(odd)} series have more or fewer samples than there are times, such as {odd[0]}: taken from the first on",
+                0,
+            )
+        )
+    frames = [
+        pl.DataFrame(
+            {"name": name, "at_ns": pl.Series(at[: len(values)], dtype=pl.Int64), "value": values[: len(at)], "unit": unit},
+            _COUNTERS,
+            strict=False,
+        )
+        for name, unit, values in series
+    ]
+    return frames + [_batches(file, offset) for file in sorted(folder.glob("*_profiling_*.txt"))]
+
+
+def _batches(file: Path, offset: int) -> pl.DataFrame:
+    where = "device queue" if file.name.startswith("device_queue") else "iterator"
+    try:
+        rows = pl.DataFrame(
+            [[int(cell) for cell in line.split()[:5]] for line in file.read_text().splitlines() if line.strip()],
+            dict.fromkeys(("type", "extra", "batch", "value", "at"), pl.Int64),
+            orient="row",
+        )
+    except (ValueError, pl.exceptions.PolarsError) as error:
+        raise DataError(file, f"expected five whole numbers in each line ({error})") from error
+    time = pl.col("extra").replace_strict({0: "pipeline time", 1: "push time", 2: "batch time"}, default=None, return_dtype=pl.String)
+    return rows.filter((pl.col("type") == 1) | time.is_not_null()).select(
+        name=pl.when(pl.col("type") == 1).then(pl.lit(f"queue {where}")).otherwise(pl.format("{} {}", time, pl.lit(where))),
+        at_ns=pl.col("at") * 1_000_000 + offset,
+        value=pl.col("value").cast(pl.Float64),
+        unit=pl.when(pl.col("type") == 1).then(pl.lit("rows")).otherwise(pl.lit("ms")),
+    )
+
+
+def _queue(operator: dict[str, Any]) -> dict[str, Any]:
+    queue: dict[str, Any] = (operator.get("metrics") or {}).get("output_queue") or {}
+    return queue
+
+
+def _json(folder: Path, pattern: str) -> dict[str, Any]:
+    file = next(folder.glob(pattern), None)
+    if file is None:
+        return {}
+    try:
+        found: dict[str, Any] = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise DataError(file, f"not JSON ({error})") from error
+    return found
