@@ -78,10 +78,11 @@ class Profiler:
             if self._forked():  # what was under way is the parent's
                 self._window = self._warm = self._last = None
                 self._finished, self._action, self._pid = [], ProfilerAction.NONE, os.getpid()
+            action = self._planned()
             _state.claim(self)
             self._started = choices_of.place()
             _prepare(self.options)
-            self._enter(self._planned())
+            self._enter(action)
 
     def stop(self) -> None:
         """End the window that is being recorded, if any, and the schedule."""
@@ -350,13 +351,18 @@ class Window:
             "world_size": world_size(),
             "pid": os.getpid(),
             "program": Path(sys.argv[0]).name if sys.argv else "",
-            "framework": options.framework or framework() or "",
+            "framework": chosen(options) or "",
             "versions": {"stepscope": __version__, "python": platform.python_version()},
             "options": choices_of.plain(options),
             "metadata": options.metadata,
         }
         folder = options.output_path.absolute() / f"{_name(options)}{captures.SUFFIX}"
-        self.capture = Capture(folder.with_name(f".{folder.name}") if hidden else folder, header)
+        folder = folder.with_name(f".{folder.name}") if hidden else folder
+        try:
+            self.capture = Capture(folder, header)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)  # not even what it is could be written
+            raise
         _state.window = self
         for collector in collectors(options) if given is None else given:
             self._begin(collector)
@@ -422,13 +428,18 @@ class Window:
         """The run folder: made here where polars is installed, else the capture itself, which becomes one when it is first opened."""
         if self.run is None and importlib.util.find_spec("polars") and importlib.util.find_spec("msgspec"):
             try:
-                from stepscope import conversion
+                # Once the interpreter goes down, neither polars nor anything else with threads can be imported into it.
+                if wait and threading.main_thread().is_alive():
+                    from stepscope import conversion
 
-                if wait:
                     self.run = conversion.convert(self.capture.folder, steps=steps, keep=not self.options.data_simplification)
                 else:
-                    self.run = conversion.run_of(self.capture.folder)
-                    _state.converting.append(_in_background(self.capture.folder, steps, not self.options.data_simplification))
+                    process = _in_background(self.capture.folder, steps, not self.options.data_simplification)
+                    self.run = self.capture.folder.with_suffix("")
+                    if not wait:
+                        _state.converting.append(process)
+                    elif not _converted(process):
+                        self.run = None
             except Exception as error:  # noqa: BLE001 - training goes on; the capture is there to be opened
                 self.run = None
                 say(f"{self.capture.folder} stays a capture: {_told(error)}")
@@ -451,13 +462,19 @@ class Window:
 
 def collectors(options: Options) -> list[Collector]:
     """What will record: the framework in use, the ranges users name, the host."""
-    chosen = options.framework or framework()
     found: list[Collector] = [plain_ranges.Collector(options)]
-    if chosen and (options.profiler_level is not ProfilerLevel.LevelNone or options.mstx):
-        found.append(_of(chosen, options))
+    if name := chosen(options):
+        found.append(_of(name, options))
     if options.host_interval_ms:
         found.append(_named("host", options))
     return found
+
+
+def chosen(options: Options) -> str | None:
+    """The framework to record: the one asked for, else the one in use."""
+    if options.framework == "python" or (options.profiler_level is ProfilerLevel.LevelNone and not options.mstx):
+        return None
+    return options.framework or framework()
 
 
 def framework() -> str | None:
@@ -474,9 +491,7 @@ def _imported(name: str) -> bool:
 
 def _late(options: Options) -> str | None:
     """The framework to record, if it is there by now."""
-    if options.profiler_level is ProfilerLevel.LevelNone and not options.mstx:
-        return None
-    name = options.framework or framework()
+    name = chosen(options)
     return name if name and _imported(name) else None
 
 
@@ -524,7 +539,7 @@ def _named(name: str, options: Options) -> Collector:
 
 def _prepare(options: Options) -> None:
     """Let the framework's collector ask for what must be asked for before the framework compiles or reads data."""
-    name = options.framework or framework()
+    name = chosen(options)
     try:
         prepare = getattr(importlib.import_module(f"stepscope.collect.{name}"), "prepare", None) if name and _imported(name) else None
         if prepare:
@@ -545,8 +560,8 @@ def _opened(options: Options, step: int, metadata: dict[str, Any] | None = None,
             window = Window(options, step=step)
             window.describe(metadata or {})
             return window
-        chosen = options.framework or framework()
-        return Window(options, [_of(chosen, options)], step=step, hidden=True) if chosen else None
+        name = chosen(options)
+        return Window(options, [_of(name, options)], step=step, hidden=True) if name else None
     except (OSError, StepscopeError) as error:
         say(f"nothing is recorded from step {step} on: {_told(error)}")
         return None
@@ -592,9 +607,7 @@ class _State:
             elif recorded:
                 say(f"the profiler was still recording at the end of the program; what it recorded is in {recorded.place}")
         for process in self.converting:
-            if process.wait() != 0:
-                said = (process.stderr.read().decode("utf-8", "replace") if process.stderr else "").strip().splitlines()
-                say(f"a capture could not be converted, and stays: {said[-1] if said else process.returncode}")
+            _converted(process)
         self.converting.clear()
 
     def forked(self) -> None:
@@ -624,6 +637,15 @@ def _in_background(folder: Path, steps: list[int] | None, keep: bool) -> subproc
         stderr=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for the job
     )
+
+
+def _converted(process: subprocess.Popen[bytes]) -> bool:
+    """Wait for it; a failure is told."""
+    _, said = process.communicate()
+    if process.returncode != 0:
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        say(f"a capture could not be converted, and stays: {lines[-1] if lines else process.returncode}")
+    return process.returncode == 0
 
 
 def say(what: str) -> None:

@@ -82,7 +82,7 @@ class Options:
     host_interval_ms: int = 1000  # how often the machine's and the process's use is sampled; 0 for never
     max_events: int = 20_000_000  # a window that reaches one of these ends early, and says so
     max_bytes: int = 8 << 30
-    framework: str | None = None  # torch, mindspore, jax; None: whichever the program has imported
+    framework: str | None = None  # torch, mindspore, jax, python for none of them; None: whichever the program has imported
     worker_name: str | None = None  # in the run folder's name; None: the host's name and the process id
     fp_start: str | None = None  # the operator that starts the forward pass, and the one that ends the backward pass
     bp_end: str | None = None
@@ -251,9 +251,9 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return value
     elif name == "framework":
-        expected = f"one of {', '.join(FRAMEWORKS)}"
+        expected = f"one of {', '.join(FRAMEWORKS)}, python"
         word = {"pytorch": "torch"}.get(value, value) if isinstance(value, str) else value
-        if word in FRAMEWORKS:
+        if word in (*FRAMEWORKS, "python"):
             return word
     else:
         expected = "text"
@@ -263,12 +263,11 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
 
 
 def _several(name: str, value: Any, kind: type) -> tuple[Any, ...]:
-    if name == "export_type" and not isinstance(value, (list, tuple, set)):
-        value = [value]  # MindSpore takes one, too
     text = kind is str
     expected = "a list of text" if text else f"a list of {kind.__name__}"
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items = [item if text and isinstance(item, str) and item else None if text else _member(kind, item) for item in value]
+    listed = [value] if name == "export_type" and not isinstance(value, (list, tuple)) else value  # MindSpore takes one by itself, too
+    if isinstance(listed, (list, tuple, set, frozenset)):
+        items = [item if text and isinstance(item, str) and item else None if text else _member(kind, item) for item in listed]
         if None not in items:
             return tuple(dict.fromkeys(items))
     raise UsageError(f"{name} is {value!r}; expected {expected}")

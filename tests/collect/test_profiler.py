@@ -1,0 +1,960 @@
+"""The Profiler's API, and that whatever happens, the job goes on and what was recorded is whole."""
+
+import importlib.util
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import stepscope
+import tiny
+from stepscope import Profiler, ProfilerActivity, ProfilerLevel, captures, conversion, profile, record_function, schedule
+from stepscope.collect import options as choices_of
+from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, Options
+from stepscope.collect.schedules import ProfilerAction
+from stepscope.errors import UsageError
+from stepscope.profiler import Window, tensorboard_trace_handler
+from stepscope.trace import Meta, Trace
+
+QUIET: dict[str, Any] = {"host_interval_ms": 0, "framework": "python"}  # also where another test has imported a framework
+
+
+def job(script: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program of its own in the folder."""
+    with started(script, folder, **environ) as process:
+        out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def started(script: str, folder: Path, **environ: str) -> "subprocess.Popen[str]":
+    (folder / "job.py").write_text(textwrap.dedent(script))
+    source = str(Path(stepscope.__file__).parent.parent)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error::UserWarning:stepscope", "job.py"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1"} | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def needs(framework: str) -> None:
+    """Skips where it is not installed, and does not import it here."""
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"no {framework} here")
+
+
+def steps_of(trace: Trace) -> list[int]:
+    return trace.steps.collect()["step"].to_list()
+
+
+def said_by(trace: Trace) -> str:
+    return " | ".join(trace.problems.collect()["what"].to_list())
+
+
+def recordings(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+@pytest.fixture
+def profiler(tmp_path: Path) -> Iterator[Profiler]:
+    one = Profiler(output_path=tmp_path, start_profile=False, **QUIET)
+    yield one
+    if one._started:
+        one.stop()
+
+
+# The stock API.
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What MindSpore's own profiler takes and says, from a process of its own."""
+    needs("mindspore")
+    asked = job(
+        """
+        import enum, inspect, json, itertools, logging
+        import mindspore.profiler as stock
+        from mindspore.profiler.common.profiler_parameters import ProfilerParameters
+        from mindspore.profiler import profiler as module
+
+        def signature(function):
+            parameters = inspect.signature(function).parameters.values()
+            return [[p.name, None if p.default is p.empty else repr(p.default)] for p in parameters if p.name not in ("self", "cls")]
+
+        def plain(value):
+            return value.name if isinstance(value, enum.Enum) else [plain(item) for item in value] if isinstance(value, list) else value
+
+        counts = ("wait", "active", "warmup", "repeat", "skip_first")
+        names = ("start", "stop", "step", "analyse", "offline_analyse", "op_analyse", "add_metadata", "add_metadata_json")
+        print(json.dumps({
+            "all": stock.__all__,
+            "parameters": {name: plain(default) for name, (_, default) in ProfilerParameters.PARAMS.items()},
+            "methods": {name: signature(inspect.unwrap(getattr(stock.Profiler, name))) for name in names},
+            "profile": signature(stock.profile.__init__),
+            "config": signature(stock._ExperimentalConfig.__init__),
+            "handler": signature(inspect.unwrap(stock.tensorboard_trace_handler)),
+            "mstx": {name: signature(getattr(stock.mstx, name)) for name in ("mark", "range_start", "range_end")},
+            "enums": {
+                name: {member.name: member.value for member in getattr(stock, name)}
+                for name in ("ProfilerLevel", "ProfilerActivity", "AicoreMetrics", "ExportType", "HostSystem")
+            },
+            "schedules": [
+                [values, [stock.schedule(**dict(zip(counts, values)))(n).value for n in range(30)]]
+                for values in itertools.product(range(3), range(1, 4), range(3), range(3), range(3))
+            ],
+        }))
+        """,
+        tmp_path_factory.mktemp("stock"),
+        GLOG_v="4",
+    )
+    assert asked.returncode == 0, asked.stderr
+    facts: dict[str, Any] = json.loads(asked.stdout.splitlines()[-1])
+    return facts
+
+
+def signature(function: Any) -> list[list[str | None]]:
+    import inspect
+
+    found = inspect.signature(function).parameters.values()
+    return [[p.name, None if p.default is p.empty else repr(p.default)] for p in found if p.name not in ("self", "more")]
+
+
+def test_every_name_of_the_stock_module_is_in_ours(stock: dict[str, Any]) -> None:
+    import stepscope.mindspore as ours
+
+    assert set(stock["all"]) <= set(ours.__all__)
+    assert set(stock["all"]) - {"EnvProfiler"} <= set(stepscope.__all__)
+    for name in set(stock["all"]) - {"DynamicProfilerMonitor"}:
+        assert getattr(ours, name)
+
+
+def test_every_argument_has_the_stock_name_and_default(stock: dict[str, Any]) -> None:
+    ours = choices_of.plain(Options()) | {"start_profile": True, "schedule": None, "on_trace_ready": None, "output_path": "./data"}
+    assert set(stock["parameters"]) <= set(ours)
+    differing = {name for name, default in stock["parameters"].items() if ours[name] != default}
+    assert differing == {"activities"}  # ours record every device there is
+    assert signature(profile.__init__) == stock["profile"]
+    assert signature(tensorboard_trace_handler) == stock["handler"]
+    assert [name for name, _ in signature(ExperimentalConfig.__init__)] == [name for name, _ in stock["config"]]
+    assert {name: signature(getattr(stepscope.mstx, name)) for name in stock["mstx"]} == stock["mstx"]
+    for name, parameters in stock["methods"].items():
+        assert signature(getattr(Profiler, name)) == parameters, name
+
+
+def test_every_enum_has_the_stock_members(stock: dict[str, Any]) -> None:
+    for name, members in stock["enums"].items():
+        assert {member.name: member.value for member in getattr(stepscope, name)} == members
+
+
+def test_a_schedule_says_of_every_step_what_the_stock_one_says(stock: dict[str, Any]) -> None:
+    assert len(stock["schedules"]) == 243
+    for (wait, active, warmup, repeat, skip_first), actions in stock["schedules"]:
+        ours = schedule(wait=wait, active=active, warmup=warmup, repeat=repeat, skip_first=skip_first)
+        assert [ours(step).value for step in range(30)] == actions, ours
+
+
+def test_a_schedule_says_of_every_step_what_pytorch_says(tmp_path: Path) -> None:
+    needs("torch")
+    asked = job(
+        """
+        import itertools, json, warnings
+        warnings.simplefilter("ignore")
+        from torch.profiler import schedule
+        names = ("wait", "active", "warmup", "repeat", "skip_first")
+        cases = itertools.product(range(3), range(1, 4), range(3), range(3), range(3))
+        print(json.dumps([[case, [schedule(**dict(zip(names, case)))(n).value for n in range(30)]] for case in cases]))
+        """,
+        tmp_path,
+    )
+    for (wait, active, warmup, repeat, skip_first), actions in json.loads(asked.stdout):
+        ours = schedule(wait=wait, active=active, warmup=warmup, repeat=repeat, skip_first=skip_first)
+        assert [ours(step).value for step in range(30)] == actions, ours
+
+
+@pytest.mark.parametrize("wrong", [{"wait": -1}, {"active": 0}, {"warmup": 1.5}, {"repeat": True}, {"skip_first": "2"}], ids=str)
+def test_a_schedule_refuses_what_is_no_count(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(wrong))} is"):
+        schedule(**{"wait": 1, "active": 1} | wrong)
+
+
+# Arguments.
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"profile_memroy": True}, "no argument 'profile_memroy'; did you mean 'profile_memory'"),
+        ({"with_stack": "yes"}, "with_stack is 'yes'; expected True or False"),
+        ({"profiler_level": 1}, "profiler_level is 1; expected a member of ProfilerLevel"),
+        ({"activities": "CPU"}, "activities is 'CPU'; expected a list of ProfilerActivity"),
+        ({"activities": []}, "activities is empty"),
+        ({"output_path": 5}, "output_path is 5; expected a path"),
+        ({"schedule": 3}, "schedule is 3; expected a function"),
+        ({"on_trace_ready": "x"}, "on_trace_ready is 'x'; expected a function"),
+        ({"start_profile": 1}, "start_profile is 1; expected True or False"),
+        ({"host_interval_ms": -1}, "host_interval_ms is -1; expected a whole number, not negative"),
+        ({"framework": "caffe"}, "framework is 'caffe'; expected one of mindspore, torch, jax, python"),
+        ({"export_type": "xml"}, "export_type is 'xml'; expected a list of ExportType"),
+        ({"mstx_domain_include": ["a"], "mstx_domain_exclude": ["b"]}, "exclude one another"),
+        ({"aic_metrics": AicoreMetrics.Memory, "aicore_metrics": AicoreMetrics.Memory}, "two names of one argument"),
+        ({"experimental_config": 4}, "experimental_config is 4; expected an _ExperimentalConfig"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_is_plainly_wrong_is_refused_by_name(choice: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        Profiler(**{"output_path": tmp_path, "start_profile": False} | choice)
+    assert message in str(error.value)
+
+
+def test_both_spellings_of_the_metrics_are_one(tmp_path: Path) -> None:
+    for spelling in ("aicore_metrics", "aic_metrics"):
+        made = choices_of.parse({spelling: AicoreMetrics.Memory})
+        assert (made.aic_metrics, made.profiler_level) == (AicoreMetrics.Memory, ProfilerLevel.Level1)
+    assert choices_of.parse({"profiler_level": ProfilerLevel.Level2}).aic_metrics is AicoreMetrics.PipeUtilization
+    with pytest.warns(UserWarning, match="Level1 is recorded"):
+        choices_of.parse({"aic_metrics": AicoreMetrics.Memory, "profiler_level": ProfilerLevel.Level0})
+
+
+@pytest.mark.parametrize("name", ["op_time", "profile_communication", "profile_framework", "host_stack", "timeline_limit"])
+def test_an_argument_of_earlier_releases_is_taken_with_a_warning_at_the_users_line(name: str, tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated") as warned:
+        made = Profiler(output_path=tmp_path, start_profile=False, **{name: True}).options
+    assert warned[0].filename == __file__
+    assert made.with_stack is (name == "host_stack")
+
+
+def test_an_experimental_config_holds_the_other_half_of_the_arguments() -> None:
+    config = stepscope._ExperimentalConfig(profiler_level=ProfilerLevel.Level1, l2_cache=True, export_type=[stepscope.ExportType.Db])
+    made = choices_of.parse({"experimental_config": config})
+    assert (made.profiler_level, made.l2_cache, made.export_type) == (ProfilerLevel.Level1, True, (stepscope.ExportType.Db,))
+
+
+def test_json_gives_enums_by_name_or_number_and_minus_one_is_the_default() -> None:
+    settings = {"aicore_metrics": 1, "profiler_level": 2, "activities": ["CPU"], "op_time": True, "timeline_limit": 500, "with_stack": True}
+    made = choices_of.parse(choices_of.from_json(settings))
+    assert (made.aic_metrics, made.profiler_level) == (AicoreMetrics.ArithmeticUtilization, ProfilerLevel.Level2)
+    assert (made.activities, made.with_stack) == ((ProfilerActivity.CPU,), True)
+    assert choices_of.parse(choices_of.from_json({"aicore_metrics": -1, "profiler_level": -1})) == Options()
+    with pytest.raises(UsageError, match="aic_metrics is 9; expected -1 to 7"):
+        choices_of.from_json({"aic_metrics": 9})
+
+
+# Start, step, stop.
+
+
+def test_stop_before_start_and_a_second_start_are_refused(profiler: Profiler) -> None:
+    with pytest.raises(UsageError, match="not running"):
+        profiler.stop()
+    profiler.start()
+    with pytest.raises(UsageError, match=rf"started at {__file__}:\d+"):
+        profiler.start()
+    profiler.stop()
+    with pytest.raises(UsageError, match="not running"):
+        profiler.stop()
+
+
+def test_a_second_profiler_is_told_where_the_first_was_started(profiler: Profiler, tmp_path: Path) -> None:
+    profiler.start()
+    with pytest.raises(UsageError, match=rf"another profiler is running: the one started at {__file__}:\d+"):
+        Profiler(output_path=tmp_path)
+    profiler.stop()
+    with Profiler(output_path=tmp_path, **QUIET):
+        pass
+    assert len(recordings(tmp_path)) == 2
+
+
+def test_without_a_schedule_steps_are_counted_and_those_that_ended_are_recorded(profiler: Profiler) -> None:
+    for _ in range(3):
+        profiler.step()
+    profiler.start()
+    for _ in range(2):
+        with record_function("work"):
+            pass
+        profiler.step()
+    (run,) = profiler.analyse()
+    trace = stepscope.open(run)
+    assert steps_of(trace) == [3, 4]
+    assert trace.annotations().select("name", "calls").rows() == [("work", 2)]
+    assert said_by(trace) == ""
+
+
+def test_each_window_of_a_schedule_is_a_run_of_its_own_and_is_handed_over(tmp_path: Path) -> None:
+    seen: list[tuple[Path | None, int]] = []
+    plan = schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2)
+    with Profiler(schedule=plan, output_path=tmp_path, on_trace_ready=lambda p: seen.append((p.run, p.step_num)), **QUIET) as profiler:
+        for number in range(12):
+            with record_function(f"step {number}"):
+                pass
+            profiler.step()
+    assert [step for _, step in seen] == [5, 9]  # skip 0, wait 1, warm up 2, record 3 and 4; wait 5, warm up 6, record 7 and 8
+    first, second = (stepscope.open(run) for run, _ in seen if run)
+    assert (steps_of(first), steps_of(second)) == ([3, 4], [7, 8])
+    assert first.annotations()["name"].sort().to_list() == ["step 3", "step 4"]
+    assert recordings(tmp_path) == sorted(run for run, _ in seen if run)
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_schedules_of_other_libraries_are_followed(tmp_path: Path) -> None:
+    class Theirs:
+        RECORD_AND_SAVE = type("Action", (), {"value": 3})()
+
+    with Profiler(schedule=lambda step: Theirs.RECORD_AND_SAVE, output_path=tmp_path, **QUIET) as profiler:
+        profiler.step()
+    assert [steps_of(stepscope.open(path)) for path in recordings(tmp_path)] == [[0], []]
+    with pytest.raises(UsageError, match="the schedule says 'x' of step 0"):
+        Profiler(schedule=lambda step: "x", output_path=tmp_path)
+
+
+def test_a_window_cut_short_by_stop_says_so(tmp_path: Path) -> None:
+    profiler = Profiler(schedule=schedule(wait=0, active=5), output_path=tmp_path, **QUIET)
+    profiler.step()
+    (run,) = profiler.analyse()
+    trace = stepscope.open(run)
+    assert steps_of(trace) == [0]
+    assert said_by(trace) == "stopped before the active steps of the schedule were over"
+
+
+def test_the_trace_handler_says_where_and_under_which_name(tmp_path: Path) -> None:
+    handler = tensorboard_trace_handler(str(tmp_path / "there"), worker_name="worker7")
+    with profile(schedule=schedule(wait=0, active=1, repeat=1), on_trace_ready=handler, **QUIET) as profiler:
+        profiler.step()
+    (run,) = recordings(tmp_path / "there")
+    assert run.name.startswith("rank0_worker7_")
+    assert (run / "run.json").is_file()
+    with pytest.raises(UsageError, match="analyse_flag is 1"):
+        tensorboard_trace_handler(analyse_flag=1)  # type: ignore[arg-type]
+
+
+def test_a_handler_that_fails_does_not_end_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(profiler: Profiler) -> None:
+        raise RuntimeError("no disk left for the report")
+
+    with Profiler(schedule=schedule(wait=0, active=1), output_path=tmp_path, on_trace_ready=broken, **QUIET) as profiler:
+        profiler.step()
+        profiler.step()
+    assert "on_trace_ready failed: RuntimeError: no disk left for the report" in capsys.readouterr().err
+    assert len(recordings(tmp_path)) == 3
+
+
+# Analyse.
+
+
+def test_step_list_keeps_these_steps_and_what_happened_in_them(profiler: Profiler) -> None:
+    profiler.start()
+    for number in range(6):
+        with record_function(f"step {number}"):
+            pass
+        profiler.step()
+    (run,) = profiler.analyse(step_list=[1, 2, 4])
+    trace = stepscope.open(run)
+    assert steps_of(trace) == [1, 2, 4]
+    assert trace.annotations()["name"].sort().to_list() == ["step 1", "step 2", "step 4"]
+
+
+def test_of_steps_keeps_what_belongs_to_the_step_by_number_or_by_time() -> None:
+    trace = tiny.trace(
+        spans="""
+            kind    name  start_ns dur_ns step
+            op      a     0        5      0
+            op      b     10       5      1
+            kernel  late  21       5      1
+            op      c     20       5      2
+            python  loose 12       1      -
+            python  other 22       1      -
+        """,
+        steps="""
+            step start_ns end_ns
+            0    0        10
+            1    10       20
+            2    20       30
+        """,
+        counters="""
+            name at_ns value
+            x    9     1
+            x    10    2
+            x    20    3
+        """,
+    )
+    kept = conversion.of_steps(trace, [1])
+    assert kept.spans.collect()["name"].to_list() == ["b", "late", "loose"]
+    assert kept.counters.collect()["value"].to_list() == [2.0]
+    with pytest.raises(UsageError, match="no step 7 in tiny; there are 0 to 2"):
+        conversion.of_steps(trace, [1, 7])
+
+
+@pytest.mark.parametrize("steps", [[], "12", [1.5], [True]], ids=str)
+def test_a_step_list_that_is_none_is_refused(profiler: Profiler, steps: Any) -> None:
+    with pytest.raises(UsageError, match="step_list is"):
+        profiler.analyse(step_list=steps)
+    with pytest.raises(UsageError, match="mode is 'zzz'; expected sync or async"):
+        profiler.analyse(mode="zzz")
+
+
+def test_async_analysis_is_waited_for_at_the_end_of_the_program(tmp_path: Path) -> None:
+    done = job(
+        """
+        from stepscope import Profiler
+        profiler = Profiler(host_interval_ms=0)
+        for _ in range(3): profiler.step()
+        (run,) = profiler.analyse(mode="async", step_list=[1])
+        print(run)
+        """,
+        tmp_path,
+        MS_PROFILER_OPTIONS='{"start": true}',
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert recordings(tmp_path / "data") == [Path(done.stdout.strip())]
+    assert steps_of(stepscope.open(done.stdout.strip())) == [1]
+
+
+def test_an_async_analysis_that_fails_leaves_the_capture_and_says_so(tmp_path: Path) -> None:
+    done = job(
+        """
+        from stepscope import Profiler
+        profiler = Profiler(host_interval_ms=0)
+        profiler.step()
+        profiler.analyse(mode="async", step_list=[5])
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0
+    assert "a capture could not be converted, and stays: no step 5" in done.stderr
+    (capture,) = recordings(tmp_path / "data")
+    assert steps_of(stepscope.open(capture)) == [0]
+
+
+def test_what_was_only_collected_is_analysed_offline_and_the_raw_files_kept_on_request(profiler: Profiler, tmp_path: Path) -> None:
+    for _ in range(2):
+        profiler.start()
+        profiler.step()
+        profiler.stop()
+    assert [path.suffix for path in recordings(tmp_path)] == [".capture", ".capture"]
+    runs = Profiler.offline_analyse(tmp_path, data_simplification=False)
+    assert recordings(tmp_path) == runs
+    assert [(run / "raw" / captures.HEADER).is_file() for run in runs] == [True, True]
+    with pytest.raises(UsageError, match="no capture here"):
+        Profiler.offline_analyse(tmp_path)
+    with pytest.raises(UsageError, match="no such folder"):
+        Profiler.offline_analyse(tmp_path / "nowhere")
+
+
+def test_offline_path_is_the_earlier_name_of_offline_analyse(profiler: Profiler, tmp_path: Path) -> None:
+    profiler.start()
+    profiler.stop()
+    with pytest.warns(DeprecationWarning, match="offline_path is deprecated"):
+        runs = Profiler(output_path=tmp_path, start_profile=False).analyse(offline_path=tmp_path)
+    assert recordings(tmp_path) == runs
+
+
+def test_metadata_is_kept_also_when_it_comes_after_stop(profiler: Profiler) -> None:
+    profiler.add_metadata("before", "1")
+    profiler.start()
+    profiler.add_metadata_json("during", '{"a": [1, 2]}')
+    profiler.stop()
+    profiler.add_metadata("after", "3")
+    (run,) = profiler.analyse()
+    assert stepscope.open(run).meta.extra["metadata"] == {"before": "1", "during": {"a": [1, 2]}, "after": "3"}
+    with pytest.raises(UsageError, match="expected a text for both"):
+        profiler.add_metadata("x", 1)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected JSON text"):
+        profiler.add_metadata_json("x", "{")
+
+
+def test_op_analyse_refuses_what_is_no_name(profiler: Profiler) -> None:
+    for wrong in ("", [], 5, [""]):
+        with pytest.raises(UsageError, match="op_name is"):
+            profiler.op_analyse(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="device_id is '0'"):
+        profiler.op_analyse("MatMul", "0")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="before anything was recorded"):
+        profiler.op_analyse("MatMul")
+
+
+def test_forward_start_and_backward_end_of_the_environment_count_where_none_are_given(tmp_path: Path) -> None:
+    done = job(
+        """
+        from stepscope import Profiler, record_function
+        with Profiler(host_interval_ms=0) as profiler:
+            for _ in range(2):
+                for name in ("load", "first", "last", "update"):
+                    with record_function(name): pass
+                profiler.step()
+        print(*profiler.analyse())
+        """,
+        tmp_path,
+        PROFILING_FP_START="first",
+        PROFILING_BP_END="no such operator",
+    )
+    trace = stepscope.open(done.stdout.strip())
+    rows = trace.step_trace()
+    assert rows["fp_start_op"].to_list() == ["first", "first"]
+    assert rows["found"].str.starts_with("given, ").all()
+    assert "PROFILING_BP_END is not used: --bp-end: nothing in the trace is named 'no such operator'" in said_by(trace)
+    again = trace.step_trace(fp_start="load", bp_end="last")
+    assert again["fp_start_op"].to_list() == ["load", "load"]
+    assert again["bp_end_op"].to_list() == ["last", "last"]
+
+
+def test_markers_of_mindspore_are_ranges_in_the_domains_asked_for(tmp_path: Path) -> None:
+    with Profiler(output_path=tmp_path, mstx=True, mstx_domain_include=["mine", "default"], **QUIET) as profiler:
+        number = stepscope.mstx.range_start("epoch")
+        stepscope.mstx.mark("here", None, "mine")
+        stepscope.mstx.mark("not here", None, "theirs")
+        stepscope.mstx.range_end(number)
+    (run,) = profiler.analyse()
+    assert stepscope.open(run).annotations()["name"].sort().to_list() == ["epoch", "here"]
+    with Profiler(output_path=tmp_path, **QUIET) as profiler:
+        stepscope.mstx.mark("not asked for")
+    (run,) = profiler.analyse()
+    assert stepscope.open(run).annotations().is_empty()
+
+
+def test_a_bound_ends_the_window_and_says_so(tmp_path: Path) -> None:
+    with Profiler(output_path=tmp_path, max_events=10, **QUIET) as profiler:
+        for _ in range(4):
+            for _ in range(6):
+                with record_function("x"):
+                    pass
+            profiler.step()
+    (run,) = profiler.analyse()
+    trace = stepscope.open(run)
+    assert steps_of(trace) == [0, 1]
+    assert trace.spans.filter(pl.col("name") == "x").collect().height == 10
+    assert "max_events=10" in said_by(trace)
+
+
+def test_a_bound_on_bytes_ends_the_window_and_says_so(tmp_path: Path) -> None:
+    class Writes:
+        def start(self, capture: captures.Capture) -> None:
+            self.capture = capture
+
+        def step(self, number: int) -> None:
+            self.capture.append("counters", {"name": ["x" * 5000]})
+
+        def stop(self) -> None:
+            pass
+
+    window = Window(Options(output_path=tmp_path, max_bytes=20_000, framework="python"), [Writes()], step=0)
+    assert list(itertools.takewhile(bool, (window.step(number) for number in range(1, 100)))) == [True, True]
+    window.stop()
+    assert captures.header(window.capture.folder)["notices"][0]["what"] == "recording ended early, at step 3: max_bytes=20,000 was reached"
+
+
+# Environment variable.
+
+
+def test_the_environment_variable_records_the_whole_program_and_analyses_at_its_end(tmp_path: Path) -> None:
+    script = """
+        from stepscope.profiler import from_environment
+        profiler = from_environment()
+        for _ in range(3): profiler.step()
+    """
+    done = job(script, tmp_path, MS_PROFILER_OPTIONS='{"start": true, "output_path": "out", "aicore_metrics": 0, "host_interval_ms": 0}')
+    assert (done.returncode, done.stderr) == (0, "")
+    (run,) = recordings(tmp_path / "out")
+    assert steps_of(stepscope.open(run)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "expected a JSON object"),
+        ('{"start": true, "with_stak": true}', "did you mean 'with_stack'"),
+        ('{"start": true, "output_path": "/proc/no"}', "cannot be written"),
+        ('{"start": "yes"}', "start is 'yes'; expected true or false"),
+        ('{"start": true, "schedule": {}}', "schedule cannot be given here"),
+    ],
+)
+def test_a_mistake_in_the_environment_variable_is_one_line_and_the_program_goes_on(text: str, message: str, tmp_path: Path) -> None:
+    done = job("from stepscope.profiler import from_environment; print(from_environment())", tmp_path, MS_PROFILER_OPTIONS=text)
+    assert (done.returncode, done.stdout) == (0, "None\n")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_programs_own_profiler_takes_over_from_the_environment_variable(tmp_path: Path) -> None:
+    done = job(
+        """
+        from stepscope import Profiler
+        from stepscope.profiler import from_environment
+        from_environment()
+        with Profiler(output_path="own", host_interval_ms=0): pass
+        """,
+        tmp_path,
+        MS_PROFILER_OPTIONS='{"start": true, "output_path": "out", "host_interval_ms": 0}',
+    )
+    assert done.returncode == 0
+    assert "takes over" in done.stderr
+    assert (len(recordings(tmp_path / "own")), len(recordings(tmp_path / "out"))) == (1, 1)
+
+
+# Safety of the job.
+
+
+class Broken:
+    """A collector that fails where it is told to."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.calls: list[str] = []
+
+    def start(self, capture: captures.Capture) -> None:
+        self._come("start")
+
+    def step(self, number: int) -> None:
+        self._come("step")
+
+    def stop(self) -> None:
+        self._come("stop")
+
+    def _come(self, where: str) -> None:
+        self.calls.append(where)
+        if where == self._where:
+            raise RuntimeError(f"cannot {where}\nat all")
+
+
+@pytest.mark.parametrize(
+    ("where", "calls"), [("start", ["start"]), ("step", ["start", "step", "stop"]), ("stop", ["start", "step", "step", "step", "stop"])]
+)
+def test_a_collector_that_fails_is_told_and_the_others_go_on(
+    where: str, calls: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken, fine = Broken(where), Broken("never")
+    window = Window(Options(output_path=tmp_path / where, framework="python"), [broken, fine], step=0)
+    for number in (1, 2):
+        window.step(number)
+    window.stop()
+    trace = stepscope.open(window.convert())
+    assert broken.calls == calls
+    assert fine.calls == ["start", "step", "step", "step", "stop"]
+    assert steps_of(trace) == [0, 1]
+    assert said_by(trace) == f"test_profiler: {where} failed: RuntimeError: cannot {where}"
+    assert capsys.readouterr().err == f"stepscope: test_profiler: {where} failed: RuntimeError: cannot {where}\n"
+
+
+def test_an_output_path_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"output_path is '.*file', which cannot be written"):
+        Profiler(output_path=tmp_path / "file", start_profile=False)
+    with pytest.raises(UsageError, match="cannot be written"):
+        Profiler(output_path="/proc/nothing", start_profile=False)
+
+
+def test_a_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
+    done = job(
+        """
+        import resource
+        from stepscope import Profiler, record_function
+        with Profiler(host_interval_ms=0) as profiler:
+            for number in range(2000):
+                with record_function(f"range {number}"): pass
+                profiler.step()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))  # as for a full disk, a write fails half-way
+        profiler.start()
+        profiler.stop()
+        profiler.analyse()
+        print("trained")
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "could not be finished" in done.stderr
+    assert all(line.startswith("stepscope: ") for line in done.stderr.splitlines())
+    for recording in recordings(tmp_path / "data"):
+        assert stepscope.open(recording).meta.ranks == [0]
+
+
+def test_an_output_folder_that_goes_away_does_not_end_the_job(tmp_path: Path) -> None:
+    done = job(
+        """
+        import shutil
+        from stepscope import Profiler
+        profiler = Profiler(host_interval_ms=0)
+        shutil.rmtree("data"); open("data", "w").close()
+        profiler.stop()
+        profiler.start()
+        profiler.step()
+        profiler.stop()
+        profiler.analyse()
+        print("trained")
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "could not be finished" in done.stderr
+    assert "nothing is recorded from step 0 on" in done.stderr
+
+
+def test_a_forked_child_neither_writes_into_the_parents_recording_nor_ends_it(tmp_path: Path) -> None:
+    done = job(
+        """
+        import os, sys
+        from stepscope import Profiler, record_function
+        profiler = Profiler(host_interval_ms=0)
+        with record_function("before"): pass
+        profiler.step()
+        child = os.fork()
+        if child == 0:
+            with record_function("child"): pass
+            profiler.step()
+            if sys.argv[0]:  # a child may record for itself
+                with Profiler(output_path="child", host_interval_ms=0) as own:
+                    with record_function("own"): pass
+            profiler.stop()
+            sys.exit(7)  # with exit handlers, unlike multiprocessing
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        with record_function("after"): pass
+        profiler.step()
+        (run,) = profiler.analyse()
+        print(run)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert recordings(tmp_path / "data") == [Path(done.stdout.strip())]
+    trace = stepscope.open(done.stdout.strip())
+    assert trace.annotations()["name"].sort().to_list() == ["after", "before"]
+    assert steps_of(trace) == [0, 1]
+    (own,) = recordings(tmp_path / "child")
+    assert stepscope.open(own).annotations()["name"].to_list() == ["own"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes_leave_the_recording_alone(method: str, tmp_path: Path) -> None:
+    done = job(
+        f"""
+        import multiprocessing, sys
+        from stepscope import Profiler, record_function
+
+        def work(number):
+            with record_function("in a worker"): return number * 2
+
+        if __name__ == "__main__":
+            with Profiler(host_interval_ms=0) as profiler:
+                with multiprocessing.get_context("{method}").Pool(2) as pool:
+                    assert pool.map(work, range(20)) == list(range(0, 40, 2))
+                with record_function("in the parent"): pass
+            print(*profiler.analyse())
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert recordings(tmp_path / "data") == [Path(done.stdout.strip())]
+    assert stepscope.open(done.stdout.strip()).annotations()["name"].to_list() == ["in the parent"]
+
+
+def test_ranges_of_every_thread_are_there(tmp_path: Path) -> None:
+    done = job(
+        """
+        import threading
+        from stepscope import Profiler, record_function
+        def work():
+            for _ in range(30000):
+                with record_function("work"): pass
+
+        with Profiler(host_interval_ms=0) as profiler:
+            threads = [threading.Thread(target=work, name=f"worker {n}") for n in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+        print(*profiler.analyse())
+        """,
+        tmp_path,
+    )
+    trace = stepscope.open(done.stdout.strip())
+    assert trace.spans.filter(pl.col("name") == "work").collect().height == 120_000
+    labels = trace.tracks.collect()["label"].to_list()
+    assert sorted(label for label in labels if label.startswith("worker")) == [f"worker {n}" for n in range(4)]
+
+
+def test_an_exception_in_the_block_is_the_programs_own_and_the_window_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), Profiler(output_path=tmp_path, **QUIET) as profiler:
+        profiler.step()
+        _ = 1 / 0
+    (capture,) = recordings(tmp_path)
+    assert steps_of(stepscope.open(capture)) == [0]
+    assert captures.header(capture)["whole"]
+
+
+def test_ctrl_c_in_the_block_keeps_the_window(tmp_path: Path) -> None:
+    with started(
+        """
+        import time
+        from stepscope import Profiler
+        with Profiler(host_interval_ms=0) as profiler:
+            for _ in range(3): profiler.step()
+            print("ready")
+            time.sleep(60)
+        """,
+        tmp_path,
+    ) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in err
+    (capture,) = recordings(tmp_path / "data")
+    assert captures.header(capture)["whole"]
+    assert steps_of(stepscope.open(capture)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError('x')"])
+def test_a_profiler_that_was_never_stopped_is_stopped_and_kept_at_the_end(end: str, tmp_path: Path) -> None:
+    done = job(
+        f"""
+        import sys
+        from stepscope import Profiler, record_function
+        profiler = Profiler(host_interval_ms=0)
+        with record_function("x"): pass
+        profiler.step()
+        {end}
+        """,
+        tmp_path,
+    )
+    (capture,) = recordings(tmp_path / "data")
+    assert done.returncode == {"": 0, "sys.exit(3)": 3}.get(end, 1)
+    assert f"still recording at the end of the program; what it recorded is in {capture}" in done.stderr
+    assert captures.header(capture)["whole"]
+    assert steps_of(stepscope.open(capture)) == [0]
+
+
+def test_finished_windows_are_whole_after_os_exit(tmp_path: Path) -> None:
+    done = job(
+        """
+        import os
+        from stepscope import Profiler, schedule
+        profiler = Profiler(schedule=schedule(wait=0, active=2), host_interval_ms=0)
+        for _ in range(5): profiler.step()
+        os._exit(0)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    headers = [captures.header(path) for path in recordings(tmp_path / "data")]
+    assert [header["whole"] for header in headers] == [True, True, False]
+    traces = [stepscope.open(path) for path in recordings(tmp_path / "data")]
+    assert [steps_of(trace) for trace in traces] == [[0, 1], [2, 3], []]
+    assert said_by(traces[-1]) == "the job ended while recording: what had been written is here"
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+def test_every_finished_window_is_whole_after_kill_9_at_any_moment(analysed: bool, tmp_path: Path) -> None:
+    """A window's steps are 2 and its ranges 6: what was announced as finished must have them, and whatever else is there must open."""
+    moments = random.Random(9 + analysed)
+    for attempt in range(10):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with started(
+            f"""
+            import time
+            from stepscope import Profiler, record_function, schedule
+            def finished(profiler):
+                if {analysed}: profiler.analyse()
+                print(profiler.run)
+            with Profiler(schedule=schedule(wait=1, active=2), on_trace_ready=finished, host_interval_ms=0) as profiler:
+                while True:
+                    for name in ("load", "forward", "backward"):
+                        with record_function(name): time.sleep(0.001)
+                    profiler.step()
+            """,
+            folder,
+        ) as process:
+            assert process.stdout
+            announced = [process.stdout.readline()]
+            time.sleep(moments.random() * 0.3)
+            process.kill()
+            announced += process.stdout.readlines()
+        assert process.returncode == -signal.SIGKILL
+        # The last line may have been cut off by the kill.
+        finished = [Path(line.rstrip("\n")) for line in announced if line.endswith("\n")]
+        assert finished
+        for path in finished:
+            trace = stepscope.open(path, cache=False)
+            assert steps_of(trace) == [steps_of(trace)[0], steps_of(trace)[0] + 1]
+            assert trace.spans.filter(pl.col("kind") == "annotation").collect().height == 6
+            assert said_by(trace) == ""
+        for path in set(recordings(folder / "data")) - set(finished):
+            stepscope.open(path, cache=False)
+
+
+def test_recording_needs_numpy_alone_and_the_capture_opens_elsewhere(tmp_path: Path) -> None:
+    done = job(
+        """
+        import sys
+        for name in ("polars", "msgspec", "rich", "pyarrow"): sys.modules[name] = None
+        from stepscope import Profiler, record_function
+        with Profiler(host_interval_ms=0) as profiler:
+            with record_function("x"): pass
+            profiler.step()
+        for mode in ("sync", "async"): print(*profiler.analyse(mode=mode))
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    trace = stepscope.open(done.stdout.split()[0])
+    assert done.stdout.split()[0].endswith(".capture")
+    assert trace.annotations()["name"].to_list() == ["x"]
+    assert steps_of(trace) == [0]
+
+
+def test_a_framework_that_is_imported_late_is_told(tmp_path: Path) -> None:
+    needs("torch")
+    done = job(
+        """
+        from stepscope import Profiler
+        profiler = Profiler(host_interval_ms=0)
+        import torch
+        profiler.stop()
+        profiler.start()
+        profiler.stop()
+        for run in profiler.analyse(): print(run)
+        import sys
+        del sys.modules["torch"]  # as if it had not been imported
+        profiler.start()
+        profiler.step()
+        sys.modules["torch"] = torch
+        profiler.step()
+        profiler.step()
+        for run in profiler.analyse(): print(run)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    missed, whole, late = (stepscope.open(path) for path in done.stdout.split())
+    assert "torch was imported after recording began, and no step was marked since: it is not recorded" in said_by(missed)
+    assert "imported after" not in said_by(whole)
+    assert "torch was imported after recording began: recorded from step 2 on" in said_by(late)
+
+
+def test_the_recorded_names_of_a_trace_are_the_defaults_of_step_trace() -> None:
+    spans = """
+        kind       name start_ns dur_ns step
+        annotation a    0        5      0
+        annotation b    5        5      0
+    """
+    trace = tiny.trace(spans=spans, steps="step start_ns end_ns\n0 0 20")
+    recorded = Trace(trace.tables, Meta(ranks=[0], options={"fp_start": "b", "bp_end": None}))
+    tiny.assert_rows(recorded.step_trace(), "fp_start_ns fp_start_op\n5 b")
+    tiny.assert_rows(recorded.step_trace(fp_start="a"), "fp_start_ns fp_start_op\n0 a")
+    assert recorded.step_trace()["found"].item().startswith("given")
+
+
+def test_a_schedule_of_ours_says_what_it_is() -> None:
+    assert repr(schedule(wait=1, active=2)) == "schedule(wait=1, active=2, warmup=0, repeat=0, skip_first=0)"
+    assert schedule(wait=1, active=2)(0) is ProfilerAction.NONE
+    with pytest.raises(UsageError, match="step is -1"):
+        schedule(wait=1, active=2)(-1)
