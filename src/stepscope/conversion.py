@@ -21,10 +21,17 @@ def convert(folder: Path, *, steps: list[int] | None = None, keep: bool = False)
     run = run_of(folder)
     trace = opening.open(folder, cache=False)
     store.write(_with_doubts(of_steps(trace, steps) if steps else trace), run)
+    # What another tool wrote for its own readers is kept in any case.
+    foreign = [folder / name for name in captures.header(folder).get("keep", [])] + list(folder.glob("*_ascend_pt"))
     # Out of sight first: at no moment is there half a capture to be opened.
     gone = folder.with_name(f".{folder.name}.old")
-    folder.rename(run / RAW if keep else gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    if keep:
+        folder.rename(run / RAW)
+        return run
+    for path in foreign:
+        (run / RAW).mkdir(exist_ok=True)
+        path.rename(run / RAW / path.name)
+    shutil.rmtree(folder.rename(gone), ignore_errors=True)
     return run
 
 

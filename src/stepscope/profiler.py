@@ -395,8 +395,11 @@ class Window:
         for collector in reversed(self._running):
             self._tried(collector, "stop", collector.stop)
         _state.window = None
-        if (late := _late(self.options)) and not any(isinstance(one, _OfFramework) for one in self._running):
-            self.capture.notice(f"{late} was imported after recording began, and no step was marked since: it is not recorded")
+        if not any(isinstance(one, _OfFramework) for one in self._running):
+            if late := _late(self.options):
+                self.capture.notice(f"{late} was imported after recording began, and no step was marked since: it is not recorded")
+            elif names := [name for name in _OF_FRAMEWORKS if getattr(self.options, name) != getattr(Options, name)]:
+                self.capture.notice(f"no effect without a framework: {', '.join(names)}")
         try:
             if len(self._steps) > 1:
                 # The step that the last call of step() began is not over: it is no step.
@@ -460,11 +463,20 @@ class Window:
         return True
 
 
+# What only a framework's collector can do.
+_OF_FRAMEWORKS = (
+    *("profiler_level", "aic_metrics", "profile_memory", "record_shapes", "with_flops", "data_process", "parallel_strategy"),
+    *("l2_cache", "hbm_ddr", "pcie", "sys_io", "sys_interconnection"),
+)
+
+
 def collectors(options: Options) -> list[Collector]:
     """What will record: the framework in use, the ranges users name, the host."""
     found: list[Collector] = [plain_ranges.Collector(options)]
     if name := chosen(options):
         found.append(_of(name, options))
+        if not options.framework and (others := [other for other in FRAMEWORKS if _imported(other) and other != name]):
+            found.append(_Absent(f"{name} is recorded; {others[0]} is imported, too, and framework='{others[0]}' would record that"))
     if options.host_interval_ms:
         found.append(_named("host", options))
     return found

@@ -206,7 +206,7 @@ def test_a_schedule_refuses_what_is_no_count(wrong: dict[str, Any]) -> None:
         ({"on_trace_ready": "x"}, "on_trace_ready is 'x'; expected a function"),
         ({"start_profile": 1}, "start_profile is 1; expected True or False"),
         ({"host_interval_ms": -1}, "host_interval_ms is -1; expected a whole number, not negative"),
-        ({"framework": "caffe"}, "framework is 'caffe'; expected one of mindspore, torch, jax, python"),
+        ({"framework": "caffe"}, "framework is 'caffe'; expected one of mindspore, torch, jax, tensorflow, python"),
         ({"export_type": "xml"}, "export_type is 'xml'; expected a list of ExportType"),
         ({"mstx_domain_include": ["a"], "mstx_domain_exclude": ["b"]}, "exclude one another"),
         ({"aic_metrics": AicoreMetrics.Memory, "aicore_metrics": AicoreMetrics.Memory}, "two names of one argument"),
@@ -938,6 +938,85 @@ def test_a_framework_that_is_imported_late_is_told(tmp_path: Path) -> None:
     assert "torch was imported after recording began, and no step was marked since: it is not recorded" in said_by(missed)
     assert "imported after" not in said_by(whole)
     assert "torch was imported after recording began: recorded from step 2 on" in said_by(late)
+
+
+def test_what_another_tool_wrote_for_its_own_readers_outlives_the_capture(profiler: Profiler) -> None:
+    profiler.start()
+    assert profiler._window
+    folder = profiler._window.capture.folder
+    for name in ("PROF_000001", "host_1_ascend_pt", "other"):
+        (folder / name).mkdir()
+    profiler._window.capture.header["keep"] = ["PROF_000001"]
+    (run,) = profiler.analyse()
+    assert sorted(path.name for path in (run / "raw").iterdir()) == ["PROF_000001", "host_1_ascend_pt"]
+    assert not folder.exists()
+
+
+def test_what_only_a_framework_can_do_is_told_where_there_is_none(tmp_path: Path) -> None:
+    with Profiler(output_path=tmp_path, profile_memory=True, l2_cache=True, **QUIET) as profiler:
+        pass
+    (run,) = profiler.analyse()
+    assert said_by(stepscope.open(run)) == "no effect without a framework: profile_memory, l2_cache"
+
+
+@pytest.mark.parametrize("mode", ["GRAPH_MODE", "PYNATIVE_MODE"])
+def test_the_callbacks_record_the_steps_and_epochs_of_model_train(mode: str, tmp_path: Path) -> None:
+    needs("mindspore")
+    done = job(
+        f"""
+        import mindspore as ms, mindspore.dataset as ds, numpy as np
+        from mindspore import nn
+        from mindspore.train import Model
+        from stepscope import MarkSteps, Profiler, StopAtEpoch, StopAtStep, schedule
+        ms.set_context(mode=ms.{mode}, device_target="CPU")
+
+        def rows():
+            for _ in range(4): yield np.ones([2], np.float32), np.array(1, np.int32)
+
+        def train(epochs, callback):
+            net = nn.Dense(2, 2)
+            model = Model(net, nn.SoftmaxCrossEntropyWithLogits(sparse=True), nn.Momentum(net.trainable_params(), 1, 0.9))
+            model.train(epochs, ds.GeneratorDataset(rows, ["data", "label"]).batch(1), callbacks=[callback], dataset_sink_mode=False)
+
+        train(1, StopAtStep(2, 3, output_path="steps", host_interval_ms=0))
+        train(3, StopAtEpoch(2, 2, output_path="epochs", host_interval_ms=0))
+        train(1, StopAtStep(3, 9, output_path="short", host_interval_ms=0))
+        with Profiler(output_path="plan", schedule=schedule(wait=1, warmup=1, active=2), host_interval_ms=0) as profiler:
+            train(1, MarkSteps(profiler))
+        profiler.analyse()
+        print(StopAtStep.__mro__[1:])
+        """,
+        tmp_path,
+        GLOG_v="4",
+    )
+    assert done.returncode == 0, done.stderr
+    expected = {"steps": [2, 3], "epochs": [5, 6, 7, 8], "short": [3, 4], "plan": [2, 3]}
+    for name, steps in expected.items():
+        (run,) = recordings(tmp_path / name)
+        trace = stepscope.open(run)
+        assert trace.step_trace()["step"].to_list() == steps, name
+        types = dict(trace.operator_types().select("type", "calls").iter_rows())
+        assert types["MatMul"] == 2 * len(steps), (name, types)  # forward, and one for the weight's gradient
+
+
+def test_the_drop_in_module_takes_the_environment_variable_from_mindspore(tmp_path: Path) -> None:
+    needs("mindspore")
+    done = job(
+        """
+        import stepscope.mindspore as profiler
+        import mindspore as ms, numpy as np
+        from mindspore import ops
+        a = ms.Tensor(np.ones((4, 4), np.float32))
+        for _ in range(3): ops.matmul(a, a).asnumpy()
+        print(type(profiler.EnvProfiler.profiler).__module__)
+        """,
+        tmp_path,
+        GLOG_v="4",
+        MS_PROFILER_OPTIONS='{"start": true, "output_path": "out", "host_interval_ms": 0}',
+    )
+    assert (done.returncode, done.stdout) == (0, "stepscope.profiler\n"), done.stderr
+    (run,) = recordings(tmp_path / "out")
+    assert dict(stepscope.open(run).operator_types().select("type", "calls").iter_rows())["MatMul"] == 3
 
 
 def test_the_recorded_names_of_a_trace_are_the_defaults_of_step_trace() -> None:

@@ -82,7 +82,7 @@ class Options:
     host_interval_ms: int = 1000  # how often the machine's and the process's use is sampled; 0 for never
     max_events: int = 20_000_000  # a window that reaches one of these ends early, and says so
     max_bytes: int = 8 << 30
-    framework: str | None = None  # torch, mindspore, jax, python for none of them; None: whichever the program has imported
+    framework: str | None = None  # torch, mindspore, jax, tensorflow; python for none of them; None: the one in use
     worker_name: str | None = None  # in the run folder's name; None: the host's name and the process id
     fp_start: str | None = None  # the operator that starts the forward pass, and the one that ends the backward pass
     bp_end: str | None = None
@@ -106,7 +106,7 @@ class ExperimentalConfig:
     host_sys: list[HostSystem] | None = None
 
 
-FRAMEWORKS = ("mindspore", "torch", "jax")
+FRAMEWORKS = ("mindspore", "torch", "jax", "tensorflow")
 # Arguments of MindSpore 1 and 2.0 to 2.3, and what to say of them.
 _DEPRECATED = {
     "op_time": "operators are always recorded; activities=[ProfilerActivity.CPU] leaves the device out",
