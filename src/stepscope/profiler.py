@@ -398,7 +398,7 @@ class Window:
         if not any(isinstance(one, _OfFramework) for one in self._running):
             if late := _late(self.options):
                 self.capture.notice(f"{late} was imported after recording began, and no step was marked since: it is not recorded")
-            elif names := [name for name in _OF_FRAMEWORKS if getattr(self.options, name) != getattr(Options, name)]:
+            elif names := _differing(self.options, (*_OF_FRAMEWORKS, *_OF_MINDSPORE)):
                 self.capture.notice(f"no effect without a framework: {', '.join(names)}")
         try:
             if len(self._steps) > 1:
@@ -465,9 +465,23 @@ class Window:
 
 # What only a framework's collector can do.
 _OF_FRAMEWORKS = (
-    *("profiler_level", "aic_metrics", "profile_memory", "record_shapes", "with_flops", "data_process", "parallel_strategy"),
-    *("l2_cache", "hbm_ddr", "pcie", "sys_io", "sys_interconnection"),
+    "profiler_level",
+    "aic_metrics",
+    "profile_memory",
+    "record_shapes",
+    "with_flops",
+    "data_process",
+    "l2_cache",
+    "hbm_ddr",
+    "pcie",
 )
+# What only MindSpore's and torch_npu's can. Others time kernels on the device itself, so nothing waits for them.
+_OF_MINDSPORE = ("parallel_strategy", "sync_enable", "sys_io", "sys_interconnection")
+
+
+def _differing(options: Options, names: tuple[str, ...]) -> list[str]:
+    """Those that were asked for."""
+    return [name for name in names if getattr(options, name) != getattr(Options, name)]
 
 
 def collectors(options: Options) -> list[Collector]:
@@ -475,6 +489,8 @@ def collectors(options: Options) -> list[Collector]:
     found: list[Collector] = [plain_ranges.Collector(options)]
     if name := chosen(options):
         found.append(_of(name, options))
+        if name != "mindspore" and "torch_npu" not in sys.modules and (without := _differing(options, _OF_MINDSPORE)):
+            found.append(_Absent(f"no effect with {name}: {', '.join(without)}"))
         if not options.framework and (others := [other for other in FRAMEWORKS if _imported(other) and other != name]):
             found.append(_Absent(f"{name} is recorded; {others[0]} is imported, too, and framework='{others[0]}' would record that"))
     if options.host_interval_ms:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,13 @@ def test_json_gives_enums_by_name_or_number_and_minus_one_is_the_default() -> No
     assert choices_of.parse(choices_of.from_json({"aicore_metrics": -1, "profiler_level": -1})) == Options()
     with pytest.raises(UsageError, match="aic_metrics is 9; expected -1 to 7"):
         choices_of.from_json({"aic_metrics": 9})
+
+
+def test_every_argument_is_in_the_documents() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
+    rows = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    for name in [*typing.get_type_hints(Options), "schedule", "on_trace_ready", "start_profile", "experimental_config", "aicore_metrics"]:
+        assert f"`{name}`" in rows
 
 
 # Start, step, stop.
