@@ -40,6 +40,7 @@ def launch(words: list[str], settings: dict[str, Any], *, name: str) -> int:
     """Run the command as a job of these settings. Returns the wait status of the command."""
     job = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     out = Path(settings["out"]).absolute() / job
+    there = out.parent.exists()
     with tempfile.TemporaryDirectory(prefix="stepscope.") as folder:
         journal = Path(folder) / "journal"
         said = settings | {"job": job, "root": os.getpid(), "out": str(out), "journal": str(journal)}
@@ -49,6 +50,10 @@ def launch(words: list[str], settings: dict[str, Any], *, name: str) -> int:
             sys.stdout.flush()
         for line in _report(_read(journal), settings, out):
             sys.stderr.write(f"stepscope: {line}\n")
+        with contextlib.suppress(OSError):  # there is something in it
+            out.rmdir()
+            if not there:
+                out.parent.rmdir()
     return status
 
 
@@ -161,6 +166,8 @@ def _converted(capture: Path) -> Path:
 def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
     steps = max((line.get("steps", 0) for line in lines), default=0)
     seen = sorted({word for line in lines for word in line.get("seen", [])})
+    if any(line.get("yielded") for line in lines):
+        return "nothing was recorded: the program has a profiler of its own, which had precedence"
     if not lines:
         return "nothing was recorded: no Python of the job could be reached (python -I, -E and -S leave PYTHONPATH out)"
     if settings.get("steps") and steps:

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -39,20 +39,32 @@ class Request:
 class Recorder:
     """One per process. A step's border costs an addition while nothing is to be recorded."""
 
-    def __init__(self, *, first_step: int = 0, told: Callable[[Request], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        first_step: int = 0,
+        told: Callable[[Request], None] | None = None,
+        obstacle: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self.step = self._first_step = first_step  # the step that runs now
         self.at = time.monotonic()  # when it began
         self._began: float | None = None  # the end of the first step: from there on steps have a usual length
-        self._told = told
+        self._told, self._obstacle = told, obstacle  # who hears that a recording is over; why none can begin now
         self._waiting: list[Request] = []
         self._now: Request | None = None
         self._window: Window | None = None
         self._lock = threading.RLock()
+        self._worker: int | None = None  # the thread that is at work here
         self._pid = os.getpid()
 
     @property
     def state(self) -> str:
         return "recording" if self._now else "waiting" if self._waiting else "idle"
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is we who do what happens now on this thread."""
+        return self._worker == threading.get_ident()
 
     @property
     def current(self) -> Request | None:
@@ -72,12 +84,12 @@ class Recorder:
         if self._began is None:
             self._began = self.at
         if self._now or self._waiting:
-            with self._lock:
+            with self._at_work():
                 self._turn()
 
     def begin(self, number: int) -> None:
         """Step `number` begins only now: its border was before a pause, or was not told."""
-        with self._lock:
+        with self._at_work():
             self.step = number
             request, window = self._now, self._window
             if request is not None and window is not None and not request.steps and request.first == number:
@@ -89,7 +101,7 @@ class Recorder:
 
     def ask(self, request: Request, *, at_border: bool = False) -> None:
         """Record this: at once when it names no step, else when its step begins. Refused when that has begun."""
-        with self._lock:
+        with self._at_work():
             begun = self.step - (at_border or self.step == self._first_step)
             if request.first is not None and request.first <= begun:
                 raise StepscopeError(f"step {request.first} has begun already: step {self.step} runs now")
@@ -100,7 +112,7 @@ class Recorder:
 
     def withdraw(self, request: Request) -> None:
         """Not wanted any more: forgotten, or ended now."""
-        with self._lock:
+        with self._at_work():
             if request in self._waiting:
                 self._waiting.remove(request)
                 self._end(request, "withdrawn")
@@ -109,7 +121,7 @@ class Recorder:
 
     def stop(self, problem: str | None = None) -> None:
         """End the recording that runs, if any; what it saw is kept."""
-        with self._lock:
+        with self._at_work():
             request, window = self._now, self._window
             if request is None or window is None or os.getpid() != self._pid:
                 return
@@ -125,20 +137,20 @@ class Recorder:
             self._end(request, request.problem)
 
     def give_way(self) -> None:
-        """Somebody else wants to record: end what runs; without a whole step it is worth nothing."""
-        with self._lock:
-            if self._now and self._window and not self._now.steps:
+        """Somebody else wants to record: end what runs. What nobody asked for, or has no whole step, is not kept."""
+        with self._at_work():
+            if self._now and self._window and (self._now.bound or not self._now.steps):
                 request, window = self._now, self._window
                 self._now = self._window = None
                 self._restore_signal()
                 window.discard()
                 request.over.set()
             else:
-                self.stop("the program's own profiler took over")
+                self.stop(f"recording ended in step {self.step}: the program's own profiler took over")
 
     def finish(self) -> None:
         """The program ends: so does the recording, and what still waited will not come."""
-        with self._lock:
+        with self._at_work():
             if os.getpid() != self._pid:
                 return
             self.stop()
@@ -149,10 +161,20 @@ class Recorder:
     def forked(self) -> None:
         """In the child: the recording is the parent's, steps and requests begin anew."""
         self._lock = threading.RLock()
+        self._worker = None
         self._pid = os.getpid()
         self._now = self._window = None
         self._waiting.clear()
         self.step, self._began = self._first_step, None
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._lock:
+            before, self._worker = self._worker, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._worker = before
 
     def _turn(self) -> None:
         if self._now and self._window:
@@ -176,6 +198,9 @@ class Recorder:
             self._start(self._waiting.pop(0))
 
     def _start(self, request: Request) -> None:
+        if obstacle := self._obstacle():
+            self._end(request, f"nothing is recorded from step {self.step} on: {obstacle}")
+            return
         try:
             from stepscope import profiler
             from stepscope.collect.options import parse

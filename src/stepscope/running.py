@@ -35,14 +35,17 @@ class Process:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.job: str = settings["job"]
-        self.recorder = Recorder(told=self._tell)
+        self.recorder = Recorder(told=self._tell, obstacle=_obstacle)
         self._agent: Any = None
         self._ended = False
+        self._yielded = False
         self._told: set[Path] = set()
         self._wanted = self._first_request()
 
     def active(self) -> None:
         """Training may begin now: the first module called, the first dataset iterated, the first step."""
+        if self.recorder.busy:
+            return
         self.listen()
         request, self._wanted = self._wanted, None
         if request is not None:
@@ -52,14 +55,20 @@ class Process:
 
     def border(self) -> None:
         """A step is over."""
+        if self.recorder.busy:  # our own marks are no steps
+            return
         self.recorder.border()
         if self._wanted or self._agent is None:
             self.active()
 
     def yield_to_script(self) -> None:
         """The script has a profiler of its own: it knows best, and two would disturb each other."""
-        self._wanted = None
-        self.recorder.give_way()
+        if not self.recorder.busy:
+            if not self._yielded:
+                self._yielded = True
+                self._write({"pid": os.getpid(), "yielded": True})
+            self._wanted = None
+            self.recorder.give_way()
 
     def window_over(self, window: Any) -> None:
         """The script's own recordings are told of, too."""
@@ -203,7 +212,15 @@ def _torch(torch: Any) -> None:
         _process().active()
 
     handle = torch.nn.modules.module.register_module_forward_pre_hook(first_call)
+    _wrap(sys.modules["torch.autograd.profiler"].profile, "_prepare_trace", before=lambda profile: _process().yield_to_script())
     at_exit_again()
+    _start_by_variable(torch)
+
+
+def _obstacle() -> str | None:
+    """PyTorch has one profiler at a time: a second would silently take the first one's place."""
+    torch = sys.modules.get("torch")
+    return "the program's torch.profiler is at work" if torch and "torch" in _seen and torch.autograd._profiler_enabled() else None
 
 
 class _Leader:
@@ -260,7 +277,7 @@ def _mindspore(mindspore: Any) -> None:
         for name in ("create_dict_iterator", "create_tuple_iterator"):
             _wrap(dataset.Dataset, name, before=lambda dataset: _process().active())
     at_exit_again()
-    _start_by_variable()
+    _start_by_variable(mindspore)
 
 
 _inside = 0  # calls that hold an optimizer, within one another
@@ -377,12 +394,14 @@ _STOCK: dict[str, dict[str, str]] = {
 }
 
 
-def _start_by_variable() -> None:
+def _start_by_variable(framework: Any) -> None:
     """MS_PROFILER_OPTIONS, with our profiler."""
-    if _hidden:
+    if _OPTIONS in os.environ:
+        framework.__spec__._initializing = False  # it is whole: importlib says so a moment later
         from stepscope import profiler
 
-        profiler.from_environment(_hidden)
+        if profiler._state.profiler is None:
+            profiler.from_environment()
 
 
 # JAX knows no optimizer: its steps are those that the program annotates.
@@ -393,6 +412,15 @@ def _jax(jax: Any) -> None:
     jax.monitoring.register_event_duration_secs_listener(lambda *args, **kwargs: _process().active())
     _wrap(jax.profiler.StepTraceAnnotation, "__enter__", before=lambda annotation: _process().active())
     _wrap_exit(jax.profiler.StepTraceAnnotation)
+    start = jax.profiler.start_trace
+
+    @wraps(start)
+    def start_trace(*args: Any, **kwargs: Any) -> Any:
+        _process().yield_to_script()
+        return start(*args, **kwargs)
+
+    jax.profiler.start_trace = start_trace
+    setattr(sys.modules[start.__module__], "start_trace", start_trace)  # noqa: B010  jax.profiler.trace looks there
     at_exit_again()
 
 
