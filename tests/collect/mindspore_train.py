@@ -80,9 +80,7 @@ class Conditional(ms.train.Callback):
             self.window.stop()
 
 
-def main(
-    out, *, mode, loop="model", blocking=False, only=None, twice=False, late=False, evaluate=False, marks=None, sleep=False, **options
-):
+def main(out, *, mode, loop="model", blocking=False, only=None, twice=False, late=False, evaluate=False, marks=None, **options):
     ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
     if blocking:
         ms.runtime.launch_blocking()
@@ -97,7 +95,8 @@ def main(
         train([])
         window = Window(out, **options)
     if only:
-        return train([Conditional(window, *only)])
+        train([Conditional(window, *only)])
+        return
     for _ in range(2 if twice else 1):
         window.start(marks or 0)
         train([], window if marks else None)

@@ -13,7 +13,7 @@ class Recording:
     def __init__(self, options: Options) -> None:
         self._options = options
 
-    def start(self, capture: Capture) -> None:
+    def start(self, capture: Capture) -> bool:
         from mindspore.profiler.common import constant, profiler_context
         from mindspore.profiler.profiler_interface import ProfilerInterface
 
@@ -31,6 +31,7 @@ class Recording:
         ProfilerInterface.init()
         ProfilerInterface.start()
         self._interface = ProfilerInterface
+        return True
 
     _interface: Any
 

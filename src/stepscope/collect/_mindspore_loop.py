@@ -6,6 +6,7 @@ graph compiler would try to compile, but stand around methods that only the inte
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -62,6 +63,7 @@ def install() -> None:
         return
     _installed = True
     from mindspore import nn
+    from mindspore.dataset.engine.datasets import _ToDevice
     from mindspore.dataset.engine.iterators import Iterator
     from mindspore.experimental.optim import Optimizer
     from mindspore.graph.api import _PyNativeExecutor
@@ -71,7 +73,8 @@ def install() -> None:
         _wrap(CallbackManager, f"on_{phase}_epoch_begin", _epoch_begin, phase)
         _wrap(CallbackManager, f"on_{phase}_step_begin", _step_begin, phase)
         _wrap(CallbackManager, f"on_{phase}_step_end", _step_end, phase)
-    _wrap(Iterator, "__init__", _created)
+    for kind in (Iterator, _ToDevice):
+        _wrap(kind, "__init__", _created)
     _wrap(Iterator, "__next__", _ranged, "data", "next batch")
     _wrap(_PyNativeExecutor, "grad", _ranged, "annotation", "backward")
     for kind in (nn.Optimizer, Optimizer, nn.TrainOneStepCell):
@@ -79,7 +82,7 @@ def install() -> None:
 
 
 _installed = False
-pipelines = 0  # iterators over datasets, since install()
+pipelines: list["weakref.ref[Any]"] = []  # every one created since install(), in order
 _steps: dict[str, Step] = {}  # by phase: the step that is under way
 _edges: dict[str, int] = {}  # by phase: when the next step begins to count: it has its data to wait for
 _calls = threading.local()
@@ -127,8 +130,7 @@ def _step_end(original: Any, phase: str) -> Any:
 
 def _created(original: Any) -> Any:
     def created(self: Any, *args: Any, **kwargs: Any) -> None:
-        global pipelines  # noqa: PLW0603
-        pipelines += 1
+        pipelines.append(weakref.ref(self))
         original(self, *args, **kwargs)
 
     return created

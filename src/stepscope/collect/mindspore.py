@@ -61,13 +61,16 @@ class Collector:
         _say_what_has_no_effect(self._options, capture, on_ascend, graph)
         if self._options.data_process:
             monitor = _mindspore_pipeline.Monitor()
-            self._pipeline = self._tried("the input pipeline is not recorded", monitor.start, monitor)
+            if self._tried("the input pipeline is not recorded", lambda: monitor.start(capture)):
+                self._pipeline = monitor
         if self._options.with_modules and not graph:
             cells = _mindspore_cells.Calls(self._options.max_events)
-            self._cells = self._tried("calls of Cells are not recorded", cells.start, cells)
+            self._tried("calls of Cells are not recorded", cells.start)
+            self._cells = cells
         if on_ascend:
             recording = _mindspore_ascend.Recording(self._options)
-            self._ascend = self._tried("Ascend is not recorded", lambda: recording.start(capture), recording)
+            if self._tried("Ascend is not recorded", lambda: recording.start(capture)):
+                self._ascend = recording
         elif ProfilerActivity.CPU in self._options.activities and self._options.profiler_level is not ProfilerLevel.LevelNone:
             self._tried("operators are not recorded", self._begin_piece)
         self._moments = loop.Moments(self._settle)
@@ -175,15 +178,14 @@ class Collector:
                 },
             )
 
-    def _tried(self, consequence: str, act: Callable[[], Any], result: Any = None) -> Any:
-        """Do one part; should it fail, say so and go on with the others. None if it failed."""
+    def _tried(self, consequence: str, act: Callable[[], Any]) -> Any:
+        """Do one part; should it fail, say so and go on with the others. What it returned, or None if it failed."""
         try:
-            act()
+            return act()
         except Exception as error:  # noqa: BLE001 - a part that fails costs its data, but neither the training nor the other parts
             self._capture.notice(f"{consequence}: {type(error).__name__}: {error}")
             sys.stderr.write(f"stepscope: {consequence}: {error}\n")
             return None
-        return result
 
 
 def _wants_graphs(options: Options) -> bool:

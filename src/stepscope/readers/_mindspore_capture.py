@@ -345,7 +345,9 @@ def _of_marks(marks: pl.DataFrame, updates: pl.DataFrame) -> pl.DataFrame:
 def _passes(steps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """When forward starts and backward ends, where scopes say which operator is a gradient: in graphs."""
     gradient = pl.col("name").str.starts_with("Gradients/")
-    forward = ~gradient & ~pl.col("op_type").is_in(["GetNext", "InitDataSetQueue"])
+    # An optimizer's counter depends on nothing, so it may run first.
+    elsewhere = pl.col("op_type").is_in(["GetNext", "InitDataSetQueue"]) | pl.col("name").str.contains(r"/_?opt(?:im|imizer)?-")
+    forward = ~gradient & ~elsewhere
     found = (
         _stepped(ops, steps)
         .group_by("step")
