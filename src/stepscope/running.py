@@ -277,6 +277,11 @@ def _mindspore(mindspore: Any) -> None:
         for name in ("create_dict_iterator", "create_tuple_iterator"):
             _wrap(dataset.Dataset, name, before=lambda dataset: _process().active())
     at_exit_again()
+    if not _process().settings.get("idle"):
+        from stepscope.collect import mindspore as collector
+        from stepscope.collect import options
+
+        collector.prepare(options.parse(_process().settings["options"]))  # before a graph is compiled or data is read
     _start_by_variable(mindspore)
 
 

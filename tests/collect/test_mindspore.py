@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -317,8 +318,6 @@ def test_shapes_that_do_not_line_up_with_calls_are_left_out_and_said(capture: Ca
 
 
 def test_sink_mode_says_that_a_step_is_many_and_repeated_numbers_count_on(capture: Callable[..., Path]) -> None:
-    import numpy as np
-
     steps = {
         "phase": ["train", "train"],
         "step": np.array([5, 5], np.int32),
@@ -330,6 +329,27 @@ def test_sink_mode_says_that_a_step_is_many_and_repeated_numbers_count_on(captur
     assert trace.steps.collect()["step"].to_list() == [5, 6]
     assert "2 steps stand for several iterations each" in said(trace)
     assert "step numbers repeat" in said(trace)
+
+
+def test_steps_have_the_numbers_of_whoever_counts_them_and_begin_when_recording_has_begun(capture: Callable[..., Path]) -> None:
+    steps = {
+        "phase": ["train", "train"],
+        "step": np.array([4, 5], np.int32),
+        "iterations": np.array([1, 1], np.int32),
+        "start_ns": np.array([0, 100], np.int64),
+        "end_ns": np.array([100, 200], np.int64),
+    }
+    marks = {"step": np.array([30, 31, 32], np.int32), "at_ns": np.array([60, 101, 201], np.int64)}
+    trace = opened(capture("Default/A-op0;HostCpuOps;70,0.00001,0 \n", mindspore_steps=steps, mindspore_marks=marks))
+    assert trace.steps.select("step", "start_ns", "end_ns").collect().rows() == [(30, 60, 100), (31, 100, 200)]
+
+
+def test_a_step_that_was_begun_is_one_only_if_its_optimizer_was_called(capture: Callable[..., Path]) -> None:
+    marks = {"step": np.array([3, 4, 5], np.int32), "at_ns": np.array([0, 100, 200], np.int64)}
+    # The call that the last mark was made in belongs to the step before.
+    updates = {"start_ns": np.array([90, 190], np.int64), "end_ns": np.array([99, 205], np.int64)}
+    trace = opened(capture("Default/A-op0;HostCpuOps;70,0.00001,0 \n", mindspore_marks=marks, mindspore_updates=updates))
+    assert trace.steps.select("step", "start_ns", "end_ns").collect().rows() == [(3, 0, 100), (4, 100, 200)]
 
 
 def test_a_damaged_file_is_named(capture: Callable[..., Path]) -> None:

@@ -30,7 +30,7 @@ class Moments:
         self.settle = settle  # waits for work that the loop has launched
         self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
         self.ranges: list[tuple[str, str, int, int, int]] = []  # kind, name, start, end, thread
-        self.updates: list[int] = []  # when calls of optimizers ended, or of cells that call one, which the loop itself had made
+        self.updates: list[tuple[int, int]] = []  # start and end of what the loop itself called: an optimizer, a cell that calls one
 
     def step_over(self, phase: str, step: Step, end_ns: int) -> None:
         # A window that was opened while the network ran has not seen that step whole.
@@ -43,7 +43,8 @@ class Moments:
             return
         if outermost_update:
             self.settle()
-            self.updates.append(end := time.time_ns())
+            end = time.time_ns()
+            self.updates.append((start_ns, end))
         if name:
             self.ranges.append((kind, name, start_ns, end, threading.get_native_id()))
 

@@ -163,7 +163,8 @@ class Collector:
             numbers, times = zip(*self._marks, strict=True)
             capture.append("mindspore_marks", {"step": np.array(numbers, np.int32), "at_ns": np.array(times, np.int64)})
         if seen.updates:
-            capture.append("mindspore_updates", {"at_ns": np.array(seen.updates, np.int64)})
+            starts, ends = zip(*seen.updates, strict=True)
+            capture.append("mindspore_updates", {"start_ns": np.array(starts, np.int64), "end_ns": np.array(ends, np.int64)})
         if seen.ranges:
             kinds, names, starts, ends, threads = zip(*seen.ranges, strict=True)
             start = np.array(starts, np.int64)

@@ -277,11 +277,11 @@ def _steps(path: Path, ops: pl.DataFrame, header: dict[str, Any], problems: list
         steps = _of_marks(marks, updates)
     elif updates.height:
         problems.append(("steps", "no step markers: each step ends with a call of the optimizer", 0))
-        first = marks["step"][0] if marks.height else 0
+        first, begin = marks.row(0) if marks.height else (0, int(header["start_ns"]))
         steps = updates.select(
             step=pl.int_range(pl.len(), dtype=pl.Int32) + first,
-            start_ns=pl.col("at_ns").shift(1, fill_value=int(header["start_ns"])),
-            end_ns="at_ns",
+            start_ns=pl.col("end_ns").shift(1, fill_value=begin),
+            end_ns="end_ns",
             phase=pl.lit("train"),
             how=pl.lit("inferred"),
         )
@@ -318,11 +318,13 @@ def _from_each(ops: pl.DataFrame, first: str) -> pl.DataFrame:
 def _of_model(seen: pl.DataFrame, marks: pl.DataFrame, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
     trained = seen.filter(pl.col("phase") == "train")
     seen = (trained if trained.height else seen).sort("start_ns")
-    # Whoever counts steps, by Profiler.step() or `stepscope run`, will look for them by those numbers.
-    middle = ((pl.col("start_ns") + pl.col("end_ns")) // 2).alias("at_ns")
-    counted = seen.select(middle).join_asof(marks.rename({"step": "number"}), on="at_ns")["number"] if marks.height else pl.Series([None])
-    if counted.null_count() == 0 and counted.is_unique().all() and (marks.height > 1 or marks["step"][0] != 0):
-        seen = seen.with_columns(step=counted)
+    if marks.height:
+        # Whoever counts steps, by Profiler.step() or `stepscope run`, will look for them by those numbers.
+        counted = seen.select(at_ns="end_ns").join_asof(marks, on="at_ns")["step"]
+        if counted.null_count() == 0 and counted.is_unique().all() and (marks.height > 1 or marks["step"][0] != 0):
+            seen = seen.with_columns(step=counted)
+        # The first mark is made when recording has begun: what beginning took is no part of a step.
+        seen = seen.with_columns(start_ns=pl.col("start_ns").clip(pl.min_horizontal(marks["at_ns"][0], "end_ns")))
     if not seen["step"].is_unique().all():
         problems.append(("steps", "step numbers repeat, as of several calls of Model.train: counted on from the first", 0))
         seen = seen.with_columns(step=pl.int_range(pl.len(), dtype=pl.Int32) + seen["step"][0])
@@ -333,10 +335,9 @@ def _of_model(seen: pl.DataFrame, marks: pl.DataFrame, problems: list[tuple[str,
 
 
 def _of_marks(marks: pl.DataFrame, updates: pl.DataFrame) -> pl.DataFrame:
-    """From mark to mark. What the last one began is a step if an optimizer ended it before the recording ended."""
-    last = marks["at_ns"][-1]
-    after = updates.filter(pl.col("at_ns") > last) if updates.height else updates
-    end = after["at_ns"][0] if after.height == 1 else None
+    """From mark to mark. What the last one began is a step if an optimizer was called in it before the recording ended."""
+    after = updates.filter(pl.col("start_ns") > marks["at_ns"][-1]) if updates.height else updates
+    end = after["end_ns"][0] if after.height == 1 else None
     return marks.select(
         "step", start_ns="at_ns", end_ns=pl.col("at_ns").shift(-1, fill_value=end), phase=pl.lit("train"), how=pl.lit("marker")
     ).drop_nulls("end_ns")
