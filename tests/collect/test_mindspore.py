@@ -309,6 +309,13 @@ def test_operators_at_the_same_time_stand_on_lanes_of_their_own(capture: Callabl
     ]
 
 
+def test_collectives_communicate_and_operators_of_like_names_compute(capture: Callable[..., Path]) -> None:
+    names = ["AllReduce", "DistCommAllGatherIntoTensor", "Reduce", "ReduceSum", "BroadcastTo", "Gather", "AlltoAllV"]
+    folder = capture("".join(f"Default/{name}-op0;HostCpuOps;{at},0.000001,0 \n" for at, name in enumerate(names)))
+    spans = opened(folder).spans.sort("start_ns").cast({"op_type": pl.String}).filter(pl.col("kind") == "communication").collect()
+    assert spans["op_type"].to_list() == ["AllReduce", "DistCommAllGatherIntoTensor", "Reduce", "AlltoAllV"]
+
+
 def test_shapes_that_do_not_line_up_with_calls_are_left_out_and_said(capture: Callable[..., Path]) -> None:
     lines = "A;A-op0;1;input_1:[2, 3];\nB;B-op0;1;input_1:[4];input_2:NoShape;\n"
     trace = opened(capture("Default/A-op0;HostCpuOps;1,0.1,0 2,0.1,0 \nDefault/B-op0;HostCpuOps;900000,0.1,0 \n", lines))

@@ -25,8 +25,10 @@ from stepscope.readers import Options, _minddata
 from stepscope.readers._mindspore_graphs import Graphs, Node
 from stepscope.trace import Meta, Trace, complete
 
+# Whole names: ReduceSum, BroadcastTo and Gather compute.
 _COLLECTIVES = (
-    r"^(?:AllReduce|AllGather|ReduceScatter|AlltoAll|AllToAll|Broadcast|Reduce|Send|Receive|Barrier|Collective\w*|NeighborExchange\w*)"
+    r"^(?:(?:Dist|Inner)Comm\w+|AllReduce|AllGatherV?|ReduceScatterV?|All[tT]oAll\w*|NeighborExchange(?:V2)?|Broadcast|Reduce"
+    r"|Send|Receive|Barrier|CollectiveGather|CollectiveScatter|BatchISendIRecv)$"
 )
 _ITEM_BYTES = {
     name: size
