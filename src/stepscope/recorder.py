@@ -267,14 +267,14 @@ def on_main_thread(action: Callable[[], None]) -> None:
     """Profilers are bound to the thread that started them: let the main thread act, between two instructions."""
 
     def act(_: Any) -> int:
-        _kept.discard(call)
+        del _kept[id(call)]
         action()
         return 0
 
     call = _PENDING(act)
-    _kept.add(call)
+    _kept[id(call)] = call
     ctypes.pythonapi.Py_AddPendingCall(call, None)
 
 
 _PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_kept: set[Any] = set()  # a call that is pending must not be collected
+_kept: dict[int, Any] = {}  # a call that is pending must not be collected

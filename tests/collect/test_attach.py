@@ -1,0 +1,226 @@
+"""`stepscope attach` and `stepscope jobs`: a job that is running is found, asked, and goes on."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stepscope
+from programs import STEPSCOPE, environment, names, needs, only, recordings, said, script, started, steps
+from stepscope import agents
+
+LOOP = """
+    import os, pathlib, time
+    from stepscope import DynamicProfilerMonitor, record_function
+    monitor = DynamicProfilerMonitor("cfg", "out", host_interval_ms=0)
+    while not pathlib.Path("end").exists():
+        with record_function("work"):
+            time.sleep(0.005)
+        monitor.step()
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STEPSCOPE_JOBS", str(tmp_path / "sockets"))
+    return tmp_path
+
+
+@pytest.fixture
+def ranks(here: Path) -> Iterator[list["subprocess.Popen[str]"]]:
+    script(here, LOOP)
+    cluster = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29998"}
+    jobs = [started(here, sys.executable, "train.py", **cluster, RANK=str(rank)) for rank in (0, 1)]
+    try:
+        listed(here, 2)
+        yield jobs
+    finally:
+        (here / "end").touch()
+        for job in jobs:
+            job.communicate(timeout=60)
+
+
+def listed(folder: Path, count: int, beyond: int = 0) -> list[dict[str, Any]]:
+    """What `stepscope jobs` says, as soon as that many processes listen and are beyond a step."""
+    end = time.monotonic() + 60
+    while True:
+        found: list[dict[str, Any]] = json.loads(said(folder, *STEPSCOPE, "jobs", "--format", "json").stdout)
+        if len(found) == count and all(one["step"] > beyond for one in found):
+            return found
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
+
+
+def test_all_ranks_of_a_job_record_the_same_steps_and_go_on(here: Path, ranks: list[Any]) -> None:
+    found = listed(here, 2)
+    assert [one["rank"] for one in found] == [0, 1] and {one["pid"] for one in found} == {job.pid for job in ranks}
+    attached = said(here, *STEPSCOPE, "attach", str(ranks[1].pid), "--steps", "4", "--memory")
+    assert attached.returncode == 0, attached.stderr
+    place = only(re.findall(r"^recorded (\S+); look at it with: stepscope summary \1$", attached.stdout, re.MULTILINE))
+    trace = stepscope.open(here / place, cache=False)
+    recorded = trace.steps.collect().sort("rank", "step")
+    by_rank = [recorded.filter(rank=rank)["step"].to_list() for rank in (0, 1)]
+    assert by_rank[0] == by_rank[1] and len(by_rank[0]) == 4
+    assert by_rank[0][0] > min(one["step"] for one in found)
+    assert f"steps {by_rank[0][0]} to {by_rank[0][-1]} of 2 ranks" in attached.stderr
+    assert trace.meta.options["profile_memory"] is True
+    later = listed(here, 2, beyond=by_rank[0][-1])
+    assert {one["state"] for one in later} == {"idle"}
+
+
+def test_a_job_is_attached_to_by_its_name_again_and_again(here: Path, ranks: list[Any]) -> None:
+    name = listed(here, 2)[0]["job"]
+    for _ in range(2):
+        assert said(here, *STEPSCOPE, "attach", name, "--steps", "1").returncode == 0
+    assert len(recordings(here / "out")) == 4
+
+
+def test_a_step_that_has_passed_is_refused_and_nothing_is_left_waiting(here: Path, ranks: list[Any]) -> None:
+    listed(here, 2, beyond=3)
+    attached = said(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--from-step", "2")
+    assert attached.returncode == 1 and "step 2 has begun already" in attached.stderr
+    assert {one["state"] for one in listed(here, 2)} == {"idle"}
+
+
+def test_seconds_are_recorded_where_no_steps_are_counted(here: Path, ranks: list[Any]) -> None:
+    attached = said(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--seconds", "0.3")
+    assert attached.returncode == 0, attached.stderr
+    for recording in recordings(here / "out"):
+        assert "work" in names(recording)
+    assert len(recordings(here / "out")) == 2
+
+
+def test_a_rank_that_dies_while_it_is_recorded_is_told_of(here: Path, ranks: list[Any]) -> None:
+    step = listed(here, 2)[0]["step"]
+    with started(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--from-step", str(step + 300), "--steps", "100000") as attached:
+        time.sleep(1)
+        ranks[1].kill()
+        (here / "end").touch()
+        _, err = attached.communicate(timeout=60)
+    assert attached.returncode == 1 and f"process {ranks[1].pid} ended" in err
+
+
+def test_leaving_attach_withdraws_what_was_asked(here: Path, ranks: list[Any]) -> None:
+    with started(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--steps", "1000000") as attached:
+        while {one["state"] for one in listed(here, 2)} != {"recording"}:
+            assert attached.poll() is None
+        attached.send_signal(signal.SIGINT)
+        attached.communicate(timeout=60)
+    assert attached.returncode == 130
+    end = time.monotonic() + 30
+    while {one["state"] for one in listed(here, 2)} != {"idle"}:
+        assert time.monotonic() < end
+
+
+def test_a_process_that_does_not_listen_is_told_how_to_start_it(here: Path) -> None:
+    attached = said(here, *STEPSCOPE, "attach", str(os.getpid()))
+    assert attached.returncode == 2 and attached.stderr.count("\n") == 1
+    assert "stepscope run --idle" in attached.stderr and f"py-spy record -p {os.getpid()}" in attached.stderr
+    assert "there is no process 4194305" in said(here, *STEPSCOPE, "attach", "4194305").stderr
+    assert "no job 'train' listens here" in said(here, *STEPSCOPE, "attach", "train").stderr
+    assert "no job listens here" in said(here, *STEPSCOPE, "jobs").stderr
+
+
+def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(here: Path, ranks: list[Any]) -> None:
+    folder = here / "sockets"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    ranks[0].kill()
+    ranks[0].wait()
+    assert len(list(folder.iterdir())) == 2
+    listed(here, 1)
+    assert len(list(folder.iterdir())) == 1
+    (here / "end").touch()
+    ranks[1].communicate(timeout=60)
+    assert not list(folder.iterdir()), "a process that ends takes its socket along"
+
+
+def test_a_folder_that_others_can_enter_is_closed_to_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "sockets").mkdir(mode=0o777)
+    (here / "sockets").chmod(0o777)
+    assert agents.folder().stat().st_mode & 0o777 == 0o700
+
+
+def test_another_user_is_not_answered(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says who calls; here everybody but us is another."""
+    agent = agents.Agent(lambda asked: {"heard": asked})
+    try:
+        assert agents.ask(agent.path, {"hello": 1}) == {"heard": {"hello": 1}}
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        if os.getuid() != 0:  # root is always answered
+            with pytest.raises(OSError):
+                agents.ask(agent.path, {"hello": 1})
+    finally:
+        monkeypatch.undo()
+        agent.close()
+
+
+@pytest.mark.parametrize(
+    "line", [b"no json\n", b"[1]\n", b'{"ask": "no such thing"}\n', b'{"ask": "record"}\n', b"\xff\xfe\n", b'{"ask": []}\n']
+)
+def test_nonsense_on_the_socket_is_answered_with_an_error(here: Path, ranks: list[Any], line: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(10)
+        caller.connect(str(next(agents.listening())))
+        caller.sendall(line * 2)
+        lines = caller.makefile("rb")
+        assert "error" in json.loads(lines.readline()) and "error" in json.loads(lines.readline())
+    assert len(listed(here, 2)) == 2
+
+
+def test_an_idle_job_that_stepscope_started_is_attached_to(here: Path) -> None:
+    needs("torch")
+    script(
+        here,
+        """
+        import pathlib, time
+        import torch
+        net = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        while not pathlib.Path("end").exists():
+            net(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+            time.sleep(0.01)
+        """,
+    )
+    with started(here, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py") as job:
+        member = only(listed(here, 1))
+        assert member["root"] == job.pid and member["program"] == "train.py"
+        table = said(here, *STEPSCOPE, "jobs").stdout
+        assert re.search(rf"^{member['job']} +{member['pid']} +0 of 1 +train.py +\d+ .*idle$", table, re.MULTILINE), table
+        attached = said(here, *STEPSCOPE, "attach", str(job.pid), "--steps", "3", "--shapes")
+        assert attached.returncode == 0, attached.stderr
+        (here / "end").touch()
+        _, err = job.communicate(timeout=60)
+    assert job.returncode == 0
+    recording = only(recordings(here / "out"))
+    assert len(steps(recording)) == 3 and names(recording).issuperset({"aten::addmm"})
+    assert str(recording.relative_to(here)) in err, "the end of the job tells of it once more"
+
+
+def test_a_forked_child_does_not_answer_for_its_parent(here: Path) -> None:
+    script(
+        here,
+        """
+        import os, time
+        from stepscope import DynamicProfilerMonitor
+        monitor = DynamicProfilerMonitor("cfg", "out")
+        child = os.fork()
+        if not child:
+            time.sleep(0.1)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(len(os.listdir("sockets")), flush=True)
+        """,
+    )
+    done = subprocess.run([sys.executable, "train.py"], cwd=here, env=environment(here), capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n" and not list((here / "sockets").iterdir())

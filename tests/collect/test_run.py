@@ -1,0 +1,329 @@
+"""`stepscope run`: a job that nobody edited runs exactly as it would, and is recorded."""
+
+import json
+import os
+import signal
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from programs import STEPSCOPE, names, needs, only, recordings, run, said, script, started, steps
+
+RANGES = """
+    import sys, time
+    from stepscope import record_function
+    for number in range(3):
+        with record_function(f"work{number}"):
+            time.sleep(0.001)
+"""
+TORCH = """
+    import sys, time
+    import torch
+    from torch import nn
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    def train(count):
+        for number in range(count):
+            optimizer.zero_grad()
+            net(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+"""
+
+
+# The job is what it would have been without us.
+
+
+WHO = """
+    import os, sys, json
+    print(json.dumps({"argv": sys.argv, "name": __name__, "file": __file__, "path": sys.path, "cwd": os.getcwd(), "spec": __spec__ is None,
+                      "main": sys.modules["__main__"].__dict__ is globals(), "flags": list(sys.flags), "in": sys.stdin.read()}))
+"""
+
+
+@pytest.mark.parametrize("words", [["train.py", "--lr", "0.1", "--steps", "3", "--debug"], ["-m", "train", "-m", "--help"]])
+def test_a_script_cannot_tell_that_it_is_recorded(tmp_path: Path, words: list[str]) -> None:
+    script(tmp_path, WHO)
+    bare, under = said(tmp_path, sys.executable, *words), run(tmp_path, *words)
+    assert bare.returncode == under.returncode == 0, under.stderr
+    assert json.loads(under.stdout) == json.loads(bare.stdout)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("", 0),
+        ("sys.exit(7)", 7),
+        ("sys.exit('bad')", 1),
+        ("raise ValueError('oh')", 1),
+        ("import os; os._exit(5)", 5),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -signal.SIGINT),
+    ],
+)
+def test_however_a_job_ends_its_exit_code_is_its_own_and_what_it_recorded_is_whole(tmp_path: Path, ending: str, code: int) -> None:
+    script(tmp_path, RANGES + f"    {ending}\n")
+    bare, under = said(tmp_path, sys.executable, "train.py"), run(tmp_path, "train.py")
+    assert (bare.returncode, under.returncode) == (code, code)
+    recording = only(recordings(tmp_path / "data"))
+    assert {"work0", "work1", "work2"} <= names(recording)
+    assert f"recorded {recording.relative_to(tmp_path)}; look at it with: stepscope summary" in under.stderr
+    assert under.stdout == bare.stdout == ""
+
+
+def test_a_job_that_is_killed_leaves_its_exit_code_and_a_recording_that_opens(tmp_path: Path) -> None:
+    script(tmp_path, RANGES + "    import os; os.kill(os.getpid(), 9)\n")
+    assert run(tmp_path, "train.py").returncode == -signal.SIGKILL
+    for recording in recordings(tmp_path / "data"):
+        stepscope.open(recording, cache=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
+def test_signals_reach_the_job(tmp_path: Path, number: signal.Signals) -> None:
+    script(
+        tmp_path,
+        f"""
+        import signal, sys, time
+        signal.signal({int(number)}, lambda number, frame: sys.exit(40))
+        print("ready", flush=True)
+        time.sleep(60)
+        """,
+    )
+    with started(tmp_path, *STEPSCOPE, "run", "train.py") as job:
+        assert job.stdout is not None and job.stdout.readline() == "ready\n"
+        job.send_signal(number)
+        assert job.wait(30) == 40
+
+
+def test_the_sitecustomize_of_the_environment_still_runs_and_ours_leaves_no_trace(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    script(other, "import sys; sys.theirs = True", "sitecustomize.py")
+    script(tmp_path, "import sys; print(sys.theirs, [path for path in sys.path if 'startup' in path])")
+    under = run(tmp_path, "train.py", PYTHONPATH=os.pathsep.join([str(Path(stepscope.__file__).parent.parent), str(other)]))
+    assert under.stdout == "True []\n", under.stderr
+
+
+def test_what_a_shell_script_starts_is_recorded_too(tmp_path: Path) -> None:
+    script(tmp_path, RANGES)
+    command = tmp_path / "start.sh"
+    command.write_text(f"#!/bin/sh\n{sys.executable} train.py\nexit 3\n")
+    command.chmod(0o755)
+    assert run(tmp_path, "./start.sh").returncode == 3
+    assert "work0" in names(only(recordings(tmp_path / "data")))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "what is to be run?"),
+        (["absent.py"], "absent.py: no such script"),
+        (["no-such-command"], "no-such-command: neither a script nor a command"),
+        (["--steps", "5", "train.py"], "--steps is '5'; expected A:B"),
+        (["--steps", "5:5", "train.py"], "--steps is '5:5'; expected A:B"),
+        (["--seconds", "0", "train.py"], "--seconds is '0'; expected a number greater than 0"),
+        (["--idle", "--steps", "1:2", "train.py"], "--steps, --seconds and --idle exclude one another"),
+        (["--level", "Level9", "train.py"], "profiler_level is 'Level9'; expected a member of ProfilerLevel"),
+        (["--profiling-options", "{", "train.py"], "--profiling-options is no JSON"),
+        (["--profiling-options", '{"aic_metric": "Memory"}', "train.py"], "has no 'aic_metric'; did you mean 'aic_metrics'?"),
+    ],
+)
+def test_wrong_use_is_said_before_the_job_starts(tmp_path: Path, words: list[str], message: str) -> None:
+    script(tmp_path, "print('ran')")
+    under = run(tmp_path, *words)
+    assert under.returncode == 2 and message in under.stderr and not under.stdout and under.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("pass", [], "nothing was recorded: the job imported neither torch, mindspore nor jax"),
+        ("pass", ["--idle"], ""),
+    ],
+)
+def test_a_job_with_nothing_to_record_says_so_and_leaves_nothing(tmp_path: Path, text: str, words: list[str], message: str) -> None:
+    script(tmp_path, text)
+    under = run(tmp_path, *words, "train.py")
+    assert under.returncode == 0 and (message in under.stderr if message else not under.stderr)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_python_that_ignores_its_environment_is_told_of(tmp_path: Path) -> None:
+    script(tmp_path, "pass")
+    assert "python -I, -E and -S leave PYTHONPATH out" in run(tmp_path, sys.executable, "-I", "train.py").stderr
+
+
+def test_the_options_of_ascends_tensorflow_adapter_are_understood(tmp_path: Path) -> None:
+    script(tmp_path, RANGES)
+    told = {
+        "output": str(tmp_path / "prof"),
+        "training_trace": "on",
+        "task_trace": "on",
+        "fp_point": "",
+        "bp_point": "last",
+        "aic_metrics": "Memory",
+    }
+    under = run(tmp_path, "--profiling-options", json.dumps(told | {"storage_limit": "200MB"}), "train.py")
+    options = stepscope.open(only(recordings(tmp_path / "prof")), cache=False).meta.options
+    assert {name: options[name] for name in ("bp_end", "fp_start", "aic_metrics")} == {
+        "bp_end": "last",
+        "fp_start": None,
+        "aic_metrics": "Memory",
+    }
+    assert "storage_limit has no effect here" in under.stderr
+
+
+def test_recording_needs_numpy_alone(tmp_path: Path) -> None:
+    """An environment with numpy and nothing else records; this one opens what it left."""
+    import numpy
+
+    place = tmp_path / "sealed"
+    venv.create(place, with_pip=False, symlinks=True)
+    packages = next(place.glob("lib/python*/site-packages"))
+    for found in Path(numpy.__file__).parent.parent.glob("numpy*"):
+        (packages / found.name).symlink_to(found)
+    script(tmp_path, RANGES + "    assert not {'polars', 'msgspec', 'rich'} & set(sys.modules)\n")
+    python = str(place / "bin" / "python")
+    assert said(tmp_path, python, "-c", "import polars").returncode == 1
+    under = said(tmp_path, python, "-m", "stepscope", "run", "train.py")
+    recording = only(recordings(tmp_path / "data"))
+    assert under.returncode == 0 and recording.suffix == ".capture" and f"recorded {recording.relative_to(tmp_path)}" in under.stderr
+    assert {"work0", "work1", "work2"} <= names(recording)
+
+
+# PyTorch
+
+
+def test_the_steps_asked_for_are_recorded_counted_from_0_by_the_optimizer(tmp_path: Path) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + "    train(8)\n")
+    under = run(tmp_path, "--steps", "2:5", "--shapes", "--out", "out", "train.py")
+    recording = only(recordings(tmp_path / "out"))
+    assert under.returncode == 0 and steps(recording) == [2, 3, 4]
+    trace = stepscope.open(recording, cache=False)
+    # Three steps of two linear layers: six forward multiplications.
+    assert trace.spans.select("name").collect()["name"].to_list().count("aten::addmm") == 6
+    assert trace.meta.options["record_shapes"] is True
+
+
+def test_without_steps_everything_is_recorded_from_the_first_call_of_the_model(tmp_path: Path) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + "    time.sleep(0.3)\n    train(4)\n")
+    run(tmp_path, "train.py")
+    trace = stepscope.open(only(recordings(tmp_path / "data")), cache=False)
+    assert trace.steps.collect()["step"].to_list() == [0, 1, 2, 3]
+
+
+def test_steps_that_the_job_never_reached_are_told_of(tmp_path: Path) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + "    train(3)\n")
+    under = run(tmp_path, "--steps", "10:20", "train.py")
+    assert under.returncode == 0 and "the program ended in step 3, before step 10" in under.stderr and not (tmp_path / "data").exists()
+
+
+def test_a_profiler_of_the_programs_own_comes_first(tmp_path: Path) -> None:
+    needs("torch")
+    own = """
+    with torch.profiler.profile() as profiler:
+        train(2)
+    print(sum(event.name == "aten::addmm" for event in profiler.events()))
+    """
+    script(tmp_path, TORCH + "    train(2)\n" + own)
+    under = run(tmp_path, "train.py")
+    assert under.stdout == "4\n"
+    assert "the program has a profiler of its own, which had precedence" in under.stderr
+    asked = run(tmp_path, "--steps", "1:4", "train.py")
+    assert asked.stdout == "4\n" and "recording ended in step 2: the program's own profiler took over" in asked.stderr
+    assert steps(only(recordings(tmp_path / "data"))) == [1]
+
+
+def test_of_two_optimizers_one_counts(tmp_path: Path) -> None:
+    needs("torch")
+    both = """
+    other = torch.optim.Adam(net[0].parameters())
+    for number in range(4):
+        train(1)
+        other.step()
+    """
+    script(tmp_path, TORCH + both)
+    run(tmp_path, "--steps", "1:3", "train.py")
+    assert steps(only(recordings(tmp_path / "data"))) == [1, 2]
+
+
+def test_workers_that_load_data_are_not_recorded_whether_forked_or_spawned(tmp_path: Path) -> None:
+    needs("torch")
+    loading = """
+    class Data(torch.utils.data.Dataset):
+        def __len__(self): return 8
+        def __getitem__(self, index): return torch.randn(8)
+    if __name__ == "__main__":
+        for method in ("fork", "spawn"):
+            for batch in torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=1, multiprocessing_context=method):
+                train(1)
+    """
+    script(tmp_path, TORCH + loading)
+    under = run(tmp_path, "train.py")
+    assert under.returncode == 0, under.stderr
+    assert steps(only(recordings(tmp_path / "data"))) == [0, 1, 2, 3]
+
+
+def test_every_rank_that_torchrun_starts_is_recorded_and_they_open_as_one(tmp_path: Path) -> None:
+    needs("torch")
+    ranks = """
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    net = nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    train(5)
+    dist.destroy_process_group()
+    """
+    script(tmp_path, TORCH + ranks)
+    under = run(tmp_path, "--steps", "1:4", "torchrun", "--nproc-per-node", "2", "--standalone", "train.py")
+    assert under.returncode == 0, under.stderr
+    job = only(list((tmp_path / "data").iterdir()))
+    assert f"recorded data/{job.name}; look at it with: stepscope summary data/{job.name}" in under.stderr
+    trace = stepscope.open(job, cache=False)
+    assert trace.meta.ranks == [0, 1]
+    found = trace.steps.collect().sort("rank", "step")
+    assert list(zip(found["rank"], found["step"], strict=True)) == [(rank, step) for rank in (0, 1) for step in (1, 2, 3)]
+    # Gradients are summed at the end of each step: no rank is a step ahead of the other.
+    for step in (1, 2, 3):
+        one, other = found.filter(step=step).select("start_ns", "end_ns").rows()
+        assert one[0] < other[1] and other[0] < one[1]
+
+
+def test_a_failing_rank_ends_the_job_with_torchruns_exit_code(tmp_path: Path) -> None:
+    needs("torch")
+    script(tmp_path, "import sys; sys.exit(9)")
+    words = ["torchrun", "--nproc-per-node", "1", "--standalone", "train.py"]
+    assert run(tmp_path, *words).returncode == said(tmp_path, *words).returncode != 0
+
+
+# JAX
+
+
+def test_jax_is_recorded_by_its_step_annotations_or_as_a_whole(tmp_path: Path) -> None:
+    needs("jax")
+    script(
+        tmp_path,
+        """
+        import sys
+        import jax, jax.numpy as jnp
+        step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))
+        w, x = jnp.ones((8, 4)), jnp.ones((2, 8))
+        for number in range(6):
+            if sys.argv[1] == "marked":
+                with jax.profiler.StepTraceAnnotation("train", step_num=number):
+                    w = step(w, x).block_until_ready()
+            else:
+                w = step(w, x).block_until_ready()
+        """,
+    )
+    run(tmp_path, "--steps", "2:5", "--out", "marked", "train.py", "marked")
+    assert steps(only(recordings(tmp_path / "marked"))) == [2, 3, 4]
+    unmarked = run(tmp_path, "--steps", "2:5", "--out", "unmarked", "train.py", "unmarked")
+    assert "the program ended in step 0, before step 2" in unmarked.stderr
+    run(tmp_path, "--out", "whole", "train.py", "unmarked")
+    assert any("dot" in name for name in names(only(recordings(tmp_path / "whole"))))
