@@ -80,8 +80,12 @@ class Conditional(ms.train.Callback):
             self.window.stop()
 
 
-def main(out, *, mode, loop="model", blocking=False, only=None, twice=False, late=False, evaluate=False, marks=None, **options):
+def main(
+    out, *, mode, loop="model", blocking=False, only=None, twice=False, late=False, evaluate=False, marks=None, piece_ns=None, **options
+):
     ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
+    if piece_ns is not None:
+        collect._PIECE_NS = piece_ns
     if blocking:
         ms.runtime.launch_blocking()
     window = None if late else Window(out, **options)

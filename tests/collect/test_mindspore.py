@@ -253,6 +253,26 @@ def test_a_compiled_loop_without_markers_has_steps_by_its_first_operator(tmp_pat
     assert "each step begins with" in said(trace)
 
 
+def test_a_long_recording_goes_to_disk_in_pieces_that_read_as_one(tmp_path: Path) -> None:
+    out = train(tmp_path / "out", mode="pynative", profile_memory=True, piece_ns=0)
+    pieces = sorted(out.glob("*/mindspore/*"))
+    assert len(pieces) > 4
+    trace = opened(out)
+    summaries = [pl.read_csv(file)["op_occurrences"].sum() for file in out.glob("*/mindspore/*/cpu_op_detail_info_*.csv")]
+    assert trace.operators()["calls"].sum() == sum(summaries)
+    assert trace.steps.collect()["step"].to_list() == [1, 2, 3, 4]
+    memory = trace.counters.filter(pl.col("name").cast(pl.String) == "allocated cpu").collect()
+    assert memory.height > 0
+    assert memory.height == memory["at_ns"].n_unique()
+    assert trace.spans.filter(pl.col("name").cast(pl.String) == "conv1-Conv2d").collect().height == 4
+
+
+def test_a_bound_ends_the_recording_and_says_so(tmp_path: Path) -> None:
+    trace = opened(train(tmp_path / "out", mode="graph", piece_ns=0, max_events=60))
+    assert "recording ended early: 60 operator calls were reached" in said(trace)
+    assert trace.operators()["calls"].sum() == 86  # of 43 in a step: the step in which the bound is reached is whole
+
+
 def test_two_ranks_open_together_and_wait_for_one_another(tmp_path: Path) -> None:
     pytest.importorskip("mindspore")
     command = ["msrun", "--worker_num=2", "--local_worker_num=2", "--master_port=8127", f"--log_dir={tmp_path / 'log'}", "--join=True"]

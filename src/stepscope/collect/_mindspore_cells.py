@@ -22,11 +22,13 @@ class Calls:
         most = self._most
         original = self._original = nn.Cell.__call__
         rows = self._rows = []
+        # What Cell.__call__ itself asks; get_context takes twenty times as long, as long as a small operator.
+        mode, graph = context._get_mode, context.GRAPH_MODE
         local = threading.local()
 
         @wraps(original)
         def call(cell: Any, *args: Any, **kwargs: Any) -> Any:
-            if context.get_context("mode") == context.GRAPH_MODE or len(rows) >= most:
+            if mode() == graph or len(rows) >= most:
                 return original(cell, *args, **kwargs)
             above = getattr(local, "row", None)
             row = local.row = [cell, above, threading.get_native_id(), time.time_ns(), 0]
@@ -46,9 +48,14 @@ class Calls:
         from mindspore import nn
 
         nn.Cell.__call__ = self._original
-        rows = [row for row in self._rows if row[4]]  # calls that were under way at the end are not over
+        self.flush(capture)
+
+    def flush(self, capture: Capture) -> None:
+        """Write the calls that are over. One that is not stays out if the window ends before it does."""
         if len(self._rows) >= self._most:
-            capture.notice(f"calls of Cells are recorded up to {self._most:,}: those after that are missing")
+            capture.notice(f"at most {self._most:,} calls of Cells in a minute are recorded: some are missing")
+        rows = [row for row in self._rows if row[4]]
+        self._rows[:] = [row for row in self._rows if not row[4]]
         if not rows:
             return
         paths: dict[tuple[int, str], str] = {}
@@ -62,7 +69,6 @@ class Calls:
                 "tid": np.array([row[2] for row in rows], np.int64),
             },
         )
-        self._rows.clear()
 
 
 def _path(row: list[Any], paths: dict[tuple[int, str], str]) -> str:

@@ -25,9 +25,9 @@ class Step:
 class Moments:
     """What a window saw of the loop."""
 
-    def __init__(self, settle: Callable[[], None]) -> None:
+    def __init__(self, border: Callable[[], None]) -> None:
         self.start_ns = time.time_ns()
-        self.settle = settle  # waits for work that the loop has launched
+        self.border = border  # to be called where a step ends
         self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
         self.ranges: list[tuple[str, str, int, int, int]] = []  # kind, name, start, end, thread
         self.updates: list[tuple[int, int]] = []  # start and end of what the loop itself called: an optimizer, a cell that calls one
@@ -42,7 +42,7 @@ class Moments:
         if start_ns < self.start_ns:
             return
         if outermost_update:
-            self.settle()
+            self.border()
             end = time.time_ns()
             self.updates.append((start_ns, end))
         if name:
@@ -119,7 +119,7 @@ def _step_end(original: Any, phase: str) -> Any:
     def step_end(self: Any, run_context: Any) -> Any:
         step = _steps.pop(phase, None)
         for moments in active:
-            moments.settle()
+            moments.border()
         _edges[phase] = now = time.time_ns()
         if step:
             for moments in active:

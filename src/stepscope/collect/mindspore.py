@@ -73,17 +73,12 @@ class Collector:
                 self._ascend = recording
         elif ProfilerActivity.CPU in self._options.activities and self._options.profiler_level is not ProfilerLevel.LevelNone:
             self._tried("operators are not recorded", self._begin_piece)
-        self._moments = loop.Moments(self._settle)
+        self._moments = loop.Moments(self._border)
         loop.active.append(self._moments)
 
     def step(self, number: int) -> None:
-        self._settle()
+        self._border()
         self._marks.append((number, time.time_ns()))
-        if self._profiler and time.time_ns() - self._piece_ns > _PIECE_NS:
-            self._end_piece()
-            self._check_bounds()
-            if not self.full:
-                self._begin_piece()
 
     def stop(self) -> None:
         self._moments.close()
@@ -134,10 +129,17 @@ class Collector:
                 self._capture.notice(f"recording ended early: {most:,} {what} were reached")
                 self.full = True
 
-    def _settle(self) -> None:
-        """A step is over when its kernels are: PyNative mode runs them behind the Python code."""
+    def _border(self) -> None:
+        """A step is over when its kernels are: PyNative mode runs them behind the Python code. What has grown large goes to disk."""
         if self._options.sync_enable:
             _wait_for_launched()
+        if self._profiler and time.time_ns() - self._piece_ns > _PIECE_NS:
+            self._end_piece()
+            self._check_bounds()
+            if not self.full:
+                self._begin_piece()
+            if self._cells:
+                self._cells.flush(self._capture)
 
     def _keep_ascend(self) -> None:
         assert self._ascend
