@@ -253,7 +253,14 @@ def at_exit_again() -> None:
 
 
 def _mindspore(mindspore: Any) -> None:
+    from stepscope.collect import _mindspore_loop as loop
+    from stepscope.collect import mindspore as collector
+    from stepscope.collect import options
+
     _seen.add("mindspore")
+    loop.install()  # first, so that ours stand around the collector's: a recording ends after it has seen the end of the step
+    if not _process().settings.get("idle"):
+        collector.prepare(options.parse(_process().settings["options"]))  # before a graph is compiled or data is read
     modules = sys.modules
     manager = modules["mindspore.train.callback._callback"].CallbackManager
     _wrap(manager, "on_train_step_end", after=lambda manager: _process().border())
@@ -277,11 +284,6 @@ def _mindspore(mindspore: Any) -> None:
         for name in ("create_dict_iterator", "create_tuple_iterator"):
             _wrap(dataset.Dataset, name, before=lambda dataset: _process().active())
     at_exit_again()
-    if not _process().settings.get("idle"):
-        from stepscope.collect import mindspore as collector
-        from stepscope.collect import options
-
-        collector.prepare(options.parse(_process().settings["options"]))  # before a graph is compiled or data is read
     _start_by_variable(mindspore)
 
 

@@ -1,0 +1,4 @@
+from network import Net, train
+
+if __name__ == "__main__":
+    train(Net())
