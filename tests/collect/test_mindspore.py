@@ -298,6 +298,22 @@ def test_two_ranks_open_together_and_wait_for_one_another(tmp_path: Path) -> Non
     assert rows["wait_ns"].sum() > 0
 
 
+def test_what_mindspores_own_collection_wrote_is_kept_and_read(tmp_path: Path) -> None:
+    pytest.importorskip("mindspore")
+    script = [sys.executable, SCRIPTS / "mindspore_stock.py", tmp_path]
+    done = subprocess.run(script, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for number in (1, 2):
+        folder = tmp_path / f"{number}.capture"
+        (kept,) = captures.header(folder)["keep"]
+        assert kept.endswith("_ascend_ms")
+        assert (folder / kept / "FRAMEWORK" / "cpu_op_detail_info_0.csv").is_file()
+        assert opened(folder).operators().select("name", "calls").sort("name").rows() == [
+            ("Default/BiasAdd-op0", number),
+            ("Default/MatMul-op0", number),
+        ]
+
+
 # What no small training does: written by hand.
 
 

@@ -14,15 +14,16 @@ class Recording:
         self._options = options
 
     def start(self, capture: Capture) -> bool:
-        from mindspore.profiler.common import constant, profiler_context
+        # Its names of enums are the stock ones, also where `stepscope run` has put ours in their place.
+        from mindspore.profiler.common import profiler_context as stock
         from mindspore.profiler.profiler_interface import ProfilerInterface
 
         options = self._options
-        profiler_context.ProfilerContext().set_params(
+        stock.ProfilerContext().set_params(
             output_path=str(capture.folder.resolve()),
-            profiler_level=constant.ProfilerLevel[options.profiler_level.name],
-            activities=[constant.ProfilerActivity[one.name] for one in options.activities if one.name in ("CPU", "NPU")],
-            aic_metrics=constant.AicoreMetrics[options.aic_metrics.name],
+            profiler_level=stock.ProfilerLevel[options.profiler_level.name],
+            activities=[stock.ProfilerActivity[one.name] for one in options.activities if one.name in ("CPU", "NPU")],
+            aic_metrics=stock.AicoreMetrics[options.aic_metrics.name],
             start_profile=False,
             **{name: getattr(options, name) for name in _ALIKE},
             data_process=False,  # the input pipeline is watched by us, on every device alike
