@@ -137,6 +137,7 @@ def _close_pairs(folder: Path, local: list[NDArray[np.int32]]) -> Iterator[Probl
 
 # The rules, first match first: category, name, kind. Older releases of PyTorch wrote categories in other words.
 _RULES = (
+    (r"cpu_op", r"^nn\.Module: ", "scope"),  # stepscope's own
     (r"cpu_op|operator|op", r"", "op"),
     (r"user_annotation", r"^ProfilerStep#\d+", "step"),
     (r"user_annotation|cpu_op", r"^enumerate\(DataLoader\)#", "data"),
@@ -163,6 +164,11 @@ def _classified(spans: pl.DataFrame) -> pl.DataFrame:
     for categories, names, word in reversed(_RULES):
         matches = category.str.contains(f"^({categories})$") & (name.str.contains(names) if names else True)
         kind = pl.when(matches).then(pl.lit(word)).otherwise(kind)
+    # Where stepscope itself marked the modules, PyTorch's own marks of them are frames like others.
+    module = name.str.starts_with("nn.Module: ")
+    kind = (
+        pl.when(module & (category == "python_function") & (module & (category == "cpu_op")).any()).then(pl.lit("python")).otherwise(kind)
+    )
     kinds = distinct.with_columns(kind=kind.cast(schema.Kind))
     found = spans.select("category", "name").join(kinds, on=["category", "name"], how="left", maintain_order="left")["kind"]
     special = pl.when("instant").then(pl.lit("instant")).when(~pl.col("known")).then(pl.lit("other")).cast(schema.Kind)
@@ -306,7 +312,11 @@ def _scoped(spans: pl.DataFrame) -> pl.DataFrame:
             )
             labels = spans["name"].gather(inner[first]).cast(pl.String).str.strip_prefix("nn.Module: ").to_list()
             new = len(paths) + np.arange(pairs.shape[1])
-            paths += [f"{paths[above]}/{label}".lstrip("/") for above, label in zip(pairs[0].tolist(), labels, strict=True)]
+            whole = spans["category"].gather(inner[first]).cast(pl.String).eq("cpu_op").to_list()  # stepscope's say the whole path
+            paths += [
+                label if path else f"{paths[above]}/{label}".lstrip("/")
+                for above, label, path in zip(pairs[0].tolist(), labels, whole, strict=True)
+            ]
             code[inner] = new[inverse.reshape(-1)]
     if given.null_count() < spans.height:
         distinct = given.unique().drop_nulls().cast(pl.String).to_list()

@@ -7,6 +7,7 @@ A capture has the framework's part, which a module of its own turns into a trace
     counters   name, at_ns, value, unit                           samples
     pipeline   op_id, op_type, workers, parent, queue_capacity    the input pipeline
     spans      any columns of the table `spans`, with tid, thread and group in place of track
+    stack_*    Python's stacks, see collect/stacks.py
 """
 
 from collections.abc import Callable
@@ -17,11 +18,16 @@ import polars as pl
 
 from stepscope import captures, schema
 from stepscope.errors import DataError
-from stepscope.readers import Options
+from stepscope.readers import Options, _mindspore_capture, _stacks, _torch_capture, _xplane_capture
 from stepscope.trace import Meta, Trace, complete
 
 # The framework's part: capture.json's "base" -> the function that reads it.
-_BASES: dict[str, Callable[[Path, dict[str, Any], Options], Trace]] = {}
+_BASES: dict[str, Callable[[Path, dict[str, Any], Options], Trace]] = {
+    "mindspore": _mindspore_capture.read,
+    "torch": _torch_capture.read,
+    "jax": _xplane_capture.read,
+    "tensorflow": _xplane_capture.read,
+}
 
 
 def sniff(path: Path) -> bool:
@@ -70,18 +76,21 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
     process = f"{header.get('program') or 'python'} {header.get('pid', '')}".strip()
     ranges = frame(path, "ranges").with_columns(kind=pl.lit("annotation"), group=pl.lit(process), track_kind=pl.lit("annotation"))
     steps = frame(path, "steps")
-    marked = steps.select(
-        name=pl.format("ProfilerStep#{}", "step") if steps.height else pl.lit(None, pl.String),
-        start_ns="start_ns" if steps.height else pl.lit(None, pl.Int64),
-        dur_ns=pl.col("end_ns") - pl.col("start_ns") if steps.height else pl.lit(None, pl.Int64),
-        kind=pl.lit("step"),
-        tid=pl.lit(0, pl.Int64),
-        thread=pl.lit("steps"),
-        group=pl.lit(process),
-        track_kind=pl.lit("annotation"),
-    )
+    marked = pl.DataFrame()
+    if steps.height:
+        marked = steps.select(
+            name=pl.format("ProfilerStep#{}", "step"),
+            start_ns="start_ns",
+            dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+            kind=pl.lit("step"),
+            tid=pl.lit(0, pl.Int64),
+            thread=pl.lit("steps"),
+            group=pl.lit(process),
+            track_kind=pl.lit("annotation"),
+        )
     has_markers = base.spans.filter(pl.col("kind") == "step").head(1).collect().height > 0
-    found = [part for part in (ranges, marked.clear() if has_markers else marked, frame(path, "spans")) if part.height]
+    stacks = _stacks.spans(path).with_columns(kind=pl.lit("python"), group=pl.lit(process), track_kind=pl.lit("thread"))
+    found = [part for part in (ranges, marked.clear() if has_markers else marked, frame(path, "spans"), stacks) if part.height]
     if not found:
         return pl.DataFrame(), pl.DataFrame()
     spans = pl.concat(found, how="diagonal_relaxed")

@@ -1,0 +1,164 @@
+"""The PyTorch part of a capture: the columns that the collector took from Kineto, in the shape of those that the Chrome reader decodes."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stepscope import captures
+from stepscope.readers import Options, chrome
+from stepscope.readers import _chrome_events as events
+from stepscope.readers._kineto import Problem, assemble
+from stepscope.trace import Meta, Trace
+
+_FILE = "kineto.json"  # Kineto's own file: all there is where its events could not be taken over
+Codes = tuple[NDArray[Any], list[str]]
+
+
+def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
+    if (path / _FILE).is_file():
+        return _since_the_epoch(chrome.read(path / _FILE, options))
+    told = header.get("torch", {})
+    open_step = f"ProfilerStep#{header['open_step']}" if "open_step" in header else None
+    reports, problems = [], []
+    for number, piece in enumerate(captures.pieces(path, "torch")):
+        report, parts = _parts(piece, open_step)
+        events.write(parts, options.scratch, number)
+        reports.append(report)
+    if not reports:
+        return Trace({}, Meta(framework="pytorch"))
+    reports[0].metadata = _names(reports, header, told)
+    problems = [Problem("", what, lost) for report in reports for what, (lost, _) in report.problems.items()]
+    job = {"rank": header.get("rank", 0), "world_size": header.get("world_size", 1)}
+    return assemble(path, told.get("header", {}) | {"distributedInfo": job}, reports, problems, options)
+
+
+def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report, dict[str, pl.DataFrame]]:
+    """Report and columns of one piece."""
+    report = events.Report(events=len(piece["start_ns"]))
+    said, lost = _arguments(piece["meta"][1])
+    if lost:
+        report.problems["arguments that are not JSON"] = (lost, 0)
+    words = piece["category"][1]
+    apart = _per_word(piece["category"], [word in events._APART for word in words], False)
+    track, report.tracks = _tracks(piece["pid"], piece["tid"], apart)
+    instant = _per_word(piece["category"], [word == "cpu_instant_event" for word in words], False)
+    frame = pl.DataFrame(
+        {
+            "category": _text(piece["category"]),
+            "name": _text(piece["name"]),
+            "track": track,
+            "start_ns": piece["start_ns"],
+            "dur_ns": np.where(instant, 0, piece["dur_ns"]).astype(np.int64),
+            "correlation": _known(piece["correlation"]),
+            "external": _known(piece["external"]),
+            "flops": _known(piece["flops"]) if "flops" in piece else pl.repeat(None, len(track), dtype=pl.Int64, eager=True),
+            "bytes": _known(_per_word(piece["meta"], [args.bytes for args in said], -1)),
+            "shapes": _text((piece["meta"][0], [bytes(args.shapes).decode() for args in said])),
+            "dtypes": _text((piece["meta"][0], [bytes(args.dtypes).decode() for args in said])),
+            "module": _text((piece["meta"][0], [args.module for args in said])),
+            "args": _text((piece["meta"][0], [f"{{{word}}}" for word in piece["meta"][1]])).cast(pl.String),
+            "instant": instant,
+            "known": True,
+            "flow": piece["flow"].astype(np.int64),
+            "flow_end": piece["flow_end"],
+        }
+    )
+    memory = instant & _per_word(piece["name"], [word == "[memory]" for word in piece["name"][1]], False)
+    unfinished = apart & _per_word(piece["name"], [word == open_step for word in piece["name"][1]], False)
+    flows = frame.filter(pl.col("flow") > 0).select(
+        phase=pl.when("flow_end").then(pl.lit("f")).otherwise(pl.lit("s")),
+        category=pl.lit("fwdbwd").cast(pl.Categorical),
+        flow=pl.col("flow").cast(pl.String),
+        track="track",
+        at_ns="start_ns",
+    )
+    parts = {
+        "spans": frame.filter(~memory & ~unfinished).drop("flow", "flow_end"),
+        "flows": flows,
+        "memory": events._memory(frame.filter(memory)),
+    }
+    return report, {name: part for name, part in parts.items() if part.height or name == "spans"}
+
+
+def _arguments(words: list[str]) -> tuple[list[events.Args], int]:
+    """What becomes of the distinct arguments a column of its own; those that are not JSON, counted, have none."""
+    try:
+        return events._ARGS.decode("[{" + "},{".join(words) + "}]") if words else [], 0
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        pass
+    found, lost = [], 0
+    for number, word in enumerate(words):
+        try:
+            found.append(events._ARGS.decode("[{" + word + "}]")[0])
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            found.append(events.Args())
+            words[number] = ""
+            lost += 1
+    return found, lost
+
+
+def _tracks(pid: NDArray[Any], tid: NDArray[Any], apart: NDArray[np.bool_]) -> tuple[NDArray[np.int32], list[Any]]:
+    """The track of each row, and what each track is."""
+    pids, pid_code = np.unique(pid, return_inverse=True)
+    tids, tid_code = np.unique(tid, return_inverse=True)
+    keys, track = np.unique((pid_code * len(tids) + tid_code) * 2 + apart, return_inverse=True)
+    lanes = [(int(pids[key // 2 // len(tids)]), int(tids[key // 2 % len(tids)]), "annotation" if key % 2 else "") for key in keys.tolist()]
+    return track.astype(np.int32), lanes
+
+
+def _names(reports: list[events.Report], header: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, int | str, int | str, Any]]:
+    """Names and order of processes and threads, as Kineto's own metadata events have them."""
+    threads = told.get("threads", {})
+    found: list[tuple[str, int | str, int | str, Any]] = []
+    lanes = {(pid, tid) for report in reports for pid, tid, _ in report.tracks}
+    for pid in {pid for pid, _ in lanes}:
+        host = pid == header.get("pid")
+        label = "CPU" if host else f"GPU {pid}" if isinstance(pid, int) and pid >= 0 else "Overhead"
+        found += [
+            ("process_name", pid, 0, {"name": "python"}),
+            ("process_labels", pid, 0, {"labels": label}),
+            ("process_sort_index", pid, 0, {"sort_index": pid if host else 5_000_000}),
+        ]
+    for pid, tid in lanes:
+        name = (
+            f"stream {tid}"
+            if pid != header.get("pid")
+            else f"thread {tid} ({threads[str(tid)]})"
+            if threads.get(str(tid))
+            else f"thread {tid}"
+        )
+        found += [("thread_name", pid, tid, {"name": name}), ("thread_sort_index", pid, tid, {"sort_index": tid})]
+    return found
+
+
+def _text(column: Codes) -> pl.Series:
+    """Codes and words as text; the empty word is null."""
+    codes, words = column
+    text = pl.Series([*(word or None for word in words), None], dtype=pl.String).cast(pl.Categorical)
+    return text.gather(pl.Series(np.where(codes < 0, len(words), codes)).cast(pl.UInt32))
+
+
+def _per_word(column: Codes, values: list[Any], otherwise: Any) -> NDArray[Any]:
+    """What holds for each word, for each row."""
+    return np.array([*values, otherwise])[column[0]]  # -1 is the last
+
+
+def _known(values: NDArray[Any]) -> pl.Series:
+    """-1 is null."""
+    numbers = pl.Series(values.astype(np.int64))
+    return numbers.set(numbers < 0, None)
+
+
+def _since_the_epoch(trace: Trace) -> Trace:
+    """Kineto's file counts its times from a moment that its head names."""
+    base = int(trace.meta.extra.get("baseTimeNanoseconds", 0))
+    moments = {"start_ns", "end_ns", "at_ns", "alloc_ns", "free_ns"}
+    tables = {
+        name: frame.with_columns(pl.col(column) + base for column in frame.collect_schema().names() if column in moments)
+        for name, frame in trace.tables.items()
+    }
+    return Trace(tables, trace.meta)

@@ -1,0 +1,167 @@
+"""Small trainings that record themselves, each run in a process of its own: `torch_job.py SCENARIO FOLDER [OPTIONS AS JSON]`."""
+
+import contextlib
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from stepscope.captures import Capture
+from stepscope.collect import _torch_events
+from stepscope.collect.options import Options
+from stepscope.collect.torch import Collector
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()) for _ in range(2))
+        self.head = torch.nn.Linear(8, 2)
+        self.angry = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.angry:
+            raise ValueError("angry")
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class Job:
+    def __init__(self, folder: Path, choices: dict[str, Any]) -> None:
+        torch.manual_seed(0)
+        self.folder = folder
+        self.net = Net()
+        self.model: Any = self.net
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+        self.collector = Collector(Options(**choices))
+        self.collector.keep_events = True
+        self.number = 0
+
+    def train(self, batch: torch.Tensor) -> None:
+        torch.nn.functional.mse_loss(self.model(batch), torch.zeros(len(batch), 2)).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.number += 1
+        self.collector.step(self.number)
+
+    @contextlib.contextmanager
+    def recording(self, name: str = "job") -> Iterator[Capture]:
+        capture = Capture(self.folder / f"{name}.capture", {"rank": 0, "world_size": 1, "pid": os.getpid(), "program": "torch_job.py"})
+        self.collector.start(capture)
+        self.collector.step(self.number)
+        try:
+            yield capture
+        finally:
+            self.collector.stop()
+            capture.finish()
+            print(*(said["what"] for said in capture.header["notices"]), sep="\n", file=sys.stderr)
+
+
+def steps(job: Job, count: int = 3) -> None:
+    for _ in range(count):
+        job.train(torch.randn(4, 8))
+
+
+def plain(job: Job) -> None:
+    """The same session as a capture, as Kineto's own file and as torch's own summary."""
+    with job.recording():
+        steps(job)
+    job.collector.profiler.export_chrome_trace(str(job.folder / "kineto.json"))
+    summary = [
+        {"name": e.key, "calls": e.count, "total_us": e.cpu_time_total, "self_us": e.self_cpu_time_total, "flops": e.flops}
+        for e in job.collector.profiler.key_averages()
+    ]
+    (job.folder / "summary.json").write_text(json.dumps(summary))
+
+
+def older(job: Job) -> None:
+    """As on a release of PyTorch that does not hand over Kineto's records."""
+    pieces = _torch_events.pieces
+    _torch_events.pieces = lambda results, **choices: pieces(Older(results), **choices)  # type: ignore[assignment]
+    plain(job)
+
+
+class Older:
+    def __init__(self, results: Any) -> None:
+        self.events, self.experimental_event_tree = results.events, results.experimental_event_tree
+
+
+def strange(job: Job) -> None:
+    """As on a release of PyTorch that keeps its events elsewhere."""
+    _torch_events.pieces = lambda results, **choices: iter(results.events_of_another_name())  # type: ignore[assignment]
+    with job.recording():
+        steps(job)
+
+
+def sessions(job: Job) -> None:
+    with job.recording():
+        steps(job, 8)
+
+
+def loader(job: Job) -> None:
+    from torch.utils.data import dataloader
+
+    before = dataloader._MultiProcessingDataLoaderIter._next_data
+    batches = DataLoader(TensorDataset(torch.randn(24, 8)), batch_size=4, num_workers=2, prefetch_factor=3)
+    with job.recording():
+        for _ in range(2):
+            for (batch,) in batches:
+                time.sleep(0.05)  # so slow that the loaders are ahead
+                job.train(batch)
+    assert dataloader._MultiProcessingDataLoaderIter._next_data is before
+
+
+def raising(job: Job) -> None:
+    with job.recording():
+        job.train(torch.randn(4, 8))
+        job.net.angry = True
+        with contextlib.suppress(ValueError):
+            job.net(torch.randn(4, 8))
+        job.net.angry = False
+        steps(job, 1)
+    assert not torch.nn.modules.module._has_any_global_hook()
+
+
+def wrapped(job: Job) -> None:
+    job.model = torch.nn.DataParallel(job.net)
+    with job.recording():
+        steps(job)
+
+
+def compiled(job: Job) -> None:
+    warnings.simplefilter("error")
+    filters = list(warnings.filters)
+    graphs = []
+    job.model = torch.compile(job.net, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    steps(job, 1)
+    with job.recording():
+        steps(job)
+    assert len(graphs) == 1, "recording made it compile again"
+    assert list(warnings.filters) == filters
+
+
+def ranks(job: Job) -> None:
+    torch.multiprocessing.spawn(rank, (str(job.folder),), nprocs=2)
+
+
+def rank(number: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    job = Job(Path(folder), {"record_shapes": True})
+    job.model = torch.nn.parallel.DistributedDataParallel(job.net)
+    with job.recording(f"rank{number}"):
+        steps(job)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    scenario, folder, *choices = sys.argv[1:]
+    globals()[scenario](Job(Path(folder), json.loads(choices[0]) if choices else {}))
