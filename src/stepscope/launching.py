@@ -117,13 +117,14 @@ def _read(journal: Path) -> list[dict[str, Any]]:
 def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) -> list[str]:
     """What to say at the end: where the recording is and how to look at it, or why there is none."""
     recorded = {Path(line["capture"]): line for line in lines if line.get("capture") and Path(line["capture"]).is_dir()}
-    # Processes that only started others, or that a kill ended: what they wrote counts only where nothing better is.
-    for capture in sorted(out.glob("*.capture")) if out.is_dir() else []:
-        recorded.setdefault(capture, {"problem": "the process ended before the recording did", "whole_steps": 0})
     if any(line["whole_steps"] for line in recorded.values()):
+        # A process that only started others has made no step, but perhaps called a module.
         for capture in [capture for capture, line in recorded.items() if not line["whole_steps"] and capture.parent == out]:
             shutil.rmtree(capture, ignore_errors=True)
             del recorded[capture]
+    # What was recorded on other machines, or by processes that were killed.
+    for capture in sorted(out.glob("*.capture")) if out.is_dir() else []:
+        recorded.setdefault(capture, {})
     converted = {line["capture"] for line in lines if line.get("capture")} - {str(capture) for capture in recorded}
     runs = [_converted(capture) for capture in recorded]
     runs += [run for run in (Path(name.removesuffix(".capture")) for name in sorted(converted)) if run.is_dir()]

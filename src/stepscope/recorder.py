@@ -84,8 +84,11 @@ class Recorder:
         if self._began is None:
             self._began = self.at
         if self._now or self._waiting:
-            with self._at_work():
-                self._turn()
+            try:
+                with self._at_work():
+                    self._turn()
+            except Exception as error:  # noqa: BLE001  the job is not ours to end
+                warn(f"step {self.step}: {type(error).__name__}: {error}")
 
     def begin(self, number: int) -> None:
         """Step `number` begins only now: its border was before a pause, or was not told."""

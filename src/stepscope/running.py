@@ -38,7 +38,7 @@ class Process:
         self.recorder = Recorder(told=self._tell, obstacle=_obstacle)
         self._agent: Any = None
         self._ended = False
-        self._yielded = False
+        self._yielded = self._is_fork = False
         self._told: set[Path] = set()
         self._wanted = self._first_request()
 
@@ -94,14 +94,15 @@ class Process:
             self._agent.close()
         if self._wanted and self.recorder.step:
             self._wanted.problem = f"the program ended in step {self.recorder.step}"
-        self._write({"pid": os.getpid(), "steps": self.recorder.step, "seen": sorted(_seen)})
+        if self.recorder.step or not self._is_fork:  # not for every process that loads data
+            self._write({"pid": os.getpid(), "steps": self.recorder.step, "seen": sorted(_seen)})
 
     def forked(self) -> None:
         """A child that trains is a process like any other; one that loads data never makes a step."""
         self.recorder.forked()
         if self._agent:
             self._agent.close()
-        self._agent, self._ended = None, False
+        self._agent, self._ended, self._is_fork = None, False, True
         self._wanted = self._first_request()
 
     def _first_request(self) -> Request | None:
@@ -331,9 +332,12 @@ def _wrap(
 
 def _trains(function: Any, depth: int = 2) -> bool:
     """A compiled function that uses an optimizer, itself or through a function that it calls, is a training step."""
-    known = _training.get(function) if function is not None else False
-    if known is None:
-        known = _training[function] = _uses_optimizer(function, depth)
+    try:
+        known = _training.get(function)
+        if known is None:
+            known = _training[function] = _uses_optimizer(function, depth)
+    except TypeError:  # no function that could be looked into or remembered
+        return False
     return known
 
 

@@ -1,7 +1,9 @@
 """`stepscope run`: a job that nobody edited runs exactly as it would, and is recorded."""
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import sys
 import venv
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from programs import STEPSCOPE, names, needs, only, recordings, run, said, script, started, steps
+from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, started, steps
 
 RANGES = """
     import sys, time
@@ -95,6 +97,38 @@ def test_signals_reach_the_job(tmp_path: Path, number: signal.Signals) -> None:
         assert job.stdout is not None and job.stdout.readline() == "ready\n"
         job.send_signal(number)
         assert job.wait(30) == 40
+
+
+def test_ctrl_c_on_a_terminal_reaches_the_job_once(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        """
+        import signal, sys, time
+        count = 0
+        def heard(number, frame):
+            global count
+            count += 1
+        signal.signal(signal.SIGINT, heard)
+        print("ready", flush=True)
+        end = time.monotonic() + 1
+        while not count or time.monotonic() < end:
+            time.sleep(0.1)
+        sys.exit(50 + count)
+        """,
+    )
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path)
+        os.execve(sys.executable, [*STEPSCOPE, "run", "train.py"], environment(tmp_path))
+    shown = b""
+    while b"ready" not in shown:
+        shown += os.read(terminal, 1000)
+    os.write(terminal, b"\x03")
+    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        while os.read(terminal, 1000):
+            pass
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 51
 
 
 def test_the_sitecustomize_of_the_environment_still_runs_and_ours_leaves_no_trace(tmp_path: Path) -> None:
