@@ -60,6 +60,11 @@ class Capture:
             if all(said["what"] != what for said in self.header["notices"]):
                 self.header["notices"].append({"what": what, "lost": lost})
 
+    def describe(self, **more: Any) -> None:
+        """Put what is known by now on disk, for the case that the job does not live to finish."""
+        self.header |= more
+        self._write_header()
+
     def finish(self, **more: Any) -> None:
         """Everything is written."""
         self.header |= {"whole": True, "end_ns": time.time_ns(), **more}

@@ -5,6 +5,7 @@ JSON holds the arguments of `main`; what it does not know is an option of the re
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -57,7 +58,12 @@ class Window:
         self.count += 1
         self.collector = collect.Collector(self.options)
         self.collector.start(self.capture)
+        self.number = step
         self.collector.step(step)
+
+    def step(self):
+        self.number += 1
+        self.collector.step(self.number)
 
     def stop(self):
         self.collector.stop()
@@ -81,7 +87,19 @@ class Conditional(ms.train.Callback):
 
 
 def main(
-    out, *, mode, loop="model", blocking=False, only=None, twice=False, late=False, evaluate=False, marks=None, piece_ns=None, **options
+    out,
+    *,
+    mode,
+    loop="model",
+    blocking=False,
+    only=None,
+    twice=False,
+    late=False,
+    evaluate=False,
+    marks=None,
+    piece_ns=None,
+    killed=False,
+    **options,
 ):
     ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
     if piece_ns is not None:
@@ -104,6 +122,8 @@ def main(
     for _ in range(2 if twice else 1):
         window.start(marks or 0)
         train([], window if marks else None)
+        if killed:
+            os.kill(os.getpid(), signal.SIGKILL)
         window.stop()
 
 
@@ -127,7 +147,7 @@ def trainer(loop, net, loss, optimizer, data, evaluate):
         for x, y in data.create_tuple_iterator(num_epochs=1):
             float(call(x, y))
             if window:
-                window.collector.step(window.collector._marks[-1][0] + 1)
+                window.step()
 
     if loop == "model":
         model = ms.train.Model(net, loss, optimizer, metrics={"loss"} if evaluate else None)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -37,7 +38,7 @@ def train(out: Path, **arguments: Any) -> Path:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == (-signal.SIGKILL if arguments.get("killed") else 0), done.stderr[-3000:]
     return out
 
 
@@ -265,6 +266,13 @@ def test_a_long_recording_goes_to_disk_in_pieces_that_read_as_one(tmp_path: Path
     assert memory.height > 0
     assert memory.height == memory["at_ns"].n_unique()
     assert trace.spans.filter(pl.col("name").cast(pl.String) == "conv1-Conv2d").collect().height == 4
+
+
+def test_pieces_of_a_job_that_was_killed_open(tmp_path: Path) -> None:
+    trace = opened(train(tmp_path / "out", mode="graph", piece_ns=0, killed=True))
+    assert "the job ended while recording" in said(trace)
+    assert trace.step_trace()["step"].to_list()[:3] == [1, 2, 3]
+    assert trace.operators()["calls"].min() >= 3
 
 
 def test_a_bound_ends_the_recording_and_says_so(tmp_path: Path) -> None:

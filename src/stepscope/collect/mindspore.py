@@ -49,14 +49,14 @@ class Collector:
 
         self._capture = capture
         graph = context.get_context("mode") == context.GRAPH_MODE
-        capture.header |= {
-            "base": "mindspore",
-            "framework": "mindspore",
-            "versions": capture.header.get("versions", {}) | {"mindspore": mindspore.__version__},
-            "mode": "graph" if graph else "pynative",
-            "main_tid": threading.main_thread().native_id,
-            "blocking": _launch_blocking(),
-        }
+        capture.describe(
+            base="mindspore",
+            framework="mindspore",
+            versions=capture.header.get("versions", {}) | {"mindspore": mindspore.__version__},
+            mode="graph" if graph else "pynative",
+            main_tid=threading.main_thread().native_id,
+            blocking=_launch_blocking(),
+        )
         on_ascend = context.get_context("device_target") == "Ascend"
         _say_what_has_no_effect(self._options, capture, on_ascend, graph)
         if self._options.data_process:
@@ -134,12 +134,17 @@ class Collector:
         if self._options.sync_enable:
             _wait_for_launched()
         if self._profiler and time.time_ns() - self._piece_ns > _PIECE_NS:
-            self._end_piece()
-            self._check_bounds()
-            if not self.full:
-                self._begin_piece()
-            if self._cells:
-                self._cells.flush(self._capture)
+            self._tried("operators are recorded up to here", self._next_piece)
+
+    def _next_piece(self) -> None:
+        self._end_piece()
+        self._check_bounds()
+        if not self.full:
+            self._begin_piece()
+        if self._cells:
+            self._cells.flush(self._capture)
+        self._append_moments()
+        self._capture.describe()
 
     def _keep_ascend(self) -> None:
         assert self._ascend
@@ -180,6 +185,8 @@ class Collector:
                     "tid": np.array(threads, np.int64),
                 },
             )
+        for written in (seen.steps, seen.updates, seen.ranges, self._marks):
+            written.clear()
 
     def _tried(self, consequence: str, act: Callable[[], Any]) -> Any:
         """Do one part; should it fail, say so and go on with the others. What it returned, or None if it failed."""
