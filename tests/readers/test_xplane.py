@@ -742,13 +742,27 @@ def test_hostile_lengths_and_types_are_one_error(data: bytes, read: Any) -> None
     assert read(data, partial=True).spans.collect()["name"].cast(pl.String).to_list() == ["x"]
 
 
+def test_more_planes_or_lines_than_any_recording_has_are_refused(read: Any) -> None:
+    with pytest.raises(DataError, match="10,001 planes"):
+        read(field(1, b"") * 10_001)
+    with pytest.raises(DataError, match="a plane of 1,000,001 lines"):
+        read(field(1, field(2, "/host:CPU") + field(3, b"") * 1_000_001))
+
+
 def test_a_damaged_or_cut_gzip_file_is_refused_and_read_in_part_on_request(read: Any, tmp_path: Path) -> None:
     packed = gzip.compress(CPU.read_bytes())
-    path = tmp_path / "packed.xplane.pb.gz"
-    for content, what in ((packed[: len(packed) // 2], "cut off"), (packed[:5000] + b"\xff" * 50 + packed[5050:], "damaged")):
+    path, events = tmp_path / "it.gz", read(CPU).spans.collect().height
+    for content, what, all_there in (
+        (packed[: len(packed) * 4 // 5], "the gzip data is cut off", False),
+        (packed[:-8] + bytes(8), "the gzip data is damaged", True),  # only its checksum is wrong
+    ):
         path.write_bytes(content)
         with pytest.raises(DataError, match=what):
             read(path)
+        trace = read(path, partial=True)
+        found = trace.spans.collect().height
+        assert found == events if all_there else 0 < found < events
+        assert any(what in said for said in trace.problems.collect()["what"])
 
 
 def test_a_gzip_file_that_unpacks_to_more_than_any_of_ours_is_refused(read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
