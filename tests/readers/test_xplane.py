@@ -66,7 +66,7 @@ def test_every_event_is_what_another_reader_finds(which: str | int, read: Any, r
         for line in plane.lines:
             for event in line.events:
                 group, name, label, start, duration, args = next(rows)
-                assert (group, label, name) == (plane.name, line.name, event.name)
+                assert (group, label.removesuffix(" annotations"), name) == (plane.name, line.name, event.name)
                 assert (start - started, duration) == (event.start_ns, event.duration_ns)
                 said = json.loads(args, object_pairs_hook=list) if args else []
                 assert [pair for pair in said if pair[0] not in ("registers per thread", "shared memory", "grid", "block")] == list(
@@ -429,17 +429,17 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         trace.spans.collect(),
         """
         name                             kind           step  self_ns  depth  scope        op_type  op  flow_in  bytes
-        train                            step           3     660      0      -            -        -   -        -
-        Iterator::Root::Prefetch         data           3     20       1      -            -        -   -        -
-        model/dense/MatMul:MatMul        op             3     90       1      model/dense  MatMul   -   -        -
-        cuLaunchKernel                   api            3     10       2      -            -        -   -        -
-        cuStreamSynchronize              sync           3     100      1      -            -        -   -        -
-        MemcpyD2H                        api            3     10       1      -            -        -   -        -
-        "EagerLocalExecute:_Add"         other          3     10       1      -            -        -   -        -
-        MemoryAllocation                 instant        3     0        1      model/dense  -        -   -        -
-        MemoryDeallocation               instant        3     0        1      -            -        -   -        -
-        MemoryDeallocation               instant        3     0        1      -            -        -   -        -
-        MemoryAllocation                 instant        3     0        1      -            -        -   -        -
+        train                            step           3     900      0      -            -        -   -        -
+        Iterator::Root::Prefetch         data           3     20       0      -            -        -   -        -
+        model/dense/MatMul:MatMul        op             3     90       0      model/dense  MatMul   -   -        -
+        cuLaunchKernel                   api            3     10       1      -            -        -   -        -
+        cuStreamSynchronize              sync           3     100      0      -            -        -   -        -
+        MemcpyD2H                        api            3     10       0      -            -        -   -        -
+        "EagerLocalExecute:_Add"         other          3     10       0      -            -        -   -        -
+        MemoryAllocation                 instant        3     0        0      model/dense  -        -   -        -
+        MemoryDeallocation               instant        3     0        0      -            -        -   -        -
+        MemoryDeallocation               instant        3     0        0      -            -        -   -        -
+        MemoryAllocation                 instant        3     0        0      -            -        -   -        -
         sgemm_128x64                     kernel         3     50       0      model/dense  MatMul   2   3        -
         ncclDevKernel_AllReduce_Sum_f32  communication  -     30       0      -            -        -   -        -
         MemcpyD2H                        copy           3     5        0      -            -        -   5        64
@@ -545,6 +545,30 @@ def test_steps_whose_numbers_repeat_are_counted(read: Any) -> None:
         (1, "eval", "infer"),
     ]
     assert "repeat their numbers" in trace.problems.collect()["what"][0]
+
+
+def test_markers_stand_beside_the_frames_that_open_and_close_them(read: Any) -> None:
+    data = one_line(
+        Event("$annotate.py:1 __enter__", 0, 5_000), Event("train", 3_000, 90_000, {"step_num": 0}), Event("$f.py:2 step", 9_000, 70_000)
+    )
+    trace = read(data)
+    assert_rows(
+        trace.spans.collect(),
+        """
+        name                         track  depth  self_ns
+        "$annotate.py:1___enter__"   0      0      5
+        train                        1      0      90
+        "$f.py:2_step"               0      0      70
+        """.replace("1___enter__", "1_" + "\N{LOW LINE}" * 2 + "enter__"),
+    )
+    assert_rows(
+        trace.tracks.collect(),
+        """
+        track  label               kind        tid  sort
+        1      "main_annotations"  annotation  "1"  0
+        0      main                thread      "1"  1
+        """,
+    )
 
 
 def test_lines_of_one_id_and_name_are_one_track(read: Any) -> None:

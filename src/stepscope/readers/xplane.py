@@ -188,13 +188,14 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     if sum(part[0].height for part in parts) == 0:
         raise DataError(path, "the trace holds no events")
     spans, memory, counters = (pl.concat(frames) for frames in zip(*parts, strict=True))
+    spans, lanes = links.apart(spans, tracks)
     spans = links.unshared(links.linked(links.nested(spans)))
     steps, remarks = links.steps(spans, options)
     spans = links.stepped(spans, steps)
     notes = [*notes, *_damage(space, broken), *_remarks(space, readings, programs, aggregated), *(_Note("", what, 0) for what in remarks)]
     tables = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
-        "tracks": pl.DataFrame(tracks, infer_schema_length=None).with_row_index("sort"),
+        "tracks": lanes,
         "steps": links.staged(steps, spans),
         "counters": pl.concat([links.memory_counters(memory), counters], how="diagonal"),
         "allocations": links.allocations(memory),
