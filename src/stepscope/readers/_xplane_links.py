@@ -13,7 +13,7 @@ _ON_DEVICE = ["stream", "ops", "async"]
 def apart(spans: pl.DataFrame, tracks: list[dict[str, object]]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The step markers of threads on tracks of their own: they need not nest with the Python frames that open and close them."""
     marks = (pl.col("kind") == "step") & (pl.col("role") == "thread")
-    lanes = pl.DataFrame(tracks, infer_schema_length=None).with_row_index("sort").with_columns(pl.col("sort") * 2)
+    lanes = pl.DataFrame(tracks, infer_schema_length=None).with_columns(sort=2 * pl.int_range(pl.len(), dtype=pl.Int64))
     marked = spans.filter(marks)["track"].unique().sort()
     beside = lanes.filter(pl.col("track").is_in(marked.to_list())).with_columns(
         pl.col("sort") - 1,
@@ -23,7 +23,7 @@ def apart(spans: pl.DataFrame, tracks: list[dict[str, object]]) -> tuple[pl.Data
     )
     new = dict(zip(marked.to_list(), beside["track"].to_list(), strict=True))
     moved = pl.col("track").replace_strict(new, default=pl.col("track"), return_dtype=pl.Int32)
-    ordered = pl.concat([lanes.cast({"sort": pl.Int64}), beside.cast({"sort": pl.Int64})]).sort("sort")
+    ordered = pl.concat([lanes, beside]).sort("sort")
     return spans.with_columns(track=pl.when(marks).then(moved).otherwise("track")), ordered.with_columns(sort=pl.int_range(pl.len()))
 
 
