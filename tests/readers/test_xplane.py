@@ -520,6 +520,18 @@ def test_a_marker_around_markers_is_an_epoch_not_a_step(read: Any) -> None:
     assert steps.select("step", "start_ns", "end_ns").rows() == [(0, 0, 200), (1, 300, 500), (2, 600, 800)]
 
 
+def test_without_a_description_of_the_program_the_type_is_the_name_without_its_number(read: Any) -> None:
+    names = ("fusion.12", "dot.3.remat.1", "command_buffer_57", "all-reduce-start.4")
+    device = PlaneBytes("/device:GPU:0").line("Stream #1", *(Event(f"kernel of {name}", 0, 1, {"hlo_op": Ref(name)}) for name in names))
+    spans = read(device.bytes()).spans.collect()
+    assert spans.select(pl.col("op_type", "kind").cast(pl.String)).rows() == [
+        ("fusion", "kernel"),
+        ("dot.3.remat", "kernel"),
+        ("command_buffer", "kernel"),
+        ("all-reduce-start", "communication"),
+    ]
+
+
 def test_a_tpu_that_runs_behind_its_host_keeps_the_numbers_of_its_steps(read: Any) -> None:
     host = PlaneBytes("/host:CPU").line("python", *(Event("train", n * 10_000, 10_000, {"step_num": n}) for n in range(2)))
     device = PlaneBytes("/device:TPU:0").line("Steps", Event("0", 12_000, 9_000), Event("1", 30_000, 9_000))
