@@ -93,7 +93,7 @@ def steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, list[str
         number = _NUMBER
     if options.step_name is not None or marks.height == 0:
         ranges = spans.with_columns(kind=_kind_as_range())
-        found, remark = _kineto._steps(ranges, options)
+        found, remark = _kineto.steps_of(ranges, options)
         return found, [remark.what] if remark else []
     marks = _innermost(marks.sort("start_ns"))
     numbered = marks.select(step=number, model="name", start_ns="start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
