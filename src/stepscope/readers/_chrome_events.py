@@ -18,6 +18,8 @@ import numpy as np
 import polars as pl
 from msgspec import Raw, Struct, field
 
+from stepscope.readers._chrome_text import bracketed
+
 NAN = float("nan")
 _Number = int | float | str
 
@@ -378,20 +380,24 @@ def _text(value: Any) -> str:
 
 
 def main() -> None:
-    """Serve one reader: texts come on standard input behind number and length, reports go to standard output, columns to files."""
+    """Serve one reader: pieces come on standard input, reports go to standard output, columns to files in a folder."""
     gc.disable()
-    folder = Path(sys.argv[1])
+    path, folder = Path(sys.argv[1]), Path(sys.argv[2])
     source, answers = sys.stdin.buffer, sys.stdout.buffer
-    while header := source.read(HEADER.size):
-        number, size = HEADER.unpack(header)
-        report, parts = decode(source.read(size))
-        write(parts, folder, number)
-        answer = msgspec.json.encode(report)
-        answers.write(HEADER.pack(number, len(answer)) + answer)
-        answers.flush()
+    with path.open("rb") as file:
+        while header := source.read(REQUEST.size):
+            number, offset, size, in_file, last = REQUEST.unpack(header)
+            if in_file:
+                file.seek(offset)
+            report, parts = decode(bracketed((file if in_file else source).read(size), last))
+            write(parts, folder, number)
+            answer = msgspec.json.encode(report)
+            answers.write(ANSWER.pack(len(answer)) + answer)
+            answers.flush()
 
 
-HEADER = struct.Struct("<QQ")
+# A request: the piece's number, where it is and how long, whether it is to be read from the file, whether it is the last.
+REQUEST, ANSWER = struct.Struct("<QQQ??"), struct.Struct("<Q")
 
 
 def write(parts: dict[str, pl.DataFrame], folder: Path, number: int) -> None:
