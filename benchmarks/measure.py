@@ -1,15 +1,18 @@
 """What a command costs, with every process it starts: wall and CPU time, and the most memory held at one moment."""
 
+import itertools
 import os
+import resource
 import subprocess
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 _PERIOD_S = 0.02
 _PSS_EVERY = 10  # proportional memory needs a walk over the page tables, which would itself slow the command
+_KEPT_BYTES = 4096  # the end of what a command prints: a table of a million rows stays on the disk
 _PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -26,7 +29,7 @@ class Cost(NamedTuple):
 
 def cost(command: list[str], **environment: str) -> Cost:
     """Run a command in a session of its own, so that whatever it starts is known by the session."""
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         done = threading.Event()
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -40,17 +43,26 @@ def cost(command: list[str], **environment: str) -> Cost:
         done.set()
         sampler.join()
         process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        error.seek(0)
         return Cost(
             wall_s=wall,
             cpu_s=usage.ru_utime + usage.ru_stime,
-            rss_bytes=max(peaks.rss, usage.ru_maxrss << 10),  # the kernel's own peak of the largest process has no gaps between samples
+            rss_bytes=max(peaks.rss, _largest(usage)),
             pss_bytes=peaks.pss,
             code=process.returncode,
-            output=output.read(),
-            error=error.read(),
+            output=_end(output),
+            error=_end(error),
         )
+
+
+def _largest(usage: resource.struct_rusage) -> int:
+    """The kernel's own peak of the largest process, without gaps between samples; a process starts with the peak of who forked it, us."""
+    ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage.ru_maxrss << 10 if usage.ru_maxrss > ours else 0
+
+
+def _end(file: IO[bytes]) -> str:
+    file.seek(max(file.seek(0, os.SEEK_END) - _KEPT_BYTES, 0))
+    return file.read().decode(errors="replace")
 
 
 class _Peaks:
@@ -62,13 +74,13 @@ class _Peaks:
         self._members: dict[int, bool] = {}
 
     def sample_until(self, done: threading.Event) -> None:
-        samples = 0
-        while not done.wait(_PERIOD_S):
+        for sample in itertools.count():
             members = self._alive()
             self.rss = max(self.rss, sum(map(_rss, members)))
-            if samples % _PSS_EVERY == 0:
+            if sample % _PSS_EVERY == 0:
                 self.pss = max(self.pss, sum(map(_pss, members)))
-            samples += 1
+            if done.wait(_PERIOD_S):
+                return
 
     def _alive(self) -> list[int]:
         pids = [int(name) for name in os.listdir(_PROC) if name.isdigit()]  # noqa: PTH208 - fifty times a second

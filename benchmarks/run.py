@@ -73,9 +73,9 @@ def main() -> int:
         report.append(_section(size, trace, rows))
         print(report[-1])
         for row in rows:
-            failed |= row.failed
-            for one in row.costs:
-                print(f"{row.what}: exit code {one.code}\n{one.error}" * bool(one.code), end="", file=sys.stderr)
+            for one in filter(lambda one: one.code, row.costs):
+                print(f"{row.what}: exit code {one.code}\n{one.error}", file=sys.stderr)
+                failed = True
     args.output.write_text("\n".join(report))
     return int(failed)  # a command that fails is a fault; a slow one is a figure
 

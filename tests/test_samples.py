@@ -9,6 +9,7 @@ from polars.testing import assert_frame_equal
 
 import stepscope
 from stepscope import readers, schema, store
+from stepscope.exporters import chrome
 from stepscope.trace import Trace, analysis_names
 
 FOLDER = Path(__file__).parent / "samples"
@@ -120,3 +121,11 @@ def test_overlap_equals_counting_every_nanosecond(trace: Trace) -> None:
     assert {kind: found.total for kind, found in sets.items()} == {kind: sum(marks) for kind, marks in marked.items()}
     both = intervals.intersect(sets["kernel"], sets["communication"]).total
     assert both == sum(a & b for a, b in zip(marked["kernel"], marked["communication"], strict=True))
+
+
+def test_chrome_json_read_back_gives_the_same_answers(trace: Trace, tmp_path: Path) -> None:
+    chrome.export(trace, tmp_path / "trace.json.gz")
+    back = stepscope.open(tmp_path / "trace.json.gz", cache=False)
+    assert back.meta.framework == trace.meta.framework
+    for name in analysis_names():
+        assert_frame_equal(back.analyse(name), trace.analyse(name), check_row_order=False, categorical_as_str=True)

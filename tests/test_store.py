@@ -153,7 +153,7 @@ def test_a_folder_of_an_earlier_release_opens(tmp_path: Path) -> None:
 def test_a_folder_without_spans_is_not_a_run(tmp_path: Path) -> None:
     store.write(TRACE, tmp_path / "run")
     (tmp_path / "run" / "spans.parquet").unlink()
-    with pytest.raises(DataError, match=r"no spans\.parquet"):
+    with pytest.raises(DataError, match=r"spans\.parquet: missing"):
         store.read(tmp_path / "run")
 
 
@@ -162,3 +162,10 @@ def test_a_name_with_stars_is_only_a_name(tmp_path: Path) -> None:
         store.write(tiny.trace() if name == "ab" else TRACE, tmp_path / name)
     assert store.read(tmp_path / "a*").spans.collect().height == 2
     assert store.read(tmp_path / "[x]?").spans.collect().height == 2
+
+
+def test_a_table_that_was_lost_is_named(tmp_path: Path) -> None:
+    store.write(tiny.trace(spans="kind name start_ns dur_ns\nop mm 0 10"), tmp_path / "run")
+    (tmp_path / "run" / "counters.parquet").unlink()
+    with pytest.raises(DataError, match=r"counters\.parquet: missing, though the run folder was written with it"):
+        store.read(tmp_path / "run")

@@ -24,7 +24,7 @@ KINDS = (
     "other",
 )
 TRACK_KINDS = ("thread", "stream", "communication", "annotation", "async", "counter", "other")
-DEVICES = ("aicore", "aicpu", "hostcpu", "gpu", "cpu")
+DEVICES = ("aicore", "aicpu", "hostcpu", "gpu", "tpu", "cpu")
 
 Kind = pl.Enum(KINDS)
 TrackKind = pl.Enum(TRACK_KINDS)

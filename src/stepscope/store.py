@@ -27,11 +27,13 @@ def sniff(path: Path) -> bool:
 
 def read(path: Path) -> Trace:
     """The trace of a run folder; its tables are read when asked, column by column."""
-    header = _header(path)
+    header, written = _header(path)
     tables = {}
     for name in schema.TABLES:
         file = path / f"{name}.parquet"
-        if file.exists():
+        if name in written or file.exists():
+            if not file.is_file():
+                raise DataError(file, "missing, though the run folder was written with it")
             try:
                 frame = pl.scan_parquet(file, glob=False)
                 frame.collect_schema()
@@ -59,7 +61,9 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
             )
         from stepscope import __version__
 
-        record = {"stepscope": __version__, "format_version": FORMAT_VERSION} | msgspec.to_builtins(trace.meta)
+        devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
+        record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": list(trace.tables), "devices": devices}
+        record |= msgspec.to_builtins(trace.meta)
         (draft / RUN_JSON).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
         draft.chmod(0o777 & ~_umask())
         if path.exists():
@@ -79,7 +83,8 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _header(path: Path) -> Meta:
+def _header(path: Path) -> tuple[Meta, list[str]]:
+    """What run.json says of the recording, and the tables that were written."""
     file = path / RUN_JSON
     try:
         record: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
@@ -93,7 +98,7 @@ def _header(path: Path) -> Meta:
     if version > FORMAT_VERSION:
         raise DataError(file, f"written by a newer stepscope (format {version}; this one reads up to {FORMAT_VERSION}): upgrade stepscope")
     try:
-        return msgspec.convert(_upgrade(record, version), Meta)
+        return msgspec.convert(_upgrade(record, version), Meta), msgspec.convert(record.get("tables", []), list[str])
     except msgspec.ValidationError as error:
         raise DataError(file, str(error)) from error
 

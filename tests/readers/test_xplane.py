@@ -66,7 +66,7 @@ def test_every_event_is_what_another_reader_finds(which: str | int, read: Any, r
         for line in plane.lines:
             for event in line.events:
                 group, name, label, start, duration, args = next(rows)
-                assert (group, label, name) == (plane.name, line.name, event.name)
+                assert (group, label.removesuffix(" annotations"), name) == (plane.name, line.name, event.name)
                 assert (start - started, duration) == (event.start_ns, event.duration_ns)
                 said = json.loads(args, object_pairs_hook=list) if args else []
                 assert [pair for pair in said if pair[0] not in ("registers per thread", "shared memory", "grid", "block")] == list(
@@ -429,17 +429,17 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         trace.spans.collect(),
         """
         name                             kind           step  self_ns  depth  scope        op_type  op  flow_in  bytes
-        train                            step           3     660      0      -            -        -   -        -
-        Iterator::Root::Prefetch         data           3     20       1      -            -        -   -        -
-        model/dense/MatMul:MatMul        op             3     90       1      model/dense  MatMul   -   -        -
-        cuLaunchKernel                   api            3     10       2      -            -        -   -        -
-        cuStreamSynchronize              sync           3     100      1      -            -        -   -        -
-        MemcpyD2H                        api            3     10       1      -            -        -   -        -
-        "EagerLocalExecute:_Add"         other          3     10       1      -            -        -   -        -
-        MemoryAllocation                 instant        3     0        1      model/dense  -        -   -        -
-        MemoryDeallocation               instant        3     0        1      -            -        -   -        -
-        MemoryDeallocation               instant        3     0        1      -            -        -   -        -
-        MemoryAllocation                 instant        3     0        1      -            -        -   -        -
+        train                            step           3     900      0      -            -        -   -        -
+        Iterator::Root::Prefetch         data           3     20       0      -            -        -   -        -
+        model/dense/MatMul:MatMul        op             3     90       0      model/dense  MatMul   -   -        -
+        cuLaunchKernel                   api            3     10       1      -            -        -   -        -
+        cuStreamSynchronize              sync           3     100      0      -            -        -   -        -
+        MemcpyD2H                        api            3     10       0      -            -        -   -        -
+        "EagerLocalExecute:_Add"         other          3     10       0      -            -        -   -        -
+        MemoryAllocation                 instant        3     0        0      model/dense  -        -   -        -
+        MemoryDeallocation               instant        3     0        0      -            -        -   -        -
+        MemoryDeallocation               instant        3     0        0      -            -        -   -        -
+        MemoryAllocation                 instant        3     0        0      -            -        -   -        -
         sgemm_128x64                     kernel         3     50       0      model/dense  MatMul   2   3        -
         ncclDevKernel_AllReduce_Sum_f32  communication  -     30       0      -            -        -   -        -
         MemcpyD2H                        copy           3     5        0      -            -        -   5        64
@@ -520,6 +520,18 @@ def test_a_marker_around_markers_is_an_epoch_not_a_step(read: Any) -> None:
     assert steps.select("step", "start_ns", "end_ns").rows() == [(0, 0, 200), (1, 300, 500), (2, 600, 800)]
 
 
+def test_without_a_description_of_the_program_the_type_is_the_name_without_its_number(read: Any) -> None:
+    names = ("fusion.12", "dot.3.remat.1", "command_buffer_57", "all-reduce-start.4")
+    device = PlaneBytes("/device:GPU:0").line("Stream #1", *(Event(f"kernel of {name}", 0, 1, {"hlo_op": Ref(name)}) for name in names))
+    spans = read(device.bytes()).spans.collect()
+    assert spans.select(pl.col("op_type", "kind").cast(pl.String)).rows() == [
+        ("fusion", "kernel"),
+        ("dot.3.remat", "kernel"),
+        ("command_buffer", "kernel"),
+        ("all-reduce-start", "communication"),
+    ]
+
+
 def test_a_tpu_that_runs_behind_its_host_keeps_the_numbers_of_its_steps(read: Any) -> None:
     host = PlaneBytes("/host:CPU").line("python", *(Event("train", n * 10_000, 10_000, {"step_num": n}) for n in range(2)))
     device = PlaneBytes("/device:TPU:0").line("Steps", Event("0", 12_000, 9_000), Event("1", 30_000, 9_000))
@@ -547,6 +559,30 @@ def test_steps_whose_numbers_repeat_are_counted(read: Any) -> None:
     assert "repeat their numbers" in trace.problems.collect()["what"][0]
 
 
+def test_markers_stand_beside_the_frames_that_open_and_close_them(read: Any) -> None:
+    data = one_line(
+        Event("$annotate.py:1 enter", 0, 5_000), Event("train", 3_000, 90_000, {"step_num": 0}), Event("$f.py:2 step", 9_000, 70_000)
+    )
+    trace = read(data)
+    assert_rows(
+        trace.spans.collect(),
+        """
+        name                    track  depth  self_ns
+        "$annotate.py:1_enter"  0      0      5
+        train                   1      0      90
+        "$f.py:2_step"          0      0      70
+        """,
+    )
+    assert_rows(
+        trace.tracks.collect(),
+        """
+        track  label               kind        tid  sort
+        1      "main_annotations"  annotation  "1"  0
+        0      main                thread      "1"  1
+        """,
+    )
+
+
 def test_lines_of_one_id_and_name_are_one_track(read: Any) -> None:
     plane = (
         PlaneBytes("/host:CPU")
@@ -567,12 +603,12 @@ def test_what_the_profiler_could_not_do_is_said(read: Any) -> None:
     assert_rows(
         problems.filter(~pl.col("what").str.contains("no step markers")),
         """
-        where          what                                                lost
-        -              "the_profiler_reports_an_error:_no_permission"      0
-        -              "the_profiler_warns:_clock_is_coarse"               0
-        /device:GPU:0  "the_profiler_dropped_12_events"                    12
-        -              "1_events_are_counts_without_a_time:_left_out"      1
-        """.replace("-  ", '""  ', 4),
+        where          what                                            lost
+        ""             "the_profiler_reports_an_error:_no_permission"  0
+        ""             "the_profiler_warns:_clock_is_coarse"           0
+        /device:GPU:0  "the_profiler_dropped_12_events"                12
+        ""             "1_events_are_counts_without_a_time:_left_out"  1
+        """,
     )
 
 
@@ -742,13 +778,27 @@ def test_hostile_lengths_and_types_are_one_error(data: bytes, read: Any) -> None
     assert read(data, partial=True).spans.collect()["name"].cast(pl.String).to_list() == ["x"]
 
 
+def test_more_planes_or_lines_than_any_recording_has_are_refused(read: Any) -> None:
+    with pytest.raises(DataError, match="10,001 planes"):
+        read(field(1, b"") * 10_001)
+    with pytest.raises(DataError, match="a plane of 1,000,001 lines"):
+        read(field(1, field(2, "/host:CPU") + field(3, b"") * 1_000_001))
+
+
 def test_a_damaged_or_cut_gzip_file_is_refused_and_read_in_part_on_request(read: Any, tmp_path: Path) -> None:
     packed = gzip.compress(CPU.read_bytes())
-    path = tmp_path / "packed.xplane.pb.gz"
-    for content, what in ((packed[: len(packed) // 2], "cut off"), (packed[:5000] + b"\xff" * 50 + packed[5050:], "damaged")):
+    path, events = tmp_path / "it.gz", read(CPU).spans.collect().height
+    for content, what, all_there in (
+        (packed[: len(packed) * 4 // 5], "the gzip data is cut off", False),
+        (packed[:-8] + bytes(8), "the gzip data is damaged", True),  # only its checksum is wrong
+    ):
         path.write_bytes(content)
         with pytest.raises(DataError, match=what):
             read(path)
+        trace = read(path, partial=True)
+        found = trace.spans.collect().height
+        assert found == events if all_there else 0 < found < events
+        assert any(what in said for said in trace.problems.collect()["what"])
 
 
 def test_a_gzip_file_that_unpacks_to_more_than_any_of_ours_is_refused(read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ class Window(NamedTuple):
 
 
 def windows(trace: Trace) -> Iterator[Window]:
-    """Every step of every rank, in order. Computation is `kernel`: device kernels, or host operators where there is no device."""
+    """Every step, in order, of every rank with known work. Computation is `kernel`: device kernels, or host operators without a device."""
     work = (
         trace.spans.filter(pl.col("kind").is_in(["kernel", "communication", "copy", "set", "op"]))
         .select("rank", pl.col("kind").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
@@ -32,6 +32,8 @@ def windows(trace: Trace) -> Iterator[Window]:
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
     for (rank,), rows in steps.group_by("rank", maintain_order=True):
         busy = {str(kind): _merged(part) for (kind,), part in work.filter(pl.col("rank") == rank).group_by("kind")}
+        if not busy:  # nothing here is known to be work: silence is truer than "idle"
+            continue
         if "kernel" not in busy:
             # Transfers of a host-only job run on threads of their own; an operator that waits for one is not computing.
             busy["kernel"] = busy.get("op", intervals.NONE)

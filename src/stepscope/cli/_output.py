@@ -195,7 +195,17 @@ def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") ->
         columns.append(_text.Column(name, dtype.is_numeric(), max(map(_text.width, [name, *cells]))))
     file.write(_text.heading(columns) + "\n")
     for batch in _batches(frame):
-        file.writelines(line + "\n" for line in _text.lines(columns, _rows(batch, origin, moments), whole=True))
+        padded = [_padded(values, column, origin, moments) for values, column in zip(batch, columns, strict=True)]
+        file.writelines(_text.GAP.join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
+
+
+def _padded(values: "pl.Series", column: _text.Column, origin: int | None, moments: set[str]) -> list[str]:
+    """The cells of a column as text of its width; what repeats is written once."""
+    if values.dtype.is_nested():
+        return [_text.pad(cell(column.name, value, origin, moments), column.width, column.right) for value in values.to_list()]
+    distinct = values.unique().to_list()
+    texts = {value: _text.pad(cell(column.name, value, origin, moments), column.width, column.right) for value in distinct}
+    return [texts[value] for value in values.to_list()]
 
 
 def _telling(frame: "pl.LazyFrame", name: str, numeric: bool) -> list[Any]:

@@ -70,11 +70,11 @@ def fit(columns: list[Column], limit: int) -> tuple[list[Column], list[str]]:
     return shown, hidden
 
 
-def lines(columns: list[Column], rows: Iterable[list[str]], *, whole: bool = False) -> Iterator[str]:
-    """The rows as aligned text: as many cells as there are columns. What is too wide is shortened, unless it must stay whole."""
+def lines(columns: list[Column], rows: Iterable[list[str]]) -> Iterator[str]:
+    """The rows as aligned text: as many cells as there are columns. What is too wide is shortened."""
     for row in rows:
         pairs = zip(columns, row, strict=False)
-        yield GAP.join(pad(text if whole else shorten(text, column.width), column.width, column.right) for column, text in pairs).rstrip()
+        yield GAP.join(pad(shorten(text, column.width), column.width, column.right) for column, text in pairs).rstrip()
 
 
 def heading(columns: list[Column]) -> str:

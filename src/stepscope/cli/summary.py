@@ -152,9 +152,8 @@ def _work(average: dict[str, Any] | None, *, on_device: bool) -> str:
     """What the average step is made of; only where something in it is known to be work."""
     if not average or not average["total_ns"]:
         return "What of it is computation or communication is not known: these spans have no kind that stepscope knows."
-    words = (
-        f"The {'device' if on_device else 'host'} computes for {_figure(units.share(average['computing_ns'] / average['total_ns']))} of it"
-    )
+    computes = _figure(units.share(average["computing_ns"] / average["total_ns"]))
+    words = f"The {'device' if on_device else 'host'} computes for {computes} of it"
     lost = {"free_ns": "stands idle for", "copy_ns": "only copies for", "exposed_ns": "only communicates for"}
     shares = sorted(((average[column] / average["total_ns"], verb) for column, verb in lost.items()), reverse=True)
     parts = [f"{verb} {_figure(units.share(share))}" for share, verb in shares if share >= 0.0005]

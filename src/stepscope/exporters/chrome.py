@@ -87,6 +87,9 @@ def _header(trace: Trace, rank: int) -> dict[str, Any]:
         .collect()
         .to_dicts()
     ]
+    if meta.format != "chrome":
+        tables = {name: trace.table(name).drop("rank").collect().to_dicts() for name in ("steps", "devices")}
+        header["stepscope"] = {"framework": meta.framework, **tables, "tracks": _tracks(trace).drop("pid_json", "tid_json").to_dicts()}
     if (problems := trace.table("problems").drop("rank").collect()).height:
         header["stepscopeProblems"] = problems.to_dicts()  # what this file lacks because its source could not be read whole
     return header
@@ -149,6 +152,7 @@ def _spans(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
         category = word.replace(_CATEGORIES)
     spans = trace.table("spans").with_columns(
         category=pl.when(category != "").then(category),
+        own_category=pl.col("category").cast(pl.String),
         name=pl.col("name").cast(pl.String),
         args=pl.when(pl.col("args") != "{}").then("args"),
     )
@@ -163,7 +167,9 @@ def _spans(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
             _filled(',"pid":{}', "pid_json"),
             pl.when(~apart).then(_filled(',"tid":{}', "tid_json")),
         ]
-        args = _filled(',"args":{}', pl.col("args") if trace.meta.format == "chrome" else _arguments())
+        args = _filled(',"args":{}', pl.col("args"))
+        if trace.meta.format != "chrome":
+            args = pl.concat_str(_filled(',"args":{}', _arguments()), _filled(',"stepscope":{}', _hint()), ignore_nulls=True)
         start, number = _filled(',"ts":{}', _microseconds("start_ns")), _filled(',"id":{}', "span")
         end = _filled(',"ts":{}', _microseconds(pl.col("start_ns") + pl.col("dur_ns")))
         line = (
@@ -196,6 +202,12 @@ def _arguments() -> pl.Expr:
     return pl.when((more == "") & pl.col("args").is_null()).then(None).otherwise(both)
 
 
+def _hint() -> pl.Expr:
+    """What a reader of this format could not know of another source's span."""
+    words = pl.struct(kind=pl.col("kind").cast(pl.String), type=pl.col("op_type").cast(pl.String), scope=pl.col("scope").cast(pl.String))
+    return words.struct.with_fields(category="own_category", beside=pl.col("lane") == "annotation").struct.json_encode()
+
+
 def _flows(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
     """An arrow from each span's cause to it. Its ends belong to the outermost spans that start where they do."""
     ends = trace.table("spans").filter(pl.col("flow_in").is_not_null()).select("span", "track", "start_ns", "kind", "flow_in")
@@ -222,7 +234,7 @@ def _flows(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
 
 def _steps(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
     """Markers on a lane of their own, where the steps are known but no span of theirs would tell a reader."""
-    marked = trace.table("spans").filter(pl.col("kind") == "step", pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
+    marked = trace.table("spans").filter(pl.col("kind") == "step")
     known = pl.col("how").cast(pl.String).is_in(["whole", "inferred"]).not_()
     if marked.head(1).collect().height == 0:
         steps = trace.table("steps").filter(known).with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")).collect()
@@ -254,6 +266,7 @@ def _memory(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
                 _filled(',"pid":{},"tid":{}', pl.coalesce("pid_json", process), pl.col("tid_json").fill_null('"memory"')),
                 _filled(',"ts":{},"args":{"Addr":{},"Bytes":{}', _microseconds("at_ns"), "address", "bytes"),
                 _filled(',"Device Type":{},"Device Id":{}', kind, pl.col("device").str.extract(r" (\d+)$").fill_null("-1")),
+                _filled(',"stepscope device":"{}"', "device") if trace.meta.format != "chrome" else pl.lit(""),
                 _filled(',"Total Allocated":{}', "allocated"),
                 _filled(',"Total Reserved":{}', "reserved"),
                 pl.lit("}"),

@@ -18,8 +18,20 @@ import numpy as np
 import polars as pl
 from msgspec import Raw, Struct, field
 
+from stepscope.readers._chrome_text import bracketed
+
 NAN = float("nan")
 _Number = int | float | str
+
+
+class Hint(Struct, gc=False):
+    """What our own exporter adds to an event of another source: what a reader of this format could not know."""
+
+    kind: str = ""
+    type: str | None = None
+    scope: str | None = None
+    category: str | None = None
+    beside: bool = False  # on a track of annotations beside its thread or stream
 
 
 class Event(Struct, gc=False):
@@ -33,6 +45,7 @@ class Event(Struct, gc=False):
     id: int | str = ""
     bp: str = ""
     args: Raw = Raw(b"{}")
+    stepscope: Hint | None = None
 
 
 class _ExactEvent(Event, gc=False):
@@ -62,6 +75,7 @@ class _Memory(Struct, gc=False):
     bytes: int = field(name="Bytes", default=0)
     device_type: int = field(name="Device Type", default=0)
     device_id: int = field(name="Device Id", default=-1)
+    device: str = field(name="stepscope device", default="")
     allocated: int = field(name="Total Allocated", default=-1)
     reserved: int = field(name="Total Reserved", default=-1)
 
@@ -157,6 +171,7 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
     """The columns of decoded events, by what becomes of them: spans, halves of spans, flows, memory, counters."""
     tracks: dict[tuple[int | str, int | str, str], int] = {}
     start, length = _times(text, events)
+    hinted = [(row, event.stepscope) for row, event in enumerate(events) if event.stepscope] if b'"stepscope"' in text else []
     frame = pl.DataFrame(
         {
             "phase": pl.Series([event.ph for event in events], dtype=pl.String),
@@ -176,6 +191,7 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
             "args": _texts([bytes(event.args) for event in events]),
         }
     )
+    frame = _with_hints(frame, hinted)
     phase, timed = pl.col("phase"), pl.col("start_ns") != MISSING
     memory = (pl.col("name") == "[memory]") & (phase == "i")
     whole, apart = phase == "X", phase.is_in(["M", "C", *_PAIRED, *_FLOWS])
@@ -202,9 +218,23 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
     return {name: part for name, part in parts.items() if part.height or name == "spans"}
 
 
+def _with_hints(frame: pl.DataFrame, hinted: list[tuple[int, Hint]]) -> pl.DataFrame:
+    said = {name: pl.Series(name, [None], dtype=pl.String).new_from_index(0, frame.height) for name in ("said_kind", "said_type")}
+    if not hinted:
+        return frame.with_columns(*said.values())
+    rows, hints = [row for row, _ in hinted], [hint for _, hint in hinted]
+    said["said_kind"] = said["said_kind"].scatter(rows, [hint.kind for hint in hints])
+    said["said_type"] = said["said_type"].scatter(rows, [hint.type for hint in hints])
+    scope = frame["module"].cast(pl.String).scatter(rows, [hint.scope for hint in hints])
+    category = frame["category"].cast(pl.String).scatter(rows, [hint.category for hint in hints])
+    return frame.with_columns(*said.values(), module=scope.cast(pl.Categorical), category=category.cast(pl.Categorical))
+
+
 def _track(event: Event) -> tuple[int | str, int | str, str]:
     if event.ph in _ASYNC:  # an async range belongs to no thread; those of one category share a lane and stack up where they overlap
         return event.pid, "", "async " + (event.cat or event.name)
+    if event.stepscope:
+        return event.pid, event.tid, "annotation" if event.stepscope.beside else ""
     return event.pid, event.tid, _APART.get(event.cat, "")
 
 
@@ -233,6 +263,7 @@ def _memory(rows: pl.DataFrame) -> pl.DataFrame:
         pl.Series("bytes", [block.bytes for block in blocks], dtype=pl.Int64),
         pl.Series("device_type", [block.device_type for block in blocks], dtype=pl.Int32),
         pl.Series("device_id", [block.device_id for block in blocks], dtype=pl.Int32),
+        pl.Series("device", [block.device or None for block in blocks], dtype=pl.String),
         _integers([block.allocated for block in blocks]).alias("allocated"),
         _integers([block.reserved for block in blocks]).alias("reserved"),
     )
@@ -332,14 +363,11 @@ def _one_by_one(text: bytes, report: Report) -> tuple[list[Event], list[Args]]:
             continue
         args = item.get("args") if isinstance(item.get("args"), dict) else {"args": item["args"]} if "args" in item else {}
         numbers = {key: item[key] for key in ("ts", "dur") if isinstance(item.get(key), (int, str, Decimal)) and item[key] is not True}
-        events.append(
-            Event(
-                **{key: _text(item[key]) for key in ("ph", "name", "cat", "bp") if item.get(key) is not None},
-                **{key: item[key] if isinstance(item[key], int) else _text(item[key]) for key in ("pid", "tid", "id") if key in item},
-                **{key: str(value) for key, value in numbers.items()},
-                args=Raw(_ENCODER.encode(args)),
-            )
-        )
+        texts = {key: _text(item[key]) for key in ("ph", "name", "cat", "bp") if item.get(key) is not None}
+        ids = {key: item[key] if isinstance(item[key], int) else _text(item[key]) for key in ("pid", "tid", "id") if key in item}
+        times = {key: str(value) for key, value in numbers.items()}
+        events.append(msgspec.convert(texts | ids | times, Event))
+        events[-1].args = Raw(_ENCODER.encode(args))
         try:
             arguments.append(_ARGS.decode(b"[" + bytes(events[-1].args) + b"]")[0])
         except msgspec.ValidationError:
@@ -352,20 +380,24 @@ def _text(value: Any) -> str:
 
 
 def main() -> None:
-    """Serve one reader: texts come on standard input behind number and length, reports go to standard output, columns to files."""
+    """Serve one reader: pieces come on standard input, reports go to standard output, columns to files in a folder."""
     gc.disable()
-    folder = Path(sys.argv[1])
+    path, folder = Path(sys.argv[1]), Path(sys.argv[2])
     source, answers = sys.stdin.buffer, sys.stdout.buffer
-    while header := source.read(HEADER.size):
-        number, size = HEADER.unpack(header)
-        report, parts = decode(source.read(size))
-        write(parts, folder, number)
-        answer = msgspec.json.encode(report)
-        answers.write(HEADER.pack(number, len(answer)) + answer)
-        answers.flush()
+    with path.open("rb") as file:
+        while header := source.read(REQUEST.size):
+            number, offset, size, in_file, last = REQUEST.unpack(header)
+            if in_file:
+                file.seek(offset)
+            report, parts = decode(bracketed((file if in_file else source).read(size), last))
+            write(parts, folder, number)
+            answer = msgspec.json.encode(report)
+            answers.write(ANSWER.pack(len(answer)) + answer)
+            answers.flush()
 
 
-HEADER = struct.Struct("<QQ")
+# A request: the piece's number, where it is and how long, whether it is to be read from the file, whether it is the last.
+REQUEST, ANSWER = struct.Struct("<QQQ??"), struct.Struct("<Q")
 
 
 def write(parts: dict[str, pl.DataFrame], folder: Path, number: int) -> None:

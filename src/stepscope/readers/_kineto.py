@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals, schema
-from stepscope.errors import UsageError
+from stepscope.errors import DataError, UsageError
 from stepscope.readers import Options
 from stepscope.readers._chrome_events import Report
 from stepscope.trace import Meta, Trace
@@ -40,7 +41,11 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     spans, memory = _nested(spans, memory)
     spans = _linked(spans, _load(options.scratch, "flows", local))
     spans = _scoped(spans)
-    steps, remark = _steps(spans, options)
+    exported = _exported(path, header)
+    if exported.steps and options.step_name is None:
+        steps, remark = exported.table("steps").sort("start_ns"), None
+    else:
+        steps, remark = steps_of(spans, options)
     problems += [remark] if remark else []
     spans = _stepped(spans, steps)
     distributed = header.get("distributedInfo")
@@ -49,17 +54,42 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in _files(options.scratch, "spans")])
     tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
-        "tracks": _tracks(tracks, spans, reports),
+        "tracks": _tracks(tracks, spans, reports).pipe(_corrected, exported),
         "steps": steps,
         "counters": pl.concat([_load(options.scratch, "counters", local), _memory_counters(memory)], how="diagonal"),
         "allocations": _allocations(memory, spans),
-        "devices": _devices(header),
+        "devices": exported.table("devices") if exported.devices else _devices(header),
         "problems": pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(
             file=pl.lit(str(path))
         ),
     }
     ranked = {name: frame.lazy().with_columns(rank=pl.lit(rank, dtype=pl.Int32)) for name, frame in tables.items()}
-    return Trace(ranked, _meta(header, spans, rank, distributed))
+    meta = _meta(header, spans, rank, distributed)
+    meta.framework = exported.framework or meta.framework
+    return Trace(ranked, meta)
+
+
+class _Exported(msgspec.Struct):
+    """What our own exporter says in the header of a trace of another source: small tables that the events alone do not tell."""
+
+    framework: str = ""
+    steps: list[dict[str, Any]] = []
+    tracks: list[dict[str, Any]] = []
+    devices: list[dict[str, Any]] = []
+
+    def table(self, name: str) -> pl.DataFrame:
+        columns = {column: dtype for column, dtype in schema.TABLES[name].items() if column != "rank"}
+        return pl.DataFrame(getattr(self, name), schema=columns)
+
+
+def _exported(path: Path, header: dict[str, Any]) -> _Exported:
+    try:
+        exported = msgspec.convert(header.pop("stepscope", {}), _Exported)
+        for name in ("steps", "tracks", "devices"):
+            exported.table(name)
+    except (msgspec.ValidationError, pl.exceptions.PolarsError, TypeError, OverflowError) as error:
+        raise DataError(path, "the header's word from stepscope is damaged", "stepscope") from error
+    return exported
 
 
 def _files(folder: Path, part: str) -> list[Path]:
@@ -75,6 +105,7 @@ _EMPTY: dict[str, dict[str, Any]] = {
         "bytes": pl.Int64,
         "device_type": pl.Int32,
         "device_id": pl.Int32,
+        "device": pl.String,
         "allocated": pl.Int64,
         "reserved": pl.Int64,
     },
@@ -171,7 +202,8 @@ def _classified(spans: pl.DataFrame) -> pl.DataFrame:
     )
     kinds = distinct.with_columns(kind=kind.cast(schema.Kind))
     found = spans.select("category", "name").join(kinds, on=["category", "name"], how="left", maintain_order="left")["kind"]
-    special = pl.when("instant").then(pl.lit("instant")).when(~pl.col("known")).then(pl.lit("other")).cast(schema.Kind)
+    said = pl.when(pl.col("said_kind").is_in(schema.KINDS)).then("said_kind")
+    special = pl.coalesce(said, pl.when("instant").then(pl.lit("instant")).when(~pl.col("known")).then(pl.lit("other"))).cast(schema.Kind)
     return spans.with_columns(kind=special.fill_null(found)).drop("instant", "known")
 
 
@@ -185,7 +217,8 @@ def _nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl
     )
     count = spans.height
     # Kernels of one stream may overlap (programmatic dependent launch), but none is part of another.
-    on_device = spans.select(pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()).to_series().to_numpy()
+    launched = pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()
+    on_device = spans.select(launched | pl.col("kind").is_in(["kernel", "copy", "set"])).to_series().to_numpy()
     return (
         spans.with_columns(
             pl.Series("span", np.arange(count)),
@@ -233,7 +266,12 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     return spans.with_columns(
         _or_null("flow_in", flow_in),
         _or_null("op", op),
-        op_type=pl.when(pl.Series(is_op)).then("name").when(pl.Series(op >= 0)).then(names),
+        op_type=pl.when(pl.col("said_kind").is_not_null())
+        .then(pl.col("said_type").cast(pl.Categorical))
+        .when(pl.Series(is_op))
+        .then("name")
+        .when(pl.Series(op >= 0))
+        .then(names),
     )
 
 
@@ -338,7 +376,7 @@ def _scoped(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.with_columns(scope=text.set(pl.Series(code == 0), None)).drop("module")
 
 
-def _steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, Problem | None]:
+def steps_of(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, Problem | None]:
     """The steps, and a remark where they are not the framework's own."""
     ranges = spans.select("kind", pl.col("name").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     if options.step_name is not None:
@@ -399,7 +437,7 @@ _DEVICE_NAMES = {0: "cpu", 1: "gpu", 6: "gpu", 12: "xpu", 13: "mps", 19: "mtia",
 def _device(rows: pl.DataFrame) -> pl.DataFrame:
     kind = pl.col("device_type").replace_strict(_DEVICE_NAMES, default="device", return_dtype=pl.String)
     label = pl.when(pl.col("device_id") >= 0).then(pl.format("{} {}", kind, "device_id")).otherwise(kind)
-    return rows.with_columns(device=pl.when(kind == "cpu").then(pl.lit("cpu")).otherwise(label))
+    return rows.with_columns(pl.coalesce("device", pl.when(kind == "cpu").then(pl.lit("cpu")).otherwise(label)))
 
 
 def _memory_counters(memory: pl.DataFrame) -> pl.DataFrame:
@@ -472,6 +510,18 @@ def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataF
     columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid")
     frame = pl.DataFrame(rows, schema={name: schema.TABLES["tracks"][name] for name in columns}, strict=False)
     return frame.sort("sort", "track").with_columns(sort=pl.int_range(pl.len(), dtype=pl.Int32))
+
+
+def _corrected(tracks: pl.DataFrame, exported: _Exported) -> pl.DataFrame:
+    """Lanes as the source had them, where the exporter says so."""
+    if not exported.tracks:
+        return tracks
+    lane, beside = ["pid", "tid", "beside"], pl.col("kind") == "annotation"
+    said = exported.table("tracks").drop("track").with_columns(beside=beside).unique(lane, keep="first")
+    placed = tracks.with_columns(beside=beside)
+    known = placed.select("track", *lane).join(said, on=lane, how="inner")
+    others = placed.join(said.select(lane), on=lane, how="anti")
+    return pl.concat([known.select(tracks.columns), others.select(tracks.columns)]).sort("sort", "track")
 
 
 def _order(said: dict[tuple[str, int | str, int | str | None], Any], pid: int | str, tid: int | str) -> int:

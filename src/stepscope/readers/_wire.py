@@ -97,6 +97,7 @@ class _Work:
         self.end = np.zeros((self.places + 1, self.count), np.int64)
         self.seen = {number: np.zeros(self.count, np.int64) for number in self.repeated}
         self.found: dict[int, list[tuple[Ints, Ints, Ints, Ints]]] = {number: [] for number in self.repeated}
+        self.loose = {number: (array("q"), array("q"), array("q")) for number in self.repeated}  # owner, start, end
         self.broken: dict[int, Damage] = {}
         self.cut: set[int] = set()
         self.action = _actions(layout, self.places, self.repeated)
@@ -174,33 +175,33 @@ class _Work:
             if place == MANY and wire == BYTES:
                 here = self._run(message, number, value, min(stop, limit), limit, tag)
             elif not cut:
-                self.number[place, message], self.value[place, message], self.end[place, message] = min(number, 255), value, stop
                 here = stop
+                if place < self.places:
+                    self.number[place, message], self.value[place, message], self.end[place, message] = number, value, stop
             if cut:
                 self.cut.add(value)
                 raise Damage(begin, f"field {number} needs {stop - begin} bytes; {limit - begin} are left")
 
     def _run(self, message: int, number: int, value: int, stop: int, limit: int, tag: int) -> int:
         """Note a repeated field, and as many more of it as follow at once; give where the next field starts."""
-        raw, starts, ends = self.buffer.raw, array("q", (value,)), array("q", (stop,))
-        if tag < 0x80:
-            while stop + 1 < limit and raw[stop] == tag:
-                length, value = raw[stop + 1], stop + 2
-                if length >= 0x80:
-                    high = raw[value]
-                    if high >= 0x80:
-                        break
-                    length, value = (length & 0x7F) | high << 7, value + 1
-                if value + length > limit:
+        raw, (owners, starts, ends) = self.buffer.raw, self.loose[number]
+        before = len(starts)
+        starts.append(value)
+        ends.append(stop)
+        add_start, add_end = starts.append, ends.append
+        while stop + 1 < limit and raw[stop] == tag:
+            length, value = raw[stop + 1], stop + 2
+            if length >= 0x80:
+                high = raw[value]
+                if high >= 0x80:
                     break
-                stop = value + length
-                starts.append(value)
-                ends.append(stop)
-        first, count = int(self.seen[number][message]), len(starts)
-        ordinal = np.arange(first, first + count)
-        piece = (np.full(count, message), ordinal, np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64))
-        self.found[number].append(piece)
-        self.seen[number][message] = first + count
+                length, value = (length & 0x7F) | high << 7, value + 1
+            if value + length > limit:
+                break
+            stop = value + length
+            add_start(value)
+            add_end(stop)
+        owners.extend(array("q", (message,)) * (len(starts) - before))
         return stop
 
     def result(self) -> Messages:
@@ -209,15 +210,22 @@ class _Work:
 
     def _in_order(self, number: int) -> Parts:
         """The pieces of a repeated field, message by message."""
-        pieces, counts = self.found[number], self.seen[number]
-        if len(pieces) == 1 and (len(pieces[0][0]) < 2 or bool((np.diff(pieces[0][0]) >= 0).all())):
-            owner, _, start, end = pieces[0]
-            return Parts(owner, start, end)
-        total, before = int(counts.sum()), np.cumsum(counts) - counts
-        result = Parts(np.repeat(np.arange(self.count), counts), np.empty(total, np.int64), np.empty(total, np.int64))
-        for owner, ordinal, start, end in pieces:
+        loose, seen = Parts(*(np.frombuffer(column, np.int64) for column in self.loose[number])), self.seen[number]
+        if not self.found[number] and bool((loose.owner[1:] >= loose.owner[:-1]).all()):
+            return loose
+        more = np.bincount(loose.owner, minlength=self.count)
+        counts = seen + more
+        before = np.cumsum(counts) - counts
+        result = Parts(
+            np.repeat(np.arange(self.count), counts), np.empty(int(counts.sum()), np.int64), np.empty(int(counts.sum()), np.int64)
+        )
+        for owner, ordinal, start, end in self.found[number]:
             index = before[owner] + ordinal
             result.start[index], result.end[index] = start, end
+        order = np.argsort(loose.owner, kind="stable")  # what the plain decoder found of a message comes after the rounds
+        owner = loose.owner[order]
+        index = (before + seen)[owner] + np.arange(len(owner)) - (np.cumsum(more) - more)[owner]
+        result.start[index], result.end[index] = loose.start[order], loose.end[order]
         return result
 
 

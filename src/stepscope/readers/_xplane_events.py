@@ -239,7 +239,7 @@ class Reading:
         if role == "thread" and not hlo_op and self._tensorflow and (match := _TENSORFLOW_OP.fullmatch(label)):
             path, kind = match[1], match[2]
         if hlo_op:
-            kind = category or re.sub(r"(\.\d+)+$", "", hlo_op)
+            kind = category or re.sub(r"([._]\d+)+$", "", hlo_op)
         move = "communication" if _COLLECTIVE.match(hlo_op) or kind in _TENSORFLOW_COLLECTIVES else ""
         move = "copy" if re.match(r"(in|out)feed\b", hlo_op) else move
         return _Meaning("", role, kind or None, _hlo.scope(path) or None, path or None, None, None, move)

@@ -10,6 +10,23 @@ from stepscope.readers import Options, _kineto
 _ON_DEVICE = ["stream", "ops", "async"]
 
 
+def apart(spans: pl.DataFrame, tracks: list[dict[str, object]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The step markers of threads on tracks of their own: they need not nest with the Python frames that open and close them."""
+    marks = (pl.col("kind") == "step") & (pl.col("role") == "thread")
+    lanes = pl.DataFrame(tracks, infer_schema_length=None).with_columns(sort=2 * pl.int_range(pl.len(), dtype=pl.Int64))
+    marked = spans.filter(marks)["track"].unique().sort()
+    beside = lanes.filter(pl.col("track").is_in(marked.to_list())).with_columns(
+        pl.col("sort") - 1,
+        track=pl.int_range(pl.len(), dtype=pl.Int64) + lanes.height,
+        label=pl.format("{} annotations", "label"),
+        kind=pl.lit("annotation"),
+    )
+    new = dict(zip(marked.to_list(), beside["track"].to_list(), strict=True))
+    moved = pl.col("track").replace_strict(new, default=pl.col("track"), return_dtype=pl.Int32)
+    ordered = pl.concat([lanes, beside]).sort("sort")
+    return spans.with_columns(track=pl.when(marks).then(moved).otherwise("track")), ordered.with_columns(sort=pl.int_range(pl.len()))
+
+
 def nested(spans: pl.DataFrame) -> pl.DataFrame:
     """Depth, parent and self time. What runs on a stream or in the background may overlap, but is no part of another: not nested."""
     rows = np.flatnonzero(~spans["role"].cast(pl.String).is_in(["stream", "async"]).to_numpy())
@@ -76,7 +93,7 @@ def steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, list[str
         number = _NUMBER
     if options.step_name is not None or marks.height == 0:
         ranges = spans.with_columns(kind=_kind_as_range())
-        found, remark = _kineto._steps(ranges, options)
+        found, remark = _kineto.steps_of(ranges, options)
         return found, [remark.what] if remark else []
     marks = _innermost(marks.sort("start_ns"))
     numbered = marks.select(step=number, model="name", start_ns="start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))

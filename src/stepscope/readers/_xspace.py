@@ -29,6 +29,7 @@ _AGGREGATED = 5  # an event that counts occurrences instead of having a start
 _BATCH, _CHUNK = 1 << 18, 1 << 13
 _SHOWN = 1 << 10  # longer bytes are not shown as text
 _LATEST_PS = 1 << 61  # a time beyond this, or as far before zero, does not fit our columns
+_MOST_PLANES, _MOST_LINES = 10_000, 1_000_000  # more is no recording, and would take hours
 _REMEMBERED = 100  # places of damage; one cut can break millions of messages
 
 
@@ -42,6 +43,8 @@ class Space:
         found = self.decode(_one(0), _one(buffer.size), _SPACE).many
         self.errors, self.warnings, self.hosts = ([self.text(*edges) for edges in _edges(found[number])] for number in (2, 3, 4))
         self._planes = _edges(found[1])
+        if len(self._planes) > _MOST_PLANES:
+            raise Damage(self._planes[_MOST_PLANES][0], f"{len(self._planes):,} planes; expected one for each device and source")
 
     def planes(self) -> list["Plane"]:
         return [Plane(self, start, end) for start, end in self._planes]
@@ -118,6 +121,8 @@ class Plane:
         self._metadata_rows = _Lookup(keys, np.arange(len(keys)))
         self.metadata_stats = self._stats(found.many[5])
         self.stats = self._stats(plane.many[6])
+        if len(plane.many[3].start) > _MOST_LINES:
+            raise Damage(start, f"a plane of {len(plane.many[3].start):,} lines; expected one for each thread or stream")
         lines = space.decode(plane.many[3].start, plane.many[3].end, _LINE)
         columns = (lines.signed(0).tolist(), space.texts(lines, 1), space.texts(lines, 2), lines.signed(3).tolist())
         self.lines = [Line(number, display or name, timestamp) for number, name, display, timestamp in zip(*columns, strict=True)]

@@ -70,7 +70,8 @@ def _read(path: Path, options: Options, exact: bool) -> Trace:
             if report.malformed:
                 if not exact and not (piece.last and "truncated" in report.malformed):
                     raise _MisjudgedError
-                report, problem = _salvage(piece, report.malformed, count, bare=opening.bare, path=path, options=options)
+                array = _array(text, piece)
+                report, problem = _salvage(piece, array, report.malformed, count, bare=opening.bare, path=path, options=options)
                 problems.append(problem)
             elif piece.last and not opening.bare:
                 opening.header.update(texts.closing(path, report.behind or b"", partial=options.partial))
@@ -96,23 +97,30 @@ def _noted(path: Path, report: events.Report, count: int, options: Options) -> I
         yield Problem(where, f"{rows:,} {what}" if rows else what, rows if damage else 0)
 
 
-def _salvage(piece: texts.Piece, why: str, count: int, *, bare: bool, path: Path, options: Options) -> tuple[events.Report, Problem]:
+def _array(text: texts.Text, piece: texts.Piece) -> bytes:
+    body = piece.body if piece.body is not None else text.between(piece.offset, piece.size)
+    return texts.bracketed(body, piece.last)
+
+
+def _salvage(
+    piece: texts.Piece, array: bytes, why: str, count: int, *, bare: bool, path: Path, options: Options
+) -> tuple[events.Report, Problem]:
     """The whole events before the place where the text breaks: all of them, where only the optional closing bracket is missing."""
     broken = re.search(r"\(byte (\d+)\)", why)
-    end = texts.whole_events(piece.text, int(broken[1]) if broken else None)
-    lost = piece.text[end:]
+    end = texts.whole_events(array, int(broken[1]) if broken else None)
+    lost = array[end:]
     where = f"byte {piece.offset + end - 1:,}"
     if bare and not lost.strip(b" ,\t\r\n"):
         problem = Problem(where, "the array of events has no closing bracket", 0)
     else:
-        report, parts = events.decode(piece.text[:end] + b"]")
+        report, parts = events.decode(array[:end] + b"]")
         what = f"malformed ({why})" if broken else "the file is cut off" if "truncated" in why else why
         if not options.partial:
             raise DataError(path, f"{what} after event {count + report.events:,}; --partial reads the whole events", where)
         # An event that cannot be read can still be counted: each says its phase once.
         events_lost = max(lost.count(b'"ph"'), 1)
         problem = Problem(where, f"{what}: at least {events_lost:,} events are lost", events_lost)
-    report, parts = events.decode(piece.text[:end] + b"]")
+    report, parts = events.decode(array[:end] + b"]")
     events.write(parts, options.scratch, piece.number)
     return report, problem
 
@@ -121,7 +129,7 @@ def _decoded(text: texts.Text, pieces: Iterator[texts.Piece], options: Options) 
     """The pieces with their reports, in order; their columns are on disk then. Large files are shared among processes."""
     first = next(pieces)
     if first.last:
-        report, parts = events.decode(first.text)
+        report, parts = events.decode(_array(text, first))
         events.write(parts, options.scratch, first.number)
         yield first, report
         return
@@ -153,13 +161,13 @@ class _Feed:
 
     def work(self) -> None:
         try:
-            with contextlib.closing(_Process(self._options.scratch)) as process:
+            with contextlib.closing(_Process(self._text.path, self._options.scratch)) as process:
                 while (piece := self._next()) is not None:
                     report = process.ask(piece)
                     # Only a piece that must be looked at again keeps its text.
                     again = piece.last or report.malformed
                     with self._arrived:
-                        self._results[piece.number] = (piece if again else piece._replace(text=b""), report)
+                        self._results[piece.number] = (piece if again else piece._replace(body=b""), report)
                         self._arrived.notify_all()
         except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that asked
             with self._arrived:
@@ -185,7 +193,8 @@ class _Feed:
             if self._stopped or self._error:
                 return None
             piece = next(self._pieces, None)
-            self._options.progress(self._text.done(), self._text.size)
+            if piece:
+                self._options.progress(self._text.done() if self._text.packed else piece.offset, self._text.size)
             return piece
 
 
@@ -196,13 +205,13 @@ def _processors() -> int:
 class _Process:
     """A process that turns pieces into columns in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, path: Path, folder: Path) -> None:
         # Not multiprocessing: that would run the user's own script again. The module path is handed over so that nothing is
         # imported from the current directory, and each process computes with one thread, being one of several.
         code = f"import sys; sys.path[:] = {sys.path!r}; from stepscope.readers._chrome_events import main; main()"
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, str(folder)],
+            [sys.executable, "-c", code, str(path), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
@@ -213,11 +222,11 @@ class _Process:
         to, back = self._process.stdin, self._process.stdout
         assert to is not None and back is not None
         try:
-            to.write(events.HEADER.pack(piece.number, len(piece.text)) + piece.text)
+            to.write(events.REQUEST.pack(piece.number, piece.offset, piece.size, piece.body is None, piece.last) + (piece.body or b""))
             to.flush()
-            header = back.read(events.HEADER.size)
-            if len(header) == events.HEADER.size:
-                return msgspec.json.decode(back.read(events.HEADER.unpack(header)[1]), type=events.Report)
+            header = back.read(events.ANSWER.size)
+            if len(header) == events.ANSWER.size:
+                return msgspec.json.decode(back.read(events.ANSWER.unpack(header)[0]), type=events.Report)
         except BrokenPipeError:
             pass
         status = self._process.wait()

@@ -1,5 +1,6 @@
 """XPlane: `*.xplane.pb` of the JAX and TensorFlow profilers, plain or gzip; one file per host, or the folder that holds them."""
 
+import contextlib
 import re
 import zlib
 from collections.abc import Iterator
@@ -135,9 +136,11 @@ def _load(path: Path, options: Options) -> tuple[_wire.Buffer, list[_Note]]:
         data, notes = bytearray(), []
         unpacker = zlib.decompressobj(31)
         while chunk := unpacker.unconsumed_tail or file.read(1 << 20):
+            before = unpacker.copy()
             try:
                 data += unpacker.decompress(chunk, 1 << 24)
             except zlib.error as error:
+                data += _up_to_damage(before, chunk)
                 notes.append(_Note(f"byte {file.tell():,}", f"the gzip data is damaged ({error})", 0))
                 break
             if len(data) > _LARGEST:
@@ -152,6 +155,15 @@ def _load(path: Path, options: Options) -> tuple[_wire.Buffer, list[_Note]]:
         return _wire.Buffer(data + bytes(_wire.PADDING)), notes
 
 
+def _up_to_damage(unpacker: "zlib._Decompress", chunk: bytes) -> bytes:
+    """What a damaged piece holds before the damage: zlib gives nothing back for a piece with an error in it."""
+    found = bytearray()
+    with contextlib.suppress(zlib.error):
+        for byte in chunk:
+            found += unpacker.decompress(bytes((byte,)))
+    return bytes(found)
+
+
 def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, rank: int) -> Trace:
     planes = space.planes()
     about = {key: value for plane in planes if plane.name in _ABOUT for key, value in _values(plane).items()}
@@ -159,13 +171,14 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     jax = "jax_version" in about or any(name.startswith("PjitFunction(") for plane in planes for name in plane.names)
     start_ns = about.get("profile_start_time")
     readings: list[events.Reading] = []
+    tracks: list[dict[str, object]] = []
     parts: list[tuple[pl.DataFrame, ...]] = []
     passing: list[Path] = []
     broken = aggregated = 0
     for plane in planes:
-        first = sum(len(reading.tracks) for reading in readings)
-        reading = events.Reading(plane, first, programs, start_ns if isinstance(start_ns, int) else None, tensorflow=not jax)
+        reading = events.Reading(plane, len(tracks), programs, start_ns if isinstance(start_ns, int) else None, tensorflow=not jax)
         readings.append(reading)
+        tracks += reading.tracks
         for batch in plane.batches(lambda done: options.progress(done, space.buffer.size)):
             spans, *others = reading.frames(batch)
             passing.append(options.scratch / f"{rank}.{len(parts):06d}.arrow")
@@ -175,13 +188,14 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     if sum(part[0].height for part in parts) == 0:
         raise DataError(path, "the trace holds no events")
     spans, memory, counters = (pl.concat(frames) for frames in zip(*parts, strict=True))
+    spans, lanes = links.apart(spans, tracks)
     spans = links.unshared(links.linked(links.nested(spans)))
     steps, remarks = links.steps(spans, options)
     spans = links.stepped(spans, steps)
     notes = [*notes, *_damage(space, broken), *_remarks(space, readings, programs, aggregated), *(_Note("", what, 0) for what in remarks)]
     tables = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
-        "tracks": pl.DataFrame([track for reading in readings for track in reading.tracks]).with_row_index("sort"),
+        "tracks": lanes,
         "steps": links.staged(steps, spans),
         "counters": pl.concat([links.memory_counters(memory), counters], how="diagonal"),
         "allocations": links.allocations(memory),
