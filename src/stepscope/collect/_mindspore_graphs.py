@@ -23,9 +23,14 @@ def expect() -> None:
         return
     if _folder is None:
         _folder = Path(tempfile.mkdtemp(prefix="stepscope.graphs."))
-        atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+        atexit.register(_remove, _folder, os.getpid())
     os.environ |= {**_WANTED, _WHERE: str(_folder)}
     _asking = True
+
+
+def _remove(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not a forked child's to remove
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def enough() -> None:
