@@ -35,9 +35,9 @@ class Profiler:
     """Records from start to stop, or the windows of a schedule; each window becomes a run folder.
 
     Keyword arguments, all optional: start_profile, output_path, profiler_level, activities, schedule, on_trace_ready, profile_memory,
-    aic_metrics (or aicore_metrics), with_stack, record_shapes, with_flops, with_modules, data_process, data_simplification, l2_cache,
-    hbm_ddr, pcie, parallel_strategy, sync_enable, mstx, mstx_domain_include, mstx_domain_exclude, sys_io, sys_interconnection, host_sys,
-    export_type, experimental_config, host_interval_ms, max_events, max_bytes, framework, worker_name, fp_start, bp_end, metadata.
+    aic_metrics (or aicore_metrics), with_stack, stack_hz, record_shapes, with_flops, with_modules, data_process, data_simplification,
+    l2_cache, hbm_ddr, pcie, parallel_strategy, sync_enable, mstx, mstx_domain_include, mstx_domain_exclude, sys_io, sys_interconnection,
+    host_sys, export_type, experimental_config, host_interval_ms, max_events, max_bytes, framework, worker_name, fp_start, bp_end, metadata.
     docs/recording.md says what each does on each platform.
     """
 
@@ -495,6 +495,8 @@ def collectors(options: Options) -> list[Collector]:
             found.append(_Absent(f"{name} is recorded; {others[0]} is imported, too, and framework='{others[0]}' would record that"))
     if options.host_interval_ms:
         found.append(_named("host", options))
+    if options.with_stack:
+        found.append(_named("stacks", options))
     return found
 
 
@@ -719,12 +721,22 @@ def _name(options: Options) -> str:
 
 
 def rank() -> int:
-    """This process's rank, as launchers say it."""
+    """This process's rank, as PyTorch knows it or launchers say it."""
+    if distributed := _distributed():
+        return int(distributed.get_rank())
     return _first_number(("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"), 0)
 
 
 def world_size() -> int:
+    if distributed := _distributed():
+        return int(distributed.get_world_size())
     return _first_number(("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"), 1)
+
+
+def _distributed() -> Any:
+    """torch.distributed, once it is initialised: ranks that the program itself spawned are in no environment variable."""
+    module = sys.modules.get("torch.distributed")
+    return module if module is not None and _imported("torch") and module.is_available() and module.is_initialized() else None
 
 
 def _first_number(names: tuple[str, ...], default: int) -> int:

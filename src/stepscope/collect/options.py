@@ -63,6 +63,7 @@ class Options:
     profile_memory: bool = False
     record_shapes: bool = False
     with_stack: bool = False
+    stack_hz: int = 100  # Python's stack is sampled this often in a second; 0 records every call. PyTorch and JAX record every call anyway
     with_modules: bool = True  # module scopes
     with_flops: bool = False
     data_process: bool = False

@@ -1,0 +1,275 @@
+"""Python's stacks: sampled, and call by call."""
+
+import cProfile
+import os
+import pstats
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import stepscope
+from stepscope import captures
+from stepscope.collect import stacks
+from stepscope.collect.options import Options
+from stepscope.readers import _stacks
+from stepscope.trace import Trace
+
+SOURCE = Path(stepscope.__file__).parent.parent
+FILE = Path(__file__).name
+
+
+def recorded(folder: Path, body: Callable[[], Any], header: dict[str, Any] | None = None, **options: Any) -> Trace:
+    capture = captures.Capture(folder / "job.capture", {"rank": 0, "pid": 1, "program": "job"} | (header or {}))
+    collector = stacks.Collector(Options(with_stack=True, **options))
+    collector.start(capture)
+    try:
+        body()
+        collector.step(1)
+    finally:
+        collector.stop()
+        capture.finish()
+    return stepscope.open(capture.folder, cache=False)
+
+
+def frames(trace: Trace, name: str | None = None) -> pl.DataFrame:
+    """The frames of functions of this file, with the name alone."""
+    rows = trace.spans.filter(pl.col("kind") == "python").with_columns(pl.col("name").cast(pl.String)).collect()
+    own = rows.filter(pl.col("name").str.contains(rf"{FILE}\(\d+\): ")).with_columns(pl.col("name").str.extract(r": (.*)$"))
+    return (own if name is None else own.filter(pl.col("name") == name)).sort("start_ns")
+
+
+def outer() -> None:
+    inner(0.3)
+    time.sleep(0.2)
+
+
+def inner(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def test_a_frame_lasts_as_long_as_it_was_seen_and_stands_in_its_caller(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, outer)
+    ((whole, span),) = frames(trace, "outer").select("dur_ns", "span").rows()
+    ((part, parent),) = frames(trace, "inner").select("dur_ns", "parent").rows()
+    assert parent == span
+    assert 0.25e9 < part < whole - 0.15e9  # it sleeps 0.3 of 0.5 s
+
+
+def test_names_are_written_as_pytorch_writes_them(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, outer)
+    line = outer.__code__.co_firstlineno
+    names = trace.spans.filter(pl.col("kind") == "python").collect()["name"].cast(pl.String).unique().to_list()
+    assert any(name.endswith(f"{FILE}({line}): outer") for name in names)
+
+
+def test_frames_of_modules_are_named_from_where_they_are_looked_for(tmp_path: Path) -> None:
+    waiting = threading.Event()
+    trace = recorded(tmp_path, lambda: waiting.wait(0.1))
+    names = trace.spans.filter(pl.col("kind") == "python").collect()["name"].cast(pl.String).to_list()
+    assert any(name.startswith("threading.py(") and name.endswith("): wait") for name in names)
+
+
+def test_every_thread_has_a_lane_of_its_own_and_ours_have_none(tmp_path: Path) -> None:
+    def body() -> None:
+        thread = threading.Thread(target=inner, args=(0.2,), name="loader")
+        thread.start()
+        thread.join()
+        time.sleep(0.1)
+
+    trace = recorded(tmp_path, body)
+    tracks = trace.tracks.filter(pl.col("kind") == "thread").collect()
+    assert "loader" in tracks["label"].to_list()
+    assert not [label for label in tracks["label"] if label.startswith("stepscope")]
+    track = tracks.filter(pl.col("label") == "loader")["track"].item()
+    ((own, length),) = frames(trace, "inner").select("track", "dur_ns").rows()
+    assert own == track
+    assert 0.1e9 < length < 0.3e9 + 0.1e9  # it ended before the recording did
+
+
+def test_nothing_of_stepscope_is_recorded(tmp_path: Path) -> None:
+    from stepscope import record_function
+
+    @record_function("named")
+    def marked() -> None:
+        time.sleep(0.1)
+
+    for hz in (100, 0):
+        trace = recorded(tmp_path / str(hz), marked, stack_hz=hz)
+        names = trace.spans.filter(pl.col("kind") == "python").collect()["name"].cast(pl.String).to_list()
+        assert any("marked" in name for name in names)
+        assert not [name for name in names if "stepscope/" in name]
+
+
+def test_that_times_have_the_resolution_of_the_samples_is_said(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, outer, stack_hz=50)
+    assert (
+        "Python's stacks are samples, 50 a second: times of Python functions are exact to 20 ms only"
+        in trace.problems.collect()["what"].to_list()
+    )
+
+
+def test_a_framework_that_records_stacks_itself_is_left_to_it(tmp_path: Path) -> None:
+    capture = captures.Capture(tmp_path / "job.capture", {"rank": 0, "base": "torch"})
+    before = threading.active_count()
+    collector = stacks.Collector(Options(with_stack=True))
+    collector.start(capture)
+    assert threading.active_count() == before
+    collector.stop()
+    assert capture.header["notices"] == []
+
+
+def test_sampling_ends_where_a_framework_that_records_stacks_itself_begins(tmp_path: Path) -> None:
+    capture = captures.Capture(tmp_path / "job.capture", {"rank": 0})
+    collector = stacks.Collector(Options(with_stack=True))
+    collector.start(capture)
+    capture.header["base"] = "torch"
+    thread = collector._recorder._thread  # type: ignore[union-attr]
+    thread.join(30)
+    assert not thread.is_alive()
+    collector.stop()
+    assert "up to where torch was imported" in capture.header["notices"][1]["what"]
+
+
+def calls() -> int:
+    return sum(leaf(number) for number in range(50)) + recursive(6)
+
+
+def leaf(number: int) -> int:
+    return abs(number)
+
+
+def recursive(depth: int) -> int:
+    return recursive(depth - 1) + 1 if depth else 0
+
+
+def test_exact_calls_are_those_that_cprofile_counts(tmp_path: Path) -> None:
+    profile = cProfile.Profile()
+    profile.runcall(calls)
+    counted = {key[2]: value[1] for key, value in pstats.Stats(profile).stats.items() if key[0] == __file__}  # type: ignore[attr-defined]
+    found = frames(recorded(tmp_path, calls, stack_hz=0))
+    ours = dict(found.filter(pl.col("name").is_in(list(counted))).group_by("name").len().iter_rows())
+    assert ours == counted
+    assert counted["leaf"] == 50
+    assert counted["recursive"] == 7
+
+
+def test_exact_frames_nest_as_they_were_called(tmp_path: Path) -> None:
+    found = frames(recorded(tmp_path, calls, stack_hz=0))
+    chain = found.filter(pl.col("name") == "recursive")
+    assert chain["parent"].to_list()[1:] == chain["span"].to_list()[:-1]
+    callers = found.filter(pl.col("name") == "leaf").join(found, left_on="parent", right_on="span")["name_right"].unique().to_list()
+    assert callers == ["<genexpr>"]
+    length = frames(recorded(tmp_path / "again", outer, stack_hz=0), "inner")["dur_ns"].item()
+    assert 0.3e9 <= length < 5e9
+
+
+def test_exact_frames_that_raise_end_where_they_are_left(tmp_path: Path) -> None:
+    def fails() -> None:
+        raise ValueError
+
+    def body() -> None:
+        for _ in range(3):
+            with pytest.raises(ValueError):
+                fails()
+        inner(0.05)
+
+    found = frames(recorded(tmp_path, body, stack_hz=0))
+    failed = found.filter(pl.col("name").str.ends_with("fails"))
+    after = found.filter(pl.col("name") == "inner")
+    assert failed.height == 3
+    assert ((failed["start_ns"] + failed["dur_ns"]) < after["start_ns"].item()).all()
+    assert after["depth"].item() == failed["depth"].min()
+
+
+def test_what_ran_before_and_goes_on_after_is_there_as_long_as_it_was_recorded(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, calls, stack_hz=0)
+    name = "test_what_ran_before_and_goes_on_after_is_there_as_long_as_it_was_recorded"
+    (span,) = frames(trace, name)["span"].to_list()
+    ancestors = set()
+    rows = {row["span"]: row["parent"] for row in trace.spans.collect().iter_rows(named=True)}
+    here = frames(trace, "calls")["span"].item()
+    while (here := rows[here]) is not None:
+        ancestors.add(here)
+    assert span in ancestors
+
+
+@pytest.mark.skipif(hasattr(sys, "monitoring"), reason="sys.monitoring has room for several")
+def test_another_profiler_of_calls_is_left_alone(tmp_path: Path) -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        with pytest.raises(RuntimeError, match="another profiler"):
+            recorded(tmp_path, calls, stack_hz=0)
+        assert sys.getprofile() is profile
+    finally:
+        profile.disable()
+
+
+def test_no_profiler_is_left_behind(tmp_path: Path) -> None:
+    before = sys.getprofile(), threading.active_count()
+    recorded(tmp_path, calls, stack_hz=0)
+    assert (sys.getprofile(), threading.active_count()) == before
+    if hasattr(sys, "monitoring"):
+        assert [sys.monitoring.get_tool(number) for number in (2, 3, 4)].count("stepscope") == 0
+
+
+@pytest.mark.parametrize("hz", [0, 1000])
+def test_recording_ends_at_the_bound_and_says_so(tmp_path: Path, hz: int) -> None:
+    def body() -> None:
+        until = time.monotonic() + 60
+        while not collected.full and time.monotonic() < until:
+            calls()
+
+    capture = captures.Capture(tmp_path / "job.capture", {"rank": 0})
+    collector = stacks.Collector(Options(with_stack=True, stack_hz=hz, max_events=50))
+    collector.start(capture)
+    collected: Any = collector._recorder
+    body()
+    collector.step(7)
+    collector.stop()
+    assert collector.full
+    assert "recording ended early, at step 7: max_events=50 was reached" in [said["what"] for said in capture.header["notices"]]
+
+
+@pytest.mark.parametrize("hz", [0, 200])
+def test_a_killed_job_keeps_what_was_recorded(tmp_path: Path, hz: int) -> None:
+    script = f"""
+        import sys, time
+        from pathlib import Path
+        from stepscope import captures
+        from stepscope.collect import stacks
+        from stepscope.collect.options import Options
+        stacks._FLUSH_S = 0.05
+        capture = captures.Capture(Path(sys.argv[1]), {{"rank": 0}})
+        stacks.Collector(Options(with_stack=True, stack_hz={hz})).start(capture)
+        def busy():
+            sum(range(100000))
+        def train():
+            while len(list(capture.folder.glob("stack_[sc]*.npz"))) < 4: busy()
+            print(flush=True)
+            time.sleep(60)
+        train()
+    """
+    (tmp_path / "job.py").write_text(textwrap.dedent(script))
+    folder = tmp_path / "job.capture"
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen([sys.executable, str(tmp_path / "job.py"), str(folder)], stdout=subprocess.PIPE, env=environment) as job:
+        assert job.stdout
+        job.stdout.readline()
+        job.send_signal(signal.SIGKILL)
+    names = stepscope.open(folder, cache=False).spans.collect()["name"].cast(pl.String).to_list()
+    assert any(name.endswith("): train") for name in names)
+
+
+def test_a_capture_without_stacks_has_none(tmp_path: Path) -> None:
+    captures.Capture(tmp_path / "job.capture", {"rank": 0}).finish()
+    assert _stacks.spans(tmp_path / "job.capture").is_empty()
