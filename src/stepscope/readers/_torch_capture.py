@@ -67,6 +67,7 @@ def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report,
             "flow_end": piece["flow_end"],
         }
     )
+    frame = events._with_hints(frame, [])
     memory = instant & _per_word(piece["name"], [word == "[memory]" for word in piece["name"][1]], False)
     unfinished = apart & _per_word(piece["name"], [word == open_step for word in piece["name"][1]], False)
     flows = frame.filter(pl.col("flow") > 0).select(
