@@ -328,6 +328,26 @@ def test_every_rank_that_torchrun_starts_is_recorded_and_they_open_as_one(tmp_pa
         assert one[0] < other[1] and other[0] < one[1]
 
 
+def test_ranks_that_the_program_spawns_itself_are_told_apart(tmp_path: Path) -> None:
+    needs("torch")
+    spawning = """
+    import os, torch.distributed as dist
+    def work(rank):
+        dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meeting", rank=rank, world_size=2)
+        train(3)
+        dist.destroy_process_group()
+    if __name__ == "__main__":
+        train(0)
+        net(torch.randn(1, 8))
+        torch.multiprocessing.spawn(work, nprocs=2)
+    """
+    script(tmp_path, TORCH + spawning)
+    under = run(tmp_path, "train.py")
+    assert under.returncode == 0, under.stderr
+    trace = stepscope.open(only(list((tmp_path / "data").iterdir())), cache=False)
+    assert trace.meta.ranks == [0, 1] and trace.steps.collect().height == 6, "what only started the others is left out"
+
+
 def test_a_failing_rank_ends_the_job_with_torchruns_exit_code(tmp_path: Path) -> None:
     needs("torch")
     script(tmp_path, "import sys; sys.exit(9)")

@@ -128,3 +128,33 @@ def test_the_same_ways_record_pytorch(way: str, multiplications: int, under: boo
     assert trace.spans.select("name").collect()["name"].to_list().count("aten::addmm") == multiplications
     steps = trace.steps.select("step").collect()["step"].to_list()
     assert steps == {"custom_loop": [0, 1, 2], "dynamic_config": [3, 4, 5]}.get(way, steps)
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("jit", "graph"), ("eager", "pynative"), ("cell", "graph")])
+def test_a_mindspore_loop_of_ones_own_has_steps_where_its_optimizer_is_called(kind: str, mode: str, folder: Path) -> None:
+    needs("mindspore")
+    done = run(folder, "--steps", "2:5", "functional.py", kind, MODE=mode)
+    assert done.returncode == 0, done.stderr
+    trace = stepscope.open(only(recordings(folder / "data")), cache=False)
+    assert trace.steps.select("step").collect()["step"].to_list() == [2, 3, 4]
+    assert trace.analyse("operators").height
+
+
+def test_every_rank_that_msrun_starts_is_recorded(folder: Path) -> None:
+    needs("mindspore")
+    (folder / "ranks.py").write_text(
+        """
+import mindspore as ms
+from mindspore.communication import init
+from network import Net, train
+init()
+ms.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True, device_num=2)
+train(Net())
+"""
+    )
+    words = ["msrun", "--worker_num=2", "--local_worker_num=2", "--master_port=8347", "--log_dir=logs", "--join=True", "ranks.py"]
+    done = run(folder, "--steps", "2:4", *words)
+    assert done.returncode == 0, done.stderr
+    trace = stepscope.open(only(list((folder / "data").iterdir())), cache=False)
+    assert trace.steps.sort("rank", "step").select("rank", "step").collect().rows() == [(0, 2), (0, 3), (1, 2), (1, 3)]
+    assert trace.analyse("communication")["rank"].unique().to_list() == [0, 1]
