@@ -55,6 +55,10 @@ def test_where_every_queue_is_full_nothing_holds_the_training_up() -> None:
     assert verdicts(op1=[10], op2=[9], op3=[10]) == [None, "keeps up", "waits for its reader", "waits for its reader"]
 
 
+def test_an_operator_with_rows_in_stock_keeps_up_though_its_input_is_empty() -> None:
+    assert verdicts(op1=[7], op2=[0], op3=[1])[1] == "keeps up"
+
+
 def test_the_bottleneck_comes_with_advice_for_its_kind() -> None:
     hints = tiny.trace(pipeline=PIPELINE, counters=queues(op1=[0], op2=[0], op3=[1])).data_pipeline()["hint"].to_list()
     assert hints[:3] == [None, None, None]

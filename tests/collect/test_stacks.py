@@ -222,6 +222,60 @@ def test_no_profiler_is_left_behind(tmp_path: Path) -> None:
         assert [sys.monitoring.get_tool(number) for number in (2, 3, 4)].count("stepscope") == 0
 
 
+def test_a_forked_child_records_nothing(tmp_path: Path) -> None:
+    script = """
+        import os, sys
+        from pathlib import Path
+        from stepscope import captures
+        from stepscope.collect import stacks
+        from stepscope.collect.options import Options
+        collector = stacks.Collector(Options(with_stack=True, stack_hz=0))
+        collector.start(captures.Capture(Path(sys.argv[1]), {"rank": 0}))
+        events = collector._recorder._events
+        def call(): pass
+        child = os.fork()
+        if child == 0:
+            events.clear()
+            for _ in range(100): call()
+            os._exit(len(events))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        collector.stop()
+    """
+    (tmp_path / "job.py").write_text(textwrap.dedent(script))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(tmp_path / "job.py"), str(tmp_path / "job.capture")],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+    )
+    assert done.stdout == "0\n"
+
+
+def test_recording_needs_numpy_alone(tmp_path: Path) -> None:
+    script = """
+        import sys
+        for name in ("polars", "msgspec", "rich", "psutil"): sys.modules[name] = None
+        from pathlib import Path
+        from stepscope import captures
+        from stepscope.collect import host, stacks
+        from stepscope.collect.options import Options
+        capture = captures.Capture(Path(sys.argv[1]), {"rank": 0})
+        running = [kind.Collector(Options(with_stack=True)) for kind in (host, stacks)]
+        for one in running: one.start(capture)
+        for one in running: one.stop()
+        capture.finish()
+    """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "job.capture")],
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+    )
+    trace = stepscope.open(tmp_path / "job.capture", cache=False)
+    assert trace.spans.collect().height > 0
+    assert trace.counters.collect().height > 0
+
+
 @pytest.mark.parametrize("hz", [0, 1000])
 def test_recording_ends_at_the_bound_and_says_so(tmp_path: Path, hz: int) -> None:
     def body() -> None:

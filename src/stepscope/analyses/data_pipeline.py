@@ -131,7 +131,7 @@ def _judged(rows: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
                 verdict = "bottleneck"
             elif own > _HIGH:
                 verdict = "waits for its reader" if row["parent"] in by_id and after(op) else "keeps up"
-            elif inputs and min(inputs) < _LOW:
+            elif inputs and min(inputs) < _LOW and own < _APART:
                 verdict = "waits for input"
             else:
                 verdict = "keeps up"

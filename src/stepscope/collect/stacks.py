@@ -13,6 +13,7 @@ Exactly (`stack_hz=0`) through sys.monitoring, or sys.setprofile before Python 3
 """
 
 import itertools
+import os
 import sys
 import threading
 import time
@@ -241,6 +242,7 @@ class _Tracer:
 
         listen = _monitored if hasattr(sys, "monitoring") else _profiled
         self._silence = listen(begins, ends)
+        _listening.append(self)
         at = now()
         for thread, frame in sys._current_frames().items():
             if hasattr(sys, "monitoring") or thread == ident():
@@ -252,7 +254,7 @@ class _Tracer:
         self._thread.start()
 
     def stop(self) -> None:
-        self._silence()
+        self.forget()
         self._ended.set()
         self._thread.join()
         self._write()
@@ -263,9 +265,15 @@ class _Tracer:
                 self._write()
                 if self._count >= self._options.max_events:
                     self.full = True
-                    self._silence()
+                    self.forget()
         except Exception as error:  # noqa: BLE001 - a thread has no caller to tell: the capture is told, and training goes on
             self.capture.notice(f"Python's calls were recorded in part: {type(error).__name__}: {error}")
+
+    def forget(self) -> None:
+        """Hear of nothing more."""
+        self._silence()
+        if self in _listening:
+            _listening.remove(self)
 
     def _write(self) -> None:
         events = [self._events.popleft() for _ in range(len(self._events))]
@@ -274,6 +282,19 @@ class _Tracer:
         rows = [row for row in named if not row[1].startswith("stepscope ")]
         self._count += len(rows)
         self._names.write("stack_calls", rows)
+
+
+_listening: list[_Tracer] = []
+
+
+def _forked() -> None:
+    """A forked child would remember every call, and nobody would ever write them down."""
+    for tracer in list(_listening):
+        tracer.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _outermost_first(frame: FrameType | None) -> list[FrameType]:
