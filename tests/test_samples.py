@@ -13,7 +13,7 @@ from stepscope.exporters import chrome
 from stepscope.trace import Trace, analysis_names
 
 FOLDER = Path(__file__).parent / "samples"
-SAMPLES = sorted(path for path in FOLDER.glob("*/*/*") if path.is_file())
+SAMPLES = sorted(FOLDER.glob("*/*/*"))  # a file or, for some formats, a folder
 
 
 def test_there_are_samples_of_every_format() -> None:
@@ -32,8 +32,8 @@ def trace(sample: Path) -> Trace:
 
 
 def test_exactly_its_own_reader_claims_it_under_any_name(sample: Path, tmp_path: Path) -> None:
-    shutil.copy(sample, tmp_path / "a file")
-    for path in (sample, tmp_path / "a file"):
+    (shutil.copytree if sample.is_dir() else shutil.copy)(sample, tmp_path / "another name")
+    for path in (sample, tmp_path / "another name"):
         assert [name for name in readers.names() if readers.module(name).sniff(path)] == [sample.relative_to(FOLDER).parts[0]]
 
 
@@ -116,7 +116,9 @@ def test_overlap_equals_counting_every_nanosecond(trace: Trace) -> None:
     from stepscope import intervals
     from stepscope.analyses._windows import windows
 
-    window = next(windows(trace.of_rank(step["rank"][0])))
+    window = next(windows(trace.of_rank(step["rank"][0])), None)
+    if window is None:
+        pytest.skip("nothing in it is known to be work")
     sets = {kind: intervals.clip(window.busy(kind), low, high) for kind in marked}
     assert {kind: found.total for kind, found in sets.items()} == {kind: sum(marks) for kind, marks in marked.items()}
     both = intervals.intersect(sets["kernel"], sets["communication"]).total

@@ -88,8 +88,10 @@ def _header(trace: Trace, rank: int) -> dict[str, Any]:
         .to_dicts()
     ]
     if meta.format != "chrome":
-        tables = {name: trace.table(name).drop("rank").collect().to_dicts() for name in ("steps", "devices")}
-        header["stepscope"] = {"framework": meta.framework, **tables, "tracks": _tracks(trace).drop("pid_json", "tid_json").to_dicts()}
+        tables = {name: trace.table(name).drop("rank").collect().to_dicts() for name in ("steps", "devices", "pipeline", "links")}
+        tables["tracks"] = _tracks(trace).drop("pid_json", "tid_json").to_dicts()
+        units = trace.table("counters").select(pl.col("name", "unit").cast(pl.String)).unique().drop_nulls().collect()
+        header["stepscope"] = {"framework": meta.framework, **tables, "units": dict(units.iter_rows())}
     if (problems := trace.table("problems").drop("rank").collect()).height:
         header["stepscopeProblems"] = problems.to_dicts()  # what this file lacks because its source could not be read whole
     return header

@@ -56,7 +56,9 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
         "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
         "tracks": _tracks(tracks, spans, reports).pipe(_corrected, exported),
         "steps": steps,
-        "counters": pl.concat([_load(options.scratch, "counters", local), _memory_counters(memory)], how="diagonal"),
+        "counters": pl.concat([_load(options.scratch, "counters", local).pipe(_with_units, exported.units), _memory_counters(memory)]),
+        "pipeline": exported.table("pipeline"),
+        "links": exported.table("links"),
         "allocations": _allocations(memory, spans),
         "devices": exported.table("devices") if exported.devices else _devices(header),
         "problems": pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(
@@ -76,6 +78,9 @@ class _Exported(msgspec.Struct):
     steps: list[dict[str, Any]] = []
     tracks: list[dict[str, Any]] = []
     devices: list[dict[str, Any]] = []
+    pipeline: list[dict[str, Any]] = []
+    links: list[dict[str, Any]] = []
+    units: dict[str, str] = {}  # of counters, by name
 
     def table(self, name: str) -> pl.DataFrame:
         columns = {column: dtype for column, dtype in schema.TABLES[name].items() if column != "rank"}
@@ -85,7 +90,7 @@ class _Exported(msgspec.Struct):
 def _exported(path: Path, header: dict[str, Any]) -> _Exported:
     try:
         exported = msgspec.convert(header.pop("stepscope", {}), _Exported)
-        for name in ("steps", "tracks", "devices"):
+        for name in ("steps", "tracks", "devices", "pipeline", "links"):
             exported.table(name)
     except (msgspec.ValidationError, pl.exceptions.PolarsError, TypeError, OverflowError) as error:
         raise DataError(path, "the header's word from stepscope is damaged", "stepscope") from error
@@ -438,6 +443,13 @@ def _device(rows: pl.DataFrame) -> pl.DataFrame:
     kind = pl.col("device_type").replace_strict(_DEVICE_NAMES, default="device", return_dtype=pl.String)
     label = pl.when(pl.col("device_id") >= 0).then(pl.format("{} {}", kind, "device_id")).otherwise(kind)
     return rows.with_columns(pl.coalesce("device", pl.when(kind == "cpu").then(pl.lit("cpu")).otherwise(label)))
+
+
+def _with_units(counters: pl.DataFrame, units: dict[str, str]) -> pl.DataFrame:
+    name = pl.col("name").cast(pl.String)
+    return counters.with_columns(
+        unit=name.replace_strict(units, default=None, return_dtype=pl.String) if units else pl.lit(None, pl.String)
+    )
 
 
 def _memory_counters(memory: pl.DataFrame) -> pl.DataFrame:
