@@ -83,7 +83,7 @@ def header(folder: Path) -> dict[str, Any]:
 def pieces(folder: Path, table: str) -> Iterator[dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]]:
     """The pieces of a table in order; a text column is its codes (-1 is null) and its words."""
     for file in sorted(folder.glob(f"{table}.*.npz")):
-        with np.load(file, allow_pickle=False) as arrays:
+        with file.open("rb") as content, np.load(content, allow_pickle=False) as arrays:  # numpy leaves a damaged file open
             names = dict.fromkeys(name.removesuffix(".codes") for name in arrays.files if not name.endswith((".blob", ".ends")))
             yield {
                 name: (arrays[f"{name}.codes"], _words(arrays[f"{name}.blob"], arrays[f"{name}.ends"]))

@@ -20,6 +20,7 @@ import stepscope
 from stepscope import captures
 from stepscope.collect import stacks
 from stepscope.collect.options import Options
+from stepscope.errors import DataError
 from stepscope.readers import _stacks
 from stepscope.trace import Trace
 
@@ -327,3 +328,18 @@ def test_a_killed_job_keeps_what_was_recorded(tmp_path: Path, hz: int) -> None:
 def test_a_capture_without_stacks_has_none(tmp_path: Path) -> None:
     captures.Capture(tmp_path / "job.capture", {"rank": 0}).finish()
     assert _stacks.spans(tmp_path / "job.capture").is_empty()
+
+
+@pytest.mark.parametrize("left", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("table", ["stack_frames", "stack_samples", "stack_calls", "counters"])
+def test_a_damaged_column_file_is_refused_by_name(tmp_path: Path, table: str, left: float) -> None:
+    recorded(tmp_path, calls, stack_hz=0 if table == "stack_calls" else 100)
+    folder = tmp_path / "job.capture"
+    if table == "counters":
+        file = folder / "counters.000000.npz"
+        file.write_bytes(next(folder.glob("stack_*.npz")).read_bytes())
+    else:
+        file = next(folder.glob(f"{table}.*.npz"))
+    file.write_bytes(file.read_bytes()[: int(left * file.stat().st_size)])
+    with pytest.raises(DataError, match="damaged"):
+        stepscope.open(folder, cache=False)

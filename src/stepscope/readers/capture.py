@@ -10,6 +10,8 @@ A capture has the framework's part, which a module of its own turns into a trace
     stack_*    Python's stacks, see collect/stacks.py
 """
 
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,7 +91,7 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
             track_kind=pl.lit("annotation"),
         )
     has_markers = base.spans.filter(pl.col("kind") == "step").head(1).collect().height > 0
-    stacks = _stacks.spans(path).with_columns(kind=pl.lit("python"), group=pl.lit(process), track_kind=pl.lit("thread"))
+    stacks = _frames_of_python(path).with_columns(kind=pl.lit("python"), group=pl.lit(process), track_kind=pl.lit("thread"))
     found = [part for part in (ranges, marked.clear() if has_markers else marked, frame(path, "spans"), stacks) if part.height]
     if not found:
         return pl.DataFrame(), pl.DataFrame()
@@ -135,9 +137,19 @@ def frame(path: Path, table: str) -> pl.DataFrame:
                 else:
                     columns[name] = pl.Series(values)
             parts.append(pl.DataFrame(columns))
-    except (OSError, ValueError, KeyError) as error:
+    except _DAMAGE as error:
         raise DataError(path, f"the column file of '{table}' is damaged ({error})") from error
     return pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+
+
+_DAMAGE = (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def _frames_of_python(path: Path) -> pl.DataFrame:
+    try:
+        return _stacks.spans(path)
+    except _DAMAGE as error:
+        raise DataError(path, f"a column file of Python's stacks is damaged ({error})") from error
 
 
 def _meta(base: Meta, header: dict[str, Any], rank: int) -> Meta:
