@@ -36,8 +36,11 @@ class Capture:
         self._pieces: dict[str, int] = {}
         self._lock = threading.Lock()
         self.bytes = 0
-        folder.mkdir(parents=True)
-        self._write_header()
+        # The folder appears with its header in it: a job killed in between leaves nothing that looks like a capture.
+        draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+        draft.mkdir(parents=True)
+        _write(draft / HEADER, self._header_text())
+        draft.rename(folder)
 
     def append(self, table: str, columns: Mapping[str, Column]) -> None:
         """Add rows to a table. Columns are arrays, or lists of text where None is null."""
@@ -71,7 +74,10 @@ class Capture:
         self._write_header()
 
     def _write_header(self) -> None:
-        _write(self.folder / HEADER, json.dumps(self.header, indent=1, default=str).encode())
+        _write(self.folder / HEADER, self._header_text())
+
+    def _header_text(self) -> bytes:
+        return json.dumps(self.header, indent=1, default=str).encode()
 
 
 def header(folder: Path) -> dict[str, Any]:
@@ -95,9 +101,11 @@ def pieces(folder: Path, table: str) -> Iterator[dict[str, NDArray[Any] | tuple[
 
 def _encoded(values: Sequence[str | None]) -> dict[str, NDArray[Any]]:
     """Text as codes into its distinct words: the words' bytes one after the other, and where each ends."""
-    codes: dict[str | None, int] = {None: -1}
-    rows = np.fromiter((codes.setdefault(value, len(codes) - 1) for value in values), np.int32, len(values))
-    words = [word.encode("utf-8", "replace") for word in codes if word is not None]
+    distinct = dict.fromkeys(values)
+    distinct.pop(None, None)
+    codes: dict[str | None, int] = {word: code for code, word in enumerate(distinct)} | {None: -1}
+    rows = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+    words = [word.encode("utf-8", "replace") for word in distinct if word is not None]
     ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
     return {"codes": rows, "blob": np.frombuffer(b"".join(words), np.uint8), "ends": ends}
 

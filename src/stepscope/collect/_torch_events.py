@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from stepscope.captures import Column
 
 Ints = NDArray[np.int64]
 
-# The table `torch` of a capture, a row per event: category, name, pid, tid, start_ns, dur_ns, correlation and external (-1: none),
-# flow (0: none) and flow_end, flops (-1: none), and meta: what is inside the JSON object that Kineto writes as an event's arguments.
+# The table `torch` of a capture has a row per event: category, name, pid, tid, start_ns, dur_ns, correlation and external (-1: none),
+# flow (0: none) and flow_end, flops (-1: none); and for the rows `told` (their numbers) a text `meta`: what is inside the JSON object that
+# Kineto writes as an event's arguments. Allocations are the table `torch_memory`: tid, start_ns, and such objects in one text.
 PIECE = 250_000  # events
 
 MEMORY = "[memory]"
@@ -22,31 +24,46 @@ _BACKWARD = 1  # PyTorch's number for the scope of a backward function
 _COLLECTIVE = "record_param_comms"
 
 
-def pieces(results: Any, *, shapes: bool, flops: bool) -> Iterator[Mapping[str, Column]]:
-    """The events of a finished session (`_ProfilerResult`, private to PyTorch: raises where it is not as expected)."""
+def pieces(results: Any, *, shapes: bool, flops: bool) -> Iterator[tuple[str, dict[str, Column]]]:
+    """The events of a finished session, as pieces of the two tables.
+
+    `results` is a `_ProfilerResult`, private to PyTorch: raises where it is not as expected.
+    """
     activities = results.trace_activities() if hasattr(results, "trace_activities") else None
     if activities is not None:
         counted = _flops(results.events()) if flops else None
         for start in range(0, len(activities), PIECE):
-            yield _from_activities(activities[start : start + PIECE], shapes, counted)
+            yield from _from_activities(activities[start : start + PIECE], shapes, counted)
         return
     everything = results.events()
     events = [event for event in everything if _text(type(event).name, event) != MEMORY]
     flow = _flow(events)
     for start in range(0, len(events), PIECE):
         part = slice(start, start + PIECE)
-        yield _from_events(events[part], shapes=shapes, flops=flops) | {name: values[part] for name, values in flow.items()}
+        yield "torch", _from_events(events[part], shapes=shapes, flops=flops) | {name: values[part] for name, values in flow.items()}
     if len(events) < len(everything):
-        yield _from_tree(results, {event.start_thread_id(): event.device_resource_id() for event in everything})
+        yield "torch_memory", _from_tree(results, {event.start_thread_id(): event.device_resource_id() for event in everything})
 
 
-def _from_activities(rows: list[Any], shapes: bool, flops: tuple[Ints, Ints] | None) -> dict[str, Column]:
+def _from_activities(rows: list[Any], shapes: bool, flops: tuple[Ints, Ints] | None) -> Iterator[tuple[str, dict[str, Column]]]:
     """Since PyTorch 2.12: the records that Kineto's own JSON is written from."""
     kind = type(rows[0])
-    names, words = _texts(kind.name, rows), list(map(kind.type, rows))
+    names = _texts(kind.name, rows)
+    if MEMORY in names:
+        blocks = [row for row, name in zip(rows, names, strict=True) if name == MEMORY]
+        yield (
+            "torch_memory",
+            {
+                "tid": _narrow(np.abs(_numbers(kind.resource_id, blocks))),
+                "start_ns": _numbers(kind.timestamp, blocks),
+                "text": _joined(map(kind.metadata_json, blocks)),
+            },
+        )
+        rows, names = [row for row, name in zip(rows, names, strict=True) if name != MEMORY], [name for name in names if name != MEMORY]
+    if not rows:
+        return
+    words = list(map(kind.type, rows))
     own, linked = _numbers(kind.correlation_id, rows), _numbers(kind.linked_correlation_id, rows)
-    flow = np.where(_numbers(kind.flow_type, rows) == _FORWARD_TO_BACKWARD, _numbers(kind.flow_id, rows), 0)
-    skipped = _skipped(shapes)
     columns: dict[str, Column] = {
         "name": names,
         "category": words,
@@ -55,37 +72,54 @@ def _from_activities(rows: list[Any], shapes: bool, flops: tuple[Ints, Ints] | N
         "start_ns": _numbers(kind.timestamp, rows),
         "dur_ns": _narrow(_numbers(kind.duration, rows)),
         **_joints(words, own, linked),
-        "flow": _narrow(flow),
-        "flow_end": (flow > 0) & (_numbers(kind.flow_start, rows) == 0),
-        "meta": [
-            _meta(row, word, name) if word not in skipped or name == _COLLECTIVE else None
-            for row, word, name in zip(rows, words, names, strict=True)
-        ],
+        **_told(rows, words, names, shapes, _meta),
     }
+    flow = _numbers(kind.flow_id, rows)
+    flowing = [rows[row] for row in np.flatnonzero(flow)]
+    flow[flow != 0] *= _numbers(kind.flow_type, flowing) == _FORWARD_TO_BACKWARD
+    ends = np.zeros(len(rows), np.bool_)
+    ends[flow > 0] = [not row.flow_start() for row in flowing if row.flow_type() == _FORWARD_TO_BACKWARD]
+    columns |= {"flow": _narrow(flow), "flow_end": ends}
     if flops is not None:
-        correlation, amount = flops
-        at = np.minimum(np.searchsorted(correlation, own), max(len(correlation) - 1, 0))
-        is_op = np.fromiter((word == "cpu_op" for word in words), np.bool_, len(words))
-        known = is_op & (correlation[at] == own) if len(correlation) else np.zeros(len(rows), np.bool_)
-        columns["flops"] = np.where(known, amount[at] if len(amount) else 0, -1)
-    return columns
+        columns["flops"] = _counted(flops, words, own)
+    yield "torch", columns
 
 
-def _skipped(shapes: bool) -> frozenset[str]:
-    """What has no arguments worth the time to take them over."""
-    return frozenset(("python_function",) if shapes else ("python_function", "cpu_op"))
+def _counted(flops: tuple[Ints, Ints], words: list[str], own: Ints) -> Ints:
+    """The count of each row, -1 for none."""
+    correlation, amount = flops
+    if not len(correlation):
+        return np.full(len(own), -1)
+    at = np.minimum(np.searchsorted(correlation, own), len(correlation) - 1)
+    is_op = np.fromiter((word == "cpu_op" for word in words), np.bool_, len(words))
+    return np.where(is_op & (correlation[at] == own), amount[at], -1)
 
 
-def _meta(row: Any, word: str, name: str) -> str | None:
-    """What Kineto would write of it, less the number that it gives to each event, which nobody needs and which would make all differ."""
+def _told(rows: list[Any], words: list[str], names: list[str], shapes: bool, read: Callable[[Any, str, str], str]) -> dict[str, Column]:
+    """The arguments of the rows that have some worth the time to take them over."""
+    skipped = frozenset(("python_function",) if shapes else ("python_function", "cpu_op"))
+    numbers = [number for number, word in enumerate(words) if word not in skipped]
+    if not shapes and _COLLECTIVE in names:
+        numbers = sorted({*numbers, *(number for number, name in enumerate(names) if name == _COLLECTIVE)})
+    texts = [read(rows[number], words[number], names[number]) for number in numbers]
+    return {"told": _narrow(np.array(numbers, np.int64)), "meta": texts}
+
+
+def _meta(row: Any, word: str, name: str) -> str:
+    """What Kineto would write of it, less the numbers that nobody needs and that would make every text another one."""
     text = _text(type(row).metadata_json, row)
-    cut = text.rfind('"Ev Idx": ')
-    if cut >= 0 and text.find(",", cut) < 0:
-        text = text[:cut].rstrip(", ")
+    start, end = text.find('"Concrete Inputs"'), text.rfind(', "Ev Idx": ')
+    if start >= 0 and end >= 0 and text.count('": ', 0, start) in (0, 1, 3) and text.find(",", end + 2) < 0:
+        text = text[start:end]  # by far the commonest: inputs behind nothing but numbers
+    else:
+        text = _NUMBERS.sub("", text).rstrip(", ")
     if word == "kernel" and name.startswith("nccl"):
         caller = row.linked_activity()
         text = ", ".join(filter(None, (text, caller.metadata_json() if caller is not None and caller.name() == _COLLECTIVE else "")))
-    return text.removeprefix('"Record function id": 0, ') or None
+    return text
+
+
+_NUMBERS = re.compile(r'"(?:Ev Idx|Record function id|Sequence number|Fwd thread id)": \d+(?:, )?')
 
 
 def _from_events(rows: list[Any], *, shapes: bool, flops: bool) -> dict[str, Column]:
@@ -94,7 +128,6 @@ def _from_events(rows: list[Any], *, shapes: bool, flops: bool) -> dict[str, Col
     names, words = _texts(kind.name, rows), list(map(kind.activity_type, rows))
     on_host = np.fromiter((int(device) == 0 for device in map(kind.device_type, rows)), np.bool_, len(rows))
     own, linked = _numbers(kind.correlation_id, rows), _numbers(kind.linked_correlation_id, rows)
-    skipped = _skipped(shapes)
     columns: dict[str, Column] = {
         "name": names,
         "category": words,
@@ -103,10 +136,7 @@ def _from_events(rows: list[Any], *, shapes: bool, flops: bool) -> dict[str, Col
         "start_ns": _numbers(kind.start_ns, rows),
         "dur_ns": _narrow(_numbers(kind.duration_ns, rows)),
         **_joints(words, own, linked),
-        "meta": [
-            None if word in skipped and name != _COLLECTIVE else _inputs(row) if word == "cpu_op" else _told(row)
-            for row, word, name in zip(rows, words, names, strict=True)
-        ],
+        **_told(rows, words, names, shapes, _inputs),
     }
     if flops:
         counts = _numbers(kind.flops, rows)
@@ -114,23 +144,20 @@ def _from_events(rows: list[Any], *, shapes: bool, flops: bool) -> dict[str, Col
     return columns
 
 
-def _inputs(row: Any) -> str | None:
+def _inputs(row: Any, word: str, name: str) -> str:
     """As Kineto writes them; lists of numbers look the same in Python and in JSON."""
+    if word != "cpu_op":  # the arguments of a kernel, copy or runtime call; empty where PyTorch does not hand them over
+        return _text(type(row).metadata_json, row) if hasattr(row, "metadata_json") else ""
     more = [f"{json.dumps(key)}: {value}" for key, value in row.extra_meta().items()] if hasattr(row, "extra_meta") else []
     if types := row.dtypes():
         dims = getattr(row, "structured_input_shapes", row.shapes)()
         values = [_value(value) for value in row.concrete_inputs()]
         more += [f'"Concrete Inputs": {json.dumps(values)}', f'"Input type": {json.dumps(types)}', f'"Input Dims": {dims}']
-    return ", ".join(more) or None
+    return ", ".join(more)
 
 
 def _value(value: object) -> str:
     return "" if value is None else str(value)
-
-
-def _told(row: Any) -> str | None:
-    """The arguments of a kernel, copy or runtime call; empty where PyTorch does not hand them over."""
-    return (_text(type(row).metadata_json, row) if hasattr(row, "metadata_json") else "") or None
 
 
 def _joints(words: list[str], own: Ints, linked: Ints) -> dict[str, Column]:
@@ -185,19 +212,10 @@ def _from_tree(results: Any, threads: dict[int, int]) -> dict[str, Column]:
         if node.tag.name == "Allocation":
             found.append((node.start_time_ns, threads.get(node.start_tid, 0), node.extra_fields))
     found.sort(key=lambda row: row[0])
-    count = len(found)
     return {
-        "name": [MEMORY] * count,
-        "category": ["cpu_instant_event"] * count,
-        "pid": np.full(count, os.getpid()),
-        "tid": np.array([lane for _, lane, _ in found], np.int64),
+        "tid": _narrow(np.array([lane for _, lane, _ in found], np.int64)),
         "start_ns": np.array([at for at, _, _ in found], np.int64),
-        "dur_ns": np.zeros(count, np.int8),
-        "correlation": np.full(count, -1, np.int8),
-        "external": np.full(count, -1, np.int8),
-        "flow": np.zeros(count, np.int8),
-        "flow_end": np.zeros(count, np.bool_),
-        "meta": [_block(fields) for _, _, fields in found],
+        "text": _joined(_block(fields) for _, _, fields in found),
     }
 
 
@@ -211,6 +229,10 @@ def _block(fields: Any) -> str:
         f'"Total Reserved": {fields.total_reserved}, "Total Allocated": {fields.total_allocated}, "Bytes": {fields.alloc_size}, '
         f'"Device Id": {number}, "Device Type": {kind}, "Addr": {fields.ptr}'
     )
+
+
+def _joined(objects: Iterable[str]) -> NDArray[np.uint8]:
+    return np.frombuffer(f"[{{{'},{'.join(objects)}}}]".encode(), np.uint8)
 
 
 def _numbers(read: Any, rows: list[Any]) -> Ints:

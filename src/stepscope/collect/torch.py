@@ -18,7 +18,7 @@ from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, 
 
 FALLBACK = "kineto.json"  # Kineto's own file, where its events could not be taken over
 _FASTEST = 1_000_000  # events in a second: no program makes more
-_HELD = 2_000_000  # events that may wait in memory, about 1 KB each; more are written out between two steps
+_HELD = 4_000_000  # events that may wait in memory, about 1 KB each; more are written out between two steps
 
 
 class Collector:
@@ -32,7 +32,7 @@ class Collector:
         )  # whether torch can be asked for its own summary; stop takes longer then
         self.full = False  # the bound on events was reached
         self._recording = False
-        self._seen = 0
+        self.events = 0  # written down so far
         self._extras: list[Any] = []
 
     def start(self, capture: Capture) -> None:
@@ -99,9 +99,9 @@ class Collector:
             self._marker.__exit__(None, None, None)
             self._marker = None
             self._steps += 1
-            if self._expected() >= min(_HELD, self._options.max_events - self._seen):
+            if self._may_be_too_many():
                 self._end_session()
-                if self._seen >= self._options.max_events:
+                if self.events >= self._options.max_events:
                     self.full = True
                     self._capture.notice(f"recording ended early, at step {number}: max_events={self._options.max_events:,} was reached")
                 if self.full:
@@ -110,9 +110,12 @@ class Collector:
         self._step, self._marker = number, torch.profiler.record_function(f"ProfilerStep#{number}")
         self._marker.__enter__()
 
-    def _expected(self) -> float:
-        """How many events there may be by now: torch cannot say before its session ends."""
-        return (time.monotonic() - self._since) * _FASTEST if self._per_step is None else self._steps * self._per_step
+    def _may_be_too_many(self) -> bool:
+        """Torch cannot say how many events it holds before its session ends: the first is judged by time, the next by the one before."""
+        room = self._options.max_events - self.events
+        if self._per_step is None:
+            return (time.monotonic() - self._since) * _FASTEST >= room
+        return (self._steps + 1) * self._per_step > min(room, _HELD)
 
     def stop(self) -> None:
         for extra in self._extras:
@@ -138,19 +141,19 @@ class Collector:
         count = 0
         shapes, flops = self._options.record_shapes or self._options.with_flops, self._options.with_flops
         try:
-            for piece in events.pieces(self.profiler.profiler.kineto_results, shapes=shapes, flops=flops):
-                self._capture.append("torch", self._renumbered(piece))
+            for table, piece in events.pieces(self.profiler.profiler.kineto_results, shapes=shapes, flops=flops):
+                self._capture.append(table, self._renumbered(piece))
                 count += len(piece["start_ns"])
         except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # private to PyTorch: another release may do otherwise
             self._fall_back(f"{type(error).__name__}: {error}")
-        self._seen += count
+        self.events += count
         self._per_step, self._steps = count / max(self._steps, 1), 0
         self._first_number = self._last_number
 
     def _renumbered(self, piece: Mapping[str, Column]) -> dict[str, Column]:
         """Numbers that tie events together start again in each session; in the capture they must not."""
         columns = dict(piece)
-        for name in ("correlation", "external", "flow"):
+        for name in columns.keys() & {"correlation", "external", "flow"}:
             values = np.asarray(columns[name])
             self._last_number = max(self._last_number, self._first_number + int(values.max(initial=0)))
             if self._first_number:
@@ -158,7 +161,7 @@ class Collector:
         return columns
 
     def _fall_back(self, why: str) -> None:
-        if self._seen:
+        if self.events:
             self.full = True
             self._capture.notice(f"recording ended early: PyTorch's events could not be taken over ({why})", lost=1)
             return

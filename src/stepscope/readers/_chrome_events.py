@@ -257,7 +257,12 @@ def _note(report: Report, frame: pl.DataFrame, wrong: pl.Expr, what: str) -> Non
 
 
 def _memory(rows: pl.DataFrame) -> pl.DataFrame:
-    blocks = _MEMORY.decode("[" + ",".join(rows["args"].to_list()) + "]")
+    return allocations(rows, ("[" + ",".join(rows["args"].to_list()) + "]").encode())
+
+
+def allocations(rows: pl.DataFrame, text: bytes) -> pl.DataFrame:
+    """The track and time of memory events, and a JSON array of their arguments, as columns."""
+    blocks = _MEMORY.decode(text)
     return rows.select("track", at_ns="start_ns").with_columns(
         pl.Series("address", [block.address for block in blocks], dtype=pl.UInt64),
         pl.Series("bytes", [block.bytes for block in blocks], dtype=pl.Int64),

@@ -28,7 +28,11 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         report, parts = _parts(piece, open_step)
         events.write(parts, options.scratch, number)
         reports.append(report)
-    if not reports:
+    for number, piece in enumerate(captures.pieces(path, "torch_memory"), len(reports)):
+        report, parts = _memory(piece, header.get("pid", 0))
+        events.write(parts, options.scratch, number)
+        reports.append(report)
+    if not any(report.events for report in reports):
         return Trace({}, Meta(framework="pytorch"))
     reports[0].metadata = _names(reports, header, told)
     problems = [Problem("", what, lost) for report in reports for what, (lost, _) in report.problems.items()]
@@ -40,6 +44,8 @@ def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report,
     """Report and columns of one piece."""
     report = events.Report(events=len(piece["start_ns"]))
     said, lost = _arguments(piece["meta"][1])
+    meta = np.full(len(piece["start_ns"]), -1, np.int32)
+    meta[piece["told"]] = piece["meta"][0]
     if lost:
         report.problems["arguments that are not JSON"] = (lost, 0)
     words = piece["category"][1]
@@ -56,11 +62,11 @@ def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report,
             "correlation": _known(piece["correlation"]),
             "external": _known(piece["external"]),
             "flops": _known(piece["flops"]) if "flops" in piece else pl.repeat(None, len(track), dtype=pl.Int64, eager=True),
-            "bytes": _known(_per_word(piece["meta"], [args.bytes for args in said], -1)),
-            "shapes": _text((piece["meta"][0], [bytes(args.shapes).decode() for args in said])),
-            "dtypes": _text((piece["meta"][0], [bytes(args.dtypes).decode() for args in said])),
-            "module": _text((piece["meta"][0], [args.module for args in said])),
-            "args": _text((piece["meta"][0], [f"{{{word}}}" for word in piece["meta"][1]])).cast(pl.String),
+            "bytes": _known(_per_word((meta, []), [args.bytes for args in said], -1)),
+            "shapes": _text((meta, [bytes(args.shapes).decode() for args in said])),
+            "dtypes": _text((meta, [bytes(args.dtypes).decode() for args in said])),
+            "module": _text((meta, [args.module for args in said])),
+            "args": _text((meta, [f"{{{word}}}" if word else "" for word in piece["meta"][1]])).cast(pl.String),
             "instant": instant,
             "known": True,
             "flow": piece["flow"].astype(np.int64),
@@ -68,7 +74,6 @@ def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report,
         }
     )
     frame = events._with_hints(frame, [])
-    memory = instant & _per_word(piece["name"], [word == "[memory]" for word in piece["name"][1]], False)
     unfinished = apart & _per_word(piece["name"], [word == open_step for word in piece["name"][1]], False)
     flows = frame.filter(pl.col("flow") > 0).select(
         phase=pl.when("flow_end").then(pl.lit("f")).otherwise(pl.lit("s")),
@@ -78,11 +83,17 @@ def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report,
         at_ns="start_ns",
     )
     parts = {
-        "spans": frame.filter(~memory & ~unfinished).drop("flow", "flow_end"),
+        "spans": frame.filter(~unfinished).drop("flow", "flow_end"),
         "flows": flows,
-        "memory": events._memory(frame.filter(memory)),
     }
     return report, {name: part for name, part in parts.items() if part.height or name == "spans"}
+
+
+def _memory(piece: dict[str, Any], pid: int) -> tuple[events.Report, dict[str, pl.DataFrame]]:
+    """Report and columns of one piece of allocations."""
+    track, lanes = _tracks(np.full(len(piece["tid"]), pid), piece["tid"], np.zeros(len(piece["tid"]), np.bool_))
+    rows = pl.DataFrame({"track": track, "start_ns": piece["start_ns"]})
+    return events.Report(events=len(track), tracks=lanes), {"memory": events.allocations(rows, piece["text"].tobytes())}
 
 
 def _arguments(words: list[str]) -> tuple[list[events.Args], int]:
