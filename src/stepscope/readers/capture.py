@@ -53,7 +53,7 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
     rank = int(header.get("rank", 0))
     tables: dict[str, pl.LazyFrame] = dict(base.tables)
     spans, tracks = _more_spans(base, path, header)
-    steps = frame(path, "steps").with_columns(how=pl.lit("marker"))
+    steps = _with_words(frame(path, "steps"), how="marker")
     if base.steps.filter(pl.col("how").cast(pl.String) != "whole").collect().height == 0 and steps.height:
         tables["steps"] = schema.conform(steps.with_columns(rank=rank).lazy(), "steps")
     notices = [{"rank": rank, "file": path.name, **said} for said in header.get("notices", [])]
@@ -76,7 +76,7 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
 def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Spans that no framework recorded, on tracks of their own: the user's ranges, steps, whatever collectors added."""
     process = f"{header.get('program') or 'python'} {header.get('pid', '')}".strip()
-    ranges = frame(path, "ranges").with_columns(kind=pl.lit("annotation"), group=pl.lit(process), track_kind=pl.lit("annotation"))
+    ranges = _with_words(frame(path, "ranges"), kind="annotation", group=process, track_kind="annotation")
     steps = frame(path, "steps")
     marked = pl.DataFrame()
     if steps.height:
@@ -91,7 +91,7 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
             track_kind=pl.lit("annotation"),
         )
     has_markers = base.spans.filter(pl.col("kind") == "step").head(1).collect().height > 0
-    stacks = _frames_of_python(path).with_columns(kind=pl.lit("python"), group=pl.lit(process), track_kind=pl.lit("thread"))
+    stacks = _with_words(_frames_of_python(path), kind="python", group=process, track_kind="thread")
     found = [part for part in (ranges, marked.clear() if has_markers else marked, frame(path, "spans"), stacks) if part.height]
     if not found:
         return pl.DataFrame(), pl.DataFrame()
@@ -121,6 +121,11 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
         tid=pl.col("tid").cast(pl.String),
     )
     return filled, tracks
+
+
+def _with_words(rows: pl.DataFrame, **words: str) -> pl.DataFrame:
+    """The rows with the same words in each. Polars 1 makes a row of words where there is none."""
+    return rows.with_columns(pl.lit(word).alias(name) for name, word in words.items()) if rows.height else rows
 
 
 def frame(path: Path, table: str) -> pl.DataFrame:
