@@ -73,9 +73,8 @@ def _measure(millions: float, name: str) -> None:
     each = 1e6 / events
     total, target = (done - stopped) * each, _TARGETS.get(name)
     shown = f"{total:.1f} s" + (f" of {target} s, {'met' if total <= target else 'missed'}" if target else "")
-    print(
-        f"{name:32} {events:9,} {(stopped - before) * each:12.1f} s {(written - stopped) * each:10.1f} s {(done - written) * each:13.1f} s   {shown}"
-    )
+    parts = [(stopped - before) * each, (written - stopped) * each, (done - written) * each]
+    print(f"{name:32} {events:9,} {parts[0]:12.1f} s {parts[1]:10.1f} s {parts[2]:13.1f} s   {shown}")
 
 
 if __name__ == "__main__":
