@@ -39,13 +39,35 @@ def test_a_module_has_the_time_of_its_calls_and_of_the_device_work_of_both_passe
         trace.modules().drop("flops"),
         """
         rank  scope  depth  calls  forward_ns  self_ns  backward_ns  device_ns  device_self_ns  device_forward_ns  device_backward_ns
-        0     net    1      1      100         24       50           48         17              24                 24
+        0     net    1      1      100         30       50           48         17              24                 24
         0     net/a  2      2      36          36       50           31         31              7                  24
         0     net/b  2      1      40          40       -            0          0               0                  0
         """,
     )
     assert trace.modules(depth=1)["scope"].to_list() == ["net"]
     assert trace.modules(depth=1)["device_ns"].to_list() == [48]
+
+
+def test_what_a_list_of_modules_holds_is_no_time_of_its_caller() -> None:
+    trace = tiny.trace(
+        spans="""
+            kind   name  scope    start_ns  dur_ns
+            scope  net   net      0         100
+            scope  0     net/h/0  10        30
+            op     mm    net/h/0  15        20
+            scope  1     net/h/1  50        40
+        """
+    )
+    tiny.assert_rows(
+        trace.modules(),
+        """
+        scope    calls  forward_ns  self_ns
+        net      1      100         30
+        net/h    -      -           -
+        net/h/0  1      30          30
+        net/h/1  1      40          40
+        """,
+    )
 
 
 def test_scopes_without_calls_still_have_their_device_work() -> None:

@@ -173,7 +173,7 @@ def test_steps_are_those_that_were_over() -> None:
 def test_events_that_cannot_be_taken_over_come_as_json_and_say_so() -> None:
     ours, plain = opened("strange"), opened("plain")
     assert "written as JSON" in ours.problems.select("what").collect().item()
-    assert ours.steps.collect()["step"].to_list() == [0, 1, 2, 3]
+    assert ours.steps.collect()["step"].to_list() == [0, 1, 2]
     calls = [trace.operators().group_by("name").agg(pl.col("calls").sum()).sort("name") for trace in (ours, plain)]
     assert calls[0].equals(calls[1])
     told = header("strange")
@@ -243,7 +243,7 @@ def test_frames_come_with_stacks_and_modules_are_marked_once() -> None:
 def test_a_compiled_model_is_recorded_and_not_compiled_again() -> None:
     names = set(opened("compiled").operators()["name"])
     assert {"aten::addmm", "aten::relu"} <= names
-    assert any("Torch-Compiled" in name or "CompiledFunction" in name for name in names)
+    assert opened("compiled").modules().select("scope", "calls").rows() == [("Net", 3)]
 
 
 def test_two_ranks_line_up() -> None:
@@ -252,6 +252,9 @@ def test_two_ranks_line_up() -> None:
     assert trace.steps.group_by("rank").agg(pl.col("step").sort()).sort("rank").collect()["step"].to_list() == [[0, 1, 2], [0, 1, 2]]
     transfers = trace.communication()
     assert set(transfers["rank"]) == {0, 1}
+    parameters = 2 * (8 * 8 + 8) + 2 * 8 + 2
+    sent = transfers.filter(pl.col("collective") == "all_reduce").select("calls", "bytes")
+    assert sent["bytes"].to_list() == [3 * parameters * 4] * 2  # each of three steps, as fp32
     first, second = (trace.steps.filter(pl.col("rank") == rank).sort("step").collect() for rank in (0, 1))
     # A step ends after its gradients were exchanged: no rank's step begins before the other's step before it did.
     assert (first["start_ns"][1:] > second["start_ns"][:-1]).all() and (second["start_ns"][1:] > first["start_ns"][:-1]).all()

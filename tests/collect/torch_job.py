@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from stepscope.captures import Capture
-from stepscope.collect import _torch_events
+from stepscope.collect import _torch_events, _torch_older
 from stepscope.collect.options import Options
 from stepscope.collect.torch import Collector
 
@@ -31,7 +31,7 @@ class Net(torch.nn.Module):
             raise ValueError("angry")
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        return self.head(torch.cat([x, x])[: len(x)])
 
 
 class Job:
@@ -84,19 +84,13 @@ def plain(job: Job) -> None:
 
 def older(job: Job) -> None:
     """As on a release of PyTorch that does not hand over Kineto's records."""
-    pieces = _torch_events.pieces
-    _torch_events.pieces = lambda results, **choices: pieces(Older(results), **choices)  # type: ignore[assignment]
+    _torch_events.pieces = _torch_older.pieces
     plain(job)
-
-
-class Older:
-    def __init__(self, results: Any) -> None:
-        self.events, self.experimental_event_tree = results.events, results.experimental_event_tree
 
 
 def strange(job: Job) -> None:
     """As on a release of PyTorch that keeps its events elsewhere."""
-    _torch_events.pieces = lambda results, **choices: iter(results.events_of_another_name())  # type: ignore[assignment]
+    _torch_events.pieces = lambda results, options: iter(results.events_of_another_name())
     with job.recording():
         steps(job)
 

@@ -37,7 +37,7 @@ def modules(trace: Trace, *, depth: int | None = None) -> pl.DataFrame:
     parts = [(scope, scope.split("/")) for scope in amounts["scope"].unique()]
     around = [("/".join(names[:level]), level, inner, len(names)) for inner, names in parts for level in range(1, len(names) + 1)]
     nested = pl.DataFrame(around, {"scope": pl.String, "depth": pl.Int32, "inner": pl.String, "inner_depth": pl.Int32}, orient="row")
-    own, child = pl.col("inner_depth") == pl.col("depth"), pl.col("inner_depth") == pl.col("depth") + 1
+    own = pl.col("inner_depth") == pl.col("depth")
     forward, on_device = _sum(own, "forward"), ("device forward", "device backward")
     rows = (
         amounts.rename({"scope": "inner"})
@@ -46,7 +46,7 @@ def modules(trace: Trace, *, depth: int | None = None) -> pl.DataFrame:
         .agg(
             calls=_sum(own, "calls"),
             forward_ns=forward,
-            self_ns=forward - _sum(child, "forward").fill_null(0),
+            self_ns=forward - _sum(own, "inside").fill_null(0),
             backward_ns=_sum(True, "backward"),
             device_ns=_sum(True, *on_device),
             device_self_ns=_sum(own, *on_device),
@@ -82,7 +82,11 @@ def _amounts(trace: Trace) -> pl.DataFrame:
         .collect()
     )
     undoes = host["undoes"].to_numpy()
-    inside = nearest(rows_of(host, host["rank"], host["parent"]), undoes) >= 0
+    parent = rows_of(host, host["rank"], host["parent"])
+    inside = nearest(parent, undoes) >= 0
+    # A module may call those of another that is never called itself, such as a list of modules.
+    caller = nearest(parent, host["is_module"].to_numpy())
+    called = host["is_module"].to_numpy() & (caller >= 0)
     work = on_devices(trace).filter(scoped).select("rank", "scope", "op", "dur_ns").collect()
     launcher = rows_of(host, work["rank"], work["op"])
     backward = (
@@ -93,6 +97,7 @@ def _amounts(trace: Trace) -> pl.DataFrame:
     found = [
         module.select("rank", "scope", what=pl.lit("calls"), amount=pl.lit(1, pl.Int64)),
         module.select("rank", "scope", what=pl.lit("forward"), amount="dur_ns"),
+        host[caller[called]].select("rank", "scope", what=pl.lit("inside"), amount=host["dur_ns"].filter(pl.Series(called))),
         undoing.select("rank", "scope", what=pl.lit("backward"), amount="dur_ns"),
         work.select(
             "rank", "scope", what=pl.when(backward).then(pl.lit("device backward")).otherwise(pl.lit("device forward")), amount="dur_ns"

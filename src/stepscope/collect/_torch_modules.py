@@ -73,8 +73,10 @@ class Ranges:
         """Whatever is called outside all known modules is the root of a model: it and all in it get their paths."""
         inner = root
         while list(inner._modules) in (["module"], *([name] for name in _WRAPPED)):  # DistributedDataParallel has a `module`
-            self._names[id(inner)] = (inner, PREFIX + type(inner).__name__)
-            inner = next(iter(inner._modules.values()))
+            compiled = "_orig_mod" in inner._modules
+            outer, inner = inner, next(iter(inner._modules.values()))
+            # A compiled model is called by its wrapper alone: that is its range.
+            self._names[id(outer)] = (outer, PREFIX + type(inner if compiled else outer).__name__)
         first = base = type(inner).__name__
         number = 1
         while base in self._roots:

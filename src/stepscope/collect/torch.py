@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.captures import Capture, Column
-from stepscope.collect import _torch_events as events
+from stepscope.collect import _torch_events, _torch_older
 from stepscope.collect import _torch_npu as npu
 from stepscope.collect._nvml import Sampler
 from stepscope.collect._torch_loader import Watch
@@ -84,7 +85,9 @@ class Collector:
             with_flops=options.with_flops,
             experimental_config=config(**{name: value for name, value in wanted.items() if name in known}),
         )
-        self.profiler.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch 2.11 warns that a second session would forget the first, whether or not there is one
+            self.profiler.start()
         self._since, self._recording = time.monotonic(), True
 
     def step(self, number: int) -> None:
@@ -139,9 +142,10 @@ class Collector:
         self._recording = False
         self.profiler.stop()
         count = 0
-        shapes, flops = self._options.record_shapes or self._options.with_flops, self._options.with_flops
         try:
-            for table, piece in events.pieces(self.profiler.profiler.kineto_results, shapes=shapes, flops=flops):
+            results = self.profiler.profiler.kineto_results
+            source = _torch_events if hasattr(results, "trace_activities") else _torch_older
+            for table, piece in source.pieces(results, self._options):
                 self._capture.append(table, self._renumbered(piece))
                 count += len(piece["start_ns"])
         except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # private to PyTorch: another release may do otherwise

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope import captures
+from stepscope import captures, schema
 from stepscope.readers import Options, chrome
 from stepscope.readers import _chrome_events as events
 from stepscope.readers._kineto import Problem, assemble
@@ -19,10 +19,10 @@ Codes = tuple[NDArray[Any], list[str]]
 
 
 def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
-    if (path / _FILE).is_file():
-        return _since_the_epoch(chrome.read(path / _FILE, options))
-    told = header.get("torch", {})
     open_step = f"ProfilerStep#{header['open_step']}" if "open_step" in header else None
+    if (path / _FILE).is_file():
+        return _as_recorded(chrome.read(path / _FILE, options), open_step)
+    told = header.get("torch", {})
     reports, problems = [], []
     for number, piece in enumerate(captures.pieces(path, "torch")):
         report, parts = _parts(piece, open_step)
@@ -165,12 +165,18 @@ def _known(values: NDArray[Any]) -> pl.Series:
     return numbers.set(numbers < 0, None)
 
 
-def _since_the_epoch(trace: Trace) -> Trace:
-    """Kineto's file counts its times from a moment that its head names."""
+def _as_recorded(trace: Trace, open_step: str | None) -> Trace:
+    """Kineto's file counts its times from a moment that its head names, and does not know that its last step was not over."""
     base = int(trace.meta.extra.get("baseTimeNanoseconds", 0))
     moments = {"start_ns", "end_ns", "at_ns", "alloc_ns", "free_ns"}
     tables = {
         name: frame.with_columns(pl.col(column) + base for column in frame.collect_schema().names() if column in moments)
         for name, frame in trace.tables.items()
     }
+    if open_step is not None:
+        step, number = pl.col("name").cast(pl.String) == open_step, int(open_step.partition("#")[2])
+        kind = pl.when(step & (pl.col("kind") == "step")).then(pl.lit("annotation", schema.Kind)).otherwise("kind")
+        within = (pl.col("step") != number) | pl.col("step").is_null()
+        tables["spans"] = tables["spans"].with_columns(kind=kind, step=pl.when(within).then("step"))
+        tables["steps"] = tables["steps"].filter(within)
     return Trace(tables, trace.meta)
