@@ -9,6 +9,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,15 @@ def figures(trace: "Trace") -> dict[str, Any]:
     """What the summary says, as plain values: nothing here is computed but sums over ranks of what the analyses say."""
     import polars as pl
 
-    overlap, types, kernels = trace.analyse("overlap"), trace.analyse("operator_types"), trace.analyse("kernels")
+    kernels = trace.analyse("kernels")
+    names = ["overview", "operator_types", "memory_peaks", "overlap"]
     # Without a device, what is idle is the host, and why it does not compute is no question of launches.
-    causes, peaks = trace.analyse("gap_causes") if kernels.height else pl.DataFrame(), trace.analyse("memory_peaks")
+    names += ["gap_causes"] if kernels.height else []
+    with ThreadPoolExecutor() as pool:  # they spend their time in numpy and Polars, which let others run meanwhile
+        answers = dict(zip(names, pool.map(trace.analyse, names), strict=True))
+    overlap, types, peaks, causes = (
+        answers.get(name, pl.DataFrame()) for name in ("overlap", "operator_types", "memory_peaks", "gap_causes")
+    )
     parts = ["total_ns", "computing_ns", "communication_ns", "overlapped_ns", "exposed_ns", "copy_ns", "free_ns"]
     on_device = types.filter(pl.col("device") != "cpu")
     return {
@@ -79,7 +86,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "world_size": trace.meta.world_size,
         "ranks": trace.meta.ranks,
         "devices": trace.devices.select("name").unique(maintain_order=True).collect()["name"].to_list(),
-        "overview": _rows(trace.analyse("overview")),
+        "overview": _rows(answers["overview"]),
         "steps": _rows(overlap.select("rank", "step", "total_ns")),
         "average_step": _rows(overlap.select(pl.col(parts).mean()))[0] if overlap.height else None,
         "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),

@@ -117,7 +117,7 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
         report.malformed = _TOO_DEEP
         return report, {}
     try:
-        arguments = None if events is None else _arguments(events)
+        arguments = None if events is None else _ARGS.decode(b"[" + b",".join([bytes(event.args) for event in events]) + b"]")
     except (msgspec.ValidationError, UnicodeDecodeError):
         arguments = None
     if arguments is None:
@@ -147,10 +147,6 @@ _BARE_WORD = re.compile(rb"([:\[,]\s*)-?(?:nan|inf|infinity)(?=\s*[,\]}])", re.I
 _PRINTABLE = bytes(32 if code < 32 and code not in b"\t\r\n" else code for code in range(256))
 
 
-def _arguments(events: list[Event]) -> list[Args]:
-    return _ARGS.decode(b"[" + b",".join([bytes(event.args) for event in events]) + b"]")
-
-
 _EVENTS = msgspec.json.Decoder(list[Event])
 _ARGS = msgspec.json.Decoder(list[Args])
 _MEMORY = msgspec.json.Decoder(list[_Memory])
@@ -169,24 +165,29 @@ _APART = {"gpu_user_annotation": "annotation", "user_annotation": "annotation"}
 
 def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Report) -> dict[str, pl.DataFrame]:
     """The columns of decoded events, by what becomes of them: spans, halves of spans, flows, memory, counters."""
-    tracks: dict[tuple[int | str, int | str, str], int] = {}
     start, length = _times(text, events)
+    nothing = [b""] * len(events)  # columns of which the text says nothing cost no look at each event
     hinted = [(row, event.stepscope) for row, event in enumerate(events) if event.stepscope] if b'"stepscope"' in text else []
+    lanes, lane = _tracks(events, bool(hinted))
     frame = pl.DataFrame(
         {
             "phase": pl.Series([event.ph for event in events], dtype=pl.String),
             "category": pl.Series([event.cat for event in events], dtype=pl.Categorical),
             "name": pl.Series([event.name for event in events], dtype=pl.Categorical),
-            "track": pl.Series([tracks.setdefault(_track(event), len(tracks)) for event in events], dtype=pl.Int32),
-            "flow": pl.Series([str(event.id) for event in events], dtype=pl.String),
+            "track": pl.Series(lane, dtype=pl.Int32),
+            "flow": pl.Series([str(event.id) for event in events] if b'"id"' in text else [""] * len(events), dtype=pl.String),
             "start_ns": start,
             "dur_ns": length,
             "correlation": _integers([args.correlation for args in arguments]),
-            "external": _integers([max(args.external, args.old_external) for args in arguments]),
+            "external": _integers(
+                [max(args.external, args.old_external) for args in arguments]
+                if b'"external id"' in text
+                else [args.external for args in arguments]
+            ),
             "flops": _integers([args.flops for args in arguments]),
             "bytes": _integers([args.bytes for args in arguments]),
-            "shapes": _texts([bytes(args.shapes) for args in arguments]).cast(pl.Categorical),
-            "dtypes": _texts([bytes(args.dtypes) for args in arguments]).cast(pl.Categorical),
+            "shapes": _texts([bytes(args.shapes) for args in arguments] if b'"Input Dims"' in text else nothing).cast(pl.Categorical),
+            "dtypes": _texts([bytes(args.dtypes) for args in arguments] if b'"Input type"' in text else nothing).cast(pl.Categorical),
             "module": pl.Series([args.module or None for args in arguments], dtype=pl.Categorical),
             "args": _texts([bytes(event.args) for event in events]),
         }
@@ -203,7 +204,7 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
         (event.name, event.pid, event.tid, msgspec.json.decode(event.args))
         for event in (events[row] for row in frame["phase"].eq("M").arg_true())
     ]
-    report.tracks = list(tracks)
+    report.tracks = lanes
     parts = {
         "spans": spans.with_columns(
             dur_ns=pl.when(whole).then("dur_ns").otherwise(0),
@@ -228,6 +229,17 @@ def _with_hints(frame: pl.DataFrame, hinted: list[tuple[int, Hint]]) -> pl.DataF
     scope = frame["module"].cast(pl.String).scatter(rows, [hint.scope for hint in hints])
     category = frame["category"].cast(pl.String).scatter(rows, [hint.category for hint in hints])
     return frame.with_columns(*said.values(), module=scope.cast(pl.Categorical), category=category.cast(pl.Categorical))
+
+
+def _tracks(events: list[Event], hinted: bool) -> tuple[list[tuple[int | str, int | str, str]], list[int]]:
+    """The lanes there are, and the lane of each event."""
+    lanes: dict[tuple[int | str, int | str, str], int] = {}
+    if hinted or {event.ph for event in events} & _ASYNC:
+        lane = [lanes.setdefault(_track(event), len(lanes)) for event in events]
+        return list(lanes), lane
+    keys = [(event.pid, event.tid, event.cat) for event in events]  # the common case, without a call per event
+    of = {key: lanes.setdefault((key[0], key[1], _APART.get(key[2], "")), len(lanes)) for key in dict.fromkeys(keys)}
+    return list(lanes), [of[key] for key in keys]
 
 
 def _track(event: Event) -> tuple[int | str, int | str, str]:

@@ -202,6 +202,10 @@ def _processors() -> int:
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
 
 
+# Each piece needs as much memory as the one before it: giving it back to the system in between costs a tenth of the time.
+_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 32), "MALLOC_MMAP_THRESHOLD_": str(1 << 31), "MALLOC_TOP_PAD_": str(1 << 25)}
+
+
 class _Process:
     """A process that turns pieces into columns in a folder."""
 
@@ -215,7 +219,7 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
-            env=os.environ | {"POLARS_MAX_THREADS": "1"},
+            env=os.environ | {"POLARS_MAX_THREADS": "1"} | _KEEP_MEMORY,
         )
 
     def ask(self, piece: texts.Piece) -> events.Report:
