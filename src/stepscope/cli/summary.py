@@ -71,7 +71,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
     names = ["overview", "operator_types", "memory_peaks", "overlap"]
     # Without a device, what is idle is the host, and why it does not compute is no question of launches.
     names += ["gap_causes"] if kernels.height else []
-    with ThreadPoolExecutor() as pool:  # they spend their time in numpy and Polars, which let others run meanwhile
+    with ThreadPoolExecutor(2) as pool:  # they spend their time in numpy and Polars, which let others run meanwhile
         answers = dict(zip(names, pool.map(trace.analyse, names), strict=True))
     overlap, types, peaks, causes = (
         answers.get(name, pl.DataFrame()) for name in ("overlap", "operator_types", "memory_peaks", "gap_causes")
