@@ -344,3 +344,12 @@ def test_odd_but_readable_events_are_kept(tmp_path: Path) -> None:
     path.write_text('[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1,"args":{"bandwidth":inf,"b":NaN}},]')
     spans = opened(path).spans.collect()
     assert json.loads(spans["args"][0]) == {"bandwidth": None, "b": None}
+
+
+def test_what_cannot_be_read_even_in_part_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    deep = "[" * 100_000 + "]" * 100_000
+    path.write_text('{"traceEvents": [' + json.dumps(x("a", 0, 1)) + ', {"ph": "X", "ts": 1, "dur": 1, "args": {"a": ' + deep + "}}]}")
+    for partial in (False, True):
+        with pytest.raises(DataError, match="nested too deeply"):
+            opened(path, partial=partial)

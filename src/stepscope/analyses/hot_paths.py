@@ -2,20 +2,11 @@
 
 import polars as pl
 
-from stepscope.analyses._paths import call_tree
+from stepscope.analyses._paths import NODES, call_tree
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
 
-COLUMNS = {
-    "rank": pl.Int32,
-    "node": pl.Int64,
-    "parent": pl.Int64,
-    "depth": pl.Int32,
-    "kind": pl.String,
-    "name": pl.String,
-    "calls": pl.Int64,
-    "total_ns": pl.Int64,
-    "self_ns": pl.Int64,
+COLUMNS = NODES | {
     "share": pl.Float64,
     "self_share": pl.Float64,
     "path": pl.String,

@@ -110,17 +110,18 @@ def _salvage(
     end = texts.whole_events(array, int(broken[1]) if broken else None)
     lost = array[end:]
     where = f"byte {piece.offset + end - 1:,}"
+    report, parts = events.decode(array[:end] + b"]")
+    if report.malformed:  # also what stands before the break cannot be read: then nothing of this piece can
+        raise DataError(path, report.malformed, f"after event {count:,}")
     if bare and not lost.strip(b" ,\t\r\n"):
         problem = Problem(where, "the array of events has no closing bracket", 0)
     else:
-        report, parts = events.decode(array[:end] + b"]")
         what = f"malformed ({why})" if broken else "the file is cut off" if "truncated" in why else why
         if not options.partial:
             raise DataError(path, f"{what} after event {count + report.events:,}; --partial reads the whole events", where)
         # An event that cannot be read can still be counted: each says its phase once.
         events_lost = max(lost.count(b'"ph"'), 1)
         problem = Problem(where, f"{what}: at least {events_lost:,} events are lost", events_lost)
-    report, parts = events.decode(array[:end] + b"]")
     events.write(parts, options.scratch, piece.number)
     return report, problem
 
