@@ -1,0 +1,81 @@
+// Builds the pages into src/stepscope/web/dist, or into the folder given: node build.mjs [--out FOLDER] [--watch]
+// The same sources give the same bytes: a test compares what is committed with a fresh build.
+import { build, context } from "esbuild";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const words = process.argv.slice(2);
+const out = path.resolve(words.includes("--out") ? words[words.indexOf("--out") + 1] : path.join(here, "../src/stepscope/web/dist"));
+
+// The menu is the folder: `import pages from "pages"` lists src/pages/*.tsx. A page's first line says where it stands in the menu;
+// the page itself is loaded when it is opened.
+const pages = {
+  name: "pages",
+  setup(build) {
+    build.onResolve({ filter: /^pages$/ }, () => ({ path: "pages", namespace: "pages" }));
+    build.onLoad({ filter: /.*/, namespace: "pages" }, async () => {
+      const folder = path.join(here, "src/pages");
+      const files = (await readdir(folder)).filter((name) => name.endsWith(".tsx")).sort();
+      const entries = await Promise.all(
+        files.map(async (name) => {
+          const first = (await readFile(path.join(folder, name), "utf8")).split("\n", 1)[0];
+          if (!first.startsWith("// page: ")) throw new Error(`${name}: the first line is to be "// page: {...}"`);
+          const about = JSON.parse(first.slice("// page: ".length));
+          return { ...about, id: path.basename(name, ".tsx") };
+        }),
+      );
+      entries.sort((a, b) => a.order - b.order);
+      const lines = entries.map((page) => `{...${JSON.stringify(page)}, load: () => import("./src/pages/${page.id}.tsx")}`);
+      return { contents: `export default [${lines.join(",\n")}];`, resolveDir: here, loader: "js", watchDirs: [folder] };
+    });
+  },
+};
+
+const common = {
+  absWorkingDir: here,
+  bundle: true,
+  minify: true,
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "none",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  define: { "process.env.NODE_ENV": '"production"' },
+  plugins: [pages],
+  logLevel: "warning",
+  metafile: true,
+};
+
+async function assemble(result) {
+  const outputs = Object.entries(result.metafile.outputs);
+  const named = (end) => path.basename(outputs.find(([name, output]) => output.entryPoint === "src/main.tsx" && name.endsWith(end))[0]);
+  const script = named(".js");
+  const style = path.basename(outputs.find(([, output]) => output.entryPoint === "src/main.tsx").at(1).cssBundle);
+  const page = await readFile(path.join(here, "src/index.html"), "utf8");
+  await writeFile(path.join(out, "index.html"), page.replace("{script}", `assets/${script}`).replace("{style}", `assets/${style}`));
+}
+
+const app = {
+  ...common,
+  entryPoints: ["src/main.tsx"],
+  outdir: path.join(out, "assets"),
+  entryNames: "[name]-[hash]",
+  chunkNames: "[name]-[hash]",
+  format: "esm",
+  splitting: true,
+};
+// The single-file report has everything in one script, which stands inside the page.
+const report = { ...common, entryPoints: { report: "src/report.tsx" }, outdir: path.join(out, "report"), format: "iife" };
+
+if (words.includes("--watch")) {
+  const end = { name: "end", setup: (build) => build.onEnd((result) => result.errors.length || assemble(result)) };
+  const watching = await context({ ...app, plugins: [...common.plugins, end] });
+  await watching.watch();
+} else {
+  await rm(out, { recursive: true, force: true });
+  await mkdir(out, { recursive: true });
+  const [made] = await Promise.all([build(app), build(report)]);
+  await assemble(made);
+}

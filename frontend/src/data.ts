@@ -1,0 +1,92 @@
+/** Hooks that bring tables to pages. What was asked once is kept, so that going back draws at once. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { source, type Info, type Params } from "./source";
+import { param, place } from "./state";
+import type { Table } from "./table";
+
+export interface Asked<Answer> {
+  /** The answer, or the one before it while a new one comes (then `waiting` is true too). */
+  data: Answer | null;
+  waiting: boolean;
+  error: Error | null;
+}
+
+const KEPT = 200;
+const kept = new Map<string, Promise<unknown>>();
+
+/** The run that is open; every page reads it. */
+export const info = signal<Info | null>(null);
+
+/** The rank the pages show: the one in the address, else the first. */
+export function rank(): number | null {
+  const said = param("rank");
+  if (said !== undefined && said !== "all") return Number(said);
+  return info.value && info.value.ranks.length ? info.value.ranks[0] : null;
+}
+
+export function forget(run: string): void {
+  for (const key of kept.keys()) if (key.startsWith(`${run}\n`)) kept.delete(key);
+}
+
+function once<Answer>(key: string, question: () => Promise<Answer>): Promise<Answer> {
+  const known = kept.get(key) as Promise<Answer> | undefined;
+  if (known) return known;
+  const answer = question();
+  kept.set(key, answer);
+  answer.catch(() => kept.delete(key)); // so that it can be asked again
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value!);
+  return answer;
+}
+
+/** Ask again whenever the key changes; a null key asks nothing. */
+export function useAnswer<Answer>(key: string | null, question: () => Promise<Answer>): Asked<Answer> {
+  const [state, setState] = useState<Asked<Answer> & { key: string | null }>({ data: null, waiting: true, error: null, key: null });
+  const latest = useRef<string | null>(null);
+  useEffect(() => {
+    latest.current = key;
+    if (key === null) return setState({ data: null, waiting: false, error: null, key });
+    setState((old) => ({ ...old, waiting: true }));
+    once(key, question).then(
+      (data) => latest.current === key && setState({ data, waiting: false, error: null, key }),
+      (error: Error) => latest.current === key && setState({ data: null, waiting: false, error, key }),
+    );
+  }, [key]);
+  return state.key === key ? state : { ...state, waiting: key !== null, error: null };
+}
+
+export interface Options {
+  /** Every rank, not only the chosen one. */
+  allRanks?: boolean;
+  /** Every step, whatever range is chosen. */
+  allSteps?: boolean;
+  /** Do not ask yet. */
+  skip?: boolean;
+}
+
+/** The parameters that the context bar adds to every question. */
+export function context(options: Options = {}): Params {
+  return { rank: options.allRanks ? null : rank(), steps: options.allSteps ? null : param("steps") };
+}
+
+/** An analysis ("operators") or a raw table ("tables/spans") of the open run, for the chosen rank and steps. */
+export function useTable(name: string, params: Params = {}, options: Options = {}): Asked<Table> {
+  const run = place.value.run;
+  const all = { ...context(options), ...params };
+  const key = run === null || options.skip ? null : `${run}\n${name}\n${JSON.stringify(all)}`;
+  return useAnswer(key, () => source().table(run!, name, all));
+}
+
+/** SQL over the tables and analyses of the open run. It does not know of the chosen rank and steps: say so in the SQL. */
+export function useQuery(sql: string | null): Asked<Table> {
+  const run = place.value.run;
+  return useAnswer(run === null || sql === null ? null : `${run}\nquery\n${sql}`, () => source().query(run!, sql!));
+}
+
+export function useInfo(run: string | null): Asked<Info> {
+  const asked = useAnswer(run === null ? null : `${run}\ninfo`, () => source().info(run!));
+  useEffect(() => {
+    info.value = asked.data && asked.data.id === run ? asked.data : null;
+  }, [asked.data, run]);
+  return asked;
+}

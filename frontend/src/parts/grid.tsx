@@ -1,0 +1,412 @@
+/** A table of any length: only the rows in sight are in the page. Sort, search and the selected row live in the address. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { fill, texts } from "../text";
+import { go, param, remember, remembered } from "../state";
+import type { Table } from "../table";
+import * as units from "../units";
+import { copyText, Icon, InlineBar, Quantity, Swatch } from "./basics";
+import { Menu } from "./menu";
+
+const text = texts({
+  en: {
+    find: "Name, type or /regular expression/",
+    shown: "{some} of {all} {what}",
+    all: "{all} {what}",
+    rows: "rows",
+    columns: "Columns",
+    copy: "Copy",
+    csv: "Copy as CSV",
+    markdown: "Copy as Markdown",
+    save: "Download CSV",
+    none: "No row matches.",
+    clear: "Clear the search",
+    open: "Open",
+    fold: "Close",
+    bad: "not a regular expression",
+  },
+  zh: {
+    find: "名称、类型或 /正则表达式/",
+    shown: "{all} {what}中的 {some}",
+    all: "{all} {what}",
+    rows: "行",
+    columns: "列",
+    copy: "复制",
+    csv: "复制为 CSV",
+    markdown: "复制为 Markdown",
+    save: "下载 CSV",
+    none: "没有匹配的行。",
+    clear: "清除搜索",
+    open: "展开",
+    fold: "收起",
+    bad: "不是正则表达式",
+  },
+});
+
+export interface Column {
+  key: string;
+  label: string;
+  /** How values are written; by default the column's name and type decide. "name" is code: mono, with the full text on hover. */
+  as?: units.Quantity | "name";
+  /** A bar beside the number, scaled to the largest row. */
+  bar?: boolean;
+  /** A CSS grid track, such as "2fr" or "90px". */
+  width?: string;
+  /** The colour of the swatch before a name, and of the bar. */
+  color?: (table: Table, row: number) => string;
+  /** Drawn instead of the value. */
+  show?: (table: Table, row: number) => ComponentChildren;
+  /** Not shown until chosen under Columns. */
+  hide?: boolean;
+  help?: string;
+}
+
+interface GridProps {
+  /** Names its state in the address: one per page is enough to be unique. */
+  id: string;
+  table: Table;
+  columns: Column[];
+  /** "types", "kernels": after the count of rows. */
+  what?: string;
+  /** Columns that the search looks into; none, no search. */
+  search?: string[];
+  /** The first sort: "-total_ns" is largest first. */
+  sort?: string;
+  /** The column that names a row in the address; with onOpen, rows can be selected. */
+  rowKey?: (table: Table, row: number) => string;
+  selected?: string | null;
+  onOpen?: (table: Table, row: number) => void;
+  /** The rows below a row, drawn in place; null where there are none. */
+  children?: (table: Table, row: number) => Promise<Table> | Table | null;
+  /** Left of the search: tabs, filters. */
+  tools?: ComponentChildren;
+  /** CSS height of the scrolling part; by default it grows to 560 px. */
+  height?: string;
+  /** A plain table of a few rows: no tools. */
+  bare?: boolean;
+  label: string;
+}
+
+interface Entry {
+  table: Table;
+  row: number;
+  depth: number;
+  open?: boolean;
+  path: string;
+}
+
+const ROW = 28;
+const SPARE = 8;
+
+export function Grid(props: GridProps) {
+  const { id, table, search = [], what } = props;
+  const t = text();
+  const [hidden, setHidden] = useHidden(id, props.columns);
+  const columns = props.columns.filter((column) => !hidden.has(column.key) && table.has(column.key) === true || column.show !== undefined && !hidden.has(column.key));
+  const sort = param(`${id}.sort`) ?? props.sort ?? "";
+  const find = param(`${id}.find`) ?? "";
+  const [rows, wrong] = useMemo(() => ordered(table, search, find, sort), [table, find, sort, search.join()]);
+  const [opened, setOpened] = useState<Map<string, Table | null>>(new Map());
+  useEffect(() => setOpened(new Map()), [table]);
+  const entries = useMemo(() => unfolded(table, rows, opened, props.rowKey), [table, rows, opened]);
+  const scroll = useRef<HTMLDivElement>(null);
+  const [top, setTop] = useState(0);
+  const [active, setActive] = useState(0);
+  const [room, setRoom] = useState(600);
+  useEffect(() => {
+    if (!scroll.current) return;
+    const watch = new ResizeObserver(() => setRoom(scroll.current?.clientHeight ?? 600));
+    watch.observe(scroll.current);
+    return () => watch.disconnect();
+  }, []);
+  const first = Math.max(0, Math.floor(top / ROW) - SPARE);
+  const last = Math.min(entries.length, Math.ceil((top + room) / ROW) + SPARE);
+  const scales = useMemo(() => new Map(columns.map((column) => [column.key, scale(table, column)])), [table, columns.map((c) => c.key).join()]);
+  const tracks = columns.map((column) => column.width ?? (isName(table, column) ? "minmax(160px, 3fr)" : column.bar ? "minmax(110px, 1.6fr)" : "minmax(72px, 1fr)")).join(" ");
+
+  const toggle = async (entry: Entry) => {
+    const next = new Map(opened);
+    if (opened.has(entry.path)) next.delete(entry.path);
+    else next.set(entry.path, (await props.children?.(entry.table, entry.row)) ?? null);
+    setOpened(next);
+  };
+  const keys = (event: KeyboardEvent) => {
+    const page = Math.max(1, Math.floor(room / ROW) - 1);
+    const by = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
+    const entry = entries[active];
+    if (by !== undefined) {
+      const to = Math.max(0, Math.min(entries.length - 1, active + by));
+      setActive(to);
+      const box = scroll.current!;
+      if (to * ROW < box.scrollTop) box.scrollTop = to * ROW;
+      if ((to + 2) * ROW > box.scrollTop + box.clientHeight) box.scrollTop = (to + 2) * ROW - box.clientHeight;
+    } else if (event.key === "Enter" && entry) props.onOpen ? props.onOpen(entry.table, entry.row) : props.children && void toggle(entry);
+    else if (event.key === "ArrowRight" && entry && props.children && !entry.open && !entry.depth) void toggle(entry);
+    else if (event.key === "ArrowLeft" && entry?.open) void toggle(entry);
+    else if (event.key === "c" && (event.ctrlKey || event.metaKey) && entry && !getSelection()?.toString()) {
+      void copyText(columns.map((column) => entry.table.raw(column.key, entry.row)).join("\t"));
+    } else return;
+    event.preventDefault();
+  };
+  const by = sort.replace(/^-/, "");
+  const turn = (column: Column) => {
+    const down = sort === `-${column.key}` ? column.key : sort === column.key || isName(table, column) && by !== column.key ? (sort === column.key ? `-${column.key}` : column.key) : `-${column.key}`;
+    go({ params: { [`${id}.sort`]: down } }, true);
+    scroll.current!.scrollTop = 0;
+  };
+  const names = columns.filter((column) => table.has(column.key)).map((column) => column.key);
+  return (
+    <div class="gridwrap">
+      {!props.bare && (
+        <div class="gridtools">
+          {props.tools}
+          {search.length > 0 && (
+            <label class="pick find">
+              <Icon name="search" size={13} />
+              <input
+                type="search"
+                aria-label={t.find}
+                placeholder={t.find}
+                value={find}
+                onInput={(event) => go({ params: { [`${id}.find`]: event.currentTarget.value } }, true)}
+              />
+            </label>
+          )}
+          {wrong && <span class="bad small">{t.bad}</span>}
+          <span class="sp" />
+          <span class="d3 small nowrap" role="status">
+            {rows.length === table.rows
+              ? fill(t.all, { all: units.count(table.total).value, what: what ?? t.rows })
+              : fill(t.shown, { some: units.count(rows.length).value, all: units.count(table.total).value, what: what ?? t.rows })}
+          </span>
+          <Menu button={t.columns} label={t.columns} class="sm" align="right" arrow={false}>
+            {() =>
+              props.columns.filter((column) => table.has(column.key)).map((column) => (
+                <label key={column.key} class="item">
+                  <input type="checkbox" checked={!hidden.has(column.key)} onChange={() => setHidden(column.key)} /> {column.label || column.key}
+                </label>
+              ))
+            }
+          </Menu>
+          <Menu button={t.copy} label={t.copy} class="sm" align="right" arrow={false}>
+            {(close) => (
+              <>
+                <button class="item" onClick={() => void copyText(table.csv(names, rows)).then(close)}>{t.csv}</button>
+                <button class="item" onClick={() => void copyText(markdown(table, columns, rows)).then(close)}>{t.markdown}</button>
+                <button class="item" onClick={() => { save(`${id}.csv`, table.csv(table.names, rows)); close(); }}>{t.save}</button>
+              </>
+            )}
+          </Menu>
+        </div>
+      )}
+      <div
+        class="grid-scroll"
+        ref={scroll}
+        style={{ height: props.height, maxHeight: props.height ? undefined : "560px" }}
+        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+        onKeyDown={keys}
+        tabIndex={0}
+        role={props.children ? "treegrid" : "grid"}
+        aria-label={props.label}
+        aria-rowcount={entries.length + 1}
+        aria-activedescendant={entries.length ? `${id}-row-${active}` : undefined}
+      >
+        <div class="gridrow head" role="row" style={{ gridTemplateColumns: tracks }}>
+          {columns.map((column) => (
+            <button
+              key={column.key}
+              role={"columnheader" as "button"}
+              tabIndex={-1}
+              class={isName(table, column) || column.bar ? "tl" : ""}
+              title={column.help ?? column.key}
+              aria-sort={by === column.key ? (sort.startsWith("-") ? "descending" : "ascending") : "none"}
+              onClick={() => turn(column)}
+            >
+              {column.label}
+              {by === column.key && <span class="ar"> {sort.startsWith("-") ? "↓" : "↑"}</span>}
+            </button>
+          ))}
+        </div>
+        <div style={{ height: `${entries.length * ROW}px`, position: "relative" }} role="rowgroup">
+          {entries.slice(first, last).map((entry, at) => {
+            const index = first + at;
+            const key = props.rowKey?.(entry.table, entry.row);
+            const chosen = props.selected !== undefined && props.selected !== null && key === props.selected;
+            return (
+              <div
+                key={entry.path}
+                id={`${id}-row-${index}`}
+                role="row"
+                aria-rowindex={index + 2}
+                aria-level={props.children ? entry.depth + 1 : undefined}
+                aria-expanded={props.children && !entry.depth ? !!entry.open : undefined}
+                aria-selected={chosen}
+                class={`gridrow ${entry.depth ? "sub" : ""} ${chosen ? "on" : ""} ${index === active ? "active" : ""} ${props.onOpen ? "click" : ""}`}
+                style={{ gridTemplateColumns: tracks, top: `${index * ROW}px` }}
+                onClick={() => {
+                  setActive(index);
+                  if (props.onOpen) props.onOpen(entry.table, entry.row);
+                  else if (props.children && !entry.depth) void toggle(entry);
+                }}
+              >
+                {columns.map((column, place) => (
+                  <div key={column.key} role="gridcell" class={`${isName(table, column) || column.bar ? "tl" : ""} ${by === column.key ? "b" : ""}`}>
+                    {place === 0 && props.children && (
+                      <button
+                        class="fold"
+                        tabIndex={-1}
+                        disabled={entry.depth > 0}
+                        aria-label={entry.open ? t.fold : t.open}
+                        onClick={(event) => { event.stopPropagation(); void toggle(entry); }}
+                      >
+                        {entry.depth === 0 && <Icon name={entry.open ? "down" : "right"} size={12} />}
+                      </button>
+                    )}
+                    <Cell column={column} entry={entry} scale={scales.get(column.key)!} />
+                  </div>
+                ))}
+              </div>
+            );
+          })}
+        </div>
+        {entries.length === 0 && (
+          <p class="nomatch d2">
+            {t.none}{" "}
+            {find && <button class="aslink" onClick={() => go({ params: { [`${id}.find`]: null } }, true)}>{t.clear}</button>}
+          </p>
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface Scale {
+  max: number;
+  unit?: units.TimeUnit;
+}
+
+function Cell({ column, entry, scale }: { column: Column; entry: Entry; scale: Scale }) {
+  const { table, row } = entry;
+  if (column.show) return <>{column.show(table, row)}</>;
+  if (isName(table, column)) {
+    const name = table.str(column.key)[row] ?? "";
+    return (
+      <span class={`name ${column.as === "name" ? "mono" : ""}`} title={name}>
+        {column.color && <Swatch color={column.color(table, row)} />}
+        <span class="cut">{name || units.MISSING}</span>
+      </span>
+    );
+  }
+  const value = table.num(column.key)[row];
+  const as = (column.as ?? units.quantityOf(column.key)) as units.Quantity;
+  const written = <Quantity value={value} as={as} unit={scale.unit} />;
+  if (!column.bar) return written;
+  return (
+    <span class="withbar">
+      <InlineBar share={scale.max ? value / scale.max : 0} color={column.color?.(table, row) ?? "var(--kind-compute)"} />
+      <span class="r">{written}</span>
+    </span>
+  );
+}
+
+function isName(table: Table, column: Column): boolean {
+  return column.as === "name" || column.as === "text" || (column.as === undefined && table.isText(column.key));
+}
+
+/** The largest value, and one unit of time where the column spans less than a thousandfold. */
+function scale(table: Table, column: Column): Scale {
+  if (!table.has(column.key) || isName(table, column)) return { max: 0 };
+  let max = 0;
+  let min = Infinity;
+  for (const value of table.num(column.key)) {
+    if (value > max) max = value;
+    if (value > 0 && value < min) min = value;
+  }
+  const time = (column.as ?? units.quantityOf(column.key)) === "time";
+  return { max, unit: time && max < min * 1000 && max < 60e9 ? units.timeUnit(max) : undefined };
+}
+
+function ordered(table: Table, search: string[], find: string, sort: string): [number[], boolean] {
+  const [test, wrong] = matcher(table, search, find);
+  const rows = test ? table.where(test) : Array.from({ length: table.rows }, (_, row) => row);
+  const key = sort.replace(/^-/, "");
+  if (!table.has(key)) return [rows, wrong];
+  const sign = sort.startsWith("-") ? -1 : 1;
+  if (table.isText(key)) {
+    const values = table.str(key);
+    rows.sort((a, b) => sign * (values[a] ?? "￿").localeCompare(values[b] ?? "￿") || a - b);
+  } else {
+    const values = table.num(key);
+    // What is missing stands last either way.
+    rows.sort((a, b) => (Number.isNaN(values[a]) ? (Number.isNaN(values[b]) ? 0 : 1) : Number.isNaN(values[b]) ? -1 : sign * (values[a] - values[b])) || a - b);
+  }
+  return [rows, wrong];
+}
+
+/** Words in any order, each somewhere in the row, letters of a word with gaps between them at the worst; /.../ is a regular expression. */
+function matcher(table: Table, search: string[], find: string): [((row: number) => boolean) | null, boolean] {
+  const wanted = find.trim();
+  const columns = search.filter((name) => table.has(name)).map((name) => table.str(name));
+  if (!wanted || !columns.length) return [null, false];
+  const pattern = /^\/(.*?)\/?$/.exec(wanted);
+  if (pattern) {
+    try {
+      const expression = new RegExp(pattern[1], "i");
+      return [(row) => columns.some((values) => values[row] !== null && expression.test(values[row]!)), false];
+    } catch {
+      return [null, true];
+    }
+  }
+  const words = wanted.toLowerCase().split(/\s+/);
+  const plain = (row: number) => {
+    const whole = columns.map((values) => values[row] ?? "").join("\n").toLowerCase();
+    return words.every((word) => whole.includes(word));
+  };
+  for (let row = 0; row < table.rows; row++) if (plain(row)) return [plain, false];
+  // Nothing has the words as they stand: allow gaps, as a fuzzy finder does.
+  const loose = words.map((word) => new RegExp([...word].map((letter) => letter.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".{0,3}?"), "i"));
+  return [(row) => { const whole = columns.map((values) => values[row] ?? "").join("\n"); return loose.every((word) => word.test(whole)); }, false];
+}
+
+function unfolded(table: Table, rows: number[], opened: Map<string, Table | null>, rowKey?: (table: Table, row: number) => string): Entry[] {
+  const entries: Entry[] = [];
+  for (const row of rows) {
+    const path = rowKey?.(table, row) ?? String(row);
+    const below = opened.get(path);
+    entries.push({ table, row, depth: 0, path, open: below !== undefined });
+    if (below) for (let child = 0; child < below.rows; child++) entries.push({ table: below, row: child, depth: 1, path: `${path}\n${child}` });
+  }
+  return entries;
+}
+
+function useHidden(id: string, columns: Column[]): [Set<string>, (key: string) => void] {
+  const begin = () => new Set(remembered(`columns.${id}`)?.split(",") ?? columns.filter((column) => column.hide).map((column) => column.key));
+  const [hidden, set] = useState(begin);
+  const toggle = (key: string) => {
+    const next = new Set(hidden);
+    if (!next.delete(key)) next.add(key);
+    remember(`columns.${id}`, [...next].join(","));
+    set(next);
+  };
+  return [hidden, toggle];
+}
+
+function markdown(table: Table, columns: Column[], rows: number[]): string {
+  const known = columns.filter((column) => table.has(column.key));
+  const cell = (column: Column, row: number) => {
+    if (isName(table, column)) return (table.str(column.key)[row] ?? "").replaceAll("|", "\\|");
+    return units.text(units.write(table.num(column.key)[row], (column.as ?? units.quantityOf(column.key)) as units.Quantity));
+  };
+  const line = (cells: string[]) => `| ${cells.join(" | ")} |`;
+  const head = [line(known.map((column) => column.label)), line(known.map((column) => (isName(table, column) ? "---" : "---:")))];
+  return [...head, ...rows.map((row) => line(known.map((column) => cell(column, row))))].join("\n") + "\n";
+}
+
+export function save(name: string, content: string | Blob): void {
+  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type: "text/csv" }));
+  const anchor = document.createElement("a");
+  anchor.href = address;
+  anchor.download = name;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

@@ -1,0 +1,243 @@
+/** Everything around a page: the context bar (run, rank, steps), the menu, the drawer's place, search and help. */
+import pages, { type Page } from "pages";
+import { Component, type ComponentChildren, type ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { forget, info, rank, useAnswer, useInfo } from "./data";
+import { Icon, Loading, Trouble } from "./parts/basics";
+import { Menu } from "./parts/menu";
+import { Tip } from "./parts/tip";
+import { source, type Info, type Run } from "./source";
+import { go, language, link, param, place, setLanguage, setTheme, theme } from "./state";
+import { fill, texts } from "./text";
+import { Palette, openPalette } from "./palette";
+import { Help, openHelp } from "./help";
+
+const text = texts({
+  en: {
+    performance: "Performance", resources: "Resources", cluster: "Cluster", tools: "Tools",
+    none: "none", find: "Find operator, step, page", rank: "Rank", steps: "Steps", allSteps: "All steps", run: "Run", pages: "Pages",
+    first: "First", last: "Last", apply: "Apply", theme: "Theme", language: "Language", help: "Help", export: "Export",
+    problems: "{count} problems while reading", live: "live", offline: "offline", skip: "Skip to the page",
+    opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", all: "all",
+    export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_parquet: "Parquet tables", export_csv: "CSV tables",
+    broke: "This page stopped working", again: "Try again",
+  },
+  zh: {
+    performance: "性能", resources: "资源", cluster: "集群", tools: "工具",
+    none: "无", find: "查找算子、迭代、页面", rank: "Rank", steps: "迭代", allSteps: "全部迭代", run: "训练", pages: "页面",
+    first: "起始", last: "结束", apply: "应用", theme: "主题", language: "语言", help: "帮助", export: "导出",
+    problems: "读取时发现 {count} 个问题", live: "进行中", offline: "离线", skip: "跳到页面内容",
+    opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", all: "全部",
+    export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_parquet: "Parquet 表", export_csv: "CSV 表",
+    broke: "此页面已停止工作", again: "重试",
+  },
+});
+
+const GROUPS = ["", "performance", "resources", "cluster", "tools"] as const;
+const EXPORTS = ["chrome", "perfetto", "parquet", "csv"] as const;
+
+export function Shell() {
+  const t = text();
+  const { run, page } = place.value;
+  const asked = useInfo(run);
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      if ((event.key === "k" || event.key === "K") && (event.ctrlKey || event.metaKey)) openPalette();
+      else if (typing(event)) return;
+      else if (event.key === "/") openPalette();
+      else if (event.key === "?") openHelp();
+      else return;
+      event.preventDefault();
+    };
+    document.addEventListener("keydown", keys);
+    return () => document.removeEventListener("keydown", keys);
+  }, []);
+  const found = pages.find((one) => one.id === page);
+  useEffect(() => {
+    const title = found ? found[language()] : "";
+    document.title = [title, info.value?.name, "stepscope"].filter(Boolean).join(" · ");
+  }, [found, info.value, language()]);
+  return (
+    <div class="app">
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>{t.skip}</a>
+      <Top info={run === null ? null : info.value} />
+      <Nav current={page} info={run === null ? null : info.value} />
+      <div class="main">
+        <main class="page" id="main" tabIndex={-1} key={`${run}/${page}`}>
+          {!found ? (
+            <p>{fill(t.noPage, { page })} <a href="#/">{t.back}</a></p>
+          ) : found.alone || run === null ? (
+            <Opened page={run === null && !found.alone ? pages.find((one) => one.id === "runs")! : found} />
+          ) : asked.error ? (
+            <><Trouble error={asked.error} /><p><a href="#/">{t.back}</a></p></>
+          ) : info.value === null ? (
+            <Loading what={fill(t.opening, { run })} rows={10} />
+          ) : (
+            <Opened page={found} />
+          )}
+        </main>
+        <div id="side" />
+      </div>
+      <Palette />
+      <Help />
+      <Tip />
+    </div>
+  );
+}
+
+function typing(event: KeyboardEvent): boolean {
+  const target = event.target as HTMLElement;
+  return event.ctrlKey || event.metaKey || event.altKey || target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
+}
+
+const loaded = new Map<string, ComponentType>();
+
+function Opened({ page }: { page: Page }) {
+  const [, again] = useState(0);
+  const [error, setError] = useState<Error | null>(null);
+  useEffect(() => {
+    if (loaded.has(page.id)) return;
+    page.load().then((module) => { loaded.set(page.id, module.default); again((n) => n + 1); }, setError);
+  }, [page.id]);
+  const Body = loaded.get(page.id);
+  if (error) return <Trouble error={error} />;
+  return Body ? <Guard key={page.id}><Body /></Guard> : <Loading />;
+}
+
+/** A page that fails says so, and the rest of the window goes on. */
+class Guard extends Component<{ children: ComponentChildren }, { error: Error | null }> {
+  override state = { error: null as Error | null };
+
+  override componentDidCatch(error: Error) {
+    console.error(error);
+    this.setState({ error });
+  }
+
+  override render() {
+    if (!this.state.error) return this.props.children;
+    return <><Trouble error={`${text().broke}: ${this.state.error.message}`} /><p><button class="btn" onClick={() => this.setState({ error: null })}>{text().again}</button></p></>;
+  }
+}
+
+function Top({ info: now }: { info: Info | null }) {
+  const t = text();
+  const dark = theme() === "dark";
+  const facts = now && [framework(now), now.devices.find((device) => device.kind !== "cpu")?.name ?? now.devices[0]?.name].filter(Boolean).join(" · ");
+  return (
+    <header class="top">
+      <a class="logo" href="#/" aria-label="stepscope">
+        <svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true" fill="var(--accent)">
+          <rect x="1" y="3" width="8" height="3.5" rx="1" /><rect x="5" y="8.25" width="10" height="3.5" rx="1" /><rect x="12" y="13.5" width="7" height="3.5" rx="1" />
+        </svg>
+        <b>stepscope</b>
+      </a>
+      {now && (
+        <>
+          <Menu label={`${t.run}: ${now.name}`} button={<><span class="b cut">{now.name}</span><span class="k wide">{facts}</span></>}>
+            {(close) => <Runs close={close} />}
+          </Menu>
+          {now.ranks.length > 1 && (
+            <Menu label={`${t.rank} ${rank()}`} button={<><span class="k">{t.rank}</span>{rank()}</>}>
+              {(close) => now.ranks.map((one) => <button key={one} class={`item ${one === rank() ? "on" : ""}`} onClick={() => { go({ params: { rank: one } }); close(); }}>{one}</button>)}
+            </Menu>
+          )}
+          {now.ranks.length === 1 && <span class="pick still"><span class="k">{t.rank}</span>{now.ranks[0]}</span>}
+          {now.steps.length > 0 && (
+            <Menu label={`${t.steps}: ${param("steps") ?? t.all}`} button={<><span class="k">{t.steps}</span>{param("steps")?.replace(":", "–") ?? `${now.steps[0]}–${now.steps[now.steps.length - 1]}`}</>}>
+              {(close) => <StepRange steps={now.steps} close={close} />}
+            </Menu>
+          )}
+        </>
+      )}
+      <div class="sp" />
+      {now && now.problem_count > 0 && <a class="chip warn" href={link({ page: "files" })}>{fill(t.problems, { count: now.problem_count })}</a>}
+      {now?.state === "live" && <a class="chip good" href={link({ page: "live" })}>{t.live}</a>}
+      <button class="pick search" onClick={openPalette}>
+        <Icon name="search" size={14} /><span class="cut">{t.find}</span><span class="sp" /><span class="kbd">/</span>
+      </button>
+      {now && !source().still && (
+        <Menu label={t.export} class="wide" arrow={false} align="right" button={<><Icon name="export" size={14} />{t.export}</>}>
+          {() => EXPORTS.map((format) => <a key={format} class="item" href={`api/runs/${encodeURIComponent(now.id)}/export/${format}`} download>{t[`export_${format}`]}</a>)}
+        </Menu>
+      )}
+      <button class="pick bare" aria-label={t.theme} title={t.theme} onClick={() => setTheme(dark ? "light" : "dark")}><Icon name={dark ? "light" : "dark"} size={15} /></button>
+      <button class="pick bare" aria-label={t.language} title={t.language} onClick={() => setLanguage(language() === "en" ? "zh" : "en")}>{language() === "en" ? "EN" : "中"}</button>
+      <button class="pick bare" aria-label={t.help} title={`${t.help} (?)`} onClick={openHelp}><Icon name="help" size={15} /></button>
+    </header>
+  );
+}
+
+const FRAMEWORKS: Record<string, string> = { pytorch: "PyTorch", mindspore: "MindSpore", jax: "JAX", tensorflow: "TensorFlow", python: "Python" };
+
+export function framework(now: { framework: string; versions: Record<string, string> }): string {
+  const name = FRAMEWORKS[now.framework] ?? now.framework;
+  const version = now.versions[now.framework] ?? now.versions.torch ?? now.versions.pytorch;
+  return version && now.framework ? `${name} ${version}` : name;
+}
+
+function Runs({ close }: { close: () => void }) {
+  const asked = useAnswer<Run[]>("\nruns", () => source().runs());
+  return (
+    <>
+      {asked.data?.slice(0, 40).map((run) => (
+        <a key={run.id} class={`item ${run.id === place.value.run ? "on" : ""}`} href={link({ run: run.id, page: place.value.page })} onClick={() => { forget(run.id); close(); }}>
+          {run.name}<span class="sp" /><span class="d3 small">{run.path}</span>
+        </a>
+      ))}
+      <a class="item" href="#/" onClick={close}>{text().back}</a>
+    </>
+  );
+}
+
+function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
+  const t = text();
+  const [first, last] = (param("steps") ?? `${steps[0]}:${steps[steps.length - 1]}`).split(":");
+  const apply = (event: Event) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    const [low, high] = [Number(form.get("first")), Number(form.get("last"))].sort((a, b) => a - b);
+    go({ params: { steps: low <= steps[0] && high >= steps[steps.length - 1] ? null : `${low}:${high}` } });
+    close();
+  };
+  return (
+    <form class="steprange" onSubmit={apply}>
+      <label>{t.first} <input name="first" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={first} /></label>
+      <label>{t.last} <input name="last" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={last ?? first} /></label>
+      <button class="btn sm pri">{t.apply}</button>
+      <button class="btn sm" type="button" onClick={() => { go({ params: { steps: null } }); close(); }}>{t.allSteps}</button>
+    </form>
+  );
+}
+
+function Nav({ current, info: now }: { current: string; info: Info | null }) {
+  const t = text();
+  return (
+    <nav class="nav" aria-label={t.pages}>
+      {GROUPS.map((group) => {
+        const inside = pages.filter((page) => page.group === group && (page.alone || now));
+        if (!inside.length) return null;
+        return [
+          group && <h3 key={group}>{t[group]}</h3>,
+          ...inside.map((page) => {
+            const off = !page.alone && now !== null && !filled(page, now);
+            return (
+              <a key={page.id} class={`${page.id === current ? "on" : ""} ${off ? "off" : ""}`} href={page.alone && page.id === "runs" ? "#/" : link({ page: page.id })} aria-current={page.id === current ? "page" : undefined} title={page[language()]}>
+                <Icon name={page.icon} /><span class="label">{page[language()]}</span>
+                {off && <span class="n">{t.none}</span>}
+              </a>
+            );
+          }),
+        ];
+      })}
+      <div class="sp" />
+    </nav>
+  );
+}
+
+/** Whether the run has what the page shows. */
+export function filled(page: Page, now: Info): boolean {
+  if (!page.needs) return true;
+  return page.needs.some((need) =>
+    need === "ranks" ? now.ranks.length > 1 : (now.kinds[need] ?? now.tables[need] ?? 0) > 0 || Object.keys(now.counters).some((name) => name.startsWith(need)),
+  );
+}

@@ -1,0 +1,149 @@
+/** Where the tables come from: the server, or the report that carries them. Pages know only this. */
+import { Table } from "./table";
+
+export interface Run {
+  id: string;
+  name: string;
+  path: string;
+  format: string;
+  state: "finished" | "live" | "unreadable";
+  bytes: number;
+  modified_ns: number;
+  error?: string;
+}
+
+export interface Device {
+  rank: number;
+  device: number | null;
+  name: string;
+  kind: string;
+  [more: string]: unknown;
+}
+
+export interface Problem {
+  file: string;
+  where: string;
+  what: string;
+}
+
+export interface Info {
+  id: string;
+  name: string;
+  path: string;
+  format: string;
+  state: Run["state"];
+  framework: string;
+  versions: Record<string, string>;
+  world_size: number | null;
+  ranks: number[];
+  options: Record<string, unknown>;
+  extra: Record<string, unknown>;
+  origin_ns: string;
+  end_ns: string;
+  tables: Record<string, number>;
+  kinds: Record<string, number>;
+  counters: Record<string, number>;
+  devices: Device[];
+  steps: number[];
+  problems: Problem[];
+  problem_count: number;
+}
+
+export type Params = Record<string, string | number | boolean | null | undefined>;
+
+export interface Source {
+  /** The single-file report: nothing can be asked that it does not carry. */
+  readonly still: boolean;
+  runs(): Promise<Run[]>;
+  info(run: string): Promise<Info>;
+  table(run: string, name: string, params: Params, signal?: AbortSignal): Promise<Table>;
+  query(run: string, sql: string, signal?: AbortSignal): Promise<Table>;
+  /** Where the same table can be downloaded; null where it cannot. */
+  download(run: string, name: string, params: Params): string | null;
+  /** Server-sent events; the function returned ends them. */
+  listen(path: string, hear: (event: string, data: unknown) => void): () => void;
+}
+
+/** What the server refused, in its own words. */
+export class Refusal extends Error {
+  constructor(
+    message: string,
+    readonly kind: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+export class HttpSource implements Source {
+  readonly still = false;
+  private origins = new Map<string, bigint>();
+
+  async runs(): Promise<Run[]> {
+    const answer = await ask("api/runs");
+    return ((await answer.json()) as { runs: Run[] }).runs;
+  }
+
+  async info(run: string): Promise<Info> {
+    const info = (await (await ask(`api/runs/${encodeURIComponent(run)}`)).json()) as Info;
+    this.origins.set(run, BigInt(info.origin_ns));
+    return info;
+  }
+
+  async table(run: string, name: string, params: Params, signal?: AbortSignal): Promise<Table> {
+    const answer = await ask(this.address(run, name, params), { signal });
+    const rows = answer.headers.get("X-Stepscope-Rows");
+    return Table.decode(await answer.arrayBuffer(), await this.origin(run), rows === null ? undefined : Number(rows));
+  }
+
+  async query(run: string, sql: string, signal?: AbortSignal): Promise<Table> {
+    const body = JSON.stringify({ sql });
+    const headers = { "Content-Type": "application/json" };
+    const answer = await ask(`api/runs/${encodeURIComponent(run)}/query`, { method: "POST", body, headers, signal });
+    return Table.decode(await answer.arrayBuffer(), await this.origin(run));
+  }
+
+  download(run: string, name: string, params: Params): string {
+    return this.address(run, name, { format: "csv", ...params });
+  }
+
+  listen(path: string, hear: (event: string, data: unknown) => void): () => void {
+    const stream = new EventSource(path);
+    const pass = (event: MessageEvent<string>) => hear(event.type, JSON.parse(event.data));
+    for (const name of ["runs", "state", "finished", "progress"]) stream.addEventListener(name, pass);
+    return () => stream.close();
+  }
+
+  private async origin(run: string): Promise<bigint> {
+    if (!this.origins.has(run)) await this.info(run);
+    return this.origins.get(run)!;
+  }
+
+  /** "tables/spans" is a raw table, "operators" an analysis. */
+  private address(run: string, name: string, params: Params): string {
+    const query = new URLSearchParams();
+    for (const [key, value] of Object.entries(params)) {
+      if (value !== null && value !== undefined && value !== "") query.set(key, value === true ? "1" : value === false ? "0" : String(value));
+    }
+    const path = name.startsWith("tables/") ? name : `analyses/${name}`;
+    const text = query.toString();
+    return `api/runs/${encodeURIComponent(run)}/${path}${text ? `?${text}` : ""}`;
+  }
+}
+
+async function ask(path: string, options?: RequestInit): Promise<Response> {
+  const answer = await fetch(path, options);
+  if (answer.ok) return answer;
+  const said = await answer.json().catch(() => ({}));
+  throw new Refusal(said.error ?? `${answer.status} ${answer.statusText}`, said.kind ?? "server", answer.status);
+}
+
+let current: Source = new HttpSource();
+
+export function source(): Source {
+  return current;
+}
+
+export function setSource(source: Source): void {
+  current = source;
+}

@@ -1,0 +1,121 @@
+/** Where the reader is: run, page, rank, steps and selection all live in the address, so that a link reproduces the view. */
+import { effect, signal } from "@preact/signals";
+
+export interface Place {
+  run: string | null;
+  page: string;
+  params: Record<string, string>;
+}
+
+/** Kept when the page changes; everything else belongs to one page. */
+const CONTEXT = ["rank", "steps"];
+
+export const place = signal<Place>(parse(location.hash));
+window.addEventListener("hashchange", () => (place.value = parse(location.hash)));
+
+function parse(hash: string): Place {
+  const [path, query] = hash.replace(/^#\/?/, "").split("?", 2);
+  const [run, page] = path.split("/").map(decode);
+  return { run: run || null, page: page || (run ? "overview" : "runs"), params: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a hash typed by hand
+  }
+}
+
+export interface Change {
+  run?: string | null;
+  page?: string;
+  params?: Record<string, string | number | null | undefined>;
+}
+
+/** The address after a change: another run or page drops what belonged to the old page; null removes a parameter. */
+export function link(change: Change): string {
+  const now = place.value;
+  const run = change.run === undefined ? now.run : change.run;
+  const page = change.page ?? (change.run !== undefined && change.run !== now.run && run ? "overview" : now.page);
+  const moved = page !== now.page || run !== now.run;
+  const kept = Object.entries(now.params).filter(([name]) => !moved || (run === now.run && CONTEXT.includes(name)));
+  const params = new URLSearchParams(kept);
+  for (const [name, value] of Object.entries(change.params ?? {})) {
+    if (value === null || value === undefined || value === "") params.delete(name);
+    else params.set(name, String(value));
+  }
+  params.sort();
+  const query = params.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
+  const path = run === null ? (page === "runs" ? "" : `/${page}`) : `${encodeURIComponent(run)}/${page}`;
+  return `#/${path}${query ? `?${query}` : ""}`;
+}
+
+/** Go there. `replace` leaves no entry in the browser's history: for what changes continuously (a filter as it is typed). */
+export function go(change: Change, replace = false): void {
+  const to = link(change);
+  if (to === location.hash) return;
+  if (replace) {
+    history.replaceState(null, "", to);
+    place.value = parse(to);
+  } else {
+    location.hash = to;
+  }
+}
+
+/** One parameter of the address. */
+export function param(name: string): string | undefined {
+  return place.value.params[name];
+}
+
+// A report opened from disk may not be allowed to remember anything.
+function remembered(key: string): string | null {
+  try {
+    return localStorage.getItem(`stepscope.${key}`);
+  } catch {
+    return null;
+  }
+}
+
+function remember(key: string, value: string | null): void {
+  try {
+    if (value === null) localStorage.removeItem(`stepscope.${key}`);
+    else localStorage.setItem(`stepscope.${key}`, value);
+  } catch {
+    /* see above */
+  }
+}
+
+export type Theme = "light" | "dark";
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const systemTheme = signal<Theme>(systemDark.matches ? "dark" : "light");
+systemDark.addEventListener("change", () => (systemTheme.value = systemDark.matches ? "dark" : "light"));
+const chosenTheme = signal(remembered("theme") as Theme | null);
+
+export function theme(): Theme {
+  return chosenTheme.value ?? systemTheme.value;
+}
+
+export function setTheme(value: Theme): void {
+  chosenTheme.value = value === systemTheme.value ? null : value;
+  remember("theme", chosenTheme.value);
+}
+
+export type Language = "en" | "zh";
+const chosenLanguage = signal((remembered("language") ?? (navigator.language.startsWith("zh") ? "zh" : "en")) as Language);
+
+export function language(): Language {
+  return chosenLanguage.value;
+}
+
+export function setLanguage(value: Language): void {
+  chosenLanguage.value = value;
+  remember("language", value);
+}
+
+export { remembered, remember };
+
+effect(() => {
+  document.documentElement.dataset.theme = theme();
+  document.documentElement.lang = language() === "zh" ? "zh-CN" : "en";
+});

@@ -1,0 +1,122 @@
+/** A table as columns, as it comes over the wire: Arrow, decoded without an object per row. */
+import { tableFromIPC, type Column as Arrow } from "@uwdata/flechette";
+
+/** Times that are moments, not durations: shown relative to the start of the recording. */
+const MOMENT = /(^|_)(start|end|at|alloc|free)_ns$/;
+
+export class Table {
+  readonly names: string[];
+  readonly rows: number;
+  /** Rows there are in all, when only some were asked for. */
+  readonly total: number;
+  private numbers = new Map<string, Float64Array>();
+  private words = new Map<string, (string | null)[]>();
+
+  constructor(
+    private columns: Map<string, ArrayLike<unknown>>,
+    rows: number,
+    total?: number,
+    private origin = 0n,
+  ) {
+    this.names = [...columns.keys()];
+    this.rows = rows;
+    this.total = total ?? rows;
+  }
+
+  static decode(buffer: ArrayBuffer, origin: bigint, total?: number): Table {
+    const arrow = tableFromIPC(buffer, { useBigInt: true });
+    const columns = new Map<string, ArrayLike<unknown>>();
+    arrow.names.forEach((name, at) => columns.set(String(name), (arrow.getChildAt(at) as Arrow<unknown>).toArray() as ArrayLike<unknown>));
+    return new Table(columns, arrow.numRows, total, origin);
+  }
+
+  /** From plain arrays: numbers (NaN where missing) or text. */
+  static of(columns: Record<string, ArrayLike<number> | (string | null)[]>): Table {
+    const entries = Object.entries(columns);
+    return new Table(new Map(entries), entries[0]?.[1].length ?? 0);
+  }
+
+  has(name: string): boolean {
+    return this.columns.has(name);
+  }
+
+  /** A column as numbers; NaN where nothing is known. A moment is in ns since the origin of the run. */
+  num(name: string): Float64Array {
+    const known = this.numbers.get(name);
+    if (known) return known;
+    const column = this.columns.get(name);
+    const origin = MOMENT.test(name) ? this.origin : 0n;
+    const values = new Float64Array(this.rows).fill(NaN);
+    if (column) {
+      for (let row = 0; row < this.rows; row++) {
+        const value = column[row];
+        if (value === null || value === undefined) continue;
+        values[row] = typeof value === "bigint" ? Number(value - origin) : Number(value);
+      }
+    }
+    this.numbers.set(name, values);
+    return values;
+  }
+
+  /** A column as text; null where nothing is known. */
+  str(name: string): (string | null)[] {
+    const known = this.words.get(name);
+    if (known) return known;
+    const column = this.columns.get(name);
+    const values: (string | null)[] = new Array(this.rows).fill(null);
+    if (column) {
+      for (let row = 0; row < this.rows; row++) {
+        const value = column[row];
+        if (value !== null && value !== undefined) values[row] = String(value);
+      }
+    }
+    this.words.set(name, values);
+    return values;
+  }
+
+  /** Whether a column holds text (or nothing at all). */
+  isText(name: string): boolean {
+    const column = this.columns.get(name);
+    if (!column) return false;
+    for (let row = 0; row < this.rows; row++) {
+      const value = column[row];
+      if (value !== null && value !== undefined) return typeof value === "string";
+    }
+    return false;
+  }
+
+  /** The value as it came: for copying and for the exact number. */
+  raw(name: string, row: number): string {
+    const value = this.columns.get(name)?.[row];
+    return value === null || value === undefined ? "" : String(value);
+  }
+
+  /** Whether every row of a column is empty. */
+  blank(name: string): boolean {
+    const column = this.columns.get(name);
+    if (!column) return true;
+    for (let row = 0; row < this.rows; row++) if (column[row] !== null && column[row] !== undefined) return false;
+    return true;
+  }
+
+  /** Rows for which a test holds, in order. */
+  where(test: (row: number) => boolean): number[] {
+    const found: number[] = [];
+    for (let row = 0; row < this.rows; row++) if (test(row)) found.push(row);
+    return found;
+  }
+
+  /** Some rows as a table of their own. */
+  pick(rows: ArrayLike<number>): Table {
+    const picked = new Map<string, ArrayLike<unknown>>();
+    for (const [name, column] of this.columns) picked.set(name, Array.from(rows, (row) => column[row]));
+    return new Table(picked, rows.length, rows.length, this.origin);
+  }
+
+  csv(names = this.names, rows?: ArrayLike<number>): string {
+    const quote = (text: string) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const order = rows ?? Array.from({ length: this.rows }, (_, row) => row);
+    const lines = Array.from(order, (row) => names.map((name) => quote(this.raw(name, row))).join(","));
+    return [names.map(quote).join(","), ...lines].join("\n") + "\n";
+  }
+}

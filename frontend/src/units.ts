@@ -1,0 +1,163 @@
+/** How quantities are written: three digits, a unit that fits, the exact value on hover. */
+
+export interface Written {
+  value: string;
+  unit: string;
+}
+
+export const MISSING = "–";
+const THIN = " ";
+
+/** 47.8 µs, 1.17 ms, 66.4 ms, 3.20 s, 4 min 12 s. `unit` forces one unit for a whole column. */
+export function time(ns: number, unit?: TimeUnit): Written {
+  if (!Number.isFinite(ns)) return { value: MISSING, unit: "" };
+  if (!unit && Math.abs(ns) >= 60e9) return minutes(ns);
+  const name = unit ?? timeUnit(ns);
+  return { value: digits(ns / TIME[name]), unit: name };
+}
+
+export type TimeUnit = "ns" | "µs" | "ms" | "s";
+const TIME: Record<TimeUnit, number> = { ns: 1, µs: 1e3, ms: 1e6, s: 1e9 };
+
+export function timeUnit(ns: number): TimeUnit {
+  const size = Math.abs(ns);
+  // 999.6 would be written as 1000: take the next unit already there.
+  return size < 999.5 ? "ns" : size < 999.5e3 ? "µs" : size < 999.5e6 ? "ms" : "s";
+}
+
+export function timeIn(ns: number, unit: TimeUnit): number {
+  return ns / TIME[unit];
+}
+
+function minutes(ns: number): Written {
+  const seconds = Math.round(Math.abs(ns) / 1e9);
+  const sign = ns < 0 ? "−" : "";
+  const hours = Math.floor(seconds / 3600);
+  if (hours) return { value: `${sign}${hours} h ${Math.floor((seconds % 3600) / 60)}`, unit: "min" };
+  return { value: `${sign}${Math.floor(seconds / 60)} min ${seconds % 60}`, unit: "s" };
+}
+
+/** 65.4 %; below 0.05 % "<0.1"; 0 only for zero. */
+export function share(part: number): Written {
+  if (!Number.isFinite(part)) return { value: MISSING, unit: "" };
+  const percent = part * 100;
+  const size = Math.abs(percent);
+  if (size > 0 && size < 0.05) return { value: `${percent < 0 ? "−" : ""}<0.1`, unit: "%" };
+  // 99.96 % is not all of it.
+  if (size > 99.95 && size < 100) return { value: `${percent < 0 ? "−" : ""}>99.9`, unit: "%" };
+  return { value: size === 0 || size === 100 ? minus(String(percent)) : minus(percent.toFixed(1)), unit: "%" };
+}
+
+/** Decimal, as disks and networks: 13.6 GB. */
+export function bytes(count: number): Written {
+  return scaled(count, ["B", "kB", "MB", "GB", "TB", "PB"]);
+}
+
+export function rate(perSecond: number): Written {
+  return scaled(perSecond, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"]);
+}
+
+export function flops(count: number): Written {
+  return scaled(count, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"]);
+}
+
+export function flopsRate(perSecond: number): Written {
+  return scaled(perSecond, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
+}
+
+/** 1,228; never 1.2K in a table. */
+export function count(value: number): Written {
+  if (!Number.isFinite(value)) return { value: MISSING, unit: "" };
+  const whole = Number.isInteger(value);
+  const text = whole ? String(Math.abs(value)) : digits(Math.abs(value));
+  const [before, after] = text.split(".");
+  const grouped = before.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  return { value: (value < 0 ? "−" : "") + (after ? `${grouped}.${after}` : grouped), unit: "" };
+}
+
+/** 123 k; where space is short. */
+export function short(value: number): Written {
+  return scaled(value, ["", "k", "M", "G", "T"]);
+}
+
+export function text(written: Written): string {
+  return written.unit ? `${written.value}${THIN}${written.unit}` : written.value;
+}
+
+function scaled(value: number, names: string[]): Written {
+  if (!Number.isFinite(value)) return { value: MISSING, unit: "" };
+  let at = 0;
+  let size = Math.abs(value);
+  while (size >= 999.5 && at < names.length - 1) {
+    size /= 1000;
+    at += 1;
+  }
+  const written = at === 0 && Number.isInteger(value) ? String(size) : digits(size);
+  return { value: (value < 0 ? "−" : "") + written, unit: names[at] };
+}
+
+/** Three digits that count. */
+function digits(value: number): string {
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  if (size >= 999.5) return minus(Math.round(value).toString()).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  const places = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.01 ? 2 : 3;
+  return minus(value.toFixed(places));
+}
+
+function minus(text: string): string {
+  return text.replace("-", "−");
+}
+
+/** What a column of this name holds: the name carries the unit. */
+export type Quantity = "time" | "bytes" | "share" | "rate" | "flops" | "flopsRate" | "count" | "text";
+
+export function quantityOf(name: string): Quantity {
+  if (name.endsWith("_ns")) return "time";
+  if (name.endsWith("bytes_per_s")) return "rate";
+  if (name.endsWith("_bytes") || name === "bytes") return "bytes";
+  if (name.endsWith("share") || name === "utilization" || name === "occupancy") return "share";
+  if (name.endsWith("flops_per_s")) return "flopsRate";
+  if (name === "flops" || name.endsWith("_flops")) return "flops";
+  return "count";
+}
+
+export function write(value: number, quantity: Quantity, unit?: TimeUnit): Written {
+  switch (quantity) {
+    case "time":
+      return time(value, unit);
+    case "bytes":
+      return bytes(value);
+    case "share":
+      return share(value);
+    case "rate":
+      return rate(value);
+    case "flops":
+      return flops(value);
+    case "flopsRate":
+      return flopsRate(value);
+    default:
+      return count(value);
+  }
+}
+
+/** The exact value, for hover and for copying. */
+export function exact(value: number, quantity: Quantity): string {
+  if (!Number.isFinite(value)) return "";
+  const grouped = count(Number.isInteger(value) ? value : Number(value.toPrecision(15))).value;
+  const whole = Number.isInteger(value) ? grouped : String(value);
+  const unit = { time: "ns", bytes: "bytes", rate: "bytes/s", flops: "FLOP", flopsRate: "FLOP/s", share: "", count: "", text: "" }[quantity];
+  return unit ? `${whole} ${unit}` : whole;
+}
+
+/** Round numbers to draw lines at, from low to high, about `wanted` of them. */
+export function ticks(low: number, high: number, wanted = 5): number[] {
+  const span = high - low;
+  if (!(span > 0)) return [low];
+  const rough = span / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough)!;
+  const first = Math.ceil(low / step);
+  const last = Math.floor(high / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step);
+}
