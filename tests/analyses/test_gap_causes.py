@@ -46,6 +46,19 @@ def test_gaps_are_summed_by_cause_over_all_steps() -> None:
         """,
     )
     assert trace.gap_causes(min_ns=35)["total_ns"].to_list() == [40, 50]
+    assert trace.gap_causes()["step"].null_count() == 5
+    tiny.assert_rows(
+        trace.gap_causes(per_step=True),
+        """
+        rank  device  step  cause             gaps  total_ns  share
+        0     0       0     "data_wait"       1     40        0.4
+        0     0       0     host-bound        1     25        0.25
+        0     0       0     "launch_latency"  1     2         0.02
+        0     0       1     host-bound        1     30        0.3
+        0     0       1     unknown           1     10        0.1
+        1     0       0     host-bound        1     50        0.5
+        """,
+    )
 
 
 def test_a_trace_of_nothing_has_no_causes() -> None:

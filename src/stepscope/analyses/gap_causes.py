@@ -8,6 +8,7 @@ from stepscope.trace import Trace
 COLUMNS = {
     "rank": pl.Int32,
     "device": pl.Int32,
+    "step": pl.Int32,  # null for all steps together
     "cause": pl.String,
     "gaps": pl.Int64,
     "total_ns": pl.Int64,
@@ -17,15 +18,21 @@ COLUMNS = {
 }
 
 
-def gap_causes(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
-    """Per rank, device and cause: the gaps of at least `min_ns` (see gaps) and their share of the time in steps, the longest first."""
-    steps = trace.steps.group_by("rank").agg(steps_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
-    return (
+def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False) -> pl.DataFrame:
+    """Per rank, device and cause: the gaps of at least `min_ns` (see gaps) and their share of the time in steps, the longest first.
+
+    With per_step the same for each step, and the share is of that step.
+    """
+    key = ["rank", "step"] if per_step else ["rank"]
+    steps = trace.steps.group_by(key).agg(steps_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
+    found = (
         gaps(trace, min_ns=min_ns)
-        .group_by("rank", "device", "cause")
+        .group_by("device", "cause", *key)
         .agg(gaps=pl.len(), total_ns=pl.col("dur_ns").sum(), avg_ns=pl.col("dur_ns").mean().round(), max_ns=pl.col("dur_ns").max())
-        .join(steps, on="rank")
-        .with_columns(share=pl.col("total_ns") / pl.col("steps_ns"))
-        .sort("rank", "device", "total_ns", "cause", descending=[False, False, True, False])
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .join(steps, on=key)
+        .with_columns(share=pl.col("total_ns") / pl.col("steps_ns"), step="step" if per_step else pl.lit(None))
+    )
+    order = ["rank", "device", "step", "total_ns", "cause"]
+    return found.sort(order, descending=[False, False, False, True, False]).select(
+        pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()
     )
