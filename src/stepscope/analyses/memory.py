@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from stepscope.analyses._memory import memory_samples
+from stepscope.errors import UsageError
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -11,55 +13,84 @@ COLUMNS = {
     "allocated_bytes": pl.Int64,
     "reserved_bytes": pl.Int64,
     "static_bytes": pl.Int64,
+    "event": pl.Int64,  # counts the moments of a device from 0: the order of execution
+    "change_bytes": pl.Int64,  # of what is allocated, since the moment before
+    "op": pl.String,  # of the largest block that came then, or that went where less is allocated
 }
 
 
-def memory(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
+def memory(
+    trace: Trace,
+    *,
+    device: str | None = None,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    pixels: int | None = None,
+    by_event: bool = False,
+) -> pl.DataFrame:
     """Per rank and device ("gpu 0", "cpu"): every moment at which the source said how much is allocated and reserved.
 
     Static is what was there before the recording and outlived it; null where no blocks were recorded. Several samples at one
-    moment are several rows, so that no peak is lost.
+    moment are several rows, so that no peak is lost. `op` is the operator that allocated the block, also where the block goes.
+
+    `start_ns` and `end_ns` keep what lies between them, and the moments just before and after, where a line comes from and goes to.
+    `pixels` thins a long curve out for a chart so many pixels wide: of each pixel of time, or of the order of events with `by_event`,
+    the first and last moment and those of the least and the most allocated and reserved stay, so that no peak is hidden.
     """
-    counters = trace.table("counters").filter(pl.col("unit").cast(pl.String) == "bytes")
-    # Few names, many samples: the words are taken apart once per name.
-    words = counters.select("name").unique().collect()
-    parts = words.with_columns(
-        pl.col("name").cast(pl.String).str.extract_groups(r"^(?<what>allocated|reserved) ?(?<device>.*)$").alias("word")
+    if pixels is not None and pixels < 1:
+        raise UsageError(f"pixels is {pixels}; expected at least 1")
+    own = ["rank", "device"]
+    rows = memory_samples(trace, device).with_columns(
+        event=pl.int_range(pl.len(), dtype=pl.Int64).over(own), change_bytes=pl.col("allocated_bytes").diff().over(own)
     )
-    parts = parts.unnest("word").filter(pl.col("what").is_not_null(), True if device is None else pl.col("device") == device)
-    samples = (
-        counters.join(parts.lazy(), on="name", maintain_order="left")
-        .select("rank", "device", "what", "at_ns", bytes=pl.col("value").round().cast(pl.Int64))
-        .sort("rank", "device", "at_ns", maintain_order=True)
-        .collect()
+    after_start = (
+        pl.lit(True) if start_ns is None else (pl.col("at_ns").shift(-1).over(own) >= start_ns).fill_null(pl.col("at_ns") >= start_ns)
     )
-    moment = ["rank", "device", "at_ns"]
-    allocated, reserved = (samples.filter(pl.col("what") == what).drop("what") for what in ("allocated", "reserved"))
+    before_end = pl.lit(True) if end_ns is None else (pl.col("at_ns").shift(1).over(own) <= end_ns).fill_null(pl.col("at_ns") <= end_ns)
+    rows = rows.filter(after_start & before_end)
+    if pixels is not None:
+        rows = _thinned(rows, pixels, "event" if by_event else "at_ns")
+    rows = rows.with_columns(comes=pl.col("change_bytes") > 0)
+    return rows.join(_causes(trace), on=[*own, "at_ns", "comes"], how="left", maintain_order="left").select(
+        pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()
+    )
+
+
+def _thinned(rows: pl.DataFrame, pixels: int, along: str) -> pl.DataFrame:
+    """Of each pixel the rows that a line through all of them would reach to."""
+    own = ["rank", "device"]
+    x = pl.col(along) - pl.col(along).min().over(own)
+    # A width in whole units: no pixel is narrower than the others by a rounding error, and there are at most so many.
+    width = (x.max().over(own) // pixels + 1).alias("width")
+    at = pl.col("row")
+    kept = (
+        rows.with_row_index("row")
+        .with_columns(x.alias("x"), width)
+        .group_by(*own, pl.col("x") // pl.col("width"))
+        .agg(
+            first=at.first(),
+            last=at.last(),
+            **{
+                f"{name} {end}": at.get(getattr(pl.col(name), f"arg_{end}")())
+                for name in ("allocated_bytes", "reserved_bytes")
+                for end in ("min", "max")
+            },
+        )
+        .drop(*own, "x")
+    )
+    wanted = pl.concat([kept[name] for name in kept.columns if kept[name].null_count() < kept.height or kept.is_empty()]).drop_nulls()
+    return rows[wanted.unique().sort()]
+
+
+def _causes(trace: Trace) -> pl.DataFrame:
+    """Per moment: the operator of the largest block that came, and of the largest that went."""
+    blocks = trace.table("allocations").select("rank", pl.col("device", "op").cast(pl.String), "bytes", "alloc_ns", "free_ns").collect()
+    events = pl.concat(
+        blocks.filter(pl.col(at).is_not_null()).select("rank", "device", "op", "bytes", pl.col(at).alias("at_ns"), comes=pl.lit(comes))
+        for at, comes in (("alloc_ns", True), ("free_ns", False))
+    )
     return (
-        _beside(allocated.rename({"bytes": "allocated_bytes"}), reserved.rename({"bytes": "reserved_bytes"}), moment)
-        .join(_static(trace, allocated), on=["rank", "device"], how="left", maintain_order="left")
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
-    )
-
-
-def _beside(allocated: pl.DataFrame, reserved: pl.DataFrame, moment: list[str]) -> pl.DataFrame:
-    """Both in one row where they were sampled together: the nth of a moment with the nth of that moment."""
-    if allocated.select(moment).equals(reserved.select(moment)):
-        return allocated.with_columns(reserved["reserved_bytes"])
-    counted = [frame.with_columns(nth=pl.int_range(pl.len()).over(moment)) for frame in (allocated, reserved)]
-    return counted[0].join(counted[1], on=[*moment, "nth"], how="full", coalesce=True).sort(*moment, "nth")
-
-
-def _static(trace: Trace, allocated: pl.DataFrame) -> pl.DataFrame:
-    """What is allocated at a device's first sample, less the blocks then alive that the recording saw come or go."""
-    first = allocated.group_by("rank", "device").agg(pl.col("at_ns", "bytes").filter(pl.col("at_ns") == pl.col("at_ns").min()).last())
-    blocks = (
-        trace.table("allocations").select("rank", pl.col("device").cast(pl.String), "alloc_ns", "free_ns", block=pl.col("bytes")).collect()
-    )
-    alive = (pl.col("alloc_ns") <= pl.col("at_ns")).fill_null(True) & (pl.col("free_ns") > pl.col("at_ns")).fill_null(True)
-    passing = pl.any_horizontal(pl.col("alloc_ns", "free_ns").is_not_null())
-    return (
-        blocks.join(first, on=["rank", "device"])
-        .group_by("rank", "device")
-        .agg(static_bytes=pl.col("bytes").first() - pl.col("block").filter(alive & passing).sum())
+        events.sort("bytes", descending=True, maintain_order=True)
+        .unique(["rank", "device", "at_ns", "comes"], keep="first", maintain_order=True)
+        .drop("bytes")
     )

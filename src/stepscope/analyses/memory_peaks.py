@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.memory import memory
+from stepscope.analyses._memory import memory_samples
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -24,7 +24,7 @@ def memory_peaks(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
     A step starts with what was allocated before it: where that is its peak, no operator of the step made it. Growth is the
     last value in the step less that first one. Moments outside every step have a row of their own, with no step.
     """
-    samples = memory(trace, device=device).sort("at_ns", maintain_order=True)
+    samples = memory_samples(trace, device).sort("at_ns", maintain_order=True)
     steps = trace.table("steps").select("rank", "step", "start_ns", "end_ns").sort("start_ns").collect()
     inside = samples.join_asof(steps, left_on="at_ns", right_on="start_ns", by="rank", check_sortedness=False).with_columns(
         step=pl.when(pl.col("at_ns") < pl.col("end_ns")).then("step"), before=False

@@ -1,0 +1,67 @@
+"""How much of the CPU do the machine, each process and each operator of the input pipeline use, on average and at most?"""
+
+import polars as pl
+
+from stepscope.analyses.cpu import cpu
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "of": pl.String,  # machine, process, operator (of the input pipeline)
+    "name": pl.String,
+    "samples": pl.Int64,  # that have a share
+    "covered_ns": pl.Int64,  # the time that the shares are about
+    "cores": pl.Float64,  # of the machine
+    "busy_cores": pl.Float64,  # user and system together, on average
+    "max_busy_cores": pl.Float64,  # in the busiest sample
+    "user_share": pl.Float64,
+    "system_share": pl.Float64,
+    "io_share": pl.Float64,
+    "idle_share": pl.Float64,
+    "steal_share": pl.Float64,
+    "context_switches_per_s": pl.Float64,
+    "run_queue": pl.Float64,
+    "max_run_queue": pl.Float64,
+    "max_threads": pl.Float64,
+    "max_memory_bytes": pl.Int64,
+}
+_SHARES = ("user_share", "system_share", "io_share", "idle_share", "steal_share")
+
+
+def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
+    """Per rank and machine, process or operator: the means over time of what `cpu` sampled, and the largest values.
+
+    `start_ns` and `end_ns` keep the samples taken between them, each of which is about the time before it. The mean of a share
+    weighs each sample by the time it is about; the means of context switches and of the run queue are those of the samples.
+    """
+    key = ["rank", "of", "name"]
+    shared = pl.col("user_share").is_not_null()
+    about = cpu(trace, of=of).with_columns(
+        # A sample of shares is about the time since the one before; the first, since the first sample of all.
+        covered_ns=pl.when(shared).then(
+            pl.col("at_ns") - pl.when(shared).then("at_ns").forward_fill().shift(1).over(key).fill_null(pl.col("at_ns").first().over(key))
+        )
+    )
+    if start_ns is not None:
+        about = about.filter(pl.col("at_ns") >= start_ns)
+    if end_ns is not None:
+        about = about.filter(pl.col("at_ns") <= end_ns)
+    # A single sample is about an unknown time: it is the mean of itself.
+    weight = pl.when(pl.col("covered_ns") > 0).then("covered_ns").otherwise(1)
+    cores = trace.counters.filter(pl.col("name").cast(pl.String) == "cpu cores").group_by("rank").agg(cores=pl.col("value").max()).collect()
+    return (
+        about.group_by(key, maintain_order=True)
+        .agg(
+            *((pl.col(name) * weight).sum() / weight.filter(pl.col(name).is_not_null()).sum() for name in (*_SHARES, "busy_cores")),
+            pl.col("context_switches_per_s", "run_queue").mean(),
+            pl.col("covered_ns").sum(),
+            samples=shared.sum(),
+            max_busy_cores=pl.col("busy_cores").max(),
+            max_run_queue=pl.col("run_queue").max(),
+            max_threads=pl.col("threads").max(),
+            max_memory_bytes=pl.col("memory_bytes").max(),
+        )
+        .with_columns(pl.col(name).fill_nan(None) for name in (*_SHARES, "busy_cores"))
+        .join(cores, on="rank", how="left", maintain_order="left")
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
