@@ -2,7 +2,7 @@
 import { tableFromIPC, type Column as Arrow } from "@uwdata/flechette";
 
 /** Times that are moments, not durations: shown relative to the start of the recording. */
-const MOMENT = /(^|_)(start|end|at|alloc|free)_ns$/;
+const MOMENT = /(^|_)(start|end|at|alloc|peak)_ns$/;
 
 export class Table {
   readonly names: string[];
@@ -45,7 +45,7 @@ export class Table {
     const known = this.numbers.get(name);
     if (known) return known;
     const column = this.columns.get(name);
-    const origin = MOMENT.test(name) ? this.origin : 0n;
+    const origin = this.isMoment(name) ? this.origin : 0n;
     const values = new Float64Array(this.rows).fill(NaN);
     if (column) {
       for (let row = 0; row < this.rows; row++) {
@@ -56,6 +56,11 @@ export class Table {
     }
     this.numbers.set(name, values);
     return values;
+  }
+
+  /** Of a block, free_ns is when it went; of a step, how long nothing ran. */
+  private isMoment(name: string): boolean {
+    return MOMENT.test(name) || (name === "free_ns" && this.columns.has("alloc_ns"));
   }
 
   /** A column as text; null where nothing is known. */
