@@ -1,0 +1,80 @@
+"""When did each call of an operator or kernel run, and how long did it take?"""
+
+import polars as pl
+
+from stepscope.analyses._operators import host_operators, launcher, on_devices
+from stepscope.errors import UsageError
+from stepscope.schema import DEVICES
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "device": pl.String,
+    "number": pl.Int32,  # of the device; null on the host
+    "track": pl.Int32,
+    "step": pl.Int32,
+    "span": pl.Int64,
+    "start_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "self_ns": pl.Int64,
+    "name": pl.String,
+    "type": pl.String,
+    "scope": pl.String,
+    "kernel": pl.String,  # the name of the device work itself; null on the host
+    "kind": pl.String,
+    "op": pl.Int64,  # the span of the operator on the host
+    "delay_ns": pl.Int64,  # from the start of the launch call to the start of the work
+    "shapes": pl.String,
+    "dtypes": pl.String,
+    "bytes": pl.Int64,
+}
+
+
+def instances(
+    trace: Trace, *, device: str | None = None, operator: str | None = None, type: str | None = None, kernel: str | None = None
+) -> pl.DataFrame:
+    """Per rank, by start: every call that `operators` counts, one row each, and on a device every piece of work that `kernels` counts.
+
+    `device`, `operator` (its name) and `type` are as in a row of `operators`, `kernel` as the name in one of `kernels`; each keeps only
+    such calls.
+    """
+    if device is not None and device not in DEVICES:
+        raise UsageError(f"no device '{device}'; there are {', '.join(DEVICES)}")
+    parts = [] if device == "cpu" else [_on_devices(trace)]
+    if device in (None, "cpu") and kernel is None:
+        parts.append(_on_host(trace))
+    rows = pl.concat(parts) if parts else pl.LazyFrame(schema=COLUMNS)
+    wanted = {"device": device, "name": operator, "type": type, "kernel": kernel}
+    kept = rows.filter(*(pl.col(column) == value for column, value in wanted.items() if value is not None))
+    result: pl.DataFrame = (
+        kept.select(pl.col(column).cast(dtype) for column, dtype in COLUMNS.items()).sort("rank", "start_ns", "span").collect()
+    )
+    return result
+
+
+def _on_host(trace: Trace) -> pl.LazyFrame:
+    ops = host_operators(trace, "track", "step", "name", "op_type", "scope", "shapes", "dtypes", "bytes").lazy()
+    return _rows(ops, device=pl.lit("cpu"), name="name", kernel=None, kind=pl.lit("op"), number=None, op="span", delay_ns=None)
+
+
+def _on_devices(trace: Trace) -> pl.LazyFrame:
+    shapes = trace.spans.filter(pl.col("kind") == "op").select("rank", "shapes", "dtypes", op="span")
+    calls = trace.spans.filter(pl.col("kind").is_in(["api", "sync", "op"])).select("rank", flow_in="span", launch_ns="start_ns")
+    work = (
+        on_devices(trace)
+        .drop("shapes", "dtypes")
+        .join(shapes, on=["rank", "op"], how="left")
+        .join(calls, on=["rank", "flow_in"], how="left")
+        .with_columns(delay_ns=pl.col("start_ns") - pl.col("launch_ns"))
+    )
+    return _rows(work, device="device", name=launcher(), kernel="name", kind="kind", number="number", op="op", delay_ns="delay_ns")
+
+
+def _rows(frame: pl.LazyFrame, **columns: pl.Expr | str | None) -> pl.LazyFrame:
+    """The columns of the answer, texts as text, so that host and devices can stand in one table."""
+    given = {"type": pl.coalesce("op_type", "name"), **columns}
+    sources = {column: given.get(column, column) for column in COLUMNS}
+    return frame.select(
+        (pl.lit(None) if source is None else pl.col(source) if isinstance(source, str) else source).cast(COLUMNS[column]).alias(column)
+        for column, source in sources.items()
+    )
