@@ -43,10 +43,10 @@ def communication(trace: Trace) -> pl.DataFrame:
     total: calls that run at the same time count each for itself. Bytes are of the larger of a call's input and output, and bandwidth is
     these bytes by the time of the calls that say theirs; `unsized` is how many do not.
     """
-    calls = messages(trace)
+    calls = waits(trace)
     if calls.is_empty():
         return pl.DataFrame(schema=COLUMNS)
-    calls = _waits(_hidden(trace, calls))
+    calls = _hidden(trace, calls)
     duration = pl.col("end_ns") - pl.col("start_ns")
     sized = pl.col("bytes").is_not_null()
     seconds = duration.filter(sized).sum() / 1e9
@@ -90,8 +90,9 @@ def _hidden(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     return calls.with_columns(pl.Series("overlapped_ns", overlapped))
 
 
-def _waits(calls: pl.DataFrame) -> pl.DataFrame:
-    """With `wait_ns` of each call that has its like on the other ranks, and a `note` where it has none."""
+def waits(trace: Trace) -> pl.DataFrame:
+    """Every communication call, with `wait_ns` where it has its like on the other ranks, and a `note` where it has none."""
+    calls = messages(trace)
     # A sequence number identifies a call; without one it is the nth of its size in its step. Ranks of an all-to-all differ in size.
     group = ["collective", "group", "members"]
     like = [*group, "seq", "where", "size"]

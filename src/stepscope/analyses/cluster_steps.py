@@ -1,0 +1,49 @@
+"""What does each rank spend each step on, and how long does it wait for the others?"""
+
+import polars as pl
+
+from stepscope.analyses.communication import waits
+from stepscope.analyses.overlap import overlap
+from stepscope.analyses.step_trace import step_trace
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "step": pl.Int32,
+    "start_ns": pl.Int64,
+    "total_ns": pl.Int64,
+    "interval_ns": pl.Int64,
+    "fp_bp_ns": pl.Int64,
+    "tail_ns": pl.Int64,
+    "computing_ns": pl.Int64,
+    "communication_ns": pl.Int64,
+    "exposed_ns": pl.Int64,
+    "copy_ns": pl.Int64,
+    "free_ns": pl.Int64,
+    "wait_ns": pl.Int64,  # for the last rank to arrive, in collectives that have their like on the others
+    "matched": pl.Int64,  # such collectives
+}
+
+
+def cluster_steps(trace: Trace) -> pl.DataFrame:
+    """Per rank and step: its stages as in `step_trace`, what runs in it as in `overlap`, and the wait for others as in `communication`.
+
+    computing + exposed + copy + free is the step. The wait is part of the communication: all calls of the step together, each for itself.
+    It is null where no call of the step has its like on the other ranks, or the ranks' clocks cannot be compared.
+    """
+    key = ["rank", "step"]
+    stages = step_trace(trace).select(*key, "start_ns", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
+    work = overlap(trace).drop("total_ns", "overlapped_ns")
+    waited = (
+        waits(trace)
+        .filter(pl.col("wait_ns").is_not_null() & pl.col("step").is_not_null())
+        .group_by(key)
+        .agg(wait_ns=pl.col("wait_ns").sum(), matched=pl.len())
+    )
+    return (
+        stages.join(work, on=key, how="left", maintain_order="left")
+        .join(waited, on=key, how="left", maintain_order="left")
+        .with_columns(pl.col("matched").fill_null(0))
+        .sort("step", "rank")
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )

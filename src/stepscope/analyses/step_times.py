@@ -1,0 +1,61 @@
+"""How long are the steps and their stages, typically and at worst?"""
+
+import polars as pl
+
+from stepscope.analyses._warmup import typical
+from stepscope.analyses.step_trace import step_trace
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "stage": pl.String,  # step, interval, forward and backward, tail; gap is what lies between two steps
+    "steps": pl.Int64,  # that these figures are of
+    "left_out": pl.Int64,  # steps: warm-up, and those where the stage is not known
+    "mean_ns": pl.Float64,
+    "min_ns": pl.Int64,
+    "p50_ns": pl.Int64,
+    "p90_ns": pl.Int64,
+    "p99_ns": pl.Int64,
+    "max_ns": pl.Int64,
+    "share": pl.Float64,  # of the steps' time
+}
+_STAGES = {"step": "total_ns", "interval": "interval_ns", "forward and backward": "fp_bp_ns", "tail": "tail_ns", "gap": "gap_ns"}
+
+
+def step_times(
+    trace: Trace, *, warmup: int | None = None, fp_start: str | None = None, bp_end: str | None = None, clock: str = "host"
+) -> pl.DataFrame:
+    """Per rank and stage: the mean, the fastest, the median, the percentiles and the slowest, and the stage's share of the step.
+
+    Each rank's first step is left out where it took more than one and a half times the median of the others; `warmup` says how many of
+    the first steps to leave out instead, 0 for none. `overview` counts all steps. A percentile is a time that occurred; the median of an
+    even number of steps lies between two. See `step_trace` for the stages and the other parameters.
+    """
+    all_steps = step_trace(trace, fp_start=fp_start, bp_end=bp_end, clock=clock)
+    steps = typical(all_steps, warmup)
+    counts = all_steps.group_by("rank").agg(all=pl.len())
+    tables = [_of_stage(steps, stage, column) for stage, column in _STAGES.items()]
+    order = pl.col("stage").cast(pl.Enum(list(_STAGES)))
+    return (
+        pl.concat(tables)
+        .join(counts, on="rank")
+        .with_columns(left_out=pl.col("all") - pl.col("steps"))
+        .sort("rank", order)
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _of_stage(steps: pl.DataFrame, stage: str, column: str) -> pl.DataFrame:
+    known = steps.filter(pl.col(column).is_not_null())
+    time, total = pl.col(column), pl.col("total_ns").sum()
+    return known.group_by("rank").agg(
+        stage=pl.lit(stage),
+        steps=pl.len().cast(pl.Int64),
+        mean_ns=time.mean(),
+        min_ns=time.min(),
+        p50_ns=time.median().round(),
+        p90_ns=time.quantile(0.9, "nearest"),
+        p99_ns=time.quantile(0.99, "nearest"),
+        max_ns=time.max(),
+        share=pl.when(total > 0).then(time.sum() / total),
+    )
