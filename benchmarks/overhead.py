@@ -1,0 +1,394 @@
+"""What recording costs the training step: blocks of steps with and without it, taken in turns within one run.
+
+    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--keep RESULTS.md]
+
+Each set starts new processes, which then train only when it is their turn. In a round every contender trains one block of steps, in order
+or, every other round, in the opposite one. What is compared are blocks of one round: the ratio of their median steps, and that of their
+sums, in which whatever happens once a second counts too. Needs PyTorch or MindSpore, and numpy; stepscope itself need not be installed.
+"""
+
+import argparse
+import gc
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent / "src"
+HEADING = "# Recording: what it costs the step"
+_SETTLE = 2  # steps of a block that do not count: the first after a profiler has started
+
+_SHAPES = {"record_shapes": True, "profile_memory": True}
+# From the issue that set them.
+_ACTIVE_TORCH, _IDLE, _ACTIVE_MINDSPORE = 1.05, 1.01, 1.10
+
+
+class Contender(NamedTuple):
+    what: str
+    process: str  # one of _PROCESSES
+    state: str
+    against: str = ""  # another contender's `what`; empty: nothing
+    limit: float | None = None
+
+
+_PROCESSES: dict[str, list[str]] = {"own": [], "other": [], "idle": ["-m", "stepscope", "run", "--idle"]}
+_QUIET = [
+    Contender("bare", "own", "bare"),
+    Contender("bare, again", "own", "bare", "bare"),
+    Contender("bare, another process", "other", "bare", "bare"),
+    Contender("schedule waits", "own", "waiting", "bare", _IDLE),
+    Contender("monitor", "own", "monitor", "bare", _IDLE),
+    Contender("run --idle", "idle", "bare", "bare, another process", _IDLE),
+]
+_CONTENDERS = {
+    "torch": [
+        *_QUIET,
+        Contender("torch.profiler", "own", "torch", "bare"),
+        Contender("stepscope", "own", "stepscope", "torch.profiler", _ACTIVE_TORCH),
+        Contender("torch.profiler, shapes and memory", "own", "torch shapes", "bare"),
+        Contender("stepscope, shapes and memory", "own", "stepscope shapes", "torch.profiler, shapes and memory", _ACTIVE_TORCH),
+    ],
+    "mindspore": [
+        *_QUIET,
+        Contender("stepscope", "own", "stepscope", "bare, another process", _ACTIVE_MINDSPORE),
+        Contender("stepscope, shapes and memory", "own", "stepscope shapes", "bare, another process", _ACTIVE_MINDSPORE),
+    ],
+}
+_MODELS = {"torch": ["GPT", "convolutions"], "mindspore": ["graph", "PyNative"]}
+
+
+class Block(NamedTuple):
+    median_s: float
+    sum_s: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(_CONTENDERS), help="one framework (default: those that are installed)")
+    parser.add_argument("--models", nargs="+", help="some of the models (default: all)")
+    parser.add_argument("--sets", type=int, default=6, help="how often new processes are started (default: 6)")
+    parser.add_argument("--rounds", type=int, default=10, help="rounds of each set; even, so that both orders count alike (default: 10)")
+    parser.add_argument("--steps", type=int, default=10, help="steps of a block (default: 10)")
+    parser.add_argument("--keep", type=Path, metavar="RESULTS.md", help="replace the section on recording of this file")
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        _work(*args.worker)
+        return
+    frameworks = [name for name in _CONTENDERS if (args.only or name) == name and importlib.util.find_spec(name)]
+    if os.getloadavg()[0] > 0.5:
+        print("overhead: the machine is busy; the spread will be wide", file=sys.stderr)
+    report = [_introduction(frameworks, args)]
+    print(report[0])
+    for framework in frameworks:
+        for model in _MODELS[framework]:
+            if not args.models or model in args.models:
+                report.append(_table(framework, model, *_measured(framework, model, args)))
+                print(report[-1], flush=True)
+    if args.keep:
+        before = args.keep.read_text().partition(HEADING)[0] if args.keep.exists() else ""
+        args.keep.write_text("\n".join([before.rstrip("\n"), "", *report]).lstrip("\n"))
+
+
+def _introduction(frameworks: list[str], args: argparse.Namespace) -> str:
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in (*frameworks, "numpy"))
+    load = f"load average before: {os.getloadavg()[0]:.1f}"
+    return f"""{HEADING}
+
+Written by `overhead.py`; README.md beside this file says what each row means.
+
+- {time.strftime("%Y-%m-%d")}, {os.cpu_count()} cores; {load}; Python {platform.python_version()}, {versions}
+- {args.sets} sets of processes, {args.rounds} rounds each; a block is {args.steps} steps
+"""
+
+
+def _measured(framework: str, model: str, args: argparse.Namespace) -> tuple[dict[str, list[Block]], str]:
+    """The blocks of each contender, one per round, and where the model ran."""
+    contenders = _CONTENDERS[framework]
+    blocks: dict[str, list[Block]] = {contender.what: [] for contender in contenders}
+    where = ""
+    for _ in range(args.sets):
+        with tempfile.TemporaryDirectory() as folder:
+            workers = {name: Worker(name, framework, model, folder) for name in _PROCESSES}
+            for number in range(args.rounds):
+                for contender in contenders if number % 2 == 0 else reversed(contenders):
+                    blocks[contender.what].append(workers[contender.process].train(contender.state, args.steps))
+            where = workers["own"].where
+            for worker in workers.values():
+                worker.end()
+    return blocks, where
+
+
+class Worker:
+    """A process that trains a block when it is told to, and sleeps otherwise."""
+
+    def __init__(self, name: str, framework: str, model: str, folder: str) -> None:
+        search = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, *_PROCESSES[name], __file__, "--worker", framework, model, folder]
+        self._said = Path(folder) / f"{name}.txt"
+        with self._said.open("w") as said:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                cwd=folder,
+                env=os.environ | {"PYTHONPATH": search, "STEPSCOPE_JOBS": folder},
+            )
+        self.where: str = self._answer()
+
+    def train(self, state: str, steps: int) -> Block:
+        assert self._process.stdin
+        self._process.stdin.write(f"{steps} {state}\n")
+        self._process.stdin.flush()
+        return Block(*self._answer())
+
+    def end(self) -> None:
+        self._process.communicate()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"overhead: a process ended with {self._process.wait()}:\n{self._said.read_text()}")
+        return json.loads(line)
+
+
+def _table(framework: str, model: str, blocks: dict[str, list[Block]], where: str) -> str:
+    head = ["what", "step ms", "against", "ratio", "quartiles", "least to most", "of sums", "blocks", "limit", ""]
+    rows = [head, ["---"] * len(head)]
+    for contender in _CONTENDERS[framework]:
+        own = blocks[contender.what]
+        row = [contender.what, f"{statistics.median(block.median_s for block in own) * 1000:.2f}", contender.against]
+        if contender.against:
+            other = blocks[contender.against]
+            ratios = sorted(block.median_s / its.median_s for block, its in zip(own, other, strict=True))
+            sums = statistics.median(block.sum_s / its.sum_s for block, its in zip(own, other, strict=True))
+            ratio = statistics.median(ratios)
+            low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+            row += [f"{ratio:.3f}", f"{low:.3f} to {high:.3f}", f"{ratios[0]:.3f} to {ratios[-1]:.3f}", f"{sums:.3f}", str(len(ratios))]
+            if contender.limit:
+                row += [f"{contender.limit:.2f}", "met" if ratio <= contender.limit else "**missed**"]
+        rows.append(row + [""] * (len(head) - len(row)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |\n" for row in rows]
+    return f"## {framework}, {model}, {where}\n\n{''.join(lines)}"
+
+
+def _work(framework: str, model: str, folder: str) -> None:
+    """In a process of its own: train as the lines of standard input say, and answer with what a step took."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # frameworks print
+    where, step = {"torch": _torch, "mindspore": _mindspore}[framework](model)
+    for _ in range(10):
+        step()
+    print(json.dumps(where), file=answers, flush=True)
+    states = {
+        "bare": _bare,
+        "waiting": _waiting,
+        "monitor": _monitored,
+        "torch": lambda _: _by_torch({}),
+        "torch shapes": lambda _: _by_torch(_SHAPES),
+        "stepscope": lambda folder: _by_stepscope(folder, {}),
+        "stepscope shapes": lambda folder: _by_stepscope(folder, _SHAPES),
+    }
+    for line in sys.stdin:
+        count, _, state = line.strip().partition(" ")
+        gc.collect()
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            after, stop = states[state](place)
+            times = list(_timed(step, after, _SETTLE + int(count)))[_SETTLE:]
+            stop()
+        print(json.dumps([statistics.median(times), sum(times)]), file=answers, flush=True)
+
+
+def _timed(step: Callable[[], None], after: Callable[[], None], count: int) -> Iterator[float]:
+    before = time.perf_counter()
+    for _ in range(count):
+        step()
+        after()
+        now = time.perf_counter()
+        yield now - before
+        before = time.perf_counter()
+
+
+State = tuple[Callable[[], None], Callable[[], None]]  # what follows each step, and what follows the block
+
+
+def _nothing() -> None:
+    pass
+
+
+def _bare(folder: str) -> State:
+    return _nothing, _nothing
+
+
+def _waiting(folder: str) -> State:
+    from stepscope import Profiler, schedule
+
+    profiler = Profiler(output_path=folder, schedule=schedule(wait=1 << 30, active=1))
+    return profiler.step, profiler.stop
+
+
+def _monitored(folder: str) -> State:
+    """One for the process: a monitor stays to its end."""
+    from stepscope import DynamicProfilerMonitor
+
+    if not _monitors:
+        place = Path(folder).with_name(f"monitor{os.getpid()}")
+        _monitors.append(DynamicProfilerMonitor(cfg_path=place, output_path=place))
+    return _monitors[0].step, _nothing
+
+
+_monitors: list[Any] = []
+
+
+def _by_stepscope(folder: str, options: dict[str, bool]) -> State:
+    from stepscope import Profiler
+
+    profiler = Profiler(output_path=folder, **options)
+    return profiler.step, profiler.stop
+
+
+def _by_torch(options: dict[str, bool]) -> State:
+    """With a schedule, without which it would not mark steps."""
+    from torch import profiler
+
+    warnings.simplefilter("ignore")  # that it has no warmup
+    recording = profiler.profile(schedule=profiler.schedule(wait=0, warmup=0, active=1 << 30), **options)
+    recording.start()
+    return recording.step, recording.stop
+
+
+def _torch(name: str) -> tuple[str, Callable[[], None]]:
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.set_num_threads(1)  # what is measured is small: threads that wait for one another would hide it
+    torch.manual_seed(0)
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda" if on_gpu else "cpu")
+    if name == "GPT":
+        layers, width, heads, length, batch = (12, 768, 12, 512, 8) if on_gpu else (4, 128, 4, 64, 4)
+        inputs = torch.randint(1000, (batch * 64, length + 1))
+        data, model = TensorDataset(inputs[:, :-1], inputs[:, 1:]), _gpt(layers, width, heads, length)
+    else:
+        blocks, channels, size, batch = (16, 64, 56, 64) if on_gpu else (8, 24, 16, 8)
+        data = TensorDataset(torch.randn(batch * 16, 3, size, size), torch.randint(10, (batch * 16,)))
+        model = _convolutions(blocks, channels)
+    model.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    loss_of = nn.CrossEntropyLoss()
+
+    def endless() -> Iterator[Any]:
+        while True:
+            yield from DataLoader(data, batch_size=batch, shuffle=True)
+
+    batches = endless()
+
+    def step() -> None:
+        inputs, labels = (one.to(device) for one in next(batches))
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16, enabled=on_gpu):
+            outputs = model(inputs)
+            loss = loss_of(outputs.flatten(0, -2), labels.flatten())
+        loss.backward()
+        optimizer.step()
+        loss.item()  # as loops that print it: on a GPU the step is over when its kernels are
+
+    return torch.cuda.get_device_name() if on_gpu else "CPU, one thread", step
+
+
+def _gpt(layers: int, width: int, heads: int, length: int) -> Any:
+    import torch
+    from torch import nn
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(mixed.transpose(1, 2).flatten(2))
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.attention, self.between = nn.LayerNorm(width), Attention(), nn.LayerNorm(width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x + self.attention(self.before(x))
+            return x + self.mlp(self.between(x))
+
+    class Gpt(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(1000, width), nn.Embedding(length, width)
+            self.layers = nn.Sequential(*(Layer() for _ in range(layers)))
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000, bias=False)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+            return self.head(self.norm(self.layers(x)))
+
+    return Gpt()
+
+
+def _convolutions(blocks: int, channels: int) -> Any:
+    import torch
+    from torch import nn
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
+            self.norm1, self.norm2, self.relu = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels), nn.ReLU()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.relu(x + self.norm2(self.second(self.relu(self.norm1(self.first(x))))))
+
+    stem = nn.Conv2d(3, channels, 3, padding=1)
+    return nn.Sequential(stem, *(Residual() for _ in range(blocks)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+
+
+def _mindspore(mode: str) -> tuple[str, Callable[[], None]]:
+    import mindspore
+    import numpy as np
+    from mindspore import nn
+
+    mindspore.set_context(mode=mindspore.GRAPH_MODE if mode == "graph" else mindspore.PYNATIVE_MODE)
+    mindspore.set_seed(0)
+    layers: list[Any] = [nn.Conv2d(3, 12, 3), nn.BatchNorm2d(12), nn.ReLU()]
+    for _ in range(3):
+        layers += [nn.Conv2d(12, 12, 3), nn.BatchNorm2d(12), nn.ReLU()]
+    net = nn.SequentialCell(*layers, nn.Flatten(), nn.Dense(12 * 12 * 12, 10))
+    optimizer = nn.Adam(net.trainable_params(), 1e-4)
+    cell = nn.TrainOneStepCell(nn.WithLossCell(net, nn.CrossEntropyLoss()), optimizer).set_train()
+    generator = np.random.default_rng(0)
+    images = mindspore.Tensor(generator.standard_normal((4, 3, 12, 12), np.float32))
+    labels = mindspore.Tensor(generator.integers(10, size=4).astype(np.int32))
+
+    def step() -> None:
+        cell(images, labels).asnumpy()
+
+    return "CPU", step
+
+
+if __name__ == "__main__":
+    main()
