@@ -42,7 +42,7 @@ function stripped(name: string): string {
   let text = name;
   if (/[<(]/.test(text) && /::|^void |</.test(text)) {
     // A C++ kernel: what it is called, and the functors it is made of; not its parameters.
-    const words = text.replace(/\(anonymous namespace\)::/g, "").replace(/\b(\w+)::(?=\w)/g, (all, space: string) => (/nccl|cublas|cutlass|cudnn|fmha|flash/.test(space) && !/cudnn/.test(space) ? `${space} ` : ""));
+    const words = text.replace(/\(anonymous namespace\)::/g, "").replace(/\b(\w+)::(?=\w)/g, (_, space: string) => (/nccl|cublas|cutlass|fmha|flash/.test(space) && !/cudnn/.test(space) ? `${space} ` : ""));
     text = (words.replace(/[>\w]\((?!.*(\{lambda|<)).*$/, (all) => all[0]).match(/[A-Za-z_]\w*/g) ?? []).filter((word) => !WRAPPING.test(word)).slice(0, 6).join("_");
   } else if (/^aclnn\w+_\w+_\w+/.test(text)) {
     text = text.split("_")[2]; // the interface, the way it is carried out, and the operator

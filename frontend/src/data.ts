@@ -77,6 +77,13 @@ export function useTable(name: string, params: Params = {}, options: Options = {
   return useAnswer(key, () => source().table(run!, name, all));
 }
 
+/** The same, asked once, for what is wanted only now: the rows below a row. */
+export function fetchTable(name: string, params: Params = {}, options: Options = {}): Promise<Table> {
+  const run = place.value.run!;
+  const all = { ...context(options), ...params };
+  return once(`${run}\n${name}\n${JSON.stringify(all)}`, () => source().table(run, name, all));
+}
+
 /** SQL over the tables and analyses of the open run. It does not know of the chosen rank and steps: say so in the SQL. */
 export function useQuery(sql: string | null): Asked<Table> {
   const run = place.value.run;

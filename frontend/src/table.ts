@@ -118,6 +118,11 @@ export class Table {
     return new Table(picked, rows.length, rows.length, this.origin);
   }
 
+  /** The same rows with more columns, or others of these names: numbers (NaN where missing) or text. */
+  with(more: Record<string, ArrayLike<unknown>>): Table {
+    return new Table(new Map([...this.columns, ...Object.entries(more)]), this.rows, this.total, this.origin);
+  }
+
   csv(names = this.names, rows?: ArrayLike<number>): string {
     const quote = (text: string) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
     const order = rows ?? Array.from({ length: this.rows }, (_, row) => row);

@@ -55,14 +55,16 @@ FAMILIES = {
     """,  # noqa: E501
     "reduce": f"""
         aten::sum · aten::mean · aten::_log_softmax_backward_data · aten::cross_entropy_loss · aten::max_pool2d_with_indices
-        NllLossBackward0 · ReduceSum · ReduceMeanD · SoftmaxCrossEntropyWithLogits · MaxPoolGradWithArgmaxV1 · BiasAddGrad · ArgMax · input_reduce_fusion
+        NllLossBackward0 · ReduceSum · ReduceMeanD · SoftmaxCrossEntropyWithLogits · MaxPoolGradWithArgmaxV1 · BiasAddGrad
+        ArgMax · input_reduce_fusion
         {AT}reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float>>>(at::native::ReduceOp<float>)
         void cub::DeviceScanKernel<cub::AgentScanPolicy<128, 15>>(int) · triton_red_fused_sum_1
         {AT}(anonymous namespace)::cunn_SoftMaxForward<4, float, at::native::(anonymous namespace)::LogSoftMaxForwardEpilogue>(float*)
     """,
     "cast": f"""
         aten::copy_ · aten::_to_copy · aten::to · aten::cat · aten::fill_ · aten::zero_ · aten::transpose · aten::t
-        aten::view · aten::clone · Cast · TransData · trans_TransData_10 · Transpose · TensorMove · BroadcastTo · MemSet · AtomicAddrClean · MEMCPY_ASYNC
+        aten::view · aten::clone · Cast · TransData · trans_TransData_10 · Transpose · TensorMove · BroadcastTo · MemSet
+        AtomicAddrClean · MEMCPY_ASYNC
         aclnnTopk_CastAiCore_Cast · Memcpy HtoD (Pinned -> Device) · Memset (Device) · copy.12 · convert.4 · wrapped_transpose
         {AT}elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>>()
         {AT}vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1>>(int, at::native::FillFunctor<float>)

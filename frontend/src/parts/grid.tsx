@@ -5,7 +5,7 @@ import { fill, texts } from "../text";
 import { go, param, remember, remembered } from "../state";
 import type { Table } from "../table";
 import * as units from "../units";
-import { copyText, Icon, InlineBar, Quantity, Swatch } from "./basics";
+import { Chip, copyText, Icon, InlineBar, Quantity, Swatch } from "./basics";
 import { Menu } from "./menu";
 
 const text = texts({
@@ -24,6 +24,12 @@ const text = texts({
     open: "Open",
     fold: "Close",
     bad: "not a regular expression",
+    filter: "Filter",
+    least: "at least",
+    most: "at most",
+    add: "Add",
+    value: "Value, such as 1 ms, 5 % or 10",
+    remove: "Remove the filter",
   },
   zh: {
     find: "名称、类型或 /正则表达式/",
@@ -40,6 +46,12 @@ const text = texts({
     open: "展开",
     fold: "收起",
     bad: "不是正则表达式",
+    filter: "筛选",
+    least: "至少",
+    most: "至多",
+    add: "添加",
+    value: "数值，如 1 ms、5 % 或 10",
+    remove: "移除筛选",
   },
 });
 
@@ -75,11 +87,16 @@ interface GridProps {
   /** The column that names a row in the address; with onOpen, rows can be selected. */
   rowKey?: (table: Table, row: number) => string;
   selected?: string | null;
-  onOpen?: (table: Table, row: number) => void;
-  /** The rows below a row, drawn in place; null where there are none. */
-  children?: (table: Table, row: number) => Promise<Table> | Table | null;
+  /** Answers false where there is nothing to open: then the rows below are shown. */
+  onOpen?: (table: Table, row: number) => void | boolean;
+  /** The rows below a row, drawn in place; null where there are none. Asked again for the rows below those. */
+  children?: (table: Table, row: number) => Promise<Table | null> | Table | null;
+  /** Rows that cannot be opened; by default those below another. */
+  leaf?: (table: Table, row: number, depth: number) => boolean;
   /** Left of the search: tabs, filters. */
   tools?: ComponentChildren;
+  /** After the search: what the page itself leaves out. */
+  chips?: ComponentChildren;
   /** CSS height of the scrolling part; by default it grows to 560 px. */
   height?: string;
   /** A plain table of a few rows: no tools. */
@@ -105,10 +122,12 @@ export function Grid(props: GridProps) {
   const columns = props.columns.filter((column) => !hidden.has(column.key) && table.has(column.key) === true || column.show !== undefined && !hidden.has(column.key));
   const sort = param(`${id}.sort`) ?? props.sort ?? "";
   const find = param(`${id}.find`) ?? "";
-  const [rows, wrong] = useMemo(() => ordered(table, search, find, sort), [table, find, sort, search.join()]);
-  const [opened, setOpened] = useState<Map<string, Table | null>>(new Map());
+  const where = param(`${id}.where`) ?? "";
+  const [rows, wrong] = useMemo(() => ordered(table, search, find, where, sort), [table, find, where, sort, search.join()]);
+  const [opened, setOpened] = useState<Map<string, Table>>(new Map());
   useEffect(() => setOpened(new Map()), [table]);
-  const entries = useMemo(() => unfolded(table, rows, opened, props.rowKey), [table, rows, opened]);
+  const entries = useMemo(() => unfolded(table, rows, opened, sort, props.rowKey), [table, rows, opened, sort]);
+  const leaf = (entry: Entry) => !props.children || (props.leaf ? props.leaf(entry.table, entry.row, entry.depth) : entry.depth > 0);
   const scroll = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [active, setActive] = useState(0);
@@ -122,26 +141,34 @@ export function Grid(props: GridProps) {
   const first = Math.max(0, Math.floor(top / ROW) - SPARE);
   const last = Math.min(entries.length, Math.ceil((top + room) / ROW) + SPARE);
   const scales = useMemo(() => new Map(columns.map((column) => [column.key, scale(table, column)])), [table, columns.map((c) => c.key).join()]);
-  const tracks = columns.map((column) => column.width ?? (isName(table, column) ? "minmax(160px, 3fr)" : column.bar ? "minmax(110px, 1.6fr)" : "minmax(72px, 1fr)")).join(" ");
+  const widths = columns.map((column) => column.width ?? (isName(table, column) ? "minmax(160px, 3fr)" : column.bar ? "minmax(120px, 1.6fr)" : "minmax(72px, 1fr)"));
+  const tracks = widths.join(" ");
+  // Narrower than this the table scrolls sideways.
+  const least = widths.reduce((sum, width) => sum + Number(/(\d+)px/.exec(width)?.[1] ?? 60), 0);
 
   const toggle = async (entry: Entry) => {
     const next = new Map(opened);
-    if (opened.has(entry.path)) next.delete(entry.path);
-    else next.set(entry.path, (await props.children?.(entry.table, entry.row)) ?? null);
+    if (!next.delete(entry.path)) {
+      const below = await props.children?.(entry.table, entry.row);
+      if (below) next.set(entry.path, below);
+    }
     setOpened(next);
+  };
+  const open = (entry: Entry) => {
+    if ((!props.onOpen || props.onOpen(entry.table, entry.row) === false) && !leaf(entry)) void toggle(entry);
   };
   const keys = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor(room / ROW) - 1);
     const by = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
-    const entry = entries[active];
+    const entry = entries.length ? entries.at(Math.min(active, entries.length - 1)) : undefined;
     if (by !== undefined) {
       const to = Math.max(0, Math.min(entries.length - 1, active + by));
       setActive(to);
       const box = scroll.current!;
       if (to * ROW < box.scrollTop) box.scrollTop = to * ROW;
       if ((to + 2) * ROW > box.scrollTop + box.clientHeight) box.scrollTop = (to + 2) * ROW - box.clientHeight;
-    } else if (event.key === "Enter" && entry) props.onOpen ? props.onOpen(entry.table, entry.row) : props.children && void toggle(entry);
-    else if (event.key === "ArrowRight" && entry && props.children && !entry.open && !entry.depth) void toggle(entry);
+    } else if (event.key === "Enter" && entry) open(entry);
+    else if (event.key === "ArrowRight" && entry && !leaf(entry) && !entry.open) void toggle(entry);
     else if (event.key === "ArrowLeft" && entry?.open) void toggle(entry);
     else if (event.key === "c" && (event.ctrlKey || event.metaKey) && entry && !getSelection()?.toString()) {
       void copyText(columns.map((column) => entry.table.raw(column.key, entry.row)).join("\t"));
@@ -173,15 +200,27 @@ export function Grid(props: GridProps) {
             </label>
           )}
           {wrong && <span class="bad small">{t.bad}</span>}
+          {conditions(where).map((one) => {
+            const column = props.columns.find((column) => column.key === one.key);
+            return (
+              <Chip key={one.text} tone="acc" onRemove={() => go({ params: { [`${id}.where`]: conditions(where).filter((other) => other.text !== one.text).map((other) => other.text).join(" ") } }, true)}>
+                {(column?.label ?? one.key).toLowerCase()} {one.most ? "≤" : "≥"} {units.text(units.write(one.value, quantity(column ?? { key: one.key, label: "" })))}
+              </Chip>
+            );
+          })}
+          {props.chips}
           <span class="sp" />
           <span class="d3 small nowrap" role="status">
             {rows.length === table.rows
               ? fill(t.all, { all: units.count(table.total).value, what: what ?? t.rows })
               : fill(t.shown, { some: units.count(rows.length).value, all: units.count(table.total).value, what: what ?? t.rows })}
           </span>
+          <Menu button={t.filter} label={t.filter} class="sm" align="right" arrow={false}>
+            {(close) => <Condition columns={props.columns.filter((column) => table.has(column.key) && !isName(table, column))} onAdd={(text) => { go({ params: { [`${id}.where`]: [...conditions(where).map((one) => one.text), text].join(" ") } }); close(); }} />}
+          </Menu>
           <Menu button={t.columns} label={t.columns} class="sm" align="right" arrow={false}>
             {() =>
-              props.columns.filter((column) => table.has(column.key)).map((column) => (
+              props.columns.filter((column) => table.has(column.key) || column.show).map((column) => (
                 <label key={column.key} class="item">
                   <input type="checkbox" checked={!hidden.has(column.key)} onChange={() => setHidden(column.key)} /> {column.label || column.key}
                 </label>
@@ -211,7 +250,7 @@ export function Grid(props: GridProps) {
         aria-rowcount={entries.length + 1}
         aria-activedescendant={entries.length ? `${id}-row-${active}` : undefined}
       >
-        <div class="gridrow head" role="row" style={{ gridTemplateColumns: tracks }}>
+        <div class="gridrow head" role="row" style={{ gridTemplateColumns: tracks, minWidth: `${least}px` }}>
           {columns.map((column) => (
             <button
               key={column.key}
@@ -227,9 +266,10 @@ export function Grid(props: GridProps) {
             </button>
           ))}
         </div>
-        <div style={{ height: `${entries.length * ROW}px`, position: "relative" }} role="rowgroup">
-          {entries.slice(first, last).map((entry, at) => {
+        <div style={{ height: `${entries.length * ROW}px`, minWidth: `${least}px`, position: "relative" }} role="rowgroup">
+          {Array.from({ length: Math.max(0, last - first) }, (_, at) => {
             const index = first + at;
+            const entry = entries.at(index);
             const key = props.rowKey?.(entry.table, entry.row);
             const chosen = props.selected !== undefined && props.selected !== null && key === props.selected;
             return (
@@ -239,14 +279,13 @@ export function Grid(props: GridProps) {
                 role="row"
                 aria-rowindex={index + 2}
                 aria-level={props.children ? entry.depth + 1 : undefined}
-                aria-expanded={props.children && !entry.depth ? !!entry.open : undefined}
+                aria-expanded={leaf(entry) ? undefined : !!entry.open}
                 aria-selected={chosen}
                 class={`gridrow ${entry.depth ? "sub" : ""} ${chosen ? "on" : ""} ${index === active ? "active" : ""} ${props.onOpen ? "click" : ""}`}
                 style={{ gridTemplateColumns: tracks, top: `${index * ROW}px` }}
                 onClick={() => {
                   setActive(index);
-                  if (props.onOpen) props.onOpen(entry.table, entry.row);
-                  else if (props.children && !entry.depth) void toggle(entry);
+                  open(entry);
                 }}
               >
                 {columns.map((column, place) => (
@@ -254,12 +293,13 @@ export function Grid(props: GridProps) {
                     {place === 0 && props.children && (
                       <button
                         class="fold"
+                        style={{ marginLeft: `${entry.depth * 14}px` }}
                         tabIndex={-1}
-                        disabled={entry.depth > 0}
+                        disabled={leaf(entry)}
                         aria-label={entry.open ? t.fold : t.open}
                         onClick={(event) => { event.stopPropagation(); void toggle(entry); }}
                       >
-                        {entry.depth === 0 && <Icon name={entry.open ? "down" : "right"} size={12} />}
+                        {!leaf(entry) && <Icon name={entry.open ? "down" : "right"} size={12} />}
                       </button>
                     )}
                     <Cell column={column} entry={entry} scale={scales.get(column.key)!} />
@@ -298,7 +338,7 @@ function Cell({ column, entry, scale }: { column: Column; entry: Entry; scale: S
     );
   }
   const value = table.num(column.key)[row];
-  const as = (column.as ?? units.quantityOf(column.key)) as units.Quantity;
+  const as = quantity(column);
   const written = <Quantity value={value} as={as} unit={scale.unit} />;
   if (!column.bar) return written;
   return (
@@ -326,20 +366,68 @@ function scale(table: Table, column: Column): Scale {
   return { max, unit: time && max < min * 1000 && max < 60e9 ? units.timeUnit(max) : undefined };
 }
 
-function ordered(table: Table, search: string[], find: string, sort: string): [number[], boolean] {
+interface Condition {
+  text: string;
+  key: string;
+  most: boolean;
+  value: number;
+}
+
+/** "total_ns>=1000000 calls<=3": what the address says of the rows wanted. */
+function conditions(where: string): Condition[] {
+  return where.split(" ").flatMap((text) => {
+    const found = /^(\w+)(>=|<=)(-?[\d.e+-]+)$/.exec(text);
+    return found && Number.isFinite(Number(found[3])) ? [{ text, key: found[1], most: found[2] === "<=", value: Number(found[3]) }] : [];
+  });
+}
+
+const SCALE: Record<string, number> = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9, "%": 0.01, k: 1e3, m: 1e6, g: 1e9, t: 1e12, kb: 1e3, mb: 1e6, gb: 1e9 };
+
+function Condition({ columns, onAdd }: { columns: Column[]; onAdd: (text: string) => void }) {
+  const t = text();
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    const found = /^(-?[\d.]+)\s*([a-zµ%]*)$/i.exec(String(form.get("value")).trim().replaceAll(",", ""));
+    if (!found) return;
+    const unit = found[2].toLowerCase();
+    onAdd(`${form.get("key")}${form.get("how")}${Number(found[1]) * (unit ? (SCALE[unit] ?? 1) : 1)}`);
+  };
+  return (
+    <form class="steprange" onSubmit={submit}>
+      <select name="key" aria-label={t.columns}>{columns.map((column) => <option key={column.key} value={column.key}>{column.label}</option>)}</select>
+      <select name="how" aria-label={t.filter}><option value=">=">{t.least}</option><option value="<=">{t.most}</option></select>
+      <input type="text" name="value" aria-label={t.value} title={t.value} placeholder="1 ms" required />
+      <button class="btn sm pri">{t.add}</button>
+    </form>
+  );
+}
+
+function quantity(column: Column): units.Quantity {
+  return (column.as ?? units.quantityOf(column.key)) as units.Quantity;
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+function ordered(table: Table, search: string[], find: string, where: string, sort: string): [ArrayLike<number>, boolean] {
   const [test, wrong] = matcher(table, search, find);
-  const rows = test ? table.where(test) : Array.from({ length: table.rows }, (_, row) => row);
+  const bounds = conditions(where).filter((one) => table.has(one.key)).map((one) => ({ values: table.num(one.key), most: one.most, value: one.value }));
+  const kept = (row: number) => (!test || test(row)) && bounds.every((one) => (one.most ? one.values[row] <= one.value : one.values[row] >= one.value));
+  const rows = test || bounds.length ? Uint32Array.from(table.where(kept)) : Uint32Array.from({ length: table.rows }, (_, row) => row);
   const key = sort.replace(/^-/, "");
   if (!table.has(key)) return [rows, wrong];
   const sign = sort.startsWith("-") ? -1 : 1;
+  let compare: (a: number, b: number) => number;
   if (table.isText(key)) {
     const values = table.str(key);
-    rows.sort((a, b) => sign * (values[a] ?? "￿").localeCompare(values[b] ?? "￿") || a - b);
+    compare = (a, b) => (values[a] === null ? (values[b] === null ? 0 : 1) : values[b] === null ? -1 : sign * collator.compare(values[a]!, values[b]!)) || a - b;
   } else {
     const values = table.num(key);
     // What is missing stands last either way.
-    rows.sort((a, b) => (Number.isNaN(values[a]) ? (Number.isNaN(values[b]) ? 0 : 1) : Number.isNaN(values[b]) ? -1 : sign * (values[a] - values[b])) || a - b);
+    compare = (a, b) => (Number.isNaN(values[a]) ? (Number.isNaN(values[b]) ? 0 : 1) : Number.isNaN(values[b]) ? -1 : sign * (values[a] - values[b])) || a - b;
   }
+  // Analyses come sorted: most often there is nothing to do.
+  for (let at = 1; at < rows.length; at++) if (compare(rows[at - 1], rows[at]) > 0) return [rows.sort(compare), wrong];
   return [rows, wrong];
 }
 
@@ -368,15 +456,29 @@ function matcher(table: Table, search: string[], find: string): [((row: number) 
   return [(row) => { const whole = columns.map((values) => values[row] ?? "").join("\n"); return loose.every((word) => word.test(whole)); }, false];
 }
 
-function unfolded(table: Table, rows: number[], opened: Map<string, Table | null>, rowKey?: (table: Table, row: number) => string): Entry[] {
+interface Entries {
+  length: number;
+  at: (index: number) => Entry;
+}
+
+/** Rows as they stand below each other. An object is made for a row in sight, unless some are opened. */
+function unfolded(table: Table, rows: ArrayLike<number>, opened: Map<string, Table>, sort: string, rowKey?: (table: Table, row: number) => string): Entries {
+  const entry = (of: Table, row: number, depth: number, above: string): Entry => {
+    const path = `${above}${rowKey?.(of, row) ?? row}`;
+    return { table: of, row, depth, path, open: opened.has(path) };
+  };
+  if (!opened.size) return { length: rows.length, at: (index) => entry(table, rows[index], 0, "") };
   const entries: Entry[] = [];
-  for (const row of rows) {
-    const path = rowKey?.(table, row) ?? String(row);
-    const below = opened.get(path);
-    entries.push({ table, row, depth: 0, path, open: below !== undefined });
-    if (below) for (let child = 0; child < below.rows; child++) entries.push({ table: below, row: child, depth: 1, path: `${path}\n${child}` });
-  }
-  return entries;
+  const add = (of: Table, order: ArrayLike<number>, depth: number, above: string) => {
+    for (let at = 0; at < order.length; at++) {
+      const one = entry(of, order[at], depth, above);
+      entries.push(one);
+      const below = opened.get(one.path);
+      if (below) add(below, ordered(below, [], "", "", sort)[0], depth + 1, `${one.path}\n`);
+    }
+  };
+  add(table, rows, 0, "");
+  return { length: entries.length, at: (index) => entries[index] };
 }
 
 function useHidden(id: string, columns: Column[]): [Set<string>, (key: string) => void] {
@@ -391,7 +493,7 @@ function useHidden(id: string, columns: Column[]): [Set<string>, (key: string) =
   return [hidden, toggle];
 }
 
-function markdown(table: Table, columns: Column[], rows: number[]): string {
+function markdown(table: Table, columns: Column[], rows: ArrayLike<number>): string {
   const known = columns.filter((column) => table.has(column.key));
   const cell = (column: Column, row: number) => {
     if (isName(table, column)) return (table.str(column.key)[row] ?? "").replaceAll("|", "\\|");
@@ -399,7 +501,7 @@ function markdown(table: Table, columns: Column[], rows: number[]): string {
   };
   const line = (cells: string[]) => `| ${cells.join(" | ")} |`;
   const head = [line(known.map((column) => column.label)), line(known.map((column) => (isName(table, column) ? "---" : "---:")))];
-  return [...head, ...rows.map((row) => line(known.map((column) => cell(column, row))))].join("\n") + "\n";
+  return [...head, ...Array.from(rows, (row) => line(known.map((column) => cell(column, row))))].join("\n") + "\n";
 }
 
 export function save(name: string, content: string | Blob): void {
