@@ -1,14 +1,15 @@
 /** Everything around a page: the context bar (run, rank, steps), the menu, the drawer's place, search and help. */
 import pages, { type Page } from "pages";
 import { Component, type ComponentChildren, type ComponentType } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { forget, info, rank, useAnswer, useInfo } from "./data";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { forget, info, rank, useAnswer, useInfo, useTable } from "./data";
 import { Icon, Loading, Trouble } from "./parts/basics";
 import { Menu } from "./parts/menu";
 import { Tip } from "./parts/tip";
 import { source, type Info, type Run } from "./source";
 import { go, language, link, param, place, setLanguage, setTheme, theme } from "./state";
 import { fill, texts } from "./text";
+import * as units from "./units";
 import { Palette, openPalette } from "./palette";
 import { Help, openHelp } from "./help";
 
@@ -20,7 +21,8 @@ const text = texts({
     problems: "{count} problems while reading", live: "live", offline: "offline", skip: "Skip to the page",
     opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", all: "all",
     export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_parquet: "Parquet tables", export_csv: "CSV tables",
-    broke: "This page stopped working", again: "Try again",
+    broke: "This page stopped working", again: "Try again", reading: "Reading {run}: {percent} of {size}", readingFile: "Reading {run}: file {file} of {files}, {percent}", cancel: "Cancel", cancelled: "Reading was stopped.",
+    compare: "Compare", rankOf: "{rank} of {count}", step: "{step}", filter: "Filter", noStep: "No step has this number", version: "stepscope · offline",
   },
   zh: {
     performance: "性能", resources: "资源", cluster: "集群", tools: "工具",
@@ -29,7 +31,8 @@ const text = texts({
     problems: "读取时发现 {count} 个问题", live: "进行中", offline: "离线", skip: "跳到页面内容",
     opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", all: "全部",
     export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_parquet: "Parquet 表", export_csv: "CSV 表",
-    broke: "此页面已停止工作", again: "重试",
+    broke: "此页面已停止工作", again: "重试", reading: "正在读取 {run}：{size} 的 {percent}", readingFile: "正在读取 {run}：第 {file} 个文件，共 {files} 个，{percent}", cancel: "取消", cancelled: "读取已停止。",
+    compare: "对比", rankOf: "{count} 中的 {rank}", step: "{step}", filter: "筛选", noStep: "没有此编号的迭代", version: "stepscope · 离线",
   },
 });
 
@@ -71,7 +74,7 @@ export function Shell() {
           ) : asked.error ? (
             <><Trouble error={asked.error} /><p><a href="#/">{t.back}</a></p></>
           ) : info.value === null ? (
-            <Loading what={fill(t.opening, { run })} rows={10} />
+            <Reading run={run} />
           ) : (
             <Opened page={found} />
           )}
@@ -81,6 +84,37 @@ export function Shell() {
       <Palette />
       <Help />
       <Tip />
+    </div>
+  );
+}
+
+/** While a large run is read: how far it is, and a way to stop. */
+function Reading({ run }: { run: string }) {
+  const t = text();
+  const [at, setAt] = useState<{ done: number; total: number; file: number; files: number } | null>(null);
+  useEffect(() => {
+    let close: () => void = () => undefined;
+    // What opens at once needs no second request.
+    const timer = setTimeout(() => {
+      close = source().listen(`api/runs/${encodeURIComponent(run)}/progress`, (event, data) => (event === "progress" ? setAt(data as typeof at) : close()));
+    }, 400);
+    return () => {
+      clearTimeout(timer);
+      close();
+    };
+  }, [run]);
+  const percent = at?.total ? units.text(units.share(at.done / at.total)) : "0 %";
+  const said = at?.total ? fill(at.files > 1 ? t.readingFile : t.reading, { run, percent, size: units.text(units.bytes(at.total)), file: at.file + 1, files: at.files }) : fill(t.opening, { run });
+  return (
+    <div>
+      {at && (
+        <p class="reading" role="status">
+          {said}
+          <progress max={at.total || 1} value={at.done} aria-label={said} />
+          <button class="btn sm" onClick={() => void fetch(`api/runs/${encodeURIComponent(run)}/cancel`, { method: "POST" })}>{t.cancel}</button>
+        </p>
+      )}
+      <Loading what={said} rows={10} />
     </div>
   );
 }
@@ -136,17 +170,8 @@ function Top({ info: now }: { info: Info | null }) {
           <Menu label={`${t.run}: ${now.name}`} button={<><span class="b cut">{now.name}</span><span class="k wide">{facts}</span></>}>
             {(close) => <Runs close={close} />}
           </Menu>
-          {now.ranks.length > 1 && (
-            <Menu label={`${t.rank} ${rank()}`} button={<><span class="k">{t.rank}</span>{rank()}</>}>
-              {(close) => now.ranks.map((one) => <button key={one} class={`item ${one === rank() ? "on" : ""}`} onClick={() => { go({ params: { rank: one } }); close(); }}>{one}</button>)}
-            </Menu>
-          )}
-          {now.ranks.length === 1 && <span class="pick still"><span class="k">{t.rank}</span>{now.ranks[0]}</span>}
-          {now.steps.length > 0 && (
-            <Menu label={`${t.steps}: ${param("steps") ?? t.all}`} button={<><span class="k">{t.steps}</span>{param("steps")?.replace(":", "–") ?? `${now.steps[0]}–${now.steps[now.steps.length - 1]}`}</>}>
-              {(close) => <StepRange steps={now.steps} close={close} />}
-            </Menu>
-          )}
+          <Ranks now={now} />
+          <Steps now={now} />
         </>
       )}
       <div class="sp" />
@@ -155,6 +180,7 @@ function Top({ info: now }: { info: Info | null }) {
       <button class="pick search" onClick={openPalette}>
         <Icon name="search" size={14} /><span class="cut">{t.find}</span><span class="sp" /><span class="kbd">/</span>
       </button>
+      {now && !source().still && <a class="pick wide" href={link({ page: "compare" })}><Icon name="compare" size={14} />{t.compare}</a>}
       {now && !source().still && (
         <Menu label={t.export} class="wide" arrow={false} align="right" button={<><Icon name="export" size={14} />{t.export}</>}>
           {() => EXPORTS.map((format) => <a key={format} class="item" href={`api/runs/${encodeURIComponent(now.id)}/export/${format}`} download>{t[`export_${format}`]}</a>)}
@@ -175,13 +201,61 @@ export function framework(now: { framework: string; versions: Record<string, str
   return version && now.framework ? `${name} ${version}` : name;
 }
 
+function Ranks({ now }: { now: Info }) {
+  const t = text();
+  if (now.ranks.length === 0) return null;
+  if (now.ranks.length === 1) return <span class="pick still"><span class="k">{t.rank}</span>{now.ranks[0]}</span>;
+  const said = fill(t.rankOf, { rank: rank() ?? "–", count: now.ranks.length });
+  return (
+    <Menu label={`${t.rank} ${said}`} button={<><span class="k">{t.rank}</span>{rank()}<span class="k wide">/ {now.ranks.length}</span></>}>
+      {(close) => <RankList ranks={now.ranks} close={close} />}
+    </Menu>
+  );
+}
+
+/** Thousands of ranks are typed, not scrolled through. */
+function RankList({ ranks, close }: { ranks: number[]; close: () => void }) {
+  const [find, setFind] = useState("");
+  const shown = ranks.filter((one) => String(one).includes(find.trim())).slice(0, 200);
+  return (
+    <>
+      {ranks.length > 20 && <input class="menufind" type="search" aria-label={text().filter} placeholder={text().filter} value={find} onInput={(event) => setFind(event.currentTarget.value)} />}
+      {shown.map((one) => <button key={one} class={`item ${one === rank() ? "on" : ""}`} onClick={() => { go({ params: { rank: one } }); close(); }}>{one}</button>)}
+    </>
+  );
+}
+
+/** The numbers of the steps of the chosen rank, in order; null until they are known. */
+export function useStepNumbers(): number[] | null {
+  const none = !info.value?.tables.steps;
+  const asked = useTable("tables/steps", { columns: "rank,step" }, { allSteps: true, skip: none });
+  return useMemo(() => (none ? [] : asked.data ? [...new Set(asked.data.num("step"))].sort((a, b) => a - b) : null), [none, asked.data]);
+}
+
+function Steps({ now }: { now: Info }) {
+  const t = text();
+  const numbers = useStepNumbers();
+  if (!now.tables.steps) return null;
+  const all = numbers?.length ? span(numbers[0], numbers[numbers.length - 1]) : "…";
+  const chosen = param("steps")?.split(":").map(Number);
+  return (
+    <Menu label={`${t.steps}: ${param("steps") ?? t.all}`} class={chosen ? "chosen" : ""} button={<><span class="k">{t.steps}</span>{chosen ? span(chosen[0], chosen[chosen.length - 1]) : all}</>}>
+      {(close) => (numbers?.length ? <StepRange steps={numbers} close={close} /> : null)}
+    </Menu>
+  );
+}
+
+function span(first: number, last: number): string {
+  return first === last ? String(first) : `${first}–${last}`;
+}
+
 function Runs({ close }: { close: () => void }) {
   const asked = useAnswer<Run[]>("\nruns", () => source().runs());
   return (
     <>
       {asked.data?.slice(0, 40).map((run) => (
-        <a key={run.id} class={`item ${run.id === place.value.run ? "on" : ""}`} href={link({ run: run.id, page: place.value.page })} onClick={() => { forget(run.id); close(); }}>
-          {run.name}<span class="sp" /><span class="d3 small">{run.path}</span>
+        <a key={run.id} class={`item ${run.id === place.value.run ? "on" : ""}`} href={link({ run: run.id, page: place.value.page })} title={run.path} onClick={() => { forget(run.id); close(); }}>
+          <span class="cut">{run.name}</span><span class="sp" />{run.state === "live" && <span class="chip good">{text().live}</span>}<span class="d3 small">{run.format}</span>
         </a>
       ))}
       <a class="item" href="#/" onClick={close}>{text().back}</a>
@@ -192,10 +266,12 @@ function Runs({ close }: { close: () => void }) {
 function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
   const t = text();
   const [first, last] = (param("steps") ?? `${steps[0]}:${steps[steps.length - 1]}`).split(":");
+  const [wrong, setWrong] = useState(false);
   const apply = (event: Event) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
     const [low, high] = [Number(form.get("first")), Number(form.get("last"))].sort((a, b) => a - b);
+    if (!steps.some((step) => step >= low && step <= high)) return setWrong(true);
     go({ params: { steps: low <= steps[0] && high >= steps[steps.length - 1] ? null : `${low}:${high}` } });
     close();
   };
@@ -205,6 +281,7 @@ function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
       <label>{t.last} <input name="last" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={last ?? first} /></label>
       <button class="btn sm pri">{t.apply}</button>
       <button class="btn sm" type="button" onClick={() => { go({ params: { steps: null } }); close(); }}>{t.allSteps}</button>
+      {wrong && <span class="bad small" role="alert">{t.noStep}</span>}
     </form>
   );
 }
@@ -230,6 +307,7 @@ function Nav({ current, info: now }: { current: string; info: Info | null }) {
         ];
       })}
       <div class="sp" />
+      <span class="foot label">{t.version}</span>
     </nav>
   );
 }

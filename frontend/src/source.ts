@@ -10,6 +10,11 @@ export interface Run {
   bytes: number;
   modified_ns: number;
   error?: string;
+  /** What the header of a recording says without opening it. */
+  framework?: string;
+  world_size?: number;
+  ranks?: number[];
+  devices?: string[];
 }
 
 export interface Device {

@@ -1,0 +1,72 @@
+/** What a run's overview and its idle causes amount to: the case that decides the sentence. The figures are the analyses' own. */
+import type { Info } from "./source";
+import type { Table } from "./table";
+
+export type Case =
+  | "launch" // the device waits for its host to launch work
+  | "input" // for data
+  | "communication" // transfers that nothing hides
+  | "sync" // the host waits for the device, and then the device for the host
+  | "latency" // between launch and start
+  | "idle" // for several or unknown reasons
+  | "used" // little is lost
+  | "host" // there is no device
+  | "hostInput"
+  | "hostCommunication"
+  | "unknown" // nothing is known to be work
+  | "none"; // no steps at all
+
+export interface Finding {
+  case: Case;
+  /** The share of the steps that the case is about; for "used", what runs. */
+  share: number;
+  tone: "good" | "warn" | "bad" | undefined;
+}
+
+/** Below this nobody would act on it. */
+const MATTERS = 0.05;
+const USED = 0.9;
+
+const CAUSES: Record<string, Case> = { "host-bound": "launch", "data wait": "input", communication: "communication", sync: "sync", "launch latency": "latency" };
+
+/** `row` is of `overview`; `causes` is gap_causes of the same rank. */
+export function finding(overview: Table | null, row: number, causes: Table | null, device: boolean): Finding {
+  if (!overview || row < 0 || row >= overview.rows) return { case: "none", share: NaN, tone: undefined };
+  const busy = overview.num("busy_share")[row];
+  const exposed = overview.num("exposed_communication_share")[row];
+  const input = overview.num("input_wait_share")[row];
+  if (!Number.isFinite(busy)) return { case: "unknown", share: NaN, tone: undefined };
+  if (!device) {
+    if (exposed >= 0.1 && exposed >= input) return { case: "hostCommunication", share: exposed, tone: tone(exposed) };
+    if (input >= 0.1) return { case: "hostInput", share: input, tone: tone(input) };
+    return { case: "host", share: busy, tone: undefined };
+  }
+  const lost = new Map<Case, number>([["communication", exposed || 0]]);
+  if (causes) {
+    const devices = new Set(causes.num("device")).size || 1; // a share is of one device; the rank's is their mean
+    const [name, share] = [causes.str("cause"), causes.num("share")];
+    for (let at = 0; at < causes.rows; at++) {
+      const one = CAUSES[name[at] ?? ""] ?? "idle";
+      lost.set(one, (lost.get(one) ?? 0) + share[at] / devices);
+    }
+  }
+  const [most, share] = [...lost].sort((a, b) => b[1] - a[1])[0];
+  if (share < MATTERS || (busy >= USED && !(exposed >= MATTERS))) return busy >= USED ? { case: "used", share: busy, tone: "good" } : { case: "idle", share: 1 - busy, tone: tone(1 - busy) };
+  return { case: most, share, tone: tone(share) };
+}
+
+function tone(share: number): "warn" | "bad" {
+  return share >= 0.2 ? "bad" : "warn";
+}
+
+/** Whether something ran on a device. */
+export function onDevice(info: Info): boolean {
+  return (info.kinds.kernel ?? 0) > 0;
+}
+
+const WORDS: Record<string, string> = { gpu: "GPU", aicore: "NPU", npu: "NPU", aicpu: "AI CPU", tpu: "TPU" };
+
+/** What people call the device: GPU, NPU; null where there is none or nobody knows. */
+export function deviceWord(info: Info): string | null {
+  return info.devices.map((device) => WORDS[device.kind]).find(Boolean) ?? null;
+}
