@@ -55,7 +55,7 @@ def reference() -> str:
 def answered(page: str) -> str:
     """A page whose console blocks hold what their commands answer, run one after another beside the recording that comes with stepscope."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(RECORDING, folder)
+        shutil.copytree(RECORDING, Path(folder) / RECORDING.name)
         return re.sub(r"(?<=^```console\n).*?(?=^```)", lambda block: _session(block[0], folder), page, flags=re.DOTALL | re.MULTILINE)
 
 

@@ -53,7 +53,7 @@ def recorded(folder: str, command: tuple[str, ...]) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(RECORDING, folder)
+        shutil.copytree(RECORDING, Path(folder) / RECORDING.name)
         svg = picture(folder, ("stepscope", "summary", RECORDING.name))
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(svg, encoding="utf-8")

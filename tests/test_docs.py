@@ -5,12 +5,12 @@ import importlib.util
 import itertools
 import re
 import shlex
-import shutil
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import stepscope
 from stepscope import exporters, readers, schema
 from stepscope.cli import COMMANDS, command, parser
 from stepscope.cli.demo import RECORDING
@@ -33,7 +33,7 @@ def test_the_answers_shown_are_those_the_program_gives() -> None:
 
 
 def test_the_python_shown_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(RECORDING, tmp_path / "trace.json.gz")
+    exporters.exporter("chrome").function(stepscope.open(RECORDING, cache=False), tmp_path / "trace.json.gz")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
     names: dict[str, object] = {}

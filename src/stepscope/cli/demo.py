@@ -1,4 +1,4 @@
-"""Summarise a recording that comes with stepscope: three training steps of GPT-2 on an NVIDIA H200."""
+"""Summarise a recording that comes with stepscope: four training steps of GPT-2 on an NVIDIA H200."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stepscope.cli import summary
 
-RECORDING = Path(__file__).parent.parent / "data" / "gpt2_h200.json.gz"
+RECORDING = Path(__file__).parent.parent / "data" / "gpt2_h200"
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
@@ -15,6 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.format == "text":
-        sys.stdout.write("Three training steps of GPT-2 on an NVIDIA H200, recorded with torch.profiler:\n\n")
+        sys.stdout.write("Four training steps of GPT-2 on an NVIDIA H200, recorded by stepscope:\n\n")
     args = argparse.Namespace(path=RECORDING, partial=False, step_name=None, rank=None, no_cache=False, format=args.format)
     return summary.run(args)
