@@ -8,17 +8,20 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "captures"},
-    {"trace", "agents"},
-    {"collect", "readers", "store", "analyses", "cache"},
+    {"trace", "agents", "parameters", "telling"},
+    {"endings", "tables"},
+    {"collect", "readers", "store", "analyses", "cache", "queries"},
     {"cluster", "opening", "exporters"},
-    {"conversion"},
-    {"profiler", "launching"},
+    {"conversion", "sources"},
+    {"windows", "launching"},
+    {"profiler"},
     {"callbacks", "recorder"},
     {"jobs"},
     {"dynamic"},
     {"mindspore", "running"},
     {"startup"},
-    {"cli", "web"},
+    {"web"},
+    {"cli"},
     {"__main__"},
 ]
 FRAMEWORKS = {"torch", "mindspore", "jax", "tensorflow", "ray"}

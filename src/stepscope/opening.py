@@ -47,6 +47,20 @@ def open(
     found = list(sources(where))
     if not found:
         raise UnknownFormatError(where, "no trace in this folder; expected " + _expected())
+    return together(found, where, partial=partial, step_name=step_name, rank=rank, cache=cache, progress=progress)
+
+
+def together(
+    found: list[Source],
+    where: Path,
+    *,
+    partial: bool = False,
+    step_name: str | None = None,
+    rank: int | None = None,
+    cache: bool = True,
+    progress: Callable[[int, int], None] = readers.silent,
+) -> Trace:
+    """The ranks of one run, found at or below `where`, as one trace."""
     traces: list[Trace] = []
     by_rank: dict[int, str] = {}
     for source in _likely_first(found, rank):
@@ -69,13 +83,20 @@ def open(
     return trace if rank is None else trace.of_rank(rank)
 
 
-def sources(path: Path, unreadable: Callable[[DataError], None] | None = None) -> Iterator[Source]:
-    """Every trace at or below a path, without reading it. `unreadable` hears of what could not be looked at; without it, that is raised."""
+# What each path was known to be when it was last changed: time of change, size, inode.
+Formats = dict[Path, tuple[tuple[int, int, int], str | None]]
+
+
+def sources(path: Path, unreadable: Callable[[DataError], None] | None = None, formats: Formats | None = None) -> Iterator[Source]:
+    """Every trace at or below a path, without reading it. `unreadable` hears of what could not be looked at; without it, that is raised.
+
+    Who looks again and again hands over `formats`, in which is kept what need not be looked into twice.
+    """
     if not _asked(path.exists, path):
         raise DataError(path, "no such file or folder")
     if not path.is_file() and not path.is_dir():
         raise DataError(path, "neither a file nor a folder; write it to a file first")
-    name = _sniff(path)
+    name = _sniff(path, formats)
     if name is None and path.is_file():
         if path.stat().st_size == 0:
             raise DataError(path, "the file is empty")
@@ -83,7 +104,7 @@ def sources(path: Path, unreadable: Callable[[DataError], None] | None = None) -
     if name is not None:
         yield Source(path, name)
     else:
-        yield from _below(path, DEPTH, unreadable or _raise)
+        yield from _below(path, DEPTH, unreadable or _raise, formats)
 
 
 def kept_run(source: Source, *, partial: bool = False, step_name: str | None = None) -> Path | None:
@@ -107,7 +128,7 @@ def _likely_first(found: list[Source], rank: int | None) -> list[Source]:
     return found if rank is None else sorted(found, key=lambda source: rank_in_name(source.path) not in (rank, None))
 
 
-def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None]) -> Iterator[Source]:
+def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None], formats: Formats | None) -> Iterator[Source]:
     try:
         inside = _asked(lambda: sorted(os.scandir(folder), key=lambda entry: entry.name), folder)
     except DataError as error:
@@ -119,20 +140,27 @@ def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None]) ->
         if entry.name.startswith(".") or not (entry.is_file() or entry.is_dir()):
             continue
         try:
-            name = _sniff(path)
+            name = _sniff(path, formats)
         except DataError as error:
             unreadable(error)
             continue
         if name is not None:
             yield Source(path, name)
         elif depth > 1 and entry.is_dir(follow_symlinks=False):
-            yield from _below(path, depth - 1, unreadable)
+            yield from _below(path, depth - 1, unreadable, formats)
 
 
-def _sniff(path: Path) -> str | None:
+def _sniff(path: Path, formats: Formats | None = None) -> str | None:
     if not str(path).isprintable() and (odd := str(path).encode(errors="backslashreplace").decode()) != str(path):
         raise DataError(odd, "the name is not UTF-8, so no table can hold it; rename it")
-    return _asked(lambda: "run" if store.sniff(path) else readers.sniff(path), path)
+    status = _asked(path.stat, path)
+    now = (status.st_mtime_ns, status.st_size, status.st_ino)
+    if formats is not None and path in formats and formats[path][0] == now:
+        return formats[path][1]
+    name = _asked(lambda: "run" if store.sniff(path) else readers.sniff(path), path)
+    if formats is not None:
+        formats[path] = now, name
+    return name
 
 
 def _asked(question: Callable[[], _T], path: Path) -> _T:

@@ -83,10 +83,37 @@ class Trace:
         meta = msgspec.structs.replace(self.meta, ranks=[rank])
         return Trace({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()}, meta)
 
-    def analyse(self, name: str, *, rank: int | None = None, **parameters: Any) -> pl.DataFrame:
-        """Run an analysis by name. `rank` restricts any analysis to one rank."""
+    def of_steps(self, first: int, last: int) -> "Trace":
+        """The same trace with what belongs to these steps, the last one included, on every rank that made them.
+
+        What no step claims is kept where it falls into their time, and an allocation where it was alive in it. Devices, tracks, the
+        pipeline and problems stay.
+        """
+        within = pl.col("step").is_between(first, last)
+        steps = self.steps.filter(within).collect()
+        if steps.is_empty():
+            there = self.steps.select(pl.col("step").min().alias("low"), pl.col("step").max().alias("high")).collect().row(0)
+            known = "it has no steps" if there[0] is None else f"there are {there[0]} to {there[1]}"
+            raise UsageError(f"no steps {first} to {last} in {self.meta.source or 'this trace'}; {known}")
+        # From the first start to the last end of a rank: what lies between two of the steps is part of the range.
+        time = steps.group_by("rank").agg(from_ns=pl.col("start_ns").min(), to_ns=pl.col("end_ns").max()).lazy()
+        of_step = {name: frame.join(time, on="rank", how="left", maintain_order="left") for name, frame in self._tables.items()}
+        at = {
+            "spans": pl.when(pl.col("step").is_null()).then(_in_time("start_ns")).otherwise(within),
+            "links": pl.col("step").is_null() | within,
+            "counters": _in_time("at_ns"),
+            "allocations": pl.col("from_ns").is_not_null()
+            & (pl.col("alloc_ns").is_null() | (pl.col("alloc_ns") < pl.col("to_ns")))
+            & (pl.col("free_ns").is_null() | (pl.col("free_ns") > pl.col("from_ns"))),
+        }
+        kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in at.items()}
+        return Trace({**self._tables, **kept, "steps": steps}, self.meta)
+
+    def analyse(self, name: str, *, rank: int | None = None, steps: tuple[int, int] | None = None, **parameters: Any) -> pl.DataFrame:
+        """Run an analysis by name. `rank` restricts any analysis to one rank, `steps` to the steps from a first to a last one."""
         found = analysis(name)
         trace = self if rank is None else self.of_rank(rank)
+        trace = trace if steps is None else trace.of_steps(*steps)
         try:
             result: pl.DataFrame = found.function(trace, **parameters)
         except TypeError as error:
@@ -187,6 +214,10 @@ def combine(traces: list[Trace]) -> Trace:
         extra=first.extra,
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
+
+
+def _in_time(column: str) -> pl.Expr:
+    return (pl.col(column) >= pl.col("from_ns")) & (pl.col(column) < pl.col("to_ns"))
 
 
 def _html_table(frame: pl.DataFrame) -> str:

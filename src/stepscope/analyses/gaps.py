@@ -130,7 +130,8 @@ def _innermost(spans: pl.DataFrame, at: Ints) -> Ints:
     rows = np.append(spans.select(pl.when(pl.col("kind") == "step").then(-1).otherwise("row")).to_series().to_numpy(), -1)
     ends, ids, parents = spans["end_ns"].to_numpy(), spans["span"].to_numpy(), spans["parent"].fill_null(-1).to_numpy()
     by_id = np.argsort(ids)
-    parent = np.where(parents >= 0, np.append(by_id, -1)[np.searchsorted(ids[by_id], parents)], -1)
+    parent = np.append(by_id, -1)[np.searchsorted(ids[by_id], parents)]
+    parent[np.append(ids, -1)[parent] != parents] = -1  # none, or in a step that was not asked for
     index = np.searchsorted(spans["start_ns"].to_numpy(), at, "right") - 1
     # The span that started last may have ended: then one of those around it is the deepest that is still open.
     while (ended := (index >= 0) & (np.append(ends, 0)[index] <= at)).any():

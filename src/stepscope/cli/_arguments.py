@@ -2,17 +2,16 @@
 
 import argparse
 import contextlib
-import difflib
+import functools
 import inspect
 import sys
 import time
-import types
-import typing
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stepscope.errors import UsageError
+from stepscope.parameters import nearest, steps, type_of, value
 
 if TYPE_CHECKING:
     from stepscope.trace import Trace
@@ -44,12 +43,6 @@ class Parser(argparse.ArgumentParser):
         return list(self._actions)
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """The end of an error message: what was probably meant."""
-    near = difflib.get_close_matches(word.replace("-", "_") if not word.startswith("-") else word, list(words), 1)
-    return f"; did you mean '{near[0]}'?" if near else ""
-
-
 class OneOf:
     """A type of argument: one of these words."""
 
@@ -63,11 +56,18 @@ class OneOf:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
+    group = add_how(parser)
+    group.add_argument("--rank", type=int, metavar="N", help="only this rank")
+    group.add_argument("--steps", type=steps, metavar="FIRST:LAST", help="only these steps, the last one included; one number is one step")
+
+
+def add_how(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    """How to read; what of it is for the pages to choose."""
     group = parser.add_argument_group("reading")
     group.add_argument("--partial", action="store_true", help="read what is whole of a truncated file, and say what was lost")
     group.add_argument("--step-name", metavar="NAME", help="the annotation that marks a step, for traces without step markers")
-    group.add_argument("--rank", type=int, metavar="N", help="only this rank")
     group.add_argument("--no-cache", action="store_true", help="do not keep what was read for the next time")
+    return group
 
 
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
@@ -75,7 +75,9 @@ def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
     from stepscope.opening import open
 
     with _progress() as progress:
-        return open(path, partial=args.partial, step_name=args.step_name, rank=args.rank, cache=not args.no_cache, progress=progress)
+        trace = open(path, partial=args.partial, step_name=args.step_name, rank=args.rank, cache=not args.no_cache, progress=progress)
+    asked: tuple[int, int] | None = getattr(args, "steps", None)  # not every command that opens has all flags of reading
+    return trace.of_steps(*asked) if asked else trace
 
 
 def add_parameters(parser: argparse.ArgumentParser, title: str, parameters: dict[str, inspect.Parameter]) -> None:
@@ -84,38 +86,25 @@ def add_parameters(parser: argparse.ArgumentParser, title: str, parameters: dict
         return
     group = parser.add_argument_group(title)
     for name, parameter in parameters.items():
-        flag, kind = name.replace("_", "-"), _type_of(parameter)
+        flag, kind = name.replace("_", "-"), type_of(parameter)
         if kind is bool:
             positive = f"--no-{flag}" if parameter.default else f"--{flag}"
             group.add_argument(positive, dest=name, action="store_const", const=not parameter.default, default=argparse.SUPPRESS)
         else:
             shown = "" if parameter.default in (None, parameter.empty) else f"default {parameter.default}"
             group.add_argument(
-                f"--{flag}", dest=name, type=_number(kind, flag), metavar=kind.__name__.upper(), default=argparse.SUPPRESS, help=shown
+                f"--{flag}",
+                dest=name,
+                type=functools.partial(value, kind, f"--{flag}"),
+                metavar=kind.__name__.upper(),
+                default=argparse.SUPPRESS,
+                help=shown,
             )
 
 
 def given(args: argparse.Namespace, parameters: Iterable[str]) -> dict[str, Any]:
     """The parameters that the command line gave."""
     return {name: getattr(args, name) for name in parameters if hasattr(args, name)}
-
-
-def _type_of(parameter: inspect.Parameter) -> type:
-    """int of `int`, `int | None` and `Optional[int]`."""
-    annotation = parameter.annotation
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        annotation = next(one for one in typing.get_args(annotation) if one is not type(None))
-    return annotation if isinstance(annotation, type) else str
-
-
-def _number(kind: type, flag: str) -> Callable[[str], Any]:
-    def convert(word: str) -> Any:
-        try:
-            return kind(word)
-        except ValueError:
-            raise UsageError(f"--{flag} is '{word}'; expected {'a whole number' if kind is int else 'a number'}") from None
-
-    return convert
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from stepscope import units
 from stepscope.cli import _terminal, _text
 from stepscope.cli._arguments import OneOf
 from stepscope.errors import UsageError
+from stepscope.tables import batches, chosen, finite, json_text, write_csv, write_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,39 +53,6 @@ def put(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", 
         sys.stderr.write(f"stepscope: {lost:,} rows could not be read and are missing here; `stepscope show problems PATH` says which\n")
 
 
-def json_text(value: Any) -> str:
-    """Compact JSON; NaN and infinities, which no reader of JSON knows, become null."""
-    import msgspec
-
-    return msgspec.json.encode(value).decode()
-
-
-def flat(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Lists and structs as JSON text, for formats that know only plain values."""
-    import polars as pl
-
-    nested = [column for column in frame if column.dtype.is_nested()]
-    return frame.with_columns(
-        pl.Series(column.name, [None if value is None else json_text(value) for value in column.to_list()], pl.String) for column in nested
-    )
-
-
-def plain(frame: "pl.LazyFrame") -> "pl.LazyFrame":
-    """Categories as text: as such they compare, match and print like text."""
-    import polars as pl
-    import polars.selectors as cs
-
-    return frame.with_columns((cs.categorical() | cs.enum()).cast(pl.String))
-
-
-def finite(frame: "pl.LazyFrame") -> "pl.LazyFrame":
-    """Categories as text, and null for every NaN and infinity."""
-    import polars as pl
-    import polars.selectors as cs
-
-    return plain(frame).with_columns(pl.when(cs.float().is_finite()).then(cs.float()))
-
-
 def cell(column: str, value: object, origin: int | None, moments: set[str]) -> str:
     """A value of the named column for people: with its unit, moments from the start of the trace, nothing that steers a terminal."""
     if value is None:
@@ -122,20 +90,12 @@ def origin_of(trace: "Trace | None") -> int | None:
 
 
 def _chosen(frame: "pl.LazyFrame", args: argparse.Namespace) -> "pl.LazyFrame":
-    columns = frame.collect_schema().names()
-    if args.sort:
-        frame = frame.sort(_column(args.sort, columns), descending=not args.ascending, nulls_last=True, maintain_order=True)
-    elif args.ascending:
+    if args.ascending and not args.sort:
         raise UsageError("--ascending needs --sort COLUMN")
-    if args.columns is not None:
-        frame = frame.select(_column(name.strip(), columns) for name in args.columns.split(","))
+    frame = chosen(frame, sort=args.sort, descending=not args.ascending, columns=args.columns)
     if args.limit is not None and args.limit < 0:
         raise UsageError(f"--limit is {args.limit}; expected 0 or more")
     return frame
-
-
-def _column(name: str, columns: list[str]) -> str:
-    return OneOf("column", columns)(name)
 
 
 def _by_ending(output: Path | None) -> str:
@@ -164,24 +124,11 @@ def _write(frame: "pl.LazyFrame", form: str, args: argparse.Namespace, trace: "T
 
 def _write_text(frame: "pl.LazyFrame", form: str, file: IO[str], trace: "Trace | None", about: dict[str, str]) -> None:
     if form == "json":
-        _write_json(frame, file, about)
+        write_json(frame, file, about)
     elif form == "csv":
-        for index, batch in enumerate(_batches(frame, header=True)):
-            file.write(flat(batch).write_csv(include_header=index == 0))
+        write_csv(frame, file)
     else:
         _write_plain(frame, file, trace)
-
-
-def _write_json(frame: "pl.LazyFrame", file: IO[str], about: dict[str, str]) -> None:
-    schema = frame.collect_schema()
-    columns = [{"name": name, "type": _type_word(dtype)} for name, dtype in schema.items()]
-    file.write(json_text(about)[:-1] + f',"columns":{json_text(columns)},"rows":[')
-    separator = "\n"
-    for batch in _batches(frame):
-        for row in batch.iter_rows(named=True):
-            file.write(separator + json_text(row))
-            separator = ",\n"
-    file.write("\n]}\n")
 
 
 def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") -> None:
@@ -194,7 +141,7 @@ def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") ->
         cells = (cell(name, value, origin, moments) for value in _telling(frame, name, dtype.is_numeric()))
         columns.append(_text.Column(name, dtype.is_numeric(), max(map(_text.width, [name, *cells]))))
     file.write(_text.heading(columns) + "\n")
-    for batch in _batches(frame):
+    for batch in batches(frame):
         padded = [_padded(values, column, origin, moments) for values, column in zip(batch, columns, strict=True)]
         file.writelines(_text.GAP.join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
 
@@ -259,29 +206,6 @@ def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None"
 def _rows(batch: "pl.DataFrame", origin: int | None, moments: set[str]) -> Iterator[list[str]]:
     for row in batch.iter_rows():
         yield [cell(column, value, origin, moments) for column, value in zip(batch.columns, row, strict=True)]
-
-
-def _batches(frame: "pl.LazyFrame", *, header: bool = False) -> Iterator["pl.DataFrame"]:
-    """The rows in bounded portions; with `header`, an empty table is one empty portion."""
-    empty = True
-    for batch in finite(frame).collect_batches(chunk_size=_BATCH, maintain_order=True):
-        if batch.height:
-            empty = False
-            yield batch
-    if empty and header:
-        yield finite(frame).head(0).collect()
-
-
-def _type_word(dtype: "pl.DataType") -> str:
-    import polars as pl
-
-    if dtype.is_integer():
-        return "integer"
-    if dtype.is_float():
-        return "number"
-    if dtype == pl.Boolean:
-        return "boolean"
-    return "list" if dtype.is_nested() else "text"
 
 
 class _Safe:

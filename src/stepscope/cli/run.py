@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stepscope.cli._arguments import nearest
 from stepscope.errors import UsageError
+from stepscope.parameters import nearest
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:

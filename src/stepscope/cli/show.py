@@ -7,8 +7,9 @@ import argparse
 from pathlib import Path
 
 from stepscope.cli import _output
-from stepscope.cli._arguments import add_parameters, add_reading, given, nearest, open_trace
+from stepscope.cli._arguments import add_parameters, add_reading, given, open_trace
 from stepscope.errors import UsageError
+from stepscope.parameters import nearest
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:

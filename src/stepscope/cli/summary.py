@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import units
-from stepscope.cli import _output, _terminal, _text
+from stepscope.cli import _terminal, _text
 from stepscope.cli._arguments import OneOf, add_reading, open_trace
 from stepscope.cli._terminal import Line
+from stepscope.tables import finite, json_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     trace = open_trace(args.path, args)
     found = figures(trace)
     if args.format == "json":
-        sys.stdout.write(_output.json_text(found) + "\n")
+        sys.stdout.write(json_text(found) + "\n")
     else:
         _terminal.write(_page(found, args.path, max(_terminal.width(), _NARROWEST)))
     return 0
@@ -111,7 +112,7 @@ def _top(rows: "pl.DataFrame", name: str, time: str, keys: list[str] | None = No
 
 
 def _rows(frame: "pl.DataFrame") -> list[dict[str, Any]]:
-    return _output.finite(frame.lazy()).collect().to_dicts()
+    return finite(frame.lazy()).collect().to_dicts()
 
 
 def _page(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:

@@ -1,0 +1,111 @@
+"""A table as CSV, JSON, Parquet or Arrow: the same rows from the command line and from the server."""
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from stepscope.errors import UsageError
+from stepscope.parameters import nearest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_BATCH = 1 << 14
+
+
+def chosen(frame: "pl.LazyFrame", *, sort: str | None = None, descending: bool = True, columns: str | None = None) -> "pl.LazyFrame":
+    """The rows sorted by a column, and of them the columns named in `a,b`."""
+    names = frame.collect_schema().names()
+    if sort:
+        frame = frame.sort(_column(sort, names), descending=descending, nulls_last=True, maintain_order=True)
+    if columns is not None:
+        frame = frame.select(list(dict.fromkeys(_column(name.strip(), names) for name in columns.split(","))))
+    return frame
+
+
+def write_csv(frame: "pl.LazyFrame", file: IO[str]) -> None:
+    for index, batch in enumerate(batches(frame, header=True)):
+        file.write(flat(batch).write_csv(include_header=index == 0))
+
+
+def write_json(frame: "pl.LazyFrame", file: IO[str], about: Mapping[str, Any]) -> None:
+    """An object: what `about` says of the table, its columns with their types, its rows."""
+    columns = [{"name": name, "type": _type_word(dtype)} for name, dtype in frame.collect_schema().items()]
+    file.write(json_text({**about, "columns": columns})[:-1] + ',"rows":[')
+    separator = "\n"
+    for batch in batches(frame):
+        for row in batch.iter_rows(named=True):
+            file.write(separator + json_text(row))
+            separator = ",\n"
+    file.write("\n]}\n")
+
+
+def arrow(frame: "pl.DataFrame") -> bytes:
+    """An Arrow IPC stream of types that every reader knows: no views of text, one piece, text that repeats by its dictionary."""
+    import polars as pl
+
+    buffer = io.BytesIO()
+    frame.rechunk().write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
+    return buffer.getvalue()
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON; NaN and infinities, which no reader of JSON knows, become null."""
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
+
+
+def flat(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """Lists and structs as JSON text, for formats that know only plain values."""
+    import polars as pl
+
+    nested = [column for column in frame if column.dtype.is_nested()]
+    return frame.with_columns(
+        pl.Series(column.name, [None if value is None else json_text(value) for value in column.to_list()], pl.String) for column in nested
+    )
+
+
+def plain(frame: "pl.LazyFrame") -> "pl.LazyFrame":
+    """Categories as text: as such they compare, match and print like text."""
+    import polars as pl
+    import polars.selectors as cs
+
+    return frame.with_columns((cs.categorical() | cs.enum()).cast(pl.String))
+
+
+def finite(frame: "pl.LazyFrame") -> "pl.LazyFrame":
+    """Categories as text, and null for every NaN and infinity."""
+    import polars as pl
+    import polars.selectors as cs
+
+    return plain(frame).with_columns(pl.when(cs.float().is_finite()).then(cs.float()))
+
+
+def batches(frame: "pl.LazyFrame", *, header: bool = False) -> Iterator["pl.DataFrame"]:
+    """The rows in bounded portions; with `header`, an empty table is one empty portion."""
+    empty = True
+    for batch in finite(frame).collect_batches(chunk_size=_BATCH, maintain_order=True):
+        if batch.height:
+            empty = False
+            yield batch
+    if empty and header:
+        yield finite(frame).head(0).collect()
+
+
+def _column(name: str, columns: list[str]) -> str:
+    if name not in columns:
+        raise UsageError(f"no column '{name}'" + (nearest(name, columns) or f"; there are {', '.join(columns)}"))
+    return name
+
+
+def _type_word(dtype: "pl.DataType") -> str:
+    import polars as pl
+
+    if dtype.is_integer():
+        return "integer"
+    if dtype.is_float():
+        return "number"
+    if dtype == pl.Boolean:
+        return "boolean"
+    return "list" if dtype.is_nested() else "text"

@@ -1,0 +1,39 @@
+"""A trace in another format, as one file to download: an export that is a folder comes as a zip archive of it."""
+
+import secrets
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from stepscope import exporters, parameters
+from stepscope.trace import Trace
+from stepscope.web.answers import Answer
+
+_FILES = {"chrome": "trace.json.gz", "perfetto": "trace.json.gz"}
+
+
+def chosen(words: dict[str, str]) -> tuple[int | None, tuple[int, int] | None]:
+    """Rank and steps, taken out of the words of a URL."""
+    rank = parameters.value(int, "rank", words.pop("rank")) if "rank" in words else None
+    return rank, parameters.steps(words.pop("steps")) if "steps" in words else None
+
+
+def part(trace: Trace, rank: int | None, steps: tuple[int, int] | None) -> Trace:
+    trace = trace if rank is None else trace.of_rank(rank)
+    return trace if steps is None else trace.of_steps(*steps)
+
+
+def export(trace: Trace, form: str, given: dict[str, Any], scratch: Path) -> Answer:
+    made = scratch / secrets.token_hex(8)
+    with tempfile.TemporaryDirectory(dir=scratch) as room:
+        out = Path(room) / _FILES.get(form, form)
+        exporters.exporter(form).function(trace, out, **given)
+        if out.is_file():
+            out.replace(made)
+            return Answer(b"", 0, "application/gzip", out.name, made)
+        how = zipfile.ZIP_STORED if form == "parquet" else zipfile.ZIP_DEFLATED
+        with zipfile.ZipFile(made, "x", how, compresslevel=1) as archive:
+            for one in sorted(out.rglob("*")):
+                archive.write(one, one.relative_to(out))
+    return Answer(b"", 0, "application/zip", f"{form}.zip", made)

@@ -1,0 +1,50 @@
+"""The front end's files: the table of what `dist/` holds is the only way to one of them."""
+
+import html
+import re
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+
+DIST = Path(__file__).parent / "dist"
+_BASE = re.compile(r"<base\b[^>]*>", re.IGNORECASE)
+_HASHED = re.compile(r"-[0-9A-Za-z_]{8,}\.\w+$")
+_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".woff2": "font/woff2",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".txt": "text/plain",
+}
+_MISSING = (
+    "<!doctype html><meta charset=utf-8><title>stepscope</title><h1>stepscope</h1>"
+    "<p>The front end is not built here: <code>make frontend</code>.</p>"
+)
+
+
+def index(prefix: str, dist: Path = DIST) -> Response:
+    """The one page, told where it lies: all its addresses are relative."""
+    try:
+        page = (dist / "index.html").read_text("utf-8")
+    except FileNotFoundError:
+        return HTMLResponse(_MISSING, status_code=503)
+    base = f'<base href="{html.escape(prefix)}/">'
+    page = _BASE.sub(lambda _: base, page, count=1) if _BASE.search(page) else page.replace("<head>", f"<head>{base}", 1)
+    return HTMLResponse(page, headers={"Cache-Control": "no-cache"})
+
+
+def asset(request: Request, dist: Path = DIST) -> Response | None:
+    """A file of the build; one whose name holds a hash of its content never changes."""
+    folder = dist / "assets"
+    names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
+    path = names.get(request.path_params["name"])
+    if path is None:
+        return None
+    lasting = "private, max-age=31536000, immutable" if _HASHED.search(path.name) else "no-cache"
+    kind = _TYPES.get(path.suffix, "application/octet-stream")
+    return FileResponse(path, media_type=kind, headers={"Cache-Control": lasting})

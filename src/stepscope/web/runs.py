@@ -1,0 +1,328 @@
+"""The runs below the paths that were given: what the list shows, without reading more of any file than it takes to know its format.
+
+Traces that are the ranks of one run are one run here:
+- files of one folder whose names differ in the rank alone: ddp_rank0.json.gz and ddp_rank1.json.gz;
+- recordings of stepscope in one folder that began one after another, of jobs of the same size, each rank once.
+"""
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from stepscope import captures, conversion, opening, schema, store
+from stepscope.errors import DataError
+from stepscope.opening import Source
+from stepscope.tables import finite
+from stepscope.trace import Trace
+
+_RANK = re.compile(r"rank[-_]?\d{1,9}", re.IGNORECASE)
+_OWN = re.compile(r"rank(\d{1,9})_.*_(\d{20})(\.capture)?")
+_ENDINGS = re.compile(r"(\.pt\.trace|\.xplane)?\.(json|pb|gz|capture|txt)(\.gz)?$", re.IGNORECASE)
+_QUIET_S = 30  # a job on another machine that has written nothing for so long is not taken for alive
+_TOGETHER_S = 120  # ranks of one window begin within so long
+_FILES_LOOKED_AT = 10_000
+_PROBLEMS = 1000
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One row of the list."""
+
+    id: str
+    name: str
+    path: Path
+    root: Path
+    sources: tuple[Source, ...]
+    format: str
+    state: str  # finished, live or unreadable
+    bytes: int
+    modified_ns: int
+    error: str | None = None
+    known: dict[str, Any] = {}  # what a run folder's or a capture's header says: framework, ranks, ...
+
+    def shown(self) -> dict[str, Any]:
+        row = {name: getattr(self, name) for name in ("id", "name", "format", "state", "bytes", "modified_ns")}
+        row |= {"path": str(self.path), **self.known}
+        return row | ({"error": self.error} if self.error else {})
+
+    def signature(self) -> tuple[tuple[str, int, int], ...]:
+        """Changes when any of its files does."""
+        return tuple(_files(source.path for source in self.sources))
+
+
+class Table:
+    """The list of runs. `scan` looks anew; ids of what stays where it is stay the same."""
+
+    def __init__(self, roots: Iterable[Path]) -> None:
+        self.roots = list(dict.fromkeys(roots))
+        self._formats: dict[Path, tuple[tuple[int, int, int], str | None]] = {}
+        self._runs: dict[str, Run] = {}
+
+    def scan(self) -> list[Run]:
+        found: dict[str, Run] = {}
+        for root in self.roots:
+            for run in self._below(root):
+                found.setdefault(run.id, run)
+        self._runs = found
+        return list(found.values())
+
+    def runs(self) -> list[Run]:
+        return list(self._runs.values())
+
+    def run(self, identity: str) -> Run | None:
+        return self._runs.get(identity)
+
+    def _below(self, root: Path) -> Iterator[Run]:
+        failed: list[DataError] = []
+        found: list[Source] = []
+        try:
+            for source in opening.sources(root, failed.append, self._formats):
+                try:
+                    confine(source, root)
+                except DataError as error:
+                    failed.append(error)
+                else:
+                    found.append(source)
+        except DataError as error:  # the path itself
+            failed.append(error)
+        groups = list(_groups(found))
+        short = [_short_name(group, root) for group in groups]
+        for group, name in zip(groups, short, strict=True):
+            yield _run(group, name if short.count(name) == 1 else _long_name(group, root), root)
+        for problem in failed:
+            path = Path(problem.path)
+            yield Run(_identity(path.name, path), path.name, path, root, (), "", "unreadable", 0, 0, str(problem))
+
+
+def describe(trace: Trace, identity: str, name: str, *, path: str | None = None, state: str = "finished") -> dict[str, Any]:
+    """What a page needs to know of a trace before it asks anything: how much of what there is, when it began, what could not be read."""
+    counts = {table: trace.table(table).select(pl.len()).collect().item() for table in schema.TABLES}
+    first, last = _ends(trace)
+    problems = trace.problems.select("rank", "file", "where", "what", "lost")
+    steps = dict(trace.steps.group_by("rank").len().collect().iter_rows())
+    meta = msgspec.to_builtins(trace.meta)
+    return {
+        "id": identity,
+        "name": name,
+        "path": path or trace.meta.source,
+        "state": state,
+        **{key: meta[key] for key in ("format", "framework", "versions", "world_size", "ranks", "options", "extra")},
+        "origin_ns": str(first),
+        "end_ns": str(last),
+        "tables": counts,
+        "kinds": _counted(trace.spans, "kind"),
+        "counters": _counted(trace.counters, "name"),
+        "devices": finite(trace.devices).collect().to_dicts(),
+        "steps": [steps.get(rank, 0) for rank in trace.meta.ranks],
+        "problems": finite(problems.head(_PROBLEMS)).collect().to_dicts(),
+        "problem_count": counts["problems"],
+    }
+
+
+def _counted(frame: pl.LazyFrame, column: str) -> dict[str, int]:
+    rows = frame.group_by(pl.col(column).cast(pl.String)).len().sort("len", column, descending=[True, False]).collect()
+    return {key: count for key, count in rows.iter_rows() if key is not None}
+
+
+def _ends(trace: Trace) -> tuple[int, int]:
+    """The first and the last moment of the trace."""
+    within = {
+        "spans": (pl.col("start_ns"), pl.col("start_ns") + pl.col("dur_ns")),
+        "steps": (pl.col("start_ns"), pl.col("end_ns")),
+        "counters": (pl.col("at_ns"), pl.col("at_ns")),
+        "allocations": (pl.col("alloc_ns"), pl.max_horizontal("alloc_ns", "free_ns")),
+    }
+    found = [
+        trace.table(name).select(first.min().alias("first"), last.max().alias("last")).collect().row(0)
+        for name, (first, last) in within.items()
+    ]
+    return min((first for first, _ in found if first is not None), default=0), max(
+        (last for _, last in found if last is not None), default=0
+    )
+
+
+def confine(source: Source, root: Path) -> None:
+    """Nothing outside the given path is served, by whatever links it is reached."""
+    inside = root.resolve()
+    for path in [source.path, *_links_below(source.path)]:
+        if not path.resolve().is_relative_to(inside):
+            raise DataError(path, "a link that leads out of the folder that is served")
+
+
+class _Group(msgspec.Struct, frozen=True):
+    sources: tuple[Source, ...]
+    pattern: str  # the path it would have without rank and moment
+    window: int = 0
+
+
+def _groups(found: list[Source]) -> Iterator[_Group]:
+    made = {source.path for source in found}
+    # A capture whose run folder is there is about to be removed.
+    found = [source for source in found if source.format != "capture" or conversion.run_of(source.path) not in made]
+    by_pattern: dict[str, list[Source]] = {}
+    own: dict[tuple[Path, int], list[Source]] = {}
+    for source in found:
+        if source.format in ("run", "capture") and _OWN.fullmatch(source.path.name):
+            own.setdefault((source.path.parent, _header(source).get("world_size") or 1), []).append(source)
+        else:
+            key = _RANK.sub("rank*", source.path.name) if source.path.is_file() else source.path.name
+            by_pattern.setdefault(str(source.path.with_name(key)), []).append(source)
+    for pattern, sources in by_pattern.items():
+        ranks = {opening.rank_in_name(source.path) for source in sources}
+        if len(ranks) == len(sources):
+            yield _Group(tuple(sources), pattern)
+        else:
+            yield from (_Group((source,), str(source.path)) for source in sources)
+    windows: dict[Path, int] = {}
+    for (folder, size), sources in own.items():
+        for members in _windows(sources, size):
+            first = members[0].path
+            windows[folder] = windows.get(folder, 0) + 1
+            pattern = str(first).removesuffix(captures.SUFFIX) if len(members) == 1 or size == 1 else str(folder / _moment(first))
+            yield _Group(tuple(members), pattern, windows[folder])
+
+
+def _windows(sources: list[Source], size: int) -> Iterator[list[Source]]:
+    """Recordings in order of time, each rank once, as many as the job has."""
+    group: list[Source] = []
+    ranks: set[str] = set()
+    for source in sorted(sources, key=lambda one: _moment(one.path)):
+        rank = source.path.name.split("_")[0]
+        late = group and int(_moment(source.path)) - int(_moment(group[0].path)) > _TOGETHER_S * 10**6
+        if group and (rank in ranks or len(group) == size or late):
+            yield group
+            group, ranks = [], set()
+        group.append(source)
+        ranks.add(rank)
+    if group:
+        yield group
+
+
+def _moment(path: Path) -> str:
+    match = _OWN.fullmatch(path.name)
+    return match[2] if match else ""
+
+
+def _run(group: _Group, name: str, root: Path) -> Run:
+    first, *others = group.sources
+    path = first.path.parent if others else first.path
+    files = list(_files(source.path for source in group.sources))
+    headers = [_header(source) for source in group.sources]
+    state = "live" if any(_is_live(source, header) for source, header in zip(group.sources, headers, strict=True)) else "finished"
+    return Run(
+        _identity(name, Path(group.pattern)),
+        name,
+        path,
+        root,
+        group.sources,
+        first.format,
+        state,
+        sum(size for _, _, size in files),
+        max((changed for _, changed, _ in files), default=0),
+        known=_known(headers),
+    )
+
+
+def _identity(name: str, path: Path) -> str:
+    """Readable, and never a path: what it stands for is looked up."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:48].strip("-")
+    return f"{slug or 'run'}-{hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]}"
+
+
+def _short_name(group: _Group, root: Path) -> str:
+    first = group.sources[0].path
+    if len(group.sources) > 1 and _OWN.fullmatch(first.name):
+        return first.parent.name
+    name = _ENDINGS.sub("", Path(group.pattern).name)
+    if first.is_file() and len(group.sources) > 1:
+        name = re.sub(r"[-_. ]*rank\*[-_. ]*", "-", name).strip("-") or first.parent.name
+    return name or first.name
+
+
+def _long_name(group: _Group, root: Path) -> str:
+    """With the folders above it, where the short name is not the only one."""
+    first = group.sources[0].path
+    below = first.parent.relative_to(root) if first.is_relative_to(root) and first != root else Path()
+    window = f" {group.window}" if len(group.sources) > 1 and _OWN.fullmatch(first.name) else ""
+    return "/".join([*below.parts[: -1 if window else None], _short_name(group, root) + window])
+
+
+def _header(source: Source) -> dict[str, Any]:
+    name = {"run": store.RUN_JSON, "capture": captures.HEADER}.get(source.format)
+    try:
+        found = msgspec.json.decode((source.path / name).read_bytes()) if name else {}
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _known(headers: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the headers say of the run, as far as it is of the kind that is expected there."""
+    first = headers[0]
+    known = {name: first[name] for name, kind in (("framework", str), ("world_size", int)) if isinstance(first.get(name), kind)}
+    ranks: list[int] = []
+    devices: list[str] = []
+    for header in headers:
+        said = header.get("ranks", [header.get("rank")])
+        ranks += [rank for rank in said if isinstance(rank, int)] if isinstance(said, list) else []
+        chips = header.get("devices")
+        names = [chip.get("name") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
+        devices += [chip for chip in names if isinstance(chip, str)]
+    return known | ({"ranks": sorted(set(ranks))} if ranks else {}) | ({"devices": list(dict.fromkeys(devices))} if devices else {})
+
+
+def _is_live(source: Source, header: dict[str, Any]) -> bool:
+    """Is it still being recorded? A job that was killed left a capture that is not whole, either."""
+    if source.format != "capture" or header.get("whole") or not header:
+        return False
+    try:
+        changed = max(entry.stat().st_mtime for entry in os.scandir(source.path))
+    except (OSError, ValueError):
+        return False
+    return time.time() - changed < _QUIET_S or _runs_here(header.get("pid"), header.get("start_ns"))
+
+
+def _runs_here(pid: object, start_ns: object) -> bool:
+    """Is this process on this machine, and older than what it records?"""
+    if not isinstance(pid, int) or not isinstance(start_ns, int):
+        return False
+    try:
+        return Path(f"/proc/{pid}").stat().st_ctime <= start_ns / 1e9
+    except OSError:
+        return False
+
+
+def _files(paths: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
+    for path in paths:
+        for file in [path] if path.is_file() else _walk(path):
+            try:
+                status = file.stat()
+            except OSError:
+                continue  # gone meanwhile
+            yield str(file), status.st_mtime_ns, status.st_size
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    seen = 0
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            seen += 1
+            if seen > _FILES_LOOKED_AT:
+                return
+            yield Path(place, name)
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
+    """Links inside a run folder or a capture; a reader follows them."""
+    for place, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            path = Path(place, name)
+            if path.is_symlink():
+                yield path

@@ -1,0 +1,120 @@
+"""Traces that are open: each run is read once, in a thread, with progress and a way to stop; what changed on disk is read anew."""
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from stepscope import opening
+from stepscope.errors import StepscopeError
+from stepscope.trace import Trace
+from stepscope.web.runs import Run, confine, describe
+
+_OPEN = 32  # traces kept open: their tables are files that are read when asked, so this bounds file names rather than memory
+_READERS = 2  # runs that are read at the same time; each takes all processors where the file is large
+_CHECKED_S = 1.0  # for how long a run is taken to be unchanged
+
+Signature = tuple[tuple[str, int, int], ...]
+
+
+class CancelledError(StepscopeError):
+    """Reading was stopped by the user."""
+
+
+class Opening:
+    """One run that is being read, or was."""
+
+    def __init__(self, run: Run, signature: Signature) -> None:
+        self.run, self.signature = run, signature
+        self.done = self.total = self.file = 0
+        self.checked = time.monotonic()
+        self.stop = threading.Event()
+        self.future: asyncio.Future[tuple[Trace, dict[str, Any]]] | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.future is not None and self.future.done()
+
+    def error(self) -> BaseException | None:
+        return self.future.exception() if self.over and self.future is not None and not self.future.cancelled() else None
+
+    def heard(self, done: int, total: int) -> None:
+        """Called by the thread that reads; the exception ends it, and what it has written so far is removed."""
+        if self.stop.is_set():
+            raise CancelledError("stopped")
+        self.file += done < self.done  # the next file began
+        self.done, self.total = done, total
+
+    def progress(self) -> dict[str, Any]:
+        return {"done": self.done, "total": self.total, "file": self.file, "files": len(self.run.sources)}
+
+
+class Traces:
+    """The open traces, the longest unused closed first."""
+
+    def __init__(self, *, partial: bool = False, step_name: str | None = None, cache: bool = True) -> None:
+        self._how: dict[str, Any] = {"partial": partial, "step_name": step_name, "cache": cache}
+        self._open: OrderedDict[str, Opening] = OrderedDict()
+        self._pool = ThreadPoolExecutor(_READERS, "stepscope-read")
+        self.failed: dict[str, tuple[int, str]] = {}  # by run: when its files had changed last, and why it could not be read
+
+    async def open(self, run: Run) -> Opening:
+        """The run's opening, begun now if need be. Await `trace` for its end."""
+        known = self._open.get(run.id)
+        if known is not None and (not known.over or time.monotonic() - known.checked < _CHECKED_S):
+            self._open.move_to_end(run.id)
+            return known
+        signature = await asyncio.to_thread(run.signature)
+        known = self._open.get(run.id)  # another request may have been faster
+        if known is not None and known.signature == signature and known.error() is None:
+            known.checked = time.monotonic()
+            self._open.move_to_end(run.id)
+            return known
+        fresh = Opening(run, signature)
+        fresh.future = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._pool, self._read, fresh))
+        fresh.future.add_done_callback(lambda future: self._ended(fresh, future))
+        self._open[run.id] = fresh
+        while len(self._open) > _OPEN:
+            oldest = next((key for key, one in self._open.items() if one.over), None)
+            if oldest is None:
+                break
+            del self._open[oldest]
+        return fresh
+
+    async def trace(self, run: Run) -> tuple[Trace, dict[str, Any], Signature]:
+        """The trace, what describes it, and the state of the files it was read from."""
+        found = await self.open(run)
+        assert found.future is not None
+        trace, info = await asyncio.shield(found.future)  # who asked may leave: others wait as well
+        return trace, info, found.signature
+
+    def cancel(self, run: Run) -> bool:
+        found = self._open.get(run.id)
+        if found is None or found.over:
+            return False
+        found.stop.set()
+        return True
+
+    def close(self) -> None:
+        for one in self._open.values():
+            one.stop.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, found: Opening) -> tuple[Trace, dict[str, Any]]:
+        run = found.run
+        for source in run.sources:
+            confine(source, run.root)
+        found.heard(0, 0)
+        trace = opening.together(list(run.sources), run.path, progress=found.heard, **self._how)
+        return trace, describe(trace, run.id, run.name, path=str(run.path), state=run.state)
+
+    def _ended(self, found: Opening, future: "asyncio.Future[Any]") -> None:
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, StepscopeError) and not isinstance(error, CancelledError):
+            self.failed[found.run.id] = found.run.modified_ns, str(error)
+        else:
+            self.failed.pop(found.run.id, None)
+        if isinstance(error, CancelledError) and self._open.get(found.run.id) is found:
+            del self._open[found.run.id]
