@@ -10,20 +10,26 @@ const words = process.argv.slice(2);
 const out = path.resolve(words.includes("--out") ? words[words.indexOf("--out") + 1] : path.join(here, "../src/stepscope/web/dist"));
 
 // The menu is the folder: `import pages from "pages"` lists src/pages/*.tsx. A page's first line says where it stands in the menu;
-// the page itself is loaded when it is opened. Its styles (src/pages/*.css) are part of the one style sheet, since nothing would load them later.
+// the page itself is loaded when it is opened. Styles beside a page or a part (src/pages/*.css, src/parts/*.css) are part of the one style
+// sheet, which is `import "styles"`, since nothing would load them later.
 const pages = {
   name: "pages",
   setup(build) {
     build.onResolve({ filter: /^pages$/ }, () => ({ path: "pages", namespace: "pages" }));
     build.onResolve({ filter: /^\.\/\w+\.css$/ }, ({ importer, path: name }) =>
-      importer.endsWith(".tsx") && path.basename(path.dirname(importer)) === "pages" ? { path: name, namespace: "styled" } : undefined,
+      ["pages", "parts"].includes(path.basename(path.dirname(importer))) ? { path: name, namespace: "styled" } : undefined,
     );
     build.onLoad({ filter: /.*/, namespace: "styled" }, () => ({ contents: "", loader: "js" }));
+    build.onResolve({ filter: /^styles$/ }, () => ({ path: "styles", namespace: "styles" }));
+    build.onLoad({ filter: /.*/, namespace: "styles" }, async () => {
+      const folders = ["parts", "pages"].map((name) => path.join(here, "src", name));
+      const files = await Promise.all(folders.map(async (folder) => (await readdir(folder)).sort().map((name) => path.join(folder, name))));
+      const sheets = ["style.css", ...files.flat().filter((name) => name.endsWith(".css")).map((name) => path.relative(path.join(here, "src"), name))];
+      return { contents: sheets.map((name) => `import "./${name}";\n`).join(""), resolveDir: path.join(here, "src"), loader: "js", watchDirs: folders };
+    });
     build.onLoad({ filter: /.*/, namespace: "pages" }, async () => {
       const folder = path.join(here, "src/pages");
-      const names = (await readdir(folder)).sort();
-      const files = names.filter((name) => name.endsWith(".tsx"));
-      const styles = names.filter((name) => name.endsWith(".css")).map((name) => `import "./src/pages/${name}";\n`);
+      const files = (await readdir(folder)).filter((name) => name.endsWith(".tsx")).sort();
       const entries = await Promise.all(
         files.map(async (name) => {
           const first = (await readFile(path.join(folder, name), "utf8")).split("\n", 1)[0];
@@ -34,7 +40,7 @@ const pages = {
       );
       entries.sort((a, b) => a.order - b.order);
       const lines = entries.map((page) => `{...${JSON.stringify(page)}, load: () => import("./src/pages/${page.id}.tsx")}`);
-      return { contents: `${styles.join("")}export default [${lines.join(",\n")}];`, resolveDir: here, loader: "js", watchDirs: [folder] };
+      return { contents: `export default [${lines.join(",\n")}];`, resolveDir: here, loader: "js", watchDirs: [folder] };
     });
   },
 };

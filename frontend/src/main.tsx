@@ -1,5 +1,5 @@
 import { render } from "preact";
-import "./style.css";
+import "styles";
 import { Shell } from "./shell";
 
 render(<Shell />, document.getElementById("app")!);

@@ -1,6 +1,6 @@
 /** The same pages in one file: the tables are inside it. */
 import { render } from "preact";
-import "./style.css";
+import "styles";
 import { Shell } from "./shell";
 import { setSource } from "./source";
 import { StillSource } from "./still";
