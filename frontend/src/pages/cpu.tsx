@@ -4,6 +4,7 @@ import { info, useTable } from "../data";
 import { Await, Card, Chip, Empty, Legend, Segmented, Time, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { Series, type Band, type Line, type Range } from "../parts/series";
+import { absolute, choose, chosen, stepBands } from "../range";
 import { go, link, param } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -28,7 +29,7 @@ const text = texts({
     use: "Use by process and operator", useNote: "means over time, and the largest values", useRange: "means over the chosen range",
     who: "Name", kind: "Kind", busy: "Cores busy", most: "At most", threads: "Threads", memory: "Memory, at most", contextSwitches: "Switches per s", runQueue: "Run queue", sampled: "Samples", time: "Time covered",
     every: "Samples", summary: "Summary", view: "View", at: "At", share: "User", sys: "System", timeline: "Show on the timeline", all: "All of the time", hint: "Drag over a chart to choose a range; double-click for all of it.",
-    step: "step {step}", machine_: "machine", process_: "process", operator_: "operator", interval: "Interval",
+    machine_: "machine", process_: "process", operator_: "operator", interval: "Interval",
   },
   zh: {
     calm: "整机繁忙 {busy}：平均使用 {cores} 个核中的 {used} 个。最忙的进程 {process} 占用 {own} 个。",
@@ -48,7 +49,7 @@ const text = texts({
     use: "各进程与算子的使用", useNote: "按时间平均，以及最大值", useRange: "所选范围内的平均值",
     who: "名称", kind: "类别", busy: "忙碌核数", most: "最大", threads: "线程", memory: "内存（最大）", contextSwitches: "每秒切换", runQueue: "运行队列", sampled: "采样数", time: "覆盖时间",
     every: "采样", summary: "汇总", view: "视图", at: "时刻", share: "用户态", sys: "内核态", timeline: "在时间线上显示", all: "全部时间", hint: "在图上拖动以选择范围；双击恢复全部。",
-    step: "迭代 {step}", machine_: "整机", process_: "进程", operator_: "算子", interval: "间隔",
+    machine_: "整机", process_: "进程", operator_: "算子", interval: "间隔",
   },
 });
 
@@ -84,27 +85,6 @@ export default function Cpu() {
       <Uses use={use} samples={samples} range={range} />
     </>
   );
-}
-
-function chosen(): Range | null {
-  const [from, to] = [param("t0"), param("t1")].map(Number);
-  return Number.isFinite(from) && Number.isFinite(to) && from < to ? [from, to] : null;
-}
-
-function choose(range: Range | null): void {
-  go({ params: { t0: range && Math.round(range[0]), t1: range && Math.round(range[1]) } }, true);
-}
-
-/** A moment since the start of the run as the analyses take it: to the nanosecond. */
-function absolute(since: number): string {
-  return String(BigInt(info.value!.origin_ns) + BigInt(Math.round(since)));
-}
-
-function stepBands(steps: Table | null): Band[] {
-  if (!steps) return [];
-  const [from, to, step] = [steps.num("start_ns"), steps.num("end_ns"), steps.num("step")];
-  const order = Array.from(from, (_, row) => row).sort((a, b) => from[a] - from[b]);
-  return order.map((row) => ({ from: from[row], to: to[row], label: fill(text().step, { step: step[row] }) }));
 }
 
 function Sentence({ use }: { use: Table }) {

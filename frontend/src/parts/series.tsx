@@ -193,7 +193,7 @@ function options(uPlot: typeof uPlotType, latest: Latest, width: number, height:
         values: (plot, splits) => (props.xAs === "count" ? splits.map((value) => (Number.isInteger(value) ? units.count(value).value : "")) : moments(splits, plot.scales.x.max ?? 1)),
       },
       {
-        stroke: ink, font, size: 62, grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, splits: (_, __, low, high) => units.ticks(low, high, height < 90 ? 2 : 3),
+        stroke: ink, font, size: 62, grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, splits: (_, __, low, high) => units.ticks(low, high, Math.max(2, Math.round(height / 55))),
         values: (_, splits) => sizes(splits, props.as),
       },
     ],
@@ -374,7 +374,7 @@ function ruleAll(plot: uPlotType, props: SeriesProps, font: string): void {
     if (x < bbox.left || x > right) continue;
     ctx.setLineDash(dashed ? [3 * ratio, 3 * ratio] : []);
     upright(x);
-    if (label && x > free) {
+    if (label && x > free && x + ctx.measureText(label).width + 4 * ratio < right) {
       ctx.fillText(label, x + 4 * ratio, bbox.top + 10 * ratio);
       free = x + ctx.measureText(label).width + 8 * ratio;
     }
