@@ -34,7 +34,7 @@ class Capture:
         self.folder = folder
         self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": time.time_ns()}
         self._pieces: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may end the recording from within
         self.bytes = 0
         # The folder appears with its header in it: a job killed in between leaves nothing that looks like a capture.
         draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")

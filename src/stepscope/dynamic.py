@@ -18,12 +18,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepscope import profiler
+from stepscope import sources, telling
 from stepscope.callbacks import _Callback
 from stepscope.collect.options import Options, from_json, parse
+from stepscope.endings import before_end
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.jobs import listen
-from stepscope.recorder import Recorder, Request, at_exit, warn
+from stepscope.recorder import Recorder, Request
+from stepscope.telling import say, told
 
 CONFIG = "profiler_config.json"
 STATUS = "profiler_status"
@@ -65,6 +67,8 @@ class DynamicProfilerMonitor(_Callback):
     def __init__(
         self, cfg_path: str | os.PathLike[str], output_path: str | os.PathLike[str] | None = None, poll_interval: float = 2, **choices: Any
     ) -> None:
+        for listener in telling.listeners:
+            listener.own_profiler()
         for name, value in (("cfg_path", cfg_path), ("output_path", output_path or "dyn_profile_data")):
             if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
                 raise UsageError(f"{name} is {value!r}; expected a folder")
@@ -75,7 +79,7 @@ class DynamicProfilerMonitor(_Callback):
         self._output = Path(output_path or "dyn_profile_data").absolute()
         self._config = Path(cfg_path).absolute() / CONFIG
         self._interval = poll_interval
-        self._rank, self._world = profiler.rank(), profiler.world_size()
+        self._rank, self._world = sources.rank(), sources.world_size()
         self._job = _job(self._world)
         self._recorder = Recorder(first_step=1, told=self._tell)
         self._requests: dict[int, dict[str, Any]] = {}  # what the status says of each
@@ -93,7 +97,7 @@ class DynamicProfilerMonitor(_Callback):
         self._folder = self._config.parent / STATUS
         self._born = 0
         self._quietly(self._prepare)
-        at_exit(self._recorder.finish)
+        before_end(self._recorder.finish)
         if not os.environ.get("STEPSCOPE_RUN"):  # there the whole process listens
             self._quietly(self._listen)
         self._next = 0.0
@@ -131,7 +135,7 @@ class DynamicProfilerMonitor(_Callback):
 
     def _listen(self) -> None:
         agent = listen(self._recorder, {"job": f"{Path(self._config.parent).name}-{self._job}", "out": self._output / "attached"})
-        at_exit(agent.close)
+        before_end(agent.close)
 
     def _poll(self, *, first: bool = False, at_border: int | None = None) -> None:
         """Look whether there is something new. Whatever goes wrong is told, and the job goes on."""
@@ -193,7 +197,7 @@ class DynamicProfilerMonitor(_Callback):
             about["moved_from"] = settings["moved_from"]  # so that every rank hears of it in time
         if ignored:
             about["ignored"] = ignored
-            warn(f"{self._config}: ignored: {', '.join(ignored)}")
+            say(f"{self._config}: ignored: {', '.join(ignored)}")
         self._requests[id(request)] = about
         self._recorder.ask(request, at_border=at_border)
         self._status["taken"].append(about)
@@ -202,7 +206,7 @@ class DynamicProfilerMonitor(_Callback):
     def _reject(self, why: str) -> None:
         self._status["rejected"].append({"at": time.strftime("%Y-%m-%d %H:%M:%S"), "step": self._recorder.step, "why": why})
         self._write_status()
-        warn(f"rank {self._rank}: {self._config} is not taken: {why}")
+        say(f"rank {self._rank}, step {self._recorder.step}: {self._config} is not taken: {why}")
 
     def _tell(self, request: Request) -> None:
         """A recording is over."""
@@ -233,7 +237,7 @@ class DynamicProfilerMonitor(_Callback):
         try:
             action()
         except Exception as error:  # noqa: BLE001  the job is not ours to end
-            warn(f"dynamic profiling: {type(error).__name__}: {error}")
+            say(f"dynamic profiling: {told(error)}")
 
 
 def _read(path: Path) -> dict[str, Any]:

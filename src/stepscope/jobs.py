@@ -19,7 +19,7 @@ _ATTEMPTS = 6
 
 def listen(recorder: Recorder, settings: dict[str, Any]) -> agents.Agent:
     """Answer questions about this process. `settings`: job, root (the process that started it), out (where recordings go)."""
-    from stepscope import profiler
+    from stepscope import sources
     from stepscope.collect.options import parse
 
     requests: dict[str, Request] = {}
@@ -30,8 +30,8 @@ def listen(recorder: Recorder, settings: dict[str, Any]) -> agents.Agent:
             "pid": os.getpid(),
             "job": settings["job"],
             "root": settings.get("root"),
-            "rank": profiler.rank(),
-            "world_size": profiler.world_size(),
+            "rank": sources.rank(),
+            "world_size": sources.world_size(),
             "program": Path(sys.argv[0]).name if sys.argv else "",
             "folder": str(Path.cwd()),
             "out": str(settings["out"]),

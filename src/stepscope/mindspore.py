@@ -9,7 +9,8 @@ from stepscope.callbacks import MarkSteps, StopAtEpoch, StopAtStep
 from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
 from stepscope.collect.plain import mstx
 from stepscope.collect.schedules import ProfilerAction, schedule
-from stepscope.profiler import Profiler, from_environment, profile, say, tensorboard_trace_handler
+from stepscope.profiler import Profiler, from_environment, profile, tensorboard_trace_handler
+from stepscope.telling import say
 
 if TYPE_CHECKING:
     from stepscope.dynamic import DynamicProfilerMonitor

@@ -1,23 +1,21 @@
 """Recorder: counts the steps of this process and records those that the command line, `stepscope attach` or a configuration asks for."""
 
-import atexit
 import contextlib
 import ctypes
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from stepscope.endings import undisturbed
 from stepscope.errors import StepscopeError
+from stepscope.telling import say, told
 
 if TYPE_CHECKING:
-    from stepscope.profiler import Window
+    from stepscope.windows import Window
 
 
 @dataclass(eq=False)
@@ -39,21 +37,14 @@ class Request:
 class Recorder:
     """One per process. A step's border costs an addition while nothing is to be recorded."""
 
-    def __init__(
-        self,
-        *,
-        first_step: int = 0,
-        told: Callable[[Request], None] | None = None,
-        obstacle: Callable[[], str | None] = lambda: None,
-    ) -> None:
+    def __init__(self, *, first_step: int = 0, told: Callable[[Request], None] | None = None) -> None:
         self.step = self._first_step = first_step  # the step that runs now
         self.at = time.monotonic()  # when it began
         self._began: float | None = None  # the end of the first step: from there on steps have a usual length
-        self._told, self._obstacle = told, obstacle  # who hears that a recording is over; why none can begin now
+        self._told = told  # who hears that a recording is over
         self._waiting: list[Request] = []
         self._now: Request | None = None
         self._window: Window | None = None
-        self._lock = threading.RLock()
         self._worker: int | None = None  # the thread that is at work here
         self._pid = os.getpid()
 
@@ -88,7 +79,7 @@ class Recorder:
                 with self._at_work():
                     self._turn()
             except Exception as error:  # noqa: BLE001  the job is not ours to end
-                warn(f"step {self.step}: {type(error).__name__}: {error}")
+                say(f"step {self.step}: {told(error)}")
 
     def begin(self, number: int) -> None:
         """Step `number` begins only now: its border was before a pause, or was not told."""
@@ -129,14 +120,13 @@ class Recorder:
             if request is None or window is None or os.getpid() != self._pid:
                 return
             self._now = self._window = None
-            self._restore_signal()
             request.problem = problem
             try:
                 window.stop()
                 if request.convert is not None:
                     request.capture = window.convert(wait=request.convert == "sync")
             except Exception as error:  # noqa: BLE001  the job is not ours to end
-                request.problem = warn(f"the recording could not be finished: {type(error).__name__}: {error}")
+                request.problem = say(f"the recording could not be finished: {told(error)}")
             self._end(request, request.problem)
 
     def give_way(self) -> None:
@@ -145,7 +135,6 @@ class Recorder:
             if self._now and self._window and (self._now.bound or not self._now.steps):
                 request, window = self._now, self._window
                 self._now = self._window = None
-                self._restore_signal()
                 window.discard()
                 request.over.set()
             else:
@@ -163,7 +152,6 @@ class Recorder:
 
     def forked(self) -> None:
         """In the child: the recording is the parent's, steps and requests begin anew."""
-        self._lock = threading.RLock()
         self._worker = None
         self._pid = os.getpid()
         self._now = self._window = None
@@ -172,7 +160,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
-        with self._lock:
+        with undisturbed:
             before, self._worker = self._worker, threading.get_ident()
             try:
                 yield
@@ -187,7 +175,7 @@ class Recorder:
                 goes_on = window.step(self.step)  # also after the last: it ends there
             except Exception as error:  # noqa: BLE001  the job is not ours to end
                 goes_on = False
-                warn(f"recording ended in step {self.step}: {type(error).__name__}: {error}")
+                say(f"recording ended in step {self.step}: {told(error)}")
             if request.count is not None and request.steps >= request.count:
                 if request.bound:
                     window.capture.notice(f"recording ended after {request.count:,} steps: --steps asks for others")
@@ -201,20 +189,20 @@ class Recorder:
             self._start(self._waiting.pop(0))
 
     def _start(self, request: Request) -> None:
-        if obstacle := self._obstacle():
+        from stepscope import sources
+        from stepscope.collect.options import parse
+        from stepscope.windows import Window
+
+        if obstacle := sources.obstacle():
             self._end(request, f"nothing is recorded from step {self.step} on: {obstacle}")
             return
         try:
-            from stepscope import profiler
-            from stepscope.collect.options import parse
-
-            self._window = profiler.Window(parse(request.options), step=self.step)
+            self._window = Window(parse(request.options), step=self.step)
         except Exception as error:  # noqa: BLE001  the job is not ours to end
             self._window = None
-            self._end(request, warn(f"nothing is recorded: {type(error).__name__}: {error}"))
+            self._end(request, say(f"nothing is recorded: {told(error)}"))
             return
         self._now, request.capture = request, self._window.capture.folder
-        self._catch_signal()
         if request.seconds is not None:
             timer = threading.Timer(request.seconds, on_main_thread, [lambda: self._time_is_up(request)])
             timer.daemon = True
@@ -229,41 +217,6 @@ class Recorder:
         if self._told:
             self._told(request)
         request.over.set()
-
-    def _catch_signal(self) -> None:
-        """Whoever ends the job with SIGTERM still gets what was recorded."""
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._on_terminate)
-
-    def _restore_signal(self) -> None:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == self._on_terminate:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def _on_terminate(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        self.finish()
-        os.kill(os.getpid(), number)
-
-
-def at_exit(finish: Callable[[], None]) -> None:
-    """Call `finish` before the interpreter goes down, also by os._exit, which many training scripts end with. Later calls come first."""
-    atexit.register(finish)
-    really = os._exit
-
-    def leave(status: int) -> None:
-        try:
-            finish()
-        finally:
-            really(status)
-
-    os._exit = leave  # type: ignore[assignment]
-
-
-def warn(what: str) -> str:
-    """One line where the user looks."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none at all: no reason to disturb the job
-        sys.stderr.write(f"stepscope: {what}\n")
-    return what
 
 
 def on_main_thread(action: Callable[[], None]) -> None:

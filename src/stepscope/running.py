@@ -17,7 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stepscope.recorder import Recorder, Request, at_exit, warn
+from stepscope import telling
+from stepscope.endings import before_end
+from stepscope.recorder import Recorder, Request
+from stepscope.telling import say, told
 
 VARIABLE = "STEPSCOPE_RUN"  # the settings of the job, as JSON
 # Where neither --steps nor --seconds says when to end: a longer run shows nothing more, but costs memory.
@@ -35,11 +38,10 @@ class Process:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.job: str = settings["job"]
-        self.recorder = Recorder(told=self._tell, obstacle=_obstacle)
+        self.recorder = Recorder(told=self._tell)
         self._agent: Any = None
         self._ended = False
         self._yielded = self._is_fork = False
-        self._told: set[Path] = set()
         self._wanted = self._first_request()
 
     def active(self) -> None:
@@ -61,7 +63,7 @@ class Process:
         if self._wanted or self._agent is None:
             self.active()
 
-    def yield_to_script(self) -> None:
+    def own_profiler(self) -> None:
         """The script has a profiler of its own: it knows best, and two would disturb each other."""
         if not self.recorder.busy:
             if not self._yielded:
@@ -70,14 +72,9 @@ class Process:
             self._wanted = None
             self.recorder.give_way()
 
-    def window_over(self, window: Any) -> None:
+    def own_window(self, capture: Path, steps: int) -> None:
         """The script's own recordings are told of, too."""
-        folder = window.capture.folder
-        if self.recorder.current is None and not folder.name.startswith(".") and folder not in self._told:
-            self._told.add(folder)
-            self._write(
-                {"pid": os.getpid(), "capture": str(folder), "problem": None, "whole_steps": max(len(window._steps) - 1, 0), "own": True}
-            )
+        self._write({"pid": os.getpid(), "capture": str(capture), "problem": None, "whole_steps": steps})
 
     def listen(self) -> None:
         if self._agent is None:
@@ -119,8 +116,6 @@ class Process:
 
     def _tell(self, request: Request) -> None:
         """The command line prints where the recording is when the job ends."""
-        if request.capture:
-            self._told.add(request.capture)
         self._write(
             {
                 "pid": os.getpid(),
@@ -138,7 +133,7 @@ class Process:
         try:
             return action()
         except Exception as error:  # noqa: BLE001  the job is not ours to end
-            warn(f"{type(error).__name__}: {error}")
+            say(told(error))
             return None
 
 
@@ -153,7 +148,8 @@ def install() -> None:
         here = Process(json.loads(os.environ[VARIABLE]))
         sys.meta_path.insert(0, _Finder())
         os.register_at_fork(after_in_child=here.forked)
-        at_exit(here.finish)
+        telling.listeners.append(here)
+        before_end(here.finish)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -192,7 +188,7 @@ def _guarded(action: Callable[[ModuleType], None] | None, module: ModuleType) ->
         try:
             action(module)
         except Exception as error:  # noqa: BLE001  another version than those we know: the import goes on
-            warn(f"steps of {module.__name__} cannot be seen: {type(error).__name__}: {error}")
+            say(f"steps of {module.__name__} cannot be seen: {told(error)}")
 
 
 def _process() -> Process:
@@ -213,15 +209,9 @@ def _torch(torch: Any) -> None:
         _process().active()
 
     handle = torch.nn.modules.module.register_module_forward_pre_hook(first_call)
-    _wrap(sys.modules["torch.autograd.profiler"].profile, "_prepare_trace", before=lambda profile: _process().yield_to_script())
-    at_exit_again()
+    _wrap(sys.modules["torch.autograd.profiler"].profile, "_prepare_trace", before=lambda profile: _process().own_profiler())
+    before_end(_process().finish)  # before the framework's own exit handlers, which end what we record
     _start_by_variable(torch)
-
-
-def _obstacle() -> str | None:
-    """PyTorch has one profiler at a time: a second would silently take the first one's place."""
-    torch = sys.modules.get("torch")
-    return "the program's torch.profiler is at work" if torch and "torch" in _seen and torch.autograd._profiler_enabled() else None
 
 
 class _Leader:
@@ -239,15 +229,6 @@ class _Leader:
             _process().border()
         else:
             self._others += 1
-
-
-def at_exit_again() -> None:
-    """Exit handlers run last first: ours must run before the framework's, which end what we record."""
-    import atexit
-
-    finish = _process().finish
-    atexit.unregister(finish)
-    atexit.register(finish)
 
 
 # MindSpore: a step ends with Model.train's step, or with the outermost call that holds an optimizer.
@@ -284,7 +265,7 @@ def _mindspore(mindspore: Any) -> None:
     if dataset is not None:
         for name in ("create_dict_iterator", "create_tuple_iterator"):
             _wrap(dataset.Dataset, name, before=lambda dataset: _process().active())
-    at_exit_again()
+    before_end(_process().finish)  # before the framework's own exit handlers, which end what we record
     _start_by_variable(mindspore)
 
 
@@ -411,7 +392,7 @@ def _start_by_variable(framework: Any) -> None:
         framework.__spec__._initializing = False  # it is whole: importlib says so a moment later
         from stepscope import profiler
 
-        if profiler._state.profiler is None:
+        if profiler.running() is None:
             profiler.from_environment()
 
 
@@ -427,12 +408,12 @@ def _jax(jax: Any) -> None:
 
     @wraps(start)
     def start_trace(*args: Any, **kwargs: Any) -> Any:
-        _process().yield_to_script()
+        _process().own_profiler()
         return start(*args, **kwargs)
 
     jax.profiler.start_trace = start_trace
     setattr(sys.modules[start.__module__], "start_trace", start_trace)  # noqa: B010  jax.profiler.trace looks there
-    at_exit_again()
+    before_end(_process().finish)  # before the framework's own exit handlers, which end what we record
 
 
 def _wrap_exit(annotation: type) -> None:
@@ -444,19 +425,6 @@ def _wrap_exit(annotation: type) -> None:
         return result
 
     annotation.__exit__ = exit_  # type: ignore[attr-defined]
-
-
-# Our own profiler, in the script's hands.
-
-
-def _profiler(profiler: Any) -> None:
-    _wrap(profiler.Profiler, "__init__", before=lambda one: _process().yield_to_script())
-    _wrap(profiler._State, "claim", before=lambda state: _process().yield_to_script())
-    _wrap(profiler.Window, "stop", after=lambda window: _process().window_over(window))
-
-
-def _dynamic(dynamic: Any) -> None:
-    _wrap(dynamic.DynamicProfilerMonitor, "__init__", before=lambda monitor: _process().yield_to_script())
 
 
 # No framework: ranges that the program names.
@@ -481,6 +449,4 @@ _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "mindspore": _mindspore,
     "jax": _jax,
     "stepscope.collect.plain": _plain,
-    "stepscope.profiler": _profiler,
-    "stepscope.dynamic": _dynamic,
 }

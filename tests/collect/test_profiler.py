@@ -25,8 +25,9 @@ from stepscope.collect import options as choices_of
 from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, Options
 from stepscope.collect.schedules import ProfilerAction
 from stepscope.errors import UsageError
-from stepscope.profiler import Window, tensorboard_trace_handler
+from stepscope.profiler import tensorboard_trace_handler
 from stepscope.trace import Meta, Trace
+from stepscope.windows import Window
 
 QUIET: dict[str, Any] = {"host_interval_ms": 0, "framework": "python"}  # also where another test has imported a framework
 
@@ -655,6 +656,62 @@ def test_a_collector_that_fails_is_told_and_the_others_go_on(
     assert capsys.readouterr().err == f"stepscope: test_profiler: {where} failed: RuntimeError: cannot {where}\n"
 
 
+def test_a_window_with_collectors_given_by_hand_starts_no_others(tmp_path: Path) -> None:
+    needs("torch")
+    done = job(
+        """
+        from pathlib import Path
+        import torch
+        from stepscope.collect.options import Options
+        from stepscope.collect.torch import Collector
+        from stepscope.windows import Window
+
+        class Nothing:
+            def start(self, capture): pass
+            def step(self, number): pass
+            def stop(self): pass
+
+        options = Options(output_path=Path("data"), host_interval_ms=0)
+        for given in (Collector(options), Nothing()):
+            window = Window(options, [given], step=0)
+            for number in (1, 2):
+                torch.ones(2, 2) @ torch.ones(2, 2)
+                window.step(number)
+            window.stop()
+            print(window.capture.folder)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0 and "stepscope:" not in done.stderr, done.stderr
+    by_torch, by_nobody = (stepscope.open(path) for path in done.stdout.split())
+    assert by_torch.spans.filter(pl.col("name") == "aten::mm").collect().height == 2
+    assert by_nobody.spans.filter(pl.col("kind") != "step").collect().is_empty()
+    assert (steps_of(by_torch), said_by(by_torch)) == (steps_of(by_nobody), said_by(by_nobody)) == ([0, 1], "")
+
+
+def test_a_torch_profiler_of_the_programs_own_goes_on_and_ours_says_what_it_could_not_record(tmp_path: Path) -> None:
+    needs("torch")
+    done = job(
+        """
+        import torch
+        from stepscope import Profiler
+        with torch.profiler.profile() as theirs:
+            with Profiler(host_interval_ms=0) as profiler:
+                for _ in range(3):
+                    torch.ones(2, 2) @ torch.ones(2, 2)
+                    profiler.step()
+        print(sum(event.name == "aten::mm" for event in theirs.events()))
+        print(*profiler.analyse())
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    theirs, run = done.stdout.split()
+    assert theirs == "3"
+    assert said_by(stepscope.open(run)) == "torch is not recorded: the program's torch.profiler is at work"
+    assert steps_of(stepscope.open(run)) == [0, 1, 2]
+
+
 def test_an_output_path_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"output_path is '.*file', which cannot be written"):
@@ -840,23 +897,161 @@ def test_a_profiler_that_was_never_stopped_is_stopped_and_kept_at_the_end(end: s
     assert steps_of(stepscope.open(capture)) == [0]
 
 
-def test_finished_windows_are_whole_after_os_exit(tmp_path: Path) -> None:
+def test_windows_are_whole_after_os_exit_also_the_one_under_way(tmp_path: Path) -> None:
     done = job(
         """
         import os
         from stepscope import Profiler, schedule
         profiler = Profiler(schedule=schedule(wait=0, active=2), host_interval_ms=0)
         for _ in range(5): profiler.step()
-        os._exit(0)
+        os._exit(3)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1 and "still recording at the end" in done.stderr
+    headers = [captures.header(path) for path in recordings(tmp_path / "data")]
+    assert [header["whole"] for header in headers] == [True, True, True]
+    traces = [stepscope.open(path) for path in recordings(tmp_path / "data")]
+    assert [steps_of(trace) for trace in traces] == [[0, 1], [2, 3], [4]]
+    assert said_by(traces[-1]) == "stopped before the active steps of the schedule were over"
+
+
+TRAINS = {
+    "ranges": """
+        def train():
+            with record_function("aten::addmm"): time.sleep(0.001)
+    """,
+    "torch": """
+        import torch
+        net = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        def train():
+            net(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+    """,
+}
+
+
+def until_killed(trains: str, before: str = "", after: str = "") -> str:
+    """A loop without end, that says when it has recorded some steps."""
+    return "\n".join(
+        textwrap.dedent(part)
+        for part in (
+            "import faulthandler, os, signal, sys, time\nfrom stepscope import Profiler, record_function",
+            TRAINS[trains],
+            before,
+            "profiler = Profiler(host_interval_ms=10)",
+            after,
+            """
+            while True:
+                train()
+                profiler.step()
+                if profiler.step_num == 3: print("ready")
+            """,
+        )
+    )
+
+
+@pytest.mark.parametrize(("trains", "number"), [("ranges", "TERM"), ("ranges", "HUP"), ("ranges", "USR1"), ("torch", "TERM")])
+def test_a_job_that_is_killed_by_a_signal_keeps_the_window_under_way_and_its_exit_status(trains: str, number: str, tmp_path: Path) -> None:
+    if trains == "torch":
+        needs("torch")
+    with started(until_killed(trains), tmp_path) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        for _ in range(2):  # as launchers do, where the scheduler does, too
+            process.send_signal(getattr(signal, f"SIG{number}"))
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == -getattr(signal, f"SIG{number}")
+    (capture,) = recordings(tmp_path / "data")
+    lines = [line for line in err.splitlines() if not line.startswith("USDT:")]  # Kineto's own
+    assert lines == [f"stepscope: the profiler was still recording at the end of the program; what it recorded is in {capture}"]
+    assert captures.header(capture)["whole"]
+    trace = stepscope.open(capture)
+    steps = steps_of(trace)
+    assert len(steps) >= 3 and steps == list(range(len(steps)))
+    calls = trace.spans.filter(pl.col("name") == "aten::addmm", pl.col("step").is_not_null()).collect()
+    assert calls["step"].to_list() == steps
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(40))", "", 40),
+        ("", "signal.signal(signal.SIGTERM, lambda *_: sys.exit(41))", 41),
+        ("signal.signal(signal.SIGTERM, lambda *_: os._exit(42))", "", 42),
+        ("", "ours = signal.signal(signal.SIGTERM, lambda *said: (print('saved'), ours(*said)))", -signal.SIGTERM),
+    ],
+)
+def test_a_handler_of_the_programs_own_decides_and_the_window_is_kept_all_the_same(
+    before: str, after: str, status: int, tmp_path: Path
+) -> None:
+    with started(until_killed("ranges", before, after), tmp_path) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.terminate()
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (status, "saved\n" if status < 0 else "")
+    (capture,) = recordings(tmp_path / "data")
+    assert captures.header(capture)["whole"]
+    assert len(steps_of(stepscope.open(capture))) >= 3
+
+
+def test_signals_that_the_program_handles_or_ignores_stay_what_they_are_and_others_only_while_recording(tmp_path: Path) -> None:
+    done = job(
+        """
+        import faulthandler, multiprocessing, os, signal, sys, threading, time
+        from stepscope import Profiler
+        names = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT")
+        def ways(): return [signal.getsignal(getattr(signal, name)) for name in names]
+
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+        faulthandler.register(signal.SIGUSR1, file=open("stacks", "w"))  # which Python's signal module does not hear of
+        before = ways()
+        with Profiler(host_interval_ms=0) as profiler:
+            during = ways()
+            print([one is other for one, other in zip(before, during)])
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            child = multiprocessing.get_context("fork").Process(target=lambda: (print(ways() == before), time.sleep(60)))
+            child.start()
+            time.sleep(0.5)
+            child.terminate()
+            child.join()
+            print(child.exitcode)
+        print(ways() == before)
+        thread = threading.Thread(target=lambda: Profiler(host_interval_ms=0).stop())  # signals are the main thread's
+        thread.start(); thread.join()
         """,
         tmp_path,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    headers = [captures.header(path) for path in recordings(tmp_path / "data")]
-    assert [header["whole"] for header in headers] == [True, True, False]
-    traces = [stepscope.open(path) for path in recordings(tmp_path / "data")]
-    assert [steps_of(trace) for trace in traces] == [[0, 1], [2, 3], []]
-    assert said_by(traces[-1]) == "the job ended while recording: what had been written is here"
+    assert done.stdout.splitlines() == ["[False, True, True, False, True]", "True", str(-signal.SIGTERM), "True"]
+    assert "job.py" in (tmp_path / "stacks").read_text()
+
+
+@pytest.mark.parametrize("verb", ["step", "stop"])
+def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_done(verb: str, tmp_path: Path) -> None:
+    done = job(
+        f"""
+        import os, signal
+        from stepscope import Profiler
+        from stepscope.collect import plain
+        work = plain.Collector.{verb}
+        def disturbed(self, *number):
+            if number in ((), (3,)): os.kill(os.getpid(), signal.SIGTERM)
+            work(self, *number)
+        plain.Collector.{verb} = disturbed
+        profiler = Profiler(host_interval_ms=0)
+        for _ in range(5): profiler.step()
+        profiler.stop()
+        print("not reached")
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
+    (capture,) = recordings(tmp_path / "data")
+    assert captures.header(capture)["whole"]
+    assert steps_of(stepscope.open(capture)) == ([0, 1, 2] if verb == "step" else [0, 1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("analysed", [False, True])

@@ -1,0 +1,124 @@
+"""How a program ends, and that what is being recorded then is kept: at exit, by os._exit, by a signal. Only kill -9 leaves no time."""
+
+import atexit
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+
+from stepscope.telling import say, told
+
+# What schedulers and terminals end a job with, where the program does not handle it: Slurm's --signal is often USR1.
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGXCPU") if hasattr(signal, name)
+]  # Windows has two of them
+
+
+def before_end(finish: Callable[[], None]) -> None:
+    """Call `finish` before the program ends, as the first of those given so far: before frameworks tear down what is still to be read.
+    os._exit, which many training scripts end with, calls it, too; in forked children as well, so `finish` must look where it is."""
+    if finish in _finishes:
+        _finishes.remove(finish)
+    _finishes.append(finish)
+    atexit.unregister(finish)
+    atexit.register(finish)
+    if os._exit is not _leave:
+        os._exit = _leave  # type: ignore[assignment]
+
+
+_finishes: list[Callable[[], None]] = []
+_exit_at_once = os._exit
+
+
+def _leave(status: int) -> None:
+    try:
+        _finish()
+    finally:
+        _exit_at_once(status)
+
+
+def _finish() -> None:
+    for finish in reversed(_finishes):
+        try:
+            finish()
+        except Exception as error:  # noqa: BLE001 - the program is on its way out, and the others want to finish, too
+            say(told(error))
+
+
+class _Undisturbed:
+    """One thread at a time, and a signal that ends the program waits until that is through: what is being written becomes whole."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._owner: int | None = None
+        self._depth = 0
+        self.signal: int | None = None  # that waits
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._owner, self._depth = threading.get_ident(), self._depth + 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._depth -= 1
+        waiting = None
+        if not self._depth:
+            self._owner, waiting = None, self.signal
+        self._lock.release()
+        if waiting is not None:
+            os.kill(os.getpid(), waiting)
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this thread that is not to be disturbed."""
+        return self._owner == threading.get_ident()
+
+
+undisturbed = _Undisturbed()
+
+
+def catch_signals() -> None:
+    """Something is being recorded: a signal that would kill the program ends the recording first, and kills it then.
+    What the program handles or ignores itself stays as it is."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            if signal.getsignal(number) is signal.SIG_DFL and not _handled_in_c(number):
+                signal.signal(number, _on_signal)
+
+
+def release_signals() -> None:
+    """Nothing is being recorded any more."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            if signal.getsignal(number) is _on_signal:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _handled_in_c(number: int) -> bool:
+    """By faulthandler or a framework: Python does not know of it."""
+    return bool(_handler_of(number))
+
+
+_handler_of = ctypes.pythonapi.PyOS_getsig
+_handler_of.restype, _handler_of.argtypes = ctypes.c_void_p, [ctypes.c_int]
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    if undisturbed.here:
+        undisturbed.signal = number  # it comes again
+        return
+    with undisturbed:
+        _finish()
+        signal.signal(number, signal.SIG_DFL)
+        undisturbed.signal = number  # it comes again, and kills
+
+
+def _forked() -> None:
+    """A child is killed at once, as ever."""
+    undisturbed.__init__()  # type: ignore[misc]
+    release_signals()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
