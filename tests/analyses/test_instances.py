@@ -60,6 +60,7 @@ def test_durations_are_those_that_at_least_so_many_calls_do_not_exceed() -> None
     tiny.assert_rows(trace.durations(by="operator"), expected)
     assert trace.durations(by="operator")["name"].to_list() == ["add", "mul"]
     assert trace.durations()["name"].to_list() == [None, None]
+    assert trace.durations(by="shape")["p50_ns"].to_list() == [10, 7]
     with pytest.raises(UsageError, match="by 'scope'"):
         trace.durations(by="scope")
 
@@ -118,3 +119,7 @@ def test_calls_add_up_to_operators_to_types_to_steps_and_to_kernels(sample: str)
     assert got == kernels.sort("rank", "device", "name").rows()
     spread = trace.durations(by="operator").select(*OPERATOR, "calls", "min_ns", "max_ns").sort(OPERATOR).rows()
     assert spread == trace.operators().select(*OPERATOR, "calls", "min_ns", "max_ns").sort(OPERATOR).rows()
+    shaped = [*OPERATOR, "shapes", "dtypes", "calls", "max_ns"]
+    assert (
+        trace.durations(by="shape").select(shaped).sort(shaped).rows() == trace.operators(by_shape=True).select(shaped).sort(shaped).rows()
+    )

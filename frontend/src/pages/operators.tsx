@@ -194,6 +194,7 @@ function Picture({ mine, families, total }: { mine: Table; families: Sum[]; tota
   );
   const summary = `${title}: ${shown.slice(0, 5).map((one) => `${one.label} ${units.text(units.share(total ? one.value / total : NaN))}`).join(", ")}`;
   const written = units.time(total);
+  const most = Math.max(1, ...shown.map((one) => one.value));
   return (
     <Card title={title} note={note} tools={tools}>
       {chart === "bar" ? (
@@ -201,7 +202,7 @@ function Picture({ mine, families, total }: { mine: Table; families: Sum[]; tota
           {shown.map((one) => (
             <button key={one.key} class="opbar" onClick={() => pick(one)} title={one.label}>
               <span class={`cut ${by === "type" && one.key ? "mono" : ""}`}>{one.label}</span>
-              <span class="track"><i style={{ width: `${(one.value / (shown[0].value || 1)) * 100}%`, background: one.color }} /></span>
+              <span class="track"><i style={{ width: `${(one.value / most) * 100}%`, background: one.color }} /></span>
               <span class="r"><Time ns={one.value} /></span>
               <span class="r d2"><Share of={total ? one.value / total : NaN} /></span>
             </button>
@@ -271,7 +272,7 @@ function figures(t: ReturnType<typeof text>, device: string): Column[] {
   return [
     { key: "calls", label: t.count, width: "minmax(64px, .7fr)" },
     ...(device === "cpu" ? [{ key: "self_ns", label: t.self }, { key: "total_ns", label: t.total, hide: true }] : [{ key: "total_ns", label: t.total }]),
-    { key: "share", label: t.share, bar: true, color: shade, width: "minmax(130px, 1.7fr)" },
+    { key: "share", label: t.share, bar: true, color: shade, width: "minmax(120px, 1.5fr)" },
     { key: "avg_ns", label: t.mean },
     { key: "min_ns", label: t.min },
     { key: "p95_ns", label: t.p95 },
@@ -311,9 +312,9 @@ function TypeView({ mine, device, wanted, tools, chips }: ViewProps & { mine: Ta
     return found;
   }, [steps.data]);
   const columns: Column[] = [
-    { key: "type", label: t.type, as: "name", color: shade, width: "minmax(220px, 3.4fr)", show: (of, row) => <Label table={of} row={row} /> },
+    { key: "type", label: t.type, as: "name", color: shade, width: "minmax(220px, 4.4fr)", show: (of, row) => <Label table={of} row={row} /> },
     ...figures(t, device),
-    { key: "trend", label: t.trend, width: "72px", show: (of, row) => !of.has("name") && <Spark values={series.get(of.str("type")[row] ?? "") ?? []} /> },
+    { key: "trend", label: t.trend, width: "72px", show: (of, row) => !of.has("name") && <Spark values={series.get(of.str("type")[row] ?? "") ?? []} zero /> },
   ];
   const below = async (of: Table, row: number) => {
     const type = of.str("type")[row];
@@ -327,7 +328,8 @@ function TypeView({ mine, device, wanted, tools, chips }: ViewProps & { mine: Ta
       return withP95(operators.pick(rows), spread, ["name", "type", "scope"]).with({ level: new Array(rows.length).fill("operator") });
     }
     const found = shapes.where((one) => shapes.str("type")[one] === type && (name === null || (shapes.str("name")[one] === name && shapes.str("scope")[one] === scope)));
-    return shapes.pick(found).with({ level: new Array(found.length).fill("shape") });
+    const spread = await fetchTable("durations", { by: "shape", device });
+    return withP95(shapes.pick(found), spread, ["name", "type", "scope", "shapes", "dtypes"]).with({ level: new Array(found.length).fill("shape") });
   };
   return (
     <>
@@ -413,7 +415,7 @@ function ScopeView({ device, wanted, tools, chips }: ViewProps) {
     { key: "label", label: t.scope, as: "name", width: "minmax(260px, 3.6fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}>{of.str("type")[row] && <Swatch color={shade(of, row)} />}<span class="cut">{of.str("label")[row]}</span></span> },
     { key: "calls", label: t.count, width: "minmax(64px, .7fr)" },
     ...(device === "cpu" ? [{ key: "self_ns", label: t.self }] : [{ key: "total_ns", label: t.total }]),
-    { key: "share", label: t.share, bar: true, color: (of, row) => (of.str("type")[row] ? shade(of, row) : "var(--kind-compute)"), width: "minmax(130px, 1.7fr)" },
+    { key: "share", label: t.share, bar: true, color: (of, row) => (of.str("type")[row] ? shade(of, row) : "var(--kind-compute)"), width: "minmax(120px, 1.5fr)" },
     { key: "avg_ns", label: t.mean },
   ];
   return (

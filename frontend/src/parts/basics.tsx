@@ -152,11 +152,11 @@ export function Tile({ label, children, context, tone, spark, to }: TileProps) {
 }
 
 /** A line without axes; the last point dotted. */
-export function Spark({ values, width = 48, height = 16, color = "var(--text-3)" }: { values: ArrayLike<number>; width?: number; height?: number; color?: string }) {
+export function Spark({ values, width = 48, height = 16, color = "var(--text-3)", zero }: { values: ArrayLike<number>; width?: number; height?: number; color?: string; zero?: boolean }) {
   const known = Array.from(values).filter(Number.isFinite);
   if (known.length < 2) return null;
   // More points than pixels: the lowest and highest of each pixel.
-  const low = Math.min(...known.slice(0, 5000));
+  const low = Math.min(...known.slice(0, 5000), ...(zero ? [0] : []));
   const high = Math.max(...known.slice(0, 5000));
   const span = high - low || 1;
   const step = Math.max(1, Math.floor(known.length / (width * 2)));

@@ -12,6 +12,8 @@ COLUMNS = {
     "name": pl.String,
     "type": pl.String,
     "scope": pl.String,
+    "shapes": pl.String,
+    "dtypes": pl.String,
     "calls": pl.Int64,
     "min_ns": pl.Int64,
     "p50_ns": pl.Int64,
@@ -20,14 +22,18 @@ COLUMNS = {
     "p99_ns": pl.Int64,
     "max_ns": pl.Int64,
 }
-_PARTS = {"type": ["type"], "operator": ["name", "type", "scope"]}
+_PARTS = {
+    "type": ["type"],
+    "operator": ["name", "type", "scope"],
+    "shape": ["name", "type", "scope", "shapes", "dtypes"],
+}
 
 
 def durations(trace: Trace, *, by: str = "type", device: str | None = None) -> pl.DataFrame:
-    """Per rank, device and type: percentiles of the durations of its calls, the longest first. `by` is type or operator.
+    """Per rank, device and type: percentiles of the durations of its calls, the longest first. `by` is type, operator or shape.
 
-    A percentile is the shortest duration that at least so many percent of the calls do not exceed: one that happened. By operator there
-    is a row for each of `operators`; by type, name and scope are null. `device` keeps one device.
+    A percentile is the shortest duration that at least so many percent of the calls do not exceed: one that happened. By operator
+    there is a row for each of `operators`, by shape for each of `operators` by shape; what it is not by is null. `device` keeps one device.
     """
     if by not in _PARTS:
         raise UsageError(f"no durations by '{by}'; there are {', '.join(_PARTS)}")
@@ -38,9 +44,11 @@ def durations(trace: Trace, *, by: str = "type", device: str | None = None) -> p
     rows = calls.group_by("rank", "device", *_PARTS[by]).agg(
         calls=pl.len(), min_ns=pl.col("dur_ns").min(), max_ns=pl.col("dur_ns").max(), **at
     )
-    missing = [pl.lit(None, COLUMNS[column]).alias(column) for column in ("name", "scope") if column not in rows.columns]
+    missing = [
+        pl.lit(None, COLUMNS[column]).alias(column) for column in ("name", "scope", "shapes", "dtypes") if column not in rows.columns
+    ]
     return (
         rows.with_columns(missing)
-        .sort("rank", pl.col("device") == "cpu", "device", -pl.col("max_ns"), "type", "name", "scope")
+        .sort("rank", pl.col("device") == "cpu", "device", -pl.col("max_ns"), "type", "name", "scope", "shapes", "dtypes")
         .select(pl.col(column).cast(dtype) for column, dtype in COLUMNS.items())
     )
