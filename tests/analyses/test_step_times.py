@@ -51,5 +51,34 @@ def test_a_first_step_is_kept_where_two_others_are_not_there_to_compare_it_with(
     )
 
 
+def test_a_first_step_is_kept_where_one_in_ten_of_the_others_was_slower() -> None:
+    steps = """
+        step  start_ns  end_ns
+        1     0         400
+        2     400       900
+        3     900       1000
+        4     1000      1100
+    """
+    assert tiny.trace(steps=steps).step_times()["steps"].to_list() == [4, 3]
+
+
 def test_a_trace_without_steps_has_no_rows() -> None:
     assert tiny.trace().step_times().height == 0
+
+
+def test_exposed_communication_is_that_of_overlap() -> None:
+    spans = """
+        kind           track  name           step  start_ns  dur_ns
+        kernel         1      mm             2     900       60
+        communication  2      ncclAllReduce  2     950       30
+        communication  3      ncclAllReduce  2     955       15
+        communication  2      ncclAllReduce  4     1140      40
+    """
+    table = tiny.trace(steps=STEPS, spans=spans).step_times()
+    tiny.assert_rows(
+        table.filter(stage="exposed communication"),
+        """
+        steps  left_out  mean_ns  min_ns  p50_ns  max_ns  share
+        3      1         20.0     0       20      40      0.2
+        """,
+    )

@@ -8,11 +8,14 @@ _SLOWER = 1.5  # times the median of the steps after it
 def typical(steps: pl.DataFrame, warmup: int | None) -> pl.DataFrame:
     """The rows of `step_trace` without each rank's first `warmup` steps; with None, without the first where it was plainly slower.
 
-    A step that is left out has compilation, allocation or the start of the data pipeline in it. Two steps must remain to compare it with.
+    Plainly: than nine in ten of the others, and half as slow again as their median. Such a step has compilation, allocation or the start of the
+    data pipeline in it. Two steps must remain to compare it with.
     """
     place = pl.int_range(pl.len()).over("rank")
     if warmup is not None:
         return steps.filter(place >= warmup)
-    rest = pl.col("total_ns").filter(place > 0).median().over("rank")
-    slow = (place == 0) & (pl.len().over("rank") > 2) & (pl.col("total_ns") > _SLOWER * rest)
+    time = pl.col("total_ns")
+    rest = pl.when(place > 0).then(time)
+    slow = (time > _SLOWER * rest.median().over("rank")) & (time > rest.quantile(0.9, "nearest").over("rank"))
+    slow &= (place == 0) & (pl.len().over("rank") > 2)
     return steps.filter(~slow.fill_null(False))

@@ -3,12 +3,13 @@
 import polars as pl
 
 from stepscope.analyses._warmup import typical
+from stepscope.analyses.overlap import overlap
 from stepscope.analyses.step_trace import step_trace
 from stepscope.trace import Trace
 
 COLUMNS = {
     "rank": pl.Int32,
-    "stage": pl.String,  # step, interval, forward and backward, tail; gap is what lies between two steps
+    "stage": pl.String,  # step, interval, forward and backward, tail, exposed communication, gap (between two steps)
     "steps": pl.Int64,  # that these figures are of
     "left_out": pl.Int64,  # steps: warm-up, and those where the stage is not known
     "mean_ns": pl.Float64,
@@ -19,7 +20,14 @@ COLUMNS = {
     "max_ns": pl.Int64,
     "share": pl.Float64,  # of the steps' time
 }
-_STAGES = {"step": "total_ns", "interval": "interval_ns", "forward and backward": "fp_bp_ns", "tail": "tail_ns", "gap": "gap_ns"}
+_STAGES = {
+    "step": "total_ns",
+    "interval": "interval_ns",
+    "forward and backward": "fp_bp_ns",
+    "tail": "tail_ns",
+    "exposed communication": "exposed_ns",
+    "gap": "gap_ns",
+}
 
 
 def step_times(
@@ -27,11 +35,15 @@ def step_times(
 ) -> pl.DataFrame:
     """Per rank and stage: the mean, the fastest, the median, the percentiles and the slowest, and the stage's share of the step.
 
-    Each rank's first step is left out where it took more than one and a half times the median of the others; `warmup` says how many of
-    the first steps to leave out instead, 0 for none. `overview` counts all steps. A percentile is a time that occurred; the median of an
-    even number of steps lies between two. See `step_trace` for the stages and the other parameters.
+    Each rank's first step is left out where it took more than one and a half times the median of the others, and more than nine in ten of
+    them; `warmup` says how many of the first steps to leave out instead, 0 for none. `overview` counts all steps. A percentile is a time
+    that occurred; the median of an even number of steps lies between two. Exposed communication, as in `overlap`, lies within the stages,
+    and its share is of host time. See `step_trace` for the stages and the other parameters.
     """
-    all_steps = step_trace(trace, fp_start=fp_start, bp_end=bp_end, clock=clock)
+    exposed = overlap(trace).filter(pl.col("communication_ns").sum().over("rank") > 0).select("rank", "step", "exposed_ns")
+    all_steps = step_trace(trace, fp_start=fp_start, bp_end=bp_end, clock=clock).join(
+        exposed, on=["rank", "step"], how="left", maintain_order="left"
+    )
     steps = typical(all_steps, warmup)
     counts = all_steps.group_by("rank").agg(all=pl.len())
     tables = [_of_stage(steps, stage, column) for stage, column in _STAGES.items()]
