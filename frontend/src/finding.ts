@@ -27,7 +27,8 @@ export interface Finding {
 const MATTERS = 0.05;
 const USED = 0.9;
 
-const CAUSES: Record<string, Case> = { "host-bound": "launch", "data wait": "input", communication: "communication", sync: "sync", "launch latency": "latency" };
+// Idle time because the host communicates is in the exposed communication already.
+const CAUSES: Record<string, Case | null> = { "host-bound": "launch", "data wait": "input", communication: null, sync: "sync", "launch latency": "latency" };
 
 /** `row` is of `overview`; `causes` is gap_causes of the same rank. */
 export function finding(overview: Table | null, row: number, causes: Table | null, device: boolean): Finding {
@@ -46,8 +47,8 @@ export function finding(overview: Table | null, row: number, causes: Table | nul
     const devices = new Set(causes.num("device")).size || 1; // a share is of one device; the rank's is their mean
     const [name, share] = [causes.str("cause"), causes.num("share")];
     for (let at = 0; at < causes.rows; at++) {
-      const one = CAUSES[name[at] ?? ""] ?? "idle";
-      lost.set(one, (lost.get(one) ?? 0) + share[at] / devices);
+      const one = CAUSES[name[at] ?? ""];
+      if (one !== null) lost.set(one ?? "idle", (lost.get(one ?? "idle") ?? 0) + share[at] / devices);
     }
   }
   const [most, share] = [...lost].sort((a, b) => b[1] - a[1])[0];

@@ -198,7 +198,8 @@ const FRAMEWORKS: Record<string, string> = { pytorch: "PyTorch", mindspore: "Min
 export function framework(now: { framework: string; versions: Record<string, string> }): string {
   const name = FRAMEWORKS[now.framework] ?? now.framework;
   const version = now.versions[now.framework] ?? now.versions.torch ?? now.versions.pytorch;
-  return version && now.framework ? `${name} ${version}` : name;
+  // What follows a plus is how it was built: 2.11.0+cu130.
+  return version && now.framework ? `${name} ${version.split("+")[0]}` : name;
 }
 
 function Ranks({ now }: { now: Info }) {
