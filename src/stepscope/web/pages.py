@@ -1,13 +1,15 @@
 """The front end's files: the table of what `dist/` holds is the only way to one of them."""
 
 import html
+import os
 import re
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-DIST = Path(__file__).parent / "dist"
+# Who works on the pages serves a build of their own: node frontend/build.mjs --out FOLDER
+DIST = Path(os.environ.get("STEPSCOPE_WEB_DIST") or Path(__file__).parent / "dist")
 _BASE = re.compile(r"<base\b[^>]*>", re.IGNORECASE)
 _HASHED = re.compile(r"-[0-9A-Za-z_]{8,}\.\w+$")
 _TYPES = {
