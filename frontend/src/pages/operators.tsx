@@ -100,7 +100,7 @@ function Body({ types, device, devices }: { types: Table; device: string; device
   const families = useMemo(() => sums(mine, (row) => family(mine.str("type")[row] ?? ""), (key) => familyNames()[key as Family], (key) => `var(${token(key as Family)})`), [mine, t]);
   const total = mine.num("self_ns").reduce((all, one) => all + one, 0);
   const calls = mine.num("calls").reduce((all, one) => all + one, 0);
-  const steps = stepCount();
+  const steps = useSteps();
   const view = param("view") ?? "type";
   const wanted = param("family") as Family | undefined;
   const set = (name: string, fallback: string) => (id: string) => go({ params: { [name]: id === fallback ? null : id, sel: null } });
@@ -133,10 +133,9 @@ function Body({ types, device, devices }: { types: Table; device: string; device
 }
 
 /** How many steps the figures are of. */
-function stepCount(): number {
-  const all = info.value?.steps ?? [];
-  const said = param("steps")?.split(":").map(Number);
-  return said ? all.filter((step) => step >= said[0] && step <= (said[1] ?? said[0])).length : all.length;
+function useSteps(): number {
+  const steps = useTable("tables/steps", { columns: "rank,step,start_ns,end_ns" });
+  return new Set(steps.data?.num("step")).size;
 }
 
 function sums(table: Table, key: (row: number) => string, label: (key: string) => string, shade: (key: string) => string): Sum[] {

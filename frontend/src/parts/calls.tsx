@@ -123,7 +123,7 @@ function Found({ data, host, keep, of, shade, which }: { data: Table; host: bool
 function Dots({ calls, color: shade }: { calls: Table; color: string }) {
   const [box, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
-  const steps = useTable("tables/steps", { columns: "rank,step,start_ns,end_ns" }, { allSteps: true });
+  const steps = useTable("tables/steps", { columns: "rank,step,start_ns,end_ns" });
   const height = 108, left = 48, bottom = 18, top = 6, right = 6;
   const start = calls.num("start_ns"), duration = calls.num("dur_ns"), step = calls.num("step"), span = calls.num("span");
   const shown = useMemo(() => {
