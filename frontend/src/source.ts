@@ -62,7 +62,8 @@ export interface Source {
   runs(): Promise<Run[]>;
   info(run: string): Promise<Info>;
   table(run: string, name: string, params: Params, signal?: AbortSignal): Promise<Table>;
-  query(run: string, sql: string, signal?: AbortSignal): Promise<Table>;
+  /** SQL over the tables and analyses; `part` names a rank and steps to restrict them to. */
+  query(run: string, sql: string, part?: Params, signal?: AbortSignal): Promise<Table>;
   /** Where the same table can be downloaded; null where it cannot. */
   download(run: string, name: string, params: Params): string | null;
   /** Server-sent events; the function returned ends them. */
@@ -101,8 +102,8 @@ export class HttpSource implements Source {
     return Table.decode(await answer.arrayBuffer(), await this.origin(run), rows === null ? undefined : Number(rows));
   }
 
-  async query(run: string, sql: string, signal?: AbortSignal): Promise<Table> {
-    const body = JSON.stringify({ sql });
+  async query(run: string, sql: string, part: Params = {}, signal?: AbortSignal): Promise<Table> {
+    const body = JSON.stringify({ sql, ...part });
     const headers = { "Content-Type": "application/json" };
     const answer = await ask(`api/runs/${encodeURIComponent(run)}/query`, { method: "POST", body, headers, signal });
     return Table.decode(await answer.arrayBuffer(), await this.origin(run));

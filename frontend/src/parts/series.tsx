@@ -307,8 +307,9 @@ function moments(splits: number[], last: number): string[] {
 /** Values up an axis, in one unit, which the highest of them names. */
 function sizes(splits: number[], as: units.Quantity): string[] {
   const most = Math.max(...splits.map(Math.abs));
-  const { unit } = units.write(most, as);
-  const one = as === "share" ? 0.01 : as === "time" ? units.timeIn(1, unit as units.TimeUnit) ** -1 : as === "count" ? 1 : 1000 ** Math.max(0, Math.floor(Math.log10(Math.max(1, most)) / 3 + 1e-9));
+  const small = as === "count" && most < 1e5;
+  const { unit } = as === "count" ? (small ? { unit: "" } : units.short(most)) : units.write(most, as);
+  const one = as === "share" ? 0.01 : as === "time" ? units.timeIn(1, unit as units.TimeUnit) ** -1 : small ? 1 : 1000 ** Math.max(0, Math.floor(Math.log10(Math.max(1, most)) / 3 + 1e-9));
   return splits.map((value, at) => {
     const written = group(String(+(value / one).toPrecision(6))).replace("-", "−");
     return at === splits.length - 1 && unit ? `${written} ${unit}` : written;
