@@ -16,7 +16,7 @@ import * as units from "../units";
 
 const text = texts({
   en: {
-    one: "{count} run is here.", some: "{count} runs are here.", live: "{count} of them is being recorded now.", lives: "{count} of them are being recorded now.", none: "No run is here yet.", losing: "{count} loses a fifth of its steps or more.", losings: "{count} lose a fifth of their steps or more.",
+    one: "{count} run is here.", some: "{count} runs are here.", live: "{count} of them is being recorded now.", lives: "{count} of them are being recorded now.", none: "No run is here yet.", losing: "{count} loses a fifth of its step time or more.", losings: "{count} lose a fifth of their step time or more.",
     fact_drop: "drop a trace file anywhere on this page to open it", fact_tick: "tick two runs to compare them", unreadable: "{count} cannot be read", lazy: "runs are read as they come into sight",
     title: "Runs", runs: "runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", busy: "Busy", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
     stateLive: "live", stateFinished: "finished", stateUnreadable: "unreadable", openFile: "Open a file…", compare: "Compare", compareTwo: "Compare the two ticked runs", pickTwo: "tick two",
