@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 SUFFIX = ".capture"
 HEADER = "capture.json"
 VERSION = 1
+_WRITTEN_S = 1.0
 
 Column = NDArray[Any] | Sequence[str | None]
 
@@ -80,6 +81,20 @@ class Capture:
         return json.dumps(self.header, indent=1, default=str).encode()
 
 
+class Pace:
+    """When what is recorded goes to disk: every second, so that one can look on; the longer it lasts the rarer, or files would pile up."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now - self._last <= max(_WRITTEN_S, (now - self._began) / 100):
+            return False
+        self._last = now
+        return True
+
+
 def header(folder: Path) -> dict[str, Any]:
     """What capture.json says."""
     found: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
@@ -88,15 +103,24 @@ def header(folder: Path) -> dict[str, Any]:
 
 def pieces(folder: Path, table: str) -> Iterator[dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]]:
     """The pieces of a table in order; a text column is its codes (-1 is null) and its words."""
-    for file in sorted(folder.glob(f"{table}.*.npz")):
-        with file.open("rb") as content, np.load(content, allow_pickle=False) as arrays:  # numpy leaves a damaged file open
-            names = dict.fromkeys(name.removesuffix(".codes") for name in arrays.files if not name.endswith((".blob", ".ends")))
-            yield {
-                name: (arrays[f"{name}.codes"], _words(arrays[f"{name}.blob"], arrays[f"{name}.ends"]))
-                if f"{name}.codes" in arrays.files
-                else arrays[name]
-                for name in names
-            }
+    for file in files(folder, table):
+        yield piece(file)
+
+
+def files(folder: Path, table: str) -> list[Path]:
+    """The files of a table, in the order in which they were written. Each is whole."""
+    return sorted(folder.glob(f"{table}.*.npz"))
+
+
+def piece(file: Path) -> dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]:
+    with file.open("rb") as content, np.load(content, allow_pickle=False) as arrays:  # numpy leaves a damaged file open
+        names = dict.fromkeys(name.removesuffix(".codes") for name in arrays.files if not name.endswith((".blob", ".ends")))
+        return {
+            name: (arrays[f"{name}.codes"], _words(arrays[f"{name}.blob"], arrays[f"{name}.ends"]))
+            if f"{name}.codes" in arrays.files
+            else arrays[name]
+            for name in names
+        }
 
 
 def _encoded(values: Sequence[str | None]) -> dict[str, NDArray[Any]]:

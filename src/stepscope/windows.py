@@ -46,6 +46,7 @@ class Window:
             self.run: Path | None = None
             self.steps = 0  # that are over
             self._marks: list[tuple[int, int]] = []  # of steps not written yet: number and start; the last one is under way
+            self._pace = captures.Pace()
             self._running: list[Collector] = []
             self._stumbled: list[Collector] = []
             self._waits = given is None and not sources.present(options)  # for a framework that may still be imported
@@ -73,7 +74,7 @@ class Window:
             for collector in self._running:
                 if collector not in self._stumbled and not self._tried(collector, "step", lambda one=collector: one.step(number)):  # type: ignore[misc]
                     self._stumbled.append(collector)
-            if len(self._marks) % _PIECE == 0:
+            if len(self._marks) % _PIECE == 0 or self._pace.due():
                 self._write(self._write_steps)
             if self.capture.bytes > self.options.max_bytes:
                 self.capture.notice(f"recording ended early, at step {number}: max_bytes={self.options.max_bytes:,} was reached")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.captures import Capture
+from stepscope.captures import Capture, Pace
 
 
 class Watch:
@@ -22,6 +22,7 @@ class Watch:
         self._loaders: dict[int, dict[str, Any]] = {}  # by the iterator's id
         self._originals: list[tuple[type, Callable[..., Any]]] = []
         self._pid = os.getpid()
+        self._pace = Pace()
 
     def start(self) -> None:
         from torch.utils.data import dataloader
@@ -43,6 +44,8 @@ class Watch:
             start = time.time_ns()
             batch = original(iterator)
             self._rows.append((number, start, ready, time.time_ns() - start))
+            if self._pace.due():
+                self._write_on_the_way()
             return batch
 
         return next_data
@@ -68,10 +71,23 @@ class Watch:
         for kind, original in self._originals:
             if getattr(kind._next_data, "__wrapped__", None) is original:  # type: ignore[attr-defined]
                 kind._next_data = original  # type: ignore[attr-defined]
-        if not self._rows:
+        if self._loaders:
+            self._write()
+            self._write_loaders()
+
+    def _write_on_the_way(self) -> None:
+        """So that one can look on. A full disk does not end training."""
+        taken = len(self._rows)
+        try:
+            self._write()
+        except OSError as error:
+            self._capture.notice(f"the queues of loaders could not be written ({error.strerror})", lost=taken)
+
+    def _write(self) -> None:
+        capture, (taken, self._rows) = self._capture, (self._rows, [])
+        if not taken:
             return
-        capture = self._capture
-        number, at, ready, wait = (np.array(column, np.int64) for column in zip(*self._rows, strict=True))
+        number, at, ready, wait = (np.array(column, np.int64) for column in zip(*taken, strict=True))
         for loader in self._loaders.values():
             own = number == loader["number"]
             for name, unit, rows, values in (("depth", "batches", own & (ready >= 0), ready), ("wait", "ns", own, wait)):
@@ -86,8 +102,10 @@ class Watch:
                             "unit": [unit] * count,
                         },
                     )
+
+    def _write_loaders(self) -> None:
         loaders = list(self._loaders.values())
-        capture.append(
+        self._capture.append(
             "pipeline",
             {
                 "op_id": np.array([loader["number"] for loader in loaders], np.int32),
@@ -96,7 +114,7 @@ class Watch:
                 "queue_capacity": np.array([loader["capacity"] for loader in loaders], np.int32),
             },
         )
-        capture.header["data_workers"] = sorted(pid for loader in loaders for pid in loader["pids"])
+        self._capture.header["data_workers"] = sorted(pid for loader in loaders for pid in loader["pids"])
 
 
 def _ready(iterator: Any) -> int:

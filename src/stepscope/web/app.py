@@ -185,8 +185,8 @@ class Server:
     async def query(self, request: Request) -> Response:
         run = await self._run(request)
         asked = await _body(request)
-        trace, _, signature = await self.traces.trace(run)
-        content, rows = await self.asker.ask(trace, (run.id, signature), asked, self.ending)
+        trace, _, _ = await self.traces.trace(run)
+        content, rows = await self.asker.ask(trace, asked, request.is_disconnected)
         return await self._sent(request, answers.Answer(content, rows, answers.TYPES["arrow"]), run, None)
 
     async def export(self, request: Request) -> Response:
