@@ -226,8 +226,10 @@ interface StepBarsProps extends StepsProps {
   as?: units.Quantity;
   /** The range of places that was dragged over. */
   onRange?: (first: number, last: number) => void;
-  /** Colour of the whole bar where it has no parts. */
-  tint?: string;
+  /** Where the axis ends, such as the places of a queue; by default at the largest value, unless a few would flatten the others. */
+  limit?: number;
+  /** Places to mark behind the bars, such as those where a queue was empty. */
+  shade?: (at: number) => boolean;
 }
 
 const BAR = 2; // pixels per step below which bars become a band
@@ -236,7 +238,7 @@ const BAR = 2; // pixels per step below which bars become a band
  * One stacked bar per step. Where a step has two pixels or fewer, each column is the slowest of its steps, tinted, with the fastest of them in
  * full colour before it: a peak is never lost.
  */
-export function StepBars({ steps, parts, total, median, leftOut, selected, hovered, onHover, onPick, onRange, say, as = "time", height = 112, label }: StepBarsProps) {
+export function StepBars({ steps, parts, total, median, leftOut, selected, hovered, onHover, onPick, onRange, say, as = "time", height = 112, limit: end, shade, label }: StepBarsProps) {
   const [box, width] = useWidth<HTMLDivElement>();
   const left = 58, right = 14, top = 14, bottom = 20;
   const count = steps.length;
@@ -245,7 +247,7 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
   const columns = banded ? Math.floor(inner / BAR) : count;
   const slot = inner / columns;
   const bins = useMemo(() => binned(total, columns), [total, columns]);
-  const limit = useMemo(() => ceiling(total, leftOut), [total, leftOut]);
+  const limit = useMemo(() => end ?? ceiling(total, leftOut), [total, leftOut, end]);
   const y = (value: number) => top + (1 - Math.min(value, limit) / limit) * (height - top - bottom);
   const thick = banded ? slot : Math.max(1, Math.min(72, slot - (slot > 8 ? 2 : slot > 3 ? 1 : 0)));
   const x = (column: number) => left + (column + 0.5) * slot - thick / 2;
@@ -270,6 +272,11 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
     const counts = (at: number) => !leftOut?.has(at);
     return { slow: draw((bin) => bin.slowest, counts), fast: banded ? draw((bin) => bin.fastest, counts) : null, out: draw((bin) => bin.slowest, (at) => !counts(at)) };
   }, [width, height, parts, bins, leftOut, limit]);
+  const marked = useMemo(() => {
+    let path = "";
+    if (shade && width) for (let at = 0; at < columns; at++) if (bins[at].slowest >= 0 && shade(bins[at].fastest)) path += `M${(left + at * slot).toFixed(2)} ${top}h${slot.toFixed(2)}V${height - bottom}h${(-slot).toFixed(2)}Z`;
+    return path;
+  }, [width, height, bins, shade]);
   const clipped = useMemo(() => {
     const found: number[] = [];
     for (let at = 0; at < count; at++) if (total[at] > limit) found.push(at);
@@ -286,7 +293,7 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
     <rect key={mark} x={x(column(at)) - 1.5} width={thick + 3} y={top - 4} height={height - top - bottom + 7} rx="2" fill="none" stroke={mark} stroke-width="1.5" />
   );
   const ticks = axis(steps, inner);
-  const levels = units.ticks(0, limit, 3);
+  const levels = units.ticks(0, limit, height > 120 ? 4 : 3);
   const unit = as === "time" ? units.timeUnit(limit) : undefined;
   return (
     <div ref={box} class="plot" style={{ height: `${height}px` }}>
@@ -333,7 +340,8 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
               <text class="axis" x={left - 6} y={y(level) + 4} text-anchor="end">{at === levels.length - 1 ? units.text(units.write(level, as, unit)) : units.write(level, as, unit).value}</text>
             </g>
           ))}
-          {paths.slow.map((path, at) => <path key={at} d={path} fill={parts[at].color} fill-opacity={banded ? 0.35 : 0.6} />)}
+          {marked && <path d={marked} fill="var(--kind-wait)" fill-opacity=".16" />}
+          {paths.slow.map((path, at) => <path key={at} d={path} fill={parts[at].color} fill-opacity={banded ? 0.35 : selected === null ? 0.8 : 0.55} />)}
           {paths.fast?.map((path, at) => <path key={at} d={path} fill={parts[at].color} fill-opacity=".75" />)}
           {paths.out.map((path, at) => path && <path key={at} d={path} fill="url(#left-out)" stroke="var(--kind-idle)" stroke-width=".5" />)}
           {[hovered, selected].map((at) => at !== null && at !== undefined && at >= 0 && at < count && !banded && parts.map((part, which) => {
@@ -386,8 +394,9 @@ function binned(total: ArrayLike<number>, columns: number): Bin[] {
   for (let at = 0; at < total.length; at++) {
     const bin = bins[columns === total.length ? at : Math.min(columns - 1, Math.floor((at / total.length) * columns))];
     bin.count += 1;
-    if (bin.slowest < 0 || total[at] > total[bin.slowest]) bin.slowest = at;
-    if (bin.fastest < 0 || total[at] < total[bin.fastest]) bin.fastest = at;
+    // What is not known is neither fast nor slow, unless there is nothing else.
+    if (bin.slowest < 0 || total[at] > total[bin.slowest] || Number.isNaN(total[bin.slowest])) bin.slowest = at;
+    if (bin.fastest < 0 || total[at] < total[bin.fastest] || Number.isNaN(total[bin.fastest])) bin.fastest = at;
   }
   return bins;
 }
@@ -514,7 +523,7 @@ export function StepLine({ steps, values, color, median, leftOut, selected, hove
   );
 }
 
-function minmaxPath(values: ArrayLike<number>, x: (at: number) => number, y: (value: number) => number, inner: number): string {
+export function minmaxPath(values: ArrayLike<number>, x: (at: number) => number, y: (value: number) => number, inner: number): string {
   const count = values.length;
   let path = "";
   let open = false;
