@@ -1,12 +1,26 @@
-/** Keys and words: `?`. */
+/** Keys, colours and words: `?`. What it says is loaded when it is first opened. */
 import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
 
 export const helpOpen = signal(false);
 
 export function openHelp(): void {
-  helpOpen.value = true;
+  helpOpen.value = !helpOpen.value;
 }
 
+let loaded: ComponentType<{ close: () => void }> | null = null;
+
 export function Help() {
-  return null;
+  const [, again] = useState(0);
+  const open = helpOpen.value;
+  useEffect(() => {
+    if (!open || loaded) return;
+    void import("./manual").then((module) => {
+      loaded = module.Manual;
+      again((n) => n + 1);
+    });
+  }, [open]);
+  const Body = loaded;
+  return open && Body ? <Body close={() => (helpOpen.value = false)} /> : null;
 }

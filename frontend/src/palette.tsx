@@ -1,5 +1,7 @@
-/** Search over pages, steps, operators and kernels: `/` or Ctrl K. */
+/** Search over pages, steps, operators, kernels, runs and commands: `/` or Ctrl K. What it does is loaded when it is first opened. */
 import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
 
 export const paletteOpen = signal(false);
 
@@ -7,6 +9,18 @@ export function openPalette(): void {
   paletteOpen.value = true;
 }
 
+let loaded: ComponentType<{ close: () => void }> | null = null;
+
 export function Palette() {
-  return null;
+  const [, again] = useState(0);
+  const open = paletteOpen.value;
+  useEffect(() => {
+    if (!open || loaded) return;
+    void import("./finder").then((module) => {
+      loaded = module.Finder;
+      again((n) => n + 1);
+    });
+  }, [open]);
+  const Body = loaded;
+  return open && Body ? <Body close={() => (paletteOpen.value = false)} /> : null;
 }

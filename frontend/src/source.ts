@@ -91,7 +91,7 @@ export class HttpSource implements Source {
   }
 
   async info(run: string): Promise<Info> {
-    const info = (await (await ask(`api/runs/${encodeURIComponent(run)}`)).json()) as Info;
+    const info = exact(await (await ask(`api/runs/${encodeURIComponent(run)}`)).text()) as Info;
     this.origins.set(run, BigInt(info.origin_ns));
     return info;
   }
@@ -135,6 +135,12 @@ export class HttpSource implements Source {
     const text = query.toString();
     return `api/runs/${encodeURIComponent(run)}/${path}${text ? `?${text}` : ""}`;
   }
+}
+
+/** JSON whose whole numbers beyond 2^53, such as times in ns, stay as they were written. */
+function exact(json: string): unknown {
+  const keep = (_: string, value: unknown, written?: { source?: string }) => (Number.isInteger(value) && !Number.isSafeInteger(value) ? (written?.source ?? value) : value);
+  return JSON.parse(json, keep as (key: string, value: unknown) => unknown);
 }
 
 async function ask(path: string, options?: RequestInit): Promise<Response> {

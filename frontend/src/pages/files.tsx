@@ -14,14 +14,14 @@ import "./files.css";
 
 const text = texts({
   en: {
-    whole: "Everything in {name} was read: {rows} rows over {time}, and nothing was lost.", lost: "{name} was read with {problems} problems: {lost} rows are missing because of them.", remarks: "Everything in {name} was read; there are {problems} remarks about how.", bare: "{name} was read: {rows} rows.",
+    whole: "Everything in {name} was read: {rows} rows over {time}, and nothing was lost.", lost: "{name} was read with {problems} problems: {lost} rows are missing because of them.", lostOne: "{name} was read with one problem: {lost} rows are missing because of it.", remarkOne: "Everything in {name} was read; there is one remark about how.", remarks: "Everything in {name} was read; there are {problems} remarks about how.", bare: "{name} was read: {rows} rows.",
     format: "format {format}", recorded: "recorded {at}", state: "still being recorded",
     source: "Source", path: "Path", framework: "Framework", kindFormat: "Format", began: "Began", length: "Length", ranks: "Ranks", ranksOf: "{here} of {all}", versions: "Versions", steps: "Steps", missing: "Missing ranks",
     tables: "Tables", tablesNote: "rows of the data model; each can be asked in SQL", kinds: "Spans by kind", counters: "Counters", countersNote: "samples of each", devices: "Devices", options: "How it was recorded", extra: "What else the source said",
     problems: "Problems and remarks", none: "Nothing was lost, and there is nothing to remark", noneHow: "What a reader cannot read, or reads in a way you should know of, stands here.", file: "File", where: "Where", what: "What", lostRows: "Rows lost", rank: "Rank", copyAll: "Copy all", table: "Table", rows: "Rows", name: "Name", unit: "Unit", samples: "Samples", download: "CSV", kind: "Kind", cores: "Cores", memory: "Memory", clock: "Clock", peak: "Peak", bandwidth: "Bandwidth", device: "Number", key: "Key", value: "Value", remark: "remark", nothing: "The source says nothing about it", problemsWhat: "problems", query: "Ask in SQL", noDevices: "No device is described in this recording", copyPath: "Copy path", on: "on", off: "off",
   },
   zh: {
-    whole: "{name} 已全部读取：{rows} 行，跨度 {time}，没有丢失。", lost: "读取 {name} 时有 {problems} 个问题：因此缺少 {lost} 行。", remarks: "{name} 已全部读取；有 {problems} 条说明。", bare: "{name} 已读取：{rows} 行。",
+    whole: "{name} 已全部读取：{rows} 行，跨度 {time}，没有丢失。", lost: "读取 {name} 时有 {problems} 个问题：因此缺少 {lost} 行。", lostOne: "读取 {name} 时有一个问题：因此缺少 {lost} 行。", remarkOne: "{name} 已全部读取；有一条说明。", remarks: "{name} 已全部读取；有 {problems} 条说明。", bare: "{name} 已读取：{rows} 行。",
     format: "格式 {format}", recorded: "记录于 {at}", state: "仍在记录",
     source: "来源", path: "路径", framework: "框架", kindFormat: "格式", began: "开始", length: "长度", ranks: "Rank", ranksOf: "{all} 个中的 {here} 个", versions: "版本", steps: "迭代", missing: "缺少的 rank",
     tables: "表", tablesNote: "数据模型的行数；都可用 SQL 查询", kinds: "按类别的区间", counters: "计数器", countersNote: "各自的采样数", devices: "设备", options: "记录方式", extra: "来源的其他说明",
@@ -67,7 +67,8 @@ function Sentence({ run, problems, rows, length }: { run: Info; problems: Table 
   const lost = problems ? problems.num("lost").reduce((sum, count) => sum + (count || 0), 0) : NaN;
   const values = { name: <b>{run.name}</b>, rows: <b><Count of={rows} /></b>, time: <b><Time ns={length} /></b>, problems: <b><Count of={run.problem_count} /></b>, lost: <b><Count of={lost} /></b> };
   if (run.problem_count === 0) return <Say of={rows ? t.whole : t.bare} {...values} />;
-  return <Say of={lost > 0 ? t.lost : t.remarks} {...values} />;
+  const one = run.problem_count === 1;
+  return <Say of={lost > 0 ? (one ? t.lostOne : t.lost) : one ? t.remarkOne : t.remarks} {...values} />;
 }
 
 function Problems({ problems, run }: { problems: ReturnType<typeof useTable>; run: Info }) {
@@ -111,7 +112,7 @@ function Facts2({ of }: { of: [string, ComponentChildren][] }) {
 function Counts({ of, to, csv, color, head }: { of: Record<string, number>; to: (name: string) => string; csv?: (name: string) => string | null; color: (name: string) => string; head: [string, string] }) {
   const t = text();
   const entries = Object.entries(of).sort((a, b) => b[1] - a[1]);
-  const most = Math.log1p(entries[0]?.[1] ?? 0) || 1;
+  const most = entries[0]?.[1] || 1;
   const asks = !source().still;
   return (
     <div class="scroll">
@@ -121,7 +122,7 @@ function Counts({ of, to, csv, color, head }: { of: Record<string, number>; to: 
           {entries.map(([name, count]) => (
             <tr key={name}>
               <td class="mono">{asks && count > 0 ? <a href={to(name)} title={t.query}>{name}</a> : name}</td>
-              <td class="barcell"><InlineBar share={Math.log1p(count) / most} color={color(name)} /></td>
+              <td class="barcell"><InlineBar share={count / most} color={color(name)} /></td>
               <td><Count of={count} /></td>
               {csv && asks && <td>{count > 0 && csv(name) && <a href={csv(name)!} download>{t.download}</a>}</td>}
             </tr>
@@ -141,7 +142,7 @@ function Devices({ run }: { run: Info }) {
     });
   }, [run]);
   const columns: Column[] = [
-    { key: "name", label: t.name, as: "text" }, { key: "kind", label: t.kind, as: "text", width: "60px" }, { key: "rank", label: t.rank }, { key: "device", label: t.device }, { key: "cores", label: t.cores }, { key: "memory_bytes", label: t.memory },
+    { key: "name", label: t.name, as: "text", width: "minmax(110px, 2fr)" }, { key: "kind", label: t.kind, as: "text", width: "56px" }, { key: "rank", label: t.rank, width: "56px" }, { key: "device", label: t.device, width: "66px" }, { key: "cores", label: t.cores, width: "56px" }, { key: "memory_bytes", label: t.memory, width: "78px" },
     { key: "clock_hz", label: t.clock, show: (rows, row) => <Hertz of={rows.num("clock_hz")[row]} /> }, { key: "peak_flops", label: t.peak, as: "flopsRate" }, { key: "peak_bandwidth", label: t.bandwidth, as: "rate" },
   ];
   return <Grid id="devices" bare table={table} columns={columns.filter((column) => ["name", "kind", "rank", "memory_bytes"].includes(column.key) || table.num(column.key).some((value) => !Number.isNaN(value)))} label={t.devices} />;
