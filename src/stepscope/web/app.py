@@ -49,7 +49,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool = False
     step_name: str | None = None
     cache: bool = True
-    max_upload: int = 2 << 30
+    max_upload: int = 2 * 10**9
+    query_s: float = 60.0  # the longest that SQL may take
     debug: bool = False
 
 
@@ -68,7 +69,7 @@ class Server:
         self.list = Table([*settings.roots, self.uploads.folder])
         self.traces = Traces(partial=settings.partial, step_name=settings.step_name, cache=settings.cache)
         self.kept = answers.Answers()
-        self.asker = Asker()
+        self.asker = Asker(settings.query_s)
         self.watch = live.Watch(self._rows)
         self._pool = ThreadPoolExecutor(_WORKERS, "stepscope-answer")
         self._scanning = asyncio.Lock()

@@ -29,10 +29,10 @@ _MISSING = (
 )
 
 
-def index(prefix: str, dist: Path = DIST) -> Response:
+def index(prefix: str) -> Response:
     """The one page, told where it lies: all its addresses are relative."""
     try:
-        page = (dist / "index.html").read_text("utf-8")
+        page = (DIST / "index.html").read_text("utf-8")
     except FileNotFoundError:
         return HTMLResponse(_MISSING, status_code=503)
     base = f'<base href="{html.escape(prefix)}/">'
@@ -40,9 +40,9 @@ def index(prefix: str, dist: Path = DIST) -> Response:
     return HTMLResponse(page, headers={"Cache-Control": "no-cache"})
 
 
-def asset(request: Request, dist: Path = DIST) -> Response | None:
+def asset(request: Request) -> Response | None:
     """A file of the build; one whose name holds a hash of its content never changes."""
-    folder = dist / "assets"
+    folder = DIST / "assets"
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
     path = names.get(request.path_params["name"])
     if path is None:

@@ -17,7 +17,6 @@ from stepscope import parameters, queries, tables
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.trace import Meta, Trace
 
-LIMIT_S = 60.0
 _PROCESSES = 2
 _LARGEST = 1 << 29
 _LOOKED_S = 0.2
@@ -35,7 +34,7 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
 class Asker:
     """Processes that wait for questions: started when first needed, two at most."""
 
-    def __init__(self, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()

@@ -175,7 +175,7 @@ def _groups(found: list[Source]) -> Iterator[_Group]:
             by_pattern.setdefault(str(source.path.with_name(key)), []).append(source)
     for pattern, sources in by_pattern.items():
         ranks = {opening.rank_in_name(source.path) for source in sources}
-        if len(ranks) == len(sources):
+        if len(ranks) == len(sources) > 1:
             yield _Group(tuple(sources), pattern)
         else:
             yield from (_Group((source,), str(source.path)) for source in sources)
