@@ -25,8 +25,13 @@ export function rank(): number | null {
   return info.value && info.value.ranks.length ? info.value.ranks[0] : null;
 }
 
+/** How often what was known of a run was forgotten; "" stands for the list of runs. */
+const forgotten = signal<Record<string, number>>({});
+
+/** What is known of a run is not true any more: whoever shows it asks again. */
 export function forget(run: string): void {
   for (const key of kept.keys()) if (key.startsWith(`${run}\n`)) kept.delete(key);
+  forgotten.value = { ...forgotten.value, [run]: (forgotten.value[run] ?? 0) + 1 };
 }
 
 function once<Answer>(key: string, question: () => Promise<Answer>): Promise<Answer> {
@@ -43,6 +48,7 @@ function once<Answer>(key: string, question: () => Promise<Answer>): Promise<Ans
 export function useAnswer<Answer>(key: string | null, question: () => Promise<Answer>): Asked<Answer> {
   const [state, setState] = useState<Asked<Answer> & { key: string | null }>({ data: null, waiting: true, error: null, key: null });
   const latest = useRef<string | null>(null);
+  const again = key === null ? 0 : forgotten.value[key.split("\n", 1)[0]];
   useEffect(() => {
     latest.current = key;
     if (key === null) return setState({ data: null, waiting: false, error: null, key });
@@ -51,7 +57,7 @@ export function useAnswer<Answer>(key: string | null, question: () => Promise<An
       (data) => latest.current === key && setState({ data, waiting: false, error: null, key }),
       (error: Error) => latest.current === key && setState({ data: null, waiting: false, error, key }),
     );
-  }, [key]);
+  }, [key, again]);
   return state.key === key ? state : { ...state, waiting: key !== null, error: null };
 }
 

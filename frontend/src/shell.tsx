@@ -18,7 +18,7 @@ const text = texts({
     performance: "Performance", resources: "Resources", cluster: "Cluster", tools: "Tools",
     none: "none", find: "Find operator, step, page", rank: "Rank", steps: "Steps", allSteps: "All steps", run: "Run", pages: "Pages",
     first: "First", last: "Last", apply: "Apply", theme: "Theme", language: "Language", help: "Help", export: "Export",
-    problems: "{count} problems while reading", live: "live", offline: "offline", skip: "Skip to the page",
+    problem: "1 problem while reading", problems: "{count} problems while reading", live: "live", offline: "offline", skip: "Skip to the page",
     opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", all: "all",
     export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_parquet: "Parquet tables", export_csv: "CSV tables",
     broke: "This page stopped working", again: "Try again", reading: "Reading {run}: {percent} of {size}", readingFile: "Reading {run}: file {file} of {files}, {percent}", cancel: "Cancel", cancelled: "Reading was stopped.",
@@ -28,7 +28,7 @@ const text = texts({
     performance: "性能", resources: "资源", cluster: "集群", tools: "工具",
     none: "无", find: "查找算子、迭代、页面", rank: "Rank", steps: "迭代", allSteps: "全部迭代", run: "训练", pages: "页面",
     first: "起始", last: "结束", apply: "应用", theme: "主题", language: "语言", help: "帮助", export: "导出",
-    problems: "读取时发现 {count} 个问题", live: "进行中", offline: "离线", skip: "跳到页面内容",
+    problem: "读取时发现 1 个问题", problems: "读取时发现 {count} 个问题", live: "进行中", offline: "离线", skip: "跳到页面内容",
     opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", all: "全部",
     export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_parquet: "Parquet 表", export_csv: "CSV 表",
     broke: "此页面已停止工作", again: "重试", reading: "正在读取 {run}：{size} 的 {percent}", readingFile: "正在读取 {run}：第 {file} 个文件，共 {files} 个，{percent}", cancel: "取消", cancelled: "读取已停止。",
@@ -175,7 +175,7 @@ function Top({ info: now }: { info: Info | null }) {
         </>
       )}
       <div class="sp" />
-      {now && now.problem_count > 0 && <a class="chip warn" href={link({ page: "files" })}>{fill(t.problems, { count: now.problem_count })}</a>}
+      {now && now.problem_count > 0 && <a class="chip warn" href={link({ page: "files" })}>{now.problem_count === 1 ? t.problem : fill(t.problems, { count: units.count(now.problem_count).value })}</a>}
       {now?.state === "live" && <a class="chip good" href={link({ page: "live" })}>{t.live}</a>}
       <button class="pick search" onClick={openPalette}>
         <Icon name="search" size={14} /><span class="cut">{t.find}</span><span class="sp" /><span class="kbd">/</span>
@@ -193,11 +193,11 @@ function Top({ info: now }: { info: Info | null }) {
   );
 }
 
-const FRAMEWORKS: Record<string, string> = { pytorch: "PyTorch", mindspore: "MindSpore", jax: "JAX", tensorflow: "TensorFlow", python: "Python" };
+const FRAMEWORKS: Record<string, string> = { pytorch: "PyTorch", torch: "PyTorch", mindspore: "MindSpore", jax: "JAX", tensorflow: "TensorFlow", python: "Python" };
 
-export function framework(now: { framework: string; versions: Record<string, string> }): string {
+export function framework(now: { framework: string; versions?: Record<string, string> }): string {
   const name = FRAMEWORKS[now.framework] ?? now.framework;
-  const version = now.versions[now.framework] ?? now.versions.torch ?? now.versions.pytorch;
+  const version = now.versions?.[now.framework] ?? now.versions?.torch ?? now.versions?.pytorch;
   // What follows a plus is how it was built: 2.11.0+cu130.
   return version && now.framework ? `${name} ${version.split("+")[0]}` : name;
 }

@@ -35,7 +35,7 @@ const text = texts({
     none: "This recording has no steps and nothing that could stand for one.",
     device: "device",
     medianOf: "Median of {count} steps, {low} to {high}", oneStep: "One step", marker: "marked by the profiler", given: "marked by --step-name", inferred: "inferred from annotations", wholeHow: "no markers",
-    rankOf: "rank {rank} of {count}", problems: "{count} problems while reading", noProblems: "no problems while reading",
+    rankOf: "rank {rank} of {count}", problem: "1 problem while reading", problems: "{count} problems while reading", noProblems: "no problems while reading",
     where: "Where the step goes", theMedian: "step {step}, the median step", nearMedian: "step {step}, nearest to the median", theStep: "step {step}", theWhole: "the whole recording",
     shareView: "Share", order: "In order", tableView: "Table", view: "View",
     compute: "Compute", operators: "Operators", copy: "Copy", wait: "Input wait", comm: "Communication", idleKind: "Idle", host_: "Host", part: "Part", time: "Time", share: "Share",
@@ -74,7 +74,7 @@ const text = texts({
     none: "该记录没有迭代，也没有可以当作迭代的内容。",
     device: "设备",
     medianOf: "{count} 个迭代的中位数，{low} 到 {high}", oneStep: "一个迭代", marker: "由 profiler 标记", given: "由 --step-name 标记", inferred: "由标注推断", wholeHow: "没有标记",
-    rankOf: "rank {rank}，共 {count} 个", problems: "读取时发现 {count} 个问题", noProblems: "读取没有问题",
+    rankOf: "rank {rank}，共 {count} 个", problem: "读取时发现 1 个问题", problems: "读取时发现 {count} 个问题", noProblems: "读取没有问题",
     where: "迭代时间去向", theMedian: "迭代 {step}，中位迭代", nearMedian: "迭代 {step}，最接近中位数", theStep: "迭代 {step}", theWhole: "整个记录",
     shareView: "占比", order: "按时间", tableView: "表格", view: "视图",
     compute: "计算", operators: "算子", copy: "拷贝", wait: "等待输入", comm: "通信", idleKind: "空闲", host_: "主机", part: "部分", time: "时间", share: "占比",
@@ -180,7 +180,7 @@ function facts(now: Info, overview: Table): ComponentChildren[] {
   if (now.ranks.length > 1) said.push(fill(t.rankOf, { rank: rank() ?? "–", count: now.ranks.length }));
   said.push(framework(now));
   said.push([...new Set(now.devices.filter((one) => one.rank === rank()).map((one) => one.name))].join(", "));
-  said.push(now.problem_count ? <a href={link({ page: "files" })}>{fill(t.problems, { count: units.count(now.problem_count).value })}</a> : t.noProblems);
+  said.push(now.problem_count ? <a href={link({ page: "files" })}>{now.problem_count === 1 ? t.problem : fill(t.problems, { count: units.count(now.problem_count).value })}</a> : t.noProblems);
   return said;
 }
 
@@ -588,7 +588,7 @@ function StepBars({ data, chosen, median }: { data: Table; chosen: Chosen | null
           </defs>
           {units.ticks(0, units.timeIn(most, unit), 3).map((tick) => { const line = y(tick * (most / units.timeIn(most, unit))); return <g key={tick}><line class="gl" x1={left} x2={width - right} y1={line} y2={line} /><text class="axis" x={left - 6} y={line + 4} text-anchor="end">{+tick.toPrecision(6)}{tick === 0 ? ` ${unit}` : ""}</text></g>; })}
           {STACK.map(([name, fillColor], at) => <path key={name} d={path(names.slice(0, at), name)} fill={fillColor} />)}
-          <path d={path(names, "free_ns")} fill="url(#ov-hatch)" />
+          <path d={path(names, "free_ns")} fill={wide >= 5 ? "url(#ov-hatch)" : "var(--kind-idle)"} fill-opacity={wide >= 5 ? 1 : 0.6} />
           <line class="ru" x1={left} x2={width - right} y1={y(median)} y2={y(median)} stroke="var(--text-2)" />
           <text class="axis" x={width - right} y={y(median) - 4} text-anchor="end" paint-order="stroke" stroke="var(--surface)" stroke-width="3">{t.medianLine} {units.text(units.time(median))}</text>
           {marked >= 0 && <rect x={left + marked * wide - 1} y={top - 2} width={Math.max(4, wide - gap + 2)} height={height - bottom - top + 3} fill="none" stroke="var(--accent)" stroke-width="1.5" />}

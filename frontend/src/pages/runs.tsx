@@ -158,7 +158,7 @@ function rows(list: Run[]): Table {
     at: list.map((_, at) => at),
     name: list.map((run) => run.name),
     path: list.map((run) => run.path),
-    framework: list.map((run, at) => (of[at] ? framework(of[at]!.info) : (run.framework ?? null)) || null),
+    framework: list.map((run, at) => framework(of[at]?.info ?? { framework: run.framework ?? "" }) || null),
     device: list.map((run, at) => (of[at] ? chips(of[at]!.info) : (run.devices?.join(", ") ?? null)) || null),
     ranks: list.map((run, at) => of[at]?.info.ranks.length ?? run.ranks?.length ?? NaN),
     steps: figure("steps"),
@@ -268,7 +268,7 @@ function List({ list, table, button }: { list: Run[]; table: Table; button: Comp
         rowKey={(of, row) => runOf(of, row).id}
         onOpen={(of, row) => { const run = runOf(of, row); if (run.state !== "unreadable") go({ run: run.id, page: run.state === "live" ? "live" : "overview" }); }}
         tools={tools}
-        height={list.length > 16 ? "calc(100vh - 188px)" : undefined}
+        height={list.length > 16 ? `min(calc(100vh - 188px), ${(list.length + 1) * 28 + 4}px)` : undefined}
         label={t.title}
       />
     </section>
