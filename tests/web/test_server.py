@@ -251,7 +251,7 @@ def test_a_wrong_question_is_refused_in_one_line(path: str, status: int, kind: s
 
 
 def test_no_analysis_has_a_parameter_that_the_server_takes_for_itself() -> None:
-    taken = {"rank", "steps", "sort", "descending", "offset", "limit", "columns", "format"}
+    taken = {"rank", "steps", "sort", "descending", "offset", "limit", "columns", "find", "format"}
     assert not [(name, taken & set(analysis(name).parameters)) for name in analysis_names() if taken & set(analysis(name).parameters)]
 
 

@@ -45,7 +45,7 @@ class Uploads:
             with path.open("xb") as file:
                 async for chunk in request.stream():
                     if not size and chunk[:2] == b"\x1f\x8b":
-                        unpacking = _Unpacking(self._limit * _UNPACKED)
+                        unpacking = _Unpacking(max(self._limit * _UNPACKED, _FREE_RATIO))
                     size += len(chunk)
                     self._held += len(chunk)
                     if size > self._limit or self._held > self._limit * _KEPT:
