@@ -47,7 +47,8 @@ export class Table {
     const column = this.columns.get(name);
     const origin = this.isMoment(name) ? this.origin : 0n;
     const values = new Float64Array(this.rows).fill(NaN);
-    if (column) {
+    if (column instanceof BigInt64Array) halves(column, origin, values);
+    else if (column) {
       for (let row = 0; row < this.rows; row++) {
         const value = column[row];
         if (value === null || value === undefined) continue;
@@ -120,7 +121,10 @@ export class Table {
 
   /** The same rows with more columns, or others of these names: numbers (NaN where missing) or text. */
   with(more: Record<string, ArrayLike<unknown>>): Table {
-    return new Table(new Map([...this.columns, ...Object.entries(more)]), this.rows, this.total, this.origin);
+    const made = new Table(new Map([...this.columns, ...Object.entries(more)]), this.rows, this.total, this.origin);
+    made.numbers = new Map([...this.numbers].filter(([name]) => !(name in more)));
+    made.words = new Map([...this.words].filter(([name]) => !(name in more)));
+    return made;
   }
 
   csv(names = this.names, rows?: ArrayLike<number>): string {
@@ -129,4 +133,11 @@ export class Table {
     const lines = Array.from(order, (row) => names.map((name) => quote(this.raw(name, row))).join(","));
     return [names.map(quote).join(","), ...lines].join("\n") + "\n";
   }
+}
+
+/** Less the origin, as floats: by halves, since a big integer for each value costs much more. Exact up to 2^53. */
+function halves(column: BigInt64Array, origin: bigint, into: Float64Array): void {
+  const parts = new Int32Array(column.buffer, column.byteOffset, column.length * 2);
+  const [low, high] = new Int32Array(BigInt64Array.of(origin).buffer);
+  for (let row = 0; row < column.length; row++) into[row] = (parts[2 * row + 1] - high) * 4294967296 + ((parts[2 * row] >>> 0) - (low >>> 0));
 }

@@ -208,7 +208,7 @@ function Launches({ data }: { data: Table }) {
     { key: "short_calls", label: t.shortCalls, help: t.shortHelp, width: "minmax(120px, 1fr)" },
   ];
   return (
-    <>
+    <div class="oppage">
       <Tiles label={t.launches}>
         <Tile label={t.launched}><Count of={calls} /></Tile>
         <Tile label={t.waits} context={<><Count of={host} /> {fill(t.of, { count: units.count(calls).value })}</>} tone={host / calls > 0.5 ? "bad" : undefined}><Share of={host / calls} /></Tile>
@@ -218,7 +218,7 @@ function Launches({ data }: { data: Table }) {
       <section class="card opcard">
         <Grid id="launches" table={data} columns={columns} search={["name", "stream"]} sort="-calls" what={t.whatLaunches} rowKey={(of, row) => JSON.stringify([of.str("name")[row]])} selected={param("sel")} onOpen={(of, row) => go({ params: { sel: JSON.stringify([of.str("name")[row]]) } })} label={t.launches} />
       </section>
-    </>
+    </div>
   );
 }
 

@@ -6,7 +6,7 @@ import { Await, Card, Chip, Empty, Segmented, Share, Spark, Swatch, Tabs, Time, 
 import { Calls, shapeText, typeText, type Which } from "../parts/calls";
 import { Chart } from "../parts/chart";
 import { Drawer } from "../parts/drawer";
-import { Grid, type Column } from "../parts/grid";
+import { Grid, MOST, type Column } from "../parts/grid";
 import { Ring, type Slice } from "../parts/plots";
 import { go, param } from "../state";
 import { Table } from "../table";
@@ -281,6 +281,16 @@ function figures(t: ReturnType<typeof text>, device: string): Column[] {
 
 /** p95 of the rows, from the analysis that has it: a column beside the others. */
 function withP95(table: Table, spread: Table | null, keys: string[]): Table {
+  const known = spread && joined.get(table);
+  if (known?.spread === spread) return known.table;
+  const made = joinP95(table, spread, keys);
+  if (spread) joined.set(table, { spread, table: made });
+  return made;
+}
+
+const joined = new WeakMap<Table, { spread: Table; table: Table }>();
+
+function joinP95(table: Table, spread: Table | null, keys: string[]): Table {
   if (!spread) return table.with({ p95_ns: new Float64Array(table.rows).fill(NaN) });
   const key = (of: Table) => { const columns = keys.map((name) => of.str(name)); return (row: number) => columns.map((column) => column[row] ?? "\u0000").join("\n"); };
   const there = key(spread), here = key(table), value = spread.num("p95_ns");
@@ -378,8 +388,9 @@ function choose(table: Table, row: number): void {
 
 function AllView({ device, wanted, tools, chips }: ViewProps) {
   const t = text();
-  const asked = useTable("operators", { device });
-  const spread = useTable("durations", { by: "operator", device });
+  const from = { name: "operators", params: { device, limit: MOST } };
+  const asked = useTable(from.name, from.params);
+  const spread = useTable("durations", { by: "operator", device, limit: MOST });
   const table = useMemo(() => asked.data && withP95(only(asked.data, wanted), spread.data, ["name", "type", "scope"]), [asked.data, wanted, spread.data]);
   const same = useMemo(() => !table || table.str("name").every((name, row) => name === table.str("type")[row]), [table]);
   const scoped = !!table && !table.blank("scope");
@@ -397,7 +408,7 @@ function AllView({ device, wanted, tools, chips }: ViewProps) {
     <Await of={asked} rows={12}>
       {() => table && (
         <>
-          <Grid id="all" table={table} columns={columns} search={["name", "type", "scope", "shapes"]} sort={device === "cpu" ? "-self_ns" : "-total_ns"} what={t.find} rowKey={rowKey} selected={param("sel")} onOpen={choose} tools={tools} chips={chips} label={t.viewAll} />
+          <Grid id="all" from={from} table={table} columns={columns} search={["name", "type", "scope", "shapes"]} sort={device === "cpu" ? "-self_ns" : "-total_ns"} what={t.find} rowKey={rowKey} selected={param("sel")} onOpen={choose} tools={tools} chips={chips} label={t.viewAll} />
           <Chosen table={table} device={device} />
         </>
       )}
@@ -410,8 +421,9 @@ function ScopeView({ device, wanted, tools, chips }: ViewProps) {
   const t = text();
   const asked = useTable("operators", { device });
   const nodes = useMemo(() => asked.data && tree(only(asked.data, wanted)), [asked.data, wanted]);
+  const searched = (param("scopes.find") ?? "") !== "" || (param("scopes.where") ?? "") !== "";
   const columns: Column[] = [
-    { key: "label", label: t.scope, as: "name", width: "minmax(260px, 3.6fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}>{of.str("type")[row] && <Swatch color={shade(of, row)} />}<span class="cut">{of.str("label")[row]}</span></span> },
+    { key: "label", label: t.scope, as: "name", width: "minmax(260px, 3.6fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}>{of.str("type")[row] && <Swatch color={shade(of, row)} />}<span class={`cut ${searched ? "tail" : ""}`}>{searched ? (of.str("scope")[row] ?? of.str("label")[row]) : of.str("label")[row]}</span></span> },
     { key: "calls", label: t.count, width: "minmax(64px, .7fr)" },
     ...(device === "cpu" ? [{ key: "self_ns", label: t.self }] : [{ key: "total_ns", label: t.total }]),
     { key: "share", label: t.share, bar: true, color: (of, row) => (of.str("type")[row] ? shade(of, row) : "var(--kind-compute)"), width: "minmax(120px, 1.5fr)" },
@@ -423,7 +435,7 @@ function ScopeView({ device, wanted, tools, chips }: ViewProps) {
         <>
           <Grid
             id="scopes"
-            table={nodes.root}
+            table={searched ? nodes.flat() : nodes.root}
             columns={columns}
             search={["scope", "label"]}
             sort={device === "cpu" ? "-self_ns" : "-total_ns"}
@@ -449,7 +461,7 @@ function ScopeView({ device, wanted, tools, chips }: ViewProps) {
   );
 }
 
-function tree(table: Table): { scoped: boolean; root: Table; below: (scope: string) => Table } {
+function tree(table: Table): { scoped: boolean; root: Table; flat: () => Table; below: (scope: string) => Table } {
   const scope = table.str("scope");
   const inside = new Map<string, Map<string, number[]>>(); // below a scope: each next part, and the rows in it
   const own = new Map<string, number[]>();
@@ -464,9 +476,11 @@ function tree(table: Table): { scoped: boolean; root: Table; below: (scope: stri
     }
   }
   const add = (rows: number[], name: string) => rows.reduce((all, row) => all + table.num(name)[row], 0);
-  const below = (above: string): Table => {
-    const parts = [...(inside.get(above) ?? [])];
-    const direct = own.get(above) ?? [];
+  const below = (above: string): Table => made(above, [...(inside.get(above) ?? [])], own.get(above) ?? []);
+  // Every scope at once, for the search.
+  let all: Table | null = null;
+  const flat = () => (all ??= made("", [...inside].flatMap(([above, parts]) => [...parts].map(([part, rows]): [string, number[]] => [above ? `${above}/${part}` : part, rows])), []));
+  const made = (above: string, parts: [string, number[]][], direct: number[]): Table => {
     const rows = (of: (rows: number[]) => number, one: (row: number) => number) => [...parts.map(([, found]) => of(found)), ...direct.map(one)];
     const sum = (name: string) => rows((found) => add(found, name), (row) => table.num(name)[row]);
     const words = (of: (part: string) => string | null, column: string) => [...parts.map(([part]) => of(part)), ...direct.map((row) => table.str(column)[row])];
@@ -482,7 +496,7 @@ function tree(table: Table): { scoped: boolean; root: Table; below: (scope: stri
       avg_ns: rows((found) => add(found, "total_ns") / add(found, "calls"), (row) => table.num("avg_ns")[row]),
     });
   };
-  return { scoped: inside.size > 0, root: below(""), below };
+  return { scoped: inside.size > 0, root: below(""), flat, below };
 }
 
 /** The drawer of the row that the address names. */

@@ -40,6 +40,7 @@ class Question(msgspec.Struct, frozen=True):
     offset: int = 0
     limit: int | None = None
     columns: str | None = None
+    find: str | None = None
     format: str = "arrow"
 
     def of_table(self) -> tuple[Any, ...]:
@@ -62,6 +63,7 @@ def question(kind: str, name: str, words: Mapping[str, str]) -> Question:
         "sort": own.pop("sort", None),
         "descending": parameters.value(bool, "descending", own.pop("descending", "0")),
         "columns": own.pop("columns", None),
+        "find": own.pop("find", None),
         "format": form,
     }
     if kind == "analyses":
@@ -100,6 +102,9 @@ class Answers:
                 (*key, *asked.of_table()), lambda: trace.analyse(asked.name, rank=asked.rank, steps=asked.steps, **asked.given)
             )
             frame, rows = whole.lazy(), whole.height
+        if asked.find is not None:
+            frame = _matching(frame, asked.find)
+            rows = frame.select(pl.len()).collect().item()
         frame = tables.chosen(frame, sort=asked.sort, descending=asked.descending, columns=asked.columns)
         if asked.offset or asked.limit is not None:
             frame = frame.slice(asked.offset, asked.limit)
@@ -129,7 +134,7 @@ class Answers:
 
 def identity(asked: Question) -> tuple[Any, ...]:
     """Everything that decides the bytes of an answer, but the files that are asked."""
-    return *asked.of_table(), asked.sort, asked.descending, asked.offset, asked.limit, asked.columns, asked.format
+    return *asked.of_table(), asked.sort, asked.descending, asked.offset, asked.limit, asked.columns, asked.find, asked.format
 
 
 def tag(*said: object) -> str:
@@ -181,6 +186,21 @@ def listed() -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _matching(frame: pl.LazyFrame, find: str) -> pl.LazyFrame:
+    """Rows with all of these words somewhere in their texts, or with a text that the /regular expression/ matches; case is no matter."""
+    texts = [name for name, dtype in frame.collect_schema().items() if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)]
+    whole = pl.concat_str((pl.col(name).cast(pl.String) for name in texts), separator="\n", ignore_nulls=True) if texts else pl.lit("")
+    if find.startswith("/") and len(find) > 1:
+        pattern = f"(?im){find[1:].removesuffix('/')}"
+        try:
+            pl.select(pl.lit("").str.contains(pattern))
+        except pl.exceptions.ComputeError as error:
+            raise UsageError(f"not a regular expression: {find}") from error
+        return frame.filter(whole.str.contains(pattern))
+    lower = whole.str.to_lowercase()
+    return frame.filter(*(lower.str.contains(word, literal=True) for word in find.lower().split()))
 
 
 def _restricted(trace: Trace, asked: Question) -> Trace:
