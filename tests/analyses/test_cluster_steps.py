@@ -48,3 +48,43 @@ def test_ranks_and_steps_that_are_missing_have_no_rows() -> None:
         5     2     110       -             -
         """,
     )
+
+
+def test_without_steps_each_rank_has_the_mean_of_those_it_made() -> None:
+    trace = tiny.trace(
+        spans="""
+            rank  kind    name  step  start_ns  dur_ns
+            0     kernel  mm    1     0         40
+            0     kernel  mm    2     100       60
+            5     kernel  mm    2     100       80
+        """,
+        steps="""
+            rank  step  start_ns  end_ns
+            0     1     0         100
+            0     2     100       210
+            5     2     100       200
+        """,
+    )
+    tiny.assert_rows(
+        trace.cluster_steps(per_step=False),
+        """
+        rank  step  steps  start_ns  total_ns  interval_ns  computing_ns  free_ns  wait_ns  matched
+        0     -     2      0         105       -            50            55       -        0
+        5     -     1      100       100       -            80            20       -        0
+        """,
+    )
+
+
+def test_the_mean_leaves_a_slow_first_step_out_as_step_times_does() -> None:
+    steps = """
+        rank  step  start_ns  end_ns
+        0     1     0         900
+        0     2     900       1000
+        0     3     1000      1100
+        1     1     0         90
+        1     2     900       1000
+        1     3     1000      1100
+    """
+    assert tiny.trace(steps=steps).cluster_steps(per_step=False)["steps"].to_list() == [2, 3]
+    assert tiny.trace(steps=steps).cluster_steps(per_step=False, warmup=0)["steps"].to_list() == [3, 3]
+    assert tiny.trace(steps=steps).cluster_steps()["step"].to_list() == [1, 1, 2, 2, 3, 3]

@@ -27,7 +27,7 @@ const text = texts({
     pipelineOnly: "{op} holds the input pipeline up: {rule}.",
     unknown: "This recording does not show how the training gets its data.",
     betweenRule: "full queue before it, empty queue after it", leafRule: "the queues after it are empty", lastRule: "the queues before it are full",
-    steps: "{count} steps", perStep: "{wait} of {step} per step spent waiting", empty: "{queue} empty {empty} of {batches} times", full: "full {full} of {batches}", ops: "{count} pipeline operators", workers: "{count} workers",
+    steps: "{count} steps", oneStep: "1 step", perStep: "{wait} of {step} per step spent waiting", empty: "{queue} empty {empty} of {batches} times", full: "full {full} of {batches}", ops: "{count} pipeline operators", workers: "{count} workers",
     everything: "Everything", gap: "Step gap", pipeline: "Pipeline", parts: "Parts of the page",
     waitCard: "Waiting for data, per step", waitNote: "click a step to choose it", inputWait: "input wait", rest: "the rest of the step", stepMedian: "dashed: median step",
     chosen: "Step {step} waits {wait} of {total}", toStep: "Open step {step}",
@@ -62,7 +62,7 @@ const text = texts({
     pipelineOnly: "{op} 拖慢了数据流水线：{rule}。",
     unknown: "此记录没有显示训练如何获取数据。",
     betweenRule: "前面的队列满，后面的队列空", leafRule: "后面的队列都是空的", lastRule: "前面的队列都是满的",
-    steps: "{count} 个迭代", perStep: "每个迭代 {step} 中等待 {wait}", empty: "{queue} {batches} 次中空 {empty} 次", full: "{batches} 次中满 {full} 次", ops: "{count} 个流水线算子", workers: "{count} 个工作进程",
+    steps: "{count} 个迭代", oneStep: "1 个迭代", perStep: "每个迭代 {step} 中等待 {wait}", empty: "{queue} {batches} 次中空 {empty} 次", full: "{batches} 次中满 {full} 次", ops: "{count} 个流水线算子", workers: "{count} 个工作进程",
     everything: "全部", gap: "迭代间隙", pipeline: "流水线", parts: "页面各部分",
     waitCard: "每个迭代等待数据的时间", waitNote: "点击选择一个迭代", inputWait: "等待输入", rest: "迭代的其余部分", stepMedian: "虚线：迭代中位数",
     chosen: "迭代 {step} 在 {total} 中等待 {wait}", toStep: "打开迭代 {step}",
@@ -162,7 +162,7 @@ function Sentence({ waits, trace, whole, pipeline, share }: Facts0) {
   return (
     <Verdict
       facts={[
-        trace.rows > 0 && fill(t.steps, { count: units.count(trace.rows).value }),
+        trace.rows > 0 && fill(trace.rows === 1 ? t.oneStep : t.steps, { count: units.count(trace.rows).value }),
         Number.isFinite(waited) && trace.rows > 0 && <Say of={t.perStep} wait={<Time ns={waited / trace.rows} />} step={<Time ns={sum(trace.num("total_ns")) / trace.rows} />} />,
         Number.isFinite(empty) && fill(t.empty, { queue: whole.str("queue")[read] ?? "", empty: units.count(empty).value, batches: units.count(batches).value }),
         full > 0 && fill(t.full, { full: units.count(full).value, batches: units.count(batches).value }),
@@ -441,7 +441,7 @@ function layered(table: Table): { nodes: Node[]; columns: number; lines: number 
   return { nodes: Array.from({ length: table.rows }, (_, row) => ({ row, column: most - depth.get(row)!, line: line.get(row)! })), columns: most + 1, lines };
 }
 
-const BOX = { width: 116, height: 100 };
+const BOX = { width: 116, least: 100, height: 100 };
 const GAP = { queue: [84, 200], plain: 34 } as const;
 
 function Picture({ table, samples, chosen }: { table: Table; samples: Table | null; chosen: number }) {
@@ -451,12 +451,14 @@ function Picture({ table, samples, chosen }: { table: Table; samples: Table | nu
   // Where no queue stands between two columns they move together; the queues share the room that is left.
   const queued = Array.from({ length: columns }, (_, column) => nodes.some((node) => node.column === column && Number.isFinite(table.num("queue_share")[node.row])));
   const count = queued.filter(Boolean).length || 1;
-  const room = (width - 2 - BOX.width * (columns + 1) - GAP.plain * (columns - count)) / count;
+  const plain = GAP.plain * (columns - count);
+  const wide = Math.max(BOX.least, Math.min(BOX.width, (width - 4 - plain - GAP.queue[0] * count) / (columns + 1)));
+  const room = (width - 4 - wide * (columns + 1) - plain) / count;
   const gap = Math.max(GAP.queue[0], Math.min(GAP.queue[1], room));
   const left = [1];
-  for (const one of queued) left.push(left[left.length - 1] + BOX.width + (one ? gap : GAP.plain));
+  for (const one of queued) left.push(left[left.length - 1] + wide + (one ? gap : GAP.plain));
   const tall = BOX.height + 16;
-  const [total, height] = [left[columns] + BOX.width + 2, Math.max(1, lines) * tall - 14];
+  const [total, height] = [left[columns] + wide + 2, Math.max(1, lines) * tall - 14];
   const parents = table.num("parent");
   const rowOf = new Map(Array.from(table.num("op_id"), (id, row) => [id, row]));
   const at = (node: { column: number; line: number }): [number, number] => [left[node.column], 1 + node.line * tall];
@@ -477,7 +479,7 @@ function Picture({ table, samples, chosen }: { table: Table; samples: Table | nu
             const reader = nodes.find((other) => rowOf.get(parents[node.row]) === other.row) ?? train;
             const [fromX, fromY] = at(node);
             const [toX, toY] = at(reader);
-            return <QueueShape key={node.row} table={table} row={node.row} samples={samples} from={[fromX + BOX.width, fromY]} to={[toX, toY]} on={node.row === chosen} onPick={() => choose(node.row)} onKey={keys(node.row)} readerName={reader === train ? t.training : (table.str("op_type")[(reader as Node).row] ?? "")} />;
+            return <QueueShape key={node.row} table={table} row={node.row} samples={samples} from={[fromX + wide, fromY]} to={[toX, toY]} on={node.row === chosen} onPick={() => choose(node.row)} onKey={keys(node.row)} readerName={reader === train ? t.training : (table.str("op_type")[(reader as Node).row] ?? "")} />;
           })}
           {nodes.map((node) => {
             const [x, y] = at(node);
@@ -489,7 +491,7 @@ function Picture({ table, samples, chosen }: { table: Table; samples: Table | nu
             return (
               <g key={node.row} transform={`translate(${x} ${y})`}>
                 <title>{name}</title>
-                <rect class={`box ${bad ? "bad" : ""}`} width={BOX.width} height={BOX.height} rx="6" />
+                <rect class={`box ${bad ? "bad" : ""}`} width={wide} height={BOX.height} rx="6" />
                 <text class="op" x="10" y="20">{name.length > 14 ? `${name.slice(0, 13)}…` : name}</text>
                 <text x="10" y="39">{workers === 0 ? t.noWorkers : workers === 1 ? t.worker : Number.isFinite(workers) ? fill(t.workersN, { count: workers }) : ""}</text>
                 {measured && <text x="10" y="57">{fill(t.cpu, { share: units.text(units.share(cpu)) })}</text>}
@@ -498,7 +500,7 @@ function Picture({ table, samples, chosen }: { table: Table; samples: Table | nu
             );
           })}
           <g transform={`translate(${trainX} ${trainY})`}>
-            <rect class="box train" width={BOX.width} height={BOX.height} rx="6" />
+            <rect class="box train" width={wide} height={BOX.height} rx="6" />
             <text class="op" x="10" y="20">{t.training}</text>
           </g>
         </svg>

@@ -563,6 +563,14 @@ interface HeatProps {
   label: string;
 }
 
+/** From which value to which the colours go. A few that are far above the others, such as a first step, all have the strongest. */
+export function heatRange(values: Float64Array): { low: number; high: number; most: number } {
+  const known = values.filter(Number.isFinite).sort();
+  if (!known.length) return { low: 0, high: 1, most: 1 };
+  const [low, usual, most] = [known[0], quantile(known, 0.95), known[known.length - 1]];
+  return { low, high: usual > low && most - low > 2 * (usual - low) ? low + 1.5 * (usual - low) : most, most };
+}
+
 /** One cell per row and column. With more columns than pixels each pixel shows the largest of its values. */
 export function Heat({ rows, columns, values, color, selected, onPick, say, rowTitle = "", label }: HeatProps) {
   const [box, width] = useWidth<HTMLDivElement>();
@@ -574,11 +582,7 @@ export function Heat({ rows, columns, values, color, selected, onPick, say, rowT
   const inner = Math.max(10, width - left - 12);
   const wide = Math.min(inner / columns.length, 64);
   const shade = theme();
-  const [low, high] = useMemo(() => {
-    let [from, to] = [Infinity, -Infinity];
-    for (const value of values) if (Number.isFinite(value)) { from = Math.min(from, value); to = Math.max(to, value); }
-    return to >= from ? [from, to] : [0, 1];
-  }, [values]);
+  const { low, high } = useMemo(() => heatRange(values), [values]);
   useEffect(() => {
     const context = canvas.current?.getContext("2d");
     if (!context || !width) return;
@@ -597,7 +601,7 @@ export function Heat({ rows, columns, values, color, selected, onPick, say, rowT
           if (!(most >= value)) most = Number.isFinite(value) ? value : most;
         }
         if (!Number.isFinite(most)) continue;
-        context.globalAlpha = 0.12 + 0.88 * (high > low ? (most - low) / (high - low) : 0.5);
+        context.globalAlpha = 0.12 + 0.88 * (high > low ? Math.min(1, (most - low) / (high - low)) : 0.5);
         context.fillStyle = fill;
         context.fillRect(from * wide, row * tall, Math.max(1, wide * strip - gap), tall - gap);
       }

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from stepscope.analyses._warmup import typical
 from stepscope.analyses.communication import waits
 from stepscope.analyses.overlap import overlap
 from stepscope.analyses.step_trace import step_trace
@@ -9,7 +10,8 @@ from stepscope.trace import Trace
 
 COLUMNS = {
     "rank": pl.Int32,
-    "step": pl.Int32,
+    "step": pl.Int32,  # null with per_step=False
+    "steps": pl.Int64,  # that the row is of
     "start_ns": pl.Int64,
     "total_ns": pl.Int64,
     "interval_ns": pl.Int64,
@@ -25,14 +27,16 @@ COLUMNS = {
 }
 
 
-def cluster_steps(trace: Trace) -> pl.DataFrame:
+def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = None) -> pl.DataFrame:
     """Per rank and step: its stages as in `step_trace`, what runs in it as in `overlap`, and the wait for others as in `communication`.
 
     computing + exposed + copy + free is the step. The wait is part of the communication: all calls of the step together, each for itself.
-    It is null where no call of the step has its like on the other ranks, or the ranks' clocks cannot be compared.
+    It is null where no call of the step has its like on the other ranks, or the ranks' clocks cannot be compared. Without per_step: one row
+    per rank with the mean over its steps, and `start_ns` of the first; steps are then left out as in `step_times`.
     """
     key = ["rank", "step"]
-    stages = step_trace(trace).select(*key, "start_ns", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
+    steps = step_trace(trace) if per_step else typical(step_trace(trace), warmup)
+    stages = steps.select(*key, "start_ns", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
     work = overlap(trace).drop("total_ns", "overlapped_ns")
     waited = (
         waits(trace)
@@ -40,10 +44,14 @@ def cluster_steps(trace: Trace) -> pl.DataFrame:
         .group_by(key)
         .agg(wait_ns=pl.col("wait_ns").sum(), matched=pl.len())
     )
-    return (
+    rows = (
         stages.join(work, on=key, how="left", maintain_order="left")
         .join(waited, on=key, how="left", maintain_order="left")
-        .with_columns(pl.col("matched").fill_null(0))
-        .sort("step", "rank")
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .with_columns(pl.col("matched").fill_null(0), steps=pl.lit(1))
     )
+    if not per_step:
+        means = [name for name in COLUMNS if name.endswith("_ns") and name != "start_ns"]
+        rows = rows.group_by("rank").agg(
+            pl.col("steps", "matched").sum(), pl.col("start_ns").min(), pl.col(means).mean().round(), step=pl.lit(None, pl.Int32)
+        )
+    return rows.sort("step", "rank").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
