@@ -236,7 +236,7 @@ function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Asked<Table
   ];
   const tools = (
     <>
-      <span class="wide"><Legend of={kinds} /></span>
+      <Legend of={kinds} />
       <Segmented label={t.view} value={view} onChange={(id) => go({ params: { view: id === "share" ? null : id } }, true)} choices={[{ id: "share", label: t.shareView }, { id: "order", label: t.order }, { id: "table", label: t.tableView }]} />
     </>
   );

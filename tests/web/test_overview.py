@@ -1,0 +1,133 @@
+"""The overview says what the analyses say, and leads to the rest."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import stepscope
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+    from conftest import Serve
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
+
+
+def drawn(page: "Page") -> None:
+    """Everything has come."""
+    page.wait_for_selector("h1")
+    for one in (".loading", ".stale"):
+        playwright.expect(page.locator(one)).to_have_count(0, timeout=20_000)
+
+
+def exact(place: "Locator") -> int:
+    """The exact value on hover, as a number."""
+    title = place.locator(".q").first.get_attribute("title") or ""
+    return int(title.replace(",", "").split()[0])
+
+
+def card(page: "Page", title: str) -> "Locator":
+    return page.locator("section.card", has=page.get_by_role("heading", name=title, exact=True))
+
+
+def test_the_figures_are_those_of_the_analysis(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url(f"#/{served.run('resnet50_h200')}/overview"))
+    drawn(page)
+    row = stepscope.open(RESNET).overview().row(0, named=True)
+    tiles = page.locator("a.tile")
+    assert exact(tiles.nth(0)) == row["step_ns"]
+    assert "59.7" in tiles.nth(0).locator(".x").inner_text()
+    shares = {2: "busy_share", 3: "utilization", 4: "input_wait_share"}
+    for index, name in shares.items():
+        assert float(tiles.nth(index).locator(".q").first.get_attribute("title") or "") == row[name]
+    assert tiles.nth(5).inner_text().endswith("one rank, nothing to send")
+    assert exact(tiles.nth(6)) == row["peak_memory_bytes"]
+    causes = stepscope.open(RESNET).gap_causes()
+    sentence = page.locator("h1").inner_text()
+    assert sentence.startswith("A step takes 49.5")
+    assert f"waits {causes['share'][0] * 100:.1f}" in sentence
+    assert sentence.endswith("for the host to launch work.")
+
+
+def test_the_parts_of_the_step_add_up_to_it(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url(f"#/{served.run('resnet50_h200')}/overview?sel=10&view=table"))
+    drawn(page)
+    rows = card(page, "Where the step goes").locator("tbody tr")
+    device = [exact(row) for row in rows.all() if "GPU" in row.inner_text()]
+    host = [exact(row) for row in rows.all() if "Host" in row.inner_text()]
+    trace = stepscope.open(RESNET)
+    assert sum(device) == sum(host) == trace.overlap().filter(pl.col("step") == 10)["total_ns"].item()
+    idle = trace.gap_causes(per_step=True).filter(pl.col("step") == 10, pl.col("cause") == "host-bound")
+    assert max(device) == idle["total_ns"].item()
+
+
+def test_a_step_is_chosen_by_mouse_and_keyboard_and_stays_chosen(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url(f"#/{served.run('resnet50_h200')}/overview"))
+    drawn(page)
+    steps = card(page, "Steps")
+    steps.get_by_role("button", name=re.compile("Step 11")).click()
+    assert page.url.endswith("?sel=11")
+    assert card(page, "Where the step goes").locator(".note").inner_text() == "step 11"
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("?sel=10")
+    page.reload()
+    drawn(page)
+    assert card(page, "Where the step goes").locator(".note").inner_text() == "step 10"
+    assert steps.get_by_role("button", pressed=True).inner_text().startswith("Step 10")
+
+
+def test_operator_types_are_the_top_ten_and_the_rest_by_name(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url(f"#/{served.run('resnet50_h200')}/overview"))
+    drawn(page)
+    types = stepscope.open(RESNET).operator_types(device="gpu")
+    rows = card(page, "Operator types").locator(".ov-rank")
+    assert rows.count() == 11
+    assert [row.locator(".mono").inner_text() for row in rows.all()[:10]] == types["type"][:10].to_list()
+    assert [exact(row) for row in rows.all()] == [*types["self_ns"][:10].to_list(), types["self_ns"][10:].sum()]
+    assert rows.nth(10).inner_text().startswith(f"{types.height - 10} more types")
+    card(page, "Operator types").get_by_role("button", name="Pie").click()
+    assert page.url.endswith("types=pie")
+    assert card(page, "Operator types").locator("svg path").count() == 11
+
+
+def test_a_moment_of_the_activity_opens_the_timeline_there(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url(f"#/{served.run('resnet50_h200')}/overview"))
+    drawn(page)
+    plot = page.get_by_role("application")
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/timeline"))
+    found = re.search(r"t0=(\d+)&t1=(\d+)", page.url)
+    assert found is not None
+    activity = stepscope.open(RESNET).activity(buckets=500)
+    assert int(found[2]) - int(found[1]) == activity["bucket_ns"][0]
+
+
+def test_every_sample_has_a_sentence_and_no_complaint(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    said = {}
+    for run in served.ask("api/runs").json()["runs"]:
+        page.goto(served.url(f"#/{run['id']}/overview"))
+        page.get_by_role("button", name=f"Run: {run['name']}", exact=True).wait_for()
+        drawn(page)
+        said[run["name"]] = page.locator("h1").inner_text()
+        assert not page.locator(".trouble").count(), run["name"]
+    assert "nothing ran on a device" in said["torch"]
+    assert "no operators and no kernels" in said["python"]
+    assert said["cpu_training"].startswith("A step takes 987") and "waits for input data" in said["cpu_training"]
+    assert said["jax-0.11.2-gpu-no-steps"].startswith("The recording marks no steps and covers 4.31")

@@ -1,0 +1,104 @@
+"""The list of runs: read as it is looked at, searched, compared, added to."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import stepscope
+
+playwright = pytest.importorskip("playwright.sync_api")
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+    from conftest import Serve
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+CHROME = SAMPLES / "chrome" / "torch-2.13.0" / "cpu_training.json.gz"
+PATIENCE = 30_000
+
+
+def row(page: "Page", name: str) -> "Locator":
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def expected(complaints: list[str]) -> None:
+    """The browser noted nothing but the refusal."""
+    assert complaints and all("409" in said for said in complaints), complaints
+    complaints.clear()
+
+
+def test_each_run_shows_its_step_time_and_what_it_loses(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url())
+    for path, name in ((SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200", "resnet50_h200"), (CHROME, "cpu_training")):
+        overview = stepscope.open(path).overview().row(0, named=True)
+        playwright.expect(row(page, name)).to_contain_text("%", timeout=PATIENCE)
+        titles = [one.get_attribute("title") for one in row(page, name).locator(".q").all()]
+        assert f"{overview['step_ns']:,} ns" in titles
+        assert str(overview["busy_share"]) in titles
+    assert "waits for launches 67.6" in row(page, "resnet50_h200").inner_text()
+    assert "waits for input 15.5" in row(page, "cpu_training").inner_text()
+    assert page.locator("h1").inner_text().startswith(f"{len(served.ask('api/runs').json()['runs'])} runs are here.")
+
+
+def test_the_list_is_searched_and_sorted_and_the_address_says_so(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url())
+    page.get_by_role("searchbox").fill("no-steps")
+    playwright.expect(page.get_by_role("status").filter(has_text="2 of")).to_be_visible()
+    page.get_by_role("columnheader", name="Name").click()
+    page.reload()
+    playwright.expect(page.locator(".gridrow .name a")).to_have_text(["jax-0.10.2-cpu-no-steps", "jax-0.11.2-gpu-no-steps"])
+
+
+def test_two_ticked_runs_are_compared(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url())
+    for name in ("torch", "cpu_training"):
+        row(page, name).get_by_role("checkbox").check()
+    page.get_by_role("link", name="Compare", exact=True).click()
+    sentence = page.get_by_role("heading", level=1)
+    playwright.expect(sentence).to_contain_text("A step of cpu_training takes 987", timeout=PATIENCE)
+    before, after = (
+        stepscope.open(path).overview()["step_ns"].item() for path in (SAMPLES / "capture/stepscope-0.1.0/torch.capture", CHROME)
+    )
+    assert f"{(after / before - 1) * 100:.1f}" in sentence.inner_text()
+    operators = page.get_by_role("row").filter(has_text="aten::addmm")
+    counts = [
+        stepscope.open(path).operator_types().filter(type="aten::addmm")["calls"].item()
+        for path in (SAMPLES / "capture/stepscope-0.1.0/torch.capture", CHROME)
+    ]
+    assert [one.inner_text() for one in operators.locator(".q").all()[-2:]] == [str(count) for count in counts]
+
+
+def test_a_file_is_opened_and_what_is_no_trace_is_refused(server: "Serve", page: "Page", complaints: list[str], tmp_path: Path) -> None:
+    served = server(SAMPLES, token="uploads")
+    page.goto(served.url())
+    notes = tmp_path / "notes.txt"
+    notes.write_text("no trace")
+    page.locator("input[type=file]").set_input_files(notes)
+    playwright.expect(page.get_by_role("alert")).to_contain_text("notes.txt", timeout=PATIENCE)
+    expected(complaints)
+    mine = tmp_path / "mine.json.gz"
+    shutil.copy(CHROME, mine)
+    page.locator("input[type=file]").set_input_files(mine)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 987", timeout=PATIENCE)
+    assert "mine" in page.url
+
+
+def test_a_run_that_appears_is_listed_and_an_unreadable_one_says_why(
+    server: "Serve", page: "Page", complaints: list[str], tmp_path: Path
+) -> None:
+    served = server(tmp_path)
+    page.goto(served.url())
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("No run is here yet.")
+    playwright.expect(page.get_by_text("stepscope run train.py", exact=True)).to_be_visible()
+    shutil.copy(CHROME, tmp_path / "first.json.gz")
+    (tmp_path / "broken.json.gz").write_bytes(CHROME.read_bytes()[:20_000])
+    playwright.expect(row(page, "first")).to_contain_text("waits for input", timeout=PATIENCE)
+    broken = page.get_by_role("row").filter(has_text="broken")
+    playwright.expect(broken).to_contain_text("unreadable", timeout=PATIENCE)
+    assert "broken.json.gz" in (broken.locator(".why").get_attribute("title") or "")
+    expected(complaints)
