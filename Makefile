@@ -15,7 +15,7 @@ help: ## list these targets
 demo: $(VENV)/.base ## install stepscope and open the recorded training run that comes with it
 	@$(BIN)/stepscope demo
 
-test: check ## install everything, then check and run the tests
+test: check $(VENV)/.browser ## install everything, then check and run the tests
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.dev $(VENV)/.frontend ## formatting, lint and types, without running anything
@@ -62,6 +62,10 @@ $(VENV)/.base: $(VENV)/.made-by-$(notdir $(PYTHON)) pyproject.toml constraints.t
 $(VENV)/.dev: $(VENV)/.base
 	@echo "Installing the tests' needs into $(VENV), PyTorch and JAX among them: minutes, the first time"
 	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.dev tests/chromium.py
+	@$(BIN)/python tests/chromium.py
 	@touch $@
 
 $(VENV)/.frontend: $(VENV)/.dev frontend/package-lock.json

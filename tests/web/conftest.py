@@ -10,7 +10,6 @@ request to another origin. A test that provokes one looks at `complaints` and em
 
 import http.client
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,13 +19,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import chromium
 from stepscope.web import serving
 from stepscope.web.app import Settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @dataclass
@@ -117,9 +115,8 @@ def _started(settings: Settings) -> Served:
 def browser() -> Iterator["Browser"]:
     """Chromium, headless: the system's, or else the one that `make test` has installed with Playwright."""
     playwright = pytest.importorskip("playwright.sync_api")
-    path = next(filter(None, map(shutil.which, _BROWSERS)), None)
     with playwright.sync_playwright() as playing:
-        found = playing.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        found = playing.chromium.launch(executable_path=chromium.system(), args=chromium.OPTIONS)
         yield found
         found.close()
 
