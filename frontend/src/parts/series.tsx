@@ -458,7 +458,7 @@ export function ZoomBar({ x, values, color, range, onRange, height = 36 }: ZoomB
           <rect class={range ? "brush" : "brush all"} x={px(from)} y={0.5} width={Math.max(2, px(to) - px(from))} height={height - 1} onPointerDown={down(range ? "move" : "new")} />
           {([0, 1] as const).map((end) => (
             <rect
-              key={end} class="handle" x={px(end ? to : from) - 3} y={height / 2 - 8} width={6} height={16} rx="2" tabIndex={0} role="slider" onKeyDown={keys(end)} onPointerDown={down(end ? "to" : "from")}
+              key={end} class="handle" x={px(end ? to : from) - 3} y={height / 2 - 8} width={6} height={16} rx="2" tabindex={0} role="slider" onKeyDown={keys(end)} onPointerDown={down(end ? "to" : "from")}
               aria-label={end ? text().to : text().from} aria-valuenow={Math.round(end ? to : from)} aria-valuemin={Math.round(first)} aria-valuemax={Math.round(last)}
             />
           ))}
