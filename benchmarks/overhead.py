@@ -374,18 +374,16 @@ def _mindspore(mode: str) -> tuple[str, Callable[[], None]]:
 
     mindspore.set_context(mode=mindspore.GRAPH_MODE if mode == "graph" else mindspore.PYNATIVE_MODE)
     mindspore.set_seed(0)
-    layers: list[Any] = [nn.Conv2d(3, 12, 3), nn.BatchNorm2d(12), nn.ReLU()]
-    for _ in range(3):
-        layers += [nn.Conv2d(12, 12, 3), nn.BatchNorm2d(12), nn.ReLU()]
-    net = nn.SequentialCell(*layers, nn.Flatten(), nn.Dense(12 * 12 * 12, 10))
-    optimizer = nn.Adam(net.trainable_params(), 1e-4)
+    layers = [layer for _ in range(6) for layer in (nn.Dense(512, 512), nn.ReLU(), nn.LayerNorm((512,)))]
+    net = nn.SequentialCell(*layers, nn.Dense(512, 10))
+    optimizer = nn.Momentum(net.trainable_params(), 1e-4, 0.9)
     cell = nn.TrainOneStepCell(nn.WithLossCell(net, nn.CrossEntropyLoss()), optimizer).set_train()
     generator = np.random.default_rng(0)
-    images = mindspore.Tensor(generator.standard_normal((4, 3, 12, 12), np.float32))
-    labels = mindspore.Tensor(generator.integers(10, size=4).astype(np.int32))
+    inputs = mindspore.Tensor(generator.standard_normal((64, 512), np.float32))
+    labels = mindspore.Tensor(generator.integers(10, size=64).astype(np.int32))
 
     def step() -> None:
-        cell(images, labels).asnumpy()
+        cell(inputs, labels).asnumpy()
 
     return "CPU", step
 

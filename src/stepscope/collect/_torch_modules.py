@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 PREFIX = "nn.Module: "
@@ -26,48 +27,49 @@ class Ranges:
         from torch._C._profiler import _RecordFunctionFast
         from torch.nn.modules import module as hooks
 
-        self._range, self._compiling = _RecordFunctionFast, torch.compiler.is_compiling
         # That our hooks also see the wrapper of a compiled model is well.
         warnings.filterwarnings("ignore", message=_WARNING)
         self._filter = warnings.filters[0]
+        enter, leave = self._hooks(torch.compiler.is_compiling, _RecordFunctionFast)
         self._handles = [
-            hooks.register_module_forward_pre_hook(self._enter),
-            hooks.register_module_forward_hook(self._exit, always_call=True),  # also when forward raised
+            hooks.register_module_forward_pre_hook(enter),
+            hooks.register_module_forward_hook(leave, always_call=True),  # also when forward raised
         ]
 
     def stop(self) -> None:
         for handle in self._handles:
             handle.remove()
-        for _, opened in reversed(self._stack()):  # stopped inside a forward call
+        for _, opened in reversed(getattr(self._open, "calls", ())):  # stopped inside a forward call
             opened.__exit__(None, None, None)
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
-    def _stack(self) -> list[tuple[Any, Any]]:
-        """The calls that are open on this thread."""
-        found: list[tuple[Any, Any]] | None = getattr(self._open, "calls", None)
-        if found is None:
-            found = self._open.calls = []
-        return found
+    def _hooks(self, compiling: Callable[[], bool], range_: Any) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Functions of local names, not methods: they run around every call of every module, and that halves what they cost."""
+        names, named, local = self._names, self._named, self._open
 
-    def _enter(self, module: Any, inputs: Any) -> None:
-        if self._compiling():  # such a call becomes part of a graph: it is no call then
-            return
-        known = self._names.get(id(module)) or self._named(module)
-        opened = self._range(known[1])
-        opened.__enter__()
-        self._stack().append((module, opened))
+        def enter(module: Any, inputs: Any) -> None:
+            if compiling():  # such a call becomes part of a graph: it is no call then
+                return
+            opened = range_((names.get(id(module)) or named(module))[1])
+            opened.__enter__()
+            try:
+                local.calls.append((module, opened))  # the calls that are open on this thread
+            except AttributeError:  # its first
+                local.calls = [(module, opened)]
 
-    def _exit(self, module: Any, inputs: Any, output: Any) -> None:
-        if self._compiling():
-            return
-        stack = self._stack()
-        if any(caller is module for caller, _ in stack):  # else it began before the hooks were there
-            while True:
-                caller, opened = stack.pop()
-                opened.__exit__(None, None, None)
-                if caller is module:
-                    return
+        def leave(module: Any, inputs: Any, output: Any) -> None:
+            if compiling():
+                return
+            calls: Any = getattr(local, "calls", ())
+            if calls and calls[-1][0] is module:
+                calls.pop()[1].__exit__(None, None, None)
+            elif any(caller is module for caller, _ in calls):  # those within it never came here; else it began before the hooks were there
+                while calls[-1][0] is not module:
+                    calls.pop()[1].__exit__(None, None, None)
+                calls.pop()[1].__exit__(None, None, None)
+
+        return enter, leave
 
     def _named(self, root: Any) -> tuple[Any, str]:
         """Whatever is called outside all known modules is the root of a model: it and all in it get their paths."""
