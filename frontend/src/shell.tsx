@@ -37,6 +37,8 @@ const text = texts({
 });
 
 const GROUPS = ["", "performance", "resources", "cluster", "tools"] as const;
+/** What a report cannot have: other runs, a job that runs, questions. */
+const ELSEWHERE = ["runs", "live", "compare", "query"];
 const EXPORTS = ["chrome", "perfetto", "parquet", "csv"] as const;
 
 export function Shell() {
@@ -292,7 +294,7 @@ function Nav({ current, info: now }: { current: string; info: Info | null }) {
   return (
     <nav class="nav" aria-label={t.pages}>
       {GROUPS.map((group) => {
-        const inside = pages.filter((page) => page.group === group && (page.alone || now));
+        const inside = pages.filter((page) => page.group === group && (page.alone || now) && !(source().still && ELSEWHERE.includes(page.id)));
         if (!inside.length) return null;
         return [
           group && <h3 key={group}>{t[group]}</h3>,

@@ -9,7 +9,7 @@ import { Await, Bytes, Card, Chip, Empty, InlineBar, Legend, Loading, Segmented,
 import { Ring, StageBar, type Stage } from "../parts/plots";
 import { tip, untip } from "../parts/tip";
 import { framework } from "../shell";
-import type { Info } from "../source";
+import { source, type Info } from "../source";
 import { go, link, param } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -145,7 +145,7 @@ function pickedStep(overview: Table, overlap: Table | null): Chosen | null {
   const median = overview.num("step_ns")[0];
   let row = 0;
   for (let at = 1; at < overlap.rows; at++) if (Math.abs(totals[at] - median) < Math.abs(totals[row] - median)) row = at;
-  const how = overview.str("steps_how")[0] === "whole" ? "whole" : totals[row] === median ? "median" : "near";
+  const how = overview.str("steps_how")[0] === "whole" ? "whole" : overlap.rows === 1 ? "chosen" : totals[row] === median ? "median" : "near";
   return { step: steps[row], row, how };
 }
 
@@ -237,7 +237,7 @@ function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Asked<Table
   const tools = (
     <>
       <Legend of={kinds} />
-      <Segmented label={t.view} value={view} onChange={(id) => go({ params: { view: id === "share" ? null : id } }, true)} choices={[{ id: "share", label: t.shareView }, { id: "order", label: t.order }, { id: "table", label: t.tableView }]} />
+      <Segmented label={t.view} value={view} onChange={(id) => go({ params: { view: id === "share" ? null : id } }, true)} choices={[{ id: "share", label: t.shareView }, { id: "order", label: t.order, off: source().still }, { id: "table", label: t.tableView }]} />
     </>
   );
   return (
@@ -712,7 +712,7 @@ function OperatorTypes({ overview }: { overview: Table }) {
           const list = (bars: boolean) => (
             <div class="ov-list" style={{ maxHeight: `${(top.length + Number(rest.length > 0)) * 34}px` }}>
               {top.map((row) => (
-                <a key={row} class="ov-rank" href={link({ page: "operators", params: { sel: name[row] } })}>
+                <a key={row} class="ov-rank" href={link({ page: "operators", params: { sel: JSON.stringify([name[row]]) } })}>
                   <span class="mono cut" title={name[row] ?? ""}>{!bars && <><Swatch color={color(name[row] ?? "")} /> </>}{name[row]}</span>
                   {bars ? <InlineBar share={self[row] / most} color={color(name[row] ?? "", true)} /> : <span />}
                   <span class="r"><Time ns={self[row]} unit={unit} /></span>
@@ -732,7 +732,7 @@ function OperatorTypes({ overview }: { overview: Table }) {
           if (view === "bar") return list(true);
           const total = units.time(rows.reduce((sum, row) => sum + self[row], 0));
           const slices = [...top.map((row) => ({ name: name[row] ?? "–", value: self[row], color: color(name[row] ?? "") })), ...(rest.length ? [{ name: more, value: restTime, color: "var(--border-strong)" }] : [])];
-          return <div class="ov-pie"><Ring slices={slices} total={total.value} unit={total.unit} size={200} label={t.types} onPick={(picked) => go({ page: "operators", params: { sel: picked === more ? null : picked } })} />{list(false)}</div>;
+          return <div class="ov-pie"><Ring slices={slices} total={total.value} unit={total.unit} size={200} label={t.types} onPick={(picked) => go({ page: "operators", params: { sel: picked === more ? null : JSON.stringify([picked]) } })} />{list(false)}</div>;
         }}
       </Await>
     </Card>
@@ -743,7 +743,7 @@ function OperatorTypes({ overview }: { overview: Table }) {
 
 function Activity({ now }: { now: Info }) {
   const t = text();
-  const activity = useTable("activity", { buckets: 500 });
+  const activity = useTable("activity");
   const steps = useTable("step_trace", { columns: "rank,step,start_ns,end_ns,total_ns" });
   const bucket = activity.data?.rows ? units.text(units.time(activity.data.num("bucket_ns")[0])) : "…";
   const memory = activity.data ? !activity.data.blank("allocated_bytes") : true;

@@ -5,7 +5,7 @@ import { info, rank, useQuery, useTable } from "../data";
 import { Await, Card, Empty, Facts, Quantity, Time, useWidth, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { tip, untip } from "../parts/tip";
-import type { Info } from "../source";
+import { source, type Info } from "../source";
 import { go, link, param } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -14,12 +14,12 @@ import * as units from "../units";
 const text = texts({
   en: {
     window: "In the {length} from {start} on, {count} spans ran.", many: "In the {length} from {start} on, more than {count} spans ran; the first {count} are shown.", span: "{name} took {dur}, from {start} on.", nothing: "Nothing ran in the {length} from {start} on.",
-    later: "the timeline to pan and zoom comes with a later release", rankFact: "rank {rank}", wider: "Wider", narrower: "Narrower", earlier: "Earlier", laterOn: "Later", perfetto: "Open in Perfetto: download the run", chrome: "Chrome trace", exports: "Whole run elsewhere", exportsNote: "for ui.perfetto.dev, chrome://tracing and the like",
+    still: "A report does not carry every span", stillHow: "open the run itself with stepscope view", later: "the timeline to pan and zoom comes with a later release", rankFact: "rank {rank}", wider: "Wider", narrower: "Narrower", earlier: "Earlier", laterOn: "Later", perfetto: "Open in Perfetto: download the run", chrome: "Chrome trace", exports: "Whole run elsewhere", exportsNote: "for ui.perfetto.dev, chrome://tracing and the like",
     lanes: "Lanes", lanesNote: "each lane is a thread or a stream; deeper calls below", details: "Span {span}", neighbours: "Spans in this window", what: "spans", name: "Name", kind: "Kind", start: "Start", startHelp: "from the beginning of the window; exact since the start of the recording on hover", dur: "Duration", self: "Self", step: "Step", track: "Lane", depth: "Depth", type: "Operator type", scope: "Scope", shapes: "Shapes", dtypes: "Types", bytes: "Bytes", flops: "FLOPs", noSpan: "There is no span {span} on rank {rank}", more: "{count} more lanes", launchedBy: "Launched by", parent: "Inside", empty: "Nothing here", emptyHow: "widen the window", category: "Source’s word",
   },
   zh: {
     window: "从 {start} 起的 {length} 内有 {count} 个区间。", many: "从 {start} 起的 {length} 内有超过 {count} 个区间；显示前 {count} 个。", span: "{name} 从 {start} 起，耗时 {dur}。", nothing: "从 {start} 起的 {length} 内没有任何运行。",
-    later: "可平移缩放的时间线将在后续版本提供", rankFact: "rank {rank}", wider: "放大范围", narrower: "缩小范围", earlier: "更早", laterOn: "更晚", perfetto: "用 Perfetto 打开：下载该训练", chrome: "Chrome trace", exports: "在别处查看整个训练", exportsNote: "用于 ui.perfetto.dev、chrome://tracing 等",
+    still: "报告不包含全部区间", stillHow: "请用 stepscope view 打开该训练", later: "可平移缩放的时间线将在后续版本提供", rankFact: "rank {rank}", wider: "放大范围", narrower: "缩小范围", earlier: "更早", laterOn: "更晚", perfetto: "用 Perfetto 打开：下载该训练", chrome: "Chrome trace", exports: "在别处查看整个训练", exportsNote: "用于 ui.perfetto.dev、chrome://tracing 等",
     lanes: "泳道", lanesNote: "每条泳道是一个线程或流；内层调用在下方", details: "区间 {span}", neighbours: "此范围内的区间", what: "个区间", name: "名称", kind: "种类", start: "开始", startHelp: "相对窗口起点；悬停显示自记录开始的精确值", dur: "时长", self: "自身", step: "迭代", track: "泳道", depth: "深度", type: "算子类型", scope: "作用域", shapes: "形状", dtypes: "类型", bytes: "字节", flops: "FLOPs", noSpan: "rank {rank} 上没有区间 {span}", more: "另外 {count} 条泳道", launchedBy: "下发者", parent: "所在区间", empty: "这里没有内容", emptyHow: "请扩大范围", category: "来源用词",
   },
 });
@@ -32,6 +32,11 @@ function absolute(now: Info, ns: number): string {
 }
 
 export default function Timeline() {
+  const t = text();
+  return source().still ? <Empty title={t.still}>{t.stillHow}</Empty> : <Window />;
+}
+
+function Window() {
   const t = text();
   const now = info.value!;
   const of = rank();

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._memory import memory_samples
 from stepscope.analyses._work import Lane, lanes
-from stepscope.analyses.memory import memory
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
 
@@ -34,7 +34,7 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
     """
     if buckets < 1:
         raise UsageError(f"buckets is {buckets}, and should be at least 1")
-    memories = memory(trace)
+    memories = memory_samples(trace, None)
     times, found = _times(trace, step), list(lanes(trace))
     tables = [pl.DataFrame(schema=COLUMNS)]
     for lane in found:
