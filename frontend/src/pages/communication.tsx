@@ -17,7 +17,7 @@ import "./communication.css";
 const text = texts({
   en: {
     uneven: "Rank {rank} holds the others up: it computes {own} a step, the others {others} on average, and they wait {wait} for it.",
-    unevenOnly: "Rank {rank} holds the others up: it computes {own} a step, the others {others} on average.",
+    unevenOnly: "Rank {rank} computes longest: {own} a step, the others {others} on average. Whether they wait for it is not known.",
     waiting: "{share} of the steps' time is communication that nothing hides. Of that the ranks spend {wait} a step waiting for one another.",
     exposed: "{share} of the steps' time is communication that nothing hides: {exposed} a step.",
     hidden: "Communication takes {time} a step, and computation hides {share} of it.",
@@ -41,7 +41,7 @@ const text = texts({
   },
   zh: {
     uneven: "Rank {rank} 拖慢了其他 rank：它每个迭代计算 {own}，其他 rank 平均 {others}，并为它等待 {wait}。",
-    unevenOnly: "Rank {rank} 拖慢了其他 rank：它每个迭代计算 {own}，其他 rank 平均 {others}。",
+    unevenOnly: "Rank {rank} 计算最久：每个迭代 {own}，其他 rank 平均 {others}。它们是否为它等待尚不清楚。",
     waiting: "迭代时间的 {share} 是没有被掩盖的通信。其中各 rank 每个迭代有 {wait} 在互相等待。",
     exposed: "迭代时间的 {share} 是没有被掩盖的通信：每个迭代 {exposed}。",
     hidden: "每个迭代通信 {time}，其中 {share} 被计算掩盖。",

@@ -407,7 +407,7 @@ function ceiling(values: ArrayLike<number>, leftOut?: Set<number>): number {
   const most = known[known.length - 1] ?? 1;
   const usual = quantile(known, 0.9);
   const all = Math.max(most, ...Array.from(leftOut ?? [], (at) => values[at] || 0));
-  if (all <= 2.5 * usual || known.length < 5) return all * 1.04 || 1;
+  if (all <= 2.5 * usual || (known.length < 5 && !leftOut?.size)) return all * 1.04 || 1;
   return Math.min(most, 2.5 * usual) * 1.15;
 }
 

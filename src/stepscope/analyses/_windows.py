@@ -1,7 +1,6 @@
-"""What ran in each step, as interval sets by kind."""
+"""What ran on each rank that has steps, as interval sets by kind."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import polars as pl
 
@@ -9,21 +8,11 @@ from stepscope import intervals
 from stepscope.trace import Trace
 
 
-class Window(NamedTuple):
-    """One step of one rank, and what ran in it. `busy_by_kind` is not yet cut to the window."""
+def ranks(trace: Trace) -> Iterator[tuple[int, pl.DataFrame, dict[str, intervals.Set]]]:
+    """Every rank with known work: its steps in order, and what ran on it, by kind.
 
-    rank: int
-    step: int
-    start_ns: int
-    end_ns: int
-    busy_by_kind: dict[str, intervals.Set]
-
-    def busy(self, kind: str) -> intervals.Set:
-        return intervals.clip(self.busy_by_kind.get(kind, intervals.NONE), self.start_ns, self.end_ns)
-
-
-def windows(trace: Trace) -> Iterator[Window]:
-    """Every step, in order, of every rank with known work. Computation is `kernel`: device kernels, or host operators without a device."""
+    Computation is `kernel`: device kernels, or host operators without a device.
+    """
     work = (
         trace.spans.filter(pl.col("kind").is_in(["kernel", "communication", "copy", "set", "op"]))
         .select("rank", pl.col("kind").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
@@ -37,8 +26,7 @@ def windows(trace: Trace) -> Iterator[Window]:
         if "kernel" not in busy:
             # Transfers of a host-only job run on threads of their own; an operator that waits for one is not computing.
             busy["kernel"] = busy.get("op", intervals.NONE)
-        for step, start, end in rows.select("step", "start_ns", "end_ns").iter_rows():
-            yield Window(int(str(rank)), step, start, end, busy)
+        yield int(str(rank)), rows, busy
 
 
 def _merged(rows: pl.DataFrame) -> intervals.Set:

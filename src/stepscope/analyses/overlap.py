@@ -3,7 +3,7 @@
 import polars as pl
 
 from stepscope import intervals
-from stepscope.analyses._windows import windows
+from stepscope.analyses._windows import ranks
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -24,27 +24,22 @@ def overlap(trace: Trace) -> pl.DataFrame:
 
     computing + exposed + copy + free is the step.
     """
-    rows = []
-    for window in windows(trace):
-        computing, communication, copying = (
-            window.busy("kernel"),
-            window.busy("communication"),
-            intervals.join(window.busy("copy"), window.busy("set")),
-        )
-        hidden = intervals.intersect(communication, computing)
-        copy_only = intervals.subtract(copying, intervals.join(computing, communication))
-        exposed = communication.total - hidden.total
-        rows.append(
-            {
-                "rank": window.rank,
-                "step": window.step,
-                "total_ns": window.end_ns - window.start_ns,
-                "computing_ns": computing.total,
-                "communication_ns": communication.total,
-                "overlapped_ns": hidden.total,
-                "exposed_ns": exposed,
-                "copy_ns": copy_only.total,
-                "free_ns": window.end_ns - window.start_ns - computing.total - exposed - copy_only.total,
-            }
-        )
-    return pl.DataFrame(rows, schema=COLUMNS)
+    tables = []
+    for _, steps, busy in ranks(trace):
+        computing, communication, copies, sets = (busy.get(kind, intervals.NONE) for kind in ("kernel", "communication", "copy", "set"))
+        parts = {
+            "computing_ns": computing,
+            "communication_ns": communication,
+            "overlapped_ns": intervals.intersect(communication, computing),
+            "copy_ns": intervals.subtract(intervals.join(copies, sets), intervals.join(computing, communication)),
+        }
+        start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+        tables.append(steps.with_columns(pl.Series(name, intervals.covered(part, start, end)) for name, part in parts.items()))
+    if not tables:
+        return pl.DataFrame(schema=COLUMNS)
+    total, exposed = pl.col("end_ns") - pl.col("start_ns"), pl.col("communication_ns") - pl.col("overlapped_ns")
+    return (
+        pl.concat(tables)
+        .with_columns(total_ns=total, exposed_ns=exposed, free_ns=total - pl.col("computing_ns") - exposed - pl.col("copy_ns"))
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )

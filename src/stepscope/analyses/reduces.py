@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
-from stepscope.analyses._windows import windows
+from stepscope.analyses._windows import ranks
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -34,7 +34,7 @@ def reduces(trace: Trace) -> pl.DataFrame:
         .sort("rank", "step", "start_ns", "track")
         .collect()
     )
-    computing = {window.rank: window.busy_by_kind["kernel"] for window in windows(trace)}
+    computing = {rank: busy["kernel"] for rank, _, busy in ranks(trace)}
     hidden = np.zeros(rows.height, np.int64)
     for (rank,), part in rows.with_row_index().group_by("rank"):
         busy = computing.get(int(str(rank)), intervals.NONE)
