@@ -1174,17 +1174,26 @@ def test_the_callbacks_record_the_steps_and_epochs_of_model_train(mode: str, tmp
         ms.set_context(mode=ms.{mode}, device_target="CPU")
 
         def rows():
-            for _ in range(4): yield np.ones([2], np.float32), np.array(1, np.int32)
+            for _ in range(6): yield np.ones([2], np.float32), np.array(1, np.int32)
+
+        class MadeInAStep(ms.Callback):  # as in the documentation of MindSpore 1.6
+            def step_begin(self, run_context):
+                if run_context.original_args().cur_step_num == 3:
+                    self.profiler = Profiler(output_path="made_in_a_step", host_interval_ms=0)
+            def step_end(self, run_context):
+                if run_context.original_args().cur_step_num == 5:
+                    self.profiler.analyse()
 
         def train(epochs, callback):
             net = nn.Dense(2, 2)
             model = Model(net, nn.SoftmaxCrossEntropyWithLogits(sparse=True), nn.Momentum(net.trainable_params(), 1, 0.9))
             model.train(epochs, ds.GeneratorDataset(rows, ["data", "label"]).batch(1), callbacks=[callback], dataset_sink_mode=False)
 
-        train(1, StopAtStep(2, 3, output_path="steps", host_interval_ms=0))
+        train(1, MadeInAStep())  # first, when MindSpore is not being watched yet
+        train(1, StopAtStep(3, 5, output_path="steps", host_interval_ms=0))
         train(3, StopAtEpoch(2, 2, output_path="epochs", host_interval_ms=0))
-        train(1, StopAtStep(3, 9, output_path="short", host_interval_ms=0))
-        with Profiler(output_path="plan", schedule=schedule(wait=1, warmup=1, active=2), host_interval_ms=0) as profiler:
+        train(1, StopAtStep(5, 9, output_path="short", host_interval_ms=0))
+        with Profiler(output_path="plan", schedule=schedule(wait=1, warmup=1, active=2, repeat=1), host_interval_ms=0) as profiler:
             train(1, MarkSteps(profiler))
         profiler.analyse()
         print(StopAtStep.__mro__[1:])
@@ -1193,13 +1202,14 @@ def test_the_callbacks_record_the_steps_and_epochs_of_model_train(mode: str, tmp
         GLOG_v="4",
     )
     assert done.returncode == 0, done.stderr
-    expected = {"steps": [2, 3], "epochs": [5, 6, 7, 8], "short": [3, 4], "plan": [2, 3]}
+    expected = {"made_in_a_step": [3, 4, 5], "steps": [3, 4, 5], "epochs": [7, 8, 9, 10, 11, 12], "short": [5, 6], "plan": [2, 3]}
     for name, steps in expected.items():
         (run,) = recordings(tmp_path / name)
         trace = stepscope.open(run)
         assert trace.step_trace()["step"].to_list() == steps, name
         types = dict(trace.operator_types().select("type", "calls").iter_rows())
         assert types["MatMul"] == 2 * len(steps), (name, types)  # forward, and one for the weight's gradient
+        assert ("the first step counts from where recording began" in said_by(trace)) is (name not in ("epochs", "plan")), name
 
 
 def test_the_drop_in_module_takes_the_environment_variable_from_mindspore(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ The wrappers are put in place once and stay: while nothing records, they cost an
 graph compiler would try to compile, but stand around methods that only the interpreter calls.
 """
 
+import inspect
+import sys
 import threading
 import time
 import weakref
@@ -20,6 +22,7 @@ class Step:
     def __init__(self, number: int, sunk: int, start_ns: int) -> None:
         self.number, self.sunk, self.start_ns = number, sunk, start_ns
         self.running_ns: int | None = None  # when the callbacks of its beginning were through
+        self.begun_ns = time.time_ns()  # its data is there
 
 
 class Moments:
@@ -28,6 +31,7 @@ class Moments:
     def __init__(self, border: Callable[[], None]) -> None:
         self.start_ns = time.time_ns()
         self.border = border  # to be called where a step ends
+        self.began_within = False  # a step
         self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
         self.ranges: list[tuple[str, str, int, int, int]] = []  # kind, name, start, end, thread
         self.updates: list[tuple[int, int]] = []  # start and end of what the loop itself called: an optimizer, a cell that calls one
@@ -41,6 +45,7 @@ class Moments:
         end = time.time_ns()
         if start_ns < self.start_ns:
             return
+            self.began_within |= step.begun_ns <= self.start_ns
         if outermost_update:
             self.border()
             end = time.time_ns()
@@ -99,15 +104,25 @@ def _epoch_begin(original: Any, phase: str) -> Any:
         _edges[phase] = time.time_ns()
         return original(self, run_context)
 
+def adopt_step() -> None:
+    """The step that is beginning, where it began before install(): a profiler may be made in one of the callbacks of its beginning."""
+    from mindspore.train.callback._callback import CallbackManager
+
+    phases = {inspect.unwrap(getattr(CallbackManager, f"on_{phase}_step_begin")).__code__: phase for phase in ("train", "eval")}
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        phase = phases.get(frame.f_code)
+        if phase and phase not in _steps:
+            step = _steps[phase] = _step(frame.f_locals["run_context"], time.time_ns())
+            step.begun_ns, step.running_ns = 0, time.time_ns()
+
+
     return epoch_begin
 
 
 def _step_begin(original: Any, phase: str) -> Any:
     def step_begin(self: Any, run_context: Any) -> Any:
-        said = run_context.original_args()
-        sunk = int(said.get("sink_size", 1)) if said.get("dataset_sink_mode") else 1
-        now = time.time_ns()
-        step = _steps[phase] = Step(int(said.cur_step_num), sunk, _edges.pop(phase, now))
+        step = _steps[phase] = _step(run_context, _edges.pop(phase, time.time_ns()))
         result = original(self, run_context)
         step.running_ns = time.time_ns()
         return result
@@ -133,6 +148,11 @@ def _created(original: Any) -> Any:
     def created(self: Any, *args: Any, **kwargs: Any) -> None:
         pipelines.append(weakref.ref(self))
         original(self, *args, **kwargs)
+def _step(run_context: Any, start_ns: int) -> Step:
+    said = run_context.original_args()
+    return Step(int(said.cur_step_num), int(said.get("sink_size", 1)) if said.get("dataset_sink_mode") else 1, start_ns)
+
+
 
     return created
 
