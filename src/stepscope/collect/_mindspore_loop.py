@@ -40,12 +40,12 @@ class Moments:
         # A window that was opened while the network ran has not seen that step whole.
         if step.running_ns is not None and self.start_ns <= step.running_ns:
             self.steps.append((phase, step.number, step.sunk, max(step.start_ns, self.start_ns), end_ns))
+            self.began_within |= step.begun_ns <= self.start_ns
 
     def range_over(self, kind: str, name: str, start_ns: int, outermost_update: bool = False) -> None:
         end = time.time_ns()
         if start_ns < self.start_ns:
             return
-            self.began_within |= step.begun_ns <= self.start_ns
         if outermost_update:
             self.border()
             end = time.time_ns()
@@ -87,6 +87,19 @@ def install() -> None:
         _wrap(kind, "__call__", _update)  # each inherits the __call__ of Cell, and gets one of its own
 
 
+def adopt_step() -> None:
+    """The step that is beginning, where it began before install(): a profiler may be made in one of the callbacks of its beginning."""
+    from mindspore.train.callback._callback import CallbackManager
+
+    phases = {inspect.unwrap(getattr(CallbackManager, f"on_{phase}_step_begin")).__code__: phase for phase in ("train", "eval")}
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        phase = phases.get(frame.f_code)
+        if phase and phase not in _steps:
+            step = _steps[phase] = _step(frame.f_locals["run_context"], time.time_ns())
+            step.begun_ns, step.running_ns = 0, time.time_ns()
+
+
 _installed = False
 pipelines: list["weakref.ref[Any]"] = []  # every one created since install(), in order
 _steps: dict[str, Step] = {}  # by phase: the step that is under way
@@ -104,19 +117,6 @@ def _epoch_begin(original: Any, phase: str) -> Any:
         _edges[phase] = time.time_ns()
         return original(self, run_context)
 
-def adopt_step() -> None:
-    """The step that is beginning, where it began before install(): a profiler may be made in one of the callbacks of its beginning."""
-    from mindspore.train.callback._callback import CallbackManager
-
-    phases = {inspect.unwrap(getattr(CallbackManager, f"on_{phase}_step_begin")).__code__: phase for phase in ("train", "eval")}
-    frame = sys._getframe()
-    while frame := frame.f_back:  # type: ignore[assignment]
-        phase = phases.get(frame.f_code)
-        if phase and phase not in _steps:
-            step = _steps[phase] = _step(frame.f_locals["run_context"], time.time_ns())
-            step.begun_ns, step.running_ns = 0, time.time_ns()
-
-
     return epoch_begin
 
 
@@ -128,6 +128,11 @@ def _step_begin(original: Any, phase: str) -> Any:
         return result
 
     return step_begin
+
+
+def _step(run_context: Any, start_ns: int) -> Step:
+    said = run_context.original_args()
+    return Step(int(said.cur_step_num), int(said.get("sink_size", 1)) if said.get("dataset_sink_mode") else 1, start_ns)
 
 
 def _step_end(original: Any, phase: str) -> Any:
@@ -148,13 +153,40 @@ def _created(original: Any) -> Any:
     def created(self: Any, *args: Any, **kwargs: Any) -> None:
         pipelines.append(weakref.ref(self))
         original(self, *args, **kwargs)
-def _step(run_context: Any, start_ns: int) -> Step:
-    said = run_context.original_args()
-    return Step(int(said.cur_step_num), int(said.get("sink_size", 1)) if said.get("dataset_sink_mode") else 1, start_ns)
-
-
 
     return created
+
+
+def _next(original: Any) -> Any:
+    def next_batch(self: Any) -> Any:
+        start = time.time_ns()
+        batch = original(self)
+        for moments in active:
+            try:
+                moments.batch_over(self, start)
+            except Exception as error:  # noqa: BLE001 - another release may build its pipelines otherwise: training gets its batch
+                moments.pipeline_problem = f"{type(error).__name__}: {error}"
+        return batch
+
+    return next_batch
+
+
+def _operators(pipeline: Any) -> list[Operator]:
+    """Of an iterator's pipeline, as MindData itself names them and in its order."""
+    from mindspore.dataset import config
+
+    def visit(node: Any, parent: int | None) -> None:
+        number = len(found)
+        kind = type(node).__name__.removesuffix("Dataset")
+        found.append((f"{kind}Op", int(getattr(node, "num_parallel_workers", None) or config.get_num_parallel_workers()), parent))
+        for child in getattr(node, "children", []):
+            visit(child, number)
+
+    if pipeline not in _described:
+        found: list[Operator] = []
+        visit(pipeline.dataset, None)
+        _described[pipeline] = found
+    return _described[pipeline]
 
 
 def _ranged(original: Any, kind: str, name: str) -> Any:
