@@ -21,8 +21,8 @@ class Step:
 
     def __init__(self, number: int, sunk: int, start_ns: int) -> None:
         self.number, self.sunk, self.start_ns = number, sunk, start_ns
-        self.running_ns: int | None = None  # when the callbacks of its beginning were through
         self.begun_ns = time.time_ns()  # its data is there
+        self.running_ns: int | None = None  # when the callbacks of its beginning were through
 
 
 class Moments:
@@ -30,8 +30,8 @@ class Moments:
 
     def __init__(self, border: Callable[[], None]) -> None:
         self.start_ns = time.time_ns()
-        self.border = border  # to be called where a step ends
         self.began_within = False  # a step
+        self.border = border  # to be called where a step ends
         self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
         self.ranges: list[tuple[str, str, int, int, int]] = []  # kind, name, start, end, thread
         self.updates: list[tuple[int, int]] = []  # start and end of what the loop itself called: an optimizer, a cell that calls one
@@ -155,38 +155,6 @@ def _created(original: Any) -> Any:
         original(self, *args, **kwargs)
 
     return created
-
-
-def _next(original: Any) -> Any:
-    def next_batch(self: Any) -> Any:
-        start = time.time_ns()
-        batch = original(self)
-        for moments in active:
-            try:
-                moments.batch_over(self, start)
-            except Exception as error:  # noqa: BLE001 - another release may build its pipelines otherwise: training gets its batch
-                moments.pipeline_problem = f"{type(error).__name__}: {error}"
-        return batch
-
-    return next_batch
-
-
-def _operators(pipeline: Any) -> list[Operator]:
-    """Of an iterator's pipeline, as MindData itself names them and in its order."""
-    from mindspore.dataset import config
-
-    def visit(node: Any, parent: int | None) -> None:
-        number = len(found)
-        kind = type(node).__name__.removesuffix("Dataset")
-        found.append((f"{kind}Op", int(getattr(node, "num_parallel_workers", None) or config.get_num_parallel_workers()), parent))
-        for child in getattr(node, "children", []):
-            visit(child, number)
-
-    if pipeline not in _described:
-        found: list[Operator] = []
-        visit(pipeline.dataset, None)
-        _described[pipeline] = found
-    return _described[pipeline]
 
 
 def _ranged(original: Any, kind: str, name: str) -> Any:

@@ -74,8 +74,8 @@ class Collector:
         elif ProfilerActivity.CPU in self._options.activities and self._options.profiler_level is not ProfilerLevel.LevelNone:
             self._tried("operators are not recorded", self._begin_piece)
         self._moments = loop.Moments(self._border)
-        loop.active.append(self._moments)
         loop.adopt_step()
+        loop.active.append(self._moments)
 
     def step(self, number: int) -> None:
         self._border()
@@ -84,9 +84,9 @@ class Collector:
     def stop(self) -> None:
         self._moments.close()
         capture, cells, pipeline = self._capture, self._cells, self._pipeline
-        if self._profiler:
         if self._moments.began_within:
             capture.notice("the first step counts from where recording began, in its own callbacks: its wait for data is not in it")
+        if self._profiler:
             self._tried("operators are lost", self._end_piece)
         if cells:
             self._tried("calls of Cells are lost", lambda: cells.stop(capture))
