@@ -6,6 +6,8 @@ export type Family = (typeof FAMILIES)[number];
 
 // The first pattern that the bare name matches decides; so what is more particular stands first.
 const RULES: [RegExp, Family][] = [
+  [/^custom_(fusion|call)$/, "other"], // XLA: a kernel of a library or of its own, most often a product
+  [/^input_fusion$/, "reduce"], // XLA: what is fused into a reduction
   [/^triton_poi/, "elem"], // it may be named after the product whose result it changes
   [/nccl|hccl|rccl|oneccl|hcom|c10d|(^|_)(gloo|rdma|communication|collective)|all_?(reduce|gather|to_?all)|all2_?all|reduce_?scatter|record_param_comms|send_?recv|reduce_async/, "communication"],
   [/optim(?!al|ized)|adam|(^|_)(sgd|lars|lamb|ftrl)($|_)|momentum(?!s)|adagrad|adadelta|rmsprop|apply_(gradient|momentum|adam)/, "optim"],

@@ -56,7 +56,7 @@ FAMILIES = {
     "reduce": f"""
         aten::sum · aten::mean · aten::_log_softmax_backward_data · aten::cross_entropy_loss · aten::max_pool2d_with_indices
         NllLossBackward0 · ReduceSum · ReduceMeanD · SoftmaxCrossEntropyWithLogits · MaxPoolGradWithArgmaxV1 · BiasAddGrad
-        ArgMax · input_reduce_fusion
+        ArgMax · input_reduce_fusion · input fusion
         {AT}reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float>>>(at::native::ReduceOp<float>)
         void cub::DeviceScanKernel<cub::AgentScanPolicy<128, 15>>(int) · triton_red_fused_sum_1
         {AT}(anonymous namespace)::cunn_SoftMaxForward<4, float, at::native::(anonymous namespace)::LogSoftMaxForwardEpilogue>(float*)
@@ -85,7 +85,7 @@ FAMILIES = {
         AllReduce · AllGather · ReduceScatter · record_param_comms · All2All_Pooled_Req · all-reduce.1 · all-gather-start · hcom_send_
         gloo:all_reduce
     """,
-    "other": "GetNext · InitDataSetQueue · StreamActive · EVENT_RECORD · NOTIFY_WAIT · AI_CORE · forward · something",
+    "other": "GetNext · InitDataSetQueue · StreamActive · EVENT_RECORD · NOTIFY_WAIT · AI_CORE · forward · custom fusion · custom-call",
 }
 
 

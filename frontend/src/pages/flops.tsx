@@ -25,10 +25,10 @@ const text = texts({
     byScope: "By scope", sankey: "Sankey", icicle: "Icicle", table: "Table", view: "View", depth: "Levels", model: "Whole model", root: "Root", others: "{count} others", scopeNote: "click to make a part the root",
     noScopes: "No scopes were recorded", noScopesHow: "Record again with modules, as {flag} does, to see FLOPs by part of the model.",
     name: "Operator", scope: "Scope", count: "Calls", share: "Share", took: "Time", precision: "Precision", how: "Counted", unknownColumn: "Unknown", device: "Device", source: "Peak",
-    whatOps: "operators", whatScopes: "scopes", opsTitle: "By operator",
+    whatOps: "operator|operators", whatScopes: "scope|scopes", opsTitle: "By operator",
     roofline: "Roofline", roofNote: "each dot an operator with its shapes; larger took longer", intensity: "FLOP per byte", roofShapes: "bytes from shapes: the least possible, so a dot may belong further left", roofRecorded: "bytes as recorded",
     noBytes: "Bytes moved are not known", noBytesHow: "Record again with {flag}: from the shapes of inputs follows how much they must move.",
-    noRoof: "no roof: {why}", memory: "bound by memory", compute: "bound by arithmetic", reached: "reached", chipUnknown: "the chip's peak or bandwidth is not known", bandwidth: "{rate} memory",
+    noRoof: "no roof: {why}", memory: "bound by memory", compute: "bound by arithmetic", reached: "Reached", chipUnknown: "the chip's peak or bandwidth is not known", bandwidth: "{rate} memory",
     none: "No FLOPs are known of this run", noneHow: "Record again with {flag}, or with {other}, from which they follow.", asTable: "Rows", inputs: "Inputs", bound: "Bound", bytes: "Bytes", memoryRate: "Memory",
   },
   zh: {
@@ -316,8 +316,9 @@ function RoofRows({ data }: { data: Table }) {
   const shade = (of: Table, row: number) => color(of.str("name")[row] ?? "", true);
   const columns: Column[] = [
     { key: "name", label: t.name, as: "name", color: shade, width: "minmax(200px, 2fr)" },
-    { key: "shapes", label: t.inputs, as: "name", width: "minmax(200px, 2.4fr)", show: (of, row) => <span class="name mono" title={of.str("shapes")[row] ?? ""}><span class="cut">{shapeText(of.str("shapes")[row] ?? "[]")}</span><span class="d3 small">{typeText(of.str("dtypes")[row] ?? "[]")}</span></span> },
-    { key: "calls", label: t.count }, { key: "flops", label: t.flops }, { key: "bytes", label: t.bytes }, { key: "time_ns", label: t.took }, { key: "intensity", label: t.intensity, width: "minmax(96px, 1fr)" },
+    { key: "shapes", label: t.inputs, as: "name", width: "minmax(200px, 2.4fr)", show: (of, row) => <span class="name mono" title={of.str("shapes")[row] ?? ""}><span class="cut">{shapeText(of.str("shapes")[row] ?? "[]")}</span></span> },
+    { key: "dtypes", label: t.precision, as: "name", width: "minmax(80px, 1fr)", hide: true, show: (of, row) => typeText(of.str("dtypes")[row] ?? "[]") },
+    { key: "calls", label: t.count, width: "minmax(60px, .7fr)" }, { key: "flops", label: t.flops, width: "minmax(96px, 1fr)" }, { key: "bytes", label: t.bytes }, { key: "time_ns", label: t.took }, { key: "intensity", label: t.intensity, width: "minmax(96px, 1fr)" },
     { key: "flops_per_s", label: t.rate, width: "minmax(100px, 1fr)" }, { key: "reached_share", label: t.reached }, { key: "bound", label: t.bound, as: "text" },
   ];
   return <Grid id="roofrows" table={data} columns={columns} search={["name", "shapes"]} sort="-flops" label={t.roofline} />;

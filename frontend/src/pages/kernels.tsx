@@ -11,12 +11,12 @@ import { go, link, param } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
 import * as units from "../units";
-import { familyNames } from "./operators";
+import { familyNames } from "../families";
 import "./operators.css";
 
 const text = texts({
   en: {
-    many: "{top} kernels take half of the {time} that kernels ran; the longest alone {share}.", one: "One kernel takes {share} of the {time} that kernels ran.",
+    many: "{top} kernels take half of the {time} that kernels ran; the longest alone {share}.", one: "{name} alone takes {share} of the {time} that kernels ran.",
     onlyCopies: "No kernels were recorded, only copies and fills: {time}.", short: "{share} of the launches are of kernels shorter than their launch call: the device is fed by hand.",
     kernelCount: "{count} kernels", calls: "{count} calls", distinct: "{count} with their operators", copyNote: "copies and fills {time}", delays: "the device waited for the host at {share} of the launches",
     kernels: "Kernels", copies: "Copies and fills", launches: "Launch delay", tab: "Part",
@@ -25,13 +25,13 @@ const text = texts({
     waysHelp: "In how many ways it was launched: grid, block, registers, shared memory. Those shown are of the most frequent.", occHelp: "Estimated achieved occupancy, weighted by duration",
     launch: "Launch call", delay: "Delay", delayMin: "Shortest", delayMax: "Longest", kernel: "Kernel", host: "Host-bound", shortCalls: "Shorter than call",
     delayHelp: "From the start of the launch call to the start of the kernel, on average", hostHelp: "Launches whose stream had nothing left to do: the device waited for the host", shortHelp: "Kernels that ran shorter than their launch call",
-    what: "kernels", whatCopies: "copies and fills", whatLaunches: "launched kernels",
+    what: "kernel|kernels", whatCopies: "copy or fill|copies and fills", whatLaunches: "launched kernel|launched kernels", find: "Kernel, operator or /regular expression/",
     none: "No kernels were recorded", noneHow: "This run has no work of a device. On a machine with one, record with {flag}.", noLaunches: "The source does not say which call launched what", noLaunchesHow: "PyTorch's profiler does, when it records CPU and CUDA activity together.", noCopies: "No copies and no fills were recorded",
     launched: "Launches", launchedNote: "{share} host-bound", waits: "Device waited for the host", tooShort: "Kernels shorter than their launch", longest: "Longest delay", of: "of {count}",
     fam: "Family", open: "Operator page",
   },
   zh: {
-    many: "{top} 个内核占了内核运行时间 {time} 的一半；最长的一个占 {share}。", one: "一个内核占了内核运行时间 {time} 的 {share}。",
+    many: "{top} 个内核占了内核运行时间 {time} 的一半；最长的一个占 {share}。", one: "仅 {name} 就占了内核运行时间 {time} 的 {share}。",
     onlyCopies: "没有记录到内核，只有拷贝和填充：{time}。", short: "{share} 的启动所对应的内核比启动调用本身还短。",
     kernelCount: "{count} 个内核", calls: "{count} 次调用", distinct: "按算子区分为 {count} 行", copyNote: "拷贝和填充 {time}", delays: "{share} 的启动时设备在等待主机",
     kernels: "内核", copies: "拷贝与填充", launches: "启动延迟", tab: "部分",
@@ -40,7 +40,7 @@ const text = texts({
     waysHelp: "有多少种启动方式：grid、block、寄存器、共享内存。显示的是最常见的一种。", occHelp: "估计的实际占用率，按耗时加权",
     launch: "启动调用", delay: "延迟", delayMin: "最短", delayMax: "最长", kernel: "内核", host: "受限于主机", shortCalls: "短于调用",
     delayHelp: "从启动调用开始到内核开始的平均时间", hostHelp: "启动时流上已无工作：设备在等待主机", shortHelp: "比启动调用还短的内核",
-    what: "个内核", whatCopies: "个拷贝与填充", whatLaunches: "个已启动的内核",
+    what: "个内核", whatCopies: "个拷贝与填充", whatLaunches: "个已启动的内核", find: "内核、算子或 /正则表达式/",
     none: "没有记录到内核", noneHow: "此训练没有设备上的工作。在有设备的机器上用 {flag} 记录。", noLaunches: "来源没有说明由哪个调用启动", noLaunchesHow: "PyTorch 的 profiler 同时记录 CPU 和 CUDA 活动时会说明。", noCopies: "没有记录到拷贝和填充",
     launched: "启动次数", launchedNote: "{share} 受限于主机", waits: "设备等待主机", tooShort: "短于启动调用的内核", longest: "最长延迟", of: "共 {count} 次",
     fam: "类别", open: "算子页面",
@@ -81,7 +81,7 @@ export default function Kernels() {
           launched > 0 && <Say of={t.delays} share={<Share of={add(launches.data!, "host_bound_calls") / launched} />} />,
         ]}
       >
-        {!names.length ? <Say of={t.onlyCopies} time={<b><Time ns={copied} /></b>} /> : half <= 1 ? <Say of={t.one} share={<b><Share of={names[0].value / total} /></b>} time={<b><Time ns={total} /></b>} /> : <Say of={t.many} top={<b>{half}</b>} time={<b><Time ns={total} /></b>} share={<b><Share of={names[0].value / total} /></b>} />}
+        {!names.length ? <Say of={t.onlyCopies} time={<b><Time ns={copied} /></b>} /> : half <= 1 ? <Say of={t.one} name={<b class="mono vname" title={names[0].name}>{short(names[0].name).slice(0, 48)}</b>} share={<b><Share of={names[0].value / total} /></b>} time={<b><Time ns={total} /></b>} /> : <Say of={t.many} top={<b>{half}</b>} time={<b><Time ns={total} /></b>} share={<b><Share of={names[0].value / total} /></b>} />}
       </Verdict>
       <Tabs
         label={t.tab}
@@ -184,7 +184,7 @@ function Activities({ table, id }: { table: Table; id: string }) {
         )}
       </Card>
       <section class="card opcard">
-        <Grid id={id} table={table} columns={columns} search={["name", "op", "stream"]} sort="-total_ns" what={id === "copies" ? t.whatCopies : t.what} rowKey={rowKey} selected={param("sel")} onOpen={(of, row) => go({ params: { sel: param("sel") === rowKey(of, row) ? null : rowKey(of, row) } })} label={id === "copies" ? t.copies : t.kernels} />
+        <Grid id={id} table={table} columns={columns} find={t.find} search={["name", "op", "stream"]} sort="-total_ns" what={id === "copies" ? t.whatCopies : t.what} rowKey={rowKey} selected={param("sel")} onOpen={(of, row) => go({ params: { sel: param("sel") === rowKey(of, row) ? null : rowKey(of, row) } })} label={id === "copies" ? t.copies : t.kernels} />
       </section>
     </>
   );

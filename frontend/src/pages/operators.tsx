@@ -1,6 +1,7 @@
 // page: {"order": 40, "group": "performance", "icon": "operators", "en": "Operators", "zh": "算子", "needs": ["op", "kernel", "copy"]}
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { color, css, FAMILIES, family, token, type Family } from "../colors";
+import { familyNames, familyOf, PLURAL, spoken } from "../families";
 import { context, fetchTable, info, useTable } from "../data";
 import { Await, Card, Chip, Empty, Segmented, Share, Spark, Swatch, Tabs, Time, Verdict } from "../parts/basics";
 import { Calls, shapeText, typeText, type Which } from "../parts/calls";
@@ -17,15 +18,15 @@ import "./operators.css";
 const text = texts({
   en: {
     onDevice: "device time", onHost: "operator time on the host",
-    useless: "{family} takes {share} of {time}; {math} only {small}.", useful: "{math} takes {share} of {time}; {family} follows with {small}.",
-    alone: "{family} takes all of the {time}.", noMath: "{family} takes {share} of {time}, {next} {small}.",
+    useless: "{family} takes {share} of {time}; {math} only {small}.", uselessMany: "{family} take {share} of {time}; {math} only {small}.", useful: "{math} takes {share} of {time}, then {family} with {small}.", usefulMany: "{math} take {share} of {time}, then {family} with {small}.",
+    alone: "{family} takes all of the {time}.", aloneMany: "{family} take all of the {time}.", noMath: "{family} takes {share} of {time}, {next} {small}.", noMathMany: "{family} take {share} of {time}, {next} {small}.",
     types: "{count} operator types", typesOne: "one operator type", calls: "{count} calls", whole: "{time} in all", steps: "{count} steps", stepsOne: "one step", all: "nothing left out",
     hostNote: "self time: without the operators inside",
     byFamily: "By family", byType: "By type", family: "Family", type: "Type", note: "all {count} types, nothing dropped", topNote: "top {top}, the other {rest} together",
     pie: "Pie", bar: "Bar", treemap: "Treemap", chart: "Chart", group: "Group", rest: "{count} other types", table: "Show as table",
     device: "Device", viewAll: "All", viewType: "Type", viewScope: "Scope", view: "View",
     name: "Operator", scope: "Scope", count: "Calls", total: "Total", self: "Self", share: "Share", mean: "Mean", min: "Min", max: "Max", p95: "p95", trend: "Steps", shapes: "Shapes", dtypes: "Types", deviceTime: "On device", flops: "FLOPs", shapeCount: "Shapes",
-    find: "operators", whatType: "types", whatScope: "scopes", only: "only {family}", noScope: "no scope",
+    find: "operator|operators", whatType: "type|types", whatScope: "scope|scopes", only: "only {family}", noScope: "no scope",
     none: "No operators were recorded", noneHow: "Record a training with {flag}; it sees the operators of PyTorch, MindSpore and JAX.",
     noScopes: "No scopes were recorded", noScopesHow: "Record again with modules, as {flag} does, to see the time by part of the model.",
     noDevice: "No work of a device was recorded",
@@ -34,8 +35,8 @@ const text = texts({
   },
   zh: {
     onDevice: "设备时间", onHost: "主机算子时间",
-    useless: "{family}占{time}的 {share}；{math}仅占 {small}。", useful: "{math}占{time}的 {share}；其次是{family}，占 {small}。",
-    alone: "全部{time}都用于{family}。", noMath: "{family}占{time}的 {share}，{next}占 {small}。",
+    useless: "{family}占{time}的 {share}；{math}仅占 {small}。", uselessMany: "{family}占{time}的 {share}；{math}仅占 {small}。", useful: "{math}占{time}的 {share}；其次是{family}，占 {small}。", usefulMany: "{math}占{time}的 {share}；其次是{family}，占 {small}。",
+    alone: "全部{time}都用于{family}。", aloneMany: "全部{time}都用于{family}。", noMath: "{family}占{time}的 {share}，{next}占 {small}。", noMathMany: "{family}占{time}的 {share}，{next}占 {small}。",
     types: "{count} 种算子", typesOne: "1 种算子", calls: "{count} 次调用", whole: "共 {time}", steps: "{count} 个迭代", stepsOne: "1 个迭代", all: "没有遗漏",
     hostNote: "自身时间：不含内部算子",
     byFamily: "按类别", byType: "按类型", family: "类别", type: "类型", note: "全部 {count} 种类型，没有遗漏", topNote: "前 {top} 种，其余 {rest} 种合并",
@@ -51,15 +52,6 @@ const text = texts({
   },
 });
 
-export const familyNames = texts<Record<Family, string>>({
-  en: { matmul: "Matrix multiply", attention: "Attention", conv: "Convolution", norm: "Normalisation", elem: "Element-wise", reduce: "Reductions", cast: "Copy and cast", optim: "Optimizer", index: "Indexing", communication: "Communication", other: "Other" },
-  zh: { matmul: "矩阵乘", attention: "注意力", conv: "卷积", norm: "归一化", elem: "逐元素运算", reduce: "归约", cast: "拷贝与转换", optim: "优化器", index: "索引", communication: "通信", other: "其他" },
-});
-/** The same, in the middle of a sentence or at its beginning. */
-const spoken = texts<Record<Family, string>>({
-  en: { matmul: "matrix multiplies", attention: "attention", conv: "convolutions", norm: "normalisation", elem: "element-wise work", reduce: "reductions", cast: "copying and casting", optim: "the optimizer", index: "indexing", communication: "communication", other: "other work" },
-  zh: { matmul: "矩阵乘", attention: "注意力", conv: "卷积", norm: "归一化", elem: "逐元素运算", reduce: "归约", cast: "拷贝与转换", optim: "优化器", index: "索引", communication: "通信", other: "其他" },
-});
 const MATH: Family[] = ["matmul", "conv", "attention"];
 const DEVICES = ["aicore", "aicpu", "hostcpu", "gpu", "tpu", "cpu"] as const;
 const TOP = 20;
@@ -97,7 +89,15 @@ export default function Operators() {
 function Body({ types, device, devices }: { types: Table; device: string; devices: { id: string; label: string; count: number }[] }) {
   const t = text();
   const mine = useMemo(() => types.pick(types.where((row) => types.str("device")[row] === device)), [types, device]);
-  const families = useMemo(() => sums(mine, (row) => family(mine.str("type")[row] ?? ""), (key) => familyNames()[key as Family], (key) => `var(${token(key as Family)})`), [mine, t]);
+  // A type such as "fusion" does not tell what its operators do.
+  const vague = useMemo(() => mine.str("type").some((type) => family(type ?? "") === "other" || /fusion/.test(type ?? "")), [mine]);
+  const named = useTable("operators", { device }, { skip: !vague }).data ?? mine;
+  const families = useMemo(() => sums(named, (row) => familyOf(named.str("type")[row], named.has("name") ? named.str("name")[row] : null), (key) => familyNames()[key as Family], (key) => `var(${token(key as Family)})`), [named, t]);
+  const inFamily = useMemo(() => {
+    const found = new Set<string>();
+    for (let row = 0; row < named.rows; row++) found.add(`${familyOf(named.str("type")[row], named.has("name") ? named.str("name")[row] : null)} ${named.str("type")[row]}`);
+    return found;
+  }, [named]);
   const total = mine.num("self_ns").reduce((all, one) => all + one, 0);
   const calls = mine.num("calls").reduce((all, one) => all + one, 0);
   const steps = useSteps();
@@ -126,7 +126,7 @@ function Body({ types, device, devices }: { types: Table; device: string; device
       <Tabs label={t.device} choices={devices} value={device} onChange={(id) => go({ params: { tab: id === devices[0].id ? null : id, sel: null, family: null } })} />
       <Picture mine={mine} families={families} total={total} />
       <section class="card opcard">
-        {view === "scope" ? <ScopeView device={device} wanted={wanted} tools={tools} chips={chips} /> : view === "all" ? <AllView device={device} wanted={wanted} tools={tools} chips={chips} /> : <TypeView mine={mine} device={device} wanted={wanted} tools={tools} chips={chips} />}
+        {view === "scope" ? <ScopeView device={device} wanted={wanted} tools={tools} chips={chips} /> : view === "all" ? <AllView device={device} wanted={wanted} tools={tools} chips={chips} /> : <TypeView mine={mine} inFamily={inFamily} device={device} wanted={wanted} tools={tools} chips={chips} />}
       </section>
     </>
   );
@@ -158,11 +158,13 @@ function Said({ families, total, host }: { families: Sum[]; total: number; host:
   const time = host ? t.onHost : t.onDevice;
   const [top, next] = families;
   const bold = (part: Sum) => <b><Share of={total ? part.value / total : NaN} /></b>;
-  if (!next) return <Say of={t.alone} family={first(words[top.key as Family])} time={time} />;
+  const many = PLURAL.includes(top.key as Family);
+  const name = first(words[top.key as Family]);
+  if (!next) return <Say of={many ? t.aloneMany : t.alone} family={name} time={time} />;
   const math = families.find((one) => MATH.includes(one.key as Family));
-  if (!math) return <Say of={t.noMath} family={first(words[top.key as Family])} share={bold(top)} time={time} next={words[next.key as Family]} small={bold(next)} />;
-  if (math === top) return <Say of={t.useful} math={first(words[top.key as Family])} share={bold(top)} time={time} family={words[next.key as Family]} small={bold(next)} />;
-  return <Say of={t.useless} family={first(words[top.key as Family])} share={bold(top)} time={time} math={words[math.key as Family]} small={bold(math)} />;
+  if (!math) return <Say of={many ? t.noMathMany : t.noMath} family={name} share={bold(top)} time={time} next={words[next.key as Family]} small={bold(next)} />;
+  if (math === top) return <Say of={many ? t.usefulMany : t.useful} math={name} share={bold(top)} time={time} family={words[next.key as Family]} small={bold(next)} />;
+  return <Say of={many ? t.uselessMany : t.useless} family={name} share={bold(top)} time={time} math={words[math.key as Family]} small={bold(math)} />;
 }
 
 /** Families, or the twenty types that take the most; what is beyond them is one slice. */
@@ -265,7 +267,7 @@ interface ViewProps {
   chips: preact.ComponentChildren;
 }
 
-const shade = (table: Table, row: number) => color(table.str("type")[row] ?? table.str("name")[row] ?? "", true);
+const shade = (table: Table, row: number) => `var(${token(familyOf(table.str("type")[row], table.has("name") ? table.str("name")[row] : null))})`;
 
 function figures(t: ReturnType<typeof text>, device: string): Column[] {
   return [
@@ -300,15 +302,15 @@ function joinP95(table: Table, spread: Table | null, keys: string[]): Table {
 }
 
 function only(table: Table, wanted: Family | undefined): Table {
-  return wanted ? table.pick(table.where((row) => family(table.str("type")[row] ?? "") === wanted)) : table;
+  return wanted ? table.pick(table.where((row) => familyOf(table.str("type")[row], table.str("name")[row]) === wanted)) : table;
 }
 
 /** Rows by type; a type opens to its operators, and an operator to its shapes. */
-function TypeView({ mine, device, wanted, tools, chips }: ViewProps & { mine: Table }) {
+function TypeView({ mine, inFamily, device, wanted, tools, chips }: ViewProps & { mine: Table; inFamily: Set<string> }) {
   const t = text();
   const spread = useTable("durations", { by: "type", device });
   const steps = useTable("operator_steps", { device });
-  const table = useMemo(() => withP95(only(mine, wanted), spread.data, ["type"]), [mine, wanted, spread.data]);
+  const table = useMemo(() => withP95(wanted ? mine.pick(mine.where((row) => inFamily.has(`${wanted} ${mine.str("type")[row]}`))) : mine, spread.data, ["type"]), [mine, wanted, inFamily, spread.data]);
   const series = useMemo(() => {
     const found = new Map<string, number[]>();
     const data = steps.data;
@@ -520,7 +522,8 @@ function Chosen({ table, device }: { table: Table; device: string }) {
   if (row === undefined) return null;
   const [type, name, scope, shapes, dtypes] = parts;
   const which: Which = parts.length === 1 ? { device, type: type! } : { device, type: type ?? undefined, operator: name! };
-  const shadeOf = color(type ?? name ?? "", true);
+  const kind = familyOf(type, name ?? null);
+  const shadeOf = `var(${token(kind)})`;
   const keep = parts.length === 1 ? undefined : (calls: Table, at: number) => calls.str("scope")[at] === scope && (!wantShapes || (calls.str("shapes")[at] === shapes && calls.str("dtypes")[at] === dtypes));
   const host = device === "cpu";
   return (
@@ -533,7 +536,7 @@ function Chosen({ table, device }: { table: Table; device: string }) {
         figures={{ total: of.num(host ? "self_ns" : "total_ns")[row], calls: of.num("calls")[row], mean: of.num("avg_ns")[row], share: of.num("share")[row] }}
         chips={
           <>
-            <Chip>{familyNames()[family(type ?? name ?? "")]}</Chip>
+            <Chip>{familyNames()[kind]}</Chip>
             {type !== name && name && <Chip><span class="mono">{type}</span></Chip>}
             {scope && <Chip title={scope}><span class="mono cut">{scope}</span></Chip>}
             {shapes && <Chip title={shapes}><span class="mono cut">{shapeText(shapes)}</span></Chip>}
