@@ -131,3 +131,17 @@ def test_every_sample_has_a_sentence_and_no_complaint(server: "Serve", page: "Pa
     assert "no operators and no kernels" in said["python"]
     assert said["cpu_training"].startswith("A step takes 987") and "waits for input data" in said["cpu_training"]
     assert said["jax-0.11.2-gpu-no-steps"].startswith("The recording marks no steps and covers 4.31")
+
+
+def test_the_rank_of_the_context_bar_is_the_one_shown(server: "Serve", page: "Page", shared: Path) -> None:
+    served = server(shared / "torch_h200")
+    page.goto(served.url(f"#/{served.run('ddp_gloo')}/overview"))
+    drawn(page)
+    assert "rank 0 of 2" in page.locator(".facts").inner_text()
+    page.get_by_role("button", name="Rank 0 of 2").click()
+    page.get_by_role("button", name="1", exact=True).click()
+    playwright.expect(page.locator(".facts")).to_contain_text("rank 1 of 2")
+    drawn(page)
+    step = stepscope.open(shared / "torch_h200" / "ddp_gloo_rank1.json.gz").overview()["step_ns"].item()
+    assert exact(page.locator("a.tile").first) == step
+    assert page.url.endswith("?rank=1")

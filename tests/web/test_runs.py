@@ -88,6 +88,21 @@ def test_a_file_is_opened_and_what_is_no_trace_is_refused(server: "Serve", page:
     assert "mine" in page.url
 
 
+def test_a_file_is_dropped_anywhere_on_the_page(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES, token="uploads")
+    page.goto(served.url())
+    page.get_by_role("searchbox").wait_for()
+    held = page.evaluate_handle(
+        "bytes => { const held = new DataTransfer(); held.items.add(new File([new Uint8Array(bytes)], 'dropped.json.gz')); return held; }",
+        list(CHROME.read_bytes()),
+    )
+    page.dispatch_event("h1", "dragenter", {"dataTransfer": held})
+    playwright.expect(page.get_by_text("Drop to open")).to_be_visible()
+    page.dispatch_event("h1", "drop", {"dataTransfer": held})
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 987", timeout=PATIENCE)
+    assert "dropped" in page.url
+
+
 def test_a_run_that_appears_is_listed_and_an_unreadable_one_says_why(
     server: "Serve", page: "Page", complaints: list[str], tmp_path: Path
 ) -> None:

@@ -109,7 +109,7 @@ export default function Overview() {
   const chosen = pickedStep(overview.data, overlap.data);
   const found = finding(overview.data, 0, causes.data, device);
   return (
-    <>
+    <div class={`ov ${overview.waiting || overlap.waiting || causes.waiting ? "stale" : ""}`}>
       {device && !causes.data && !causes.error ? <Verdict facts={facts(now, overview.data)}>…</Verdict> : <Sentence now={now} overview={overview.data} found={found} chosen={chosen} />}
       {overview.data.rows > 0 && (
         <>
@@ -126,7 +126,7 @@ export default function Overview() {
         <OperatorTypes overview={overview.data} />
       </div>
       <Activity now={now} />
-    </>
+    </div>
   );
 }
 
