@@ -16,15 +16,15 @@ COLUMNS = {
 
 def memory_samples(trace: Trace, device: str | None) -> pl.DataFrame:
     """Per rank and device, in order of time: every sample of what is allocated and reserved, and the static part of it."""
-    counters = trace.table("counters").filter(pl.col("unit").cast(pl.String) == "bytes")
     # Few names, many samples: the words are taken apart once per name.
-    words = counters.select("name").unique().collect()
-    parts = words.with_columns(
+    counters = trace.table("counters")
+    words = counters.select("name", "unit").unique().collect()
+    parts = words.filter(pl.col("unit").cast(pl.String) == "bytes").with_columns(
         pl.col("name").cast(pl.String).str.extract_groups(r"^(?<what>allocated|reserved) ?(?<device>.*)$").alias("word")
     )
     parts = parts.unnest("word").filter(pl.col("what").is_not_null(), True if device is None else pl.col("device") == device)
     samples = (
-        counters.join(parts.lazy(), on="name", maintain_order="left")
+        counters.join(parts.lazy(), on=["name", "unit"], maintain_order="left")
         .select("rank", "device", "what", "at_ns", bytes=pl.col("value").round().cast(pl.Int64))
         .sort("rank", "device", "at_ns", maintain_order=True)
         .collect()

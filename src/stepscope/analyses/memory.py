@@ -48,49 +48,46 @@ def memory(
     )
     before_end = pl.lit(True) if end_ns is None else (pl.col("at_ns").shift(1).over(own) <= end_ns).fill_null(pl.col("at_ns") <= end_ns)
     rows = rows.filter(after_start & before_end)
-    if pixels is not None:
-        rows = _thinned(rows, pixels, "event" if by_event else "at_ns")
+    if pixels is not None and rows.height > pixels:
+        rows = pl.concat(_thinned(part, pixels, "event" if by_event else "at_ns") for part in rows.partition_by(own, maintain_order=True))
     rows = rows.with_columns(comes=pl.col("change_bytes") > 0)
-    return rows.join(_causes(trace), on=[*own, "at_ns", "comes"], how="left", maintain_order="left").select(
+    return rows.join(_causes(trace, rows), on=[*own, "at_ns", "comes"], how="left", maintain_order="left").select(
         pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()
     )
 
 
 def _thinned(rows: pl.DataFrame, pixels: int, along: str) -> pl.DataFrame:
-    """Of each pixel the rows that a line through all of them would reach to."""
-    own = ["rank", "device"]
-    x = pl.col(along) - pl.col(along).min().over(own)
+    """Of each pixel of one device's curve the rows that a line through all of them would reach to."""
+    x = pl.col(along) - pl.col(along).min()
     # A width in whole units: no pixel is narrower than the others by a rounding error, and there are at most so many.
-    width = (x.max().over(own) // pixels + 1).alias("width")
-    at = pl.col("row")
+    pixel = x // (x.max() // pixels + 1)
+    row, values = pl.col("row"), ("allocated_bytes", "reserved_bytes")
     kept = (
         rows.with_row_index("row")
-        .with_columns(x.alias("x"), width)
-        .group_by(*own, pl.col("x") // pl.col("width"))
+        .with_columns(pixel=pixel)
+        .group_by("pixel")
         .agg(
-            first=at.first(),
-            last=at.last(),
-            **{
-                f"{name} {end}": at.get(getattr(pl.col(name), f"arg_{end}")())
-                for name in ("allocated_bytes", "reserved_bytes")
-                for end in ("min", "max")
-            },
+            row.first().alias("first"),
+            row.last().alias("last"),
+            *(row.get(pl.col(name).arg_min()).alias(f"{name} least") for name in values),
+            *(row.get(pl.col(name).arg_max()).alias(f"{name} most") for name in values),
         )
-        .drop(*own, "x")
+        .drop("pixel")
     )
-    wanted = pl.concat([kept[name] for name in kept.columns if kept[name].null_count() < kept.height or kept.is_empty()]).drop_nulls()
-    return rows[wanted.unique().sort()]
+    return rows[pl.concat(kept.iter_columns()).drop_nulls().unique().sort()]
 
 
-def _causes(trace: Trace) -> pl.DataFrame:
-    """Per moment: the operator of the largest block that came, and of the largest that went."""
-    blocks = trace.table("allocations").select("rank", pl.col("device", "op").cast(pl.String), "bytes", "alloc_ns", "free_ns").collect()
+def _causes(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
+    """Per moment of these rows: the operator of the largest block that came, and of the largest that went."""
+    moments = rows.select("at_ns").unique().lazy()
+    blocks = trace.table("allocations").select("rank", "device", "op", "bytes", "alloc_ns", "free_ns")
     events = pl.concat(
-        blocks.filter(pl.col(at).is_not_null()).select("rank", "device", "op", "bytes", pl.col(at).alias("at_ns"), comes=pl.lit(comes))
+        blocks.join(moments, left_on=at, right_on="at_ns", how="semi").select(
+            "rank", pl.col("device", "op").cast(pl.String), "bytes", pl.col(at).alias("at_ns"), comes=pl.lit(comes)
+        )
         for at, comes in (("alloc_ns", True), ("free_ns", False))
     )
-    return (
-        events.sort("bytes", descending=True, maintain_order=True)
-        .unique(["rank", "device", "at_ns", "comes"], keep="first", maintain_order=True)
-        .drop("bytes")
-    )
+    key = ["rank", "device", "at_ns", "comes"]
+    largest = events.sort("bytes", descending=True, maintain_order=True).unique(key, keep="first", maintain_order=True)
+    causes: pl.DataFrame = largest.drop("bytes").collect()
+    return causes
