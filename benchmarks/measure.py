@@ -1,7 +1,8 @@
-"""What a command costs, with every process it starts: wall and CPU time, and the most memory held at one moment."""
+"""What a command costs, with every process it starts: wall and CPU time, and the most memory held at one moment; and where that is kept."""
 
 import itertools
 import os
+import re
 import resource
 import subprocess
 import tempfile
@@ -52,6 +53,23 @@ def cost(command: list[str], **environment: str) -> Cost:
             output=_end(output),
             error=_end(error),
         )
+
+
+def keep(file: Path, report: str) -> None:
+    """Put a report in the place of the one with the same first line; the file's other reports stay as they are."""
+    heading = report.partition("\n")[0]
+    found = re.split(r"^(?=# )", file.read_text(), flags=re.MULTILINE) if file.exists() else []
+    reports = [text.strip() for text in found if text.strip()]
+    places = [place for place, text in enumerate(reports) if text.partition("\n")[0] == heading] or [len(reports)]
+    reports[places[0] : places[0] + 1] = [report.strip()]
+    file.write_text("\n\n".join(reports) + "\n")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """As Markdown whose columns line up."""
+    lines = [head, ["---"] * len(head), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |\n" for line in lines)
 
 
 def _largest(usage: resource.struct_rusage) -> int:

@@ -1,6 +1,6 @@
 """What recording costs the training step: blocks of steps with and without it, taken in turns within one run.
 
-    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--keep RESULTS.md]
+    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--keep]
 
 Each set starts new processes, which then train only when it is their turn. In a round every contender trains one block of steps, in order
 or, every other round, in the opposite one. What is compared are blocks of one round: the ratio of their median steps, and that of their
@@ -24,9 +24,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from measure import keep, table
+
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src"
-HEADING = "# Recording: what it costs the step"
 _SETTLE = 2  # steps of a block that do not count: the first after a profiler has started
 
 _SHAPES = {"record_shapes": True, "profile_memory": True}
@@ -46,9 +47,9 @@ _PROCESSES: dict[str, list[str]] = {"own": [], "other": [], "idle": ["-m", "step
 _QUIET = [
     Contender("bare", "own", "bare"),
     Contender("bare, again", "own", "bare", "bare"),
-    Contender("bare, another process", "other", "bare", "bare"),
     Contender("schedule waits", "own", "waiting", "bare", _IDLE),
     Contender("monitor", "own", "monitor", "bare", _IDLE),
+    Contender("bare, another process", "other", "bare", "bare"),
     Contender("run --idle", "idle", "bare", "bare, another process", _IDLE),
 ]
 _CONTENDERS = {
@@ -61,8 +62,8 @@ _CONTENDERS = {
     ],
     "mindspore": [
         *_QUIET,
-        Contender("stepscope", "own", "stepscope", "bare, another process", _ACTIVE_MINDSPORE),
-        Contender("stepscope, shapes and memory", "own", "stepscope shapes", "bare, another process", _ACTIVE_MINDSPORE),
+        Contender("stepscope", "own", "stepscope", "bare", _ACTIVE_MINDSPORE),
+        Contender("stepscope, shapes and memory", "own", "stepscope shapes", "bare", _ACTIVE_MINDSPORE),
     ],
 }
 _MODELS = {"torch": ["GPT", "convolutions"], "mindspore": ["graph", "PyNative"]}
@@ -80,7 +81,8 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=6, help="how often new processes are started (default: 6)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds of each set; even, so that both orders count alike (default: 10)")
     parser.add_argument("--steps", type=int, default=10, help="steps of a block (default: 10)")
-    parser.add_argument("--keep", type=Path, metavar="RESULTS.md", help="replace the section on recording of this file")
+    parser.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what the report calls this machine (default: its cores)")
+    parser.add_argument("--keep", action="store_true", help="put the report into RESULTS.md, in the place of the last one of this machine")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -97,18 +99,17 @@ def main() -> None:
                 report.append(_table(framework, model, *_measured(framework, model, args)))
                 print(report[-1], flush=True)
     if args.keep:
-        before = args.keep.read_text().partition(HEADING)[0] if args.keep.exists() else ""
-        args.keep.write_text("\n".join([before.rstrip("\n"), "", *report]).lstrip("\n"))
+        keep(HERE / "RESULTS.md", "\n".join(report))
 
 
 def _introduction(frameworks: list[str], args: argparse.Namespace) -> str:
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in (*frameworks, "numpy"))
     load = f"load average before: {os.getloadavg()[0]:.1f}"
-    return f"""{HEADING}
+    return f"""# Recording: what a step costs ({args.machine})
 
 Written by `overhead.py`; README.md beside this file says what each row means.
 
-- {time.strftime("%Y-%m-%d")}, {os.cpu_count()} cores; {load}; Python {platform.python_version()}, {versions}
+- {time.strftime("%Y-%m-%d")}; {load}; Python {platform.python_version()}, {versions}
 - {args.sets} sets of processes, {args.rounds} rounds each; a block is {args.steps} steps
 """
 
@@ -168,7 +169,7 @@ class Worker:
 
 def _table(framework: str, model: str, blocks: dict[str, list[Block]], where: str) -> str:
     head = ["what", "step ms", "against", "ratio", "quartiles", "least to most", "of sums", "blocks", "limit", ""]
-    rows = [head, ["---"] * len(head)]
+    rows = []
     for contender in _CONTENDERS[framework]:
         own = blocks[contender.what]
         row = [contender.what, f"{statistics.median(block.median_s for block in own) * 1000:.2f}", contender.against]
@@ -182,9 +183,7 @@ def _table(framework: str, model: str, blocks: dict[str, list[Block]], where: st
             if contender.limit:
                 row += [f"{contender.limit:.2f}", "met" if ratio <= contender.limit else "**missed**"]
         rows.append(row + [""] * (len(head) - len(row)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |\n" for row in rows]
-    return f"## {framework}, {model}, {where}\n\n{''.join(lines)}"
+    return f"## {framework}, {model}, {where}\n\n{table(head, rows)}"
 
 
 def _work(framework: str, model: str, folder: str) -> None:

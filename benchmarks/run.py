@@ -11,11 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from measure import Cost, cost
+from measure import Cost, cost, keep, table
 
 import stepscope.analyses
 
@@ -76,7 +75,7 @@ def main() -> int:
             for one in filter(lambda one: one.code, row.costs):
                 print(f"{row.what}: exit code {one.code}\n{one.error}", file=sys.stderr)
                 failed = True
-    args.output.write_text("\n".join(report))
+    keep(args.output, "\n".join(report))
     return int(failed)  # a command that fails is a fault; a slow one is a figure
 
 
@@ -159,8 +158,8 @@ def _section(size: int, trace: Path, rows: list[Row]) -> str:
     head = ["what", "wall s, best", "median", "CPU s", "peak RSS MB", "peak PSS MB"]
     head += [text for peer in peers for text in (f"{peer} / this: time", "memory")]
     lines = [[*_cells(row, peers), _target(row, size, peers)] for row in rows]
-    table = _markdown([[*head, "target"], ["---"] * (len(head) + 1), *lines])
-    return f"## {trace.name}: {trace.stat().st_size / 1e6:.0f} MB, {events:,} events\n\n{table}"
+    shown = table([*head, "target"], lines)
+    return f"## {trace.name}: {trace.stat().st_size / 1e6:.0f} MB, {events:,} events\n\n{shown}"
 
 
 def _cells(row: Row, peers: dict[str, Row]) -> list[str]:
@@ -199,11 +198,6 @@ def _target(row: Row, size: int, peers: dict[str, Row]) -> str:
 
 def _verdict(met: bool) -> str:
     return "met" if met else "**missed**"
-
-
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |\n" for row in rows)
 
 
 def _heading(args: argparse.Namespace) -> str:
