@@ -10,7 +10,7 @@ LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "captures"},
     {"trace", "agents", "parameters", "telling"},
     {"endings", "tables"},
-    {"collect", "readers", "store", "analyses", "cache", "queries"},
+    {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
     {"cluster", "opening", "exporters"},
     {"conversion", "sources"},
     {"windows", "launching"},

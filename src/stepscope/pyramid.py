@@ -1,0 +1,263 @@
+"""Events by row, and what of them can be seen at any zoom: the floor below the timeline.
+
+A row is one line of the picture: the spans of one depth of one track, which do not overlap but for a few nanoseconds. Time is in
+nanoseconds since the start of the trace. At level L a pixel is about 2**L ns wide, a *bucket*. What lasts a bucket or longer is drawn by
+itself; what is shorter is summed up per bucket: how much of it is busy, how many began in it, and which of them is the longest, so that
+neither the share of time nor a rare long event is lost from sight. A tile is BUCKETS buckets of some rows.
+
+Levels whose tiles hold few events are summed up when asked. Only the coarser ones are kept, so that no answer looks at more than
+about FEW events per row, whatever the number of events.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepscope.intervals import Ints
+
+BUCKETS_LOG2 = 10
+BUCKETS = 1 << BUCKETS_LOG2
+FEW = 1 << 15
+_Codes = NDArray[np.int32]
+_FILES = ("offsets", "start", "dur", "reach", "name", "kind", "span")
+
+
+class Events(NamedTuple):
+    """Every event of every row, by row and start."""
+
+    offsets: Ints  # row r is offsets[r]:offsets[r + 1]
+    start: Ints
+    dur: Ints
+    reach: Ints  # the latest end of this event and those before it in its row
+    name: _Codes
+    kind: NDArray[np.uint8]
+    span: Ints  # the span's id within its rank; negative for what is not one span
+
+    @property
+    def rows(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def end(self) -> int:
+        """When the last event ends."""
+        last = self.offsets[1:][np.diff(self.offsets) > 0] - 1
+        return int(self.reach[last].max(initial=1))
+
+
+def events(row: Ints, start: Ints, dur: Ints, name: _Codes, kind: NDArray[np.uint8], span: Ints, rows: int) -> Events:
+    """Events in any order; `row` says of each to which row it belongs."""
+    # Most readers give the order of time already, and sorting by a small number then is a few passes.
+    small = row.astype(np.uint16) if rows <= 1 << 16 else row
+    if (start[1:] < start[:-1]).any():
+        by_time = np.argsort(start, kind="stable")
+        order = by_time[np.argsort(small[by_time], kind="stable")]
+    else:
+        order = np.argsort(small, kind="stable")
+    row, start, dur = row[order], start[order], dur[order]
+    offsets = np.searchsorted(row, np.arange(rows + 1)).astype(np.int64)
+    return Events(offsets, start, dur, _reach(row, start + dur), name[order], kind[order], span[order])
+
+
+def _reach(row: Ints, end: Ints) -> Ints:
+    """The running maximum of `end` within each row."""
+    if len(end) == 0:
+        return end
+    low = int(end.min())
+    apart = int(end.max()) - low + 1
+    lifted = (end - low) + row * apart
+    return np.maximum.accumulate(lifted) - row * apart + low
+
+
+class Buckets(NamedTuple):
+    """Short events summed up, by row and bucket. Only buckets that hold something."""
+
+    row: Ints
+    bucket: Ints
+    busy: Ints  # nanoseconds covered by them, those already covered by an earlier event of the row left out
+    began: Ints  # how many began here
+    longest: Ints  # index of the event
+
+
+class Level(NamedTuple):
+    offsets: Ints  # of `buckets`, by row
+    buckets: Buckets
+    long_offsets: Ints
+    long: Ints  # indices of the events that last a bucket or longer
+
+
+class Pyramid(NamedTuple):
+    events: Events
+    lowest: int  # below this level everything is summed up when asked
+    levels: list[Level]  # levels[0] is `lowest`
+
+    @property
+    def top(self) -> int:
+        """The level at which one tile holds everything."""
+        return top_level(self.events.end)
+
+
+def top_level(end: int) -> int:
+    return max(0, (max(end, 1) - 1).bit_length() - BUCKETS_LOG2)
+
+
+def build(events: Events) -> Pyramid:
+    top = top_level(events.end)
+    row = np.repeat(np.arange(events.rows), np.diff(events.offsets))
+    lowest = _lowest(events, row, top)
+    levels: list[Level] = []
+    if lowest > top:
+        return Pyramid(events, lowest, levels)
+    everything = np.arange(len(events.start))
+    is_long = events.dur >= 1 << lowest
+    long = everything[is_long]
+    buckets = _sum_up(events, row, everything[~is_long], lowest)
+    for level in range(lowest, top + 1):
+        if level > lowest:
+            still = events.dur[long] >= 1 << level
+            buckets = _join(events, _halved(buckets), _sum_up(events, row, long[~still], level))
+            long = long[still]
+        edges = np.arange(events.rows + 1)
+        levels.append(Level(np.searchsorted(buckets.row, edges), buckets, np.searchsorted(row[long], edges), long))
+    return Pyramid(events, lowest, levels)
+
+
+def _lowest(events: Events, row: Ints, top: int) -> int:
+    """The first level at which some tile holds more than FEW events of a row; top + 1 where none does."""
+    low, high, end = 0, top + 1, events.end
+    while low < high:
+        middle = (low + high) // 2
+        tile = row * ((end >> middle >> BUCKETS_LOG2) + 1) + (events.start >> middle >> BUCKETS_LOG2)
+        first = np.flatnonzero(np.diff(tile, prepend=-1))
+        if np.diff(first, append=len(tile)).max(initial=0) > FEW:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _sum_up(events: Events, row: Ints, which: Ints, level: int) -> Buckets:
+    """Events shorter than a bucket, per bucket; one that lies across an edge is busy on both sides and counts where it begins."""
+    start, end = events.start[which], events.start[which] + events.dur[which]
+    rows = row[which]
+    first = which == events.offsets[rows]
+    before = np.where(first, np.iinfo(np.int64).min, events.reach[np.maximum(which - 1, 0)])
+    fresh = np.minimum(np.maximum(start, before), end)  # what an earlier event covers is not covered twice
+    bucket = start >> level
+    edge = (bucket + 1) << level
+    across = end > edge
+    busy = np.minimum(end, edge) - np.minimum(fresh, edge)
+    beyond = np.flatnonzero(across)
+    place = np.concatenate((np.arange(len(which)), beyond))
+    piece = Buckets(
+        rows[place],
+        np.concatenate((bucket, bucket[beyond] + 1)),
+        np.concatenate((busy, end[beyond] - np.maximum(fresh[beyond], edge[beyond]))),
+        np.concatenate((np.ones(len(which), np.int64), np.zeros(len(beyond), np.int64))),
+        which[place],
+    )
+    return _grouped(events, piece)
+
+
+def _halved(buckets: Buckets) -> Buckets:
+    """The same in buckets twice as wide; two that are now one stand beside each other still."""
+    return buckets._replace(bucket=buckets.bucket >> 1)
+
+
+def _join(events: Events, one: Buckets, other: Buckets) -> Buckets:
+    return _grouped(events, Buckets(*(np.concatenate(pair) for pair in zip(one, other, strict=True))))
+
+
+def _grouped(events: Events, pieces: Buckets) -> Buckets:
+    """Pieces of one row and bucket as one."""
+    if len(pieces.row) == 0:
+        return pieces
+    key = pieces.row * (int(pieces.bucket.max()) + 1) + pieces.bucket
+    order = np.argsort(key, kind="stable")
+    key, longest = key[order], pieces.longest[order]
+    first = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
+    length = events.dur[longest]
+    most = np.repeat(np.maximum.reduceat(length, first), np.diff(first, append=len(key)))
+    best = np.flatnonzero(length == most)  # the first of equals
+    group = np.searchsorted(first, best, "right") - 1
+    best = best[np.diff(group, prepend=-1) > 0]
+    return Buckets(
+        pieces.row[order][first],
+        pieces.bucket[order][first],
+        np.add.reduceat(pieces.busy[order], first),
+        np.add.reduceat(pieces.began[order], first),
+        longest[best],
+    )
+
+
+class Tile(NamedTuple):
+    """What can be seen of one row between two moments."""
+
+    long: Ints  # indices of events
+    buckets: Buckets  # `bucket` counts from the start of the tile
+
+
+def tile(pyramid: Pyramid, row: int, level: int, index: int) -> Tile:
+    """The tile of a row that begins at index * BUCKETS buckets of the level."""
+    begin = index << BUCKETS_LOG2
+    low, high = begin << level, (begin + BUCKETS) << level
+    if level >= pyramid.lowest and level - pyramid.lowest < len(pyramid.levels):
+        kept = pyramid.levels[level - pyramid.lowest]
+        from_, to = (int(kept.offsets[row + side]) for side in (0, 1))
+        inside = slice(*(from_ + np.searchsorted(kept.buckets.bucket[from_:to], (begin, begin + BUCKETS))))
+        buckets = Buckets(*(np.asarray(column[inside]) for column in kept.buckets))
+        candidates = kept.long[kept.long_offsets[row] : kept.long_offsets[row + 1]]
+        reach = pyramid.events.reach[candidates]
+        some = slice(int(np.searchsorted(reach, low, "right")), int(np.searchsorted(pyramid.events.start[candidates], high, "left")))
+        long = candidates[some]
+    else:
+        which = within(pyramid.events, row, low, high)
+        is_long = pyramid.events.dur[which] >= 1 << level
+        long = which[is_long]
+        rows = _Constant(row)
+        buckets = _sum_up(pyramid.events, rows, which[~is_long], level)  # type: ignore[arg-type]
+        seen = (buckets.bucket >= begin) & (buckets.bucket < begin + BUCKETS)
+        buckets = Buckets(*(column[seen] for column in buckets))
+    long = long[pyramid.events.start[long] + pyramid.events.dur[long] > low]
+    return Tile(np.asarray(long), buckets._replace(bucket=buckets.bucket - begin))
+
+
+class _Constant:
+    """Says of every event that it is of this row."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+
+    def __getitem__(self, which: Ints) -> Ints:
+        return np.full(len(which), self.row, np.int64)
+
+
+def within(events: Events, row: int, low: int, high: int) -> Ints:
+    """Indices of the events of a row that may overlap a stretch of time: those of its row between the first that reaches it and its end."""
+    from_, to = int(events.offsets[row]), int(events.offsets[row + 1])
+    first = from_ + int(np.searchsorted(events.reach[from_:to], low, "left"))
+    last = from_ + int(np.searchsorted(events.start[from_:to], high, "left"))
+    return np.arange(first, max(first, last))
+
+
+def write(pyramid: Pyramid, folder: Path) -> None:
+    """Plain arrays, to be mapped into memory."""
+    for name in _FILES:
+        np.save(folder / f"{name}.npy", getattr(pyramid.events, name))
+    for at, level in enumerate(pyramid.levels):
+        np.save(folder / f"level{at}.npy", np.stack(level.buckets))
+        np.save(folder / f"long{at}.npy", level.long)
+        np.save(folder / f"level{at}_offsets.npy", np.stack((level.offsets, level.long_offsets)))
+    np.save(folder / "levels.npy", np.array([pyramid.lowest, len(pyramid.levels)]))
+
+
+def read(folder: Path) -> Pyramid:
+    found = Events(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in _FILES))
+    lowest, count = (int(value) for value in np.load(folder / "levels.npy"))
+    levels = []
+    for at in range(count):
+        offsets, long_offsets = np.load(folder / f"level{at}_offsets.npy")
+        buckets = Buckets(*np.load(folder / f"level{at}.npy", mmap_mode="r"))
+        levels.append(Level(offsets, buckets, long_offsets, np.load(folder / f"long{at}.npy", mmap_mode="r")))
+    return Pyramid(found, lowest, levels)
