@@ -547,7 +547,7 @@ function QueueShape({ table, row, samples, from, to, on, onPick, onKey, readerNa
   const name = `${fill(t.intoQueue, { reader: readerName })}: ${units.text(units.share(share))}`;
   const turn = to[0] - 18;
   return (
-    <g class={on ? "on" : ""} role="button" tabIndex={0} aria-pressed={on} aria-label={name} onClick={onPick} onKeyDown={onKey}>
+    <g class={on ? "on" : ""} role="button" tabindex={0} aria-pressed={on} aria-label={name} onClick={onPick} onKeyDown={onKey}>
       <path class="wire" d={`M${from[0]} ${y}H${left}M${right} ${y}${bend ? `H${turn}V${to[1] + 22}` : ""}H${to[0] - 2}`} />
       {arrow(to[0] - 1, to[1] + 22)}
       <rect x={left - 4} y={y - 20} width={right - left + 8} height="82" fill="transparent" />

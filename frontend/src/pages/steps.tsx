@@ -23,6 +23,7 @@ const text = texts({
     whole: "Steps take {p50}; the slowest 1 % take {p99} or more. They are not divided: the recording does not show where the forward pass starts.",
     wholeFew: "Steps take {p50}, between {min} and {max}. They are not divided: the recording does not show where the forward pass starts.",
     alone: "The one step that was recorded took {p50}.",
+    wholeRun: "No steps were marked: the whole recording, {p50}, counts as one.",
     stepOver: "Step {step} took {total}, {delta} over the median. Most of that is in {stage}: {part} more.",
     stepUnder: "Step {step} took {total}, {delta} under the median.",
     stepSame: "Step {step} took {total}, as the median does. {stage} {share} of it.",
@@ -64,6 +65,7 @@ const text = texts({
     whole: "每个迭代耗时 {p50}；最慢的 1 % 达到 {p99} 或更长。无法分段：记录中看不出前向计算从哪里开始。",
     wholeFew: "每个迭代耗时 {p50}，介于 {min} 与 {max} 之间。无法分段：记录中看不出前向计算从哪里开始。",
     alone: "只记录了一个迭代，耗时 {p50}。",
+    wholeRun: "没有标记迭代：整个记录（{p50}）算作一个。",
     stepOver: "迭代 {step} 耗时 {total}，比中位数多 {delta}。主要差在{stage}：多出 {part}。",
     stepUnder: "迭代 {step} 耗时 {total}，比中位数少 {delta}。",
     stepSame: "迭代 {step} 耗时 {total}，与中位数相同。{stage}占 {share}。",
@@ -179,6 +181,7 @@ function Whole({ trace, times, warmup }: { trace: Table; times: Table; warmup: n
           step && (step.steps === 1 ? t.countedOne : fill(t.counted, { count: units.count(step.steps).value })),
           leftOut.size > 0 && <>{fill(t.outOne, { step: Array.from(leftOut, (place) => steps[place]).join(", "), total: units.text(units.time(total[0])) })} <button class="aslink" onClick={() => go({ params: { warmup: "keep" } })}>{t.keep}</button></>,
           param("warmup") === "keep" && <>{t.kept} <button class="aslink" onClick={() => go({ params: { warmup: null } })}>{t.leave}</button></>,
+          trace.str("how")[0] === "whole" && t.noStepsHow,
           ranged && <>{fill(t.ranged, { range: ranged.replace(":", "–") })} <button class="aslink" onClick={() => go({ params: { steps: null } })}>{t.allSteps}</button></>,
           { host: t.clockHost, device: t.clockDevice, source: t.clockSource }[trace.str("clock")[0] ?? ""],
         ]}
@@ -221,7 +224,7 @@ function Sentence({ trace, of, at, leftOut, exposed }: { trace: Table; of: Map<s
     const known = PARTS.map((part) => ({ part, share: of.get(part.stage)?.share ?? NaN })).filter((one) => Number.isFinite(one.share));
     const largest = known.sort((a, b) => b.share - a.share)[0];
     const common = { p50: time(step.p50_ns), p99: time(step.p99_ns), min: time(step.min_ns), max: time(step.max_ns) };
-    if (step.steps === 1) return <Say of={t.alone} {...common} />;
+    if (step.steps === 1) return <Say of={trace.str("how")[0] === "whole" ? t.wholeRun : t.alone} {...common} />;
     if (!largest) return <Say of={step.steps < 20 ? t.wholeFew : t.whole} {...common} />;
     const [interval, tail] = [of.get("interval")?.share ?? 0, of.get("tail")?.share ?? 0];
     if (step.mean_ns > 1.25 * step.p50_ns) return <Say of={t.skewed} {...common} mean={time(step.mean_ns)} />;

@@ -303,7 +303,7 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
           height={height}
           class="steppick"
           role="slider"
-          tabIndex={0}
+          tabindex={0}
           aria-label={label}
           aria-valuemin={steps[0]}
           aria-valuemax={steps[count - 1]}
@@ -494,7 +494,7 @@ export function StepLine({ steps, values, color, median, leftOut, selected, hove
           height={height}
           class="steppick"
           role="slider"
-          tabIndex={0}
+          tabindex={0}
           aria-label={label}
           aria-valuemin={steps[0]}
           aria-valuemax={steps[count - 1]}
