@@ -59,14 +59,19 @@ def together(
     rank: int | None = None,
     cache: bool = True,
     progress: Callable[[int, int], None] = readers.silent,
+    room: Path | None = None,
 ) -> Trace:
-    """The ranks of one run, found at or below `where`, as one trace."""
+    """The ranks of one run, found at or below `where`, as one trace.
+
+    What is not kept in the cache is read into a folder in `room`, and is the caller's to remove; without one, into the system's temporary
+    folder, until the process ends.
+    """
     traces: list[Trace] = []
     by_rank: dict[int, str] = {}
     for source in _likely_first(found, rank):
         if rank in by_rank and rank_in_name(source.path) not in (rank, None):
             continue  # the rank asked for is open already, and this file's name says that it is another's
-        trace = _open_one(source, partial, step_name, cache, progress)
+        trace = _open_one(source, partial, step_name, cache, progress, room)
         if rank is not None and rank not in trace.meta.ranks:
             continue
         for one in trace.meta.ranks if rank is None else [rank]:
@@ -175,7 +180,9 @@ def _raise(error: DataError) -> None:
     raise error
 
 
-def _open_one(source: Source, partial: bool, step_name: str | None, cache: bool, progress: Callable[[int, int], None]) -> Trace:
+def _open_one(
+    source: Source, partial: bool, step_name: str | None, cache: bool, progress: Callable[[int, int], None], place: Path | None
+) -> Trace:
     if source.format == "run":
         return store.read(source.path)
     keep = kept_run(source, partial=partial, step_name=step_name) if cache else None
@@ -187,7 +194,7 @@ def _open_one(source: Source, partial: bool, step_name: str | None, cache: bool,
         else:
             kept.touch(keep)
             return trace
-    room = _room(keep is not None)
+    room = _room(keep is not None, place)
     try:
         scratch = room / "scratch"
         scratch.mkdir()
@@ -203,19 +210,20 @@ def _open_one(source: Source, partial: bool, step_name: str | None, cache: bool,
         kept.trim(keep)
         return _at(store.read(keep), source.path)
     shutil.rmtree(scratch, ignore_errors=True)
-    # Tables are read when asked, perhaps from a trace derived of this one, so the files stay as long as the process.
-    atexit.register(shutil.rmtree, room, ignore_errors=True)
+    if place is None:
+        # Tables are read when asked, perhaps from a trace derived of this one, so the files stay as long as the process.
+        atexit.register(shutil.rmtree, room, ignore_errors=True)
     return store.read(room / "run")
 
 
-def _room(in_cache: bool) -> Path:
+def _room(in_cache: bool, place: Path | None) -> Path:
     """A folder to read into: in the cache, so that what is whole is only renamed; elsewhere when the cache cannot be written."""
     if in_cache:
         try:
             return kept.draft()
         except OSError:
             pass
-    return Path(tempfile.mkdtemp(prefix="stepscope."))
+    return Path(tempfile.mkdtemp(prefix="stepscope.", dir=place))
 
 
 def _settle(run: Path, keep: Path) -> bool:

@@ -80,13 +80,13 @@ Serve = Callable[..., Served]
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Serve]:
-    """Serve paths: `server(path, ..., token="t", prefix="/x")`. Settings are those of web/app.py."""
+    """Serve paths: `server(path, ..., token="t", prefix="/x")`. Settings are those of web/app.py; `address` is what to listen on."""
     running: dict[str, Served] = {}
 
-    def serve(*paths: Path, token: str | None = "a-token-for-tests", **settings: Any) -> Served:
+    def serve(*paths: Path, token: str | None = "a-token-for-tests", address: str = "127.0.0.1", **settings: Any) -> Served:
         said = Settings(roots=[Path(path) for path in paths], token=token, **settings)
-        if (key := repr(said)) not in running:
-            running[key] = _started(said)
+        if (key := f"{address} {said!r}") not in running:
+            running[key] = _started(said, address)
         return running[key]
 
     yield serve
@@ -94,8 +94,8 @@ def server() -> Iterator[Serve]:
         one.stop()
 
 
-def _started(settings: Settings) -> Served:
-    listener = serving.bound("127.0.0.1", 0)
+def _started(settings: Settings, address: str) -> Served:
+    listener = serving.bound(address, 0)
     up = threading.Event()
     made = serving.make(settings, up.set)
     thread = threading.Thread(target=made.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -4,9 +4,11 @@ import gzip
 import http.client
 import io
 import json
+import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -383,7 +385,9 @@ def test_a_capture_keeps_its_id_when_it_becomes_a_run_folder(server: Serve, tmp_
     capture(tmp_path / "rank0_host_1_20260101120000000000.capture", rank=0, world_size=1)
     served = server(tmp_path)
     (before,) = served.ask("api/runs").json()["runs"]
+    assert served.ask(f"api/runs/{before['id']}").json()["steps"] == [1]
     conversion.convert(tmp_path / "rank0_host_1_20260101120000000000.capture")
+    assert served.ask(f"api/runs/{before['id']}").json()["steps"] == [1]  # before the list was looked at again
     (after,) = served.ask("api/runs").json()["runs"]
     assert (before["id"], before["format"], after["format"]) == (after["id"], "capture", "run")
 
@@ -421,6 +425,27 @@ def test_without_a_build_the_page_says_how_to_make_one(server: Serve, monkeypatc
     assert b"make frontend" in answer.body
 
 
+def test_answers_are_packed_for_other_machines_only(server: Serve) -> None:
+    served = server(SAMPLES)
+    at = f"api/runs/{served.run('h200_modules')}/analyses/operators"
+    here = served.ask(at, headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in here.headers
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing; tells which address of ours would be used
+        except OSError:
+            pytest.skip("this machine has no address but the loopback")
+        own = probe.getsockname()[0]
+    away = server(SAMPLES, address="0.0.0.0", addresses=True)
+    away.host = own
+    there = away.ask(at, headers={"Accept-Encoding": "gzip"})
+    assert there.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(there.body) == here.body
+    assert there.headers["etag"].endswith('-gzip"')
+    assert away.ask(at, headers={"Accept-Encoding": "gzip", "If-None-Match": there.headers["etag"]}).status == 304
+    assert away.ask(at).body == here.body
+
+
 # The command
 
 
@@ -443,6 +468,33 @@ def test_view_prints_an_address_that_works_and_ends_with_one_line() -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (0, "stopped\n", "")
+
+
+def test_ctrl_c_does_not_wait_for_what_is_being_read(tmp_path: Path) -> None:
+    rows = [
+        {"ph": "X", "cat": "cpu_op", "name": f"op{number % 100}", "pid": 1, "tid": 1, "ts": number, "dur": 0.5} for number in range(400_000)
+    ]
+    (tmp_path / "long.json").write_text(json.dumps({"traceEvents": rows}))
+    with subprocess.Popen(
+        [sys.executable, "-m", "stepscope", "view", "--no-browser", "--no-token", "--no-cache", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        connection = http.client.HTTPConnection("127.0.0.1", int(process.stdout.readline().split(":")[2].split("/")[0]), timeout=30)
+        connection.request("GET", "/api/runs")
+        run = json.load(connection.getresponse())["runs"][0]["id"]
+        connection.request("GET", f"/api/runs/{run}/progress")
+        answer = connection.getresponse()
+        assert answer.readline() == b"event: progress\n"  # it has begun
+        process.send_signal(signal.SIGINT)
+        assert b"event: finished" in answer.read()
+        connection.close()
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "stopped\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["long.json"]
 
 
 def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:

@@ -14,6 +14,7 @@ from stepscope.cli import _text
 from stepscope.cli._arguments import add_how
 from stepscope.errors import DataError, UsageError
 
+_PATIENCE_S = 3.0  # reading ends within that, and removes what it has written
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -70,7 +71,23 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         serving.serve(settings, listener, ready)
     sys.stdout.write("\rstopped\n" if sys.stdout.isatty() else "stopped\n")
+    _leave()
     return 0
+
+
+def _leave() -> None:
+    """Python waits at its end for threads that compute; nobody waits for what they would find."""
+    import atexit
+    import threading
+    import time
+
+    deadline = time.monotonic() + _PATIENCE_S
+    while any(thread.name.startswith("stepscope-") for thread in threading.enumerate()):
+        if time.monotonic() > deadline:
+            sys.stdout.flush()
+            atexit._run_exitfuncs()  # temporary files
+            os._exit(0)
+        time.sleep(0.02)
 
 
 def _say(address: str, port: int, open_to_others: bool) -> None:

@@ -67,7 +67,7 @@ class Server:
         self.scratch = Path(tempfile.mkdtemp(prefix="stepscope.view."))  # readable for its owner alone
         self.uploads = Uploads(self.scratch / "uploads", settings.max_upload)
         self.list = Table([*settings.roots, self.uploads.folder])
-        self.traces = Traces(partial=settings.partial, step_name=settings.step_name, cache=settings.cache)
+        self.traces = Traces(self.scratch, partial=settings.partial, step_name=settings.step_name, cache=settings.cache)
         self.kept = answers.Answers()
         self.asker = Asker(settings.query_s)
         self.watch = live.Watch(self._rows)
@@ -110,9 +110,15 @@ class Server:
         finally:
             self.close()
 
-    def close(self) -> None:
-        self.traces.close()
+    def stop(self) -> None:
+        """Nobody waits any longer: not for events, nor for what is being read or asked."""
+        self.ending.set()
+        self.traces.stop()
         self.asker.close()
+
+    def close(self) -> None:
+        self.stop()
+        self.traces.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -241,9 +247,11 @@ class Server:
 
     async def _run(self, request: Request) -> Run:
         identity = request.path_params["run"]
-        if self.list.run(identity) is None:
-            await self._scan()
         run = self.list.run(identity)
+        # What is being recorded ends, and moves: a capture becomes a run folder of the same id.
+        if run is None or run.state == "live" or not await self._threaded(lambda: run is not None and run.is_there()):
+            await self._scan()
+            run = self.list.run(identity)
         if run is None:
             raise GoneError("no such run here; it may have been moved or removed")
         if not run.sources:

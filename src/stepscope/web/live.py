@@ -13,6 +13,7 @@ from stepscope import captures
 from stepscope.web.runs import Run
 
 POLL_S = 2.0
+_PATIENCE = 10  # times as long as a look takes, the next one waits: thousands of runs, or a slow file system
 _GROWN_S = 1.0
 _QUIET = 7  # polls without news before a sign of life
 _SAMPLES = 2000  # of a counter, at most, in one event: the latest
@@ -35,9 +36,11 @@ class Watch:
     async def changes(self, ending: asyncio.Event) -> AsyncIterator[tuple[str, Any]]:
         known = await self._rows()
         yield "runs", {"runs": len(known)}
-        quiet = 0
-        while not await _over(ending, POLL_S, self._news):
+        quiet, took = 0, 0.0
+        while not await _over(ending, max(POLL_S, _PATIENCE * took), self._news):
+            began = time.monotonic()
             rows = await self._rows()
+            took = time.monotonic() - began
             if rows != known:
                 known, quiet = rows, 0
                 yield "runs", {"runs": len(known)}

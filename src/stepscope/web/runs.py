@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,9 @@ class Run(msgspec.Struct, frozen=True):
         row |= {"path": str(self.path), **self.known}
         return row | ({"error": self.error} if self.error else {})
 
+    def is_there(self) -> bool:
+        return all(source.path.exists() for source in self.sources)
+
     def signature(self) -> tuple[tuple[str, int, int], ...]:
         """Changes when any of its files does."""
         return tuple(_files(source.path for source in self.sources))
@@ -61,7 +65,8 @@ class Table:
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self.roots = list(dict.fromkeys(roots))
-        self._formats: dict[Path, tuple[tuple[int, int, int], str | None]] = {}
+        self._formats: opening.Formats = {}
+        self._confined: dict[Path, tuple[int, int, int]] = {}  # what was looked at; who opens a run looks again
         self._runs: dict[str, Run] = {}
 
     def scan(self) -> list[Run]:
@@ -83,18 +88,22 @@ class Table:
         found: list[Source] = []
         try:
             for source in opening.sources(root, failed.append, self._formats):
+                state = self._formats[source.path][0]
                 try:
-                    confine(source, root)
+                    if self._confined.get(source.path) != state:
+                        confine(source, root)
                 except DataError as error:
                     failed.append(error)
                 else:
+                    self._confined[source.path] = state
                     found.append(source)
         except DataError as error:  # the path itself
             failed.append(error)
         groups = list(_groups(found))
-        short = [_short_name(group, root) for group in groups]
+        short = [_short_name(group) for group in groups]
+        times = Counter(short)
         for group, name in zip(groups, short, strict=True):
-            yield _run(group, name if short.count(name) == 1 else _long_name(group, root), root)
+            yield _run(group, name if times[name] == 1 else _long_name(group, root), root)
         for problem in failed:
             path = Path(problem.path)
             yield Run(_identity(path.name, path), path.name, path, root, (), "", "unreadable", 0, 0, str(problem))
@@ -235,7 +244,7 @@ def _identity(name: str, path: Path) -> str:
     return f"{slug or 'run'}-{hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]}"
 
 
-def _short_name(group: _Group, root: Path) -> str:
+def _short_name(group: _Group) -> str:
     first = group.sources[0].path
     if len(group.sources) > 1 and _OWN.fullmatch(first.name):
         return first.parent.name
@@ -250,7 +259,7 @@ def _long_name(group: _Group, root: Path) -> str:
     first = group.sources[0].path
     below = first.parent.relative_to(root) if first.is_relative_to(root) and first != root else Path()
     window = f" {group.window}" if len(group.sources) > 1 and _OWN.fullmatch(first.name) else ""
-    return "/".join([*below.parts[: -1 if window else None], _short_name(group, root) + window])
+    return "/".join([*below.parts[: -1 if window else None], _short_name(group) + window])
 
 
 def _header(source: Source) -> dict[str, Any]:

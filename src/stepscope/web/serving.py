@@ -74,8 +74,8 @@ class _Serving(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Streams of events are told, or they would be waited for."""
-        self._ours.ending.set()
+        """Whoever waits is told: otherwise they would be waited for."""
+        self._ours.stop()
         await super().shutdown(sockets)
 
 

@@ -1,10 +1,13 @@
 """Traces that are open: each run is read once, in a thread, with progress and a way to stop; what changed on disk is read anew."""
 
 import asyncio
+import shutil
+import tempfile
 import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from stepscope import opening
@@ -14,6 +17,7 @@ from stepscope.web.runs import Run, confine, describe
 
 _OPEN = 32  # traces kept open: their tables are files that are read when asked, so this bounds file names rather than memory
 _READERS = 2  # runs that are read at the same time; each takes all processors where the file is large
+_FORGOTTEN_S = 120.0  # longer than an answer takes
 _CHECKED_S = 1.0  # for how long a run is taken to be unchanged
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -26,8 +30,8 @@ class CancelledError(StepscopeError):
 class Opening:
     """One run that is being read, or was."""
 
-    def __init__(self, run: Run, signature: Signature) -> None:
-        self.run, self.signature = run, signature
+    def __init__(self, run: Run, signature: Signature, room: Path) -> None:
+        self.run, self.signature, self.room = run, signature, room
         self.done = self.total = self.file = 0
         self.checked = time.monotonic()
         self.stop = threading.Event()
@@ -54,7 +58,9 @@ class Opening:
 class Traces:
     """The open traces, the longest unused closed first."""
 
-    def __init__(self, *, partial: bool = False, step_name: str | None = None, cache: bool = True) -> None:
+    def __init__(self, room: Path, *, partial: bool = False, step_name: str | None = None, cache: bool = True) -> None:
+        """`room` is for what is read and not kept in the cache, such as captures: they change while they are looked at."""
+        self._room = room
         self._how: dict[str, Any] = {"partial": partial, "step_name": step_name, "cache": cache}
         self._open: OrderedDict[str, Opening] = OrderedDict()
         self._pool = ThreadPoolExecutor(_READERS, "stepscope-read")
@@ -72,7 +78,9 @@ class Traces:
             known.checked = time.monotonic()
             self._open.move_to_end(run.id)
             return known
-        fresh = Opening(run, signature)
+        if known is not None:
+            self._forget(known)
+        fresh = Opening(run, signature, Path(tempfile.mkdtemp(dir=self._room)))
         fresh.future = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._pool, self._read, fresh))
         fresh.future.add_done_callback(lambda future: self._ended(fresh, future))
         self._open[run.id] = fresh
@@ -80,7 +88,7 @@ class Traces:
             oldest = next((key for key, one in self._open.items() if one.over), None)
             if oldest is None:
                 break
-            del self._open[oldest]
+            self._forget(self._open.pop(oldest))
         return fresh
 
     async def trace(self, run: Run) -> tuple[Trace, dict[str, Any], Signature]:
@@ -97,17 +105,25 @@ class Traces:
         found.stop.set()
         return True
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Whatever is being read is not wanted any more."""
         for one in self._open.values():
             one.stop.set()
+
+    def close(self) -> None:
+        self.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _forget(self, old: Opening) -> None:
+        """Its files go when who still reads them is done."""
+        asyncio.get_running_loop().call_later(_FORGOTTEN_S, lambda: shutil.rmtree(old.room, ignore_errors=True))
 
     def _read(self, found: Opening) -> tuple[Trace, dict[str, Any]]:
         run = found.run
         for source in run.sources:
             confine(source, run.root)
         found.heard(0, 0)
-        trace = opening.together(list(run.sources), run.path, progress=found.heard, **self._how)
+        trace = opening.together(list(run.sources), run.path, progress=found.heard, room=found.room, **self._how)
         return trace, describe(trace, run.id, run.name, path=str(run.path), state=run.state)
 
     def _ended(self, found: Opening, future: "asyncio.Future[Any]") -> None:
