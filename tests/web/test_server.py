@@ -74,11 +74,21 @@ def test_recordings_of_one_window_are_one_run_and_every_window_is_another(server
     served = server(tmp_path)
     runs = served.ask("api/runs").json()["runs"]
     assert sorted((run["name"], run["ranks"]) for run in runs) == [
-        ("job 1", [0, 1]),
-        ("job 2", [0, 1]),
-        ("rank0_host_9_20260101120000000003", [0]),
+        ("job/rank0_host_0_20260101120000000001.capture", [0, 1]),
+        ("job/rank0_host_9_20260101120000000003.capture", [0]),
+        ("train 2026-01-01 12:05:00", [0, 1]),
     ]
-    assert served.ask(f"api/runs/{served.run('job 2')}").json()["ranks"] == [0, 1]
+    assert served.ask(f"api/runs/{served.run('train 2026-01-01 12:05:00')}").json()["ranks"] == [0, 1]
+
+
+def test_a_run_is_called_what_tells_it_apart(server: Serve, tmp_path: Path) -> None:
+    capture(tmp_path / "train-20260101-120000-42" / "rank0_host_1_20260101120000000000.capture", rank=0, world_size=1)
+    capture(tmp_path / "data" / "rank0_host_1_20260101130000000000.capture", rank=0, world_size=1)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(CPU, tmp_path / folder / "trace.pt.trace.json.gz")
+    names = [run["name"] for run in server(tmp_path).ask("api/runs").json()["runs"]]
+    assert sorted(names) == ["a/trace", "b/trace", "train 2026-01-01 13:00:00", "train-20260101-120000-42"]
 
 
 def test_what_cannot_be_read_is_listed_with_the_reason(server: Serve, tmp_path: Path) -> None:

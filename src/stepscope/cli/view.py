@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         if not path.exists():
             raise DataError(path, "no such file or folder")
     settings = Settings(
-        roots=args.paths,
+        roots=[Path(os.path.abspath(path)) for path in args.paths],  # noqa: PTH100 - links stay as they were given
         token=None if args.no_token else secrets.token_urlsafe(32),
         hosts=[*args.allow_host, *([_hostname()] if open_to_others else [])],
         addresses=open_to_others,

@@ -25,6 +25,7 @@ from stepscope.trace import Trace
 
 _RANK = re.compile(r"rank[-_]?\d{1,9}", re.IGNORECASE)
 _OWN = re.compile(r"rank(\d{1,9})_.*_(\d{20})(\.capture)?")
+_JOB = re.compile(r".+-\d{8}-\d{6}-\d+(-.+)?")  # a folder of `stepscope run` or `attach`
 _ENDINGS = re.compile(r"(\.pt\.trace|\.xplane)?\.(json|pb|gz|capture|txt)(\.gz)?$", re.IGNORECASE)
 _QUIET_S = 30  # a job on another machine that has written nothing for so long is not taken for alive
 _TOGETHER_S = 120  # ranks of one window begin within so long
@@ -100,10 +101,8 @@ class Table:
         except DataError as error:  # the path itself
             failed.append(error)
         groups = list(_groups(found))
-        short = [_short_name(group) for group in groups]
-        times = Counter(short)
-        for group, name in zip(groups, short, strict=True):
-            yield _run(group, name if times[name] == 1 else _long_name(group, root), root)
+        for group, name in zip(groups, _names(groups, root), strict=True):
+            yield _run(group, name, root)
         for problem in failed:
             path = Path(problem.path)
             yield Run(_identity(path.name, path), path.name, path, root, (), "", "unreadable", 0, 0, str(problem))
@@ -167,7 +166,7 @@ def confine(source: Source, root: Path) -> None:
 class _Group(msgspec.Struct, frozen=True):
     sources: tuple[Source, ...]
     pattern: str  # the path it would have without rank and moment
-    window: int = 0
+    alone: bool = True  # in its folder
 
 
 def _groups(found: list[Source]) -> Iterator[_Group]:
@@ -188,13 +187,12 @@ def _groups(found: list[Source]) -> Iterator[_Group]:
             yield _Group(tuple(sources), pattern)
         else:
             yield from (_Group((source,), str(source.path)) for source in sources)
-    windows: dict[Path, int] = {}
-    for (folder, size), sources in own.items():
-        for members in _windows(sources, size):
-            first = members[0].path
-            windows[folder] = windows.get(folder, 0) + 1
-            pattern = str(first).removesuffix(captures.SUFFIX) if len(members) == 1 or size == 1 else str(folder / _moment(first))
-            yield _Group(tuple(members), pattern, windows[folder])
+    found_windows = [(folder, size, members) for (folder, size), sources in own.items() for members in _windows(sources, size)]
+    in_folder = Counter(folder for folder, _, _ in found_windows)
+    for folder, size, members in found_windows:
+        first = members[0].path
+        pattern = str(first).removesuffix(captures.SUFFIX) if size == 1 else str(folder / f"{folder.name}-{_moment(first)}")
+        yield _Group(tuple(members), pattern, in_folder[folder] == 1)
 
 
 def _windows(sources: list[Source], size: int) -> Iterator[list[Source]]:
@@ -225,7 +223,7 @@ def _run(group: _Group, name: str, root: Path) -> Run:
     headers = [_header(source) for source in group.sources]
     state = "live" if any(_is_live(source, header) for source, header in zip(group.sources, headers, strict=True)) else "finished"
     return Run(
-        _identity(name, Path(group.pattern)),
+        _identity(_ENDINGS.sub("", Path(group.pattern).name), Path(group.pattern)),
         name,
         path,
         root,
@@ -244,22 +242,42 @@ def _identity(name: str, path: Path) -> str:
     return f"{slug or 'run'}-{hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]}"
 
 
-def _short_name(group: _Group) -> str:
+def _names(groups: list["_Group"], root: Path) -> list[str]:
+    """Short where that tells them apart, else with the folders above, else the path."""
+    short = [_short_name(group) for group in groups]
+    above = [[*_relative(group, root).parent.parts, name] for group, name in zip(groups, short, strict=True)]
+    long = ["/".join(parts) for parts in above]
+    times, more = Counter(short), Counter(long)
+    return [
+        name if times[name] == 1 else full if more[full] == 1 else str(_relative(group, root))
+        for group, name, full in zip(groups, short, long, strict=True)
+    ]
+
+
+def _short_name(group: "_Group") -> str:
+    """A recording of ours is called by its job, or by the program and when it began; anything else by its file."""
     first = group.sources[0].path
-    if len(group.sources) > 1 and _OWN.fullmatch(first.name):
-        return first.parent.name
+    if moment := _moment(first):
+        when = f"{moment[:4]}-{moment[4:6]}-{moment[6:8]} {moment[8:10]}:{moment[10:12]}:{moment[12:14]}"
+        if _JOB.fullmatch(first.parent.name):
+            return first.parent.name if group.alone else f"{first.parent.name} {when}"
+        return f"{_program(_header(group.sources[0])) or first.parent.name} {when}"
     name = _ENDINGS.sub("", Path(group.pattern).name)
-    if first.is_file() and len(group.sources) > 1:
+    if len(group.sources) > 1:
         name = re.sub(r"[-_. ]*rank\*[-_. ]*", "-", name).strip("-") or first.parent.name
     return name or first.name
 
 
-def _long_name(group: _Group, root: Path) -> str:
-    """With the folders above it, where the short name is not the only one."""
-    first = group.sources[0].path
-    below = first.parent.relative_to(root) if first.is_relative_to(root) and first != root else Path()
-    window = f" {group.window}" if len(group.sources) > 1 and _OWN.fullmatch(first.name) else ""
-    return "/".join([*below.parts[: -1 if window else None], _short_name(group) + window])
+def _relative(group: "_Group", root: Path) -> Path:
+    path = group.sources[0].path
+    return path.relative_to(root) if path != root and path.is_relative_to(root) else Path(path.name)
+
+
+def _program(header: dict[str, Any]) -> str:
+    """train of train.py; a run folder says it among what else its source said."""
+    more = header.get("extra")
+    said = header.get("program") or (more.get("program") if isinstance(more, dict) else None)
+    return Path(said).stem if isinstance(said, str) else ""
 
 
 def _header(source: Source) -> dict[str, Any]:
