@@ -1,11 +1,10 @@
-/** The source of a report: the tables that `stepscope report` put into the page, gzipped, one after the other. */
+/** The source of a report: the tables that `stepscope report` put into the page, each gzipped, unpacked when first asked for. */
 import { Refusal, type Info, type Params, type Run, type Source } from "./source";
 import { Table } from "./table";
 
 interface Part {
-  /** Where the table lies among the unpacked bytes; absent where it was left out. */
-  from?: number;
-  to?: number;
+  /** The element that holds the table; absent where it was left out. */
+  at?: number;
   rows: number;
   bytes: number;
 }
@@ -20,13 +19,7 @@ interface Contents {
 
 export class StillSource implements Source {
   readonly still = true;
-  private contents: Contents;
-  private bytes: Promise<ArrayBuffer>;
-
-  constructor() {
-    this.contents = JSON.parse(document.getElementById("contents")!.textContent!) as Contents;
-    this.bytes = unpack(document.getElementById("tables")!.textContent!);
-  }
+  private contents = JSON.parse(document.getElementById("contents")!.textContent!) as Contents;
 
   /** Where the report opens when its address names no page. */
   get start(): string {
@@ -43,18 +36,30 @@ export class StillSource implements Source {
   }
 
   async table(_run: string, name: string, params: Params): Promise<Table> {
-    const { rank, steps: _, limit: __, ...rest } = params;
+    const { rank, ...rest } = params;
     const key = question(name, rest);
     const part = this.contents.parts[key];
+    if (!part && Object.keys(KEEPS).some((one) => rest[one] !== undefined && rest[one] !== null)) return this.kept(name, params);
     if (!part) throw new Refusal(`This report does not carry ${key}: open the run itself with \`stepscope view\`.`, "usage", 404);
-    if (part.from === undefined) {
+    if (part.at === undefined) {
       const size = (part.bytes / 1e6).toFixed(1);
       throw new Refusal(`${name} was left out (${part.rows} rows, ${size} MB): make the report with a larger --max-size.`, "usage", 413);
     }
-    const whole = Table.decode((await this.bytes).slice(part.from, part.to), BigInt(this.contents.info.origin_ns));
+    const packed = document.getElementById(`part-${part.at}`)!.textContent!;
+    const whole = Table.decode(await unpack(packed), BigInt(this.contents.info.origin_ns));
     if (rank === null || rank === undefined || rank === "" || !whole.has("rank") || this.contents.info.ranks.length < 2) return whole;
     const ranks = whole.num("rank");
     return whole.pick(whole.where((row) => ranks[row] === Number(rank)));
+  }
+
+  /** The rows that a parameter would keep, out of the table without it. */
+  private async kept(name: string, params: Params): Promise<Table> {
+    const [one, column] = Object.entries(KEEPS).find(([key]) => params[key] !== undefined && params[key] !== null)!;
+    const { [one]: wanted, ...rest } = params;
+    const whole = await this.table("", name, rest);
+    if (!whole.has(column)) throw new Refusal(`This report does not carry ${question(name, params)}: open the run itself with \`stepscope view\`.`, "usage", 404);
+    const values = whole.str(column);
+    return whole.pick(whole.where((row) => values[row] === String(wanted)));
   }
 
   async query(): Promise<Table> {
@@ -70,10 +75,16 @@ export class StillSource implements Source {
   }
 }
 
+/** Parameters that only keep the rows with this value in a column. */
+const KEEPS: Record<string, string> = { device: "device", operator: "name", type: "type", kernel: "kernel" };
+
+/** Which rows and columns of an answer to send: a report has them all. */
+const WHOLE = ["steps", "columns", "sort", "descending", "offset", "limit"];
+
 /** The same text as web/report.py makes for the same question. */
 function question(name: string, params: Params): string {
   const given = Object.entries(params)
-    .filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .filter(([key, value]) => value !== null && value !== undefined && value !== "" && !WHOLE.includes(key))
     .map(([key, value]) => `${key}=${value === true ? "1" : value === false ? "0" : value}`)
     .sort();
   return given.length ? `${name}?${given.join("&")}` : name;

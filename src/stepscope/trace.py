@@ -122,6 +122,10 @@ class Trace:
             raise
         return result
 
+    def view(self, page: str = "overview", *, height: int = 720) -> Any:
+        """A page of the web UI inside a notebook: everything it shows is in the cell, and needs no server."""
+        return importlib.import_module("stepscope.web.notebook").view(self, page=page, height=height)
+
     def __getattr__(self, name: str) -> Callable[..., pl.DataFrame]:
         if name.startswith("_") or name not in analysis_names():
             raise AttributeError(f"a trace has no '{name}'; analyses: {', '.join(analysis_names())}")

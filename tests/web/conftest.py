@@ -144,7 +144,7 @@ def watch(page: "Page", complaints: list[str]) -> None:
 
     def requested(request: Any) -> None:
         parts = urlsplit(request.url)
-        if parts.scheme in ("data", "blob", "about"):
+        if parts.scheme in ("data", "blob", "about", "file"):  # a file: the report; a served page cannot reach one
             return
         origins.add(f"{parts.scheme}://{parts.netloc}")
         if len(origins) > 1 or parts.hostname not in ("127.0.0.1", "localhost"):

@@ -16,7 +16,7 @@ from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError
 
 # In the order of the help: what one uses first stands first.
-COMMANDS = ("run", "attach", "jobs", "view", "summary", "show", "query", "list", "export", "cache", "demo", "completion")
+COMMANDS = ("run", "attach", "jobs", "view", "summary", "show", "query", "list", "export", "report", "cache", "demo", "completion")
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
 
 
