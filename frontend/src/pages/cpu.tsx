@@ -12,7 +12,7 @@ import * as units from "../units";
 
 const text = texts({
   en: {
-    calm: "The machine is {busy} busy: {used} of {cores} cores on average. The busiest process, {process}, takes {own} of them.",
+    calm: "The machine is {busy} busy: {used} of {cores} cores on average. The busiest process, {process}, keeps {own} cores busy.",
     calmAlone: "The machine is {busy} busy: {used} of {cores} cores on average.",
     full: "The machine is {busy} busy: {used} of its {cores} cores work on average. More workers would only compete for them.",
     crowded: "Up to {queue} processes want to run on {cores} cores at once, while the machine is {busy} busy on average.",
@@ -32,7 +32,7 @@ const text = texts({
     machine_: "machine", process_: "process", operator_: "operator", interval: "Interval",
   },
   zh: {
-    calm: "整机繁忙 {busy}：平均使用 {cores} 个核中的 {used} 个。最忙的进程 {process} 占用 {own} 个。",
+    calm: "整机繁忙 {busy}：平均使用 {cores} 个核中的 {used} 个。最忙的进程 {process} 占用 {own} 个核。",
     calmAlone: "整机繁忙 {busy}：平均使用 {cores} 个核中的 {used} 个。",
     full: "整机繁忙 {busy}：{cores} 个核平均有 {used} 个在工作。增加工作进程只会争抢核。",
     crowded: "最多有 {queue} 个进程同时争用 {cores} 个核，而整机平均繁忙 {busy}。",

@@ -322,14 +322,22 @@ function group(number: string): string {
   return part ? `${grouped}.${part}` : grouped;
 }
 
+/** Whether the steps in sight are on average narrower than 10 px. */
+function crowded(plot: uPlotType, bands: Band[]): boolean {
+  const { min, max } = plot.scales.x;
+  const seen = bands.filter((band) => band.to >= min! && band.from <= max!).length;
+  return seen > plot.bbox.width / devicePixelRatio / 10;
+}
+
 /** Every second step is shaded, where steps are wide enough to see. */
 function shadeBands(plot: uPlotType, bands: Band[], color: string): void {
   const { ctx, bbox } = plot;
+  if (crowded(plot, bands)) return;
   ctx.save();
   ctx.fillStyle = color;
   bands.forEach((band, at) => {
     const [from, to] = [band.from, band.to].map((value) => Math.min(Math.max(plot.valToPos(value, "x", true), bbox.left), bbox.left + bbox.width));
-    if (at % 2 && to - from >= 4) ctx.fillRect(from, bbox.top, to - from, bbox.height);
+    if (at % 2 && to > from) ctx.fillRect(from, bbox.top, to - from, bbox.height);
   });
   ctx.restore();
 }
@@ -352,21 +360,24 @@ function ruleAll(plot: uPlotType, props: SeriesProps, font: string): void {
     ctx.stroke();
   };
   const place = (value: number) => Math.round(plot.valToPos(value, "x", true)) + 0.5;
-  // Steps: a rule where each starts, unless they stand closer than 3 px; names where there is room.
+  // Steps: a rule where each starts, or, where they stand too close, where one has its name; names where there is room.
   ctx.strokeStyle = css("--border-strong");
   let free = -Infinity;
-  let ruled = -Infinity;
+  const close = crowded(plot, props.bands ?? []);
   for (const { from, label } of props.bands ?? []) {
     const x = place(from);
     if (x < bbox.left || x > right) continue;
-    if (x - ruled >= 3 * ratio) {
-      upright(x);
-      ruled = x;
+    const named = props.bandLabels && label && x > free && x + ctx.measureText(label).width < right;
+    if (!close) upright(x);
+    if (!named) continue;
+    if (close) {
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top - 14 * ratio);
+      ctx.lineTo(x, bbox.top);
+      ctx.stroke();
     }
-    if (props.bandLabels && label && x > free && x + ctx.measureText(label).width < right) {
-      ctx.fillText(label, x + 3 * ratio, bbox.top - 5 * ratio);
-      free = x + ctx.measureText(label).width + 12 * ratio;
-    }
+    ctx.fillText(label, x + 3 * ratio, bbox.top - 5 * ratio);
+    free = x + ctx.measureText(label).width + (close ? 24 : 12) * ratio;
   }
   free = -Infinity;
   ctx.strokeStyle = ink;
