@@ -69,6 +69,27 @@ def test_copies_and_fills_are_rows_when_asked_for() -> None:
     )
 
 
+def test_by_scope_a_kernel_has_a_row_per_scope_of_its_operators() -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind    name  op_type  scope  start_ns  dur_ns
+            1      kernel  gemm  mm       net/a  0         30
+            1      kernel  gemm  mm       net/b  40        50
+            1      kernel  gemm  mm       net/b  100       20
+        """,
+        tracks=TRACKS,
+    )
+    tiny.assert_rows(
+        trace.kernels(by_scope=True),
+        """
+        name  op  scope  calls  total_ns  share
+        gemm  mm  net/b  2      70        0.7
+        gemm  mm  net/a  1      30        0.3
+        """,
+    )
+    tiny.assert_rows(trace.kernels(), "name op scope calls total_ns\ngemm mm - 3 100")
+
+
 def test_a_trace_without_kernels_has_no_rows() -> None:
     assert tiny.trace().kernels().height == 0
 

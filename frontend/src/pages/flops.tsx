@@ -4,7 +4,7 @@ import { color, css } from "../colors";
 import { info, useTable } from "../data";
 import { Await, Card, Chip, Count, Empty, Quantity, Segmented, Share, Swatch, Tile, Tiles, Time, Verdict } from "../parts/basics";
 import { shapeText, typeText } from "../parts/calls";
-import { Chart } from "../parts/chart";
+import { Chart, preload } from "../parts/chart";
 import { Grid, type Column } from "../parts/grid";
 import { go, link, param } from "../state";
 import { Table } from "../table";
@@ -49,6 +49,8 @@ const text = texts({
     none: "此训练的 FLOPs 未知", noneHow: "加上 {flag} 重新记录，或加上 {other}，由此可以得出。", asTable: "行", inputs: "输入", bound: "受限于", bytes: "字节", memoryRate: "内存",
   },
 });
+
+preload();
 
 export default function Flops() {
   const t = text();
@@ -271,7 +273,7 @@ function ScopeTable({ data, root }: { data: Table; root: string }) {
   const searched = (param("scopes.find") ?? "") !== "";
   const table = useMemo(() => (searched ? data.pick(data.where((row) => data.num("depth")[row] > 0)) : below(root)), [data, root, searched]);
   const columns: Column[] = [
-    { key: "scope", label: t.scope, as: "name", width: "minmax(240px, 3fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}><span class={`cut ${searched ? "tail" : ""}`}>{searched ? of.str("scope")[row] : (of.str("scope")[row] ?? "").split("/").at(-1)}</span></span> },
+    { key: "scope", label: t.scope, as: "name", width: "minmax(240px, 3fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}><span class={`cut ${searched ? "tail" : ""}`}><bdi>{searched ? of.str("scope")[row] : (of.str("scope")[row] ?? "").split("/").at(-1)}</bdi></span></span> },
     ...FIGURES(t),
     { key: "how", label: t.how, as: "text", hide: true },
     { key: "unknown_calls", label: t.unknownColumn, hide: true },

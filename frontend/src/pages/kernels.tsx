@@ -28,7 +28,7 @@ const text = texts({
     what: "kernel|kernels", whatCopies: "copy or fill|copies and fills", whatLaunches: "launched kernel|launched kernels", find: "Kernel, operator or /regular expression/",
     none: "No kernels were recorded", noneHow: "This run has no work of a device. On a machine with one, record with {flag}.", noLaunches: "The source does not say which call launched what", noLaunchesHow: "PyTorch's profiler does, when it records CPU and CUDA activity together.", noCopies: "No copies and no fills were recorded",
     launched: "Launches", launchedNote: "{share} host-bound", waits: "Device waited for the host", tooShort: "Kernels shorter than their launch", longest: "Longest delay", of: "of {count}",
-    fam: "Family", open: "Operator page",
+    scope: "Scope", rowsBy: "Rows", byOp: "By operator", byScope: "By scope", fam: "Family", open: "Operator page",
   },
   zh: {
     many: "{top} 个内核占了内核运行时间 {time} 的一半；最长的一个占 {share}。", one: "仅 {name} 就占了内核运行时间 {time} 的 {share}。",
@@ -43,7 +43,7 @@ const text = texts({
     what: "个内核", whatCopies: "个拷贝与填充", whatLaunches: "个已启动的内核", find: "内核、算子或 /正则表达式/",
     none: "没有记录到内核", noneHow: "此训练没有设备上的工作。在有设备的机器上用 {flag} 记录。", noLaunches: "来源没有说明由哪个调用启动", noLaunchesHow: "PyTorch 的 profiler 同时记录 CPU 和 CUDA 活动时会说明。", noCopies: "没有记录到拷贝和填充",
     launched: "启动次数", launchedNote: "{share} 受限于主机", waits: "设备等待主机", tooShort: "短于启动调用的内核", longest: "最长延迟", of: "共 {count} 次",
-    fam: "类别", open: "算子页面",
+    scope: "作用域", rowsBy: "行", byOp: "按算子", byScope: "按作用域", fam: "类别", open: "算子页面",
   },
 });
 
@@ -52,8 +52,9 @@ const shade = (table: Table, row: number) => color(table.str("name")[row] ?? "",
 
 export default function Kernels() {
   const t = text();
-  const kernels = useTable("kernels");
-  const withCopies = useTable("kernels", { copies: true });
+  const scoped = param("by") === "scope" ? true : undefined;
+  const kernels = useTable("kernels", { by_scope: scoped });
+  const withCopies = useTable("kernels", { copies: true, by_scope: scoped });
   const launches = useTable("launches");
   const tab = param("tab") ?? "kernels";
   const copies = useMemo(() => {
@@ -115,7 +116,8 @@ const add = (table: Table, name: string) => table.num(name).reduce((all, one) =>
 
 function rowKey(table: Table, row: number): string {
   const device = table.raw("device", row);
-  return JSON.stringify([table.str("name")[row], table.str("op")[row], device]);
+  const parts = [table.str("name")[row], table.str("op")[row], device];
+  return JSON.stringify(param("by") === "scope" ? [...parts, table.str("scope")[row]] : parts);
 }
 
 function Activities({ table, id }: { table: Table; id: string }) {
@@ -138,6 +140,7 @@ function Activities({ table, id }: { table: Table; id: string }) {
   const columns: Column[] = [
     { key: "name", label: t.name, as: "name", color: shade, width: "minmax(240px, 4fr)", show: (of, row) => <span class="name mono" title={of.str("name")[row] ?? ""}><Swatch color={shade(of, row)} /><span class="cut">{short(of.str("name")[row] ?? "")}</span></span> },
     { key: "op", label: t.op, as: "name", width: "minmax(120px, 1.6fr)" },
+    ...(param("by") === "scope" ? [{ key: "scope", label: t.scope, as: "name" as const, width: "minmax(140px, 2fr)", show: (of: Table, row: number) => <span class="name mono" title={of.str("scope")[row] ?? ""}><span class="cut tail"><bdi>{of.str("scope")[row] ?? "–"}</bdi></span></span> }] : []),
     { key: "device", label: t.device, hide: !several },
     { key: "stream", label: t.stream, as: "text", width: "minmax(64px, .6fr)", hide: true },
     { key: "calls", label: t.count, width: "minmax(60px, .6fr)" },
@@ -184,7 +187,7 @@ function Activities({ table, id }: { table: Table; id: string }) {
         )}
       </Card>
       <section class="card opcard">
-        <Grid id={id} table={table} columns={columns} find={t.find} search={["name", "op", "stream"]} sort="-total_ns" what={id === "copies" ? t.whatCopies : t.what} rowKey={rowKey} selected={param("sel")} onOpen={(of, row) => go({ params: { sel: param("sel") === rowKey(of, row) ? null : rowKey(of, row) } })} label={id === "copies" ? t.copies : t.kernels} />
+        <Grid id={id} table={table} columns={columns} find={t.find} tools={<Segmented label={t.rowsBy} value={param("by") === "scope" ? "scope" : "op"} onChange={(value) => go({ params: { by: value === "scope" ? "scope" : null, sel: null } })} choices={[{ id: "op", label: t.byOp }, { id: "scope", label: t.byScope }]} />} search={["name", "op", "scope", "stream"]} sort="-total_ns" what={id === "copies" ? t.whatCopies : t.what} rowKey={rowKey} selected={param("sel")} onOpen={(of, row) => go({ params: { sel: param("sel") === rowKey(of, row) ? null : rowKey(of, row) } })} label={id === "copies" ? t.copies : t.kernels} />
       </section>
     </>
   );
@@ -227,9 +230,9 @@ function Chosen({ kernels, copies }: { kernels: Table; copies: Table }) {
   const sel = param("sel");
   const parts = useMemo(() => { try { return sel ? (JSON.parse(sel) as (string | null)[]) : null; } catch { return null; } }, [sel]);
   if (!parts) return null;
-  const [name, op, device] = parts;
+  const [name, op, device, scope] = parts;
   const table = kernels.str("name").includes(name) ? kernels : copies;
-  const rows = table.where((row) => table.str("name")[row] === name && (parts.length < 2 || (table.str("op")[row] === op && table.raw("device", row) === device)));
+  const rows = table.where((row) => table.str("name")[row] === name && (parts.length < 2 || (table.str("op")[row] === op && table.raw("device", row) === device && (parts.length < 4 || table.str("scope")[row] === scope))));
   if (!rows.length || name === null) return null;
   const of = table.pick(rows);
   const total = add(of, "total_ns"), calls = add(of, "calls");
@@ -241,7 +244,7 @@ function Chosen({ kernels, copies }: { kernels: Table; copies: Table }) {
       <Calls
         which={{ kernel: name }}
         of={sel!}
-        keep={parts.length < 2 ? undefined : (all, row) => (all.str("type")[row] === (op ?? name)) }
+        keep={parts.length < 2 ? undefined : (all, row) => all.str("type")[row] === (op ?? name) && all.raw("number", row) === device && (parts.length < 4 || all.str("scope")[row] === scope)}
         color={shadeOf}
         figures={{ total, calls, mean: total / calls, share: add(of, "share") }}
         chips={

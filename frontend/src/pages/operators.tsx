@@ -373,7 +373,7 @@ function Label({ table, row }: { table: Table; row: number }) {
   }
   const said = level === "operator" ? (table.str("scope")[row] ?? table.str("name")[row] ?? "") : (table.str("type")[row] ?? "");
   const whole = level === "operator" ? `${table.str("name")[row]}\n${table.str("scope")[row] ?? ""}` : said;
-  return <span class="name mono" title={whole}><Swatch color={shade(table, row)} /><span class={`cut ${level === "operator" ? "tail" : ""}`}>{said}</span></span>;
+  return <span class="name mono" title={whole}><Swatch color={shade(table, row)} /><span class={`cut ${level === "operator" ? "tail" : ""}`}><bdi>{said}</bdi></span></span>;
 }
 
 /** What names a row in the address: its type, then its name and scope, then its shapes and types. */
@@ -399,7 +399,7 @@ function AllView({ device, wanted, tools, chips }: ViewProps) {
   const columns: Column[] = [
     { key: "name", label: t.name, as: "name", color: shade, width: "minmax(200px, 2.6fr)" },
     { key: "type", label: t.type, as: "name", width: "minmax(120px, 1.4fr)", hide: same },
-    { key: "scope", label: t.scope, as: "name", width: "minmax(140px, 2.4fr)", hide: !scoped, show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}><span class="cut tail">{of.str("scope")[row] ?? "–"}</span></span> },
+    { key: "scope", label: t.scope, as: "name", width: "minmax(140px, 2.4fr)", hide: !scoped, show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}><span class="cut tail"><bdi>{of.str("scope")[row] ?? "–"}</bdi></span></span> },
     ...figures(t, device),
     { key: "device_ns", label: t.deviceTime, hide: device !== "cpu" },
     { key: "flops", label: t.flops, hide: true },
@@ -425,7 +425,7 @@ function ScopeView({ device, wanted, tools, chips }: ViewProps) {
   const nodes = useMemo(() => asked.data && tree(only(asked.data, wanted)), [asked.data, wanted]);
   const searched = (param("scopes.find") ?? "") !== "" || (param("scopes.where") ?? "") !== "";
   const columns: Column[] = [
-    { key: "label", label: t.scope, as: "name", width: "minmax(260px, 3.6fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}>{of.str("type")[row] && <Swatch color={shade(of, row)} />}<span class={`cut ${searched ? "tail" : ""}`}>{searched ? (of.str("scope")[row] ?? of.str("label")[row]) : of.str("label")[row]}</span></span> },
+    { key: "label", label: t.scope, as: "name", width: "minmax(260px, 3.6fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}>{of.str("type")[row] && <Swatch color={shade(of, row)} />}<span class={`cut ${searched ? "tail" : ""}`}><bdi>{searched ? (of.str("scope")[row] ?? of.str("label")[row]) : of.str("label")[row]}</bdi></span></span> },
     { key: "calls", label: t.count, width: "minmax(64px, .7fr)" },
     ...(device === "cpu" ? [{ key: "self_ns", label: t.self }] : [{ key: "total_ns", label: t.total }]),
     { key: "share", label: t.share, bar: true, color: (of, row) => (of.str("type")[row] ? shade(of, row) : "var(--kind-compute)"), width: "minmax(120px, 1.5fr)" },

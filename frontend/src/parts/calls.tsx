@@ -38,7 +38,7 @@ const text = texts({
 
 /** As many calls as one drawing takes; the analysis has them all. */
 const MOST = 200_000;
-const COLUMNS = "rank,device,step,span,start_ns,dur_ns,self_ns,name,type,scope,kernel,delay_ns,shapes,dtypes";
+const COLUMNS = "rank,device,number,step,span,start_ns,dur_ns,self_ns,name,type,scope,kernel,delay_ns,shapes,dtypes";
 
 export interface Which {
   device?: string;
@@ -409,13 +409,13 @@ function parsed(json: string): unknown[] | null {
 
 /** A kernel's name without what every kernel's has: namespaces and parameters. */
 export function short(name: string): string {
-  if (!/^void |::.*[<(]/.test(name)) return name;
+  if (!/^void |::.*[<(]|\w\(.*\)$/.test(name)) return name;
   const bare = name.replace(/^void /, "").replace(/\(anonymous namespace\)::/g, "").replace(/\b(at|native|std|cuda|detail|c10|cub|internal)::/g, "");
   let depth = 0;
   for (let at = 0; at < bare.length; at++) {
     if (bare[at] === "<") depth += 1;
     else if (bare[at] === ">") depth -= 1;
-    else if (bare[at] === "(" && depth === 0 && at > 0) return bare.slice(0, at);
+    else if (bare[at] === "(" && depth === 0 && at > 0 && bare[at - 1] !== " ") return bare.slice(0, at);
   }
   return bare;
 }

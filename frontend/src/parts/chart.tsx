@@ -30,6 +30,11 @@ export interface ChartItem {
 let library: Promise<typeof import("./echarts")> | null = null;
 const load = () => (library ??= import("./echarts"));
 
+/** Bring the library while the data comes: for a page that opens with a chart. */
+export function preload(): void {
+  void load();
+}
+
 export function Chart(props: ChartProps) {
   const [box, width] = useWidth<HTMLDivElement>();
   const chart = useRef<ECharts | null>(null);

@@ -10,6 +10,7 @@ COLUMNS = {
     "device": pl.Int32,
     "name": pl.String,
     "op": pl.String,
+    "scope": pl.String,  # by scope only
     "stream": pl.String,
     "calls": pl.Int64,
     "total_ns": pl.Int64,
@@ -24,7 +25,7 @@ COLUMNS = {
     "shared_memory_bytes": pl.Int64,
     "occupancy": pl.Float64,
 }
-_KEYS = ["rank", "device", "name", "op"]
+_KEYS = ["rank", "device", "name", "op", "scope"]
 _LAUNCH = {
     "grid": r'"grid":\s*\[([^\]]*)\]',
     "block": r'"block":\s*\[([^\]]*)\]',
@@ -34,12 +35,13 @@ _LAUNCH = {
 }
 
 
-def kernels(trace: Trace, *, copies: bool = False) -> pl.DataFrame:
+def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl.DataFrame:
     """Per rank and device: kernels by name and by the operator that launched them, the longest total first.
 
     Communication kernels are kernels; copies and fills are left out unless `copies` asks for them. `share` is of the device's total.
     `stream` lists the streams it ran on. `grid`, `block`, `registers` (per thread) and `shared_memory_bytes` are those of the most frequent
-    of the `launch_count` ways it was launched; `occupancy` is the estimated achieved one, 0 to 1, weighted by duration.
+    of the `launch_count` ways it was launched; `occupancy` is the estimated achieved one, 0 to 1, weighted by duration. With `by_scope`
+    there is a row for each scope of these operators.
     """
     kinds = ["kernel", "communication", *(["copy", "set"] if copies else [])]
     launches = (
@@ -52,6 +54,7 @@ def kernels(trace: Trace, *, copies: bool = False) -> pl.DataFrame:
             pl.col("number").alias("device"),
             pl.col("name").cast(pl.String),
             pl.col("op_type").cast(pl.String).alias("op"),
+            (pl.col("scope") if by_scope else pl.lit(None)).cast(pl.String).alias("scope"),
             *(pl.col("args").str.extract(pattern).alias(column) for column, pattern in _LAUNCH.items()),
         )
         .group_by(*_KEYS, "stream", *_LAUNCH)
@@ -79,6 +82,6 @@ def kernels(trace: Trace, *, copies: bool = False) -> pl.DataFrame:
             share=(pl.col("total_ns") / pl.col("total_ns").sum().over("rank", "device")).fill_nan(0.0),
             occupancy=pl.col("occupancy").fill_nan(None),
         )
-        .sort("rank", "device", -pl.col("total_ns"), "name", "op")
+        .sort("rank", "device", -pl.col("total_ns"), "name", "op", "scope")
     )
     return rows.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()).collect()
