@@ -780,7 +780,8 @@ function ActivityPlot({ now, data, steps }: { now: Info; data: Table; steps: Tab
   const indexAt = (ns: number) => Math.max(0, Math.min(first.length - 1, Math.floor((ns - from) / wide[first[0]])));
   const open = (t0: number, t1: number) => go({ page: "timeline", params: { t0: Math.round(t0), t1: Math.round(t1) } });
   const unit = units.timeUnit(to - from);
-  const marks = units.ticks(0, units.timeIn(to - from, unit), Math.max(3, Math.floor(inner / 180)));
+  // As on the other pages, since the recording began.
+  const marks = units.ticks(units.timeIn(from, unit), units.timeIn(to, unit), Math.max(3, Math.floor(inner / 180)));
   const scale = (to - from) / units.timeIn(to - from, unit);
   const rules = steps ? Array.from(steps.num("start_ns"), (start, row) => ({ x: x(start), name: fill(t.stepName, { step: steps.num("step")[row] }) })).filter((rule) => rule.x >= left - 1) : [];
   let free = -Infinity;
@@ -796,7 +797,7 @@ function ActivityPlot({ now, data, steps }: { now: Info; data: Table; steps: Tab
     const row = first[index];
     tip(event, (
       <dl>
-        <dt>{t.at}</dt><dd>{units.text(units.time(at[row] - from))}</dd>
+        <dt>{t.at}</dt><dd>{units.text(units.time(at[row]))}</dd>
         {lanes.map((rows, lane) => [<dt key={`t${lane}`}>{lanes.length > 1 ? fill(t.deviceNumber, { device: deviceWord(now) ?? t.device, number: devices[lane] }) : onDevice(now) ? t.busy : t.busyHost}</dt>, <dd key={`d${lane}`}><b>{units.text(units.share(busy[rows[index]]))}</b></dd>])}
         {lower > 0 && [<dt key="ta">{t.allocated}</dt>, <dd key="da">{units.text(units.bytes(allocated[row]))}</dd>]}
         {lower > 0 && Number.isFinite(reserved[row]) && [<dt key="tr">{t.reservedWord}</dt>, <dd key="dr">{units.text(units.bytes(reserved[row]))}</dd>]}
@@ -870,7 +871,7 @@ function ActivityPlot({ now, data, steps }: { now: Info; data: Table; steps: Tab
             if (clear) free = rule.x + rule.name.length * 7 + 8;
             return rules.length > 80 && !clear ? null : <g key={index}><line x1={rule.x} x2={rule.x} y1={clear ? 8 : top} y2={height - 18} stroke="var(--border-strong)" stroke-opacity={clear ? 1 : 0.5} />{clear && <text class="axis" x={rule.x + 4} y={14}>{rule.name}</text>}</g>;
           })}
-          {marks.map((mark) => <text key={mark} class="axis" x={x(from + mark * scale)} y={height - 4} text-anchor={mark === 0 ? "start" : "middle"}>{mark === 0 ? `0 ${unit}` : +mark.toPrecision(6)}</text>)}
+          {marks.map((mark, index) => <text key={mark} class="axis" x={x(mark * scale)} y={height - 4} text-anchor={index === 0 ? "start" : "middle"}>{+mark.toPrecision(9)}{index === 0 && ` ${unit}`}</text>)}
           {range && <rect class="ov-select" x={x(range[0])} width={x(range[1]) - x(range[0])} y={top} height={height - top - 18} />}
           {cursor !== null && <line x1={x(at[first[cursor]] + wide[first[0]] / 2)} x2={x(at[first[cursor]] + wide[first[0]] / 2)} y1={top} y2={height - 18} stroke="var(--text-3)" stroke-dasharray="3 3" />}
         </svg>
