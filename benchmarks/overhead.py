@@ -1,10 +1,8 @@
 """What recording costs the training step: blocks of steps with and without it, taken in turns within one run.
 
-    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--keep]
+    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--cpu] [--keep]
 
-Each set starts new processes, which then train only when it is their turn. In a round every contender trains one block of steps, in order
-or, every other round, in the opposite one. What is compared are blocks of one round: the ratio of their median steps, and that of their
-sums, in which whatever happens once a second counts too. Needs PyTorch or MindSpore, and numpy; stepscope itself need not be installed.
+Needs PyTorch or MindSpore, and numpy; stepscope itself need not be installed. README.md says what is measured, and how.
 """
 
 import argparse
@@ -21,6 +19,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +71,7 @@ _MODELS = {"torch": ["GPT", "convolutions"], "mindspore": ["graph", "PyNative"]}
 class Block(NamedTuple):
     median_s: float
     sum_s: float
+    cpu_s: float  # of all threads of the process, over all steps
 
 
 def main() -> None:
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=6, help="how often new processes are started (default: 6)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds of each set; even, so that both orders count alike (default: 10)")
     parser.add_argument("--steps", type=int, default=10, help="steps of a block (default: 10)")
+    parser.add_argument("--cpu", action="store_true", help="PyTorch on the CPU also where there is a GPU")
     parser.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what the report calls this machine (default: its cores)")
     parser.add_argument("--keep", action="store_true", help="put the report into RESULTS.md, in the place of the last one of this machine")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
@@ -96,10 +97,24 @@ def main() -> None:
     for framework in frameworks:
         for model in _MODELS[framework]:
             if not args.models or model in args.models:
-                report.append(_table(framework, model, *_measured(framework, model, args)))
+                began, busy, ours = time.monotonic(), _busy_s(), _ours_s()
+                blocks, where = _measured(framework, model, args)
+                others = (_busy_s() - busy - (_ours_s() - ours)) / (time.monotonic() - began)
+                report.append(_table(framework, model, where, blocks) + f"\nOther programs kept {others:.2f} cores busy meanwhile.\n")
                 print(report[-1], flush=True)
     if args.keep:
         keep(HERE / "RESULTS.md", "\n".join(report))
+
+
+def _busy_s() -> float:
+    """CPU seconds that this machine has worked."""
+    user, nice, system, _, _, interrupt, soft, steal = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    return (user + nice + system + interrupt + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _ours_s() -> float:
+    """Of these, ours and those of processes of ours that have ended."""
+    return sum(os.times()[:4])
 
 
 def _introduction(frameworks: list[str], args: argparse.Namespace) -> str:
@@ -121,7 +136,7 @@ def _measured(framework: str, model: str, args: argparse.Namespace) -> tuple[dic
     where = ""
     for _ in range(args.sets):
         with tempfile.TemporaryDirectory() as folder:
-            workers = {name: Worker(name, framework, model, folder) for name in _PROCESSES}
+            workers = {name: Worker(name, framework, model, folder, args.cpu) for name in _PROCESSES}
             for number in range(args.rounds):
                 for contender in contenders if number % 2 == 0 else reversed(contenders):
                     blocks[contender.what].append(workers[contender.process].train(contender.state, args.steps))
@@ -134,7 +149,7 @@ def _measured(framework: str, model: str, args: argparse.Namespace) -> tuple[dic
 class Worker:
     """A process that trains a block when it is told to, and sleeps otherwise."""
 
-    def __init__(self, name: str, framework: str, model: str, folder: str) -> None:
+    def __init__(self, name: str, framework: str, model: str, folder: str, cpu: bool) -> None:
         search = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
         command = [sys.executable, *_PROCESSES[name], __file__, "--worker", framework, model, folder]
         self._said = Path(folder) / f"{name}.txt"
@@ -146,7 +161,7 @@ class Worker:
                 stderr=said,
                 text=True,
                 cwd=folder,
-                env=os.environ | {"PYTHONPATH": search, "STEPSCOPE_JOBS": folder},
+                env=os.environ | {"PYTHONPATH": search, "STEPSCOPE_JOBS": folder} | ({"CUDA_VISIBLE_DEVICES": ""} if cpu else {}),
             )
         self.where: str = self._answer()
 
@@ -167,19 +182,20 @@ class Worker:
         return json.loads(line)
 
 
-def _table(framework: str, model: str, blocks: dict[str, list[Block]], where: str) -> str:
-    head = ["what", "step ms", "against", "ratio", "quartiles", "least to most", "of sums", "blocks", "limit", ""]
+def _table(framework: str, model: str, where: str, blocks: dict[str, list[Block]]) -> str:
+    head = ["what", "step ms", "against", "ratio", "quartiles", "least to most", "of sums", "of CPU time", "blocks", "limit", ""]
     rows = []
     for contender in _CONTENDERS[framework]:
         own = blocks[contender.what]
         row = [contender.what, f"{statistics.median(block.median_s for block in own) * 1000:.2f}", contender.against]
         if contender.against:
-            other = blocks[contender.against]
-            ratios = sorted(block.median_s / its.median_s for block, its in zip(own, other, strict=True))
-            sums = statistics.median(block.sum_s / its.sum_s for block, its in zip(own, other, strict=True))
-            ratio = statistics.median(ratios)
-            low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-            row += [f"{ratio:.3f}", f"{low:.3f} to {high:.3f}", f"{ratios[0]:.3f} to {ratios[-1]:.3f}", f"{sums:.3f}", str(len(ratios))]
+            pairs = list(zip(own, blocks[contender.against], strict=True))
+            ratios = sorted(block.median_s / its.median_s for block, its in pairs)
+            sums = statistics.median(block.sum_s / its.sum_s for block, its in pairs)
+            cpu = statistics.median(block.cpu_s / its.cpu_s for block, its in pairs)
+            low, ratio, high = statistics.quantiles(ratios, n=4)
+            row += [f"{ratio:.3f}", f"{low:.3f} to {high:.3f}", f"{ratios[0]:.3f} to {ratios[-1]:.3f}"]
+            row += [f"{sums:.3f}", f"{cpu:.3f}", str(len(pairs))]
             if contender.limit:
                 row += [f"{contender.limit:.2f}", "met" if ratio <= contender.limit else "**missed**"]
         rows.append(row + [""] * (len(head) - len(row)))
@@ -208,19 +224,21 @@ def _work(framework: str, model: str, folder: str) -> None:
         gc.collect()
         with tempfile.TemporaryDirectory(dir=folder) as place:
             after, stop = states[state](place)
-            times = list(_timed(step, after, _SETTLE + int(count)))[_SETTLE:]
+            _times(step, after, _SETTLE)
+            cpu = time.process_time()
+            times = _times(step, after, int(count))
+            cpu = time.process_time() - cpu
             stop()
-        print(json.dumps([statistics.median(times), sum(times)]), file=answers, flush=True)
+        print(json.dumps([statistics.median(times), sum(times), cpu]), file=answers, flush=True)
 
 
-def _timed(step: Callable[[], None], after: Callable[[], None], count: int) -> Iterator[float]:
-    before = time.perf_counter()
+def _times(step: Callable[[], None], after: Callable[[], None], count: int) -> list[float]:
+    moments = [time.perf_counter()]
     for _ in range(count):
         step()
         after()
-        now = time.perf_counter()
-        yield now - before
-        before = time.perf_counter()
+        moments.append(time.perf_counter())
+    return [end - start for start, end in pairwise(moments)]
 
 
 State = tuple[Callable[[], None], Callable[[], None]]  # what follows each step, and what follows the block
