@@ -64,7 +64,7 @@ class Asker:
             except BaseException:
                 process.kill()
                 self._all.discard(process)
-                await asyncio.wait([answer])
+                await asyncio.gather(answer, return_exceptions=True)  # the thread is told by the pipe's end
                 raise
             self._idle.append(process)
         if kind == "usage":
