@@ -40,7 +40,7 @@ const text = texts({
     noDevice: "No queue on the device", deviceHowMindspore: "It is there with data sinking on an Ascend or GPU; record with data_process=True.",
     deviceHowPytorch: "A PyTorch step copies its batch to the device itself.", deviceHow: "This run has none.",
     rules: "How a verdict is reached", rule1: "Batches in the queue that the step reads: data preparation is not the bottleneck of that step. None: the step waits.",
-    rule2: "The host's queue is empty: data processing is too slow.", rule3: "The host's queue holds batches while the device's is empty: the transfer is too slow.", applies: "applies", applyNot: "does not apply", notKnown: "not known",
+    rule2: "The host's queue is empty: data processing is too slow.", rule3: "The host's queue holds batches while the device's is empty: the transfer is too slow.", applies: "applies", applyNot: "does not apply", notKnown: "not known", contrary: "Yet the step waited {share} of the time: batches are handed out in their order, so a late one holds those that are ready back.", noDepth: "How many batches were ready was not recorded",
     table: "Queues, step by step", rows: "rows", queue: "Queue", step: "Step", batches: "Asked for", depth: "Ready", capacity: "Places", emptyHead: "None ready", fullHead: "All ready", wait: "Wait", verdict: "Verdict", outside: "outside steps",
     launch: "Work queued on the device", launchNote: "kernels launched and not yet finished; often empty means that the device waits for the host", stream: "Stream", maxLength: "Longest", meanLength: "On average", emptyShare: "Empty",
     pipeTitle: "Pipeline", pipeNote: "operators left to right, queues between them; click a queue for its history", filled: "filled", free: "free", training: "Training step", worker: "1 worker", workersN: "{count} workers", noWorkers: "in the training process", cpu: "CPU {share}", bottleneck: "bottleneck", ofPlaces: "{share} of {places}", direct: "no queue",
@@ -75,7 +75,7 @@ const text = texts({
     noDevice: "设备上没有队列", deviceHowMindspore: "在 Ascend 或 GPU 上使用数据下沉时才有；请用 data_process=True 记录。",
     deviceHowPytorch: "PyTorch 的迭代自己把批次拷贝到设备。", deviceHow: "此训练没有。",
     rules: "结论如何得出", rule1: "迭代所读队列中有批次：数据准备不是该迭代的瓶颈。没有：迭代等待。",
-    rule2: "主机队列为空：数据处理太慢。", rule3: "主机队列有批次而设备队列为空：传输太慢。", applies: "适用", applyNot: "不适用", notKnown: "未知",
+    rule2: "主机队列为空：数据处理太慢。", rule3: "主机队列有批次而设备队列为空：传输太慢。", applies: "适用", applyNot: "不适用", notKnown: "未知", contrary: "但迭代仍有 {share} 的时间在等待：批次按顺序交付，迟到的一批会挡住已就绪的批次。", noDepth: "没有记录已就绪的批次数",
     table: "逐迭代的队列", rows: "行", queue: "队列", step: "迭代", batches: "取数次数", depth: "就绪", capacity: "位置", emptyHead: "无就绪", fullHead: "全就绪", wait: "等待", verdict: "结论", outside: "迭代之外",
     launch: "设备上排队的任务", launchNote: "已下发但未完成的核函数；经常为空说明设备在等主机", stream: "流", maxLength: "最长", meanLength: "平均", emptyShare: "为空",
     pipeTitle: "流水线", pipeNote: "算子从左到右，队列在其间；点击队列查看其历史", filled: "已占用", free: "空闲", training: "训练迭代", worker: "1 个线程", workersN: "{count} 个线程", noWorkers: "在训练进程中", cpu: "CPU {share}", bottleneck: "瓶颈", ofPlaces: "{places} 的 {share}", direct: "无队列",
@@ -196,7 +196,7 @@ function ruleOf(pipeline: Table, row: number, t: { betweenRule: string; leafRule
 }
 
 /** Waits and queues, step by step. */
-function StepGap({ waits, trace, queues, whole, median, detail }: Facts0 & { detail: boolean }) {
+function StepGap({ waits, trace, queues, whole, median, share, detail }: Facts0 & { detail: boolean }) {
   const t = text();
   const framework = info.value?.framework;
   const launch = useTable("queues", {}, { skip: !detail || !info.value?.kinds.kernel });
@@ -256,11 +256,12 @@ function StepGap({ waits, trace, queues, whole, median, detail }: Facts0 & { det
             <ul class="rules3">
               {rulesOf(verdicts).map((applies, which) => (
                 <li key={which} class={applies ? "on" : ""}>
-                  <Chip tone={applies ? (which ? "bad" : "good") : undefined}>{applies === null ? t.notKnown : applies ? t.applies : t.applyNot}</Chip>
+                  <Chip tone={applies ? (which ? "bad" : share >= LOST ? undefined : "good") : undefined}>{applies === null ? t.notKnown : applies ? t.applies : t.applyNot}</Chip>
                   {[t.rule1, t.rule2, t.rule3][which]}
                 </li>
               ))}
             </ul>
+            {rulesOf(verdicts)[0] && share >= LOST && <p class="d2 contrary"><Say of={t.contrary} share={<Share of={share} />} /></p>}
           </Card>
           {queues.rows > 0 && <QueueTable queues={queues} />}
           {launch.data && launch.data.rows > 0 && <Launches asked={launch} />}
@@ -275,6 +276,7 @@ function rulesOf(verdicts: Map<string | null, string | null>): (boolean | null)[
   const said = [...verdicts.values()];
   if (!said.length) return [null, null, null];
   const read = verdicts.get("device") ?? verdicts.get("iterator") ?? said[0];
+  if (read === null) return [null, null, null];
   const both = verdicts.has("device") && verdicts.has("device queue");
   return [read === "ready" || read === "full", said.includes("waits for processing"), both ? said.includes("waits for transfer") : null];
 }
@@ -316,7 +318,7 @@ function Queue({ title, name, queues, whole, ...shared }: Chosen & { title: stri
       }
       flush
     >
-      <StepBars
+      {!depth.some(Number.isFinite) ? <div class="bd"><Empty title={t.noDepth} height={100} /></div> : <StepBars
         {...shared}
         parts={parts}
         total={depth}
@@ -326,7 +328,7 @@ function Queue({ title, name, queues, whole, ...shared }: Chosen & { title: stri
         height={130}
         say={(at) => <><b>{t.step} {steps[at]}</b><dl><dt>{t.depth}</dt><dd>{units.text(units.count(depth[at]))}</dd>{Number.isFinite(capacity) && [<dt key="c">{t.capacity}</dt>, <dd key="d">{capacity}</dd>]}</dl></>}
         label={title}
-      />
+      />}
     </Card>
   );
 }

@@ -156,7 +156,7 @@ function Whole({ trace, times, warmup }: { trace: Table; times: Table; warmup: n
     if (bare.some(Number.isFinite)) found.push({ label: t.undivided, color: "var(--op-other)", values: bare });
     return found.filter((part) => Array.from(part.values).some(Number.isFinite));
   }, [trace, t]);
-  const clock = param("clock") ?? "host";
+  const clock = param("clock");
   const reduces = useTable("reduces", {}, { skip: !(info.value?.kinds.communication) });
   const overlap = useTable("overlap", {}, { skip: at === null || !(info.value?.kinds.communication) });
   const means = useTable("reduces_per_step", { warmup, clock }, { skip: at !== null || !(info.value?.kinds.communication) });

@@ -355,7 +355,7 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
           {spread(clipped.map((at) => [x(column(at)) + thick / 2, at] as const), 64).slice(0, 8).map(([middle, at]) => (
             <text key={at} class="axis over" x={Math.min(Math.max(middle, left + 24), width - 30)} y={top - 3} text-anchor="middle">{units.text(units.write(total[at], as))} ↑</text>
           ))}
-          {ticks.map((at) => <text key={at} class="axis" x={Math.min(x(column(at)) + thick / 2, width - 4 - units.count(steps[at]).value.length * 3)} y={height - 5} text-anchor="middle">{units.count(steps[at]).value}</text>)}
+          {ticks.map((at) => (selected === null || selected < 0 || Math.abs(x(column(at)) - x(column(selected))) > 30) && <text key={at} class="axis" x={Math.min(x(column(at)) + thick / 2, width - 4 - units.count(steps[at]).value.length * 3)} y={height - 5} text-anchor="middle">{units.count(steps[at]).value}</text>)}
           {drag && drag[0] !== drag[1] && (
             <rect x={x(column(Math.min(...drag)))} width={Math.max(1, Math.abs(column(drag[1]) - column(drag[0])) * slot + thick)} y={top} height={height - top - bottom} fill="var(--accent)" fill-opacity=".12" />
           )}
