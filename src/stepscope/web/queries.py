@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import io
 import os
-import pickle
 import struct
 import subprocess
 import sys
@@ -31,6 +31,16 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
     steps: str | None = None
 
 
+class _Task(msgspec.Struct):
+    """What goes to a process."""
+
+    frames: dict[str, bytes]  # where each table is to be read from, or the rows themselves
+    meta: Meta
+    sql: str
+    rank: int | None
+    steps: tuple[int, int] | None
+
+
 class Asker:
     """Processes that wait for questions: started when first needed, two at most."""
 
@@ -48,7 +58,8 @@ class Asker:
             raise UsageError(f'{error}; expected {{"sql": "select ...", "rank": null, "steps": null}}') from error
         queries.checked(asked.sql)
         steps = parameters.steps(asked.steps) if asked.steps else None
-        content = pickle.dumps((trace.tables, msgspec.to_builtins(trace.meta), asked.sql, asked.rank, steps))
+        frames = {name: frame.serialize() for name, frame in trace.tables.items()}
+        content = msgspec.msgpack.encode(_Task(frames, trace.meta, asked.sql, asked.rank, steps))
         async with self._turns:
             process = self._idle.pop() if self._idle else _Process()
             self._all.add(process)
@@ -123,12 +134,12 @@ def main() -> None:
 
 
 def _answered(content: bytes) -> tuple[str, int, bytes]:
-    frames, meta, sql, rank, steps = pickle.loads(content)
+    task = msgspec.msgpack.decode(content, type=_Task)
     try:
-        trace = Trace(frames, msgspec.convert(meta, Meta))
-        trace = trace if rank is None else trace.of_rank(rank)
-        trace = trace if steps is None else trace.of_steps(*steps)
-        frame = queries.answer(trace, sql)
+        trace = Trace({name: pl.LazyFrame.deserialize(io.BytesIO(frame)) for name, frame in task.frames.items()}, task.meta)
+        trace = trace if task.rank is None else trace.of_rank(task.rank)
+        trace = trace if task.steps is None else trace.of_steps(*task.steps)
+        frame = queries.answer(trace, task.sql)
         if (size := frame.estimated_size()) > _LARGEST:
             return "usage", 0, f"the answer has {frame.height:,} rows, {size / 1e9:.1f} GB: add a LIMIT".encode()
         return "rows", frame.height, tables.arrow(frame)
