@@ -112,7 +112,12 @@ def _bandwidths(trace: Trace) -> pl.DataFrame:
         (rank, recorded or (chip.bandwidth if (chip := chips.find(name or "")) else None)) for rank, name, recorded in found.iter_rows()
     ]
     table = pl.DataFrame(rows, schema={"rank": pl.Int32, "bandwidth": pl.Float64}, orient="row").drop_nulls()
-    return table.group_by("rank").agg(pl.col("bandwidth").unique()).filter(pl.col("bandwidth").list.len() == 1).explode("bandwidth")
+    return (
+        table.group_by("rank")
+        .agg(pl.col("bandwidth").first(), kinds=pl.col("bandwidth").n_unique())
+        .filter(pl.col("kinds") == 1)
+        .drop("kinds")
+    )
 
 
 _SIZES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
