@@ -30,6 +30,7 @@ SOURCE = HERE.parent / "src"
 _SETTLE = 2  # steps of a block that do not count: the first after a profiler has started
 
 _SHAPES = {"record_shapes": True, "profile_memory": True}
+_ALL = _SHAPES | {"with_flops": True, "with_stack": True}
 # From the issue that set them.
 _ACTIVE_TORCH, _IDLE, _ACTIVE_MINDSPORE = 1.05, 1.01, 1.10
 
@@ -58,11 +59,14 @@ _CONTENDERS = {
         Contender("stepscope", "own", "stepscope", "torch.profiler", _ACTIVE_TORCH),
         Contender("torch.profiler, shapes and memory", "own", "torch shapes", "bare"),
         Contender("stepscope, shapes and memory", "own", "stepscope shapes", "torch.profiler, shapes and memory", _ACTIVE_TORCH),
+        Contender("torch.profiler, stacks and FLOPs, too", "own", "torch all", "bare"),
+        Contender("stepscope, stacks and FLOPs, too", "own", "stepscope all", "torch.profiler, stacks and FLOPs, too", _ACTIVE_TORCH),
     ],
     "mindspore": [
         *_QUIET,
         Contender("stepscope", "own", "stepscope", "bare", _ACTIVE_MINDSPORE),
         Contender("stepscope, shapes and memory", "own", "stepscope shapes", "bare", _ACTIVE_MINDSPORE),
+        Contender("stepscope, stacks and FLOPs, too", "own", "stepscope all", "bare"),
     ],
 }
 _MODELS = {"torch": ["GPT", "convolutions"], "mindspore": ["graph", "PyNative"]}
@@ -216,8 +220,10 @@ def _work(framework: str, model: str, folder: str) -> None:
         "monitor": _monitored,
         "torch": lambda _: _by_torch({}),
         "torch shapes": lambda _: _by_torch(_SHAPES),
+        "torch all": lambda _: _by_torch(_ALL),
         "stepscope": lambda folder: _by_stepscope(folder, {}),
         "stepscope shapes": lambda folder: _by_stepscope(folder, _SHAPES),
+        "stepscope all": lambda folder: _by_stepscope(folder, _ALL),
     }
     for line in sys.stdin:
         count, _, state = line.strip().partition(" ")
