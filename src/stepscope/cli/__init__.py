@@ -17,6 +17,7 @@ from stepscope.errors import StepscopeError
 
 # In the order of the help: what one uses first stands first.
 COMMANDS = ("run", "attach", "jobs", "view", "summary", "show", "query", "list", "export", "report", "cache", "demo", "completion")
+_TO_LOOK = ("polars", "msgspec", "rich")  # a training image may have none of them
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
 
 
@@ -98,6 +99,8 @@ def _message(error: Exception) -> str:
         return ": ".join(str(part) for part in (error.filename, error.strerror or line) if part)
     if isinstance(error, MemoryError):
         return "out of memory"
+    if isinstance(error, ModuleNotFoundError) and error.name in _TO_LOOK:
+        return f"{error.name} is not installed: recording works without, looking at it does not; pip install {' '.join(_TO_LOOK)}"
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(error, polars.exceptions.PolarsError):
         return line
