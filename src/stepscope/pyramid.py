@@ -9,6 +9,7 @@ Levels whose tiles hold few events are summed up when asked. Only the coarser on
 about FEW events per row, whatever the number of events.
 """
 
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ BUCKETS_LOG2 = 10
 BUCKETS = 1 << BUCKETS_LOG2
 FEW = 1 << 15
 _Codes = NDArray[np.int32]
-_FILES = ("offsets", "start", "dur", "reach", "name", "kind", "span")
+_FILES = ("offsets", "start", "dur", "reach", "label", "kind", "span")
 
 
 class Events(NamedTuple):
@@ -31,9 +32,9 @@ class Events(NamedTuple):
     start: Ints
     dur: Ints
     reach: Ints  # the latest end of this event and those before it in its row
-    name: _Codes
+    label: _Codes  # what it is called, by number
     kind: NDArray[np.uint8]
-    span: Ints  # the span's id within its rank; negative for what is not one span
+    span: _Codes  # the span's id within its rank; negative for what is not one span
 
     @property
     def rows(self) -> int:
@@ -46,28 +47,24 @@ class Events(NamedTuple):
         return int(self.reach[last].max(initial=1))
 
 
-def events(row: Ints, start: Ints, dur: Ints, name: _Codes, kind: NDArray[np.uint8], span: Ints, rows: int) -> Events:
+def events(row: Ints | _Codes, start: Ints, dur: Ints, label: _Codes, kind: NDArray[np.uint8], span: _Codes, rows: int) -> Events:
     """Events in any order; `row` says of each to which row it belongs."""
-    # Most readers give the order of time already, and sorting by a small number then is a few passes.
+    # Sorting by a small number is a few passes; within a row most readers give the order of time already.
     small = row.astype(np.uint16) if rows <= 1 << 16 else row
-    if (start[1:] < start[:-1]).any():
-        by_time = np.argsort(start, kind="stable")
-        order = by_time[np.argsort(small[by_time], kind="stable")]
-    else:
-        order = np.argsort(small, kind="stable")
-    row, start, dur = row[order], start[order], dur[order]
-    offsets = np.searchsorted(row, np.arange(rows + 1)).astype(np.int64)
-    return Events(offsets, start, dur, _reach(row, start + dur), name[order], kind[order], span[order])
-
-
-def _reach(row: Ints, end: Ints) -> Ints:
-    """The running maximum of `end` within each row."""
-    if len(end) == 0:
-        return end
-    low = int(end.min())
-    apart = int(end.max()) - low + 1
-    lifted = (end - low) + row * apart
-    return np.maximum.accumulate(lifted) - row * apart + low
+    order = np.argsort(small, kind="stable")
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows)))).astype(np.int64)
+    start = start[order]
+    for low, high in itertools.pairwise(offsets.tolist()):
+        own = start[low:high]
+        if (own[1:] < own[:-1]).any():
+            by_time = np.argsort(own, kind="stable")
+            order[low:high] = order[low:high][by_time]
+            start[low:high] = own[by_time]
+    dur = dur[order]
+    reach = start + dur
+    for low, high in itertools.pairwise(offsets.tolist()):
+        np.maximum.accumulate(reach[low:high], out=reach[low:high])
+    return Events(offsets, start, dur, reach, label[order], kind[order], span[order])
 
 
 class Buckets(NamedTuple):
@@ -89,26 +86,23 @@ class Level(NamedTuple):
 
 class Pyramid(NamedTuple):
     events: Events
+    top: int  # the level at which one tile holds everything
     lowest: int  # below this level everything is summed up when asked
     levels: list[Level]  # levels[0] is `lowest`
-
-    @property
-    def top(self) -> int:
-        """The level at which one tile holds everything."""
-        return top_level(self.events.end)
 
 
 def top_level(end: int) -> int:
     return max(0, (max(end, 1) - 1).bit_length() - BUCKETS_LOG2)
 
 
-def build(events: Events) -> Pyramid:
-    top = top_level(events.end)
+def build(events: Events, end: int = 0) -> Pyramid:
+    """`end` is a moment that the top level should reach to, where something else than events lasts longer."""
+    top = top_level(max(end, events.end))
     row = np.repeat(np.arange(events.rows), np.diff(events.offsets))
     lowest = _lowest(events, row, top)
     levels: list[Level] = []
     if lowest > top:
-        return Pyramid(events, lowest, levels)
+        return Pyramid(events, top, lowest, levels)
     everything = np.arange(len(events.start))
     is_long = events.dur >= 1 << lowest
     long = everything[is_long]
@@ -120,7 +114,7 @@ def build(events: Events) -> Pyramid:
             long = long[still]
         edges = np.arange(events.rows + 1)
         levels.append(Level(np.searchsorted(buckets.row, edges), buckets, np.searchsorted(row[long], edges), long))
-    return Pyramid(events, lowest, levels)
+    return Pyramid(events, top, lowest, levels)
 
 
 def _lowest(events: Events, row: Ints, top: int) -> int:
@@ -249,15 +243,15 @@ def write(pyramid: Pyramid, folder: Path) -> None:
         np.save(folder / f"level{at}.npy", np.stack(level.buckets))
         np.save(folder / f"long{at}.npy", level.long)
         np.save(folder / f"level{at}_offsets.npy", np.stack((level.offsets, level.long_offsets)))
-    np.save(folder / "levels.npy", np.array([pyramid.lowest, len(pyramid.levels)]))
+    np.save(folder / "levels.npy", np.array([pyramid.top, pyramid.lowest, len(pyramid.levels)]))
 
 
 def read(folder: Path) -> Pyramid:
     found = Events(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in _FILES))
-    lowest, count = (int(value) for value in np.load(folder / "levels.npy"))
+    top, lowest, count = (int(value) for value in np.load(folder / "levels.npy"))
     levels = []
     for at in range(count):
         offsets, long_offsets = np.load(folder / f"level{at}_offsets.npy")
         buckets = Buckets(*np.load(folder / f"level{at}.npy", mmap_mode="r"))
         levels.append(Level(offsets, buckets, long_offsets, np.load(folder / f"long{at}.npy", mmap_mode="r")))
-    return Pyramid(found, lowest, levels)
+    return Pyramid(found, top, lowest, levels)

@@ -109,6 +109,21 @@ class Trace:
         kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in at.items()}
         return Trace({**self._tables, **kept, "steps": steps}, self.meta)
 
+    def ends(self) -> tuple[int, int]:
+        """The first and the last moment of anything in it; 0 and 0 where there is nothing."""
+        within = {
+            "spans": (pl.col("start_ns"), pl.col("start_ns") + pl.col("dur_ns")),
+            "steps": (pl.col("start_ns"), pl.col("end_ns")),
+            "counters": (pl.col("at_ns"), pl.col("at_ns")),
+            "allocations": (pl.col("alloc_ns"), pl.max_horizontal("alloc_ns", "free_ns")),
+        }
+        found = [
+            self.table(name).select(first.min().alias("first"), last.max().alias("last")).collect().row(0)
+            for name, (first, last) in within.items()
+        ]
+        firsts, lasts = ([ends[at] for ends in found if ends[at] is not None] for at in (0, 1))
+        return min(firsts, default=0), max(lasts, default=0)
+
     def analyse(self, name: str, *, rank: int | None = None, steps: tuple[int, int] | None = None, **parameters: Any) -> pl.DataFrame:
         """Run an analysis by name. `rank` restricts any analysis to one rank, `steps` to the steps from a first to a last one."""
         found = analysis(name)

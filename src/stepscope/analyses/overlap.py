@@ -1,5 +1,7 @@
 """How much communication is hidden behind computation?"""
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from stepscope import intervals
@@ -25,21 +27,31 @@ def overlap(trace: Trace) -> pl.DataFrame:
     computing + exposed + copy + free is the step.
     """
     tables = []
-    for _, steps, busy in ranks(trace):
-        computing, communication, copies, sets = (busy.get(kind, intervals.NONE) for kind in ("kernel", "communication", "copy", "set"))
-        parts = {
-            "computing_ns": computing,
-            "communication_ns": communication,
-            "overlapped_ns": intervals.intersect(communication, computing),
-            "copy_ns": intervals.subtract(intervals.join(copies, sets), intervals.join(computing, communication)),
-        }
+    for _, steps, found in parts(trace):
         start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-        tables.append(steps.with_columns(pl.Series(name, intervals.covered(part, start, end)) for name, part in parts.items()))
+        tables.append(steps.with_columns(pl.Series(f"{name}_ns", intervals.covered(part, start, end)) for name, part in found.items()))
     if not tables:
         return pl.DataFrame(schema=COLUMNS)
-    total, exposed = pl.col("end_ns") - pl.col("start_ns"), pl.col("communication_ns") - pl.col("overlapped_ns")
+    total = pl.col("end_ns") - pl.col("start_ns")
     return (
         pl.concat(tables)
-        .with_columns(total_ns=total, exposed_ns=exposed, free_ns=total - pl.col("computing_ns") - exposed - pl.col("copy_ns"))
+        .with_columns(total_ns=total, free_ns=total - pl.col("computing_ns") - pl.col("exposed_ns") - pl.col("copy_ns"))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
+
+
+def parts(trace: Trace) -> Iterator[tuple[int, pl.DataFrame, dict[str, intervals.Set]]]:
+    """Per rank: its steps, and when it was computing, communicating, both at once, only communicating, and only copying."""
+    for rank, steps, busy in ranks(trace):
+        computing, communication, copies, sets = (busy.get(kind, intervals.NONE) for kind in ("kernel", "communication", "copy", "set"))
+        yield (
+            rank,
+            steps,
+            {
+                "computing": computing,
+                "communication": communication,
+                "overlapped": intervals.intersect(communication, computing),
+                "exposed": intervals.subtract(communication, computing),
+                "copy": intervals.subtract(intervals.join(copies, sets), intervals.join(computing, communication)),
+            },
+        )

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 
 from stepscope import __version__, exporters, parameters
 from stepscope.errors import DataError, StepscopeError, UsageError
-from stepscope.web import answers, exports, live, pages
+from stepscope.web import answers, exports, live, pages, timeline
 from stepscope.web.access import Access, is_loopback
 from stepscope.web.queries import Asker
 from stepscope.web.runs import Run, Table
@@ -69,6 +69,7 @@ class Server:
         self.list = Table([*settings.roots, self.uploads.folder])
         self.traces = Traces(self.scratch, partial=settings.partial, step_name=settings.step_name, cache=settings.cache)
         self.kept = answers.Answers()
+        self.timelines = timeline.Timelines()
         self.asker = Asker(settings.query_s)
         self.watch = live.Watch(self._rows)
         self._pool = ThreadPoolExecutor(_WORKERS, "stepscope-answer")
@@ -92,6 +93,10 @@ class Server:
             Route("/api/runs/{run}/query", self.query, methods=["POST"]),
             Route("/api/runs/{run}/export/{format}", self.export),
             Route("/api/runs/{run}/live", self.live),
+            *(
+                Route(f"/api/runs/{{run}}/timeline{rest}", functools.partial(self.timeline, answer))
+                for rest, answer in timeline.ROUTES.items()
+            ),
         ]
         handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
             StepscopeError: self.refused,
@@ -119,6 +124,7 @@ class Server:
     def close(self) -> None:
         self.stop()
         self.traces.close()
+        self.timelines.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -208,6 +214,12 @@ class Server:
         trace, _, _ = await self.traces.trace(run)
         answer = await self._threaded(lambda: exports.export(exports.part(trace, rank, steps), form, given, self.scratch))
         return await self._sent(request, answer, run, None)
+
+    async def timeline(self, answer: timeline.Answer, request: Request) -> Response:
+        run, words = await self._run(request), _words(request)
+        trace, _, signature = await self.traces.trace(run)
+        opened = await self.timelines.of(trace, answers.tag("timeline", run.id, signature))
+        return await self._threaded(lambda: answer(opened, request.path_params, words))
 
     # What goes wrong
 

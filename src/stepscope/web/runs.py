@@ -111,7 +111,7 @@ class Table:
 def describe(trace: Trace, identity: str, name: str, *, path: str | None = None, state: str = "finished") -> dict[str, Any]:
     """What a page needs to know of a trace before it asks anything: how much of what there is, when it began, what could not be read."""
     counts = {table: trace.table(table).select(pl.len()).collect().item() for table in schema.TABLES}
-    first, last = _ends(trace)
+    first, last = trace.ends()
     problems = trace.problems.select("rank", "file", "where", "what", "lost")
     steps = dict(trace.steps.group_by("rank").len().collect().iter_rows())
     meta = msgspec.to_builtins(trace.meta)
@@ -136,23 +136,6 @@ def describe(trace: Trace, identity: str, name: str, *, path: str | None = None,
 def _counted(frame: pl.LazyFrame, column: str) -> dict[str, int]:
     rows = frame.group_by(pl.col(column).cast(pl.String)).len().sort("len", column, descending=[True, False]).collect()
     return {key: count for key, count in rows.iter_rows() if key is not None}
-
-
-def _ends(trace: Trace) -> tuple[int, int]:
-    """The first and the last moment of the trace."""
-    within = {
-        "spans": (pl.col("start_ns"), pl.col("start_ns") + pl.col("dur_ns")),
-        "steps": (pl.col("start_ns"), pl.col("end_ns")),
-        "counters": (pl.col("at_ns"), pl.col("at_ns")),
-        "allocations": (pl.col("alloc_ns"), pl.max_horizontal("alloc_ns", "free_ns")),
-    }
-    found = [
-        trace.table(name).select(first.min().alias("first"), last.max().alias("last")).collect().row(0)
-        for name, (first, last) in within.items()
-    ]
-    return min((first for first, _ in found if first is not None), default=0), max(
-        (last for _, last in found if last is not None), default=0
-    )
 
 
 def confine(source: Source, root: Path) -> None:

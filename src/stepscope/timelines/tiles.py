@@ -1,0 +1,146 @@
+"""What a client draws of some lanes between two moments: a header and plain arrays.
+
+docs/web.md says how the bytes are laid out.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stepscope import pyramid
+from stepscope.pyramid import BUCKETS, BUCKETS_LOG2
+from stepscope.timelines.lanes import Lane, Samples, Timeline, rows_of
+
+_Array = NDArray[Any]
+# In this order, each for all rows of all lanes; see docs/web.md.
+LAYOUT = {
+    "long_start": "<f8",
+    "long_dur": "<f8",
+    "point_at": "<f8",
+    "point_low": "<f8",
+    "point_high": "<f8",
+    "long_name": "<u4",
+    "long_span": "<i4",
+    "bucket_count": "<u4",
+    "bucket_name": "<u4",
+    "bucket_span": "<i4",
+    "bucket_x": "<u2",
+    "long_kind": "u1",
+    "bucket_busy": "u1",
+    "bucket_kind": "u1",
+}
+
+
+class Points(NamedTuple):
+    """A counter, to be drawn as steps: each holds until the next one."""
+
+    at: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def tile(timeline: Timeline, lanes: list[Lane], level: int, index: int, by: str | None = None) -> bytes:
+    """The tile of these lanes; `by` is "type" or "scope" where these are wanted beside the names."""
+    events = timeline.pyramid.events
+    about: list[dict[str, Any]] = []
+    parts: dict[str, list[_Array]] = {name: [] for name in LAYOUT}
+    labels: list[_Array] = []
+    for lane in lanes:
+        if lane.kind == "counter":
+            points = counter(timeline.samples, lane.first, level, index)
+            about.append({"id": lane.id, "points": len(points.at)})
+            for name, values in points._asdict().items():
+                parts[f"point_{name}"].append(values)
+            continue
+        about.append({"id": lane.id, "rows": []})
+        for row in rows_of(lane):
+            long, buckets = pyramid.tile(timeline.pyramid, row, level, index)
+            about[-1]["rows"].append([len(long), len(buckets.row)])
+            longest = buckets.longest
+            columns = {
+                "long_start": events.start[long],
+                "long_dur": events.dur[long],
+                "long_name": events.label[long],
+                "long_span": events.span[long],
+                "long_kind": events.kind[long],
+                "bucket_count": buckets.began,
+                "bucket_name": events.label[longest],
+                "bucket_span": events.span[longest],
+                "bucket_x": buckets.bucket,
+                "bucket_busy": _share(buckets.busy, level),
+                "bucket_kind": events.kind[longest],
+            }
+            for name, column in columns.items():
+                parts[name].append(column)
+    arrays = {name: np.concatenate(columns) if columns else np.empty(0) for name, columns in parts.items()}
+    labels = [arrays["long_name"].astype(np.int64), arrays["bucket_name"].astype(np.int64)]
+    names, used = _names(timeline.labels, np.concatenate(labels), by)
+    arrays["long_name"], arrays["bucket_name"] = used[: len(labels[0])], used[len(labels[0]) :]
+    return _packed({"level": level, "index": index, **names, "lanes": about}, arrays)
+
+
+def counter(samples: Samples, number: int, level: int, index: int) -> Points:
+    """What is needed to draw a counter: what it was before the tile, and of each bucket its least and most, and then its last.
+
+    No peak is hidden, and what holds on after a bucket is the last that was sampled in it.
+    """
+    low, high = index << level + BUCKETS_LOG2, index + 1 << level + BUCKETS_LOG2
+    from_, to = int(samples.offsets[number]), int(samples.offsets[number + 1])
+    first, last = from_ + np.searchsorted(samples.at[from_:to], (low, high))
+    at, value = samples.at[first:last], samples.value[first:last]
+    before = slice(first - 1, first) if first > from_ else slice(0, 0)
+    if len(at) == 0:
+        return Points(samples.at[before].astype(float), samples.value[before], samples.value[before])
+    begin = np.flatnonzero(np.diff(at >> level, prepend=-1))
+    finish = np.append(begin[1:], len(at)) - 1
+    least, most = np.minimum.reduceat(value, begin), np.maximum.reduceat(value, begin)
+    several = least < most
+    # Twice where they differ: the range at the first moment, and the last value at the last.
+    place = np.repeat(np.arange(len(begin)), 1 + several)
+    is_last = np.append(np.diff(place, prepend=-1) == 0, False)[: len(place)]
+    end = value[finish]
+    points = (
+        np.where(is_last, at[finish][place], at[begin][place]),
+        np.where(is_last, end[place], least[place]),
+        np.where(is_last, end[place], most[place]),
+    )
+    return Points(
+        *(
+            np.append(column, rest).astype(float)
+            for column, rest in zip((samples.at[before], *[samples.value[before]] * 2), points, strict=True)
+        )
+    )
+
+
+def _share(busy: _Array, level: int) -> _Array:
+    """Of 255; not nothing where there is something."""
+    return np.where(busy > 0, np.clip((busy * 255 + (1 << level >> 1)) >> level, 1, 255), 0)
+
+
+def _names(labels: pl.DataFrame, used: _Array, by: str | None) -> tuple[dict[str, list[str | None]], _Array]:
+    """The names that occur, and for each label in `used` which of them it is."""
+    distinct, where = np.unique(used, return_inverse=True)
+    columns = ["name", by] if by else ["name"]
+    chosen = labels.select(columns)[distinct]
+    kept = chosen.unique(maintain_order=True).with_row_index("at")
+    at = chosen.join(kept, on=columns, how="left", maintain_order="left", nulls_equal=True)["at"].to_numpy()
+    lists: dict[str, list[str | None]] = {f"{column}s": kept[column].to_list() for column in columns}
+    return lists, at[where] if len(at) else np.empty(0, np.uint32)
+
+
+def _packed(header: dict[str, Any], arrays: dict[str, _Array]) -> bytes:
+    text = msgspec.json.encode(header)
+    text += b" " * (-(4 + len(text)) % 8)
+    pieces = [len(text).to_bytes(4, "little"), text]
+    for name, kind in LAYOUT.items():
+        content = arrays[name].astype(kind).tobytes()
+        pieces += [content, b"\0" * (-len(content) % 8)]
+    return b"".join(pieces)
+
+
+def covers(level: int, index: int) -> tuple[int, int]:
+    """From when to when a tile is."""
+    return index * BUCKETS << level, (index + 1) * BUCKETS << level
