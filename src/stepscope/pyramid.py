@@ -10,6 +10,7 @@ about FEW events per row, whatever the number of events.
 """
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from stepscope.intervals import Ints
 BUCKETS_LOG2 = 10
 BUCKETS = 1 << BUCKETS_LOG2
 FEW = 1 << 15
+PORTION = 1 << 20
 _Codes = NDArray[np.int32]
 _FILES = ("offsets", "start", "dur", "reach", "label", "kind", "span")
 
@@ -49,9 +51,18 @@ class Events(NamedTuple):
 
 def events(row: Ints | _Codes, start: Ints, dur: Ints, label: _Codes, kind: NDArray[np.uint8], span: _Codes, rows: int) -> Events:
     """Events in any order; `row` says of each to which row it belongs."""
+    order, offsets, start = by_row(row, start, rows)
+    dur = dur[order]
+    reach = start + dur
+    for low, high in itertools.pairwise(offsets.tolist()):
+        np.maximum.accumulate(reach[low:high], out=reach[low:high])
+    return Events(offsets, start, dur, reach, label[order], kind[order], span[order])
+
+
+def by_row(row: Ints | _Codes, start: Ints, rows: int) -> tuple[Ints, Ints, Ints]:
+    """The order by row and time, where each row begins in it, and the times in it."""
     # Sorting by a small number is a few passes; within a row most readers give the order of time already.
-    small = row.astype(np.uint16) if rows <= 1 << 16 else row
-    order = np.argsort(small, kind="stable")
+    order = np.argsort(row.astype(np.uint16) if rows <= 1 << 16 else row, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows)))).astype(np.int64)
     start = start[order]
     for low, high in itertools.pairwise(offsets.tolist()):
@@ -60,11 +71,7 @@ def events(row: Ints | _Codes, start: Ints, dur: Ints, label: _Codes, kind: NDAr
             by_time = np.argsort(own, kind="stable")
             order[low:high] = order[low:high][by_time]
             start[low:high] = own[by_time]
-    dur = dur[order]
-    reach = start + dur
-    for low, high in itertools.pairwise(offsets.tolist()):
-        np.maximum.accumulate(reach[low:high], out=reach[low:high])
-    return Events(offsets, start, dur, reach, label[order], kind[order], span[order])
+    return order, offsets, start
 
 
 class Buckets(NamedTuple):
@@ -98,60 +105,98 @@ def top_level(end: int) -> int:
 def build(events: Events, end: int = 0) -> Pyramid:
     """`end` is a moment that the top level should reach to, where something else than events lasts longer."""
     top = top_level(max(end, events.end))
-    row = np.repeat(np.arange(events.rows), np.diff(events.offsets))
-    lowest = _lowest(events, row, top)
+    lowest = _lowest(events, top)
     levels: list[Level] = []
-    if lowest > top:
-        return Pyramid(events, top, lowest, levels)
-    everything = np.arange(len(events.start))
-    is_long = events.dur >= 1 << lowest
-    long = everything[is_long]
-    buckets = _sum_up(events, row, everything[~is_long], lowest)
+    edges = np.arange(events.rows + 1)
     for level in range(lowest, top + 1):
-        if level > lowest:
+        if level == lowest:
+            pieces, longs = [], []
+            for low, high in _portions(events.offsets):
+                which = np.arange(low, high)
+                is_long = events.dur[low:high] >= 1 << level
+                longs.append(which[is_long])
+                pieces.append(_sum_up(events, which[~is_long], level))
+            buckets, long = _stacked(pieces), np.concatenate(longs)
+        else:
             still = events.dur[long] >= 1 << level
-            buckets = _join(events, _halved(buckets), _sum_up(events, row, long[~still], level))
+            buckets = _grouped(events, _stacked([_halved(buckets), _sum_up(events, long[~still], level)]))
             long = long[still]
-        edges = np.arange(events.rows + 1)
-        levels.append(Level(np.searchsorted(buckets.row, edges), buckets, np.searchsorted(row[long], edges), long))
+        levels.append(Level(np.searchsorted(buckets.row, edges), buckets, np.searchsorted(long, events.offsets), long))
     return Pyramid(events, top, lowest, levels)
 
 
-def _lowest(events: Events, row: Ints, top: int) -> int:
+def _portions(offsets: Ints) -> Iterator[tuple[int, int]]:
+    """Whole rows of about PORTION events together: so much is worked on at a time."""
+    low = 0
+    for high in offsets[1:].tolist():
+        if high - low >= PORTION:
+            yield low, high
+            low = high
+    yield low, int(offsets[-1])
+
+
+def _lowest(events: Events, top: int) -> int:
     """The first level at which some tile holds more than FEW events of a row; top + 1 where none does."""
-    low, high, end = 0, top + 1, events.end
+    counts = np.diff(events.offsets)
+    crowded = [(int(low), int(low + count)) for low, count in zip(events.offsets, counts, strict=False) if count > FEW]
+    low, high = 0, top + 1
     while low < high:
         middle = (low + high) // 2
-        tile = row * ((end >> middle >> BUCKETS_LOG2) + 1) + (events.start >> middle >> BUCKETS_LOG2)
-        first = np.flatnonzero(np.diff(tile, prepend=-1))
-        if np.diff(first, append=len(tile)).max(initial=0) > FEW:
+        # Any FEW + 1 events in a row that begin in one tile are too many.
+        if any(
+            (events.start[from_ : to - FEW] >> middle + BUCKETS_LOG2 == events.start[from_ + FEW : to] >> middle + BUCKETS_LOG2).any()
+            for from_, to in crowded
+        ):
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _sum_up(events: Events, row: Ints, which: Ints, level: int) -> Buckets:
-    """Events shorter than a bucket, per bucket; one that lies across an edge is busy on both sides and counts where it begins."""
-    start, end = events.start[which], events.start[which] + events.dur[which]
-    rows = row[which]
-    first = which == events.offsets[rows]
-    before = np.where(first, np.iinfo(np.int64).min, events.reach[np.maximum(which - 1, 0)])
+def _sum_up(events: Events, which: Ints, level: int) -> Buckets:
+    """Events shorter than a bucket, in order, per bucket; one that lies across an edge is busy on both sides and counts where it begins."""
+    if len(which) == 0:
+        return Buckets(*[np.empty(0, np.int64)] * 5)
+    start, dur = events.start[which], events.dur[which]
+    end = start + dur
+    row = np.searchsorted(events.offsets, which, "right") - 1
+    before = np.where(which == events.offsets[row], np.iinfo(np.int64).min, events.reach[np.maximum(which - 1, 0)])
     fresh = np.minimum(np.maximum(start, before), end)  # what an earlier event covers is not covered twice
     bucket = start >> level
     edge = (bucket + 1) << level
-    across = end > edge
     busy = np.minimum(end, edge) - np.minimum(fresh, edge)
-    beyond = np.flatnonzero(across)
-    place = np.concatenate((np.arange(len(which)), beyond))
-    piece = Buckets(
-        rows[place],
-        np.concatenate((bucket, bucket[beyond] + 1)),
-        np.concatenate((busy, end[beyond] - np.maximum(fresh[beyond], edge[beyond]))),
-        np.concatenate((np.ones(len(which), np.int64), np.zeros(len(beyond), np.int64))),
-        which[place],
+    change = np.empty(len(which), np.bool_)
+    change[0] = True
+    np.logical_or(bucket[1:] != bucket[:-1], row[1:] != row[:-1], out=change[1:])
+    first = np.flatnonzero(change)
+    found = Buckets(
+        row[first],
+        bucket[first],
+        np.add.reduceat(busy, first),
+        np.diff(first, append=len(which)),
+        which[_first_of_most(dur, first)],
     )
-    return _grouped(events, piece)
+    beyond = np.flatnonzero(end > edge)
+    spilled = Buckets(
+        row[beyond],
+        bucket[beyond] + 1,
+        end[beyond] - np.maximum(fresh[beyond], edge[beyond]),
+        np.zeros(len(beyond), np.int64),
+        which[beyond],
+    )
+    return _grouped(events, _stacked([found, spilled]))
+
+
+def _first_of_most(value: Ints, first: Ints) -> Ints:
+    """Of each stretch that begins at `first`, where its largest value stands; of equals the first."""
+    bits = len(value).bit_length()
+    if int(value.max()).bit_length() + bits < 63:  # value and place in one number
+        back = (1 << bits) - 1
+        return back - (np.maximum.reduceat((value << bits) | (back - np.arange(len(value))), first) & back)
+    most = np.repeat(np.maximum.reduceat(value, first), np.diff(first, append=len(value)))
+    best = np.flatnonzero(value == most)
+    group = np.searchsorted(first, best, "right") - 1
+    return best[np.diff(group, prepend=-1) > 0]
 
 
 def _halved(buckets: Buckets) -> Buckets:
@@ -159,29 +204,23 @@ def _halved(buckets: Buckets) -> Buckets:
     return buckets._replace(bucket=buckets.bucket >> 1)
 
 
-def _join(events: Events, one: Buckets, other: Buckets) -> Buckets:
-    return _grouped(events, Buckets(*(np.concatenate(pair) for pair in zip(one, other, strict=True))))
+def _stacked(pieces: list[Buckets]) -> Buckets:
+    return Buckets(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
 
 
 def _grouped(events: Events, pieces: Buckets) -> Buckets:
     """Pieces of one row and bucket as one."""
     if len(pieces.row) == 0:
         return pieces
-    key = pieces.row * (int(pieces.bucket.max()) + 1) + pieces.bucket
-    order = np.argsort(key, kind="stable")
-    key, longest = key[order], pieces.longest[order]
-    first = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
-    length = events.dur[longest]
-    most = np.repeat(np.maximum.reduceat(length, first), np.diff(first, append=len(key)))
-    best = np.flatnonzero(length == most)  # the first of equals
-    group = np.searchsorted(first, best, "right") - 1
-    best = best[np.diff(group, prepend=-1) > 0]
+    order = np.lexsort((pieces.bucket, pieces.row))
+    row, bucket, longest = pieces.row[order], pieces.bucket[order], pieces.longest[order]
+    first = np.flatnonzero(np.append(True, (bucket[1:] != bucket[:-1]) | (row[1:] != row[:-1])))
     return Buckets(
-        pieces.row[order][first],
-        pieces.bucket[order][first],
+        row[first],
+        bucket[first],
         np.add.reduceat(pieces.busy[order], first),
         np.add.reduceat(pieces.began[order], first),
-        longest[best],
+        longest[_first_of_most(events.dur[longest], first)],
     )
 
 
@@ -209,22 +248,11 @@ def tile(pyramid: Pyramid, row: int, level: int, index: int) -> Tile:
         which = within(pyramid.events, row, low, high)
         is_long = pyramid.events.dur[which] >= 1 << level
         long = which[is_long]
-        rows = _Constant(row)
-        buckets = _sum_up(pyramid.events, rows, which[~is_long], level)  # type: ignore[arg-type]
+        buckets = _sum_up(pyramid.events, which[~is_long], level)
         seen = (buckets.bucket >= begin) & (buckets.bucket < begin + BUCKETS)
         buckets = Buckets(*(column[seen] for column in buckets))
     long = long[pyramid.events.start[long] + pyramid.events.dur[long] > low]
     return Tile(np.asarray(long), buckets._replace(bucket=buckets.bucket - begin))
-
-
-class _Constant:
-    """Says of every event that it is of this row."""
-
-    def __init__(self, row: int) -> None:
-        self.row = row
-
-    def __getitem__(self, which: Ints) -> Ints:
-        return np.full(len(which), self.row, np.int64)
 
 
 def within(events: Events, row: int, low: int, high: int) -> Ints:

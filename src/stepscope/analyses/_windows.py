@@ -13,20 +13,27 @@ def ranks(trace: Trace) -> Iterator[tuple[int, pl.DataFrame, dict[str, intervals
 
     Computation is `kernel`: device kernels, or host operators without a device.
     """
-    work = (
-        trace.spans.filter(pl.col("kind").is_in(["kernel", "communication", "copy", "set", "op"]))
-        .select("rank", pl.col("kind").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-        .collect()
-    )
+    known = ["kernel", "communication", "copy", "set"]
+    work = _work(trace, pl.col("kind").is_in(known))
+    on_device = [rank for rank, kind in work if kind == "kernel"]
+    # Most of what there is are operators: they are read only where they are needed.
+    work |= _work(trace, (pl.col("kind") == "op") & ~pl.col("rank").is_in(on_device))
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
     for (rank,), rows in steps.group_by("rank", maintain_order=True):
-        busy = {str(kind): _merged(part) for (kind,), part in work.filter(pl.col("rank") == rank).group_by("kind")}
+        busy = {kind: part for (of, kind), part in work.items() if of == rank}
         if not busy:  # nothing here is known to be work: silence is truer than "idle"
             continue
         if "kernel" not in busy:
             # Transfers of a host-only job run on threads of their own; an operator that waits for one is not computing.
             busy["kernel"] = busy.get("op", intervals.NONE)
         yield int(str(rank)), rows, busy
+
+
+def _work(trace: Trace, which: pl.Expr) -> dict[tuple[int, str], intervals.Set]:
+    """When something of these spans ran, by rank and kind."""
+    found = trace.spans.filter(which).select("rank", "kind", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
+    parts = found.partition_by("rank", "kind", as_dict=True)
+    return {(int(rank), str(kind)): _merged(part) for (rank, kind), part in parts.items()}
 
 
 def _merged(rows: pl.DataFrame) -> intervals.Set:

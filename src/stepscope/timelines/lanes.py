@@ -438,19 +438,18 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
 
 def _counters(trace: Trace, origin: int) -> tuple[pl.DataFrame, Samples]:
     rows = (
-        trace.counters.filter(pl.col("value").is_finite(), pl.col("at_ns").is_not_null())
-        .select("rank", pl.col("name", "unit").cast(pl.String), at=pl.col("at_ns") - origin, value="value")
-        .sort("rank", "name", "at", maintain_order=True)
+        trace.counters.filter(pl.col("value").is_finite(), pl.col("at_ns").is_not_null(), pl.col("name").is_not_null())
+        .select("rank", "name", "unit", "value", at=pl.col("at_ns") - origin)
         .collect()
     )
-    value = pl.col("value")
-    about = (
-        rows.group_by("rank", "name", maintain_order=True)
-        .agg(unit=pl.col("unit").first(), min=value.min(), max=value.max(), events=pl.len())
-        .with_row_index("number")
-    )
-    offsets = np.concatenate(([0], np.cumsum(about["events"].to_numpy()))).astype(np.int64)
-    return about, Samples(offsets, rows["at"].to_numpy(), rows["value"].to_numpy())
+    about = rows.group_by("rank", "name").agg(pl.col("unit").first(), min=pl.col("value").min(), max=pl.col("value").max(), events=pl.len())
+    about = about.with_columns(pl.col("name", "unit").cast(pl.String), code=pl.col("name").to_physical()).sort("rank", "name")
+    wide = int(about["code"].max() or 0) + 1  # type: ignore[arg-type]
+    key, keys = _dense(rows["rank"].cast(pl.Int64).to_numpy() * wide + rows["name"].to_physical().to_numpy())
+    number = np.empty(len(keys), np.int32)
+    number[np.searchsorted(keys, about["rank"].cast(pl.Int64).to_numpy() * wide + about["code"].to_numpy())] = np.arange(len(keys))
+    order, offsets, at = pyramid.by_row(number[key], rows["at"].to_numpy(), len(keys))
+    return about.drop("code").with_row_index("number"), Samples(offsets, at, rows["value"].to_numpy()[order])
 
 
 def _placed(

@@ -52,15 +52,16 @@ def tile(timeline: Timeline, lanes: list[Lane], level: int, index: int, by: str 
         if lane.kind == "counter":
             points = counter(timeline.samples, lane.first, level, index)
             about.append({"id": lane.id, "points": len(points.at)})
-            for name, values in points._asdict().items():
-                parts[f"point_{name}"].append(values)
+            parts["point_at"].append(points.at)
+            parts["point_low"].append(points.low)
+            parts["point_high"].append(points.high)
             continue
         about.append({"id": lane.id, "rows": []})
         for row in rows_of(lane):
             long, buckets = pyramid.tile(timeline.pyramid, row, level, index)
             about[-1]["rows"].append([len(long), len(buckets.row)])
             longest = buckets.longest
-            columns = {
+            columns: dict[str, _Array] = {
                 "long_start": events.start[long],
                 "long_dur": events.dur[long],
                 "long_name": events.label[long],
