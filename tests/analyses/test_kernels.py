@@ -55,6 +55,20 @@ def test_a_launch_is_the_most_frequent_one_and_occupancy_weighs_by_duration() ->
     )
 
 
+def test_no_occupancy_is_known_of_a_kernel_with_more_shared_memory_than_the_profiler_reckons_with() -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind    name   start_ns  dur_ns  args
+            1      kernel  large  0         30      "{"shared_memory":49153,"est._achieved_occupancy_%":0}"
+            1      kernel  both   40        20      "{"shared_memory":49153,"est._achieved_occupancy_%":0}"
+            1      kernel  both   60        20      "{"shared_memory":16,"est._achieved_occupancy_%":80}"
+            1      kernel  tiny   90        10      "{"shared_memory":49152,"est._achieved_occupancy_%":0}"
+        """,
+        tracks=TRACKS,
+    )
+    tiny.assert_rows(trace.kernels(), "name occupancy\nboth 0.8\nlarge -\ntiny 0.0")
+
+
 def test_copies_and_fills_are_rows_when_asked_for() -> None:
     tiny.assert_rows(
         tiny.trace(spans=SPANS, tracks=TRACKS).kernels(copies=True),

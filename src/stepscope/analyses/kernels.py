@@ -33,6 +33,8 @@ _LAUNCH = {
     "shared_memory_bytes": r'"shared memory":\s*(\d+)',
     "occupancy": r'"est\. achieved occupancy %":\s*([\d.]+)',
 }
+# Kineto reckons with the 48 KiB of shared memory that a block gets without asking for more: it says 0 of every kernel that has more.
+_RECKONED_BYTES = 48 << 10
 
 
 def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl.DataFrame:
@@ -40,8 +42,9 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
 
     Communication kernels are kernels; copies and fills are left out unless `copies` asks for them. `share` is of the device's total.
     `stream` lists the streams it ran on. `grid`, `block`, `registers` (per thread) and `shared_memory_bytes` are those of the most frequent
-    of the `launch_count` ways it was launched; `occupancy` is the estimated achieved one, 0 to 1, weighted by duration. With `by_scope`
-    there is a row for each scope of these operators.
+    of the `launch_count` ways it was launched; `occupancy` is the estimated achieved one, 0 to 1, weighted by duration, and null where the
+    profiler could not tell: it knows none of a kernel with more than 48 KiB of shared memory per block. With `by_scope` there is a row for
+    each scope of these operators.
     """
     kinds = ["kernel", "communication", *(["copy", "set"] if copies else [])]
     launches = (
@@ -61,6 +64,8 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
         .agg(calls=pl.len().cast(pl.Int64), total_ns=pl.col("dur_ns").sum(), min_ns=pl.col("dur_ns").min(), max_ns=pl.col("dur_ns").max())
         .with_columns(pl.col("grid", "block").str.replace_all(r",\s*", "x"), pl.col("occupancy").cast(pl.Float64) / 100)
     )
+    unknown = (pl.col("occupancy") == 0) & (pl.col("shared_memory_bytes").cast(pl.Int64) > _RECKONED_BYTES)
+    launches = launches.with_columns(occupancy=pl.when(~unknown.fill_null(False)).then("occupancy"))
     ways = pl.struct("grid", "block", "registers", "shared_memory_bytes")
     weighted = pl.col("occupancy").is_not_null()
     streams = pl.col("stream").drop_nulls().unique().sort()
