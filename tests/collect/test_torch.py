@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import stepscope
+from key_averages import nothing_but_itself
 from stepscope import captures
 from stepscope.trace import Trace
 
@@ -91,18 +92,6 @@ def test_operators_are_exactly_those_of_torchs_own_summary(scenario: str, option
     }
     assert found == {name: row for name, row in theirs.items() if name != "[memory]"}
     assert len(theirs) > 20
-
-
-def nothing_but_itself(trace: Trace) -> dict[str, list[int]]:
-    """Operators that an operator of the same name has alone inside it: torch's summary takes the two for one call."""
-    spans = (
-        trace.spans.filter(pl.col("kind").is_in(["op", "scope"]))
-        .select("span", "parent", pl.col("name").cast(pl.String), "dur_ns")
-        .collect()
-    )
-    alone = spans.filter(pl.len().over("parent") == 1).join(spans.select(parent="span", outer="name"), on="parent")
-    again = alone.filter(pl.col("name") == pl.col("outer"))
-    return dict(again.group_by("name").agg("dur_ns").iter_rows())
 
 
 @pytest.mark.parametrize("scenario", WAYS)

@@ -15,7 +15,7 @@ COLUMNS = {
     "empty": pl.Int64,  # how often none was ready
     "full": pl.Int64,
     "wait_ns": pl.Int64,  # from asking to having, all batches together
-    "verdict": pl.String,  # ready, waits for processing, waits for transfer, full, no queue
+    "verdict": pl.String,  # ready, waits for processing, waits for transfer, full, no queue; null where nobody looked into the queue
 }
 _LARGE = 0.8  # of the capacity: the queue is "always large"
 _SMALL = 0.2  # of the batches: fewer that find the queue empty are no sign of anything
@@ -65,7 +65,9 @@ def _verdict() -> pl.Expr:
     stocked = pl.col("host_empty") <= _SMALL
     on_device = pl.col("queue") == "device"
     return (
-        pl.when(pl.col("depth").is_null())
+        pl.when(pl.col("depth").is_null() & (pl.col("capacity") > 0))  # there is one, but nobody looked into it
+        .then(None)
+        .when(pl.col("depth").is_null())
         .then(pl.lit("no queue"))
         .when(starved & on_device & stocked)
         .then(pl.lit("waits for transfer"))

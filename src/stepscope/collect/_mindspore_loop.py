@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Any
 
 active: list["Moments"] = []  # those that record now
+Operator = tuple[str, int, int | None]  # of an input pipeline: type, workers, the number of the one that takes its rows
 
 
 class Step:
@@ -35,6 +36,10 @@ class Moments:
         self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
         self.ranges: list[tuple[str, str, int, int, int]] = []  # kind, name, start, end, thread
         self.updates: list[tuple[int, int]] = []  # start and end of what the loop itself called: an optimizer, a cell that calls one
+        self.operators: list[Operator] = []  # of the input pipeline that was read first
+        self.batches: list[tuple[int, int]] = []  # of that one: when each was there, and how long it was waited for
+        self.other_pipelines = False  # others were read, too
+        self.pipeline_problem = ""
 
     def step_over(self, phase: str, step: Step, end_ns: int) -> None:
         # A window that was opened while the network ran has not seen that step whole.
@@ -52,6 +57,17 @@ class Moments:
             self.updates.append((start_ns, end))
         if name:
             self.ranges.append((kind, name, start_ns, end, threading.get_native_id()))
+
+    def batch_over(self, pipeline: Any, start_ns: int) -> None:
+        end = time.time_ns()
+        if start_ns < self.start_ns:
+            return
+        operators = _operators(pipeline)
+        self.operators = self.operators or operators
+        if operators == self.operators:
+            self.batches.append((end, end - start_ns))
+        else:
+            self.other_pipelines = True
 
     def close(self) -> None:
         """A window that is closed from within an optimizer's call, by whoever counts these calls, has seen it whole."""
@@ -81,6 +97,7 @@ def install() -> None:
         _wrap(CallbackManager, f"on_{phase}_step_end", _step_end, phase)
     for kind in (Iterator, _ToDevice):
         _wrap(kind, "__init__", _created)
+    _wrap(Iterator, "__next__", _next)
     _wrap(Iterator, "__next__", _ranged, "data", "next batch")
     _wrap(_PyNativeExecutor, "grad", _ranged, "annotation", "backward")
     for kind in (nn.Optimizer, Optimizer, nn.TrainOneStepCell):
@@ -102,6 +119,7 @@ def adopt_step() -> None:
 
 _installed = False
 pipelines: list["weakref.ref[Any]"] = []  # every one created since install(), in order
+_described: "weakref.WeakKeyDictionary[Any, list[Operator]]" = weakref.WeakKeyDictionary()
 _steps: dict[str, Step] = {}  # by phase: the step that is under way
 _edges: dict[str, int] = {}  # by phase: when the next step begins to count: it has its data to wait for
 _calls = threading.local()
@@ -155,6 +173,38 @@ def _created(original: Any) -> Any:
         original(self, *args, **kwargs)
 
     return created
+
+
+def _next(original: Any) -> Any:
+    def next_batch(self: Any) -> Any:
+        start = time.time_ns()
+        batch = original(self)
+        for moments in active:
+            try:
+                moments.batch_over(self, start)
+            except Exception as error:  # noqa: BLE001 - another release may build its pipelines otherwise: training gets its batch
+                moments.pipeline_problem = f"{type(error).__name__}: {error}"
+        return batch
+
+    return next_batch
+
+
+def _operators(pipeline: Any) -> list[Operator]:
+    """Of an iterator's pipeline, as MindData itself names them and in its order."""
+    from mindspore.dataset import config
+
+    def visit(node: Any, parent: int | None) -> None:
+        number = len(found)
+        kind = type(node).__name__.removesuffix("Dataset")
+        found.append((f"{kind}Op", int(getattr(node, "num_parallel_workers", None) or config.get_num_parallel_workers()), parent))
+        for child in getattr(node, "children", []):
+            visit(child, number)
+
+    if pipeline not in _described:
+        found: list[Operator] = []
+        visit(pipeline.dataset, None)
+        _described[pipeline] = found
+    return _described[pipeline]
 
 
 def _ranged(original: Any, kind: str, name: str) -> Any:

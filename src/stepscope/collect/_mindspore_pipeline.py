@@ -63,7 +63,8 @@ class Monitor:
     _users_interval: int
     _offsets: list[int]
 
-    def stop(self, capture: Capture, folder: Path) -> None:
+    def stop(self, capture: Capture, folder: Path) -> bool:
+        """Whether it saw anything."""
         from mindspore import dataset
 
         folder.mkdir(exist_ok=True)
@@ -73,10 +74,11 @@ class Monitor:
         capture.header["monotonic_offset_ns"] = [*self._offsets, _offset()]
         if not _watches():
             why = "it had been created before the profiler was: create the profiler first" if _Watch.earlier else "there was none"
-            capture.notice(f"no data of the input pipeline: {why}")
+            capture.notice(f"no queues and no CPU use of the input pipeline: {why}")
         elif len(loop.pipelines) > _Watch.before + 1:
             more = len(loop.pipelines) - _Watch.before
             capture.notice(f"{more} input pipelines were created: MindSpore watches one at a time, and the first of them is shown")
+        return next(folder.glob("pipeline_profiling_*.json"), None) is not None
 
 
 def _watches() -> bool:

@@ -41,6 +41,7 @@ class Collector:
         self._marks: list[tuple[int, int]] = []  # calls of Profiler.step(): number, when
         self.full = False  # a bound has been reached: whoever drives the window ends it
         self._pieces = self._events = self._bytes = self._piece_ns = 0
+        self._told_operators = False
         prepare(options)
 
     def start(self, capture: Capture) -> None:
@@ -90,8 +91,9 @@ class Collector:
             self._tried("operators are lost", self._end_piece)
         if cells:
             self._tried("calls of Cells are lost", lambda: cells.stop(capture))
-        if pipeline:
-            self._tried("the input pipeline is lost", lambda: pipeline.stop(capture, capture.folder / "minddata"))
+        if pipeline and self._tried("queues of the input pipeline are lost", lambda: pipeline.stop(capture, capture.folder / "minddata")):
+            self._moments.operators = []  # MindSpore's own monitor tells more of them
+        self._pipeline = None
         if self._ascend:
             self._tried("what Ascend recorded is lost", self._keep_ascend)
         if _wants_graphs(self._options):
@@ -190,6 +192,37 @@ class Collector:
             )
         for written in (seen.steps, seen.updates, seen.ranges, self._marks):
             written.clear()
+        self._tried("the input pipeline is lost", self._append_batches)
+
+    def _append_batches(self) -> None:
+        """What the loop itself sees of its input: the operators, and how long it waits for each batch."""
+        from mindspore.dataset import config
+
+        seen, capture = self._moments, self._capture
+        if seen.operators and not self._told_operators and not self._pipeline:
+            self._told_operators = True
+            types, workers, parents = zip(*seen.operators, strict=True)
+            columns: dict[str, Any] = {
+                "op_id": np.arange(len(types), dtype=np.int32),
+                "op_type": types,
+                "workers": np.array(workers, np.int32),
+                "queue_capacity": np.full(len(types), config.get_prefetch_size(), np.int32),
+            }
+            # The first takes from the others, and nobody from it.
+            capture.append("pipeline", {name: values[:1] for name, values in columns.items()})
+            if len(types) > 1:
+                inner = {name: values[1:] for name, values in columns.items()}
+                capture.append("pipeline", inner | {"parent": np.array(parents[1:], np.int32)})
+        if seen.batches:
+            ends, waits = np.array(seen.batches, np.int64).T
+            names = ["pipeline time iterator"] * len(ends)
+            capture.append("counters", {"name": names, "at_ns": ends, "value": waits / 1e6, "unit": ["ms"] * len(ends)})
+            seen.batches.clear()
+            capture.header["waits"] = True
+        if seen.pipeline_problem:
+            capture.notice(f"the input pipeline is not recorded: {seen.pipeline_problem}")
+        if seen.other_pipelines:
+            capture.notice("of several input pipelines the one that was read first is shown")
 
     def _tried(self, consequence: str, act: Callable[[], Any]) -> Any:
         """Do one part; should it fail, say so and go on with the others. What it returned, or None if it failed."""

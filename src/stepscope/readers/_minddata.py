@@ -66,10 +66,12 @@ def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str
         )
         for name, unit, values in series
     ]
-    return frames + [_batches(file, offset) for file in sorted(folder.glob("*_profiling_*.txt"))]
+    waits = bool(header.get("waits"))
+    return frames + [_batches(file, offset, waits) for file in sorted(folder.glob("*_profiling_*.txt"))]
 
 
-def _batches(file: Path, offset: int) -> pl.DataFrame:
+def _batches(file: Path, offset: int, waits: bool) -> pl.DataFrame:
+    """Where the loop's own waits were recorded, MindData's times of the same batches, in whole milliseconds, would only blur them."""
     where = "device queue" if file.name.startswith("device_queue") else "iterator"
     try:
         rows = pl.DataFrame(
@@ -80,7 +82,8 @@ def _batches(file: Path, offset: int) -> pl.DataFrame:
     except (ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(file, f"expected five whole numbers in each line ({error})") from error
     time = pl.col("extra").replace_strict({0: "pipeline time", 1: "push time", 2: "batch time"}, default=None, return_dtype=pl.String)
-    return rows.filter((pl.col("type") == 1) | time.is_not_null()).select(
+    timed = time.is_not_null() & (not waits or where != "iterator")
+    return rows.filter((pl.col("type") == 1) | timed).select(
         name=pl.when(pl.col("type") == 1).then(pl.lit(f"queue {where}")).otherwise(pl.format("{} {}", time, pl.lit(where))),
         at_ns=pl.col("at") * 1_000_000 + offset,
         value=pl.col("value").cast(pl.Float64),

@@ -8,7 +8,7 @@ class StopAtEpoch(ms.Callback):
         super().__init__()
         self.start_epoch = start_epoch
         self.stop_epoch = stop_epoch
-        self.profiler = Profiler(start_profile=False, output_path="profiler_data")
+        self.profiler = Profiler(start_profile=False, output_path="profiler_data", profile_memory=True, data_simplification=False)
 
     def on_train_epoch_begin(self, run_context):
         cb_params = run_context.original_args()

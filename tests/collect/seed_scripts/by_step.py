@@ -22,7 +22,7 @@ class StopAtStep(ms.Callback):
         # Set the path for performance data to disks as rank_id
         rank_id = get_real_rank()
         output_path = os.path.join("profiler_data", f"rank_{rank_id}")  # noqa: PTH118
-        self.profiler = Profiler(start_profile=False, output_path=output_path)
+        self.profiler = Profiler(start_profile=False, output_path=output_path, profile_memory=True, data_simplification=False)
 
     def on_train_step_begin(self, run_context):
         cb_params = run_context.original_args()

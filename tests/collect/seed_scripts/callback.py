@@ -14,7 +14,7 @@ class StopAtStep(Callback):
         cb_params = run_context.original_args()
         step_num = cb_params.cur_step_num
         if step_num == self.start_step:
-            self.profiler = Profiler(output_path="profiler_data")
+            self.profiler = Profiler(output_path="profiler_data", profile_memory=True, data_simplification=False)
 
     def step_end(self, run_context):
         cb_params = run_context.original_args()

@@ -26,7 +26,7 @@ def train_step(data, label):
     return loss
 
 
-profiler = Profiler(start_profile=False, output_path="profiler_data")
+profiler = Profiler(start_profile=False, output_path="profiler_data", profile_memory=True, data_simplification=False)
 data_loader = ds.GeneratorDataset(generator, ["data", "label"]).batch(1).create_dict_iterator()
 
 for i, data in enumerate(data_loader):

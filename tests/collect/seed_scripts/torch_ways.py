@@ -2,6 +2,7 @@
 
 import sys
 
+import summed  # noqa: F401 - before PyTorch, with which recording may begin
 import torch
 
 from stepscope import DynamicProfilerMonitor, Profiler
