@@ -20,6 +20,7 @@ from typing import Any
 
 from stepscope import sources, telling
 from stepscope.callbacks import _Callback
+from stepscope.captures import SUFFIX
 from stepscope.collect.options import Options, from_json, parse
 from stepscope.endings import before_end
 from stepscope.errors import StepscopeError, UsageError
@@ -210,6 +211,10 @@ class DynamicProfilerMonitor(_Callback):
 
     def _tell(self, request: Request) -> None:
         """A recording is over."""
+        if request.capture is not None:
+            capture = request.capture.with_name(request.capture.name.removesuffix(SUFFIX) + SUFFIX)  # also where it has become a run folder
+            for listener in telling.listeners:
+                listener.own_window(capture, request.steps)
         about = self._requests.get(id(request))
         if about is None:  # asked for by `stepscope attach`
             return
