@@ -66,6 +66,8 @@ export interface Source {
   query(run: string, sql: string, part?: Params, signal?: AbortSignal): Promise<Table>;
   /** Where the same table can be downloaded; null where it cannot. */
   download(run: string, name: string, params: Params): string | null;
+  /** Anything else of a run, as it comes: the timeline's lanes and tiles. */
+  raw(run: string, path: string, signal?: AbortSignal): Promise<Response>;
   /** Server-sent events; the function returned ends them. */
   listen(path: string, hear: (event: string, data: unknown) => void): () => void;
 }
@@ -111,6 +113,10 @@ export class HttpSource implements Source {
 
   download(run: string, name: string, params: Params): string {
     return this.address(run, name, { format: "csv", ...params });
+  }
+
+  raw(run: string, path: string, signal?: AbortSignal): Promise<Response> {
+    return ask(`api/runs/${encodeURIComponent(run)}/${path}`, { signal });
   }
 
   listen(path: string, hear: (event: string, data: unknown) => void): () => void {

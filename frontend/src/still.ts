@@ -70,6 +70,13 @@ export class StillSource implements Source {
     return null;
   }
 
+  /** What the report carries beside tables is named as it is asked for. */
+  async raw(_run: string, path: string): Promise<Response> {
+    const part = this.contents.parts[path.replace(/&v=[^&]*/, "")];
+    if (part?.at === undefined) throw new Refusal("This report does not carry it: open the run itself with `stepscope view`.", "usage", 404);
+    return new Response(await unpack(document.getElementById(`part-${part.at}`)!.textContent!));
+  }
+
   listen(): () => void {
     return () => undefined;
   }

@@ -1,7 +1,9 @@
-"""What links to the timeline finds its span and its window there."""
+"""The timeline in a browser: links, keys and the pointer find the events that the tables have."""
 
+import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -10,36 +12,251 @@ import stepscope
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
-    from conftest import Serve
+    from conftest import Serve, Served
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
 PATIENCE = 20_000
+RULER = 106  # px above the first lane
 
 
-def test_a_span_is_shown_with_what_launched_it_and_its_neighbours(server: "Serve", page: "Page") -> None:
-    spans = stepscope.open(RESNET).spans.collect()
-    kernel = spans.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).row(100, named=True)
-    served = server(SAMPLES)
-    page.goto(served.url(f"#/{served.run('resnet50_h200')}/timeline?span={kernel['span']}"))
-    sentence = page.get_by_role("heading", level=1)
-    playwright.expect(sentence).to_contain_text(kernel["name"], timeout=PATIENCE)
-    assert sentence.locator(".q").first.get_attribute("title") == f"{kernel['dur_ns']:,} ns"
-    playwright.expect(page.locator(".gridrow.on")).to_contain_text(kernel["name"][:20], timeout=PATIENCE)
-    page.get_by_role("link", name=str(kernel["flow_in"]), exact=True).click()
-    launch = spans.filter(span=kernel["flow_in"])["name"].item()
-    playwright.expect(sentence).to_contain_text(launch, timeout=PATIENCE)
-
-
-def test_a_window_has_all_that_ran_in_it(server: "Serve", page: "Page") -> None:
+@pytest.fixture(scope="module")
+def spans() -> pl.DataFrame:
+    """All spans, with times since the start of the trace."""
     trace = stepscope.open(RESNET)
-    origin = int(server(SAMPLES).ask(f"api/runs/{server(SAMPLES).run('resnet50_h200')}").json()["origin_ns"])
-    start, end = pl.col("start_ns") - origin, pl.col("start_ns") + pl.col("dur_ns") - origin
-    inside = trace.spans.filter(start < 5_100_000, end >= 5_000_000, pl.col("kind") != "instant").select(pl.len()).collect().item()
-    served = server(SAMPLES)
-    page.goto(served.url(f"#/{served.run('resnet50_h200')}/timeline?t0=5000000&t1=5100000"))
-    sentence = page.get_by_role("heading", level=1)
-    playwright.expect(sentence).to_contain_text(f"{inside} spans ran", timeout=PATIENCE)
-    assert page.locator(".tl-lane rect").count() == inside
+    origin, _ = trace.ends()
+    return trace.spans.with_columns(start=pl.col("start_ns") - origin).filter(pl.col("kind") != "instant").collect()
+
+
+@pytest.fixture(scope="module")
+def stream(spans: pl.DataFrame) -> pl.DataFrame:
+    """What ran on the stream that has the most kernels, by start."""
+    kernels = spans.filter(kind="kernel")
+    return spans.filter(track=kernels["track"].mode()[0]).sort("start")
+
+
+class _Shown:
+    """A timeline that is open."""
+
+    def __init__(self, page: "Page", served: "Served", run: str, query: str = "") -> None:
+        self.page, self.served, self.run = page, served, served.run(run)
+        self.base = f"api/runs/{self.run}/timeline"
+        page.goto(served.url(f"#/{self.run}/timeline{f'?{query}' if query else ''}"))
+        playwright.expect(page.locator(".tl-picture canvas")).to_be_visible(timeout=PATIENCE)
+        self.rest()
+
+    def rest(self) -> None:
+        """Until nothing is read and nothing moves."""
+        self.page.wait_for_load_state("networkidle")
+        self.page.wait_for_timeout(650)
+
+    @property
+    def said(self) -> dict[str, str]:
+        """The parameters of the address."""
+        found: dict[str, str] = self.page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.split('?')[1] ?? ''))")
+        return found
+
+    @property
+    def window(self) -> tuple[float, float]:
+        header = json.loads(self.served.ask(self.base).body)
+        said = self.said
+        return float(said.get("t0", 0)), float(said.get("t1", header["end_ns"]))
+
+    def lane(self, track: int) -> "tuple[int, Locator]":
+        lanes = json.loads(self.served.ask(self.base).body)["lanes"]
+        found = next(lane for lane in lanes if lane["track"] == track and lane["kind"] == "spans")
+        return found["id"], self.page.locator(f'[data-lane="{found["id"]}"]')
+
+    def place(self, track: int, moment: float) -> tuple[float, float]:
+        """Where the first row of a track's lane is at a moment, in the window of the browser."""
+        low, high = self.window
+        picture, name = self.page.locator(".tl-picture").bounding_box(), self.lane(track)[1].bounding_box()
+        assert picture is not None
+        assert name is not None
+        return picture["x"] + (moment - low) / (high - low) * picture["width"], name["y"] + 10
+
+
+def test_a_link_to_a_span_shows_it_with_what_launched_it(server: "Serve", page: "Page", spans: pl.DataFrame, stream: pl.DataFrame) -> None:
+    kernel = stream.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).row(100, named=True)
+    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"span={kernel['span']}")
+    details = page.locator(".tl-details")
+    playwright.expect(details.locator(".tl-title b")).to_have_attribute("title", kernel["name"], timeout=PATIENCE)
+    assert details.locator(".q").first.get_attribute("title") == f"{kernel['dur_ns']:,} ns"
+    low, high = shown.window
+    assert low < kernel["start"] < kernel["start"] + kernel["dur_ns"] < high
+    launch = spans.filter(span=kernel["flow_in"]).row(0, named=True)
+    details.locator(".tl-line", has_text=launch["name"]).first.click()
+    playwright.expect(details.locator(".tl-title b")).to_have_attribute("title", launch["name"], timeout=PATIENCE)
+    assert shown.said["span"] == str(launch["span"])
+
+
+def test_a_click_selects_what_is_drawn_there_and_the_link_shows_it_again(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
+    event = stream.sort("dur_ns")[-5].row(0, named=True)
+    low, high = event["start"] - 3 * event["dur_ns"], event["start"] + 4 * event["dur_ns"]
+    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}")
+    x, y = shown.place(event["track"], event["start"] + event["dur_ns"] / 2)
+    page.mouse.move(x, y)
+    playwright.expect(page.get_by_role("tooltip")).to_contain_text("Duration")
+    page.mouse.click(x, y)
+    playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
+    assert shown.said["span"] == str(event["span"])
+    address = page.evaluate("location.hash")
+    page.goto("about:blank")
+    page.goto(server(SAMPLES).url(address))
+    playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
+    assert shown.window == (low, high)
+
+
+def test_keys_move_through_time_and_between_events(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
+    shown = _Shown(page, server(SAMPLES), "resnet50_h200")
+    before = shown.window
+    page.locator(".tl-picture").focus()
+    page.keyboard.press("w")
+    shown.rest()
+    inner = shown.window
+    assert before[0] <= inner[0] < inner[1] <= before[1]
+    assert inner[1] - inner[0] < before[1] - before[0]
+    page.keyboard.press("d")
+    shown.rest()
+    assert shown.window[0] > inner[0]
+    page.keyboard.press("0")
+    shown.rest()
+    assert shown.window == before
+    page.keyboard.press("Backspace")
+    shown.rest()
+    assert shown.window != before
+    # From event to event of a row
+    rows = stream.filter(pl.col("depth") == 0)
+    event = rows.row(50, named=True)
+    page.goto(server(SAMPLES).url(f"#/{shown.run}/timeline?span={event['span']}"))
+    playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
+    shown.rest()
+    page.locator(".tl-picture").focus()
+    for expected in (51, 52, 51):
+        page.keyboard.press("Shift+ArrowRight" if expected != 51 or shown.said["span"] == str(event["span"]) else "Shift+ArrowLeft")
+        shown.rest()
+        assert shown.said["span"] == str(rows["span"][expected])
+    same = stream.filter(name=rows["name"][51]).sort("start")
+    at = same["span"].to_list().index(rows["span"][51])
+    if at + 1 < same.height:
+        page.keyboard.press("]")
+        shown.rest()
+        assert shown.said["span"] == str(same["span"][at + 1])
+
+
+def test_a_search_counts_all_events_and_goes_to_each(server: "Serve", page: "Page", spans: pl.DataFrame) -> None:
+    shown = _Shown(page, server(SAMPLES), "resnet50_h200")
+    page.keyboard.press("/")
+    playwright.expect(page.locator("#tl-find")).to_be_focused()
+    assert page.locator(".palette").count() == 0
+    page.keyboard.type("batch_norm")
+    known = json.loads(server(SAMPLES).ask(f"{shown.base}/search?text=batch_norm&rank=0").body)
+    named = spans.filter(pl.any_horizontal(pl.col("name", "op_type", "scope", "args").cast(pl.String).str.contains("batch_norm")))
+    assert known["count"] == named.height
+    status = page.locator(".tl-find [role=status]")
+    playwright.expect(status).to_have_text(f"{named.height:,}", timeout=PATIENCE)
+    page.keyboard.press("Enter")
+    playwright.expect(status).to_have_text(f"1 of {named.height:,}", timeout=PATIENCE)
+    page.keyboard.press("Enter")
+    playwright.expect(status).to_have_text(f"2 of {named.height:,}", timeout=PATIENCE)
+    page.keyboard.press("Shift+Enter")
+    playwright.expect(status).to_have_text(f"1 of {named.height:,}", timeout=PATIENCE)
+    shown.rest()
+    assert shown.said["find"] == "batch_norm"
+    assert int(shown.said["span"]) in named["span"].to_list()
+
+
+def test_an_area_sums_up_what_lies_in_it(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
+    middle = stream.row(stream.height // 2, named=True)["start"]
+    low, high = middle - 1_000_000, middle + 1_000_000
+    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}")
+    (x0, y), (x1, _) = (shown.place(middle_track(stream), moment) for moment in (low + 500_000, high - 500_000))
+    page.mouse.move(x0, y)
+    page.mouse.down()
+    page.mouse.move((x0 + x1) / 2, y)
+    page.mouse.move(x1, y)
+    page.mouse.up()
+    shown.rest()
+    t0, t1 = (int(word) for word in shown.said["area"].split(":")[:2])
+    assert abs(t0 - low - 500_000) < 15_000  # it clings to edges near it
+    inside = stream.with_columns(
+        part=pl.min_horizontal(pl.col("start") + pl.col("dur_ns"), pl.lit(t1)) - pl.max_horizontal("start", pl.lit(t0))
+    ).filter(pl.col("part") > 0, pl.col("kind") == "kernel")
+    sums = inside.group_by(pl.col("name").cast(pl.String)).agg(pl.col("part").sum(), pl.len()).sort("part", descending=True)
+    row = page.locator(".tl-drawer .gridrow", has=page.locator(f'[title="{sums["name"][0]}"]')).first
+    playwright.expect(row).to_be_visible(timeout=PATIENCE)
+    assert row.locator(f'[title="{sums["part"][0]:,} ns"]').count() >= 1
+    playwright.expect(page.locator(".tl-summary")).to_contain_text("is idle for")
+
+
+def middle_track(stream: pl.DataFrame) -> int:
+    return int(stream["track"][0])
+
+
+def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
+    shown = _Shown(page, server(SAMPLES), "resnet50_h200")
+    track = middle_track(stream)
+    number, name = shown.lane(track)
+    label = name.get_attribute("aria-label")
+    assert label is not None
+    name.hover()
+    name.get_by_role("button", name=re.compile("^Pin")).click()
+    shown.rest()
+    assert f"p{number}" in shown.said["lanes"]
+    box = name.bounding_box()
+    stage = page.locator(".tl-stage").bounding_box()
+    assert box is not None
+    assert stage is not None
+    assert abs(box["y"] - stage["y"] - RULER) < 1
+    other = page.locator(".tl-clip .tl-lane").first
+    hidden = other.get_attribute("data-lane")
+    other.hover()
+    other.get_by_role("button", name=re.compile("^Hide")).click()
+    shown.rest()
+    assert page.locator(f'[data-lane="{hidden}"]').count() == 0
+    page.goto("about:blank")
+    again = _Shown(page, server(SAMPLES), "resnet50_h200")  # without saying so in the address
+    assert page.locator(f'[data-lane="{hidden}"]').count() == 0
+    assert again.said["lanes"] == shown.said["lanes"]
+
+
+@pytest.mark.parametrize("zoom", [1, 8, 200])
+def test_the_picture_is_as_busy_as_the_stream(server: "Serve", page: "Page", stream: pl.DataFrame, zoom: int) -> None:
+    """The colour of each pixel says how much of it is busy: their sum is the union of the events."""
+    page.set_viewport_size({"width": 1280, "height": 900})
+    end = int((stream["start"] + stream["dur_ns"]).max() or 0)  # type: ignore[arg-type]
+    low = stream.row(stream.height // 2, named=True)["start"] - end // zoom // 2 if zoom > 1 else 0
+    high = low + end // zoom
+    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}&color=kind")
+    page.mouse.move(5, 5)
+    _, y = shown.place(middle_track(stream), low)
+    top = page.locator(".tl-picture").bounding_box()
+    assert top is not None
+    pixels: list[list[int]] = page.evaluate(
+        """y => { const c = document.querySelector('.tl-picture canvas'), r = c.width / c.clientWidth;
+            const d = c.getContext('2d').getImageData(0, Math.round((y - 4) * r), c.width, 1).data;
+            return Array.from({length: c.width}, (_, x) => [d[4*x], d[4*x+1], d[4*x+2]]) }""",
+        y - top["y"],
+    )
+    tokens: dict[str, Any] = page.evaluate(
+        """() => { const s = getComputedStyle(document.documentElement);
+            return Object.fromEntries(['--kind-compute', '--kind-copy', '--surface'].map(n => [n, s.getPropertyValue(n).trim()])) }"""
+    )
+    compute, copy, surface = (_rgb(tokens[name]) for name in ("--kind-compute", "--kind-copy", "--surface"))
+    # Above the labels. Red tells all of them from the ground.
+    drawn = sum(max(min(1.0, (surface[0] - one[0]) / (surface[0] - max(compute[0], copy[0]))), 0.0) for one in pixels)
+    union, reach = 0, low
+    for start, dur in stream.select("start", "dur_ns").iter_rows():
+        begin, stop = max(start, reach), min(start + dur, high)
+        union += max(stop - begin, 0)
+        reach = max(reach, stop)
+    busy = union / (high - low) * len(pixels)
+    events = stream.filter(pl.col("start") < high, pl.col("start") + pl.col("dur_ns") > low).height
+    # Bars of 3 px or more are set apart by less than a pixel; a pixel with anything in it is seen.
+    assert abs(drawn - busy) <= 0.02 * len(pixels) + 0.7 * min(events, len(pixels) / 3) + 1, (drawn, busy, events)
+
+
+def _rgb(text: str) -> tuple[int, int, int]:
+    return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)

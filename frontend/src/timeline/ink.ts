@@ -1,0 +1,160 @@
+/** What an event is drawn with. A tint is one number: red, green and blue as canvas memory has them, and in the highest byte how. */
+import { color, css, family, kindOf, token } from "../colors";
+import { theme } from "../state";
+import type { Names, Tile } from "./wire";
+
+export const COLORINGS = ["family", "kind", "scope", "duration"] as const;
+export type Coloring = (typeof COLORINGS)[number];
+
+/** Dark ink on the fill. */
+export const DARK = 1 << 24;
+/** A frame with a light fill: what only names a stretch of time. */
+export const FRAMED = 2 << 24;
+/** Nothing ran. */
+export const HATCHED = 4 << 24;
+
+const FRAMES = new Set(["step", "scope", "annotation"]);
+const HUES = ["--op-matmul", "--op-attention", "--op-conv", "--op-norm", "--op-elem", "--op-reduce", "--op-cast", "--op-optim", "--op-index"];
+const RAMP = 24;
+
+const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true })!;
+
+/** A CSS colour as red | green << 8 | blue << 16. */
+function rgb(of: string): number {
+  pixel.fillStyle = of;
+  pixel.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = pixel.getImageData(0, 0, 1, 1).data;
+  return red | (green << 8) | (blue << 16);
+}
+
+export function cssOf(tint: number): string {
+  return `rgb(${tint & 255} ${(tint >> 8) & 255} ${(tint >> 16) & 255})`;
+}
+
+function mixed(one: number, other: number, part: number): number {
+  const mix = (shift: number) => Math.round(((one >> shift) & 255) * part + ((other >> shift) & 255) * (1 - part)) << shift;
+  return mix(0) | mix(8) | mix(16);
+}
+
+export class Ink {
+  /** Counts the changes: a tile that was tinted before the last is tinted again. */
+  epoch = 0;
+  surface = "";
+  sunken = "";
+  border = "";
+  strong = "";
+  grid = "";
+  text = "";
+  text2 = "";
+  text3 = "";
+  accent = "";
+  onAccent = "";
+  onKind = "";
+  host = "";
+  compute = "";
+  idle = "";
+  warn = "";
+  font = "";
+  dark = false;
+  private how: Coloring = "family";
+  private tints = new Map<number, number>();
+  private ramp = new Uint32Array(RAMP);
+  private frame = 0;
+  private free = 0;
+  private base = 0;
+  private kindTint = new Map<string, number>();
+
+  constructor(
+    private names: Names,
+    private kinds: string[],
+  ) {
+    this.refresh("family");
+  }
+
+  /** Colours as the theme has them now. */
+  refresh(how: Coloring): void {
+    this.how = how;
+    this.dark = theme() === "dark";
+    [this.surface, this.sunken, this.border, this.strong, this.grid] = ["--surface", "--sunken", "--border", "--border-strong", "--grid"].map(css);
+    [this.text, this.text2, this.text3, this.accent, this.onAccent, this.onKind] = ["--text", "--text-2", "--text-3", "--accent", "--on-accent", "--on-kind"].map(css);
+    [this.host, this.compute, this.idle, this.warn] = ["--kind-host", "--kind-compute", "--kind-idle", "--kind-wait"].map(css);
+    this.font = css("--font");
+    this.base = rgb(this.surface);
+    this.frame = mixed(rgb(this.strong), rgb(this.sunken), 0.35) | FRAMED | (this.dark ? 0 : DARK);
+    this.free = mixed(rgb(this.idle), rgb(this.sunken), 0.55) | HATCHED;
+    const [low, high] = [mixed(rgb(this.compute), rgb(this.surface), 0.25), rgb(css(this.dark ? "--kind-wait" : "--kind-communication"))];
+    for (let at = 0; at < RAMP; at++) this.ramp[at] = mixed(high, low, at / (RAMP - 1)) | (at < RAMP / 2 !== this.dark ? DARK : 0);
+    this.tints.clear();
+    this.kindTint.clear();
+    this.epoch += 1;
+  }
+
+  /** What an event of this name and kind is drawn as, whatever its length. */
+  tint(name: number, kind: number): number {
+    const key = name * 32 + kind;
+    let known = this.tints.get(key);
+    if (known === undefined) {
+      known = this.make(this.names.text[name], this.kinds[kind] ?? "other", this.names.more[name]);
+      this.tints.set(key, known);
+    }
+    return known;
+  }
+
+  byDuration(ns: number): number {
+    // From 100 ns to 100 ms.
+    const at = Math.log10(Math.max(1, ns) / 100) / 6;
+    return this.ramp[Math.max(0, Math.min(RAMP - 1, Math.floor(at * RAMP)))];
+  }
+
+  private ofKind(name: string): number {
+    let known = this.kindTint.get(name);
+    if (known === undefined) {
+      known = rgb(css(`--kind-${name}`)) | (!this.dark && (name === "host" || name === "wait") ? DARK : 0);
+      this.kindTint.set(name, known);
+    }
+    return known;
+  }
+
+  private make(name: string, kind: string, scope: string | null): number {
+    if (kind === "free") return this.free;
+    if (kind === "computing") return this.ofKind("compute");
+    if (kind === "exposed") return this.ofKind("communication");
+    if (kind === "hidden") return mixed(this.ofKind("communication"), this.base, 0.35) | FRAMED | (this.dark ? 0 : DARK);
+    if (this.how === "scope" && kind === "scope") return rgb(css(HUES[hash(name) % HUES.length]));
+    if (FRAMES.has(kind) && (this.how !== "family" || family(name) === "other")) return this.frame;
+    if (this.how === "kind") return this.ofKind(kindOf(kind));
+    if (this.how === "scope") return scope === null ? mixed(rgb(css(token("other"))), this.base, 0.4) | DARK : rgb(css(HUES[hash(scope) % HUES.length]));
+    const drawn = kindOf(kind);
+    if (kind === "api" || kind === "python" || (drawn !== "host" && drawn !== "compute")) return kind === "python" ? this.shaded(name) : this.ofKind(drawn);
+    return family(name) === "other" ? rgb(css(token("other"))) : rgb(color(name));
+  }
+
+  /** Frames of Python are all of the host; a shade tells neighbours apart. */
+  private shaded(name: string): number {
+    const host = this.ofKind("host");
+    return mixed(host, this.base, 0.62 + 0.09 * (hash(name) % 5)) | (host & DARK);
+  }
+
+  paint(tile: Tile): void {
+    if (tile.tinted === this.epoch) return;
+    tile.tinted = this.epoch;
+    const [long, bucket] = [tile.longName.length, tile.bucketName.length];
+    tile.longTint ??= new Uint32Array(long);
+    tile.bucketTint ??= new Uint32Array(bucket);
+    const timed = this.how === "duration";
+    for (let at = 0; at < long; at++) {
+      const tint = this.tint(tile.longName[at], tile.longKind[at]);
+      tile.longTint[at] = timed && !(tint & (FRAMED | HATCHED)) ? this.byDuration(tile.longDur[at]) : tint;
+    }
+    for (let at = 0; at < bucket; at++) {
+      const tint = this.tint(tile.bucketName[at], tile.bucketKind[at]);
+      tile.bucketTint[at] = timed && !(tint & (FRAMED | HATCHED)) ? this.byDuration(((tile.bucketBusy[at] / 255) * tile.bucket) / Math.max(1, tile.bucketCount[at])) : tint;
+    }
+  }
+}
+
+function hash(text: string): number {
+  let sum = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) sum = Math.imul(sum ^ text.charCodeAt(at), 0x01000193) >>> 0;
+  return sum;
+}

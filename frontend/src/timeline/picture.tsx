@@ -1,0 +1,365 @@
+/** The picture itself: the canvas, the names of the lanes beside it, and what pointer and wheel do. */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Icon, Swatch } from "../parts/basics";
+import { tip, untip } from "../parts/tip";
+import { language, theme } from "../state";
+import { fill } from "../text";
+import * as units from "../units";
+import { cssOf } from "./ink";
+import type { Head, Placed } from "./layout";
+import type { Hit, Timeline } from "./model";
+import { MINI, shown, TOP } from "./paint";
+import { text } from "./words";
+
+type Drag =
+  | { what: "pan"; x: number; y: number; t0: number; t1: number; scroll: number }
+  | { what: "area"; from: number; y: number; ruler: boolean; moved: boolean; x: number }
+  | { what: "brush"; from: number; x: number; moved: boolean }
+  | { what: "brush move"; x: number; t0: number; t1: number }
+  | { what: "brush left" | "brush right"; other: number };
+
+export function Picture({ of, run }: { of: Timeline; run: string }) {
+  const t = text();
+  const box = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const heads = useRef<HTMLDivElement>(null);
+  const bar = useRef<HTMLDivElement>(null);
+  const drag = useRef<Drag | null>(null);
+  const touches = useRef(new Map<number, { x: number; y: number }>());
+  const layout = of.layout.value;
+
+  useLayoutEffect(() => {
+    of.attach(canvas.current!);
+    of.drawn = () => {
+      if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;
+      if (bar.current && Math.abs(bar.current.scrollTop - of.scroll) > 1) bar.current.scrollTop = of.scroll;
+    };
+    const watch = new ResizeObserver(() => box.current && of.resize(canvas.current!, box.current.clientWidth, box.current.clientHeight));
+    watch.observe(box.current!);
+    of.resize(canvas.current!, box.current!.clientWidth, box.current!.clientHeight);
+    return () => {
+      watch.disconnect();
+      untip();
+    };
+  }, [of]);
+  useEffect(() => {
+    of.words = { step: t.step, free: t.free };
+    of.recolor();
+  }, [of, theme(), language()]);
+  useEffect(() => {
+    // Not through the framework: the page must not scroll instead.
+    const wheel = (event: WheelEvent) => {
+      event.preventDefault();
+      const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
+      const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
+      const x = event.clientX - box.current!.getBoundingClientRect().left;
+      if (event.shiftKey && !event.ctrlKey) of.scrollTo(of.scroll + (dy || dx));
+      else if (Math.abs(dx) > Math.abs(dy) && !event.ctrlKey) of.shift(((of.t1 - of.t0) * dx) / Math.max(1, of.width));
+      else of.zoom(of.momentAt(x), Math.exp(Math.max(-160, Math.min(160, dy)) * (event.ctrlKey ? 0.01 : 0.0022)));
+      untip();
+    };
+    const beside = (event: WheelEvent) => of.scrollTo(of.scroll + event.deltaY * (event.deltaMode === 1 ? 16 : 1));
+    box.current!.addEventListener("wheel", wheel, { passive: false });
+    const names = heads.current!.parentElement!;
+    names.addEventListener("wheel", beside, { passive: true });
+    return () => {
+      box.current?.removeEventListener("wheel", wheel);
+      names.removeEventListener("wheel", beside);
+    };
+  }, [of]);
+
+  const place = (event: PointerEvent | MouseEvent) => {
+    const { left, top } = box.current!.getBoundingClientRect();
+    return { x: event.clientX - left, y: event.clientY - top };
+  };
+  const hover = (event: PointerEvent, x: number, y: number) => {
+    of.cursor = of.momentAt(x);
+    const hit = y >= TOP ? of.hit(x, y) : null;
+    const before = of.hover.peek();
+    if (before?.hit.span !== hit?.span || before?.hit.start !== hit?.start || before?.hit.lane !== hit?.lane) {
+      of.hover.value = hit && { hit, x, y };
+      of.invalidate();
+    }
+    box.current!.style.cursor = y < MINI ? brushCursor(of, x) : y < TOP ? "pointer" : of.mode.peek() === "pan" ? "grab" : hit ? "pointer" : "crosshair";
+    if (hit) return tip(event, <Hover of={of} hit={hit} at={of.momentAt(x)} />);
+    const counter = y >= TOP ? of.placedAt(y)?.placed.lane : undefined;
+    if (counter?.kind === "counter") {
+      const value = of.valueAt(counter.id, of.momentAt(x));
+      if (Number.isFinite(value)) return tip(event, <><b>{counter.label}</b> <span class="b">{amount(value, counter.unit)}</span></>);
+    }
+    untip();
+  };
+  const down = (event: PointerEvent) => {
+    const { x, y } = place(event);
+    touches.current.set(event.pointerId, { x, y });
+    if (event.button > 1) return;
+    box.current!.setPointerCapture(event.pointerId);
+    untip();
+    if (touches.current.size === 2) return void (drag.current = null);
+    const [t0, t1] = [of.t0, of.t1];
+    if (y < MINI) {
+      const [from, to] = [(t0 / of.end) * of.width, (t1 / of.end) * of.width];
+      const whole = t1 - t0 >= of.end;
+      if (Math.abs(x - from) < 6 && !whole) drag.current = { what: "brush left", other: t1 };
+      else if (Math.abs(x - to) < 6 && !whole) drag.current = { what: "brush right", other: t0 };
+      else if (x > from && x < to && !whole) drag.current = { what: "brush move", x, t0, t1 };
+      else drag.current = { what: "brush", from: (x / of.width) * of.end, x, moved: false };
+      return;
+    }
+    if (y >= TOP && (of.mode.peek() === "pan" || event.button === 1 || event.pointerType === "touch")) drag.current = { what: "pan", x, y, t0, t1, scroll: of.scroll };
+    else drag.current = { what: "area", from: y >= TOP ? of.edge(x, y) : of.momentAt(x), y, ruler: y < TOP, moved: false, x };
+  };
+  const move = (event: PointerEvent) => {
+    const { x, y } = place(event);
+    const held = touches.current.get(event.pointerId);
+    if (touches.current.size === 2 && held) {
+      const other = [...touches.current].find(([id]) => id !== event.pointerId)![1];
+      const [before, now] = [Math.abs(held.x - other.x), Math.abs(x - other.x)];
+      if (before > 10 && now > 10) of.zoom(of.momentAt((x + other.x) / 2), before / now);
+      touches.current.set(event.pointerId, { x, y });
+      return;
+    }
+    if (held) touches.current.set(event.pointerId, { x, y });
+    const now = drag.current;
+    if (!now) return hover(event, x, y);
+    const perPixel = (of.t1 - of.t0) / Math.max(1, of.width);
+    if (now.what === "pan") {
+      of.drag(now.t0 - (x - now.x) * perPixel, now.t1 - (x - now.x) * perPixel);
+      of.scrollTo(now.scroll - (y - now.y));
+    } else if (now.what === "area") {
+      if (!now.moved && Math.abs(x - now.x) < 4) return;
+      now.moved = true;
+      const at = y >= TOP ? of.edge(x, y) : of.momentAt(x);
+      const lanes = !now.ruler && Math.abs(y - now.y) > 28 ? between(of, now.y, y) : null;
+      of.setArea({ t0: Math.max(0, Math.min(now.from, at)), t1: Math.min(of.end, Math.max(now.from, at)), lanes }, false);
+      of.cursor = at;
+    } else if (now.what === "brush") {
+      if (!now.moved && Math.abs(x - now.x) < 4) return;
+      now.moved = true;
+      const at = (Math.max(0, Math.min(of.width, x)) / of.width) * of.end;
+      of.drag(Math.min(now.from, at), Math.max(now.from, at));
+    } else if (now.what === "brush move") {
+      const by = ((x - now.x) / of.width) * of.end;
+      of.drag(now.t0 + by, now.t1 + by);
+    } else {
+      const at = (Math.max(0, Math.min(of.width, x)) / of.width) * of.end;
+      of.drag(Math.min(at, now.other), Math.max(at, now.other));
+    }
+  };
+  const up = (event: PointerEvent) => {
+    const { x, y } = place(event);
+    touches.current.delete(event.pointerId);
+    const now = drag.current;
+    drag.current = null;
+    if (!now) return;
+    if (now.what === "area" && now.moved) return of.setArea(of.area.peek());
+    if (now.what === "brush" && !now.moved) {
+      const wide = Math.min(of.t1 - of.t0, of.end / 4);
+      return of.to(now.from - wide / 2, now.from + wide / 2);
+    }
+    if (now.what === "area" && now.ruler) {
+      const at = of.momentAt(x);
+      const step = of.steps.find((one) => at >= one.start && at < one.end);
+      if (step) of.to(step.start, step.end);
+    } else if ((now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) && event.button === 0) {
+      const hit = of.hit(x, y);
+      if (hit && hit.span < 0) {
+        of.choose(null);
+        of.selected.value = hit;
+        of.setArea({ t0: hit.start, t1: hit.start + hit.dur, lanes: null });
+      } else {
+        of.choose(hit);
+        if (!hit && of.area.peek()) of.setArea(null);
+      }
+    }
+  };
+  const twice = (event: MouseEvent) => {
+    const { x, y } = place(event);
+    const hit = y >= TOP ? of.hit(x, y) : null;
+    if (hit) of.focus(hit);
+    else if (y < MINI) of.all();
+  };
+  const begin = TOP + layout.pinnedHeight;
+  const count = layout.lanes.length + layout.pinned.length;
+  const selected = of.selected.value;
+  return (
+    <div class="tl-stage">
+      <div class="tl-names">
+        <Corner of={of} />
+        {layout.pinned.map((placed) => <LaneName key={placed.lane.id} of={of} placed={placed} top={TOP} />)}
+        <div class="tl-clip" style={{ top: `${begin}px` }}>
+          <div ref={heads}>
+            {layout.heads.map((head) => <GroupName key={head.group.id} of={of} head={head} />)}
+            {layout.lanes.map((placed) => <LaneName key={placed.lane.id} of={of} placed={placed} top={0} />)}
+          </div>
+        </div>
+      </div>
+      <div
+        class="tl-picture" ref={box} tabIndex={0} role="application" aria-label={fill(t.picture, { run })} aria-describedby="tl-said"
+        onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={up} onDblClick={twice}
+        onPointerLeave={() => { of.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
+      >
+        <canvas ref={canvas} aria-hidden="true" />
+        <span id="tl-said" class="sr" role="status">
+          {selected ? `${selected.name}, ${units.text(units.time(selected.dur))}` : fill(t.summary, { lanes: count, count: units.count(of.header.events).value, length: units.text(units.time(of.end)) })}
+        </span>
+      </div>
+      <div class="tl-bar" ref={bar} style={{ marginTop: `${begin}px` }} onScroll={(event) => Math.abs(event.currentTarget.scrollTop - of.scroll) > 1 && of.scrollTo(event.currentTarget.scrollTop)} tabIndex={-1} aria-hidden="true">
+        <div style={{ height: `${layout.height + 60}px` }} />
+      </div>
+    </div>
+  );
+}
+
+function brushCursor(of: Timeline, x: number): string {
+  const [from, to] = [(of.t0 / of.end) * of.width, (of.t1 / of.end) * of.width];
+  if (of.t1 - of.t0 >= of.end) return "crosshair";
+  return Math.abs(x - from) < 6 || Math.abs(x - to) < 6 ? "ew-resize" : x > from && x < to ? "grab" : "crosshair";
+}
+
+/** The lanes that lie between two heights of the picture. */
+function between(of: Timeline, y0: number, y1: number): number[] {
+  const layout = of.layout.peek();
+  const [low, high] = [Math.min(y0, y1), Math.max(y0, y1)];
+  const top = TOP + layout.pinnedHeight;
+  const inside = (placed: Placed) => {
+    const y = placed.pinned ? TOP + placed.y : Math.max(top, top - of.scroll + placed.y);
+    const end = placed.pinned ? y + placed.height : top - of.scroll + placed.y + placed.height;
+    return end > low && y < high;
+  };
+  return [...layout.pinned, ...layout.lanes].filter(inside).map((placed) => placed.lane.id);
+}
+
+export function amount(value: number, unit?: string | null): string {
+  if (unit === "bytes") return units.text(units.bytes(value));
+  if (unit === "share") return units.text(units.share(value));
+  return `${units.text(units.short(value))}${unit ? ` ${unit}` : ""}`;
+}
+
+function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
+  const t = text();
+  const step = of.steps.find((one) => hit.start >= one.start && hit.start < one.end);
+  const selected = of.selected.peek();
+  const tint = of.ink.tint(of.tiles.names.code(hit.name, null), of.header.kinds.indexOf(hit.kind ?? "other"));
+  const gap = hit.kind === "free" ? of.causeAt(at) : null;
+  return (
+    <>
+      <div class="tl-tipname"><Swatch color={cssOf(tint)} hatch={hit.kind === "free"} /><span class="mono">{hit.kind === "scope" ? hit.name : shown(hit.name)}</span></div>
+      <dl class="kv">
+        {hit.count <= 1 ? (
+          <>
+            <dt>{t.dur}</dt><dd class="b">{units.text(units.time(hit.dur))}</dd>
+            {step && hit.kind !== "step" && <><dt>{t.shareOfStep} {step.step}</dt><dd class="b">{units.text(units.share(hit.dur / Math.max(1, step.end - step.start)))}</dd></>}
+          </>
+        ) : (
+          <>
+            <dt>{t.number}</dt><dd><b>{units.count(hit.count).value}</b> {t.began}</dd>
+            <dt>{t.busyHere}</dt><dd class="b">{units.text(units.share(hit.busy))}</dd>
+          </>
+        )}
+        {gap && <><dt>{t.causedBy}</dt><dd class="b">{gap}</dd></>}
+        {hit.kind && <><dt>{t.kind}</dt><dd>{hit.kind}</dd></>}
+        {selected && selected.start !== hit.start && hit.count <= 1 && <><dt>{t.after}</dt><dd>{hit.start < selected.start ? "−" : "+"}{units.text(units.time(Math.abs(hit.start - selected.start)))}</dd></>}
+      </dl>
+    </>
+  );
+}
+
+function Corner({ of }: { of: Timeline }) {
+  const t = text();
+  const { t0, t1 } = of.seen.value;
+  const inStep = of.steps.some((step) => Math.min(t1, step.end) - Math.max(t0, step.start) > (t1 - t0) * 0.3);
+  const words = { length: units.text(units.time(of.end)), count: units.count(of.header.events).value };
+  return (
+    <>
+      <div class="tl-corner" style={{ height: `${MINI}px` }}><span class="d2">{t.whole}</span><span class="d3">{fill(of.header.events === 1 ? t.event1 : t.events, words)}</span></div>
+      <div class="tl-corner ruler" style={{ height: `${TOP - MINI}px` }}><span class="d2">{of.steps.length ? t.step : t.time}</span><span class="d3">{inStep ? t.inStep : t.sinceStart}</span></div>
+    </>
+  );
+}
+
+function GroupName({ of, head }: { of: Timeline; head: Head }) {
+  const t = text();
+  const { group } = head;
+  const ranks = new Set(of.header.groups.map((one) => one.rank)).size > 1;
+  const note = [group.busy_share !== null && group.busy_share !== undefined && fill(t.busy, { share: units.text(units.share(group.busy_share)) }), group.note].filter(Boolean).join(" · ");
+  const label = ranks && group.kind !== "run" ? `${group.label} · rank ${group.rank}` : group.label;
+  return (
+    <button class="tl-group" style={{ top: `${head.y}px` }} aria-expanded={!head.folded} aria-label={fill(head.folded ? t.unfold : t.fold, { group: label })} onClick={() => of.toggle("folded", group.id)} title={[label, note].filter(Boolean).join(" · ")}>
+      <Icon name={head.folded ? "right" : "down"} size={12} /><b>{label}</b><span class="d3 cut">{note}</span>
+    </button>
+  );
+}
+
+function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; top: number }) {
+  const t = text();
+  const { lane } = placed;
+  const [held, setHeld] = useState<number | null>(null);
+  const label = lane.label;
+  const resize = (event: PointerEvent) => {
+    event.stopPropagation();
+    event.preventDefault();
+    const target = event.currentTarget as HTMLElement;
+    target.setPointerCapture(event.pointerId);
+    const [from, before] = [event.clientY, placed.height];
+    const move = (now: PointerEvent) => of.rearrange({ sizes: { ...of.arrangement.peek().sizes, [lane.id]: Math.max(14, Math.min(600, before + now.clientY - from)) } }, false);
+    const done = () => {
+      target.removeEventListener("pointermove", move);
+      of.rearrange({});
+    };
+    target.addEventListener("pointermove", move);
+    target.addEventListener("pointerup", done, { once: true });
+  };
+  const unsize = () => {
+    const { [lane.id]: _, ...rest } = of.arrangement.peek().sizes;
+    of.rearrange({ sizes: rest });
+  };
+  // Where the middle of the dragged name is, there the lane goes.
+  const carry = (event: PointerEvent) => {
+    if (event.button !== 0 || (event.target as HTMLElement).closest("button, .tl-size")) return;
+    const target = event.currentTarget as HTMLElement;
+    target.setPointerCapture(event.pointerId);
+    const from = event.clientY;
+    let by = 0;
+    const move = (now: PointerEvent) => {
+      by = now.clientY - from;
+      if (Math.abs(by) > 4) setHeld(by);
+    };
+    const done = () => {
+      target.removeEventListener("pointermove", move);
+      setHeld(null);
+      if (Math.abs(by) <= 4) return;
+      const list = (placed.pinned ? of.layout.peek().pinned : of.layout.peek().lanes).filter((one) => placed.pinned || one.lane.group === lane.group);
+      const to = placed.y + by + (by > 0 ? placed.height : 0);
+      const before = list.find((one) => one.lane.id !== lane.id && to < one.y + one.height / 2);
+      of.move(lane.id, before?.lane.id ?? null);
+    };
+    target.addEventListener("pointermove", move);
+    target.addEventListener("pointerup", done, { once: true });
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.target !== event.currentTarget) return;
+    const list = (placed.pinned ? of.layout.peek().pinned : of.layout.peek().lanes).filter((one) => placed.pinned || one.lane.group === lane.group);
+    const at = list.findIndex((one) => one.lane.id === lane.id);
+    if (event.altKey && event.key === "ArrowUp" && at > 0) of.move(lane.id, list[at - 1].lane.id);
+    else if (event.altKey && event.key === "ArrowDown" && at < list.length - 1) of.move(lane.id, list[at + 2]?.lane.id ?? null);
+    else if (event.key === "+" || event.key === "-") of.rearrange({ sizes: { ...of.arrangement.peek().sizes, [lane.id]: Math.max(14, placed.height + (event.key === "+" ? 10 : -10)) } });
+    else if (event.key === "p") of.toggle("pins", lane.id);
+    else if (event.key === "Delete") of.toggle("hidden", lane.id);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const pinned = of.arrangement.value.pins.includes(lane.id);
+  const rows = lane.kind === "overlap" ? placed.rows.map((row, at) => (at ? [row] : [row, ...placed.also]).map((one) => lane.row_labels?.[one] ?? "").join(", ")) : [];
+  return (
+    <div class={`tl-lane ${held !== null ? "held" : ""}`} data-lane={lane.id} style={{ top: `${top + placed.y + (held ?? 0)}px`, height: `${placed.height}px` }} tabIndex={0} role="group" aria-label={`${t.lane} ${label}`} onPointerDown={carry} onKeyDown={keys} title={[label, lane.note].filter(Boolean).join(" · ")}>
+      {rows.length > 1 ? <span class="tl-rows">{rows.map((name) => <span key={name} style={{ height: `${placed.rowHeight}px`, lineHeight: `${placed.rowHeight}px` }}>{name}</span>)}</span> : <><span class="cut">{label}</span><span class="d3 cut">{rows.length ? rows.join(", ") : lane.note}</span></>}
+      <span class="tl-tools">
+        <button class={pinned ? "on" : ""} aria-pressed={pinned} aria-label={fill(pinned ? t.unpin : t.pin, { lane: label })} title={fill(pinned ? t.unpin : t.pin, { lane: label })} onClick={() => of.toggle("pins", lane.id)}><Icon name="pin" size={12} /></button>
+        <button aria-label={fill(t.hide, { lane: label })} title={fill(t.hide, { lane: label })} onClick={() => of.toggle("hidden", lane.id)}><Icon name="close" size={11} /></button>
+      </span>
+      <i class="tl-size" role="separator" aria-label={fill(t.height, { lane: label })} onPointerDown={resize} onDblClick={unsize} />
+    </div>
+  );
+}

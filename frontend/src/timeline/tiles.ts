@@ -1,0 +1,163 @@
+/** Tiles as they are needed: what is in sight first, then what is beside it; the least used are dropped when there are too many. */
+import { source } from "../source";
+import { Names, Tile, type Header, type Lane } from "./wire";
+
+const ROWS = 16;
+const AT_ONCE = 4;
+const MOST_BYTES = 96e6;
+
+/** Lanes that are asked for together. They are always the same, so that a tile's address is, too. */
+export interface Bundle {
+  id: number;
+  lanes: string;
+}
+
+export class Tiles {
+  readonly names = new Names();
+  /** The bundle of each lane. */
+  readonly bundles: Bundle[] = [];
+  private of: Bundle[] = [];
+  private kept = new Map<string, Tile>();
+  private bytes = 0;
+  private asked = new Map<string, AbortController>();
+  private wanted = new Map<string, () => string>();
+  private failed = new Map<string, number>();
+  error: Error | null = null;
+  /** What is wanted beside names: "scope", or nothing. */
+  private by = "";
+
+  constructor(
+    readonly run: string,
+    readonly header: Header,
+    /** Called when something came. */
+    private came: () => void,
+  ) {
+    let lanes: Lane[] = [];
+    let rows = 0;
+    const close = () => {
+      if (!lanes.length) return;
+      const bundle = { id: this.bundles.length, lanes: lanes.map((lane) => lane.id).join(",") };
+      this.bundles.push(bundle);
+      for (const lane of lanes) this.of[lane.id] = bundle;
+      lanes = [];
+      rows = 0;
+    };
+    for (const lane of header.lanes) {
+      const high = Math.max(1, lane.rows);
+      if (rows + high > ROWS || (lanes.length && lanes[0].group !== lane.group)) close();
+      lanes.push(lane);
+      rows += high;
+    }
+    close();
+  }
+
+  bundle(lane: number): Bundle {
+    return this.of[lane];
+  }
+
+  /** The last index at a level. */
+  last(level: number): number {
+    return Math.floor(Math.max(0, this.header.end_ns - 1) / this.span(level));
+  }
+
+  span(level: number): number {
+    return this.header.buckets * 2 ** level;
+  }
+
+  private key(bundle: Bundle, level: number, index: number): string {
+    return `${this.by}${bundle.id} ${level} ${index}`;
+  }
+
+  /** Names come with scopes, or without; what came before is drawn until then. */
+  beside(by: "" | "scope"): void {
+    this.by = by;
+  }
+
+  /** Before a picture is drawn: nothing is wanted yet. */
+  begin(): void {
+    this.wanted.clear();
+  }
+
+  get(bundle: Bundle, level: number, index: number): Tile | undefined {
+    const found = this.kept.get(this.key(bundle, level, index));
+    return found ?? (this.by ? this.kept.get(`${bundle.id} ${level} ${index}`) : undefined);
+  }
+
+  /** It would be drawn if it were here. */
+  want(bundle: Bundle, level: number, index: number): void {
+    if (index < 0 || level < 0 || index > this.last(level)) return;
+    const key = this.key(bundle, level, index);
+    const known = this.kept.get(key);
+    if (known) {
+      // Those used last stand last.
+      this.kept.delete(key);
+      this.kept.set(key, known);
+      return;
+    }
+    if (this.asked.has(key) || (this.failed.get(key) ?? 0) > 2) return void this.wanted.set(key, NOTHING);
+    this.wanted.set(key, () => `timeline/tiles/${level}/${index}?lanes=${bundle.lanes}${this.by && `&by=${this.by}`}&v=${encodeURIComponent(this.header.version)}`);
+  }
+
+  get waiting(): boolean {
+    return this.asked.size > 0;
+  }
+
+  /** After the picture: ask for what was missing, and no longer for what is out of sight. */
+  end(): void {
+    if (this.wanted.size > this.asked.size) for (const [key, asked] of this.asked) if (!this.wanted.has(key)) asked.abort();
+    for (const [key, path] of this.wanted) {
+      if (this.asked.size >= AT_ONCE) break;
+      if (path !== NOTHING) void this.fetch(key, path());
+    }
+  }
+
+  private async fetch(key: string, path: string): Promise<void> {
+    const abort = new AbortController();
+    this.asked.set(key, abort);
+    this.wanted.set(key, NOTHING);
+    try {
+      const buffer = await (await source().raw(this.run, path, abort.signal)).arrayBuffer();
+      const tile = new Tile(buffer, this.names, this.header.buckets);
+      this.kept.set(key, tile);
+      this.bytes += tile.bytes;
+      this.drop();
+      this.error = null;
+    } catch (error) {
+      if (!abort.signal.aborted) {
+        this.failed.set(key, (this.failed.get(key) ?? 0) + 1);
+        if (!source().still) this.error = error as Error;
+      }
+    } finally {
+      this.asked.delete(key);
+      this.came();
+    }
+  }
+
+  private drop(): void {
+    const top = ` ${this.header.top_level} `;
+    for (const [key, tile] of this.kept) {
+      if (this.bytes <= MOST_BYTES) break;
+      if (key.includes(top)) continue; // what is drawn until the rest comes
+      this.kept.delete(key);
+      this.bytes -= tile.bytes;
+    }
+  }
+
+  /** Something to draw a stretch with until its own tile comes: a coarser one, the finest there is. */
+  coarser(bundle: Bundle, level: number, index: number): Tile | undefined {
+    for (let up = level + 1; up <= this.header.top_level; up++) {
+      index = Math.floor(index / 2);
+      const found = this.get(bundle, up, index);
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  close(): void {
+    for (const asked of this.asked.values()) asked.abort();
+    this.kept.clear();
+    this.came = () => undefined;
+  }
+}
+
+const NOTHING = (): string => "";

@@ -1,0 +1,174 @@
+/** Above the picture: search, colours, what is in view, lanes, downloads. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { info } from "../data";
+import { Icon, Segmented } from "../parts/basics";
+import { Menu } from "../parts/menu";
+import { source } from "../source";
+import { fill, Say } from "../text";
+import * as units from "../units";
+import { COLORINGS } from "./ink";
+import { read, written } from "./layout";
+import type { Timeline } from "./model";
+import { save } from "./saving";
+import { text } from "./words";
+
+export function Tools({ of }: { of: Timeline }) {
+  const t = text();
+  const levels = Math.max(0, ...of.header.lanes.filter((lane) => lane.kind === "scope").map((lane) => lane.rows));
+  const scopes = Math.min(of.scopes.value, levels);
+  const setScopes = (levels: number) => {
+    of.scopes.value = levels;
+    of.relayout();
+    of.write();
+  };
+  const colorings = COLORINGS.filter((how) => how !== "scope" || levels > 0);
+  return (
+    <div class="tl-tools-bar">
+      <Segmented label={t.mode} value={of.mode.value} onChange={(mode) => (of.mode.value = mode)} choices={[{ id: "select", label: t.select }, { id: "pan", label: t.pan }]} />
+      <Search of={of} />
+      <span class="d3 small wide">{t.colour}</span>
+      <Segmented label={t.colour} value={of.coloring.value} onChange={(how) => { of.recolor(how); of.write(); }} choices={colorings.map((how) => ({ id: how, label: t[how] }))} />
+      {levels > 1 && (
+        <Menu label={`${t.scopeDepth} ${scopes}`} class="sm" button={<><span class="d3 small">{t.scopeDepth}</span>{scopes}</>}>
+          {(close) => Array.from({ length: levels }, (_, at) => <button key={at} class={`item ${at + 1 === scopes ? "on" : ""}`} onClick={() => { setScopes(at + 1); close(); }}>{at + 1}</button>)}
+        </Menu>
+      )}
+      <span class="sp" />
+      <View of={of} />
+      <span class="tl-views">
+        <button class="btn sm" disabled={!of.views.value.back} aria-label={t.back} title={`${t.back} (Backspace)`} onClick={() => of.back()}>‹</button>
+        <button class="btn sm" disabled={!of.views.value.forward} aria-label={t.forward} title={`${t.forward} (Shift Backspace)`} onClick={() => of.forward()}>›</button>
+      </span>
+      <Notes of={of} />
+      <Lanes of={of} />
+      <Downloads of={of} />
+    </div>
+  );
+}
+
+function Search({ of }: { of: Timeline }) {
+  const t = text();
+  const found = of.found.value;
+  const [typed, setTyped] = useState(found?.text ?? "");
+  const timer = useRef(0);
+  useEffect(() => setTyped(found?.text ?? ""), [found?.text]);
+  const type = (value: string) => {
+    setTyped(value);
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => void of.search(value), 250);
+  };
+  const turn = (way: "next" | "prev") => {
+    clearTimeout(timer.current);
+    if (typed) void of.search(typed, way);
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === "Enter") turn(event.shiftKey ? "prev" : "next");
+    else if (event.key === "Escape") {
+      document.querySelector<HTMLElement>(".tl-picture")?.focus();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const count = found && (found.error || (found.count === 0 ? t.none : found.at ? fill(t.of, { at: units.count(found.at).value, count: units.count(found.count).value }) : units.count(found.count).value));
+  return (
+    <label class="pick tl-find">
+      <Icon name="search" size={13} />
+      <input id="tl-find" type="text" spellcheck={false} aria-label={t.find} placeholder={t.find} value={typed} onInput={(event) => type(event.currentTarget.value)} onKeyDown={keys} disabled={source().still} />
+      {found ? <span class={`small nowrap ${found.error ? "bad" : "d3"}`} role="status" title={found.error || (found.total ? units.text(units.time(found.total)) : undefined)}>{found.error ? "!" : count}</span> : <span class="kbd">/</span>}
+      <button class="tl-turn" aria-label={t.previous} title={`${t.previous} (Shift Enter)`} disabled={!found?.count} onClick={() => turn("prev")}>‹</button>
+      <button class="tl-turn" aria-label={t.next} title={`${t.next} (Enter)`} disabled={!found?.count} onClick={() => turn("next")}>›</button>
+    </label>
+  );
+}
+
+/** What is in view, in words. */
+function View({ of }: { of: Timeline }) {
+  const t = text();
+  const { t0, t1 } = of.seen.value;
+  const length = <b title={units.exact(Math.round(t1 - t0), "time")}>{units.text(units.time(t1 - t0))}</b>;
+  const step = of.steps.find((one) => t0 >= one.start && t0 < one.end);
+  const whole = t0 === 0 && t1 === of.end;
+  return (
+    <span class="d2 small nowrap tl-view" role="status">
+      {whole ? <Say of={t.inViewAll} length={length} /> : step ? <Say of={t.inView} length={length} start={units.text(units.time(t0 - step.start))} step={step.step} /> : <Say of={t.inViewStart} length={length} start={units.text(units.time(t0))} />}
+      {["W", "A", "S", "D"].map((key) => <span key={key} class="kbd wide">{key}</span>)}
+    </span>
+  );
+}
+
+function Lanes({ of }: { of: Timeline }) {
+  const t = text();
+  const by = of.arrangement.value;
+  const lanes = of.header.lanes.filter((lane) => lane.id !== of.ruled);
+  const shown = lanes.filter((lane) => !by.hidden.includes(lane.id));
+  return (
+    <Menu label={t.lane} class="sm" align="right" arrow={false} button={fill(t.lanes, { some: shown.length, all: lanes.length })}>
+      {() => (
+        <div class="tl-list">
+          <div class="tl-listhead">
+            <button class="btn sm" onClick={() => of.rearrange({ hidden: [] })}>{t.showAll}</button>
+            <button class="btn sm" onClick={() => of.rearrange(read(of.usual))} disabled={written(by) === of.usual}>{t.reset}</button>
+          </div>
+          {of.header.groups.map((group) => {
+            const own = lanes.filter((lane) => lane.group === group.id);
+            return own.length > 0 && (
+              <div key={group.id}>
+                <p class="d3 small">{group.label}</p>
+                {own.map((lane) => (
+                  <label key={lane.id} class="item">
+                    <input type="checkbox" checked={!by.hidden.includes(lane.id)} onChange={() => of.toggle("hidden", lane.id)} /> <span class="cut">{lane.label}</span><span class="d3 small cut">{lane.note}</span>
+                  </label>
+                ))}
+              </div>
+            );
+          })}
+        </div>
+      )}
+    </Menu>
+  );
+}
+
+function Notes({ of }: { of: Timeline }) {
+  const t = text();
+  const marks = of.marks.value;
+  if (!marks.length) return null;
+  return (
+    <Menu label={t.notes} class="sm" align="right" arrow={false} button={<>{t.notes} {marks.length}</>}>
+      {(close) => (
+        <div class="tl-list">
+          {marks.map((mark) => (
+            <div key={`${mark.t0} ${mark.t1}`} class="item tl-note">
+              <button class="btn sm" onClick={() => { of.focus({ start: mark.t0, dur: mark.t1 - mark.t0 }); close(); }}>{units.text(units.time(mark.t1 - mark.t0))}</button>
+              <input type="text" aria-label={t.note} placeholder={t.note} value={mark.text} onChange={(event) => of.setMarks(marks.map((one) => (one === mark ? { ...mark, text: event.currentTarget.value } : one)))} />
+              <button class="tl-turn" aria-label={t.remove} title={t.remove} onClick={() => of.setMarks(marks.filter((one) => one !== mark))}><Icon name="close" size={11} /></button>
+            </div>
+          ))}
+        </div>
+      )}
+    </Menu>
+  );
+}
+
+function Downloads({ of }: { of: Timeline }) {
+  const t = text();
+  const base = `api/runs/${encodeURIComponent(of.run)}/export`;
+  const { t0, t1 } = of.seen.value;
+  const area = of.area.value;
+  return (
+    <Menu label={t.download} class="sm" align="right" arrow={false} button={<><Icon name="export" size={13} />{t.download}</>}>
+      {(close) => (
+        <>
+          {!source().still && (
+            <>
+              <a class="item" href={`${base}/chrome?t0=${Math.round(t0)}&t1=${Math.round(t1)}`} download onClick={close}>{t.chromeView}</a>
+              {area && <a class="item" href={`${base}/chrome?t0=${Math.round(area.t0)}&t1=${Math.round(area.t1)}`} download onClick={close}>{t.chromeArea}</a>}
+              <a class="item" href={`${base}/chrome`} download onClick={close}>{t.chromeAll}</a>
+              <a class="item" href={`${base}/perfetto`} download onClick={close}>{t.perfettoAll}</a>
+            </>
+          )}
+          <button class="item" onClick={() => { void save(of, `${info.value?.name ?? "timeline"}.png`); close(); }}>{t.png}</button>
+        </>
+      )}
+    </Menu>
+  );
+}
