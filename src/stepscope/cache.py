@@ -1,4 +1,4 @@
-"""Foreign files, once read, kept as run folders in the user's cache directory: bounded, clearable, safe to delete at any time."""
+"""Foreign files, once read, and timelines, kept in the user's cache directory: bounded, clearable, safe to delete at any time."""
 
 import contextlib
 import functools
@@ -20,6 +20,8 @@ _DAY = 86_400
 # Only what bears these names is ever removed: STEPSCOPE_CACHE may point at a folder that holds other things.
 _ENTRY = re.compile(r"[0-9a-f]{32}")
 _DRAFT = re.compile(r"\.reading\..+")
+# What says what an entry was made of: a trace that was read, or the timeline of one.
+_HEADERS = ("run.json", "timeline.json")
 
 
 class Entry(NamedTuple):
@@ -84,14 +86,14 @@ def entries() -> list[Entry]:
     for path in _inside(_ENTRY):
         with contextlib.suppress(OSError):  # another process removed it meanwhile
             size = sum(file.stat().st_size for file in path.iterdir())
-            found.append(Entry(path, _source(path / "run.json"), size, (path / "run.json").stat().st_mtime))
+            found.append(Entry(path, _source(_header(path)), size, _header(path).stat().st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
 
 def touch(path: Path) -> None:
     """Note that an entry was used now."""
     with contextlib.suppress(OSError):  # a cache that others own still serves; only its order of eviction does not learn of us
-        os.utime(path / "run.json")
+        os.utime(_header(path))
 
 
 def trim(keep: Path) -> None:
@@ -102,7 +104,7 @@ def trim(keep: Path) -> None:
         if excess > 0 and entry.path != keep:
             discard(entry.path)
             excess -= entry.size
-    for left in [*_inside(_DRAFT), *(path for path in _inside(_ENTRY) if not (path / "run.json").exists())]:
+    for left in [*_inside(_DRAFT), *(path for path in _inside(_ENTRY) if not _header(path).exists())]:
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _DAY:
                 discard(left)
@@ -120,7 +122,7 @@ def clear() -> tuple[int, int]:
 def discard(path: Path) -> None:
     """Remove an entry. The header goes first: what is left of a removal that was killed is not taken for an entry."""
     with contextlib.suppress(OSError):
-        (path / "run.json").unlink(missing_ok=True)
+        _header(path).unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -129,11 +131,15 @@ def _inside(name: re.Pattern[str]) -> Iterator[Path]:
         yield from [path for path in folder().iterdir() if name.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
 
 
-def _source(run_json: Path) -> str:
+def _header(path: Path) -> Path:
+    return next((path / name for name in _HEADERS if (path / name).exists()), path / _HEADERS[0])
+
+
+def _source(header: Path) -> str:
     import msgspec
 
     try:
-        return str(msgspec.json.decode(run_json.read_bytes()).get("source", ""))
+        return str(msgspec.json.decode(header.read_bytes()).get("source", ""))
     except (OSError, msgspec.DecodeError, AttributeError):
         return ""
 

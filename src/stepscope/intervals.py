@@ -55,11 +55,11 @@ def intersect(a: Set, b: Set) -> Set:
     """What both cover."""
     if len(a.starts) == 0 or len(b.starts) == 0:
         return NONE
-    edges = np.concatenate((a.starts, a.ends, b.starts, b.ends))
-    change = np.repeat(np.array([1, -1, 1, -1], np.int8), [len(a.starts), len(a.ends), len(b.starts), len(b.ends)])
-    # At one instant ends come before starts, so that touching intervals do not overlap.
-    order = np.lexsort((change, edges))
-    edges, both = edges[order], np.cumsum(change[order]) == 2
+    # At one instant ends come before starts, so that touching intervals do not overlap. Four sorted parts: sorting them is merging.
+    edges = np.concatenate((a.ends, b.ends, a.starts, b.starts))
+    change = np.repeat(np.array([-1, 1], np.int8), [len(a.ends) + len(b.ends), len(a.starts) + len(b.starts)])
+    order = np.argsort(edges, kind="stable")
+    edges, both = edges[order], np.cumsum(change[order], dtype=np.int8) == 2
     begin = np.flatnonzero(both)
     return merge(edges[begin], edges[begin + 1])
 

@@ -9,8 +9,7 @@ Levels whose tiles hold few events are summed up when asked. Only the coarser on
 about FEW events per row, whatever the number of events.
 """
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,29 +48,52 @@ class Events(NamedTuple):
         return int(self.reach[last].max(initial=1))
 
 
-def events(row: Ints | _Codes, start: Ints, dur: Ints, label: _Codes, kind: NDArray[np.uint8], span: _Codes, rows: int) -> Events:
-    """Events in any order; `row` says of each to which row it belongs."""
-    order, offsets, start = by_row(row, start, rows)
-    dur = dur[order]
-    reach = start + dur
-    for low, high in itertools.pairwise(offsets.tolist()):
-        np.maximum.accumulate(reach[low:high], out=reach[low:high])
-    return Events(offsets, start, dur, reach, label[order], kind[order], span[order])
+class Unsorted(NamedTuple):
+    """Events of some rows, in any order."""
+
+    row: Ints | _Codes
+    start: Ints
+    dur: Ints
+    label: _Codes
+    kind: NDArray[np.uint8]
+    span: _Codes
 
 
-def by_row(row: Ints | _Codes, start: Ints, rows: int) -> tuple[Ints, Ints, Ints]:
-    """The order by row and time, where each row begins in it, and the times in it."""
-    # Sorting by a small number is a few passes; within a row most readers give the order of time already.
+def events(parts: Sequence[Unsorted], rows: int) -> Events:
+    """All of them in order. The events of one row stand in one of the parts."""
+    places = [by_row(part.row, rows) for part in parts]
+    offsets: Ints = np.sum([place.offsets for place in places], axis=0)
+    count = int(offsets[-1])
+    start, dur, reach = (np.empty(count, np.int64) for _ in range(3))
+    made = Events(offsets, start, dur, reach, np.empty(count, np.int32), np.empty(count, np.uint8), np.empty(count, np.int32))
+    for part, place in zip(parts, places, strict=True):
+        for row in np.flatnonzero(np.diff(place.offsets)).tolist():
+            which = place.of(row, part.start)
+            to = slice(int(offsets[row]), int(offsets[row + 1]))
+            for name in ("start", "dur", "label", "kind", "span"):
+                np.take(getattr(part, name), which, out=getattr(made, name)[to])
+            np.add(made.start[to], made.dur[to], out=made.reach[to])
+            np.maximum.accumulate(made.reach[to], out=made.reach[to])
+    return made
+
+
+class Places(NamedTuple):
+    """Where things of some rows stand, row by row."""
+
+    order: Ints
+    offsets: Ints
+
+    def of(self, row: int, time: Ints) -> Ints:
+        """Those of one row, by time: most readers give that order already."""
+        which = self.order[self.offsets[row] : self.offsets[row + 1]]
+        own = time[which]
+        return which[np.argsort(own, kind="stable")] if (own[1:] < own[:-1]).any() else which
+
+
+def by_row(row: Ints | _Codes, rows: int) -> Places:
+    # Sorting by a small number is a few passes.
     order = np.argsort(row.astype(np.uint16) if rows <= 1 << 16 else row, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows)))).astype(np.int64)
-    start = start[order]
-    for low, high in itertools.pairwise(offsets.tolist()):
-        own = start[low:high]
-        if (own[1:] < own[:-1]).any():
-            by_time = np.argsort(own, kind="stable")
-            order[low:high] = order[low:high][by_time]
-            start[low:high] = own[by_time]
-    return order, offsets, start
+    return Places(order, np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows)))).astype(np.int64))
 
 
 class Buckets(NamedTuple):

@@ -23,6 +23,23 @@ def chosen(frame: "pl.LazyFrame", *, sort: str | None = None, descending: bool =
     return frame
 
 
+def matching(frame: "pl.LazyFrame", find: str) -> "pl.LazyFrame":
+    """Rows with all of these words somewhere in their texts, or with a text that the /regular expression/ matches; case is no matter."""
+    import polars as pl
+
+    texts = [name for name, dtype in frame.collect_schema().items() if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)]
+    whole = pl.concat_str((pl.col(name).cast(pl.String) for name in texts), separator="\n", ignore_nulls=True) if texts else pl.lit("")
+    if find.startswith("/") and len(find) > 1:
+        pattern = f"(?im){find[1:].removesuffix('/')}"
+        try:
+            pl.select(pl.lit("").str.contains(pattern))
+        except pl.exceptions.ComputeError as error:
+            raise UsageError(f"not a regular expression: {find}") from error
+        return frame.filter(whole.str.contains(pattern))
+    lower = whole.str.to_lowercase()
+    return frame.filter(*(lower.str.contains(word, literal=True) for word in find.lower().split()))
+
+
 def write_csv(frame: "pl.LazyFrame", file: IO[str]) -> None:
     for index, batch in enumerate(batches(frame, header=True)):
         file.write(flat(batch).write_csv(include_header=index == 0))

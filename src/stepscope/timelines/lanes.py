@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stepscope import intervals, pyramid, schema
 from stepscope.analyses.overlap import parts
 from stepscope.intervals import Ints, Set
-from stepscope.pyramid import Pyramid
+from stepscope.pyramid import Pyramid, Unsorted
 from stepscope.trace import Trace
 
 # Those of the spans, and what else is drawn: the rows of the overlap lane.
@@ -90,29 +90,18 @@ def build(trace: Trace) -> Timeline:
     picture = _Picture(spans, labels, last - origin)
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
     steps_of = steps.collect().partition_by("rank", as_dict=True)
-    for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in tracks), *counters["rank"].to_list()}):
+    for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in tracks), *(counter["rank"] for counter in counters)}):
         own = _Rank(
             rank,
             steps_of.get((rank,), steps.clear().collect()),
             [track for track in tracks if track.rank == rank],
             overlaps.get(rank),
             {device: name for (of, device), name in chips.items() if of == rank},
-            list(counters.filter(pl.col("rank") == rank).iter_rows(named=True)),
+            [counter for counter in counters if counter["rank"] == rank],
         )
         picture.add(own)
     made = pyramid.build(picture.events(), last - origin)
     return Timeline(origin, last - origin, len(spans.start), picture.groups, picture.lanes, made, picture.labels.frame(), samples)
-
-
-class _Events(NamedTuple):
-    """Some events of a lane, in any order; `row` counts from the lane's first."""
-
-    row: _Codes
-    start: Ints
-    dur: Ints
-    label: _Codes
-    kind: _Bytes
-    span: _Codes
 
 
 class _Spans(NamedTuple):
@@ -177,7 +166,7 @@ class _Picture:
         self.labels = labels
         self._spans, self._end = spans, end
         self._rows = 0
-        self._drawn: list[_Events] = []
+        self._drawn: list[Unsorted] = []
         self._first_row: dict[int, int] = {}  # by number of the track
 
     def add(self, own: _Rank) -> None:
@@ -216,15 +205,13 @@ class _Picture:
         for number, row in self._first_row.items():
             first[number] = row
         spans = self._spans
-        parts = [_Events(first[spans.track] + spans.depth, *spans[2:]), *self._drawn]
-        columns = [np.concatenate(columns) if len(parts) > 1 else columns[0] for columns in zip(*parts, strict=True)]
-        return pyramid.events(*_Events(*columns), rows=self._rows)
+        return pyramid.events([Unsorted(first[spans.track] + spans.depth, *spans[2:]), *self._drawn], self._rows)
 
     def _group(self, rank: int, kind: str, label: str, **more: Any) -> int:
         self.groups.append(Group(id=len(self.groups), rank=rank, kind=kind, label=label, **more))
         return self.groups[-1].id
 
-    def _lane(self, group: int, kind: str, label: str, drawn: _Events | None = None, **more: Any) -> None:
+    def _lane(self, group: int, kind: str, label: str, drawn: Unsorted | None = None, **more: Any) -> None:
         more = {"first": self._rows, "events": 0 if drawn is None else len(drawn.row)} | more
         self.lanes.append(Lane(id=len(self.lanes), group=group, rank=self.groups[group].rank, kind=kind, label=label, **more))
         if drawn is not None:
@@ -326,7 +313,7 @@ class _Picture:
             own = scope[first] >= 0
             first, until = first[own], until[own]
             pieces.append(self._told(np.full(len(first), level), start[first], until - start[first], scope[first], "scope"))
-        self._lane(group, "scope", "scopes", _joined(pieces), rows=levels)
+        self._lane(group, "scope", "scopes", _joined(pieces), rows=levels, nested=True)
         return True
 
     def _track(self, group: int, track: _Track) -> None:
@@ -341,11 +328,11 @@ class _Picture:
         about = {name: counter[name] for name in ("note", "unit", "min", "max", "events")}
         self._lane(group, "counter", counter["label"], first=counter["number"], **about)
 
-    def _told(self, row: Ints | _Codes, start: Ints, dur: Ints, label: _Codes | int, kind: str) -> _Events:
+    def _told(self, row: Ints | _Codes, start: Ints, dur: Ints, label: _Codes | int, kind: str) -> Unsorted:
         count = len(row)
         labels = np.full(count, label, np.int32) if isinstance(label, int) else label
         kinds = np.full(count, KINDS.index(kind), np.uint8)
-        return _Events(row.astype(np.int32), start, dur, labels, kinds, np.full(count, -1, np.int32))
+        return Unsorted(row.astype(np.int32), start, dur, labels, kinds, np.full(count, -1, np.int32))
 
 
 def _spans(trace: Trace, origin: int) -> tuple[_Spans, list[_Track], _Labels]:
@@ -378,18 +365,23 @@ def _spans(trace: Trace, origin: int) -> tuple[_Spans, list[_Track], _Labels]:
 
 def _labels(frame: pl.DataFrame) -> tuple[_Labels, _Codes]:
     """The distinct combinations of name, type and scope, and the number of each span's."""
-    key: Ints = np.zeros(frame.height, np.int64)
-    texts, sizes = [], []
+    texts, numbers = [], []
     for column in (frame["name"], frame["op_type"], frame["scope"]):
-        codes, values = _dense((column.to_physical().cast(pl.Int64) + 1).fill_null(0).to_numpy())
-        somewhere = np.zeros(len(values), np.int64)
-        somewhere[codes] = np.arange(len(codes))
-        texts.append(column.gather(somewhere).cast(pl.String))
-        sizes.append(len(values))
-        key = key * len(values) + codes
+        distinct = column.unique()
+        texts.append(distinct.cast(pl.String))
+        code = (distinct.to_physical().cast(pl.Int64) + 1).fill_null(0).to_numpy()
+        number = np.zeros(int(code.max(initial=0)) + 1, np.int32)
+        number[code] = np.arange(len(code), dtype=np.int32)
+        numbers.append(number)
+    one, two, three = (max(len(text), 1) for text in texts)
+    key: Ints | _Codes = np.zeros(frame.height, np.int32) if one * two * three < 1 << 31 else np.zeros(frame.height, np.int64)
+    for column, text, number in zip((frame["name"], frame["op_type"], frame["scope"]), texts, numbers, strict=True):
+        key *= np.int32(len(text))
+        if len(text) > 1:
+            key += number[(column.to_physical() + 1).fill_null(0).to_numpy()]
     label, found = _dense(key)
-    at = (found // (sizes[1] * sizes[2]), found // sizes[2] % sizes[1], found % sizes[2]) if len(found) else (found,) * 3
-    words = {name: text.gather(index) for name, text, index in zip(("name", "type", "scope"), texts, at, strict=True)}
+    places = found // (two * three), found // three % two, found % three
+    words = {name: text.gather(at) for name, text, at in zip(("name", "type", "scope"), texts, places, strict=True)}
     return _Labels(pl.DataFrame(words, schema=dict.fromkeys(words, pl.String)).with_columns(pl.col("name").fill_null(""))), label
 
 
@@ -403,9 +395,11 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
     for row in said.values():
         home = row["rank"], row["pid"], row["tid"] or row["track"]
         place[home] = min(place.get(home, 1 << 31), row["sort"] or 0)
-    deepest = np.zeros(len(keys), np.int32)
-    np.maximum.at(deepest, spans.track, spans.depth)
-    counts = np.bincount(spans.track.astype(np.int64) * len(KINDS) + spans.kind, minlength=len(keys) * len(KINDS)).reshape(-1, len(KINDS))
+    levels = int(spans.depth.max(initial=0)) + 1
+    place_of = (spans.track * np.int64(levels) + spans.depth) * len(KINDS) + spans.kind
+    table = np.bincount(place_of, minlength=len(keys) * levels * len(KINDS)).reshape(-1, levels, len(KINDS))
+    counts = table.sum(axis=1)
+    deepest = levels - 1 - np.argmax(table.sum(axis=2)[:, ::-1] > 0, axis=1)
     found = []
     for number, (rank, track) in enumerate(keys):
         row = said.get((rank, track), {})
@@ -436,20 +430,31 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
-def _counters(trace: Trace, origin: int) -> tuple[pl.DataFrame, Samples]:
-    rows = (
-        trace.counters.filter(pl.col("value").is_finite(), pl.col("at_ns").is_not_null(), pl.col("name").is_not_null())
-        .select("rank", "name", "unit", "value", at=pl.col("at_ns") - origin)
-        .collect()
-    )
-    about = rows.group_by("rank", "name").agg(pl.col("unit").first(), min=pl.col("value").min(), max=pl.col("value").max(), events=pl.len())
-    about = about.with_columns(pl.col("name", "unit").cast(pl.String), code=pl.col("name").to_physical()).sort("rank", "name")
-    wide = int(about["code"].max() or 0) + 1  # type: ignore[arg-type]
-    key, keys = _dense(rows["rank"].cast(pl.Int64).to_numpy() * wide + rows["name"].to_physical().to_numpy())
-    number = np.empty(len(keys), np.int32)
-    number[np.searchsorted(keys, about["rank"].cast(pl.Int64).to_numpy() * wide + about["code"].to_numpy())] = np.arange(len(keys))
-    order, offsets, at = pyramid.by_row(number[key], rows["at"].to_numpy(), len(keys))
-    return about.drop("code").with_row_index("number"), Samples(offsets, at, rows["value"].to_numpy()[order])
+def _counters(trace: Trace, origin: int) -> tuple[list[dict[str, Any]], Samples]:
+    """The counters by rank and name: what each is, and its samples by time. What is no number is left out."""
+    rows = trace.counters.select("rank", "name", "unit", "value", at=pl.col("at_ns") - origin).collect()
+    is_sample = pl.all_horizontal(pl.col("value").is_finite().fill_null(False), pl.col("rank", "name", "at").is_not_null())
+    if not (known := rows.select(is_sample).to_series()).all():
+        rows = rows.filter(known)
+    code = rows["name"].to_physical()
+    wide = int(code.max() or 0) + 1  # type: ignore[arg-type]
+    number, keys = _dense((rows["rank"].cast(pl.Int64) * wide + code).to_numpy())
+    places = pyramid.by_row(number, len(keys))
+    moments, values = rows["at"].to_numpy(), rows["value"].to_numpy()
+    at, value = np.empty(rows.height, np.int64), np.empty(rows.height, np.float64)
+    found = []
+    first = places.order[places.offsets[:-1]]
+    names = rows["name"].gather(first).cast(pl.String).to_list()
+    order = sorted(range(len(keys)), key=lambda key: (keys[key] // wide, names[key]))
+    offsets = np.concatenate(([0], np.cumsum(np.diff(places.offsets)[order]))).astype(np.int64)
+    for index, key in enumerate(order):
+        which, to = places.of(key, moments), slice(int(offsets[index]), int(offsets[index + 1]))
+        np.take(moments, which, out=at[to])
+        np.take(values, which, out=value[to])
+        about = {"min": float(value[to].min()), "max": float(value[to].max()), "events": len(which), "number": index}
+        unit = rows["unit"][int(which[0])]
+        found.append({"rank": int(keys[key] // wide), "name": names[key], "unit": unit, **about})
+    return found, Samples(offsets, at, value)
 
 
 def _placed(
@@ -514,8 +519,8 @@ def _since(found: dict[str, Set], origin: int) -> dict[str, Set]:
     return {name: Set(part.starts - origin, part.ends - origin) for name, part in found.items()}
 
 
-def _joined(pieces: list[_Events]) -> _Events:
-    return _Events(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+def _joined(pieces: list[Unsorted]) -> Unsorted:
+    return Unsorted(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
 
 
 def rows_of(lane: Lane) -> Iterator[int]:

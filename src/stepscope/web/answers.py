@@ -103,7 +103,7 @@ class Answers:
             )
             frame, rows = whole.lazy(), whole.height
         if asked.find is not None:
-            frame = _matching(frame, asked.find)
+            frame = tables.matching(frame, asked.find)
             rows = frame.select(pl.len()).collect().item()
         frame = tables.chosen(frame, sort=asked.sort, descending=asked.descending, columns=asked.columns)
         if asked.offset or asked.limit is not None:
@@ -186,21 +186,6 @@ def listed() -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _matching(frame: pl.LazyFrame, find: str) -> pl.LazyFrame:
-    """Rows with all of these words somewhere in their texts, or with a text that the /regular expression/ matches; case is no matter."""
-    texts = [name for name, dtype in frame.collect_schema().items() if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)]
-    whole = pl.concat_str((pl.col(name).cast(pl.String) for name in texts), separator="\n", ignore_nulls=True) if texts else pl.lit("")
-    if find.startswith("/") and len(find) > 1:
-        pattern = f"(?im){find[1:].removesuffix('/')}"
-        try:
-            pl.select(pl.lit("").str.contains(pattern))
-        except pl.exceptions.ComputeError as error:
-            raise UsageError(f"not a regular expression: {find}") from error
-        return frame.filter(whole.str.contains(pattern))
-    lower = whole.str.to_lowercase()
-    return frame.filter(*(lower.str.contains(word, literal=True) for word in find.lower().split()))
 
 
 def _restricted(trace: Trace, asked: Question) -> Trace:

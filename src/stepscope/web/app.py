@@ -218,7 +218,9 @@ class Server:
     async def timeline(self, answer: timeline.Answer, request: Request) -> Response:
         run, words = await self._run(request), _words(request)
         trace, _, signature = await self.traces.trace(run)
-        opened = await self.timelines.of(trace, answers.tag("timeline", run.id, signature))
+        said = self.settings
+        keep = said.cache and run.state != "live"
+        opened = await self.timelines.of(trace, run.id, signature, said.partial, said.step_name, keep=keep)
         return await self._threaded(lambda: answer(opened, request.path_params, words))
 
     # What goes wrong

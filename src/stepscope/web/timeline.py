@@ -1,32 +1,61 @@
 """The timeline of a run: what each address below `timeline` answers. One is built per run, and the last few are kept."""
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
 
-from stepscope import parameters, pyramid
+from stepscope import parameters, pyramid, tables
 from stepscope.errors import UsageError
-from stepscope.timelines import lanes, tiles
+from stepscope.timelines import asking, keeping, lanes, tiles
 from stepscope.timelines.lanes import Lane, Timeline
 from stepscope.trace import Trace
+from stepscope.web.answers import TYPES
+
+_T = TypeVar("_T")
 
 _KEPT = 8
-_ROWS = 64  # in one tile: what a client may ask for at most
+_ANSWERS = 6  # that are kept, of each timeline
+_LONGEST = 1000  # characters of what is searched for
+_ROWS = 64  # of all lanes of a tile
 
 Words = dict[str, str]
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """A timeline, the trace that it is of, and a name for the state of both."""
+class Opened:
+    """A timeline, the trace that it is of, a name for the state of both, and what was asked of it last."""
 
-    trace: Trace
-    timeline: Timeline
-    version: str
+    def __init__(self, trace: Trace, timeline: Timeline, version: str) -> None:
+        self.trace, self.timeline, self.version = trace, timeline, version
+        self._lock = threading.Lock()
+        self._under_way: dict[tuple[Any, ...], threading.Lock] = {}
+        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+
+    def once(self, key: tuple[Any, ...], ask: Callable[[], _T]) -> _T:
+        """What takes long and is asked again and again; of several who ask at the same time, one computes it."""
+        with self._lock:
+            turn = self._under_way.setdefault(key, threading.Lock())
+        with turn:
+            with self._lock:
+                if key in self._kept:
+                    self._kept.move_to_end(key)
+                    found: _T = self._kept[key]
+                    return found
+            try:
+                found = ask()
+            finally:
+                with self._lock:
+                    self._under_way.pop(key, None)
+            with self._lock:
+                self._kept[key] = found
+                while len(self._kept) > _ANSWERS:
+                    self._kept.popitem(last=False)
+        return found
 
 
 class Timelines:
@@ -36,10 +65,12 @@ class Timelines:
         self._open: OrderedDict[str, asyncio.Future[Opened]] = OrderedDict()
         self._pool = ThreadPoolExecutor(1, "stepscope-timeline")
 
-    async def of(self, trace: Trace, version: str) -> Opened:
+    async def of(self, trace: Trace, *how: object, keep: bool) -> Opened:
+        """The timeline of a trace that was opened like this; a large one is kept in the cache if `keep`."""
+        version = keeping.named(*how)
         found = self._open.get(version)
         if found is None or (found.done() and found.exception() is not None):
-            found = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._pool, _opened, trace, version))
+            found = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._pool, _opened, trace, version, keep))
             self._open[version] = found
             while len(self._open) > _KEPT:
                 self._open.popitem(last=False)
@@ -50,12 +81,12 @@ class Timelines:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _opened(trace: Trace, version: str) -> Opened:
-    return Opened(trace, lanes.build(trace), version)
+def _opened(trace: Trace, version: str, keep: bool) -> Opened:
+    return Opened(trace, keeping.opened(trace, version if keep else None), version)
 
 
 def overview(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
-    parameters.values(words, {}, "timeline")
+    _no_more(words, "timeline")
     found = opened.timeline
     return _json(
         {
@@ -82,17 +113,102 @@ def tile(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     version, by = words.pop("v", ""), words.pop("by", None)
     if by not in (None, "type", "scope"):
         raise UsageError(f"no names by '{by}'; there are type, scope")
-    parameters.values(words, {}, "timeline/tiles")
+    _no_more(words, "timeline/tiles")
     kept = "max-age=31536000, immutable" if version == opened.version else "no-cache"
     content = tiles.tile(opened.timeline, chosen, level, index, by)
     return Response(content, media_type="application/octet-stream", headers={"Cache-Control": f"private, {kept}"})
+
+
+def span(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+    rank, number = _number(words, "rank", 0), _number(words, "span")
+    _no_more(words, "timeline/span")
+    return _json(asking.details(opened.trace, opened.timeline, rank, number))
+
+
+def search(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+    """Without a place the first; `after` or `before` a moment the next or previous one; `number` that one, counted from 0."""
+    text, kinds = words.pop("text", "").strip(), tuple(filter(None, words.pop("kinds", "").split(",")))
+    if len(text) > _LONGEST:
+        raise UsageError(f"searches for more than {_LONGEST:,} characters")
+    rank = _number(words, "rank") if "rank" in words else None
+    args = parameters.value(bool, "args", words.pop("args")) if "args" in words else None
+    places = {name: _number(words, name) for name in ("after", "before", "number") if name in words}
+    _no_more(words, "timeline/search")
+    if len(places) > 1:
+        raise UsageError("one of after, before and number")
+    key = "search", text, kinds, rank, args
+    found = opened.once(key, lambda: asking.search(opened.trace, opened.timeline, text, kinds, rank, args))
+    number = places.get("number", 0)
+    if "after" in places:
+        number = found.before(opened.timeline, places["after"] + 1)
+    elif "before" in places:
+        number = found.before(opened.timeline, places["before"]) - 1
+
+    def one(number: int) -> dict[str, Any] | None:
+        there = 0 <= number < len(found.at)
+        return asking.event(opened.timeline, int(found.at[number])) | {"ordinal": number} if there else None
+
+    about = {"count": len(found.at), "total_ns": found.total_ns, "searched": found.searched}
+    return _json(about | {"first": one(0), "found": one(number)})
+
+
+def area(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+    """Arrow, and in the header X-Stepscope-Area how long each group of the lanes was busy, as JSON."""
+    low, high = _number(words, "t0"), _number(words, "t1")
+    said, by = words.pop("lanes", ""), words.pop("by", "name")
+    _no_more(words, "timeline/area")
+    # What was recorded, unless what was told from it is asked for.
+    drawn = [lane for lane in _lanes(opened.timeline, said) if lane.kind == "spans" or (said and lane.kind != "counter")]
+    key = "area", low, high, by, tuple(lane.id for lane in drawn)
+    table = opened.once(key, lambda: asking.area(opened.timeline, drawn, low, high, by))
+    groups = [group for group in opened.timeline.groups if any(lane.group == group.id for lane in drawn)]
+    about = opened.once((*key, "groups"), lambda: asking.summary(opened.timeline, groups, low, high))
+    headers = {"X-Stepscope-Area": msgspec.json.encode(about).decode(), "X-Stepscope-Rows": str(table.height)}
+    return Response(tables.arrow(table), media_type=TYPES["arrow"], headers=headers | {"Cache-Control": "private, no-cache"})
+
+
+def near(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+    lane, row, at = _number(words, "lane"), _number(words, "row", 0), _number(words, "at")
+    of = _number(words, "span") if "span" in words else None
+    direction = words.pop("direction", "at")
+    _no_more(words, "timeline/near")
+    (chosen,) = _lanes(opened.timeline, str(lane))
+    return _json({"event": asking.near(opened.timeline, chosen, row, at, direction, of)})
+
+
+def gaps(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+    low, high, number = _number(words, "t0", 0), _number(words, "t1", opened.timeline.end), _number(words, "group")
+    _no_more(words, "timeline/gaps")
+    if not 0 <= number < len(opened.timeline.groups):
+        raise UsageError(f"no group {number}; there are 0 to {len(opened.timeline.groups) - 1}")
+    group = opened.timeline.groups[number]
+    found = opened.once(("gaps", group.rank), lambda: opened.trace.analyse("gaps", rank=group.rank))
+    return _json({"gaps": asking.gaps(opened.timeline, group, found, low, high)})
 
 
 Answer = Callable[[Opened, Mapping[str, Any], Words], Response]
 ROUTES: dict[str, Answer] = {
     "": overview,
     "/tiles/{level:int}/{index:int}": tile,
+    "/span": span,
+    "/search": search,
+    "/area": area,
+    "/near": near,
+    "/gaps": gaps,
 }
+
+
+def _number(words: Words, name: str, default: int | None = None) -> int:
+    if name not in words and default is None:
+        raise UsageError(f"expected {name}")
+    number: int = parameters.value(int, name, words.pop(name, str(default)))
+    if not -(1 << 62) < number < 1 << 62:
+        raise UsageError(f"{name} is {number}, which no moment is")
+    return number
+
+
+def _no_more(words: Words, what: str) -> None:
+    parameters.values(words, {}, what)
 
 
 def _lanes(timeline: Timeline, said: str) -> list[Lane]:
