@@ -6,13 +6,13 @@ import { language } from "./state";
 import { texts } from "./text";
 
 const text = texts({
-  en: { title: "Help", close: "Close", keys: "Keys", colours: "Colours", coloursNote: "Cool is work, warm is time lost, hatched grey is nothing.", families: "Operators take one hue per family; the same operator has the same colour on every page.", words: "Words", docs: "Documentation", docsNote: "in the folder docs of the source, and in the package’s page", chart: "In charts", table: "In tables", everywhere: "Everywhere" },
-  zh: { title: "帮助", close: "关闭", keys: "按键", colours: "颜色", coloursNote: "冷色是工作，暖色是损失的时间，灰色斜纹是空闲。", families: "算子按族着色；同一算子在所有页面颜色相同。", words: "术语", docs: "文档", docsNote: "在源码的 docs 目录和软件包主页", chart: "图表中", table: "表格中", everywhere: "所有页面" },
+  en: { title: "Help", close: "Close", keys: "Keys", colours: "Colours", coloursNote: "Cool is work, warm is time lost, hatched grey is nothing.", families: "Operators take one hue per family; the same operator has the same colour on every page.", words: "Words", docs: "Documentation", docsNote: "in the folder docs of the source, and in the package’s page", chart: "In charts", timeline: "On the timeline", table: "In tables", everywhere: "Everywhere" },
+  zh: { title: "帮助", close: "关闭", keys: "按键", colours: "颜色", coloursNote: "冷色是工作，暖色是损失的时间，灰色斜纹是空闲。", families: "算子按族着色；同一算子在所有页面颜色相同。", words: "术语", docs: "文档", docsNote: "在源码的 docs 目录和软件包主页", chart: "图表中", timeline: "时间线上", table: "表格中", everywhere: "所有页面" },
 });
 
 type Both = { en: string; zh: string };
 
-const KEYS: ["everywhere" | "chart" | "table", [string, Both][]][] = [
+const KEYS: ["everywhere" | "chart" | "timeline" | "table", [string, Both][]][] = [
   ["everywhere", [
     ["/ · Ctrl K", { en: "find a page, step, operator, kernel, run or command", zh: "查找页面、迭代、算子、内核、训练或命令" }],
     ["Ctrl Enter", { en: "in the search: show it on the timeline; on Query: run the question", zh: "搜索中：在时间线上显示；查询页：运行" }],
@@ -25,6 +25,20 @@ const KEYS: ["everywhere" | "chart" | "table", [string, Both][]][] = [
     ["double-click", { en: "all of it again", zh: "恢复全部" }],
     ["Ctrl wheel", { en: "zoom at the pointer", zh: "以指针为中心缩放" }],
     ["← → · Enter", { en: "move the crosshair by a point; open the point", zh: "逐点移动准线；打开该点" }],
+  ]],
+  ["timeline", [
+    ["W · S", { en: "zoom in and out at the pointer; the wheel, too", zh: "以指针为中心放大和缩小；滚轮亦可" }],
+    ["A · D · ← →", { en: "earlier and later", zh: "更早与更晚" }],
+    ["↑ ↓ · Shift wheel", { en: "other lanes", zh: "其他泳道" }],
+    ["0", { en: "all of it", zh: "全部" }],
+    ["/", { en: "search; Enter and Shift Enter go to the next and previous", zh: "搜索；回车与 Shift 回车到下一个与上一个" }],
+    ["Shift ← → ↑ ↓", { en: "from event to event, and to those above and below", zh: "在事件之间及上下层移动" }],
+    ["[ · ]", { en: "previous and next of the same name", zh: "上一个与下一个同名事件" }],
+    ["F", { en: "go to what is selected", zh: "前往所选内容" }],
+    ["R", { en: "select the time of the event, or what is in view", zh: "选择该事件的时间，或当前范围" }],
+    ["M", { en: "keep the range as a note", zh: "将范围保存为笔记" }],
+    ["Backspace", { en: "back to the view before; with Shift forward", zh: "回到之前的视图；加 Shift 前进" }],
+    ["drag", { en: "select a range; over several lanes, these alone. Middle button: pan", zh: "选择范围；跨多条泳道时仅选这些泳道。中键：平移" }],
   ]],
   ["table", [
     ["↑ ↓ · PgUp PgDn", { en: "move between rows", zh: "在行之间移动" }],

@@ -36,7 +36,7 @@ def test_every_page_of_a_report_is_drawn_from_what_it_carries(written: Path, pag
     assert len(pages) > 8
     for address in pages:
         page.goto(f"{written.as_uri()}{address}")
-        page.wait_for_selector("main :is(.verdict, .empty, .card)")
+        page.wait_for_selector("main :is(.verdict, .empty, .card, .timeline)")
         page.wait_for_selector("main .loading", state="detached")
         assert page.locator(".trouble").all_inner_texts() == [], address
 

@@ -64,12 +64,18 @@ export function arrange(header: Header, by: Arrangement, shown: Shown): Layout {
   const pins = new Set(by.pins);
   const layout: Layout = { pinned: [], pinnedHeight: 0, heads: [], lanes: [], height: 0 };
   const groups = new Map(header.groups.map((group) => [group.id, group]));
+  // Where there are many, those in which little happened are narrow.
+  const many = new Map<number, number>();
+  for (const lane of header.lanes) if (lane.kind === "spans") many.set(lane.group, (many.get(lane.group) ?? 0) + 1);
+  const counters = new Map<number, number>();
+  for (const lane of header.lanes) if (lane.kind === "counter") counters.set(lane.group, (counters.get(lane.group) ?? 0) + 1);
+  const narrow = (lane: Lane) => lane.kind === "spans" && lane.rows === 1 && lane.events < 100 && many.get(lane.group)! > 8;
   const place = (lane: Lane, y: number, pinned: boolean): Placed => {
     const [rows, also] = rowsOf(lane, shown);
-    const usual = lane.kind === "counter" ? 46 : lane.kind === "scope" || lane.kind === "steps" ? rows.length * 20 + 4 : lane.kind === "overlap" ? rows.length * 18 + 6 : rows.length === 1 ? 30 : rows.length * 19 + 6;
+    const usual = lane.kind === "counter" ? (counters.get(lane.group)! > 5 ? 30 : 46) : lane.kind === "scope" || lane.kind === "steps" ? rows.length * 20 + 4 : lane.kind === "overlap" ? rows.length * 18 + 6 : rows.length === 1 ? (narrow(lane) ? 20 : 30) : rows.length * 19 + 6;
     const least = lane.kind === "counter" ? 20 : Math.max(14, rows.length * NARROWEST + 6);
     const height = Math.max(least, by.sizes[lane.id] ?? usual);
-    const pad = 4;
+    const pad = height < 24 ? 2 : 4;
     return { lane, group: groups.get(lane.group)!, y, height, rows, also, rowHeight: (height - pad - 2) / Math.max(1, rows.length), pad, pinned };
   };
   for (const id of by.pins) {

@@ -63,6 +63,7 @@ export const TOP = MINI + RULER;
 const LABEL = 26;
 const WIDE = 3;
 const MANY = 4000;
+const OVERVIEW = 64;
 /** A pixel in which something so short happened that it would not be seen is at least this dense. */
 const FAINT = 0.16;
 
@@ -115,6 +116,15 @@ export function shown(name: string): string {
     text = functor && plain && functor !== plain ? `${plain.replace(/_kernel$/, "")} · ${functor}` : plain || text;
   }
   return text.length > 160 ? text.slice(0, 160) : text;
+}
+
+/** A value of a counter, with its unit. */
+export function amount(value: number, unit?: string | null): string {
+  if (unit === "bytes") return units.text(units.bytes(value));
+  if (unit === "bytes/s") return units.text(units.rate(value));
+  if (unit === "share") return units.text(units.share(value));
+  if (unit === "ns") return units.text(units.time(value));
+  return `${units.text(units.short(value))}${unit ? ` ${unit}` : ""}`;
 }
 
 export class Painter {
@@ -204,6 +214,8 @@ export class Painter {
     this.ruler(scene);
     this.minimap(scene);
     this.beside(scene, layout, offset);
+    // All of it, for the minimap and to be drawn until the rest comes.
+    for (let at = 0; at < Math.min(OVERVIEW, tiles.bundles.length); at++) tiles.want(tiles.bundles[at], tiles.header.top_level, 0);
     tiles.end();
   }
 
@@ -618,7 +630,7 @@ export class Painter {
       }
     }
     context.globalAlpha = 1;
-    const said = placed.lane.unit === "bytes" ? units.text(units.bytes(max)) : placed.lane.unit === "share" ? units.text(units.share(max)) : `${units.text(units.short(max))}${placed.lane.unit ? ` ${placed.lane.unit}` : ""}`;
+    const said = amount(placed.lane.max ?? 0, placed.lane.unit);
     if (placed.height >= 24) {
       const wide = context.measureText(said).width;
       context.globalAlpha = 0.75;
@@ -910,6 +922,22 @@ export class Painter {
     context.fillRect(0, MINI - 1, width, 1);
   }
 
+  /** Where nothing is known to be work: where there is anything but steps. */
+  private anything(into: Float32Array): void {
+    const { header } = this.tiles;
+    for (const lane of header.lanes) {
+      const tile = this.tiles.get(this.tiles.bundle(lane.id), header.top_level, 0);
+      const of = lane.kind === "spans" ? (tile?.row(lane.id, 0) ?? -1) : -1;
+      if (!tile || of < 0) continue;
+      for (let at = tile.longs[of]; at < tile.longs[of + 1]; at++) {
+        if (header.kinds[tile.longKind[at]] === "step") continue;
+        const [from, to] = [tile.longStart[at] / tile.bucket, (tile.longStart[at] + tile.longDur[at]) / tile.bucket];
+        for (let bucket = Math.max(0, Math.floor(from)); bucket < Math.min(into.length, to); bucket++) into[bucket] = Math.min(1, into[bucket] + Math.min(to, bucket + 1) - Math.max(from, bucket));
+      }
+      for (let at = tile.buckets[of]; at < tile.buckets[of + 1]; at++) into[tile.bucketX[at]] = Math.max(into[tile.bucketX[at]], tile.bucketBusy[at] / 255);
+    }
+  }
+
   private drawMini(scene: Scene, context: CanvasRenderingContext2D): void {
     const { ink, tiles } = this;
     const { header } = tiles;
@@ -943,6 +971,7 @@ export class Painter {
     context.fillStyle = ink.surface;
     context.fillRect(0, 0, width, MINI);
     const bucket = (2 ** header.top_level / scene.end) * width;
+    if (!device.some((value) => value > 0) && !host.some((value) => value > 0)) this.anything(host);
     const both = device.some((value) => value > 0);
     context.globalAlpha = 0.75;
     for (let at = 0; at < device.length; at++) {

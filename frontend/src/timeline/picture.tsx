@@ -2,13 +2,14 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Icon, Swatch } from "../parts/basics";
 import { tip, untip } from "../parts/tip";
+import { source } from "../source";
 import { language, theme } from "../state";
 import { fill } from "../text";
 import * as units from "../units";
 import { cssOf } from "./ink";
 import type { Head, Placed } from "./layout";
 import type { Hit, Timeline } from "./model";
-import { MINI, shown, TOP } from "./paint";
+import { amount, MINI, shown, TOP } from "./paint";
 import { text } from "./words";
 
 type Drag =
@@ -167,6 +168,8 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
         of.choose(null);
         of.selected.value = hit;
         of.setArea({ t0: hit.start, t1: hit.start + hit.dur, lanes: null });
+      } else if (hit && hit.count > 1 && source().still) {
+        of.focus(hit); // a report knows only those that it can show
       } else {
         of.choose(hit);
         if (!hit && of.area.peek()) of.setArea(null);
@@ -228,12 +231,6 @@ function between(of: Timeline, y0: number, y1: number): number[] {
     return end > low && y < high;
   };
   return [...layout.pinned, ...layout.lanes].filter(inside).map((placed) => placed.lane.id);
-}
-
-export function amount(value: number, unit?: string | null): string {
-  if (unit === "bytes") return units.text(units.bytes(value));
-  if (unit === "share") return units.text(units.share(value));
-  return `${units.text(units.short(value))}${unit ? ` ${unit}` : ""}`;
 }
 
 function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
@@ -353,8 +350,8 @@ function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; top: numb
   const pinned = of.arrangement.value.pins.includes(lane.id);
   const rows = lane.kind === "overlap" ? placed.rows.map((row, at) => (at ? [row] : [row, ...placed.also]).map((one) => lane.row_labels?.[one] ?? "").join(", ")) : [];
   return (
-    <div class={`tl-lane ${held !== null ? "held" : ""}`} data-lane={lane.id} style={{ top: `${top + placed.y + (held ?? 0)}px`, height: `${placed.height}px` }} tabIndex={0} role="group" aria-label={`${t.lane} ${label}`} onPointerDown={carry} onKeyDown={keys} title={[label, lane.note].filter(Boolean).join(" · ")}>
-      {rows.length > 1 ? <span class="tl-rows">{rows.map((name) => <span key={name} style={{ height: `${placed.rowHeight}px`, lineHeight: `${placed.rowHeight}px` }}>{name}</span>)}</span> : <><span class="cut">{label}</span><span class="d3 cut">{rows.length ? rows.join(", ") : lane.note}</span></>}
+    <div class={`tl-lane ${held !== null ? "held" : ""} ${placed.height < 24 ? "narrow" : ""}`} data-lane={lane.id} style={{ top: `${top + placed.y + (held ?? 0)}px`, height: `${placed.height}px` }} tabIndex={0} role="group" aria-label={`${t.lane} ${label}`} onPointerDown={carry} onKeyDown={keys} title={[label, lane.note].filter(Boolean).join(" · ")}>
+      {rows.length > 1 ? <span class="tl-rows">{rows.map((name) => <span key={name} style={{ height: `${placed.rowHeight}px`, lineHeight: `${placed.rowHeight}px` }}>{name}</span>)}</span> : <><span class="cut">{label}</span><span class="d3 cut">{rows.length ? rows.join(", ") : lane.kind === "counter" ? "" : lane.note}</span></>}
       <span class="tl-tools">
         <button class={pinned ? "on" : ""} aria-pressed={pinned} aria-label={fill(pinned ? t.unpin : t.pin, { lane: label })} title={fill(pinned ? t.unpin : t.pin, { lane: label })} onClick={() => of.toggle("pins", lane.id)}><Icon name="pin" size={12} /></button>
         <button aria-label={fill(t.hide, { lane: label })} title={fill(t.hide, { lane: label })} onClick={() => of.toggle("hidden", lane.id)}><Icon name="close" size={11} /></button>

@@ -32,23 +32,11 @@ export class Tiles {
     /** Called when something came. */
     private came: () => void,
   ) {
-    let lanes: Lane[] = [];
-    let rows = 0;
-    const close = () => {
-      if (!lanes.length) return;
-      const bundle = { id: this.bundles.length, lanes: lanes.map((lane) => lane.id).join(",") };
+    for (const lanes of header.bundles ?? bundled(header.lanes)) {
+      const bundle = { id: this.bundles.length, lanes: lanes.join(",") };
       this.bundles.push(bundle);
-      for (const lane of lanes) this.of[lane.id] = bundle;
-      lanes = [];
-      rows = 0;
-    };
-    for (const lane of header.lanes) {
-      const high = Math.max(1, lane.rows);
-      if (rows + high > ROWS || (lanes.length && lanes[0].group !== lane.group)) close();
-      lanes.push(lane);
-      rows += high;
+      for (const lane of lanes) this.of[lane] = bundle;
     }
-    close();
   }
 
   bundle(lane: number): Bundle {
@@ -124,7 +112,7 @@ export class Tiles {
       this.error = null;
     } catch (error) {
       if (!abort.signal.aborted) {
-        this.failed.set(key, (this.failed.get(key) ?? 0) + 1);
+        this.failed.set(key, source().still ? 3 : (this.failed.get(key) ?? 0) + 1);
         if (!source().still) this.error = error as Error;
       }
     } finally {
@@ -158,6 +146,23 @@ export class Tiles {
     this.kept.clear();
     this.came = () => undefined;
   }
+}
+
+/** Lanes of one group, at most ROWS rows together. */
+function bundled(lanes: Lane[]): number[][] {
+  const bundles: number[][] = [];
+  let [rows, group] = [ROWS, -1];
+  for (const lane of lanes) {
+    const high = Math.max(1, lane.rows);
+    if (rows + high > ROWS || lane.group !== group) {
+      bundles.push([]);
+      rows = 0;
+    }
+    bundles[bundles.length - 1].push(lane.id);
+    rows += high;
+    group = lane.group;
+  }
+  return bundles;
 }
 
 const NOTHING = (): string => "";

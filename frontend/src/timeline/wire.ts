@@ -36,6 +36,8 @@ export interface Header {
   kinds: string[];
   groups: Group[];
   lanes: Lane[];
+  /** A report's: which lanes its tiles hold together. */
+  bundles?: number[][];
 }
 
 /** One event, wherever it was said. */

@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import UsageError
+from stepscope.timelines import carrying
 from stepscope.trace import Trace, analysis, analysis_names
 from stepscope.web.pages import DIST
 from stepscope.web.runs import describe
@@ -34,6 +35,7 @@ _VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("reduces_per_step", {"warmup": 0}),
     ("step_times", {"warmup": 0}),
 ]
+_TIMELINE = 0.3  # of the file, at most
 _STEPS = 20  # steps whose pictures are carried
 _TABLES = ("steps", "tracks", "devices", "pipeline", "problems")
 
@@ -61,6 +63,14 @@ def report(trace: Trace, *, name: str, page: str = "overview", max_bytes: int = 
             continue
         room -= len(data)
         parts[question]["at"] = len(packed)
+        packed.append(data)
+    left = min(room, int(max_bytes * _TIMELINE))
+    for address, content in carrying.parts(trace):
+        data = _packed(content)
+        left -= len(data)
+        if left < 0:
+            break
+        parts[address] = {"rows": 0, "bytes": len(data), "at": len(packed)}
         packed.append(data)
     contents = {"info": describe(trace, name, name), "page": page, "parts": parts, "limit": max_bytes}
     return Report(_page(name, script, style, contents, packed), left_out)
@@ -96,7 +106,11 @@ def _moments(trace: Trace) -> Iterator[tuple[str, dict[str, Any]]]:
 def _pack(frame: pl.DataFrame) -> str:
     stream = io.BytesIO()
     frame.write_ipc_stream(stream, compat_level=pl.CompatLevel.oldest())
-    return base64.b64encode(gzip.compress(stream.getvalue(), 6, mtime=0)).decode()
+    return _packed(stream.getvalue())
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
 
 
 def _page(title: str, script: str, style: str, contents: dict[str, Any], packed: list[str]) -> str:

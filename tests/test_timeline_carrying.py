@@ -1,0 +1,44 @@
+"""What a report carries of a timeline is enough to draw it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import stepscope
+import tiles
+from stepscope.timelines import carrying
+
+RESNET = next((Path(__file__).parent / "samples" / "run").glob("*/resnet50_h200"))
+
+
+def test_everything_is_carried_in_outline_and_the_longest_step_to_the_last_event() -> None:
+    trace = stepscope.open(RESNET)
+    carried = dict(carrying.parts(trace))
+    assert next(iter(carried)) == "timeline"
+    header = json.loads(carried.pop("timeline"))
+    assert sorted(lane for some in header["bundles"] for lane in some) == [lane["id"] for lane in header["lanes"]]
+    first = list(carried)[: len(header["bundles"])]
+    assert first == [f"timeline/tiles/{header['top_level']}/0?lanes={','.join(map(str, some))}" for some in header["bundles"]]
+    drawn = [tiles.decoded(content) for content in carried.values()]
+    spans = np.unique(np.concatenate([tile["long_span"] for tile in drawn]))
+    longest = trace.steps.sort(pl.col("end_ns") - pl.col("start_ns")).tail(1)
+    start, end = longest.select("start_ns", "end_ns").collect().row(0)
+    inside = trace.spans.filter(pl.col("start_ns") >= start, pl.col("start_ns") < end, pl.col("dur_ns") >= 64)
+    assert np.isin(inside.select("span").collect()["span"].to_numpy(), spans).all()
+
+
+def test_no_tile_is_carried_below_one_that_has_every_event_by_itself() -> None:
+    places = [path for path, _ in carrying.parts(stepscope.open(RESNET)) if path != "timeline"]
+    assert len(places) == len(set(places))
+    whole = set()
+    for path, content in carrying.parts(stepscope.open(RESNET)):
+        if path == "timeline":
+            continue
+        level, index = (int(word) for word in path.split("?")[0].split("/")[2:])
+        lanes = path.split("=")[1]
+        assert not any((level + up, index >> up, lanes) in whole for up in range(1, 30))
+        tile = tiles.decoded(content)
+        if len(tile["bucket_x"]) == 0 and max((lane.get("points", 0) for lane in tile["header"]["lanes"]), default=0) <= 512:
+            whole.add((level, index, lanes))
