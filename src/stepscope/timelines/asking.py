@@ -242,30 +242,38 @@ class _Share(NamedTuple):
 
 
 def _shares(timeline: Timeline, lane: Lane, low: int, high: int) -> Iterator[_Share]:
-    """The deepest row first: what lies in it is taken from what stands above."""
+    """The events of each row, the deepest first: what lies in it is taken from what stands above."""
     events = timeline.pyramid.events
     flat = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in FLAT])
-    below: tuple[Ints, Ints] | None = None
-    for row in reversed(list(rows_of(lane))):
-        which = pyramid.within(events, row, low, high)
-        at: slice | Ints = slice(int(which[0]), int(which[-1]) + 1) if len(which) else slice(0, 0)
-        start, dur = events.start[at], events.dur[at]
-        end = start + dur
-        seen = (end > low) | ((dur == 0) & (start >= low))
-        if not seen.all():
-            at = which[seen]
-            start, end = start[seen], end[seen]
-        first, last = np.maximum(start, low), np.minimum(end, high)
-        clipped = np.maximum(last - first, 0)
-        own = clipped
-        if lane.nested and below is not None and len(start):
+    rows = [_inside(timeline, row, low, high) for row in reversed(list(rows_of(lane)))]
+    if lane.tangled:
+        begin, finish = (np.concatenate([part[index] for part in rows]) for index in (1, 2))
+        nesting = intervals.nest(np.zeros(len(begin), np.int64), begin, finish)
+        owns = np.split(nesting.self_time, np.cumsum([len(part[1]) for part in rows])[:-1])
+    for index, (at, first, last) in enumerate(rows):
+        own = clipped = np.maximum(last - first, 0)
+        if lane.tangled:
+            own = owns[index]
+        elif lane.nested and index and len(first):
             # A child belongs to the last that began before it in the row above.
-            parent = np.searchsorted(start, below[0], "right") - 1
-            inside = np.minimum(below[1], last[parent]) - np.maximum(below[0], first[parent])
-            taken = np.bincount(parent[parent >= 0], np.maximum(inside, 0)[parent >= 0], len(start)).astype(np.int64)
-            own = np.where(flat[events.kind[at]], clipped, np.maximum(clipped - taken, 0))
-        below = start, end
-        yield _Share(at, clipped, own)
+            _, begin, finish = rows[index - 1]
+            parent = np.searchsorted(first, begin, "right") - 1
+            taken = np.maximum(np.minimum(finish, last[parent]) - begin, 0)[parent >= 0]
+            own = np.maximum(clipped - np.bincount(parent[parent >= 0], taken, len(first)).astype(np.int64), 0)
+        yield _Share(at, clipped, np.where(flat[events.kind[at]], clipped, own) if own is not clipped else clipped)
+
+
+def _inside(timeline: Timeline, row: int, low: int, high: int) -> tuple[slice | Ints, Ints, Ints]:
+    """The events of a row that reach into a time, or are in it and of no length: which, and from when to when they are there."""
+    events = timeline.pyramid.events
+    which = pyramid.within(events, row, low, high)
+    at: slice | Ints = slice(int(which[0]), int(which[-1]) + 1) if len(which) else slice(0, 0)
+    start, dur = events.start[at], events.dur[at]
+    end = start + dur
+    seen = (end > low) | ((dur == 0) & (start >= low))
+    if not seen.all():
+        at, start, end = which[seen], start[seen], end[seen]
+    return at, np.maximum(start, low), np.minimum(end, high)
 
 
 def _name_codes(timeline: Timeline) -> tuple[pl.Series, Ints]:

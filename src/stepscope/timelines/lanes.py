@@ -59,6 +59,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     min: float | None = None
     max: float | None = None
     nested: bool = False  # what stands in a row is part of what stands above it
+    tangled: bool = False  # spans overlap so that rows are only room for them, and say nothing of what is part of what
     first: int = 0  # its first row among those of all lanes; of a counter, its number among the counters
 
 
@@ -126,6 +127,7 @@ class _Track(NamedTuple):
     device: int | None
     pid: str | None
     rows: int
+    tangled: bool
     events: int
     kinds: tuple[str, ...]  # of its spans, the most frequent first
 
@@ -319,10 +321,9 @@ class _Picture:
     def _track(self, group: int, track: _Track) -> None:
         self._first_row[track.number] = self._rows
         note = _NOTES.get(track.kinds[0], track.kinds[0]) if track.kinds else ""
-        nested = track.kind != "stream"
-        self._lane(
-            group, "spans", track.label or "thread", note=note, track=track.track, rows=track.rows, events=track.events, nested=nested
-        )
+        own_thread = track.kind != "stream"
+        rows: dict[str, Any] = {"rows": track.rows, "nested": own_thread and not track.tangled, "tangled": own_thread and track.tangled}
+        self._lane(group, "spans", track.label or "thread", note=note, track=track.track, events=track.events, **rows)
 
     def _counter(self, group: int, counter: dict[str, Any]) -> None:
         about = {name: counter[name] for name in ("note", "unit", "min", "max", "events")}
@@ -403,13 +404,13 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
     found = []
     for number, (rank, track) in enumerate(keys):
         row = said.get((rank, track), {})
-        kind = row.get("kind") or "other"
+        kind, tangled = row.get("kind") or "other", False
         if deepest[number] > (0 if kind == "stream" else _SHALLOW):
             which = np.flatnonzero(spans.track == number)
             start, end = spans.start[which], spans.start[which] + spans.dur[which]
             if deepest[number] > most_at_once(start, end):
                 spans.depth[which] = first_fit(start, end)
-                deepest[number] = spans.depth[which].max()
+                deepest[number], tangled = spans.depth[which].max(), True
         kinds = tuple(KINDS[at] for at in np.argsort(-counts[number], kind="stable") if counts[number, at])
         home = rank, row.get("pid"), row.get("tid") or track
         one = _Track(
@@ -422,6 +423,7 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
             row.get("device"),
             row.get("pid"),
             int(deepest[number]) + 1,
+            tangled,
             int(counts[number].sum()),
             kinds,
         )

@@ -1,0 +1,468 @@
+"""The timeline shows what was recorded: every span, its true busy time, the analyses' own figures, at any zoom."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stepscope
+import tiny
+from conftest import ROOT, SHARED
+from stepscope import cache, intervals, pyramid, schema
+from stepscope.errors import DataError, UsageError
+from stepscope.intervals import Set
+from stepscope.opening import sources
+from stepscope.timelines import asking, keeping
+from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, first_fit, rows_of
+from stepscope.timelines.tiles import tile
+from stepscope.trace import Meta, Trace, complete
+from tiles import by_row, decoded
+
+SAMPLES = ROOT / "tests" / "samples"
+RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
+
+
+def known() -> list[Path]:
+    """Every sample, and every trace beside the project that a reader knows."""
+    found = [source.path for source in sources(SAMPLES)]
+    for folder in ("torch_h200", "torch_public", "mindspore_cpu", "ascend/synth/c03_mix", "ascend/trace_view"):
+        if (SHARED / folder).is_dir():
+            found += [source.path for source in sources(SHARED / folder, lambda error: None)]
+    return found
+
+
+@pytest.fixture(scope="module", params=known(), ids=lambda path: path.name[:40])
+def opened(request: pytest.FixtureRequest) -> tuple[Trace, Timeline]:
+    try:
+        trace = stepscope.open(request.param)
+    except DataError as error:  # damaged on purpose, or of a format that has no reader yet
+        pytest.skip(str(error))
+    return trace, build(trace)
+
+
+def drawn(timeline: Timeline, kind: str | None = None) -> list[Lane]:
+    return [lane for lane in timeline.lanes if lane.kind != "counter" and kind in (None, lane.kind)]
+
+
+def spans_of(timeline: Timeline, row: int) -> slice:
+    return slice(int(timeline.pyramid.events.offsets[row]), int(timeline.pyramid.events.offsets[row + 1]))
+
+
+def levels(timeline: Timeline) -> list[int]:
+    top = timeline.pyramid.top
+    return sorted({top, max(top - 1, 0), max(top - 3, 0), max(top - 5, 0)})
+
+
+def tiles_of(timeline: Timeline, level: int) -> range:
+    return range((timeline.end >> level + pyramid.BUCKETS_LOG2) + 1)
+
+
+class TestEveryTrace:
+    def test_every_span_stands_in_one_row_of_its_tracks_lane(self, opened: tuple[Trace, Timeline]) -> None:
+        trace, timeline = opened
+        events = timeline.pyramid.events
+        spans = trace.spans.select("rank", "track", "span", start=pl.col("start_ns") - timeline.origin, dur="dur_ns").collect()
+        by_track = spans.partition_by("rank", "track", as_dict=True)
+        lanes = {(lane.rank, lane.track): lane for lane in drawn(timeline, "spans")}
+        assert set(lanes) == set(by_track)
+        for key, lane in lanes.items():
+            own = slice(int(events.offsets[lane.first]), int(events.offsets[lane.first + lane.rows]))
+            shown = sorted(zip(events.span[own].tolist(), events.start[own].tolist(), events.dur[own].tolist(), strict=True))
+            assert shown == sorted(by_track[key].select("span", "start", "dur").iter_rows())
+            assert lane.events == len(shown)
+
+    def test_every_event_is_counted_once_or_drawn_by_itself_at_any_zoom(self, opened: tuple[Trace, Timeline]) -> None:
+        _, timeline = opened
+        lanes = drawn(timeline)
+        for level in levels(timeline):
+            short: Counter[tuple[int, int]] = Counter()
+            long: dict[tuple[int, int], set[tuple[float, float, int]]] = {}
+            for index in tiles_of(timeline, level):
+                for key, part in by_row(decoded(tile(timeline, lanes, level, index))).items():
+                    short[key] += int(part["bucket_count"].sum())
+                    seen = zip(part["long_start"].tolist(), part["long_dur"].tolist(), part["long_span"].tolist(), strict=True)
+                    long.setdefault(key, set()).update(seen)
+            for lane in lanes:
+                for row, at in enumerate(rows_of(lane)):
+                    own = spans_of(timeline, at)
+                    assert short[lane.id, row] + len(long.get((lane.id, row), ())) == own.stop - own.start
+
+    def test_rows_are_as_busy_as_the_union_of_their_events_at_any_zoom(self, opened: tuple[Trace, Timeline]) -> None:
+        _, timeline = opened
+        events, lanes = timeline.pyramid.events, drawn(timeline)
+        for level in levels(timeline):
+            for index in tiles_of(timeline, level):
+                low, high = index * 1024 << level, (index + 1) * 1024 << level
+                for (lane, row), part in by_row(decoded(tile(timeline, lanes, level, index))).items():
+                    own = spans_of(timeline, timeline.lanes[lane].first + row)
+                    start, end = events.start[own], events.start[own] + events.dur[own]
+                    truth = intervals.clip(intervals.merge(start, end), low, high).total
+                    ends = (part["long_start"] + part["long_dur"]).astype(np.int64)
+                    drawn_alone = intervals.clip(intervals.merge(part["long_start"].astype(np.int64), ends), low, high).total
+                    shown = drawn_alone + float(part["bucket_busy"].sum()) / 255 * (1 << level)
+                    # A share is told in 255 parts. What two events of a row share, by the jitter of clocks, may be seen twice.
+                    shared = np.maximum(np.minimum(np.maximum.accumulate(end)[:-1], end[1:]) - start[1:], 0)
+                    twice = int(shared[(start[1:] < high) & (end[1:] > low)].sum())
+                    slack = len(part["bucket_x"]) * (1 << level) / 255 + 1
+                    assert truth - slack <= shown <= truth + slack + twice
+
+    def test_rows_of_the_overlap_lane_are_the_analysis(self, opened: tuple[Trace, Timeline]) -> None:
+        trace, timeline = opened
+        truth = trace.overlap()
+        lanes = {lane.rank: lane for lane in drawn(timeline, "overlap")}
+        assert set(lanes) == set(truth["rank"].to_list())
+        steps = trace.steps.sort("rank", "start_ns").collect()
+        for rank, lane in lanes.items():
+            own = steps.filter(pl.col("rank") == rank)
+            start, end = ((own[name] - timeline.origin).to_numpy() for name in ("start_ns", "end_ns"))
+            for row, name in enumerate(lane.row_labels):
+                shown = intervals.covered(merged(timeline, lane.first + row), start, end)
+                assert shown.tolist() == truth.filter(pl.col("rank") == rank)[f"{name}_ns"].to_list()
+            hidden = intervals.covered(merged(timeline, lane.first + 1, "hidden"), start, end)
+            assert hidden.tolist() == truth.filter(pl.col("rank") == rank)["overlapped_ns"].to_list()
+
+    def test_counters_hide_no_peak_and_end_where_they_ended(self, opened: tuple[Trace, Timeline]) -> None:
+        trace, timeline = opened
+        lanes = [lane for lane in timeline.lanes if lane.kind == "counter"]
+        counters = trace.counters.filter(pl.col("value").is_finite()).with_columns(pl.col("at_ns") - timeline.origin)
+        samples = counters.sort("at_ns", maintain_order=True).with_columns(pl.col("name").cast(pl.String)).collect()
+        for lane in lanes:
+            own = samples.filter(pl.col("rank") == lane.rank, pl.col("name") == (lane.note or lane.label))
+            at, value = own["at_ns"].to_numpy(), own["value"].to_numpy()
+            assert (lane.events, lane.min, lane.max) == (own.height, value.min(), value.max())
+            for level in levels(timeline):
+                for index in tiles_of(timeline, level):
+                    low, high = index * 1024 << level, (index + 1) * 1024 << level
+                    part = by_row(decoded(tile(timeline, [lane], level, index)))[lane.id, -1]
+                    inside, before = value[(at >= low) & (at < high)], value[at < low]
+                    first = 1 if len(before) else 0
+                    if len(before):
+                        assert (part["point_low"][0], part["point_high"][0]) == (before[-1], before[-1])
+                    if len(inside):
+                        assert part["point_high"][first:].max() == inside.max()
+                        assert part["point_low"][first:].min() == inside.min()
+                        assert part["point_low"][-1] == part["point_high"][-1] == inside[-1]
+                    else:
+                        assert len(part["point_at"]) == first
+                    assert (np.diff(part["point_at"]) >= 0).all()
+
+    def test_a_search_finds_what_reading_everything_finds(self, opened: tuple[Trace, Timeline]) -> None:
+        trace, timeline = opened
+        columns = [pl.col(name).cast(pl.String).fill_null("") for name in ("kind", "name", "op_type", "scope", "args")]
+        rows = trace.spans.select("span", "rank", "start_ns", "dur_ns", *columns).collect().rows()
+        texts = [(row, "\n".join(row[5:]).lower()) for row in rows]
+        name = texts[len(texts) // 2][0][5]
+        for words in (name.split()[0], "a", "aten conv", "zebra crossing", "stream"):
+            wanted = [row for row, text in texts if all(word in text for word in words.lower().split())]
+            found = asking.search(trace, timeline, words)
+            assert (len(found.at), found.total_ns) == (len(wanted), sum(row[3] for row in wanted))
+            starts = timeline.pyramid.events.start[found.at]
+            assert starts.tolist() == sorted(row[2] - timeline.origin for row in wanted)
+        rank = rows[0][1]
+        some = asking.search(trace, timeline, "a", ["kernel", "op"], rank)
+        assert len(some.at) == sum(row[4] in ("kernel", "op") and row[1] == rank and "a" in text for row, text in texts)
+
+    def test_an_area_sums_up_what_lies_in_it(self, opened: tuple[Trace, Timeline]) -> None:
+        trace, timeline = opened
+        low, high = timeline.end // 3, timeline.end // 2 + 1
+        totals: Counter[tuple[str, str, int]] = Counter()
+        counts: Counter[tuple[str, str, int]] = Counter()
+        longest: dict[tuple[str, str, int], int] = {}
+        lanes = {(lane.rank, lane.track): lane.id for lane in drawn(timeline, "spans")}
+        spans = trace.spans.select("rank", "track", pl.col("name", "kind").cast(pl.String), "start_ns", "dur_ns").collect()
+        for rank, track, name, kind, start, dur in spans.iter_rows():
+            begin = start - timeline.origin
+            if begin < high and (begin + dur > low or (dur == 0 and begin >= low)):
+                key = name or "", kind, lanes[rank, track]
+                inside = min(begin + dur, high) - max(begin, low)
+                totals[key] += inside
+                counts[key] += 1
+                longest[key] = max(longest.get(key, 0), inside)
+        found = asking.area(timeline, drawn(timeline, "spans"), low, high)
+        shown = {tuple(row[:3]): tuple(row[3:]) for row in found.select("key", "kind", "lane", "count", "total_ns", "max_ns").iter_rows()}
+        assert shown == {key: (counts[key], totals[key], longest[key]) for key in counts}
+        for by, place in (("kind", 1), ("lane", 2)):
+            sums: Counter[Any] = Counter()
+            for key, total in totals.items():
+                sums[key[place]] += total
+            table = asking.area(timeline, drawn(timeline, "spans"), low, high, by)
+            assert dict(table.select("kind" if by == "kind" else "lane", "total_ns").iter_rows()) == sums
+
+    def test_own_time_in_all_is_that_of_the_spans(self, opened: tuple[Trace, Timeline]) -> None:
+        trace, timeline = opened
+        lanes = {(lane.rank, lane.track): lane.id for lane in drawn(timeline, "spans") if lane.nested or lane.tangled}
+        truth: Counter[int] = Counter()
+        for rank, track, own in trace.spans.group_by("rank", "track").agg(pl.col("self_ns").sum()).collect().iter_rows():
+            if (rank, track) in lanes:
+                truth[lanes[rank, track]] = own
+        table = asking.area(timeline, [timeline.lanes[one] for one in lanes.values()], 0, timeline.end + 1, "lane")
+        shown = dict(table.select("lane", "self_ns").iter_rows())
+        assert shown.keys() == truth.keys()
+        for lane, own in truth.items():
+            # Where children outlast their parents by the jitter of clocks, the reader moves their ends.
+            assert shown[lane] == pytest.approx(own, rel=0.001, abs=20_000)
+
+    def test_the_next_key_reaches_every_event_of_a_row(self, opened: tuple[Trace, Timeline]) -> None:
+        _, timeline = opened
+        lane = max((lane for lane in drawn(timeline, "spans") if lane.events < 5000), key=lambda lane: lane.events, default=None)
+        for row in range(lane.rows if lane else 0):
+            assert lane is not None
+            own = spans_of(timeline, lane.first + row)
+            for direction, order in (("next", 1), ("prev", -1)):
+                seen = []
+                one = asking.near(timeline, lane, row, -1 if order > 0 else timeline.end + 1, direction)
+                while one is not None:
+                    seen.append(one["span"])
+                    one = asking.near(timeline, lane, row, one["start"], direction, one["span"])
+                assert seen[::order] == timeline.pyramid.events.span[own].tolist()
+
+    def test_a_device_is_busy_but_for_its_gaps(self, opened: tuple[Trace, Timeline]) -> None:
+        trace, timeline = opened
+        devices = [group for group in timeline.groups if group.kind == "device"]
+        if not devices:
+            return
+        idle = trace.gaps().group_by("rank", "device").agg(pl.col("dur_ns").sum())
+        total = dict(trace.steps.group_by("rank").agg((pl.col("end_ns") - pl.col("start_ns")).sum()).collect().iter_rows())
+        for group in devices:
+            here = idle.filter(pl.col("rank") == group.rank, pl.col("device") == group.device)["dur_ns"].sum()
+            assert group.busy_share == pytest.approx(1 - here / total[group.rank], abs=1e-9)
+
+
+def merged(timeline: Timeline, row: int, kind: str | None = None) -> Set:
+    events, own = timeline.pyramid.events, spans_of(timeline, row)
+    chosen = events.kind[own] == KINDS.index(kind) if kind else slice(None)
+    start, dur = events.start[own][chosen], events.dur[own][chosen]
+    return intervals.merge(start, start + dur)
+
+
+@pytest.fixture(scope="module")
+def resnet() -> tuple[Trace, Timeline]:
+    trace = stepscope.open(RESNET)
+    return trace, build(trace)
+
+
+class TestDetails:
+    def test_a_kernel_is_told_as_the_table_has_it(self, resnet: tuple[Trace, Timeline]) -> None:
+        trace, timeline = resnet
+        kernel = trace.spans.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).collect().row(100, named=True)
+        said = asking.details(trace, timeline, 0, kernel["span"])
+        for name in ("span", "name", "kind", "step", "scope", "op_type", "correlation", "flops", "bytes", "flow_in", "op", "track"):
+            assert said[name] == kernel[name]
+        assert (said["start"], said["dur"], said["self"]) == (kernel["start_ns"] - timeline.origin, kernel["dur_ns"], kernel["self_ns"])
+        assert said["start_ns"] == str(kernel["start_ns"])
+        assert said["args"] == json.loads(kernel["args"])
+        step = trace.steps.filter(pl.col("step") == kernel["step"]).collect().row(0, named=True)
+        assert said["share_of_step"] == kernel["dur_ns"] / (step["end_ns"] - step["start_ns"])
+        assert timeline.lanes[said["lane"]].track == kernel["track"]
+        assert [one["span"] for one in said["flows"]["in"]] == [kernel["flow_in"]]
+        assert said["operator"]["span"] == kernel["op"]
+
+    def test_flows_lead_both_ways(self, resnet: tuple[Trace, Timeline]) -> None:
+        trace, timeline = resnet
+        linked = trace.spans.filter(pl.col("flow_in").is_not_null()).select("span", "flow_in").collect()
+        for span, cause in linked.gather_every(max(linked.height // 20, 1)).iter_rows():
+            assert cause in [one["span"] for one in asking.details(trace, timeline, 0, span)["flows"]["in"]]
+            assert span in [one["span"] for one in asking.details(trace, timeline, 0, cause)["flows"]["out"]]
+
+    def test_an_operator_says_what_it_launched_and_what_it_is_part_of(self, resnet: tuple[Trace, Timeline]) -> None:
+        trace, timeline = resnet
+        spans = trace.spans.collect()
+        kernels = spans.filter(pl.col("kind") == "kernel", pl.col("op").is_not_null())
+        op = kernels["op"][50]
+        said = asking.details(trace, timeline, 0, op)
+        own = spans.filter(pl.col("op") == op, pl.col("span") != op)
+        assert sorted(one["span"] for one in said["launched"]) == sorted(own["span"].to_list())
+        assert said["launched_ns"] == own["dur_ns"].sum()
+        above, parent = [], spans.filter(span=op)["parent"].item()
+        while parent is not None:
+            above.append(parent)
+            parent = spans.filter(span=parent)["parent"].item()
+        assert [one["span"] for one in said["parents"]] == above
+
+    def test_calls_of_one_name_are_a_chain(self, resnet: tuple[Trace, Timeline]) -> None:
+        trace, timeline = resnet
+        calls = trace.spans.filter(pl.col("name") == "aten::relu_").sort("start_ns").collect()["span"].to_list()
+        said = asking.details(trace, timeline, 0, calls[3])
+        assert (said["previous"]["span"], said["next"]["span"]) == (calls[2], calls[4])
+        assert (said["same_name"], said["same_name_before"]) == (len(calls), 3)
+        assert asking.details(trace, timeline, 0, calls[0])["previous"] is None
+
+    def test_an_unknown_span_is_refused(self, resnet: tuple[Trace, Timeline]) -> None:
+        with pytest.raises(UsageError, match="no span 99999999"):
+            asking.details(*resnet, 0, 99_999_999)
+
+    def test_a_pattern_is_matched_and_a_wrong_one_refused(self, resnet: tuple[Trace, Timeline]) -> None:
+        trace, timeline = resnet
+        names = trace.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list()
+        found = asking.search(trace, timeline, "/^aten::(conv2d|relu_)$/", ["op"], args=False)
+        assert len(found.at) == sum(name in ("aten::conv2d", "aten::relu_") for name in names)
+        assert found.searched == ("name", "type", "scope")
+        with pytest.raises(UsageError, match="not a regular expression"):
+            asking.search(trace, timeline, "/(/")
+        with pytest.raises(UsageError, match="no kind 'colonel'"):
+            asking.search(trace, timeline, "a", ["colonel"])
+
+
+SCOPED = """
+    track kind   name start_ns dur_ns scope  step
+    0     kernel a    100      10     m/x    0
+    0     kernel b    120      10     m/x    0
+    0     kernel c    140      10     m/y    0
+    1     kernel d    145      10     n      0
+    0     kernel e    160      10     m/y/z  0
+    0     kernel f    180      10     -      0
+    0     kernel g    200      10     m/y    1
+"""
+STREAMS = """
+    track group  label kind   device
+    0     gpu    s0    stream 0
+    1     gpu    s1    stream 0
+"""
+STEPS = """
+    step start_ns end_ns how
+    0    100      195    marker
+    1    195      300    marker
+"""
+
+
+def events_of(timeline: Timeline, lane: Lane) -> list[list[tuple[str, int, int]]]:
+    """Name, start and end of what stands in each row."""
+    events, names = timeline.pyramid.events, timeline.labels["name"]
+    return [
+        [
+            (names[int(events.label[at])], int(events.start[at]), int(events.start[at] + events.dur[at]))
+            for at in range(*spans_of(timeline, row).indices(1 << 60))
+        ]
+        for row in rows_of(lane)
+    ]
+
+
+def test_a_scope_lasts_until_another_begins_or_the_step_ends() -> None:
+    timeline = build(tiny.trace(spans=SCOPED, tracks=STREAMS, steps=STEPS))
+    (lane,) = drawn(timeline, "scope")
+    assert timeline.origin == 100
+    assert events_of(timeline, lane) == [
+        # c ends at 50, but d, of another scope, begins at 45
+        [("m", 0, 45), ("n", 45, 55), ("m", 60, 70), ("m", 100, 110)],
+        [("m/x", 0, 30), ("m/y", 40, 45), ("m/y", 60, 70), ("m/y", 100, 110)],
+        [("m/y/z", 60, 70)],
+    ]
+
+
+def test_scopes_come_from_the_host_where_no_device_has_any() -> None:
+    spans = SCOPED.replace("kernel", "op    ")
+    timeline = build(tiny.trace(spans=spans, tracks=STREAMS.replace("stream 0", "thread -"), steps=STEPS))
+    (lane,) = drawn(timeline, "scope")
+    # Track 1 is another thread.
+    assert events_of(timeline, lane)[0] == [("m", 0, 70), ("m", 100, 110)]
+
+
+def test_work_that_overlaps_on_a_stream_gets_as_few_rows_as_it_can() -> None:
+    rows = "\n".join(f"    0 kernel k{at} {at * 10} 15" for at in range(200))  # each overlaps the next
+    timeline = build(tiny.trace(spans="    track kind name start_ns dur_ns\n" + rows, tracks=STREAMS))
+    (lane,) = drawn(timeline, "spans")
+    assert lane.rows == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), max_size=30))
+def test_first_fit_puts_nothing_over_another(found: list[tuple[int, int]]) -> None:
+    start = np.array([one for one, _ in found], np.int64)
+    end = start + np.array([dur for _, dur in found], np.int64)
+    rows = first_fit(start, end)
+    for one in range(len(found)):
+        for other in range(one):
+            apart = end[one] <= start[other] or end[other] <= start[one]
+            assert rows[one] != rows[other] or apart
+    most = max((sum(start[at] <= moment < end[at] for at in range(len(found))) for moment in range(100)), default=0)
+    assert rows.max(initial=-1) + 1 <= most + 1  # one of no length may need a row of its own
+
+
+@st.composite
+def small(draw: st.DrawFn) -> Trace:
+    count = draw(st.integers(1, 25))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=count, max_size=count))
+
+    spans = pl.DataFrame(
+        {
+            "rank": column(st.integers(0, 1)),
+            "track": column(st.integers(0, 2)),
+            "kind": column(st.sampled_from(schema.KINDS)),
+            "name": column(st.sampled_from(["a", "b/c", "", "日本", 'q"\\'])),
+            "scope": column(st.sampled_from([None, "m", "m/n"])),
+            "start_ns": column(st.integers(-(10**12), 10**12) if draw(st.booleans()) else st.integers(0, 5000)),
+            "dur_ns": column(st.integers(0, 3000)),
+        }
+    ).with_columns(span=pl.int_range(pl.len(), dtype=pl.Int64).over("rank"))
+    parts = [complete(part) for part in spans.partition_by("rank")]
+    whole = pl.concat(parts).cast({name: schema.TABLES["spans"][name] for name in spans.columns})
+    return Trace({"spans": whole}, Meta(source="small", ranks=sorted(set(spans["rank"].to_list()))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(small(), st.integers(0, 40), st.sampled_from([None, "type", "scope"]))
+def test_what_is_decoded_is_what_was_recorded(trace: Trace, zoom: int, by: str | None) -> None:
+    timeline = build(trace)
+    lanes = drawn(timeline, "spans")
+    level = min(zoom, timeline.pyramid.top)
+    raw = {
+        (row["rank"], row["span"]): row
+        for row in trace.spans.with_columns(pl.col("kind", "name", "scope").cast(pl.String)).collect().iter_rows(named=True)
+    }
+    indices = {(row["start_ns"] - timeline.origin) >> level + 10 for row in raw.values()}
+    found = set()
+    for index in indices:
+        got = decoded(tile(timeline, lanes, level, index, by))
+        header = got["header"]
+        assert (header["level"], header["index"]) == (level, index)
+        for (lane, _), part in by_row(got).items():
+            rank = timeline.lanes[lane].rank
+            for kind in ("long", "bucket"):
+                for name, span, code in zip(part[f"{kind}_name"], part[f"{kind}_span"], part[f"{kind}_kind"], strict=True):
+                    row = raw[rank, int(span)]
+                    assert (header["names"][name], KINDS[code]) == (row["name"], row["kind"])
+                    assert by != "scope" or header["scopes"][name] == row["scope"]
+            for start, dur, span in zip(part["long_start"], part["long_dur"], part["long_span"], strict=True):
+                row = raw[rank, int(span)]
+                assert (start, dur) == (row["start_ns"] - timeline.origin, row["dur_ns"])
+                assert dur >= 1 << level
+            found |= {(rank, int(span)) for span in (*part["long_span"], *part["bucket_span"])}
+            assert (np.diff(part["bucket_x"].astype(int)) > 0).all()
+            assert ((part["bucket_busy"] > 0) | (part["bucket_count"] > 0)).all()
+    long = {key for key, row in raw.items() if row["dur_ns"] >= 1 << level}
+    assert long <= found
+
+
+def test_what_is_large_is_kept_and_opens_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(keeping, "WORTH", 1000)
+    trace = stepscope.open(RESNET)
+    name = keeping.named("a run")
+    made, again = keeping.opened(trace, name), keeping.opened(trace, name)
+    assert isinstance(again.pyramid.events.start, np.memmap)
+    (entry,) = cache.entries()
+    assert (entry.path.name, entry.source) == (name, trace.meta.source)
+    for level in levels(made):
+        assert tile(made, made.lanes, level, 0) == tile(again, again.lanes, level, 0) == tile(build(trace), made.lanes, level, 0)
+    (tmp_path / name / "start.npy").unlink()  # it is mapped: writing into it would be the test's own fault
+    (tmp_path / name / "start.npy").write_bytes(b"damaged")
+    assert tile(keeping.opened(trace, name), made.lanes, made.pyramid.top, 0) == tile(made, made.lanes, made.pyramid.top, 0)
+
+
+def test_what_is_small_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
+    keeping.opened(tiny.trace(spans=SCOPED, tracks=STREAMS), keeping.named("tiny"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_of_nothing_has_no_lanes() -> None:
+    timeline = build(Trace({}))
+    assert (timeline.lanes, timeline.end, timeline.spans) == ([], 0, 0)
+    assert decoded(tile(timeline, [], 0, 0))["header"]["lanes"] == []
