@@ -109,6 +109,23 @@ class Trace:
         kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in at.items()}
         return Trace({**self._tables, **kept, "steps": steps}, self.meta)
 
+    def of_time(self, start_ns: int, end_ns: int) -> "Trace":
+        """The same trace with what reaches into a time, whole; blocks of memory that were there before, or stayed, are said to.
+
+        Devices, tracks, the pipeline, links and problems stay.
+        """
+        start, end = pl.col("start_ns"), pl.col("start_ns") + pl.col("dur_ns")
+        alloc, free = pl.col("alloc_ns"), pl.col("free_ns")
+        kept = {
+            "spans": self.spans.filter(start < end_ns, (end > start_ns) | (start >= start_ns)),
+            "steps": self.steps.filter(start < end_ns, pl.col("end_ns") > start_ns),
+            "counters": self.counters.filter(pl.col("at_ns") >= start_ns, pl.col("at_ns") < end_ns),
+            "allocations": self.allocations.filter(alloc.is_null() | (alloc < end_ns), free.is_null() | (free >= start_ns)).with_columns(
+                pl.when(alloc >= start_ns).then(alloc), pl.when(free < end_ns).then(free)
+            ),
+        }
+        return Trace({**self._tables, **kept}, self.meta)
+
     def ends(self) -> tuple[int, int]:
         """The first and the last moment of anything in it; 0 and 0 where there is nothing."""
         within = {

@@ -1,5 +1,6 @@
 """What the server says of a run's timeline: lanes, and tiles that hold what was recorded."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,93 @@ def test_the_top_tile_of_a_stream_holds_all_of_its_spans(overview: dict[str, Any
     assert longest in np.concatenate((tile["long_span"], tile["bucket_span"]))
 
 
-@pytest.mark.parametrize("rest", ["/tiles/60/0", "/tiles/0/99999999999999999", "/tiles/3/0?lanes=999", "/tiles/3/0?lanes=a", "?what=1"])
+def test_a_span_is_told_with_its_flows(server: "Serve", address: str) -> None:
+    kernel = stepscope.open(RESNET).spans.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).collect().row(7, named=True)
+    said = server(SAMPLES).ask(f"{address}/span?rank=0&span={kernel['span']}").json()
+    assert (said["name"], said["dur"], said["start_ns"]) == (kernel["name"], kernel["dur_ns"], str(kernel["start_ns"]))
+    assert [one["span"] for one in said["flows"]["in"]] == [kernel["flow_in"]]
+
+
+def test_a_search_leads_from_one_to_the_next(server: "Serve", address: str) -> None:
+    spans = stepscope.open(RESNET).spans.filter(pl.col("name") == "aten::conv2d").sort("start_ns").collect()
+    ask = f"{address}/search?text=aten::conv2d&kinds=op&args=0"
+    said = server(SAMPLES).ask(ask).json()
+    assert (said["count"], said["total_ns"]) == (spans.height, spans["dur_ns"].sum())
+    assert said["first"]["span"] == said["found"]["span"] == spans["span"][0]
+    one = said["first"]
+    for at in range(1, 4):
+        one = server(SAMPLES).ask(f"{ask}&after={one['start']}").json()["found"]
+        assert (one["span"], one["ordinal"]) == (spans["span"][at], at)
+    back = server(SAMPLES).ask(f"{ask}&before={one['start']}").json()["found"]
+    assert (back["span"], back["ordinal"]) == (spans["span"][2], 2)
+    assert server(SAMPLES).ask(f"{ask}&number={spans.height - 1}").json()["found"]["span"] == spans["span"][-1]
+    assert server(SAMPLES).ask(f"{ask}&after={1 << 60}").json()["found"] is None
+
+
+def test_an_area_is_a_table_and_says_how_busy_the_device_was(server: "Serve", overview: dict[str, Any], address: str) -> None:
+    lane = next(lane for lane in overview["lanes"] if lane["label"] == "stream 7")
+    answer = server(SAMPLES).ask(f"{address}/area?t0=0&t1={overview['end_ns']}&lanes={lane['id']}&by=kind")
+    table = pl.read_ipc_stream(answer.body)
+    kernels = stepscope.open(RESNET).spans.filter(pl.col("kind") == "kernel").collect()
+    row = table.row(by_predicate=pl.col("key") == "kernel", named=True)
+    assert (row["count"], row["total_ns"], row["max_ns"]) == (kernels.height, kernels["dur_ns"].sum(), kernels["dur_ns"].max())
+    (group,) = json.loads(answer.headers["x-stepscope-area"])
+    assert group["group"] == lane["group"]
+    assert group["busy_ns"] + group["idle_ns"] == overview["end_ns"]
+
+
+def test_the_longest_gaps_come_first_with_their_causes(server: "Serve", overview: dict[str, Any], address: str) -> None:
+    device = next(group for group in overview["groups"] if group["kind"] == "device")
+    gaps = server(SAMPLES).ask(f"{address}/gaps?group={device['id']}").json()["gaps"]
+    truth = stepscope.open(RESNET).gaps().sort("dur_ns", descending=True)
+    assert [gap["dur"] for gap in gaps] == truth["dur_ns"].head(200).to_list()
+    assert gaps[0]["cause"] == truth["cause"][0]
+
+
+def test_what_is_near_is_found_by_row_and_moment(server: "Serve", overview: dict[str, Any], address: str) -> None:
+    lane = next(lane for lane in overview["lanes"] if lane["kind"] == "steps")
+    first = server(SAMPLES).ask(f"{address}/near?lane={lane['id']}&row=0&at=-1&direction=next").json()["event"]
+    assert first["name"] == "step 8"
+    there = server(SAMPLES).ask(f"{address}/near?lane={lane['id']}&row=0&at={first['start'] + 5}").json()["event"]
+    assert there == first
+    assert server(SAMPLES).ask(f"{address}/near?lane={lane['id']}&row=0&at={first['start']}&direction=prev").json()["event"] is None
+
+
+def test_a_window_is_exported_with_what_reaches_into_it(server: "Serve", address: str, tmp_path: Path) -> None:
+    trace = stepscope.open(RESNET)
+    origin, _ = trace.ends()
+    low, high = 50_000_000, 60_000_000
+    answer = server(SAMPLES).ask(address.replace("/timeline", f"/export/chrome?t0={low}&t1={high}"))
+    (tmp_path / "part.json.gz").write_bytes(answer.body)
+    back = stepscope.open(tmp_path / "part.json.gz", cache=False)
+    start, end = pl.col("start_ns") - origin, pl.col("start_ns") + pl.col("dur_ns") - origin
+    wanted = trace.spans.filter(start < high, (end > low) | (start >= low))
+    rows = [frame.select(pl.col("name").cast(pl.String), "start_ns", "dur_ns").collect().rows() for frame in (wanted, back.spans)]
+    assert sorted(rows[0]) == sorted(rows[1])
+    assert server(SAMPLES).ask(address.replace("/timeline", "/export/chrome?t0=5")).status == 400
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "/tiles/60/0",
+        "/tiles/0/99999999999999999",
+        "/tiles/3/0?lanes=999",
+        "/tiles/3/0?lanes=a",
+        "/tiles/3/0?by=colour",
+        "?what=1",
+        "/span?span=99999999",
+        "/span",
+        "/search?text=",
+        "/search?text=/(/",
+        "/search?text=a&after=1&before=2",
+        "/area?t0=5&t1=5",
+        "/area?t0=5&t1=9&by=colour",
+        "/near?lane=0&row=9&at=0",
+        "/near?lane=0&row=0&at=0&direction=up",
+        "/gaps?group=99",
+    ],
+)
 def test_what_is_not_there_is_refused_in_a_line(server: "Serve", address: str, rest: str) -> None:
     answer = server(SAMPLES).ask(address + rest)
     assert answer.status == 400

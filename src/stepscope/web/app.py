@@ -210,9 +210,10 @@ class Server:
             )
         words = _words(request)
         rank, steps = exports.chosen(words)
+        trace, info, _ = await self.traces.trace(run)
+        time = exports.window(words, int(info["origin_ns"]))
         given = parameters.values(words, exporters.exporter(form).parameters, form)
-        trace, _, _ = await self.traces.trace(run)
-        answer = await self._threaded(lambda: exports.export(exports.part(trace, rank, steps), form, given, self.scratch))
+        answer = await self._threaded(lambda: exports.export(exports.part(trace, rank, steps, time), form, given, self.scratch))
         return await self._sent(request, answer, run, None)
 
     async def timeline(self, answer: timeline.Answer, request: Request) -> Response:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope import exporters, parameters
+from stepscope.errors import UsageError
 from stepscope.trace import Trace
 from stepscope.web.answers import Answer
 
@@ -19,9 +20,22 @@ def chosen(words: dict[str, str]) -> tuple[int | None, tuple[int, int] | None]:
     return rank, parameters.steps(words.pop("steps")) if "steps" in words else None
 
 
-def part(trace: Trace, rank: int | None, steps: tuple[int, int] | None) -> Trace:
+def window(words: dict[str, str], origin_ns: int) -> tuple[int, int] | None:
+    """From when to when, of `t0` and `t1`: nanoseconds since the run's first moment."""
+    if not {"t0", "t1"} & set(words):
+        return None
+    if not {"t0", "t1"} <= set(words):
+        raise UsageError("expected both t0 and t1")
+    low, high = (parameters.value(int, name, words.pop(name)) for name in ("t0", "t1"))
+    if not 0 <= low < high < 1 << 62:
+        raise UsageError(f"no time from {low} to {high}")
+    return origin_ns + low, origin_ns + high
+
+
+def part(trace: Trace, rank: int | None, steps: tuple[int, int] | None, time: tuple[int, int] | None = None) -> Trace:
     trace = trace if rank is None else trace.of_rank(rank)
-    return trace if steps is None else trace.of_steps(*steps)
+    trace = trace if steps is None else trace.of_steps(*steps)
+    return trace if time is None else trace.of_time(*time)
 
 
 def export(trace: Trace, form: str, given: dict[str, Any], scratch: Path) -> Answer:
