@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import stepscope
+from stepscope.cli import main
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class _Shown:
 
     def rest(self) -> None:
         """Until nothing is read and nothing moves."""
-        self.page.wait_for_load_state("networkidle")
-        self.page.wait_for_timeout(650)
+        self.page.wait_for_timeout(60)
+        playwright.expect(self.page.locator(".tl-picture")).to_have_attribute("aria-busy", "false", timeout=PATIENCE)
+        self.page.wait_for_timeout(30)
 
     @property
     def said(self) -> dict[str, str]:
@@ -260,3 +262,53 @@ def test_the_picture_is_as_busy_as_the_stream(server: "Serve", page: "Page", str
 
 def _rgb(text: str) -> tuple[int, int, int]:
     return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
+
+
+def test_every_event_of_a_small_trace_is_reached_by_keyboard(server: "Serve", page: "Page") -> None:
+    path = next((SAMPLES / "capture").glob("*/python.capture"))
+    wanted = stepscope.open(path).spans.filter(pl.col("kind") != "instant").select("span").collect()["span"].to_list()
+    shown = _Shown(page, server(SAMPLES), "python")
+    page.locator(".tl-picture").focus()
+    seen: set[int] = set()
+
+    def press(key: str) -> bool:
+        """Whether it leads to another event."""
+        before = shown.said.get("span")
+        page.keyboard.press(key)
+        try:
+            page.wait_for_function(
+                "before => new URLSearchParams(location.hash.split('?')[1]).get('span') !== before", arg=before, timeout=400
+            )
+        except playwright.TimeoutError:
+            return False
+        seen.add(int(shown.said["span"]))
+        return True
+
+    assert press("Shift+ArrowRight")
+    for _ in range(5):
+        while press("Shift+ArrowLeft"):
+            pass
+        while press("Shift+ArrowRight"):
+            pass
+        if not press("Shift+ArrowDown"):
+            break
+    assert sorted(seen) == sorted(wanted)
+
+
+def test_a_report_has_a_timeline_that_is_drawn_from_what_it_carries(tmp_path: Path, page: "Page", stream: pl.DataFrame) -> None:
+    out = tmp_path / "report.html"
+    assert main(["report", str(RESNET), "-o", str(out)]) == 0
+    event = stream.filter(kind="kernel").sort("dur_ns").row(-3, named=True)
+    low, high = event["start"] - 2 * event["dur_ns"], event["start"] + 3 * event["dur_ns"]
+    page.goto(out.as_uri())
+    page.wait_for_selector(".nav a")
+    page.evaluate(f"location.hash = location.hash.split('/').slice(0, 2).join('/') + '/timeline?t0={low}&t1={high}'")
+    picture = page.locator(".tl-picture")
+    playwright.expect(picture.locator("canvas")).to_be_visible(timeout=PATIENCE)
+    page.wait_for_timeout(700)
+    box, name = picture.bounding_box(), page.locator(".tl-lane", has_text="kernels").first.bounding_box()
+    assert box is not None
+    assert name is not None
+    page.mouse.click(box["x"] + box["width"] / 2, name["y"] + 10)
+    playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
+    assert page.locator(".tl-details .q").first.get_attribute("title") == f"{event['dur_ns']:,} ns"

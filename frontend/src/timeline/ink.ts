@@ -82,8 +82,9 @@ export class Ink {
     this.base = rgb(this.surface);
     this.frame = mixed(rgb(this.strong), rgb(this.sunken), 0.35) | FRAMED | (this.dark ? 0 : DARK);
     this.free = mixed(rgb(this.idle), rgb(this.sunken), 0.55) | HATCHED;
-    const [low, high] = [mixed(rgb(this.compute), rgb(this.surface), 0.25), rgb(css(this.dark ? "--kind-wait" : "--kind-communication"))];
-    for (let at = 0; at < RAMP; at++) this.ramp[at] = mixed(high, low, at / (RAMP - 1)) | (at < RAMP / 2 !== this.dark ? DARK : 0);
+    // The longer, the further from the ground.
+    const [low, high] = [mixed(rgb(this.compute), rgb(this.surface), 0.22), mixed(rgb(this.compute), rgb(this.text), 0.35)];
+    for (let at = 0; at < RAMP; at++) this.ramp[at] = mixed(high, low, at / (RAMP - 1)) | (at < RAMP * 0.45 ? DARK : 0);
     this.tints.clear();
     this.kindTint.clear();
     this.epoch += 1;
@@ -144,11 +145,11 @@ export class Ink {
     const timed = this.how === "duration";
     for (let at = 0; at < long; at++) {
       const tint = this.tint(tile.longName[at], tile.longKind[at]);
-      tile.longTint[at] = timed && !(tint & (FRAMED | HATCHED)) ? this.byDuration(tile.longDur[at]) : tint;
+      tile.longTint[at] = timed && tile.longSpan[at] >= 0 && !(tint & (FRAMED | HATCHED)) ? this.byDuration(tile.longDur[at]) : tint;
     }
     for (let at = 0; at < bucket; at++) {
       const tint = this.tint(tile.bucketName[at], tile.bucketKind[at]);
-      tile.bucketTint[at] = timed && !(tint & (FRAMED | HATCHED)) ? this.byDuration(((tile.bucketBusy[at] / 255) * tile.bucket) / Math.max(1, tile.bucketCount[at])) : tint;
+      tile.bucketTint[at] = timed && tile.bucketSpan[at] >= 0 && !(tint & (FRAMED | HATCHED)) ? this.byDuration(((tile.bucketBusy[at] / 255) * tile.bucket) / Math.max(1, tile.bucketCount[at])) : tint;
     }
   }
 }

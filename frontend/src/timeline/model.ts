@@ -68,11 +68,12 @@ export class Timeline {
   readonly details = signal<Details | null>(null);
   readonly trouble = signal<Error | null>(null);
   readonly found = signal<Found | null>(null);
+  /** Kinds that the search is restricted to; none, it is not. */
+  readonly kinds = signal<string[]>([]);
   readonly marks = signal<Mark[]>([]);
   readonly tab = signal<Tab>("event");
   readonly open = signal(false);
   readonly hover = signal<{ hit: Hit; x: number; y: number } | null>(null);
-  readonly waiting = signal(false);
   readonly views = signal<{ back: number; forward: number }>({ back: 0, forward: 0 });
   steps: Step[] = [];
   /** Of the lane whose steps the ruler shows. */
@@ -85,6 +86,8 @@ export class Timeline {
   painter: Painter | null = null;
   /** Called after each picture, with how far it is scrolled. */
   drawn: () => void = () => undefined;
+  /** Called when it begins or ends to move or to wait for something. */
+  turned: (busy: boolean) => void = () => undefined;
   words = { step: "Step", free: "free" };
   private aim0 = 0;
   private aim1 = 1;
@@ -170,7 +173,7 @@ export class Timeline {
   };
 
   private came(): void {
-    this.waiting.value = this.tiles.waiting;
+    this.turn();
     this.trouble.value = this.tiles.error;
     const known = this.tiles.bundles.filter((bundle) => this.tiles.get(bundle, this.header.top_level, 0)).length;
     if (String(known) !== this.emptyKnown) {
@@ -347,10 +350,23 @@ export class Timeline {
     clearTimeout(this.settling);
     this.settling = window.setTimeout(() => {
       if (this.t0 !== this.aim0 || this.held.size) return this.settle();
+      this.settling = 0;
+      this.turn();
       this.seen.value = { t0: this.t0, t1: this.t1 };
       this.write();
       void this.findGaps();
     }, SETTLED);
+    this.turn();
+  }
+
+  private busy = false;
+  private asking = 0;
+
+  private turn(): void {
+    const busy = this.settling !== 0 || this.asking > 0 || this.tiles.waiting;
+    if (busy === this.busy) return;
+    this.busy = busy;
+    this.turned(busy);
   }
 
   /** The address as it would be now. */
@@ -366,6 +382,7 @@ export class Timeline {
       color: this.coloring.peek() === "family" ? null : this.coloring.peek(),
       scopes: this.scopes.peek() === 2 ? null : this.scopes.peek(),
       find: this.found.peek()?.text || null,
+      kinds: this.kinds.peek().join(",") || null,
       notes: this.marks.peek().map((mark) => `${Math.round(mark.t0)}:${Math.round(mark.t1)}:${encodeURIComponent(mark.text)}`).join(";") || null,
       tab: this.open.peek() ? this.tab.peek() : null,
     };
@@ -389,7 +406,7 @@ export class Timeline {
     if (place.value.page !== "timeline" || place.value.run !== this.run || (!first && said() === this.wrote)) return;
     this.wrote = said();
     this.followed = true;
-    const { t0, t1, span, area, lanes, color, scopes, find, notes, tab } = place.value.params;
+    const { t0, t1, span, area, lanes, color, scopes, find, kinds, notes, tab } = place.value.params;
     if (first || lanes !== undefined) this.arrangement.value = read(lanes ?? remembered(`timeline.${this.run}`) ?? this.usual);
     if (COLORINGS.includes((color ?? "family") as Coloring) && (color ?? "family") !== this.coloring.value) this.recolor((color ?? "family") as Coloring);
     this.scopes.value = Math.max(1, Number(scopes) || 2);
@@ -414,6 +431,7 @@ export class Timeline {
     else if (area && span === undefined) this.tab.value = "area";
     else if (span !== undefined) this.tab.value = "event";
     this.seen.value = { t0: this.aim0, t1: this.aim1 };
+    this.kinds.value = kinds ? kinds.split(",").filter((kind) => this.header.kinds.includes(kind)) : [];
     if (find && find !== this.found.value?.text) void this.search(find, "count");
     if (span !== undefined && /^\d+$/.test(span)) {
       if (this.selected.value?.span !== Number(span) || this.rankOf(this.selected.value.lane) !== rank()) await this.pick(rank() ?? 0, Number(span), windowed ? "show" : "fit");
@@ -662,23 +680,26 @@ export class Timeline {
     const layout = this.layout.peek();
     const rows = [...layout.pinned, ...layout.lanes].filter((placed) => placed.lane.kind !== "counter").flatMap((placed) => placed.rows.map((row) => ({ lane: placed.lane.id, row })));
     if (!rows.length) return;
-    if (!now) return this.near(rows[0].lane, rows[0].row, this.t0, "next");
-    if (way === "prev" || way === "next") return this.near(now.lane, now.row, now.start, way);
-    const at = rows.findIndex((one) => one.lane === now.lane && one.row === now.row);
-    for (let next = at + (way === "down" ? 1 : -1); next >= 0 && next < rows.length; next += way === "down" ? 1 : -1) {
-      const here = this.eventAt(rows[next].lane, rows[next].row, now.start + now.dur / 2, this.width / 4);
-      if (here) return this.near(here.lane, here.row, here.start, "at");
-    }
+    if (!now) return void this.near(rows[0].lane, rows[0].row, this.t0 - 1, "next");
+    if (way === "prev" || way === "next") return void this.near(now.lane, now.row, now.start, way);
+    const at = rows.findIndex((one) => one.lane === now.lane && one.row === now.row) + (way === "down" ? 1 : -1);
+    if (!rows[at]) return;
+    const { lane, row } = rows[at];
+    const middle = now.start + now.dur / 2;
+    for (const direction of ["at", "next", "prev"] as const) if (await this.near(lane, row, middle, direction)) return;
   }
 
-  private async near(lane: number, row: number, at: number, direction: "prev" | "next" | "at"): Promise<void> {
+  /** Go to an event of a row; answers whether there is one. */
+  private async near(lane: number, row: number, at: number, direction: "prev" | "next" | "at"): Promise<boolean> {
+    const now = this.selected.peek();
+    const from = now && direction !== "at" && now.span >= 0 && now.lane === lane && now.row === row ? `&span=${now.span}` : "";
     try {
-      const now = this.selected.peek();
-      const from = now && direction !== "at" && now.span >= 0 ? `&span=${now.span}` : "";
       const { event } = await this.json<{ event: Event | null }>(`timeline/near?lane=${lane}&row=${row}&at=${Math.round(at)}&direction=${direction}${from}`);
       if (event) this.visit(event);
+      return event !== null;
     } catch (error) {
       if (!source().still) this.trouble.value = error as Error;
+      return true;
     }
   }
 
@@ -744,6 +765,15 @@ export class Timeline {
 
   private searching = 0;
 
+  /** Find only events of these kinds. */
+  restrict(kinds: string[]): void {
+    this.kinds.value = kinds;
+    const text = this.found.peek()?.text;
+    this.found.value = null;
+    if (text) void this.search(text);
+    else this.write();
+  }
+
   async search(text: string, way: "count" | "next" | "prev" = "count"): Promise<void> {
     const asked = ++this.searching;
     const before = this.found.peek();
@@ -759,7 +789,7 @@ export class Timeline {
     const on = same && now !== null && before.at > 0;
     const more = way === "count" ? "" : way === "next" ? `&after=${Math.round(on ? now.start : this.t0 - 1)}` : `&before=${Math.round(on ? now.start : this.t1)}`;
     try {
-      const answer = await this.json<Record<string, unknown>>(`timeline/search?text=${encodeURIComponent(text)}&rank=${rank() ?? 0}${more}`);
+      const answer = await this.json<Record<string, unknown>>(`timeline/search?text=${encodeURIComponent(text)}&rank=${rank() ?? 0}${this.kinds.peek().length ? `&kinds=${this.kinds.peek().join(",")}` : ""}${more}`);
       if (asked !== this.searching) return;
       const hit = answer.found as (Event & { ordinal: number }) | null;
       const at = way === "count" || !hit ? 0 : hit.ordinal + 1;
@@ -801,7 +831,15 @@ export class Timeline {
   // Asking
 
   async json<Answer>(path: string): Promise<Answer> {
-    return (await (await source().raw(this.run, path)).json()) as Answer;
+    this.asking += 1;
+    this.turn();
+    try {
+      return (await (await source().raw(this.run, path)).json()) as Answer;
+    } finally {
+      this.asking -= 1;
+      // After whoever asked has gone on.
+      setTimeout(() => this.turn());
+    }
   }
 
   /** What happened in a range: the sums, and what each group did in it. */
@@ -840,7 +878,7 @@ function parseMarks(text: string): Mark[] {
   }).filter((mark) => mark.t1 >= mark.t0);
 }
 
-const OWN = ["t0", "t1", "span", "area", "lanes", "color", "scopes", "find", "notes", "tab", "rank"];
+const OWN = ["t0", "t1", "span", "area", "lanes", "color", "scopes", "find", "kinds", "notes", "tab", "rank"];
 
 /** What of the address is the picture's, as one text. */
 function said(): string {

@@ -399,7 +399,7 @@ export class Painter {
     const scale = pixels / (scene.t1 - scene.t0);
     const t0 = scene.t0;
     const high = placed.rowHeight - (placed.rowHeight > 8 ? 2 : 0.5);
-    const labelled = placed.rowHeight >= 13;
+    const labelled = placed.rowHeight >= 13 && placed.lane.kind !== "overlap"; // its rows are named
     const wide = WIDE * scene.ratio;
     const gap = 0.7 * scene.ratio;
     const lights = scene.lit;
@@ -834,7 +834,12 @@ export class Painter {
     }
     // Time
     const size = this.tick((t1 - t0) / width);
-    const unit = units.timeUnit(size * 10 < 1000 ? size : Math.max(size, 1));
+    // The unit of the latest mark; of the marks' distance where that would need too many digits.
+    let last = size;
+    this.each(scene, (_x, since, _first, whole) => {
+      if (whole && since > last) last = since;
+    });
+    const unit = units.timeUnit(last / size > 1e6 ? size : last);
     let room = -100;
     this.each(scene, (x, since, first, whole) => {
       context.fillStyle = whole ? ink.strong : ink.grid;

@@ -35,6 +35,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;
       if (bar.current && Math.abs(bar.current.scrollTop - of.scroll) > 1) bar.current.scrollTop = of.scroll;
     };
+    of.turned = (busy) => box.current?.setAttribute("aria-busy", String(busy));
     const watch = new ResizeObserver(() => box.current && of.resize(canvas.current!, box.current.clientWidth, box.current.clientHeight));
     watch.observe(box.current!);
     of.resize(canvas.current!, box.current!.clientWidth, box.current!.clientHeight);
@@ -198,7 +199,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
         </div>
       </div>
       <div
-        class="tl-picture" ref={box} tabIndex={0} role="application" aria-label={fill(t.picture, { run })} aria-describedby="tl-said"
+        class="tl-picture" ref={box} tabIndex={0} role="application" aria-label={fill(t.picture, { run })} aria-describedby="tl-said" aria-busy="true"
         onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={up} onDblClick={twice}
         onPointerLeave={() => { of.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
       >

@@ -26,6 +26,7 @@ export function Tools({ of }: { of: Timeline }) {
     <div class="tl-tools-bar">
       <Segmented label={t.mode} value={of.mode.value} onChange={(mode) => (of.mode.value = mode)} choices={[{ id: "select", label: t.select }, { id: "pan", label: t.pan }]} />
       <Search of={of} />
+      <Kinds of={of} />
       <span class="d3 small wide">{t.colour}</span>
       <Segmented label={t.colour} value={of.coloring.value} onChange={(how) => { of.recolor(how); of.write(); }} choices={colorings.map((how) => ({ id: how, label: t[how] }))} />
       {levels > 1 && (
@@ -78,6 +79,23 @@ function Search({ of }: { of: Timeline }) {
       <button class="tl-turn" aria-label={t.previous} title={`${t.previous} (Shift Enter)`} disabled={!found?.count} onClick={() => turn("prev")}>‹</button>
       <button class="tl-turn" aria-label={t.next} title={`${t.next} (Enter)`} disabled={!found?.count} onClick={() => turn("next")}>›</button>
     </label>
+  );
+}
+
+/** Which kinds of events the search looks at. */
+function Kinds({ of }: { of: Timeline }) {
+  const t = text();
+  const chosen = of.kinds.value;
+  const there = Object.keys(info.value?.kinds ?? {}).filter((kind) => kind !== "instant" && info.value!.kinds[kind] > 0);
+  if (!of.found.value || there.length < 2) return null;
+  return (
+    <Menu label={t.kinds} class={`sm ${chosen.length ? "chosen" : ""}`} button={chosen.length ? <span class="cut">{chosen.join(", ")}</span> : <span class="small">{t.allKinds}</span>}>
+      {() => there.map((kind) => (
+        <label key={kind} class="item">
+          <input type="checkbox" checked={chosen.includes(kind)} onChange={() => of.restrict(chosen.includes(kind) ? chosen.filter((one) => one !== kind) : [...chosen, kind])} /> {kind}<span class="sp" /><span class="d3 small">{units.count(info.value!.kinds[kind]).value}</span>
+        </label>
+      ))}
+    </Menu>
   );
 }
 
