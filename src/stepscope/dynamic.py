@@ -82,7 +82,7 @@ class DynamicProfilerMonitor(_Callback):
         self._interval = poll_interval
         self._rank, self._world = sources.rank(), sources.world_size()
         self._job = _job(self._world)
-        self._recorder = Recorder(first_step=1, told=self._tell)
+        self._recorder = Recorder(first_step=1, told=self._tell, options=choices)
         self._requests: dict[int, dict[str, Any]] = {}  # what the status says of each
         self._seen: tuple[int, int, int] | None = None  # the date and size of the file as it was last read
         self._pending: dict[str, Any] | None = None  # what rank 0 waits for, so that the others can hear of it
@@ -97,6 +97,7 @@ class DynamicProfilerMonitor(_Callback):
         }
         self._folder = self._config.parent / STATUS
         self._born = 0
+        self._quietly(self._recorder.prepare)
         self._quietly(self._prepare)
         before_end(self._recorder.finish)
         if not os.environ.get("STEPSCOPE_RUN"):  # there the whole process listens

@@ -37,11 +37,14 @@ class Request:
 class Recorder:
     """One per process. A step's border costs an addition while nothing is to be recorded."""
 
-    def __init__(self, *, first_step: int = 0, told: Callable[[Request], None] | None = None) -> None:
+    def __init__(
+        self, *, first_step: int = 0, told: Callable[[Request], None] | None = None, options: dict[str, Any] | None = None
+    ) -> None:
         self.step = self._first_step = first_step  # the step that runs now
         self.at = time.monotonic()  # when it began
         self._began: float | None = None  # the end of the first step: from there on steps have a usual length
         self._told = told  # who hears that a recording is over
+        self._options = options or {}  # what is likely to be asked for
         self._waiting: list[Request] = []
         self._now: Request | None = None
         self._window: Window | None = None
@@ -67,6 +70,13 @@ class Recorder:
         """How long a step takes, on average since the first."""
         steps = self.step - self._first_step - 1
         return (self.at - self._began) / steps if self._began is not None and steps > 0 else None
+
+    def prepare(self) -> None:
+        """Ask the framework for what it must know before it compiles or reads data: a recording may be wanted later."""
+        from stepscope import sources
+        from stepscope.collect.options import parse
+
+        sources.prepare(parse(self._options))
 
     def border(self) -> None:
         """A step is over and the next begins."""
@@ -128,6 +138,7 @@ class Recorder:
             except Exception as error:  # noqa: BLE001  the job is not ours to end
                 request.problem = say(f"the recording could not be finished: {told(error)}")
             self._end(request, request.problem)
+            self.prepare()  # for the next
 
     def give_way(self) -> None:
         """Somebody else wants to record: end what runs. What nobody asked for, or has no whole step, is not kept."""

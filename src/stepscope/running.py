@@ -38,7 +38,7 @@ class Process:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.job: str = settings["job"]
-        self.recorder = Recorder(told=self._tell)
+        self.recorder = Recorder(told=self._tell, options=settings["options"])
         self._agent: Any = None
         self._ended = False
         self._yielded = self._is_fork = False
@@ -241,8 +241,8 @@ def _mindspore(mindspore: Any) -> None:
 
     _seen.add("mindspore")
     loop.install()  # first, so that ours stand around the collector's: a recording ends after it has seen the end of the step
-    if not _process().settings.get("idle"):
-        collector.prepare(options.parse(_process().settings["options"]))  # before a graph is compiled or data is read
+    # Before a graph is compiled or data is read, also of an idle job: whoever attaches to it wants its scopes and shapes.
+    collector.prepare(options.parse(_process().settings["options"]))
     modules = sys.modules
     manager = modules["mindspore.train.callback._callback"].CallbackManager
     _wrap(manager, "on_train_step_end", after=lambda manager: _process().border())

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import stepscope
-from programs import STEPSCOPE, environment, names, needs, only, recordings, said, script, started, steps
+from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, started, steps
 from stepscope import agents
 
 LOOP = """
@@ -205,6 +205,50 @@ def test_an_idle_job_that_stepscope_started_is_attached_to(here: Path) -> None:
     recording = only(recordings(here / "out"))
     assert len(steps(recording)) == 3 and names(recording).issuperset({"aten::addmm"})
     assert str(recording.relative_to(here)) in err, "the end of the job tells of it once more"
+
+
+NETWORK = """
+    import pathlib, sys, time
+    import mindspore as ms, numpy as np
+    from mindspore import nn
+    ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.flat, self.fc1, self.fc2 = nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Dense(256, 16), nn.Dense(16, 4)
+        def construct(self, x):
+            return self.fc2(self.fc1(self.flat(self.conv(x))))
+    net = Net()
+    step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), nn.Momentum(net.trainable_params(), 0.01, 0.9))
+    for number in range(int(sys.argv[1])):
+        step(ms.Tensor(np.ones((2, 1, 8, 8), np.float32)), ms.Tensor(np.ones((2, 4), np.float32)))
+        time.sleep(0.01)
+        if pathlib.Path("end").exists():
+            break
+"""
+
+
+def test_an_idle_mindspore_job_has_the_scopes_and_shapes_of_one_recorded_from_the_start_each_time(here: Path) -> None:
+    needs("mindspore")
+    script(here, NETWORK)
+    told = run(here, "--steps", "1:3", "--shapes", "--out", "whole", "train.py", "5")
+    assert told.returncode == 0, told.stderr
+    with started(here, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py", "1000000") as job:
+        listed(here, 1, beyond=3)
+        for _ in range(2):
+            attached = said(here, *STEPSCOPE, "attach", str(job.pid), "--steps", "2", "--shapes")
+            assert attached.returncode == 0, attached.stderr
+        (here / "end").touch()
+        job.communicate(timeout=60)
+    whole, first, second = (
+        stepscope.open(path, cache=False) for path in [only(recordings(here / "whole")), *sorted(recordings(here / "out"))]
+    )
+    columns = ["name", "type", "scope", "calls", "shapes", "dtypes"]
+    expected = whole.operators().select(columns).sort(columns).rows()
+    assert len(expected) > 20 and any("conv-Conv2d" in row[2] and row[4] == "[[2,1,8,8],[4,1,3,3]]" for row in expected)
+    for trace in (first, second):
+        assert trace.operators().select(columns).sort(columns).rows() == expected
+        assert not [what for what in trace.problems.collect()["what"].to_list() if "graph" in what]
 
 
 def test_a_forked_child_does_not_answer_for_its_parent(here: Path) -> None:

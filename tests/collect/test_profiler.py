@@ -39,13 +39,14 @@ def job(script: str, folder: Path, **environ: str) -> subprocess.CompletedProces
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def started(script: str, folder: Path, **environ: str) -> "subprocess.Popen[str]":
+def started(script: str, folder: Path, stdin: int | None = None, **environ: str) -> "subprocess.Popen[str]":
     (folder / "job.py").write_text(textwrap.dedent(script))
     source = str(Path(stepscope.__file__).parent.parent)
     return subprocess.Popen(
         [sys.executable, "-W", "error::UserWarning:stepscope", "job.py"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1"} | environ,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -744,6 +745,91 @@ def test_a_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
         assert stepscope.open(recording).meta.ranks == [0]
 
 
+def test_a_full_disk_does_not_end_the_job_whatever_is_recorded(tmp_path: Path) -> None:
+    needs("torch")
+    done = job(
+        """
+        import resource, time
+        import torch
+        from stepscope import Profiler, schedule
+        net = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        plan = schedule(wait=0, warmup=1, active=3)
+        with Profiler(schedule=plan, host_interval_ms=10, with_stack=True, profile_memory=True, record_shapes=True) as profiler:
+            for number in range(12):
+                if number == 2: resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+                net(torch.randn(4, 8)).sum().backward()
+                optimizer.step()
+                time.sleep(0.02)
+                profiler.step()
+        profiler.analyse()
+        print("trained")
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("USDT:")]
+    assert lines and all(line.startswith("stepscope: ") for line in lines), done.stderr
+    for recording in recordings(tmp_path / "data"):
+        stepscope.open(recording)
+
+
+def test_a_torch_profiler_that_the_program_starts_while_ours_records_is_told(tmp_path: Path) -> None:
+    needs("torch")
+    done = job(
+        """
+        import torch
+        from stepscope import Profiler
+        def step():
+            torch.ones(2, 2) @ torch.ones(2, 2)
+            profiler.step()
+        with Profiler(host_interval_ms=0) as profiler:
+            step()
+            with torch.profiler.profile() as theirs: step()
+            step()
+        print(sum(event.name == "aten::mm" for event in theirs.events()))
+        print(*profiler.analyse())
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    theirs, run = done.stdout.split()
+    trace = stepscope.open(run)
+    assert theirs == "1"
+    assert said_by(trace) == "PyTorch is recorded up to where the program's own torch.profiler began: there is one at a time"
+    assert trace.spans.filter(pl.col("name") == "aten::mm").collect()["step"].to_list() == [0]
+    assert steps_of(trace) == [0]
+
+
+@pytest.mark.parametrize("framework", ["torch", "python"])
+def test_a_profiler_may_be_stopped_by_another_thread_than_started_it(framework: str, tmp_path: Path) -> None:
+    if framework == "torch":
+        needs("torch")
+    done = job(
+        f"""
+        import threading
+        from stepscope import Profiler, record_function
+        if {framework == "torch"}: import torch
+        def start():
+            global profiler
+            profiler = Profiler(host_interval_ms=10)
+            with record_function("there"): pass
+            profiler.step()
+        thread = threading.Thread(target=start, name="trainer")
+        thread.start(); thread.join()
+        with record_function("here"): pass
+        profiler.step()
+        print(*profiler.analyse())
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    trace = stepscope.open(done.stdout.strip())
+    assert steps_of(trace) == [0, 1]
+    assert trace.annotations()["name"].sort().to_list() == ["here", "there"]
+    assert ("what PyTorch did is lost" in said_by(trace)) is (framework == "torch")
+
+
 def test_an_output_folder_that_goes_away_does_not_end_the_job(tmp_path: Path) -> None:
     done = job(
         """
@@ -1058,7 +1144,7 @@ def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_don
 def test_every_finished_window_is_whole_after_kill_9_at_any_moment(analysed: bool, tmp_path: Path) -> None:
     """A window's steps are 2 and its ranges 6: what was announced as finished must have them, and whatever else is there must open."""
     moments = random.Random(9 + analysed)
-    for attempt in range(10):
+    for attempt in range(5):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         with started(
@@ -1092,6 +1178,91 @@ def test_every_finished_window_is_whole_after_kill_9_at_any_moment(analysed: boo
             assert said_by(trace) == ""
         for path in set(recordings(folder / "data")) - set(finished):
             stepscope.open(path, cache=False)
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(analysed: bool, tmp_path: Path) -> None:
+    """A window's steps are 2, with a layer called once forward in each. PyTorch is imported once, by the parent of all that are killed."""
+    needs("torch")
+    moments, finished = random.Random(5 + analysed), 0
+    with started(
+        f"""
+        import os, sys
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # Kineto says much, and nobody listens
+        import torch
+        from stepscope import Profiler, schedule
+        torch.set_num_threads(1)
+        net = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        def finished(profiler):
+            if {analysed}: profiler.analyse()
+            print(profiler.run, "whole")
+        def train(folder):
+            print(os.getpid())
+            plan = schedule(wait=1, warmup=1, active=2, repeat=1000)
+            with Profiler(schedule=plan, output_path=folder, on_trace_ready=finished, record_shapes=True, host_interval_ms=10) as profiler:
+                while True:
+                    net(torch.randn(4, 8)).sum().backward()
+                    optimizer.step()
+                    profiler.step()
+        for folder in iter(input, ""):
+            child = os.fork()
+            if not child: train(folder)
+            print("\\nkilled", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+        tmp_path,
+        stdin=subprocess.PIPE,
+    ) as process:
+        assert process.stdin and process.stdout
+        for attempt in range(5):
+            process.stdin.write(f"{tmp_path / str(attempt)}\n")
+            process.stdin.flush()
+            child = int(process.stdout.readline())
+            announced = [process.stdout.readline()]
+            time.sleep(moments.random())
+            os.kill(child, signal.SIGKILL)
+            for line in process.stdout:
+                if line == f"killed {-signal.SIGKILL}\n":
+                    break
+                announced.append(line)
+            # The last line may have been cut off by the kill.
+            whole = [Path(line.removesuffix(" whole\n")) for line in announced if line.endswith(" whole\n")]
+            finished += len(whole)
+            for path in whole:
+                trace = stepscope.open(path, cache=False)
+                first = steps_of(trace)[0]
+                assert steps_of(trace) == [first, first + 1] and first % 4 == 2
+                forward = trace.spans.filter(pl.col("name") == "aten::addmm").collect()
+                assert (forward["step"].to_list(), forward["shapes"].null_count()) == ([first, first + 1], 0)
+                assert trace.operators().height > 5 and said_by(trace) == ""
+            assert whole
+            for path in set(recordings(tmp_path / str(attempt))) - set(whole):
+                stepscope.open(path, cache=False)
+        process.stdin.write("\n")
+        process.stdin.close()
+    assert finished > 5
+
+
+def test_long_runs_stream_to_disk_what_they_see(tmp_path: Path) -> None:
+    """Killed in the midst of the first window: ranges and steps are there but for the last pieces."""
+    done = job(
+        """
+        import os, signal
+        from stepscope import Profiler, record_function
+        profiler = Profiler(host_interval_ms=0)
+        for number in range(130_000):
+            with record_function("x"): pass
+            if number % 10 == 0: profiler.step()
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == -signal.SIGKILL
+    (capture,) = recordings(tmp_path / "data")
+    trace = stepscope.open(capture)
+    assert trace.spans.filter(pl.col("name") == "x").collect().height >= 100_000
+    assert len(steps_of(trace)) >= 8_000
+    assert steps_of(trace) == list(range(len(steps_of(trace))))
 
 
 def test_recording_needs_numpy_alone_and_the_capture_opens_elsewhere(tmp_path: Path) -> None:
@@ -1160,6 +1331,49 @@ def test_what_only_a_framework_can_do_is_told_where_there_is_none(tmp_path: Path
         pass
     (run,) = profiler.analyse()
     assert said_by(stepscope.open(run)) == "no effect without a framework: profile_memory, l2_cache"
+
+
+@pytest.mark.parametrize("mode", ["GRAPH_MODE", "PYNATIVE_MODE"])
+def test_training_with_data_sinking_has_its_steps(mode: str, tmp_path: Path) -> None:
+    """MindSpore does not sink on the CPU: it says so, whatever was asked for, and every step is seen."""
+    needs("mindspore")
+    done = job(
+        f"""
+        import mindspore as ms, mindspore.dataset as ds, numpy as np
+        from mindspore import nn
+        from mindspore.train import Model
+        from stepscope import Profiler, StopAtEpoch
+        ms.set_context(mode=ms.{mode}, device_target="CPU")
+
+        def rows():
+            for _ in range(4): yield np.ones([2], np.float32), np.array(1, np.int32)
+
+        class Says(ms.Callback):
+            def on_train_step_end(self, run_context):
+                said = run_context.original_args()
+                print(said.cur_step_num, said.get("dataset_sink_mode"))
+
+        def train(*callbacks, **sinking):
+            net = nn.Dense(2, 2)
+            model = Model(net, nn.SoftmaxCrossEntropyWithLogits(sparse=True), nn.Momentum(net.trainable_params(), 1, 0.9))
+            data = ds.GeneratorDataset(rows, ["data", "label"]).batch(1)
+            model.train(2, data, callbacks=[Says(), *callbacks], dataset_sink_mode=True, **sinking)
+
+        with Profiler(output_path="whole", host_interval_ms=0): train()
+        with Profiler(output_path="sized", host_interval_ms=0): train(sink_size=2)
+        train(StopAtEpoch(2, 2, output_path="epochs", host_interval_ms=0))
+        """,
+        tmp_path,
+        GLOG_v="4",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{step} False" for step in range(1, 9)] * 3
+    for name, steps in {"whole": [*range(1, 9)], "sized": [*range(1, 9)], "epochs": [5, 6, 7, 8]}.items():
+        (run,) = recordings(tmp_path / name)
+        trace = stepscope.open(run)
+        assert trace.step_trace()["step"].to_list() == steps, name
+        matmul = trace.spans.filter(pl.col("op_type").cast(pl.String) == "MatMul").collect()
+        assert matmul["step"].sort().to_list() == sorted(2 * steps), name  # forward, and one for the weight's gradient
 
 
 @pytest.mark.parametrize("mode", ["GRAPH_MODE", "PYNATIVE_MODE"])

@@ -4,6 +4,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ class Collector:
         if npu.present() and ProfilerActivity.NPU in self._options.activities:
             self.profiler = npu.start(self._options, capture)
             return
+        _watch_for_others()
+        _collecting.append(self)
         self._begin()
         self._extras = [Watch(capture)]
         if self._options.with_modules:
@@ -121,19 +124,31 @@ class Collector:
         return (self._steps + 1) * self._per_step > min(room, _HELD)
 
     def stop(self) -> None:
+        if self in _collecting:
+            _collecting.remove(self)
         for extra in self._extras:
             extra.stop()
-        if self._marker:
-            # The step that is not over is no step.
-            self._marker.__exit__(None, None, None)
-            self._capture.header["open_step"] = self._step
         if self._recording:
-            self._end_session()
+            self._end_in_step()
         elif npu.present() and self.profiler is not None:
             self.profiler.stop()
         self._capture.header["torch"] = _surroundings(self._options)
         if (job := _job()) is not None:
             self._capture.header |= job
+
+    def give_way(self) -> None:
+        """A profiler of the program's own begins, and PyTorch would forget this session for it, without a word."""
+        if self._recording:
+            self._capture.notice("PyTorch is recorded up to where the program's own torch.profiler began: there is one at a time")
+            self._end_in_step()
+
+    def _end_in_step(self) -> None:
+        """The step that is not over is no step."""
+        if self._marker:
+            self._marker.__exit__(None, None, None)
+            self._marker = None
+            self._capture.header["open_step"] = self._step
+        self._end_session()
 
     def _end_session(self) -> None:
         """Stop torch's profiler and write down what it saw."""
@@ -171,6 +186,31 @@ class Collector:
             return
         self.profiler.export_chrome_trace(str(self._capture.folder / FALLBACK))
         self._capture.notice(f"PyTorch's events could not be taken over ({why}): they were written as JSON, which takes longer to read")
+
+
+_collecting: list[Collector] = []
+
+
+def _watch_for_others() -> None:
+    """Every profiler of PyTorch begins here."""
+    import torch
+
+    kind: Any = torch.autograd.profiler.profile
+    begin = getattr(kind, "_prepare_trace", None)
+    if begin is None or hasattr(begin, "_watched"):
+        return
+
+    @wraps(begin)
+    def prepare_trace(profiler: Any) -> Any:
+        for collector in list(_collecting):
+            try:
+                collector.give_way()
+            except Exception as error:  # noqa: BLE001 - the program's profiler begins, whatever becomes of ours
+                collector._capture.notice(f"what PyTorch did is lost: {type(error).__name__}: {error}")
+        return begin(profiler)
+
+    prepare_trace._watched = True  # type: ignore[attr-defined]
+    kind._prepare_trace = prepare_trace
 
 
 def _activities(wanted: tuple[ProfilerActivity, ...]) -> list[Any]:
