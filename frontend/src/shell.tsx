@@ -182,9 +182,9 @@ function Top({ info: now }: { info: Info | null }) {
       <button class="pick search" onClick={openPalette}>
         <Icon name="search" size={14} /><span class="cut">{t.find}</span><span class="sp" /><span class="kbd">/</span>
       </button>
-      {now && !source().still && <a class="pick wide" href={link({ page: "compare" })}><Icon name="compare" size={14} />{t.compare}</a>}
+      {now && !source().still && <a class="pick" href={link({ page: "compare" })} aria-label={t.compare} title={t.compare}><Icon name="compare" size={14} /><span class="wide">{t.compare}</span></a>}
       {now && !source().still && (
-        <Menu label={t.export} class="wide" arrow={false} align="right" button={<><Icon name="export" size={14} />{t.export}</>}>
+        <Menu label={t.export} arrow={false} align="right" button={<><Icon name="export" size={14} /><span class="wide">{t.export}</span></>}>
           {() => EXPORTS.map((format) => <a key={format} class="item" href={`api/runs/${encodeURIComponent(now.id)}/export/${format}`} download>{t[`export_${format}`]}</a>)}
         </Menu>
       )}

@@ -6,11 +6,13 @@ export interface Written {
 }
 
 export const MISSING = "–";
-const THIN = " ";
+/** Narrow, and no place for a line to break. */
+export const THIN = "\u202f";
 
 /** 47.8 µs, 1.17 ms, 66.4 ms, 3.20 s, 4 min 12 s. `unit` forces one unit for a whole column. */
 export function time(ns: number, unit?: TimeUnit): Written {
   if (!Number.isFinite(ns)) return { value: MISSING, unit: "" };
+  if (ns === 0 && !unit) return { value: "0", unit: "" };
   if (!unit && Math.abs(ns) >= 60e9) return minutes(ns);
   const name = unit ?? timeUnit(ns);
   return { value: digits(ns / TIME[name]), unit: name };
@@ -86,6 +88,7 @@ export function text(written: Written): string {
 
 function scaled(value: number, names: string[]): Written {
   if (!Number.isFinite(value)) return { value: MISSING, unit: "" };
+  if (value === 0) return { value: "0", unit: "" };
   let at = 0;
   let size = Math.abs(value);
   while (size >= 999.5 && at < names.length - 1) {

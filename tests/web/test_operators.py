@@ -125,7 +125,7 @@ def test_a_filter_is_a_chip_that_can_be_taken_away(go: Go, page: "Page", trace: 
     page.locator(".steprange button").click()
     chip = page.locator(".gridtools .chip.acc")
     chip.wait_for()
-    assert chip.inner_text().replace("\u2009", " ") == "total ≥ 50.0 µs"
+    assert chip.inner_text().replace("\u202f", " ") == "total ≥ 50.0 µs"
     some = types.filter(pl.col("total_ns") >= 50_000).height
     assert page.locator(".gridtools [role=status]").inner_text() == f"{some} of {types.height} types"
     chip.locator("button").click()

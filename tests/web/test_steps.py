@@ -73,9 +73,9 @@ def said(page: Any) -> str:
 
 def test_the_average_leaves_the_slow_first_step_out_and_says_so(opened: Any, trace: Trace) -> None:
     page = opened()
-    assert said(page).startswith("Steps take 115ms")
+    assert said(page).startswith("Steps take 115\u202fms")
     assert "4 steps" in page.locator(".facts").inner_text()
-    assert "step 1 (900 ms) left out as warm-up" in page.locator(".facts").inner_text().replace("\u2009", " ")
+    assert "step 1 (900 ms) left out as warm-up" in page.locator(".facts").inner_text().replace("\u202f", " ")
     assert cells(page, "Step")[2] == exact(115 * MS)
     assert cells(page, "Step")[4:] == [exact(100 * MS), exact(115 * MS), exact(130 * MS), exact(130 * MS), exact(130 * MS)]
     interval = trace.step_times().filter(stage="interval").row(0, named=True)
@@ -88,7 +88,7 @@ def test_the_average_leaves_the_slow_first_step_out_and_says_so(opened: Any, tra
 
 def test_a_link_shows_the_step_it_names_with_its_transfers(opened: Any, trace: Trace) -> None:
     page = opened("?sel=3")
-    assert said(page).startswith("Step 3 took 110ms, 5.00ms under the median")
+    assert said(page).startswith("Step 3 took 110\u202fms, 5.00\u202fms under the median")
     page.locator(".gantt .who", has_text="comm").wait_for()
     row = trace.overlap().filter(step=3).row(0, named=True)
     assert row["exposed_ns"] == 20 * MS

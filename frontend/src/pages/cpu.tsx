@@ -19,7 +19,8 @@ const text = texts({
     io: "The machine waits for disks {io} of the time; its {cores} cores are {busy} busy.",
     processes: "The processes of this recording keep {used} cores busy on average; of the machine as a whole nothing was sampled.",
     operators: "Operators of the input pipeline were sampled; the busiest, {process}, takes {own} of the machine.",
-    samples: "{count} samples of the machine", covered: "{time} of samples", workers: "{count} data workers", range: "samples from {from} to {to}",
+    brief: "The samples cover {time}, too short to tell how busy the machine is: Linux counts its use in ticks of 10 ms.",
+    samples: "{count} samples of the machine", sample: "1 sample of the machine", covered: "{time} of samples", workers: "{count} data workers", range: "samples from {from} to {to}",
     none: "This recording has no samples of the CPU",
     how: "stepscope takes them itself, once a second: record with {run}, or more often with {python}. For operators of a MindData pipeline add {data}. Traces of other profilers have none.",
     machine: "Machine", machineNote: "share of all cores", user: "user", system: "system", io_: "waiting for disks", steal: "taken by other machines", idle: "idle",
@@ -39,7 +40,8 @@ const text = texts({
     io: "整机有 {io} 的时间在等待磁盘；{cores} 个核繁忙 {busy}。",
     processes: "本次记录的进程平均占用 {used} 个核；没有整机的采样。",
     operators: "采样了数据管道的算子；最忙的 {process} 占用整机的 {own}。",
-    samples: "整机 {count} 个采样", covered: "采样覆盖 {time}", workers: "{count} 个数据工作进程", range: "采样范围 {from} 至 {to}",
+    brief: "采样只覆盖 {time}，太短而无法判断整机的繁忙程度：Linux 以 10 ms 为单位计算使用时间。",
+    samples: "整机 {count} 个采样", sample: "整机 1 个采样", covered: "采样覆盖 {time}", workers: "{count} 个数据工作进程", range: "采样范围 {from} 至 {to}",
     none: "本次记录没有 CPU 采样",
     how: "stepscope 每秒自行采样一次：用 {run} 记录，或用 {python} 提高频率。MindData 管道的算子需加 {data}。其他性能工具的 trace 中没有这些数据。",
     machine: "整机", machineNote: "占全部核的比例", user: "用户态", system: "内核态", io_: "等待磁盘", steal: "被其他虚拟机占用", idle: "空闲",
@@ -54,6 +56,7 @@ const text = texts({
 });
 
 const SHOWN = 8;
+const TICK_NS = 10e6;
 const COLORS = ["--kind-host", "--op-matmul", "--op-attention", "--op-norm", "--op-reduce", "--op-cast", "--op-optim", "--op-index"];
 
 export default function Cpu() {
@@ -105,6 +108,8 @@ function Sentence({ use }: { use: Table }) {
   }
   const busy = value("user_share", machine) + value("system_share", machine);
   const cores = value("cores", machine);
+  // Whoever records is busy: nothing at all is what a clock that has not ticked says.
+  if (value("covered_ns", machine) < 2 * TICK_NS || busy === 0) return <Say of={t.brief} time={<b title={units.exact(value("covered_ns", machine), "time")}>{units.text(units.time(value("covered_ns", machine)))}</b>} />;
   const all = {
     busy: share(busy), used: number(value("busy_cores", machine)), cores: number(cores), io: share(value("io_share", machine)), queue: number(value("max_run_queue", machine)),
     process: process === undefined ? "" : <b>{use.str("name")[process]}</b>, own: process === undefined ? "" : number(value("busy_cores", process)),
@@ -123,7 +128,7 @@ function facts(use: Table | null, _live: boolean, range: Range | null) {
   const workers = use.where((row) => use.str("name")[row]?.startsWith("data worker") ?? false).length;
   const time = (ns: number) => units.text(units.time(ns));
   return [
-    machine >= 0 && fill(t.samples, { count: units.count(use.num("samples")[machine]).value }),
+    machine >= 0 && fill(use.num("samples")[machine] === 1 ? t.sample : t.samples, { count: units.count(use.num("samples")[machine]).value }),
     machine >= 0 && fill(t.covered, { time: time(use.num("covered_ns")[machine]) }),
     workers > 0 && fill(t.workers, { count: workers }),
     range && fill(t.range, { from: time(range[0]), to: time(range[1]) }),

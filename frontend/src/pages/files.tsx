@@ -148,7 +148,7 @@ function Devices({ run }: { run: Info }) {
   return <Grid id="devices" bare table={table} columns={columns.filter((column) => ["name", "kind", "rank", "memory_bytes"].includes(column.key) || table.num(column.key).some((value) => !Number.isNaN(value)))} label={t.devices} />;
 }
 
-const Hertz = ({ of }: { of: number }) => (Number.isNaN(of) ? <>–</> : <span title={`${of} Hz`}>{units.count(Number((of / 1e6).toPrecision(4))).value}<span class="u">MHz</span></span>);
+const Hertz = ({ of }: { of: number }) => (Number.isNaN(of) ? <>–</> : <span title={`${of} Hz`}>{units.count(Number((of / 1e6).toPrecision(4))).value}<span class="u">{units.THIN}MHz</span></span>);
 
 /** Options and what else the source said: whatever is there, as text. */
 function Pairs({ of, id }: { of: Record<string, unknown>; id: string }) {
@@ -164,7 +164,7 @@ function Pairs({ of, id }: { of: Record<string, unknown>; id: string }) {
   return (
     <div class="scroll">
       <table id={`files-${id}`}>
-        <tbody>{entries.map(([name, value]) => <tr key={name}><td class="mono">{name}</td><td class="pair">{write(name, value)}</td></tr>)}</tbody>
+        <tbody>{entries.map(([name, value]) => <tr key={name}><td class="mono">{name}</td><td class="said">{write(name, value)}</td></tr>)}</tbody>
       </table>
     </div>
   );

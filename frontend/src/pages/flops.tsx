@@ -198,7 +198,7 @@ function Sankey({ node, data, label, onPick }: { node: Node; data: Table; label:
   };
   walk(node);
   const leaves = (one: Node): number => (one.below.length ? one.below.reduce((sum, below) => sum + leaves(below), 0) : 1);
-  const height = Math.max(180, Math.min(720, leaves(node) * 22 + 20));
+  const height = Math.max(180, Math.min(720, leaves(node) * 26 + 20));
   const known = new Map(flat.map((one) => [one.scope, one]));
   return (
     <Chart
@@ -207,7 +207,7 @@ function Sankey({ node, data, label, onPick }: { node: Node; data: Table; label:
       of={[node, data]}
       option={() => ({
         series: [{
-          type: "sankey", left: 4, right: 150, top: 8, bottom: 8, nodeWidth: 12, nodeGap: 6, draggable: false, nodeAlign: "left", layoutIterations: 0, emphasis: { focus: "adjacency" },
+          type: "sankey", left: 4, right: 150, top: 8, bottom: 8, nodeWidth: 12, nodeGap: 12, draggable: false, nodeAlign: "left", layoutIterations: 0, emphasis: { focus: "adjacency" },
           data: flat.map((one) => ({ name: one.scope, itemStyle: { color: one.row < 0 ? css("--border-strong") : css("--kind-compute"), opacity: one.row < 0 ? 1 : fullness(data, one.row), borderWidth: 0 } })),
           links,
           lineStyle: { color: css("--kind-compute"), opacity: 0.14, curveness: 0.5 },
@@ -336,8 +336,10 @@ function Roof({ data }: { data: Table }) {
     for (let row = 0; row < data.rows; row++) if (Number.isFinite(peak[row]) && Number.isFinite(width[row])) found.set(peak[row], { peak: peak[row], width: width[row], label: data.str("precision")[row] ?? "" });
     return [...found.values()].sort((a, b) => b.peak - a.peak);
   }, [data]);
-  const low = Math.min(...x, ...roofs.map((roof) => roof.peak / roof.width / 5)) / 2, high = Math.max(...x, ...roofs.map((roof) => (roof.peak / roof.width) * 5)) * 2;
-  const bottom = Math.min(...y) / 2, top = Math.max(...y, ...roofs.map((roof) => roof.peak)) * 2;
+  // From a power of ten on, so that two at least are written.
+  const tenth = (value: number) => 10 ** Math.floor(Math.log10(value)) / 1.3;
+  const low = tenth(Math.min(...x, ...roofs.map((roof) => roof.peak / roof.width / 5))), high = Math.max(...x, ...roofs.map((roof) => (roof.peak / roof.width) * 5)) * 2;
+  const bottom = tenth(Math.min(...y)), top = Math.max(...y, ...roofs.map((roof) => roof.peak)) * 2;
   const names = [...new Set(data.str("name"))];
   const recorded = data.str("how").every((one) => one === "recorded");
   const axis = { axisLine: { lineStyle: { color: css("--border-strong") } }, axisTick: { show: false }, minorSplitLine: { show: false }, nameTextStyle: { color: css("--text-3"), fontSize: 11 } };

@@ -243,7 +243,7 @@ function Shown({ t, run, now, version, paused, pending, over, toggle }: ShownPro
         <Tile label={t.lastStep}>{last >= 0 ? seen.step[last] : units.MISSING}</Tile>
         <Tile label={t.lastTime} spark={seen.dur.slice(-60)}><Time ns={last >= 0 ? seen.dur[last] : NaN} why={t.noSteps} /></Tile>
         <Tile label={t.median} context={fill(t.recent, { count: recent })}><Time ns={median} why={t.noSteps} /></Tile>
-        <Tile label={t.rate} context={fill(t.recent, { count: recent })}><span title={String(pace)}>{units.count(pace).value}<span class="u">{t.perSecond}</span></span></Tile>
+        <Tile label={t.rate} context={fill(t.recent, { count: recent })}><span title={String(pace)}>{units.count(pace).value}<span class="u">{units.THIN}{t.perSecond}</span></span></Tile>
         <Tile label={t.steps} context={seen.before ? fill(t.leftOut, { count: units.count(seen.before).value }) : undefined}><Count of={steps} /></Tile>
         <Tile label={t.since}><Time ns={seen.now} /></Tile>
         <Tile label={t.samples} context={fill(t.counted, { count: units.count(seen.samples).value })}><Count of={seen.counters.length} /></Tile>

@@ -444,7 +444,7 @@ function FigureTiles({ now, overview, overlap }: { now: Info; overview: Table; o
         <Time ns={step} />
       </Tile>
       <Tile label={t.throughput} spark={totals && Array.from(totals, (total) => 1 / total)} to={{ page: "steps" }} context={Number.isFinite(samples) ? fill(t.samples, { rate: units.text(units.short(rate * samples)) }) : t.noBatch}>
-        <span title={`${rate}`}>{units.short(rate).value}<span class="u">{units.short(rate).unit} {t.perStep}</span></span>
+        <span title={`${rate}`}>{units.short(rate).value}<span class="u">{units.THIN}{units.short(rate).unit} {t.perStep}</span></span>
       </Tile>
       <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && value("busy_share") < 0.8 ? "bad" : undefined} context={Number.isFinite(value("busy_share")) ? fill(t.idleFor, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
         <Share of={value("busy_share")} why={t.noWork} />

@@ -56,7 +56,7 @@ export function Quantity({ value, as, unit, why }: { value: number; as: units.Qu
     <span class="q" title={missing ? (why ?? text().missing) : units.exact(value, as)}>
       {written.value}
       {missing && <span class="sr">{why ?? text().missing}</span>}
-      {written.unit && <span class="u">{written.unit}</span>}
+      {written.unit && <span class="u">{units.THIN}{written.unit}</span>}
     </span>
   );
 }
@@ -288,9 +288,7 @@ export function Loading({ rows = 6, what }: { rows?: number; what?: string }) {
   return (
     <div class="loading" aria-busy="true" aria-live="polite">
       {late && <span class="d3 small">{what ?? text().reading}</span>}
-      {Array.from({ length: rows }, (_, at) => (
-        <i key={at} style={{ width: `${92 - ((at * 37) % 40)}%` }} />
-      ))}
+      {Array.from({ length: rows }, (_, at) => <i key={at} />)}
     </div>
   );
 }

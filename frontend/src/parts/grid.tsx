@@ -73,6 +73,8 @@ export interface Column {
   /** Not shown until chosen under Columns. */
   hide?: boolean;
   help?: string;
+  /** Why a value may be missing, on hover and to a screen reader. */
+  why?: string;
 }
 
 interface GridProps {
@@ -362,7 +364,7 @@ function Cell({ column, entry, scale }: { column: Column; entry: Entry; scale: S
   }
   const value = table.num(column.key)[row];
   const as = quantity(column);
-  const written = <Quantity value={value} as={as} unit={scale.unit} />;
+  const written = <Quantity value={value} as={as} unit={scale.unit} why={column.why} />;
   if (!column.bar) return written;
   return (
     <span class="withbar">
@@ -387,9 +389,9 @@ function scale(table: Table, column: Column): Scale {
   }
   const time = (column.as ?? units.quantityOf(column.key)) === "time";
   if (!time || max >= min * 1000 || max >= 60e9) return { max };
-  // 1,170 µs beside 1.09 µs, rather than 1.17 ms beside 0.001.
-  const unit = units.timeUnit(max);
-  return { max, unit: units.timeIn(min, unit) >= 0.1 ? unit : units.timeUnit(min) };
+  // 1,170 µs beside 1.09 µs, rather than 1.17 ms beside 0.001; but neither 41,354 µs nor 0.05 ms.
+  const unit = [units.timeUnit(max), units.timeUnit(min)].find((one) => units.timeIn(min, one) >= 0.1 && units.timeIn(max, one) < 9999.5);
+  return { max, unit };
 }
 
 interface Condition {
