@@ -79,6 +79,11 @@ export function Drawer({ of }: { of: Timeline }) {
   );
 }
 
+/** A name as the bars have it; all of it on hover. */
+function Named({ name, color: shade }: { name: string; color: string }) {
+  return <span class="tl-named"><Swatch color={shade} /><span class="mono cut" title={name}>{shown(name)}</span></span>;
+}
+
 function Nothing({ title, how }: { title: string; how?: string }) {
   return <div class="tl-nothing"><Empty title={title} height={80}>{how}</Empty></div>;
 }
@@ -93,7 +98,7 @@ function Selection({ of, by }: { of: Timeline; by: "name" | "lane" | "kind" }) {
   if (source().still) return <Nothing title={t.still} />;
   return (
     <div class="tl-split">
-      <Summary of={of} area={area} groups={asked.data?.groups ?? []} />
+      <Summary of={of} area={area} answer={asked.data} />
       <div class="tl-grid"><Await of={asked} rows={5}>{(data) => <Sums of={of} data={data.table} by={by} />}</Await></div>
     </div>
   );
@@ -109,7 +114,7 @@ function Sums({ of, data, by }: { of: Timeline; data: Table; by: "name" | "lane"
   };
   const laneName = (row: number) => of.lane(data.num("lane")[row])?.label ?? "";
   const columns: Column[] = [
-    { key: "key", label: by === "name" ? t.name : by === "kind" ? t.kind : t.laneColumn, as: "name", color: shade, width: "minmax(200px, 3fr)", show: by === "lane" ? (_, row) => <span class="cut" title={laneName(row)}>{laneName(row) || key[row]}</span> : undefined },
+    { key: "key", label: by === "name" ? t.name : by === "kind" ? t.kind : t.laneColumn, as: "name", color: shade, width: "minmax(200px, 3fr)", show: (table, row) => (by === "lane" ? <span class="cut" title={laneName(row)}>{laneName(row) || key[row]}</span> : <Named name={key[row] ?? ""} color={shade(table, row)} />) },
     ...(by === "name" && data.has("lane") ? [{ key: "lane", label: t.laneColumn, width: "minmax(90px, 1fr)", show: (_: Table, row: number) => <span class="cut d2" title={laneName(row)}>{laneName(row)}</span> }] : []),
     { key: "count", label: t.number, width: "80px" },
     { key: "self_ns", label: t.self },
@@ -123,8 +128,9 @@ function Sums({ of, data, by }: { of: Timeline; data: Table; by: "name" | "lane"
 }
 
 /** How much of the range each group was idle, and why. */
-function Summary({ of, area, groups }: { of: Timeline; area: Area; groups: Answer["groups"] }) {
+function Summary({ of, area, answer }: { of: Timeline; area: Area; answer: Answer | null }) {
   const t = text();
+  const groups = answer?.groups ?? [];
   const length = area.t1 - area.t0;
   const note = of.marks.value.find((mark) => mark.t0 === area.t0 && mark.t1 === area.t1);
   const bold = (ns: number) => <b><Time ns={ns} /></b>;
@@ -159,6 +165,7 @@ function Summary({ of, area, groups }: { of: Timeline; area: Area; groups: Answe
       <div class="tl-do">
         <button class="btn sm" onClick={() => of.to(area.t0 - length * 0.05, area.t1 + length * 0.05)}>{t.zoomTo} <span class="kbd">F</span></button>
         {note ? <input type="text" class="tl-notetext" aria-label={t.note} placeholder={t.note} value={note.text} onChange={(event) => of.setMarks(of.marks.peek().map((mark) => (mark === note ? { ...mark, text: event.currentTarget.value } : mark)))} /> : <button class="btn sm" onClick={() => of.mark()}>{t.keep} <span class="kbd">M</span></button>}
+        {answer && <CopyButton value={() => answer.table.csv()} />}
       </div>
       {named.length > 1 && (
         <dl class="kv tl-parts">
@@ -303,7 +310,7 @@ function Events({ of }: { of: Timeline }) {
     return kind === "kernel" || kind === "op" ? color(table.str("name")[row] ?? "", true) : `var(--kind-${kindOf(kind)})`;
   };
   const columns: Column[] = [
-    { key: "name", label: t.name, as: "name", color: shade },
+    { key: "name", label: t.name, as: "name", color: shade, show: (table, row) => <Named name={table.str("name")[row] ?? ""} color={shade(table, row)} /> },
     { key: "kind", label: t.kind, as: "text", width: "110px" },
     { key: "start_ns", label: t.start, show: (table, row) => <span title={units.exact(table.num("start_ns")[row], "time")}>{(table.num("start_ns")[row] / 1e6).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 })}<span class="u">ms</span></span> },
     { key: "dur_ns", label: t.dur },

@@ -83,7 +83,7 @@ export class Ink {
     this.frame = mixed(rgb(this.strong), rgb(this.sunken), 0.35) | FRAMED | (this.dark ? 0 : DARK);
     this.free = mixed(rgb(this.idle), rgb(this.sunken), 0.55) | HATCHED;
     // The longer, the further from the ground.
-    const [low, high] = [mixed(rgb(this.compute), rgb(this.surface), 0.22), mixed(rgb(this.compute), rgb(this.text), 0.35)];
+    const [low, high] = [mixed(rgb(this.compute), rgb(this.surface), 0.22), mixed(rgb(this.compute), rgb(this.text), 0.6)];
     for (let at = 0; at < RAMP; at++) this.ramp[at] = mixed(high, low, at / (RAMP - 1)) | (at < RAMP * 0.45 ? DARK : 0);
     this.tints.clear();
     this.kindTint.clear();

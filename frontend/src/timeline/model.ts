@@ -71,6 +71,8 @@ export class Timeline {
   /** Kinds that the search is restricted to; none, it is not. */
   readonly kinds = signal<string[]>([]);
   readonly marks = signal<Mark[]>([]);
+  /** Idle stretches in view, with their causes. */
+  readonly gaps = signal<Gap[]>([]);
   readonly tab = signal<Tab>("event");
   readonly open = signal(false);
   readonly hover = signal<{ hit: Hit; x: number; y: number } | null>(null);
@@ -204,6 +206,7 @@ export class Timeline {
     scene.scroll = this.scroll;
     scene.layout = this.layout.peek();
     scene.steps = this.steps;
+    scene.gaps = this.gaps.peek();
     scene.marks = this.marks.peek();
     scene.area = this.area.peek();
     scene.hover = this.hover.peek()?.hit ?? null;
@@ -426,13 +429,13 @@ export class Timeline {
     } else if (!first && span === undefined) this.all();
     if (first) this.history = [];
     this.views.value = { back: this.history.length, forward: this.future.length };
-    this.open.value = this.open.value || tab !== undefined || span !== undefined || area !== undefined;
+    this.open.value = tab !== undefined || span !== undefined || area !== undefined;
     if (tab && ["area", "event", "events", "flow"].includes(tab)) this.tab.value = tab as Tab;
     else if (area && span === undefined) this.tab.value = "area";
     else if (span !== undefined) this.tab.value = "event";
     this.seen.value = { t0: this.aim0, t1: this.aim1 };
     this.kinds.value = kinds ? kinds.split(",").filter((kind) => this.header.kinds.includes(kind)) : [];
-    if (find && find !== this.found.value?.text) void this.search(find, "count");
+    if ((find ?? "") !== (this.found.value?.text ?? "")) void this.search(find ?? "", "count");
     if (span !== undefined && /^\d+$/.test(span)) {
       if (this.selected.value?.span !== Number(span) || this.rankOf(this.selected.value.lane) !== rank()) await this.pick(rank() ?? 0, Number(span), windowed ? "show" : "fit");
     } else if (this.selected.value && this.selected.value.span >= 0) this.choose(null);
@@ -575,13 +578,13 @@ export class Timeline {
 
   /** Why nothing ran at a moment. */
   causeAt(moment: number): string | null {
-    return this.scene.gaps.find((gap) => moment >= gap.start && moment <= gap.start + gap.dur)?.said || null;
+    return this.gaps.peek().find((gap) => moment >= gap.start && moment <= gap.start + gap.dur)?.said || null;
   }
 
   /** What most of the idle time of a range is due to, as far as it is known. */
   mostCause(t0: number, t1: number, group: number): string | null {
     const sums = new Map<string, number>();
-    for (const gap of this.scene.gaps) {
+    for (const gap of this.gaps.value) {
       const inside = Math.min(t1, gap.start + gap.dur) - Math.max(t0, gap.start);
       if (inside > 0 && gap.group === group && gap.said) sums.set(gap.said, (sums.get(gap.said) ?? 0) + inside);
     }
@@ -821,10 +824,10 @@ export class Timeline {
       said.forEach((answer, at) => {
         for (const gap of answer.gaps) gaps.push({ start: gap.start, dur: gap.dur, said: gap.cause ?? "", group: groups[at] });
       });
-      this.scene.gaps = gaps;
+      this.gaps.value = gaps;
       this.invalidate();
     } catch {
-      this.scene.gaps = [];
+      this.gaps.value = [];
     }
   }
 
