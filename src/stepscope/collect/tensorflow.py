@@ -18,7 +18,6 @@ class Collector:
         self._marker: Any = None
         capture.header |= {"base": "tensorflow", "framework": "tensorflow"}
         capture.header["versions"] = capture.header.get("versions", {}) | {"tensorflow": str(tf.__version__)}
-        capture.notice("recording TensorFlow has not been tried by this release's tests")
         chosen = tf.profiler.experimental.ProfilerOptions(
             host_tracer_level=2 if ProfilerActivity.CPU in self._options.activities else 1,
             python_tracer_level=int(self._options.with_stack),

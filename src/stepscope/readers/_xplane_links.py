@@ -192,12 +192,19 @@ def _by_group(spans: pl.DataFrame, index: Ints) -> Ints:
 
 
 def staged(found: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Steps with the start of the forward and the end of the backward pass, which JAX writes into the names of operations."""
+    """Steps with the start of the forward and the end of the backward pass, which both frameworks write into the names of operations.
+
+    JAX: jvp(...) and transpose(jvp(...)); TensorFlow: LAYER/... and gradient_tape/LAYER/...
+    """
     work = spans.filter(pl.col("kind").is_in(["op", "kernel"]) & pl.col("category").is_not_null() & pl.col("step").is_not_null())
     path = pl.col("category").cast(pl.String)
-    backward = path.str.contains("transpose(", literal=True)
+    called = r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)*"  # a function that another calls
+    taped = path.str.extract(called + r"(?:gradient_tape|gradients)/([^/:]+)")
+    layers = work.select(taped.drop_nulls().unique()).to_series()
+    backward = path.str.contains("transpose(", literal=True) | taped.is_not_null()
+    forward = path.str.contains("jvp(", literal=True) | path.str.extract(called + r"([^/:]+)").is_in(layers.implode())
     stages = work.group_by("step").agg(
-        fp_start_ns=pl.col("start_ns").filter(path.str.contains("jvp(", literal=True) & ~backward).min(),
+        fp_start_ns=pl.col("start_ns").filter(forward & ~backward).min(),
         bp_end_ns=(pl.col("start_ns") + pl.col("dur_ns")).filter(backward).max(),
     )
     joined = found.with_columns(pl.col("step").cast(pl.Int32)).join(stages, on="step", how="left", maintain_order="left")
