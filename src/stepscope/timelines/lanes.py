@@ -28,6 +28,7 @@ _WORK = (*FLAT, "communication")
 _NOTES = {"kernel": "kernels", "copy": "copies", "set": "fills", "op": "operators", "api": "calls", "python": "Python"}
 _SHALLOW = 15  # levels that are taken for nesting unseen
 _TABLE = 1 << 24
+_PORTION = 1 << 18
 _Codes = NDArray[np.int32]
 _Bytes = NDArray[np.uint8]
 
@@ -375,11 +376,15 @@ def _labels(frame: pl.DataFrame) -> tuple[_Labels, _Codes]:
         number[code] = np.arange(len(code), dtype=np.int32)
         numbers.append(number)
     one, two, three = (max(len(text), 1) for text in texts)
-    key: Ints | _Codes = np.zeros(frame.height, np.int32) if one * two * three < 1 << 31 else np.zeros(frame.height, np.int64)
-    for column, text, number in zip((frame["name"], frame["op_type"], frame["scope"]), texts, numbers, strict=True):
-        key *= np.int32(len(text))
-        if len(text) > 1:
-            key += number[(column.to_physical() + 1).fill_null(0).to_numpy()]
+    small = one * two * three < 1 << 31
+    key: Ints | _Codes = np.empty(frame.height, np.int32) if small else np.empty(frame.height, np.int64)
+    for part in _portions(frame.height):
+        own: Ints = np.zeros(part.stop - part.start, np.int64)
+        for column, text, number in zip((frame["name"], frame["op_type"], frame["scope"]), texts, numbers, strict=True):
+            own *= len(text)
+            if len(text) > 1:
+                own += number[(column[part].to_physical() + 1).fill_null(0).to_numpy()]
+        key[part] = own
     label, found = _dense(key)
     places = found // (two * three), found // three % two, found % three
     words = {name: text.gather(at) for name, text, at in zip(("name", "type", "scope"), texts, places, strict=True)}
@@ -397,8 +402,11 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
         home = row["rank"], row["pid"], row["tid"] or row["track"]
         place[home] = min(place.get(home, 1 << 31), row["sort"] or 0)
     levels = int(spans.depth.max(initial=0)) + 1
-    place_of = (spans.track * np.int64(levels) + spans.depth) * len(KINDS) + spans.kind
-    table = np.bincount(place_of, minlength=len(keys) * levels * len(KINDS)).reshape(-1, levels, len(KINDS))
+    flat = np.zeros(len(keys) * levels * len(KINDS), np.int64)
+    for part in _portions(len(spans.track)):
+        place_of = (spans.track[part] * np.int64(levels) + spans.depth[part]) * len(KINDS) + spans.kind[part]
+        flat += np.bincount(place_of, minlength=len(flat))
+    table = flat.reshape(-1, levels, len(KINDS))
     counts = table.sum(axis=1)
     deepest = levels - 1 - np.argmax(table.sum(axis=2)[:, ::-1] > 0, axis=1)
     found = []
@@ -512,9 +520,20 @@ def _dense(key: Ints | _Codes) -> tuple[_Codes, Ints]:
         values, codes = np.unique(key, return_inverse=True)
         return codes.astype(np.int32), values.astype(np.int64)
     seen = np.zeros(top, np.bool_)
-    seen[key] = True
-    number = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-    return number[key], np.flatnonzero(seen)
+    for part in _portions(len(key)):
+        seen[key[part]] = True
+    values = np.flatnonzero(seen)
+    number = np.empty(top, np.int32)  # what was not seen is not looked at
+    number[values] = np.arange(len(values), dtype=np.int32)
+    result = np.empty(len(key), np.int32)
+    for part in _portions(len(key)):
+        np.take(number, key[part], out=result[part])
+    return result, values
+
+
+def _portions(count: int) -> Iterator[slice]:
+    """So much is worked on at a time that it stays in the processor's cache."""
+    yield from (slice(low, min(low + _PORTION, count)) for low in range(0, count, _PORTION))
 
 
 def _since(found: dict[str, Set], origin: int) -> dict[str, Set]:
