@@ -1,6 +1,6 @@
 """What recording costs the training step: blocks of steps with and without it, taken in turns within one run.
 
-    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--cpu] [--keep]
+    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--minutes N] [--cpu] [--keep]
 
 Needs PyTorch or MindSpore, and numpy; stepscope itself need not be installed. README.md says what is measured, and how.
 """
@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=12, help="how often new processes are started (default: 12)")
     parser.add_argument("--rounds", type=int, default=4, help="rounds of each set; even, so that both orders count alike (default: 4)")
     parser.add_argument("--steps", type=int, default=6, help="steps of a block (default: 6)")
+    parser.add_argument("--minutes", type=float, default=60, help="start no set of a model later than this (default: 60)")
     parser.add_argument("--cpu", action="store_true", help="PyTorch on the CPU also where there is a GPU")
     parser.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what the report calls this machine (default: its cores)")
     parser.add_argument("--keep", action="store_true", help="put the report into RESULTS.md, in the place of the last one of this machine")
@@ -129,7 +130,7 @@ def _introduction(frameworks: list[str], args: argparse.Namespace) -> str:
 Written by `overhead.py`; README.md beside this file says what each row means.
 
 - {time.strftime("%Y-%m-%d")}; {load}; Python {platform.python_version()}, {versions}
-- {args.sets} sets of processes, {args.rounds} rounds each; a block is {args.steps} steps
+- new processes every {args.rounds} rounds; a block is {args.steps} steps
 """
 
 
@@ -138,7 +139,10 @@ def _measured(framework: str, model: str, args: argparse.Namespace) -> tuple[dic
     contenders = _CONTENDERS[framework]
     blocks: dict[str, list[Block]] = {contender.what: [] for contender in contenders}
     where = ""
+    began = time.monotonic()
     for _ in range(args.sets):
+        if blocks["bare"] and time.monotonic() - began > args.minutes * 60:
+            break
         with tempfile.TemporaryDirectory() as folder:
             workers = {name: Worker(name, framework, model, folder, args.cpu) for name in _PROCESSES}
             for number in range(args.rounds):
