@@ -12,8 +12,8 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --co
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.base ## install stepscope and open the recorded training run that comes with it
-	@$(BIN)/stepscope demo
+demo: $(VENV)/.base ## install stepscope, summarise the recorded training run that comes with it and serve its pages
+	@$(BIN)/stepscope demo --view
 
 test: check $(VENV)/.browser ## install everything, then check and run the tests
 	$(BIN)/python -m pytest

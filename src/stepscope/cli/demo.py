@@ -1,20 +1,26 @@
-"""Summarise a recording that comes with stepscope: four training steps of GPT-2 on an NVIDIA H200."""
+"""Summarise a recording that comes with stepscope, and with --view show its pages: four training steps of GPT-2 on an NVIDIA H200."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from stepscope.cli import summary
+from stepscope.cli import summary, view
 
 RECORDING = Path(__file__).parent.parent / "data" / "gpt2_h200"
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     summary.add_format(parser)
+    parser.add_argument("--view", action="store_true", help="serve its web pages afterwards, until Ctrl-C")
+    view.add_serving(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.format == "text":
         sys.stdout.write("Four training steps of GPT-2 on an NVIDIA H200, recorded by stepscope:\n\n")
-    args = argparse.Namespace(path=RECORDING, partial=False, step_name=None, rank=None, no_cache=False, format=args.format)
-    return summary.run(args)
+    how = {"partial": False, "step_name": None, "no_cache": False}
+    code = summary.run(argparse.Namespace(path=RECORDING, rank=None, format=args.format, **how))
+    if not args.view:
+        return code
+    sys.stdout.write("\nIts pages, until Ctrl-C:\n")
+    return view.run(argparse.Namespace(**vars(args) | how, paths=[RECORDING]))

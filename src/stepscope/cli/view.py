@@ -21,6 +21,10 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="files or folders; the current one if none")
     add_how(parser)
+    add_serving(parser)
+
+
+def add_serving(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("serving")
     group.add_argument("--port", type=_port, metavar="N", help="the port; otherwise 7007, or the next that is free")
     group.add_argument(
