@@ -87,12 +87,20 @@ def catch_signals() -> None:
                 signal.signal(number, _on_signal)
 
 
+def hold_interrupt() -> None:
+    """What was recorded is being written, which may take a while: Ctrl-C waits for it, a second one does not."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _on_interrupt)
+
+
 def release_signals() -> None:
     """Nothing is being recorded any more."""
     if threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:
             if signal.getsignal(number) is _on_signal:
                 signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is _on_interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _handled_in_c(number: int) -> bool:
@@ -112,6 +120,15 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         _finish()
         signal.signal(number, signal.SIG_DFL)
         undisturbed.signal = number  # it comes again, and kills
+
+
+def _on_interrupt(number: int, frame: FrameType | None) -> None:
+    if undisturbed.here and undisturbed.signal is None:
+        undisturbed.signal = number
+        say("what was recorded is being written; interrupt again to do without it")
+    else:
+        undisturbed.signal = None
+        signal.default_int_handler(number, frame)
 
 
 def _forked() -> None:

@@ -87,17 +87,17 @@ class Window:
         with undisturbed:
             if _Here.window is not self:
                 return
-            for collector in reversed(self._running):
-                self._tried(collector, "stop", collector.stop)
-            _Here.window = None
-            if self._waits:
-                if late := sources.present(self.options):
-                    self.capture.notice(f"{late} was imported after recording began, and no step was marked since: it is not recorded")
-                elif names := sources.without_framework(self.options):
-                    self.capture.notice(f"no effect without a framework: {', '.join(names)}")
-            self._write(self._write_steps)
-            self._write(self.capture.finish)
-            endings.release_signals()
+            endings.hold_interrupt()
+            try:
+                for collector in reversed(self._running):
+                    self._tried(collector, "stop", collector.stop)
+                if self._waits:
+                    self._say_what_was_missing()
+                self._write(self._write_steps)
+                self._write(self.capture.finish)
+            finally:
+                _Here.window = None
+                endings.release_signals()
 
     def describe(self, metadata: dict[str, Any]) -> None:
         """The metadata as it is now."""
@@ -130,6 +130,12 @@ class Window:
                 self.run = None
                 say(f"{self.capture.folder} stays a capture: {told(error)}")
         return self.place
+
+    def _say_what_was_missing(self) -> None:
+        if late := sources.present(self.options):
+            self.capture.notice(f"{late} was imported after recording began, and no step was marked since: it is not recorded")
+        elif names := sources.without_framework(self.options):
+            self.capture.notice(f"no effect without a framework: {', '.join(names)}")
 
     def _begin(self, collector: Collector) -> None:
         if self._tried(collector, "start", lambda: collector.start(self.capture)):

@@ -963,6 +963,26 @@ def test_ctrl_c_in_the_block_keeps_the_window(tmp_path: Path) -> None:
     assert steps_of(stepscope.open(capture)) == [0, 1, 2]
 
 
+def test_a_second_ctrl_c_does_not_wait_for_what_is_being_written(tmp_path: Path) -> None:
+    done = job(
+        """
+        import os, signal
+        from stepscope import Profiler
+        from stepscope.collect import plain
+        def slow(self):
+            for _ in range(2): os.kill(os.getpid(), signal.SIGINT)
+            print("not reached")
+        plain.Collector.stop = slow
+        try:
+            with Profiler(host_interval_ms=0) as profiler: profiler.step()
+        except KeyboardInterrupt:
+            print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr
+
+
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError('x')"])
 def test_a_profiler_that_was_never_stopped_is_stopped_and_kept_at_the_end(end: str, tmp_path: Path) -> None:
     done = job(
@@ -1115,8 +1135,11 @@ def test_signals_that_the_program_handles_or_ignores_stay_what_they_are_and_othe
     assert "job.py" in (tmp_path / "stacks").read_text()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("verb", ["step", "stop"])
-def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_done(verb: str, tmp_path: Path) -> None:
+def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_done(
+    verb: str, number: signal.Signals, tmp_path: Path
+) -> None:
     done = job(
         f"""
         import os, signal
@@ -1124,7 +1147,7 @@ def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_don
         from stepscope.collect import plain
         work = plain.Collector.{verb}
         def disturbed(self, *number):
-            if number in ((), (3,)): os.kill(os.getpid(), signal.SIGTERM)
+            if number in ((), (3,)): os.kill(os.getpid(), {number})
             work(self, *number)
         plain.Collector.{verb} = disturbed
         profiler = Profiler(host_interval_ms=0)
@@ -1134,7 +1157,8 @@ def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_don
         """,
         tmp_path,
     )
-    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
+    assert (done.returncode, done.stdout) == (-number, "")
+    assert ("what was recorded is being written; interrupt again" in done.stderr) is ((verb, number) == ("stop", signal.SIGINT))
     (capture,) = recordings(tmp_path / "data")
     assert captures.header(capture)["whole"]
     assert steps_of(stepscope.open(capture)) == ([0, 1, 2] if verb == "step" else [0, 1, 2, 3, 4])
