@@ -297,6 +297,22 @@ class TestDetails:
         with pytest.raises(UsageError, match="no span 99999999"):
             asking.details(*resnet, 0, 99_999_999)
 
+    @pytest.mark.parametrize(("most", "with_cause"), [(1 << 30, True), (22_000, True), (0, False)], ids=["whole", "steps", "many"])
+    def test_gaps_are_those_of_the_analysis(
+        self, resnet: tuple[Trace, Timeline], monkeypatch: pytest.MonkeyPatch, most: int, with_cause: bool
+    ) -> None:
+        """Whether it is asked of the whole trace, of the steps around, or is only told from what ran."""
+        monkeypatch.setattr(asking, "_LOOKED_THROUGH", most)
+        trace, timeline = resnet
+        device = next(group for group in timeline.groups if group.kind == "device")
+        step = trace.steps.sort("start_ns").collect().row(0, named=True)
+        low, high = step["start_ns"] - timeline.origin, step["end_ns"] - timeline.origin
+        truth = trace.gaps().filter(pl.col("step") == step["step"]).sort("dur_ns", "start_ns", descending=[True, False]).head(asking.MANY)
+        found = asking.gaps(trace, timeline, device, low, high)
+        assert [(gap["start"] + timeline.origin, gap["dur"]) for gap in found] == list(truth.select("start_ns", "dur_ns").iter_rows())
+        assert [gap["share_of_step"] for gap in found] == truth["share_of_step"].to_list()
+        assert [gap["cause"] for gap in found] == (truth["cause"].to_list() if with_cause else [None] * truth.height)
+
     def test_a_pattern_is_matched_and_a_wrong_one_refused(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         names = trace.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list()

@@ -1,7 +1,8 @@
 """What a client asks of a timeline: one event and all that is known of it, what is found, what is in an area, what is next."""
 
 import bisect
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,14 +11,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals, pyramid, tables
+from stepscope.analyses._work import cut
 from stepscope.errors import UsageError
 from stepscope.intervals import Bools, Ints
-from stepscope.timelines.lanes import FLAT, KINDS, Group, Lane, Timeline, rows_of
+from stepscope.timelines.lanes import FLAT, KINDS, WORK, Group, Lane, Timeline, rows_of
 from stepscope.trace import Trace
 
 MANY = 200  # of one list in an answer
 _ARGS = 1 << 20  # spans whose arguments are read for every search; of more, only where that is asked for
+_LOOKED_THROUGH = 1 << 21  # spans among which the causes of gaps are looked for
 _WORDS = ("name", "type", "scope")
+Once = Callable[[tuple[Any, ...], Callable[[], pl.DataFrame]], pl.DataFrame]
 
 
 def event(timeline: Timeline, at: int) -> dict[str, Any]:
@@ -221,16 +225,33 @@ def summary(timeline: Timeline, groups: Iterable[Group], low: int, high: int) ->
     return found
 
 
-def gaps(timeline: Timeline, group: Group, found: pl.DataFrame, low: int, high: int) -> list[dict[str, Any]]:
-    """The idle stretches of a device that reach into a time, of those that `gaps` has found, the longest first."""
+def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, once: Once | None = None) -> list[dict[str, Any]]:
+    """The idle stretches of a device within steps that reach into a time, as `gaps` has them, the longest first.
+
+    Where there is more than can be looked through at once, they come without their causes. `once` keeps what is asked again.
+    """
+    steps = trace.steps.filter(pl.col("rank") == group.rank).sort("start_ns").collect()
+    begin, end = (steps[name].to_numpy() - timeline.origin for name in ("start_ns", "end_ns"))
+    inside = np.flatnonzero((begin < high) & (end > low))
+    if len(inside) == 0:
+        return []
+    # A step more on either side: what ends a gap, and what launched that, may be there.
+    first, last = max(int(inside[0]) - 1, 0), min(int(inside[-1]) + 1, steps.height - 1)
+    if timeline.spans <= _LOOKED_THROUGH or _count(timeline, group.rank, int(begin[first]), int(end[last])) <= _LOOKED_THROUGH:
+        numbers = None if timeline.spans <= _LOOKED_THROUGH else (int(steps["step"][first]), int(steps["step"][last]))
+        ask = functools.partial(trace.analyse, "gaps", rank=group.rank, steps=numbers)
+        found = ask() if once is None else once(("gaps", group.rank, numbers), ask)
+    else:
+        found = _idle(timeline, group, begin[inside], end[inside], steps["step"].gather(inside))
     start, device = pl.col("start_ns") - timeline.origin, pl.lit(group.device, pl.Int32)
-    return (
-        found.filter(pl.col("rank") == group.rank, pl.col("device").eq_missing(device), start < high, start + pl.col("dur_ns") > low)
+    rows: list[dict[str, Any]] = (
+        found.filter(pl.col("device").eq_missing(device), start < high, start + pl.col("dur_ns") > low)
         .select("step", "cause", "next_kernel", "next_span", "host_activity", "share_of_step", start=start, dur="dur_ns")
         .sort("dur", "start", descending=[True, False])
         .head(MANY)
         .to_dicts()
     )
+    return rows
 
 
 class _Share(NamedTuple):
@@ -274,6 +295,36 @@ def _inside(timeline: Timeline, row: int, low: int, high: int) -> tuple[slice | 
     if not seen.all():
         at, start, end = which[seen], start[seen], end[seen]
     return at, np.maximum(start, low), np.minimum(end, high)
+
+
+def _idle(timeline: Timeline, group: Group, begin: Ints, end: Ints, steps: pl.Series) -> pl.DataFrame:
+    """When no stream of a device ran anything in these steps."""
+    events = timeline.pyramid.events
+    sets = [intervals.NONE]
+    for lane in timeline.lanes:
+        if lane.group == group.id and lane.kind == "spans" and group.kind == "device":
+            for row in rows_of(lane):
+                which = pyramid.within(events, row, int(begin[0]), int(end.max()))
+                which = which[np.isin(events.kind[which], [KINDS.index(kind) for kind in WORK])]
+                sets.append(intervals.merge(events.start[which], events.start[which] + events.dur[which]))
+    idle = intervals.gaps(intervals.join(*sets), int(begin[0]), int(end.max())) if group.kind == "device" else intervals.NONE
+    pieces = cut(idle.starts, idle.ends, begin, end)
+    length = pieces.ends - pieces.starts
+    return pl.DataFrame(
+        {
+            "device": pl.Series([group.device] * len(length), dtype=pl.Int32),
+            "step": steps.gather(pieces.step),
+            "start_ns": pieces.starts + timeline.origin,
+            "dur_ns": length,
+            "share_of_step": length / (end - begin)[pieces.step],
+        }
+    ).with_columns(pl.lit(None).alias(name) for name in ("cause", "next_kernel", "next_span", "host_activity"))
+
+
+def _count(timeline: Timeline, rank: int, low: int, high: int) -> int:
+    """How many spans of a rank reach into a time, about."""
+    lanes = (lane for lane in timeline.lanes if lane.kind == "spans" and lane.rank == rank)
+    return sum(len(pyramid.within(timeline.pyramid.events, row, low, high)) for lane in lanes for row in rows_of(lane))
 
 
 def _name_codes(timeline: Timeline) -> tuple[pl.Series, Ints]:

@@ -24,7 +24,7 @@ from stepscope.trace import Trace
 KINDS = (*schema.KINDS, "computing", "exposed", "hidden", "free")
 # Work on a device is not nested: where two pieces overlap, neither is part of the other.
 FLAT = ("kernel", "copy", "set")
-_WORK = (*FLAT, "communication")
+WORK = (*FLAT, "communication")
 _NOTES = {"kernel": "kernels", "copy": "copies", "set": "fills", "op": "operators", "api": "calls", "python": "Python"}
 _SHALLOW = 15  # levels that are taken for nesting unseen
 _TABLE = 1 << 24
@@ -257,7 +257,7 @@ class _Picture:
         """Returns whether the scopes of its work are known."""
         number = next(track.device for track in tracks if track.kind == "stream")
         streams = np.array([track.number for track in tracks if track.kind == "stream"], np.int32)
-        work = np.flatnonzero(np.isin(self._spans.track, streams) & np.isin(self._spans.kind, [KINDS.index(kind) for kind in _WORK]))
+        work = np.flatnonzero(np.isin(self._spans.track, streams) & np.isin(self._spans.kind, [KINDS.index(kind) for kind in WORK]))
         work = work[np.argsort(self._spans.start[work], kind="stable")]
         start, dur = self._spans.start[work], self._spans.dur[work]
         low, high = own.steps["start"].to_numpy(), own.steps["end"].to_numpy()

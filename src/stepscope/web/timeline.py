@@ -182,8 +182,7 @@ def gaps(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     if not 0 <= number < len(opened.timeline.groups):
         raise UsageError(f"no group {number}; there are 0 to {len(opened.timeline.groups) - 1}")
     group = opened.timeline.groups[number]
-    found = opened.once(("gaps", group.rank), lambda: opened.trace.analyse("gaps", rank=group.rank))
-    return _json({"gaps": asking.gaps(opened.timeline, group, found, low, high)})
+    return _json({"gaps": asking.gaps(opened.trace, opened.timeline, group, low, high, opened.once)})
 
 
 Answer = Callable[[Opened, Mapping[str, Any], Words], Response]
