@@ -19,12 +19,19 @@ const RAMP = 24;
 
 const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true })!;
 
-/** A CSS colour as red | green << 8 | blue << 16. */
+const parsed = new Map<string, number>();
+
+/** A CSS colour as red | green << 8 | blue << 16. There are few, and reading one back takes long. */
 function rgb(of: string): number {
-  pixel.fillStyle = of;
-  pixel.fillRect(0, 0, 1, 1);
-  const [red, green, blue] = pixel.getImageData(0, 0, 1, 1).data;
-  return red | (green << 8) | (blue << 16);
+  let known = parsed.get(of);
+  if (known === undefined) {
+    pixel.fillStyle = of;
+    pixel.fillRect(0, 0, 1, 1);
+    const [red, green, blue] = pixel.getImageData(0, 0, 1, 1).data;
+    known = red | (green << 8) | (blue << 16);
+    parsed.set(of, known);
+  }
+  return known;
 }
 
 export function cssOf(tint: number): string {
@@ -63,6 +70,8 @@ export class Ink {
   private free = 0;
   private base = 0;
   private kindTint = new Map<string, number>();
+  private hues: number[] = [];
+  private plain = 0;
 
   constructor(
     private names: Names,
@@ -85,6 +94,8 @@ export class Ink {
     // The longer, the further from the ground.
     const [low, high] = [mixed(rgb(this.compute), rgb(this.surface), 0.22), mixed(rgb(this.compute), rgb(this.text), 0.6)];
     for (let at = 0; at < RAMP; at++) this.ramp[at] = mixed(high, low, at / (RAMP - 1)) | (at < RAMP * 0.45 ? DARK : 0);
+    this.hues = HUES.map((name) => rgb(css(name)));
+    this.plain = rgb(css(token("other")));
     this.tints.clear();
     this.kindTint.clear();
     this.epoch += 1;
@@ -121,13 +132,13 @@ export class Ink {
     if (kind === "computing") return this.ofKind("compute");
     if (kind === "exposed") return this.ofKind("communication");
     if (kind === "hidden") return mixed(this.ofKind("communication"), this.base, 0.35) | FRAMED | (this.dark ? 0 : DARK);
-    if (this.how === "scope" && kind === "scope") return rgb(css(HUES[hash(name) % HUES.length]));
+    if (this.how === "scope" && kind === "scope") return this.hues[hash(name) % HUES.length];
     if (FRAMES.has(kind) && (this.how !== "family" || family(name) === "other")) return this.frame;
     if (this.how === "kind") return this.ofKind(kindOf(kind));
-    if (this.how === "scope") return scope === null ? mixed(rgb(css(token("other"))), this.base, 0.4) | DARK : rgb(css(HUES[hash(scope) % HUES.length]));
+    if (this.how === "scope") return scope === null ? mixed(this.plain, this.base, 0.4) | DARK : this.hues[hash(scope) % HUES.length];
     const drawn = kindOf(kind);
     if (kind === "api" || kind === "python" || (drawn !== "host" && drawn !== "compute")) return kind === "python" ? this.shaded(name) : this.ofKind(drawn);
-    return family(name) === "other" ? rgb(css(token("other"))) : rgb(color(name));
+    return family(name) === "other" ? this.plain : rgb(color(name));
   }
 
   /** Frames of Python are all of the host; a shade tells neighbours apart. */

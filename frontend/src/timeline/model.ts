@@ -119,7 +119,7 @@ export class Timeline {
     const steps = header.lanes.filter((lane) => lane.kind === "steps");
     if (steps.length === 1) this.ruled = steps[0].id;
     this.scene = {
-      t0: 0, t1: 1, width: 0, height: 0, ratio: 1, scroll: 0, layout: this.layout.value, end: this.end, steps: [], median: 0, gaps: [], marks: [], area: null, hover: null, selected: null, lit: null, into: [], out: [], words: this.words,
+      t0: 0, t1: 1, width: 0, height: 0, ratio: 1, scroll: 0, layout: this.layout.value, end: this.end, steps: [], median: 0, gaps: [], marks: [], area: null, hover: null, selected: null, lit: null, into: [], out: [], words: this.words, moving: false,
     };
     this.t1 = this.aim1 = this.end;
   }
@@ -215,6 +215,7 @@ export class Timeline {
     const known = this.details.peek();
     scene.out = known ? (known.out.length ? known.out : known.launched) : NONE;
     scene.words = this.words;
+    scene.moving = moving;
     scene.lit = this.lights();
     if (this.painter && this.width > 0) this.painter.draw(scene);
     this.drawn();
@@ -357,6 +358,7 @@ export class Timeline {
       this.turn();
       this.seen.value = { t0: this.t0, t1: this.t1 };
       this.write();
+      this.invalidate();
       void this.findGaps();
     }, SETTLED);
     this.turn();

@@ -55,6 +55,8 @@ export interface Scene {
   into: Event[];
   out: Event[];
   words: { step: string; free: string };
+  /** The next picture will be another one. */
+  moving: boolean;
 }
 
 export const MINI = 64;
@@ -64,6 +66,7 @@ const LABEL = 26;
 const WIDE = 3;
 const MANY = 4000;
 const OVERVIEW = 64;
+const NUMBERS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 6 });
 /** A pixel in which something so short happened that it would not be seen is at least this dense. */
 const FAINT = 0.16;
 
@@ -213,7 +216,7 @@ export class Painter {
     this.arrows(scene, offset);
     this.ruler(scene);
     this.minimap(scene);
-    this.beside(scene, layout, offset);
+    if (!scene.moving) this.beside(scene, layout, offset);
     // All of it, for the minimap and to be drawn until the rest comes.
     for (let at = 0; at < Math.min(OVERVIEW, tiles.bundles.length); at++) tiles.want(tiles.bundles[at], tiles.header.top_level, 0);
     tiles.end();
@@ -846,7 +849,7 @@ export class Painter {
       context.fillRect(Math.round(x), whole ? TOP - 10 : TOP - 6, 1, whole ? 10 : 6);
       if (!whole || x < room) return;
       const value = units.timeIn(since, unit);
-      const text = `${Number(value.toPrecision(9)).toLocaleString("en-US", { maximumFractionDigits: 6 })}${first || room < 0 ? ` ${unit}` : ""}`;
+      const text = `${NUMBERS.format(Number(value.toPrecision(9)))}${first || room < 0 ? ` ${unit}` : ""}`;
       context.fillStyle = ink.text3;
       context.fillText(text, Math.round(x) + 4, TOP - 5);
       room = x + context.measureText(text).width + 10;

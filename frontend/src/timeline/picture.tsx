@@ -31,7 +31,10 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
 
   useLayoutEffect(() => {
     of.attach(canvas.current!);
+    let scrolled = NaN;
     of.drawn = () => {
+      if (scrolled === of.scroll) return;
+      scrolled = of.scroll;
       if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;
       if (bar.current && Math.abs(bar.current.scrollTop - of.scroll) > 1) bar.current.scrollTop = of.scroll;
     };
