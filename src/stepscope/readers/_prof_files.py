@@ -1,0 +1,281 @@
+"""The files of an Ascend PROF directory: what they say of the machine, their slices put together, and records cut from them."""
+
+import configparser
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stepscope.intervals import Bools, Ints
+
+Records = NDArray[Any]
+HOST_MAGIC = 0x5A5A
+DEVICE_MAGIC = 0x6BD3
+_NOT_RAW = (".done", ".complete", ".zip")
+_RESYNCS = 256  # how often a stream may lose its rhythm before the rest of it is given up
+
+
+class Notes:
+    """What could not be read, as rows of `problems`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._rows: list[dict[str, object]] = []
+
+    def add(self, file: Path | str, what: str, lost: int = 0, where: str = "") -> None:
+        name = str(file.relative_to(self.root)) if isinstance(file, Path) and file.is_relative_to(self.root) else str(file)
+        self._rows.append({"file": name, "where": where, "what": what, "lost": lost})
+
+    def frame(self) -> pl.DataFrame:
+        return pl.DataFrame(self._rows, schema={"file": pl.String, "where": pl.String, "what": pl.String, "lost": pl.Int64})
+
+
+class Side(NamedTuple):
+    """A data source of the directory, `host` or `device_N`: its raw files by name, and what its small files say."""
+
+    path: Path
+    device: int | None
+    raw: dict[str, Path]
+    info: dict[str, Any]
+    sample: dict[str, Any]
+
+    def slices(self, pattern: str) -> list[Path]:
+        """The pieces of one stream, in the order in which they were written."""
+        found = [path for name, path in self.raw.items() if re.fullmatch(pattern + r"(\.slice_\d+)?", name)]
+        return sorted(found, key=_slice_number)
+
+    @property
+    def chip(self) -> str:
+        return str(self.info.get("platform_version", "")).strip()
+
+    @property
+    def unit(self) -> dict[str, Any]:
+        """What the directory says of the chip itself."""
+        units = self.info.get("DeviceInfo")
+        return units[0] if isinstance(units, list) and units and isinstance(units[0], dict) else {}
+
+    @property
+    def host_mhz(self) -> Fraction:
+        processors = self.info.get("CPU")
+        first = processors[0] if isinstance(processors, list) and processors and isinstance(processors[0], dict) else {}
+        return number(first.get("Frequency"))
+
+
+def sides(root: Path, notes: Notes) -> tuple[Side | None, list[Side]]:
+    """The host's part, if it is there, and those of the devices by number."""
+    host = _side(root / "host", None, notes) if (root / "host").is_dir() else None
+    devices = [
+        _side(path, int(match[1]), notes)
+        for path in sorted(root.iterdir())
+        if (match := re.fullmatch(r"device_(\d{1,6})", path.name)) and path.is_dir()
+    ]
+    return host, sorted(devices, key=lambda side: side.device or 0)
+
+
+def _side(path: Path, device: int | None, notes: Notes) -> Side:
+    info = _first(path, "info.json")
+    if info is None:
+        notes.add(path, "no info.json: clock frequency and chip are taken as usual for such files")
+    sample = _first(path, "sample.json")
+    return Side(path, device, raw_files(path / "data"), _json(info, notes), _json(sample, notes))
+
+
+def raw_files(folder: Path) -> dict[str, Path]:
+    if not folder.is_dir():
+        return {}
+    return {path.name: path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.endswith(_NOT_RAW)}
+
+
+def _first(folder: Path, name: str) -> Path | None:
+    """`name`, or the same with a device number behind it."""
+    return next((path for path in sorted(folder.glob(f"{name}*")) if path.is_file() and not path.name.endswith(_NOT_RAW)), None)
+
+
+def _json(path: Path | None, notes: Notes) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text("utf-8", "replace"))
+    except (OSError, ValueError, RecursionError) as error:
+        notes.add(path, f"not JSON ({error}): what it says is unknown")
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def number(text: object) -> Fraction:
+    """A number as the small files write it, exactly; 0 where it is none."""
+    try:
+        return Fraction(str(text).strip())
+    except (ValueError, ZeroDivisionError):
+        return Fraction(0)
+
+
+def _slice_number(path: Path) -> tuple[int, str]:
+    match = re.search(r"(\d{1,18})$", path.name)
+    return (int(match[1]) if match else 0, path.name)
+
+
+# Clocks
+
+
+class Clock(NamedTuple):
+    """A counter's reading in nanoseconds of wall-clock time, in integers: floats of today's date have a grain of 0.25 microseconds."""
+
+    base: int  # the counter's reading at `origin_ns`
+    origin_ns: int
+    tick_ns: Fraction
+
+    def ns(self, ticks: NDArray[np.uint64]) -> Ints:
+        past = ticks.astype(np.int64) - self.base
+        up, down = self.tick_ns.numerator, self.tick_ns.denominator
+        if down == 1:
+            return past * up + self.origin_ns
+        whole, rest = np.divmod(past, down)
+        return whole * up + rest * up // down + self.origin_ns
+
+
+def host_clock(host: Side, notes: Notes) -> Clock:
+    log, mhz = _log(host.path, "host_start.log", notes), host.host_mhz
+    wall = _wall(host, notes)
+    if mhz <= 0:  # the counter is the monotonic clock
+        return Clock(0, wall, Fraction(1))
+    return Clock(log.get("cntvct", 0), log.get("clock_monotonic_raw", 0) + wall, 1000 / mhz)
+
+
+def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) -> tuple[Clock, bool]:
+    """And whether the device's times can be compared with those of the host."""
+    mhz = number(device.unit.get("hwts_frequency"))
+    if mhz <= 0:
+        mhz = Fraction(usual_mhz)
+        notes.add(device.path, f"the frequency of the device's counter is not recorded: taken as {usual_mhz} MHz, as is usual for this chip")
+    log = _log(device.path, "host_start.log", notes)
+    start = _log(device.path, "dev_start.log", notes)
+    host_mhz = device.host_mhz or (host.host_mhz if host else Fraction(0))
+    late = int(log.get("cntvct_diff", 0) * 1000 / host_mhz) if host_mhz > 0 else 0
+    origin = log.get("clock_monotonic_raw", start.get("clock_monotonic_raw", 0)) + late + _wall(device, notes)
+    return Clock(start.get("cntvct", 0), origin, 1000 / mhz), "cntvct" in start
+
+
+def _wall(side: Side, notes: Notes) -> int:
+    """What to add to the monotonic clock for the date."""
+    begin = _json(_first(side.path, "start_info"), notes)
+    return int(number(begin.get("collectionTimeBegin")) * 1000) - int(number(begin.get("clockMonotonicRaw")))
+
+
+def _log(folder: Path, name: str, notes: Notes) -> dict[str, int]:
+    """Lines of `key: value`, in the first section if there are sections."""
+    path = _first(folder, name)
+    if path is None:
+        notes.add(folder, f"no {name}")
+        return {}
+    text = path.read_text("utf-8", "replace")
+    found = configparser.ConfigParser(strict=False, interpolation=None)
+    try:
+        found.read_string(text if text.lstrip().startswith("[") else f"[all]\n{text}")
+    except configparser.Error as error:
+        notes.add(path, f"not lines of key: value ({str(error).splitlines()[0]})")
+    section = next(iter(found.sections()), None)
+    values = found.items(section) if section else []
+    return {key: int(value) for key, value in values if re.fullmatch(r"\d{1,19}", value.strip())}
+
+
+# Records
+
+
+def records(files: list[Path], dtype: np.dtype[Any], notes: Notes, magic: int | None = None, at: str = "magic") -> Records:
+    """The records of one stream: its slices put together and cut, so that a record may lie across two of them.
+
+    A ring buffer that ran over has lost the head of its first record; a job that was killed, the tail of its last one. Where
+    records carry a magic number it tells which; where bytes are missing or too many in between, it finds the next whole record.
+    """
+    if not files:
+        return np.empty(0, dtype)
+    data = b"".join(path.read_bytes() for path in files)
+    size = dtype.itemsize
+    if not data:
+        notes.add(files[0], "the file is empty")
+        return np.empty(0, dtype)
+    over = len(data) % size
+    if magic is None:
+        if over:
+            notes.add(files[0], f"{over} bytes at the beginning belong to a record that is not whole", 1)
+        return np.frombuffer(data, dtype, offset=over)
+    place = _offset(dtype, at)
+    found, skipped, bad = [], 0, 0
+    here, tries = _rhythm(data, 0, size, place, magic, over), 0
+    while here is not None:
+        part = np.frombuffer(data, dtype, count=(len(data) - here) // size, offset=here)
+        good = part[at] == magic
+        stop = _out_of_step(good)
+        if stop is not None and tries < _RESYNCS and (next_at := _rhythm(data, here + stop * size, size, place, magic, None)) is not None:
+            found.append(part[:stop][good[:stop]])
+            bad += int((~good[:stop]).sum())
+            skipped += next_at - (here + stop * size)
+            here, tries = next_at, tries + 1
+            continue
+        found.append(part[good])
+        bad += int((~good).sum())
+        here = None
+    whole = np.concatenate(found) if len(found) > 1 else found[0] if found else np.empty(0, dtype)
+    _tell(files[0], data, whole, size, over, bad, skipped, notes)
+    return whole
+
+
+def _offset(dtype: np.dtype[Any], field: str) -> int:
+    fields = dtype.fields
+    assert fields is not None
+    return int(fields[field][1])
+
+
+def _rhythm(data: bytes, start: int, size: int, place: int, magic: int, over: int | None) -> int | None:
+    """Where from `start` on records follow one another: of the likely beginnings, or of all, that with the most magic numbers."""
+    ahead = np.frombuffer(data, np.uint8, count=min(len(data) - start, 64 * size), offset=start)
+    low, high = magic & 0xFF, magic >> 8
+    if len(ahead) < place + 2:
+        return start if over is not None else None
+    hits = (ahead[:-1] == low) & (ahead[1:] == high)
+    begin = np.flatnonzero(hits) - place
+    begin = begin[begin >= 0]
+    if len(begin) == 0:
+        return start + over if over is not None else None
+    counts = np.bincount(begin % size, minlength=size)
+    if over is not None and counts[over] == counts.max():
+        return start + over
+    best = int(counts.argmax())
+    return start + int(begin[begin % size == best][0]) if over is None else start + best
+
+
+def _out_of_step(good: Bools) -> int | None:
+    """The first of two or more records in a row that are none: one alone is a damaged record, more are records cut wrongly."""
+    bad = ~good
+    run = np.flatnonzero(bad[:-1] & bad[1:])
+    return int(run[0]) if len(run) else None
+
+
+def _tell(file: Path, data: bytes, whole: Records, size: int, over: int, bad: int, skipped: int, notes: Notes) -> None:
+    rest = len(data) - len(whole) * size - bad * size
+    if bad:
+        notes.add(file, "records with a wrong magic number", bad)
+    if rest > 0 and (over or skipped):
+        notes.add(file, f"{rest} bytes belong to no whole record", max(1, rest // size))
+
+
+def lost(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None:
+    """Devices number their records modulo 16: a jump means that some are missing, at least so many."""
+    if len(counter) < 2:
+        return
+    missing = (np.diff(counter.astype(np.int64)) - 1) & ((1 << bits) - 1)
+    jumps = int((missing > 0).sum())
+    # Where most numbers jump, this counter counts something else.
+    if jumps and jumps <= max(4, len(counter) // 8):
+        notes.add(file, f"the device dropped records in {jumps} places, at least so many", int(missing.sum()))
+
+
+def lines(files: list[Path]) -> list[str]:
+    """Text that may be cut anywhere into slices."""
+    return b"".join(path.read_bytes() for path in files).decode("utf-8", "replace").splitlines()
