@@ -39,13 +39,18 @@ _TRACK_TYPES = {"step": 10, "memcpy": 11, "state": 12, "flip": 14, "blocks": 15}
 _START, _END, _SUB_START, _SUB_END = 0b000000, 0b000001, 0b100010, 0b100011
 NEWEST = ("15", "16")
 
-HWTS_TYPES = {
-    **{0: "AI_CORE", 1: "AI_CPU", 2: "AIV", 3: "PLACE_HOLDER", 4: "EVENT_RECORD", 5: "EVENT_WAIT"},
-    **{6: "NOTIFY_RECORD", 7: "NOTIFY_WAIT", 8: "WRITE_VALUE", 9: "SDMA"},
+_COMMON = {
+    **{0: "AI_CORE", 1: "AI_CPU", 2: "AIV_SQE", 3: "PLACE_HOLDER_SQE", 4: "EVENT_RECORD_SQE", 5: "EVENT_WAIT_SQE"},
+    **{6: "NOTIFY_RECORD_SQE", 7: "NOTIFY_WAIT_SQE", 8: "WRITE_VALUE_SQE"},
 }
-STARS_TYPES = HWTS_TYPES | {
-    **{9: "VQ6", 10: "TOF", 11: "SDMA", 12: "VPC", 13: "JPEGE", 14: "JPEGD", 15: "DSA", 16: "ROCCE", 17: "PCIE_DMA"},
-    **{18: "HOST_CPU", 19: "CDQM", 20: "C_CORE"},
+HWTS_TYPES = _COMMON | {9: "SDMA_SQE"}
+STARS_TYPES = _COMMON | {
+    **{9: "VQ6_SQE", 10: "TOF_SQE", 11: "SDMA_SQE", 12: "VPC_SQE", 13: "JPEGE_SQE", 14: "JPEGD_SQE", 15: "DSA_SQE"},
+    **{16: "ROCCE_SQE", 17: "PCIE_DMA_SQE", 18: "HOST_CPU_SQE", 19: "CDQM_SQE", 20: "C_CORE_SQE"},
+}
+NEWEST_TYPES = _COMMON | {
+    **{1: "AIV_SQE", 2: "FUSION", 4: "AICPU_H", 5: "AICPU_D", 9: "UBDMA", 10: "ASYNCDMA", 11: "SDMA_SQE", 12: "VPC_SQE"},
+    **{13: "JPEGE_SQE", 14: "JPEGD_SQE", 15: "CMO_SQE", 16: "CCU_SQE", 20: "CONDITION_SQE", 21: "END_SQE"},
 }
 SUB_TYPES = {
     **{0: "AIC", 1: "AIV", 3: "Notify Wait", 4: "Notify Record", 5: "Write Value", 6: "MIX_AIC", 7: "MIX_AIV", 8: "SDMA"},
@@ -140,7 +145,8 @@ def _stars(side: Side, files: list[Path], notes: Notes) -> pl.DataFrame:
     whole = (function == _START) | (function == _END)
     starts, ends, orphans = paired(key[whole], logs["at"][whole], function[whole] == _START)
     _tell_orphans(orphans, files[0], notes)
-    found.append(_executions(logs[whole], starts, ends, stream[whole], task[whole], None, sqe[whole], STARS_TYPES))
+    words = NEWEST_TYPES if short else STARS_TYPES
+    found.append(_executions(logs[whole], starts, ends, stream[whole], task[whole], None, sqe[whole], words))
     if not short:
         part = (function == _SUB_START) | (function == _SUB_END)
         logs, stream, task = logs[part], stream[part], task[part]

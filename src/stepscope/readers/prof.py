@@ -1,14 +1,488 @@
 """Ascend's raw data: a `PROF_*` directory as the device and CANN wrote it, or the slices of 2020, without Ascend's tools."""
 
+import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from stepscope.readers import Options, _prof_2020
-from stepscope.trace import Trace
+import polars as pl
+
+from stepscope.errors import DataError
+from stepscope.readers import Options, _prof_2020, _prof_communication, _prof_device, _prof_host, _prof_pmu, _prof_steps, _prof_tasks
+from stepscope.readers._prof_communication import Communication
+from stepscope.readers._prof_device import Device
+from stepscope.readers._prof_files import Notes, Side, device_clock, host_clock, number, raw_files, sides
+from stepscope.readers._prof_host import Host
+from stepscope.trace import Meta, Trace, complete
+
+_NO_MODEL = 2**32 - 1
+_CHIPS = {"0", "1", "2", "3", "4", "5", "7", "8", "9", "11", "15", "16"}
+_SYNCHRONIZING = r"(?i)synchronize"
 
 
 def sniff(path: Path) -> bool:
-    return path.is_dir() and _prof_2020.sniff(path)
+    """A folder with `host` or `device_N` and raw data in it, or with slices of 2020."""
+    if not path.is_dir():
+        return False
+    parts = [part for part in path.iterdir() if re.fullmatch(r"host|device_\d{1,6}", part.name) and part.is_dir()]
+    return any(raw_files(part / "data") for part in parts) or _prof_2020.sniff(path)
 
 
 def read(path: Path, options: Options) -> Trace:
-    return _prof_2020.read(path, options)
+    if _prof_2020.sniff(path):
+        return _prof_2020.read(path, options)
+    notes = Notes(path)
+    host_side, device_sides = sides(path, notes)
+    if host_side is not None and not host_side.raw:
+        host_side = None
+    host = _prof_host.read(host_side, host_clock(host_side, notes), notes) if host_side else None
+    if host is None:
+        notes.add(path, "no data of the host: tasks have no names")
+    if not device_sides:
+        notes.add(path, "no data of a device: only calls on the host")
+    found = [_device(side, host_side, host, notes) for side in device_sides]
+    if host is None and not found:
+        raise DataError(path, "neither host nor device data")
+    return _assembled(path, host_side, host, found, notes, options)
+
+
+class _Found(NamedTuple):
+    """One device: what ran on it and what that was."""
+
+    side: Side
+    device: Device
+    executions: pl.DataFrame
+    pmu: pl.DataFrame
+    communication: Communication
+    steps: _prof_steps.Steps
+    frequencies: pl.DataFrame
+
+
+def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes) -> _Found:
+    chip = side.chip or (host_side.chip if host_side else "")
+    if chip not in _CHIPS:
+        notes.add(side.path, f"the chip '{chip}' is not known: read as the files suggest")
+    stars = any(name.startswith("stars_soc") for name in side.raw)
+    clock, placed = device_clock(side, host_side, 50 if stars else 100, notes)
+    device = _prof_device.read(side, clock, notes)
+    executions = _prof_tasks.joined(device, host)
+    if not placed:
+        device, executions = _moved(side, device, executions, notes)
+    steps = _prof_steps.read(device.steps)
+    if steps.unfinished:
+        notes.add(side.path, f"{steps.unfinished} iterations did not end while this was recorded: not in the steps", steps.unfinished, "ts_track")
+    at_ns, hertz = _prof_pmu.frequencies(side, device.clock, notes)
+    executions = _with_aicpu(executions, _prof_device.aicpu(side, device.clock, notes))
+    return _Found(
+        side,
+        device,
+        executions,
+        _prof_pmu.read(side, device, executions, notes),
+        _prof_communication.read(executions, host),
+        steps,
+        pl.DataFrame({"at_ns": at_ns, "value": hertz}).cast({"value": pl.Float64}),
+    )
+
+
+def _moved(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> tuple[Device, pl.DataFrame]:
+    """Without the counter's reading at the start, all that is known is that nothing runs before its launch."""
+    late = (executions["start_ns"] - executions["at_ns"]).min()
+    first = executions["start_ns"].min()
+    by = late if isinstance(late, int) else first - device.clock.origin_ns if isinstance(first, int) else 0
+    notes.add(side.path, "the device's clock has no start: its times are moved so that the first task runs when it is launched")
+    times = ("start_ns", "end_ns", "whole_ns", "whole_end_ns")
+    moved = device._replace(
+        tasks=device.tasks.with_columns(pl.col("start_ns", "end_ns") - by),
+        steps=device.steps.with_columns(pl.col("at_ns") - by),
+        clock=device.clock._replace(origin_ns=device.clock.origin_ns - by),
+    )
+    return moved, executions.with_columns(pl.col(times) - by)
+
+
+def _with_aicpu(executions: pl.DataFrame, aicpu: pl.DataFrame) -> pl.DataFrame:
+    """What AI CPU operators said of themselves, beside the task that ran them."""
+    if aicpu.is_empty():
+        return executions.with_columns(pl.lit(None, pl.Int64).alias(name) for name in _AICPU)
+    runs = executions.select("execution", "stream", "task", "start_ns").sort("start_ns")
+    said = aicpu.sort("start_ns").join_asof(runs, on="start_ns", by=["stream", "task"], check_sortedness=False)
+    said = said.filter(pl.col("execution").is_not_null()).unique("execution", keep="first", maintain_order=True)
+    said = said.select("execution", "compute_us", "memcpy_us", "dispatch_us", run_ns=pl.col("end_ns") - pl.col("start_ns"), total_ns="waited_ns")
+    return executions.join(said.select("execution", *_AICPU), on="execution", how="left", maintain_order="left")
+
+
+_AICPU = ("compute_us", "memcpy_us", "dispatch_us", "run_ns", "total_ns")
+
+
+# Tables
+
+
+def _assembled(path: Path, host_side: Side | None, host: Host | None, found: list[_Found], notes: Notes, options: Options) -> Trace:
+    info = (host_side.info if host_side else {}) or next((one.side.info for one in found if one.side.info), {})
+    rank = options.rank if options.rank is not None else _rank(info, found)
+    steps = _steps(found, host)
+    parts = [_calls(host, steps, info)] if host else []
+    for one in found:
+        parts += _of_device(one, steps)
+    spans, tracks = _placed([part for part in parts if part.height])
+    if steps.is_empty() and spans.height:
+        steps = _whole(spans, notes)
+        spans = spans.with_columns(step=pl.lit(1, pl.Int32))
+    tables: dict[str, pl.DataFrame] = {
+        "spans": spans,
+        "tracks": tracks,
+        "steps": steps.drop("device", "iteration", "model_id", strict=False),
+        "counters": pl.concat([_frequency_counter(one) for one in found]) if found else pl.DataFrame(),
+        "links": pl.concat([_links(one, steps) for one in found], how="diagonal") if found else pl.DataFrame(),
+        "devices": pl.DataFrame([_chip(one.side) for one in found]),
+        "problems": notes.frame(),
+    }
+    meta = Meta(
+        source=str(path),
+        format="prof",
+        framework="cann",
+        versions={"cann": str(info["cannVersion"])} if info.get("cannVersion") else {},
+        ranks=[rank],
+        options={key: value for key in ("ai_core_metrics", "profLevel") if host_side and (value := host_side.sample.get(key))},
+        extra=_extra(info, host),
+    )
+    return Trace({name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items() if rows.height}, meta)
+
+
+def _rank(info: dict[str, Any], found: list[_Found]) -> int:
+    """As the directory says; -1 stands for a job that is not distributed."""
+    said = int(number(info.get("rank_id", -1)))
+    return said if said >= 0 else found[0].device.number if found else 0
+
+
+def _extra(info: dict[str, Any], host: Host | None) -> dict[str, Any]:
+    extra: dict[str, Any] = {key: info[key] for key in ("hostname", "pid", "pid_name", "platform_version") if info.get(key)}
+    if host is not None:
+        extra["models"] = {str(number): name for number, name in host.models.items()}
+        extra["fusions"] = host.fusions.to_dicts()
+    return extra
+
+
+def _chip(side: Side) -> dict[str, object]:
+    hertz = int(number(side.unit.get("aic_frequency")) * 1_000_000)
+    return {
+        "device": side.device,
+        "name": f"Ascend, chip {side.chip}" if side.chip else "Ascend",
+        "kind": "aicore",
+        "cores": int(number(side.unit.get("ai_core_num"))) or None,
+        "clock_hz": hertz or None,
+    }
+
+
+def _steps(found: list[_Found], host: Host | None) -> pl.DataFrame:
+    """Iterations of all models of all devices, numbered in the order in which they ended."""
+    parts = [one.steps.iterations.drop("step").with_columns(device=pl.lit(one.device.number, pl.Int64)) for one in found]
+    parts = [part for part in parts if part.height]
+    if not parts:
+        return pl.DataFrame()
+    names = host.models if host else {}
+    rows = pl.concat(parts).sort("end_ns", maintain_order=True)
+    model = pl.col("model").replace_strict(names, default=None, return_dtype=pl.String)
+    return rows.select(
+        "device",
+        "iteration",
+        "start_ns",
+        "end_ns",
+        "fp_start_ns",
+        "bp_end_ns",
+        step=pl.int_range(1, pl.len() + 1, dtype=pl.Int32),
+        model_id=pl.col("model"),
+        model=pl.coalesce(model, pl.format("model {}", "model")),
+        phase=pl.when(pl.col("bp_end_ns").is_null().all().over("device", "model")).then(pl.lit("infer")).otherwise(pl.lit("train")),
+        how=pl.lit("marker"),
+    )
+
+
+def _whole(spans: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    notes.add("", "no iterations are marked: everything is one step")
+    device = spans.filter(pl.col("track_kind") != "thread")
+    spans = device if device.height else spans
+    return pl.DataFrame(
+        {
+            "step": [1],
+            "start_ns": [spans["start_ns"].min()],
+            "end_ns": [(spans["start_ns"] + spans["dur_ns"]).max()],
+            "how": ["whole"],
+        }
+    )
+
+
+def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFrame:
+    """Calls on the host, in their own order: the row of a call is its span."""
+    process = f"{info.get('pid_name') or 'host'} {info.get('pid', '')}".strip()
+    rows = host.calls.with_columns(pl.col("row").cast(pl.Int64))
+    model = host.around.find("model", rows["thread"].to_numpy(), rows["start_ns"].to_numpy())
+    rows = rows.with_columns(around=pl.Series(model))
+    if steps.height:
+        runs = host.calls.filter(pl.col("level") == "model").select(around=pl.col("row").cast(pl.Int64), model_id=pl.col("item_number").cast(pl.Int64, strict=False), iteration="request")
+        runs = runs.join(steps.select("model_id", "iteration", "step").unique(["model_id", "iteration"], keep="first"), on=["model_id", "iteration"], how="left")
+        rows = rows.join(runs.select("around", "step"), on="around", how="left", maintain_order="left")
+    name = pl.when(pl.col("level") == "communication").then(pl.coalesce("item", "name")).otherwise("name")
+    kind = (
+        pl.when(pl.col("name").str.contains(_SYNCHRONIZING))
+        .then(pl.lit("sync"))
+        .when(pl.col("level") == "msproftx")
+        .then(pl.lit("annotation"))
+        .otherwise(pl.lit("api"))
+    )
+    return rows.select(
+        *(["step"] if "step" in rows.columns else []),
+        name=name,
+        kind=kind,
+        category="level",
+        correlation="connection",
+        start_ns="start_ns",
+        dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+        args=pl.struct("level", type="name", id="item", item_id="item_number", request="request").struct.json_encode(),
+        group=pl.lit(process),
+        lane=pl.format("Thread {}", "thread"),
+        track_kind=pl.lit("thread"),
+        pid=pl.lit(str(info.get("pid", ""))),
+        tid=pl.col("thread").cast(pl.String),
+    )
+
+
+def _of_device(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
+    lane = {"group": pl.lit(f"NPU {one.device.number}"), "pid": pl.lit(str(one.device.number)), "device": pl.lit(one.device.number)}
+    mine = steps.filter(pl.col("device") == one.device.number) if steps.height else steps
+    parts = [_tasks(one, mine).with_columns(**lane)]
+    operators, planes = one.communication
+    if operators.height:
+        parts.append(_in_steps(_collectives(operators), mine).with_columns(**lane))
+    if planes.height:
+        parts.append(_in_steps(_planes(planes), mine).with_columns(**lane))
+    ranges = one.steps.ranges
+    if ranges.height:
+        parts.append(_in_steps(_tagged(ranges, operators.height > 0), mine).with_columns(**lane))
+    if mine.height:
+        parts.append(
+            mine.select(
+                "step",
+                "start_ns",
+                name=pl.format("Iteration {}", "iteration"),
+                kind=pl.lit("step"),
+                dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+                lane=pl.format("Step Trace ({})", "model"),
+                track_kind=pl.lit("annotation"),
+                tid=pl.format("model {}", "model_id"),
+            ).with_columns(**lane)
+        )
+    return parts
+
+
+def _in_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """With the step in which each started: that of its own model where it is known, as models may run at the same time."""
+    if steps.is_empty():
+        return rows
+    rows = rows.with_row_index("order").sort("start_ns", maintain_order=True)
+    windows = steps.select("step", "start_ns", "model_id", until="end_ns").sort("start_ns")
+    if "model_id" in rows.columns:
+        rows = rows.join_asof(windows, on="start_ns", by="model_id", check_sortedness=False).rename({"step": "own", "until": "own_until"})
+    rows = rows.join_asof(windows.drop("model_id"), on="start_ns")
+    step = pl.when(pl.col("start_ns") < pl.col("until")).then("step")
+    if "own" in rows.columns:
+        step = pl.coalesce(pl.when(pl.col("start_ns") < pl.col("own_until")).then("own"), pl.when(pl.col("own").is_null()).then(step))
+    return rows.with_columns(step=step).sort("order").drop("order", "until", "own", "own_until", strict=False)
+
+
+_TASK_ARGS = {
+    "Model Id": pl.col("model_id").fill_null(_NO_MODEL),
+    "Task Type": pl.col("category"),
+    "Physic Stream Id": pl.col("stream"),
+    "Task Id": pl.col("task"),
+    "Batch Id": pl.col("batch"),
+    "Subtask Id": pl.col("context"),
+    "runtime type": pl.col("host_type"),
+    "kernel_name": pl.col("kernel"),
+}
+_KERNEL_ARGS = {
+    "Op Name": pl.coalesce("op", "node_item", "kernel"),
+    "OP Type": pl.col("op_type"),
+    "OP State": pl.when(pl.col("static_op")).then(pl.lit("static")).when(~pl.col("static_op")).then(pl.lit("dynamic")),
+    "Block Num": pl.col("blocks"),
+    "Mix Block Num": pl.col("mix_blocks"),
+    "HF32 Eligible": pl.when(pl.col("hf32")).then(pl.lit("YES")).when(~pl.col("hf32")).then(pl.lit("NO")),
+    **{name: pl.col(name) for name in ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")},
+    "attributes": pl.col("attributes"),
+}
+
+
+def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
+    rows = one.executions.with_columns(pl.col("model_id").cast(pl.Int64, strict=False), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
+    backward = pl.col("dur_ns") >= 0
+    rows = _in_steps(rows.filter(backward), steps)
+    kernels = rows.filter(pl.col("kind") == "kernel")
+    others = rows.filter(pl.col("kind") != "kernel")
+    parts = []
+    if kernels.height:
+        about = dict(_TASK_ARGS) | _KERNEL_ARGS
+        if one.pmu.height:
+            kernels = kernels.join(one.pmu, on="execution", how="left", maintain_order="left")
+            about |= {name: pl.col(name).round(6) if kernels[name].dtype == pl.Float64 else pl.col(name) for name in one.pmu.columns if name != "execution"}
+        if kernels["run_ns"].count():
+            about |= {name: pl.col(name) for name in _AICPU}
+        outside = (pl.col("whole_ns") != pl.col("start_ns")) | (pl.col("whole_end_ns") != pl.col("end_ns"))
+        if kernels.select(outside.any()).item():
+            about |= {"task start_ns": pl.when(outside).then("whole_ns"), "task dur_ns": pl.when(outside).then(pl.col("whole_end_ns") - pl.col("whole_ns"))}
+        parts.append(kernels.with_columns(args=pl.struct(**about).struct.json_encode()))
+    if others.height:
+        parts.append(others.with_columns(args=pl.struct(**_TASK_ARGS).struct.json_encode()))
+    if not parts:
+        return pl.DataFrame()
+    op = pl.coalesce("op", "node_item", "kernel")
+    is_kernel = pl.col("kind") == "kernel"
+    in_collective = pl.col("category") == "COMMUNICATION"
+    name = pl.when(is_kernel & ~in_collective).then(op.str.extract(r"([^/]*)$")).when(is_kernel).then(pl.coalesce("kernel", op))
+    columns = [column for column in ("step",) if column in rows.columns]
+    return pl.concat([part.select(*columns, *_TASK_COLUMNS, "args") for part in parts]).select(
+        *columns,
+        "kind",
+        "category",
+        "start_ns",
+        "dur_ns",
+        "bytes",
+        "shapes",
+        "dtypes",
+        "args",
+        name=pl.coalesce(name, "category"),
+        scope=pl.when(is_kernel & ~in_collective).then(op.str.extract(r"^(.*)/[^/]*$")),
+        op_type=pl.when(is_kernel).then(pl.when(in_collective).then(pl.lit(None, pl.String)).otherwise(pl.coalesce("op_type", op))),
+        flow_in=pl.coalesce("runtime", "node", "acl"),
+        lane=pl.format("Stream {}", "stream"),
+        track_kind=pl.lit("stream"),
+        tid=pl.col("stream").cast(pl.String),
+    )
+
+
+_TASK_COLUMNS = (
+    *("kind", "category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "op", "node_item", "kernel", "op_type", "stream"),
+    *("runtime", "node", "acl"),
+)
+
+
+def _collectives(operators: pl.DataFrame) -> pl.DataFrame:
+    about = {
+        "Process Group Name": pl.col("group"),
+        "rank_size": pl.col("ranks"),
+        "connection_id": pl.col("connection"),
+        "model id": pl.col("model_id").fill_null(_NO_MODEL),
+        "data_type": pl.col("op_data_type"),
+        "alg_type": pl.col("algorithm"),
+        "count": pl.col("count"),
+        "relay": pl.col("relay"),
+        "retry": pl.col("retry"),
+    }
+    return operators.select(
+        "name",
+        "op_type",
+        "start_ns",
+        pl.col("model_id").cast(pl.Int64, strict=False),
+        kind=pl.lit("communication"),
+        category=pl.lit("COMMUNICATION"),
+        correlation="connection",
+        flow_in="node",
+        dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+        args=pl.struct(**about).struct.json_encode(),
+        lane=pl.format("Group {} Communication", "group"),
+        track_kind=pl.lit("communication"),
+        tid=pl.col("group"),
+    ).drop("model_id")
+
+
+def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
+    about = {
+        "notify_id": pl.col("notify").cast(pl.String),
+        "duration estimated(us)": pl.col("estimated"),
+        "stream id": pl.col("stream"),
+        "task id": pl.col("task"),
+        "context id": pl.col("context"),
+        "task type": pl.col("task_name"),
+        "src rank": pl.col("src"),
+        "dst rank": pl.col("dst"),
+        "transport type": pl.col("transport"),
+        "size(Byte)": pl.col("size"),
+        "data type": pl.col("data_type"),
+        "link type": pl.col("link"),
+        "bandwidth(GB/s)": pl.col("bandwidth"),
+        "rdma type": pl.col("rdma"),
+    }
+    return tasks.select(
+        "start_ns",
+        "dur_ns",
+        name=pl.coalesce("task_name", "category"),
+        kind=pl.when(pl.col("task_name").str.contains("(?i)wait")).then(pl.lit("sync")).otherwise(pl.lit("other")),
+        category=pl.lit("communication task"),
+        bytes=pl.when(pl.col("size") > 0).then("size"),
+        flow_in=pl.coalesce("communication", "node"),
+        args=pl.struct(**about).struct.json_encode(),
+        lane=pl.format("Group {} Plane {}", "group", "plane"),
+        track_kind=pl.lit("other"),
+        tid=pl.format("{} plane {}", "group", "plane"),
+    )
+
+
+def _tagged(ranges: pl.DataFrame, known: bool) -> pl.DataFrame:
+    """Collectives and GetNext as the graph's tags bound them. Where the collectives themselves are recorded, tags only mark them."""
+    reduce = pl.col("what") == "reduce"
+    return ranges.select(
+        "start_ns",
+        model_id="model",
+        name=pl.when(reduce).then(pl.format("Reduce {}", "number")).otherwise(pl.lit("GetNext")),
+        kind=pl.when(~reduce).then(pl.lit("data")).otherwise(pl.lit("annotation" if known else "communication")),
+        category=pl.when(reduce).then(pl.lit("Reduce")).otherwise(pl.lit("GetNext Time")),
+        dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+        lane=pl.when(reduce).then(pl.format("Reduce on stream {}", "stream")).otherwise(pl.lit("GetNext")),
+        track_kind=pl.when(reduce & ~pl.lit(known)).then(pl.lit("communication")).otherwise(pl.lit("annotation")),
+        tid=pl.when(reduce).then(pl.format("reduce {}", "stream")).otherwise(pl.lit("getnext")),
+        args=pl.struct(stream="stream", model="model").struct.json_encode(),
+    ).filter(pl.col("dur_ns") >= 0)
+
+
+def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Spans on tracks, and the tracks: the host's threads, then each device's streams, collectives and marks."""
+    if not parts:
+        return pl.DataFrame(), pl.DataFrame()
+    spans = pl.concat(parts, how="diagonal_relaxed")
+    if "device" not in spans.columns:
+        spans = spans.with_columns(device=pl.lit(None, pl.Int64))
+    key = ["group", "lane", "track_kind", "pid", "tid", "device"]
+    lanes = spans.select(key).unique(maintain_order=True)
+    rank_of_kind = {"thread": 0, "stream": 1, "communication": 2, "other": 3, "annotation": 4}
+    lanes = lanes.sort(
+        pl.col("device").fill_null(-1),
+        pl.col("track_kind").replace_strict(rank_of_kind, default=9, return_dtype=pl.Int32),
+        pl.col("tid").cast(pl.Int64, strict=False),
+        "tid",
+        maintain_order=True,
+    ).with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
+    spans = complete(spans.join(lanes, on=key, how="left", maintain_order="left", nulls_equal=True))
+    tracks = lanes.select("track", "group", "device", "pid", "tid", label="lane", kind="track_kind", sort="track")
+    return spans, tracks
+
+
+def _frequency_counter(one: _Found) -> pl.DataFrame:
+    return one.frequencies.with_columns(name=pl.lit(f"aicore clock npu {one.device.number}"), unit=pl.lit("Hz"))
+
+
+def _links(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
+    operators, planes = one.communication
+    if planes.is_empty():
+        return pl.DataFrame(schema={"op": pl.String})
+    names = operators.select("node", "nth", of="name") if operators.height else pl.DataFrame(schema={"node": pl.Int64, "nth": pl.Int64, "of": pl.String})
+    rows = planes.filter(pl.col("size") > 0, pl.col("dst") != _NO_MODEL).join(names, on=["node", "nth"], how="left", maintain_order="left")
+    mine = steps.filter(pl.col("device") == one.device.number) if steps.height else steps
+    rows = _in_steps(rows.drop("step", "model_id", strict=False), mine)
+    return rows.select(
+        *(["step"] if "step" in rows.columns else []),
+        op="of",
+        src="src",
+        dst="dst",
+        transport=pl.when(pl.col("transport") == "RDMA").then(pl.lit("RDMA")).otherwise("link"),
+        bytes="size",
+        dur_ns="dur_ns",
+    )
+
+

@@ -1,0 +1,137 @@
+"""Executions on the device, joined with the launches on the host that caused them."""
+
+import polars as pl
+
+from stepscope.readers._prof_device import NO_CONTEXT, Device
+from stepscope.readers._prof_host import Host
+
+_KEY = ["stream", "task", "batch"]
+# What the runtime calls a kernel, in the compiler's words.
+_CORES = {
+    "KERNEL_AICORE": "AI_CORE",
+    "KERNEL_AIVEC": "AI_VECTOR_CORE",
+    "KERNEL_MIX_AIC": "MIX_AIC",
+    "KERNEL_MIX_AIV": "MIX_AIV",
+    "KERNEL_AICPU": "AI_CPU",
+}
+_NO_KERNELS = ["WRITE_BACK", "INVALID", "COMMUNICATION"]
+_COPIES = ["MEMCPY_ASYNC", "MEMCPY", "PCIE_DMA_SQE", "SDMA", "SDMA_SQE"]
+
+
+def joined(device: Device, host: Host | None) -> pl.DataFrame:
+    """One row per execution, by start: when and where it ran, what it was (`kind`, `category`), and the columns of the host's tasks.
+
+    `nth` counts how often its host task has run: a graph that was loaded once runs many times.
+    """
+    rows = _parts(device.tasks).with_columns(device=pl.lit(device.number, pl.Int64)).with_row_index("execution")
+    launched = _launched(rows, host, device.number)
+    rows = rows.join(launched, on="execution", how="left", maintain_order="left").sort("start_ns", maintain_order=True)
+    rows = rows.with_columns(nth=pl.int_range(1, pl.len() + 1).over(*_KEY, "context"))
+    if device.blocks.height:
+        rows = _real_blocks(rows, device.blocks)
+    return _classified(rows)
+
+
+def _parts(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Tasks, or their parts where there are any: the parts are what ran. `whole_ns` and `whole_end_ns` are the task's own bounds.
+
+    Of a kernel on both kinds of core (MIX) the first part is the kernel.
+    """
+    whole = tasks.filter(pl.col("context") == NO_CONTEXT).with_columns(whole_ns="start_ns", whole_end_ns="end_ns", whole_type="type")
+    parts = tasks.filter(pl.col("context") != NO_CONTEXT)
+    if parts.is_empty():
+        return whole
+    whole = whole.with_row_index("of")
+    parts = (
+        parts.sort("start_ns", maintain_order=True)
+        .join_asof(
+            whole.select(*_KEY, "of", "start_ns", "whole_ns", "whole_end_ns", "whole_type").sort("start_ns"),
+            on="start_ns",
+            by=_KEY,
+            check_sortedness=False,
+        )
+        .with_columns(
+            of=pl.when(pl.col("start_ns") <= pl.col("whole_end_ns")).then("of"),
+            mix=pl.col("type").is_in(["MIX_AIC", "MIX_AIV"]),
+        )
+    )
+    first = pl.col("context") == pl.col("context").min().over("of")
+    parts = parts.filter(pl.col("of").is_null() | ~pl.col("mix") | first)
+    whole = whole.join(parts.select("of").unique(), on="of", how="anti", maintain_order="left")
+    return pl.concat([whole.drop("of"), parts.select(whole.drop("of").columns)]).sort("start_ns", maintain_order=True)
+
+
+def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFrame:
+    """For each execution the launch before it with the same stream, task and batch, or else the first after it."""
+    keys = rows.select("execution", *_KEY, "start_ns").sort("start_ns")
+    if host is None:
+        return keys.select("execution").with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _HOST_COLUMNS.items())
+    tasks = host.tasks.filter(pl.col("device") == device).drop("device").rename({"type": "host_type"}).with_columns(start_ns="at_ns").sort("start_ns")
+    before = keys.join_asof(tasks, on="start_ns", by=_KEY, check_sortedness=False)
+    unknown = before.filter(pl.col("at_ns").is_null()).select(keys.columns)
+    if unknown.height:  # clocks that do not agree
+        after = unknown.join_asof(tasks, on="start_ns", by=_KEY, strategy="forward", check_sortedness=False)
+        before = pl.concat([before.filter(pl.col("at_ns").is_not_null()), after])
+    return before.drop(*_KEY, "start_ns")
+
+
+_HOST_COLUMNS = {
+    **dict.fromkeys(("host_type", "kernel", "node_item", "op", "op_type", "core", "attributes", "shapes", "dtypes"), pl.String),
+    **dict.fromkeys(("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"), pl.String),
+    **dict.fromkeys(("at_ns", "thread", "node", "model", "communication", "acl", "runtime", "request", "blocks", "mix_blocks"), pl.Int64),
+    **dict.fromkeys(("bytes", "direction"), pl.Int64),
+    **dict.fromkeys(("hf32", "static", "static_op"), pl.Boolean),
+    "model_id": pl.UInt64,
+}
+
+
+def _real_blocks(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+    """How many blocks an operator is cut into may be decided on the device: the scheduler says so after it ran."""
+    said = (
+        blocks.sort("start_ns")
+        .with_columns(told_ns="start_ns")
+        .join_asof(
+            rows.select("execution", "stream", "task", "start_ns").sort("start_ns"), on="start_ns", by=["stream", "task"], check_sortedness=False
+        )
+        .filter(pl.col("execution").is_not_null())
+        .unique("execution", keep="first", maintain_order=True)
+        .select("execution", real="blocks")
+    )
+    return rows.join(said, on="execution", how="left", maintain_order="left").with_columns(blocks=pl.coalesce("real", "blocks")).drop("real")
+
+
+def _classified(rows: pl.DataFrame) -> pl.DataFrame:
+    """What each execution is. Only what an operator computes is a kernel; tasks of the scheduler are shown, and count for nothing."""
+    kernel_task = pl.col("host_type").replace_strict(_CORES, default=None, return_dtype=pl.String)
+    in_collective = pl.col("communication").is_not_null()
+    core = pl.when(in_collective & kernel_task.is_not_null()).then(pl.lit("COMMUNICATION")).otherwise(
+        pl.coalesce("core", pl.when(~in_collective).then(kernel_task))
+    )  # fmt: skip
+    part = pl.col("context") != NO_CONTEXT
+    collective_part = pl.col("core") == "COMMUNICATION"
+    kernel = pl.coalesce(
+        pl.when(in_collective).then(kernel_task.is_not_null()),
+        (pl.col("core").is_not_null() & ~pl.col("core").is_in(_NO_KERNELS)) | kernel_task.is_not_null(),
+    )
+    category = (
+        pl.when(kernel)
+        .then(core)
+        .when(part)
+        .then(pl.col("type"))
+        .otherwise(pl.coalesce(pl.when(collective_part | pl.col("core").is_null()).then("host_type"), "core", "host_type", "type"))
+    )
+    rows = rows.with_columns(kernel_=kernel.fill_null(False), category=category)
+    word = pl.col("category").str.to_uppercase().str.replace_all(" ", "_", literal=True)
+    kind = (
+        pl.when("kernel_")
+        .then(pl.lit("kernel"))
+        .when(in_collective)
+        .then(pl.lit("other"))
+        .when(word.is_in(_COPIES))
+        .then(pl.lit("copy"))
+        .when(word.str.contains("WAIT"))
+        .then(pl.lit("sync"))
+        .otherwise(pl.lit("other"))
+    )
+    return rows.with_columns(kind=kind).drop("kernel_")
+
