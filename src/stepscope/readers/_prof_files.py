@@ -139,8 +139,10 @@ class Clock(NamedTuple):
         return whole * up + rest * up // down + self.origin_ns
 
 
-def host_clock(host: Side, notes: Notes) -> Clock:
-    log, mhz = _log(host.path, "host_start.log", notes), host.host_mhz
+def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
+    log = _log(host.path, "host_start.log", notes)
+    # Every part says the frequency of the host's counter: one that lacks its info.json is none the worse.
+    mhz = next((side.host_mhz for side in (host, *devices) if side.info), Fraction(0))
     wall = _wall(host, notes)
     if mhz <= 0:  # the counter is the monotonic clock
         return Clock(0, wall, Fraction(1))

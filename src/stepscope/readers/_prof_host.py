@@ -169,7 +169,9 @@ def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame
             "end": raw["end"],
         }
     )
-    rows = pl.concat([rows.filter(~event), _from_events(rows.filter(event), side, notes)])
+    rows = pl.concat([rows.filter(~event), _from_events(rows.filter(event), side, notes)]).with_columns(
+        event=pl.col("connection").is_in(connection[event])
+    )
     rows = rows.with_columns(
         pl.Series("start_ns", clock.ns(rows["begin"].to_numpy())), pl.Series("end_ns", clock.ns(rows["end"].to_numpy()))
     )
@@ -266,7 +268,9 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
     tasks = tasks.with_columns(pl.when(pl.col(level) >= 0).then(level).alias(level) for level in outer)
     models = calls.select(pl.col("row").cast(pl.Int64).alias("model"), pl.col("item_number").alias("model_id"), "request")
     nodes = calls.select(pl.col("row").cast(pl.Int64).alias("node"), node_item="item")
-    tasks = tasks.join(models, on="model", how="left", maintain_order="left").join(nodes, on="node", how="left", maintain_order="left")
+    parts = calls.select(pl.col("row").cast(pl.Int64).alias("communication"), part="item")
+    for frame, level in ((models, "model"), (nodes, "node"), (parts, "communication")):
+        tasks = tasks.join(frame, on=level, how="left", maintain_order="left")
     for name, frame in _of_nodes(streams, words, clock, around).items():
         tasks = tasks.join(frame, on="node", how="left", maintain_order="left", suffix=f"_{name}")
     return _with_copies(tasks, streams, clock, around)

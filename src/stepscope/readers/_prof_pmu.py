@@ -52,7 +52,7 @@ _COLUMNS: dict[str, list[tuple[str, Sum]]] = {
     }.items()},
     "icache_miss_rate": [("quotient", Sum((0x55, 0x54)))],
     "cube_fops": [("sum", Sum((0x49, 0x4A), (8192, 16384)))],
-    "vector_fops": [("sum", Sum((0x4B, 0x4C, 0x4D, 0x4E, 0x4F), (128, 64, 64, 64, 32)))],
+    "vector_fops": [("sum", Sum((0x4B, 0x4C, 0x4D, 0x4E, 0x4F), (64, 128, 64, 64, 32)))],
     **{f"{name}(GB/s)": [_bandwidth(*how)] for name, how in {
         "ub_read_bw": (0x15, 256, 4), "ub_write_bw": (0x16, 256, 4), "l1_read_bw": (0x31, 256, 16), "l1_write_bw": (0x32, 256, 8),
         "main_mem_read_bw": (0x12, 8, 8), "main_mem_write_bw": (0x13, 8, 8),
@@ -203,7 +203,7 @@ def _stars(side: Side, files: list[Path], device: Device, executions: pl.DataFra
     # A kind of core that a kernel does not use did nothing.
     both = both.with_columns(pl.exclude("execution").fill_null(0))
     if _group(side, "ai_core_metrics") == "PipeUtilization":
-        both = _with_cube(both, executions, side, frequency, "aic_total_cycles")
+        both = _with_cube(both, executions, side, "aic_total_cycles")
     return both
 
 
@@ -267,10 +267,10 @@ def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, 
     return columns
 
 
-def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, frequency: tuple[Ints, Ints], cycles: str) -> pl.DataFrame:
-    """Which part of all cycles of all cube cores, while the kernel ran, it used."""
+def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, cycles: str) -> pl.DataFrame:
+    """Which part of the cycles that all cube cores make at their usual frequency, while the kernel ran, it used."""
     about = rows.join(executions.select("execution", "start_ns", "end_ns"), on="execution", how="left", maintain_order="left")
-    hertz = _at(frequency, _usual(side), about["end_ns"].to_numpy())
+    hertz = np.full(about.height, _usual(side), np.float64)
     cores = int(number(side.unit.get("ai_core_num")))
     lasted = (about["end_ns"] - about["start_ns"]).to_numpy() / 1e9
     return rows.with_columns(pl.Series("cube_utilization(%)", _quotient(about[cycles].to_numpy() * 100.0, hertz * cores * lasted)))
@@ -302,4 +302,4 @@ def _hwts(side: Side, files: list[Path], executions: pl.DataFrame, frequency: tu
     if {"vec_ratio", "mac_ratio", "mte2_ratio"} <= set(columns):
         columns["memory_bound"] = _quotient(columns["mte2_ratio"], np.maximum(columns["mac_ratio"], columns["vec_ratio"]))
     result = rows.select("execution").with_columns(pl.Series(name, column) for name, column in columns.items())
-    return _with_cube(result, executions, side, frequency, "total_cycles") if group == "PipeUtilization" else result
+    return _with_cube(result, executions, side, "total_cycles") if group == "PipeUtilization" else result

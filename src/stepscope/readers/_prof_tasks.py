@@ -76,7 +76,7 @@ def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFram
 
 
 _HOST_COLUMNS = {
-    **dict.fromkeys(("host_type", "kernel", "node_item", "op", "op_type", "core", "attributes", "shapes", "dtypes"), pl.String),
+    **dict.fromkeys(("host_type", "kernel", "node_item", "part", "op", "op_type", "core", "attributes", "shapes", "dtypes"), pl.String),
     **dict.fromkeys(("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"), pl.String),
     **dict.fromkeys(("at_ns", "thread", "node", "model", "communication", "acl", "runtime", "request", "blocks", "mix_blocks"), pl.Int64),
     **dict.fromkeys(("bytes", "direction"), pl.Int64),

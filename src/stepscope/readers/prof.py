@@ -34,7 +34,7 @@ def read(path: Path, options: Options) -> Trace:
     host_side, device_sides = sides(path, notes)
     if host_side is not None and not host_side.raw:
         host_side = None
-    host = _prof_host.read(host_side, host_clock(host_side, notes), notes) if host_side else None
+    host = _prof_host.read(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
     if host is None:
         notes.add(path, "no data of the host: tasks have no names")
     if not device_sides:
@@ -123,15 +123,16 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
     for one in found:
         parts += _of_device(one, steps)
     spans, tracks = _placed([part for part in parts if part.height])
+    links = [_links(one, steps) for one in found]
     if steps.is_empty() and spans.height:
         steps = _whole(spans, notes)
-        spans = spans.with_columns(step=pl.lit(1, pl.Int32))
+        spans, links = spans.with_columns(step=pl.lit(1, pl.Int32)), [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height]
     tables: dict[str, pl.DataFrame] = {
         "spans": spans,
         "tracks": tracks,
         "steps": steps.drop("device", "iteration", "model_id", strict=False),
         "counters": pl.concat([_frequency_counter(one) for one in found]) if found else pl.DataFrame(),
-        "links": pl.concat([_links(one, steps) for one in found], how="diagonal") if found else pl.DataFrame(),
+        "links": pl.concat(links, how="diagonal_relaxed") if links else pl.DataFrame(),
         "devices": pl.DataFrame([_chip(one.side) for one in found]),
         "problems": notes.frame(),
     }
@@ -236,7 +237,7 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
         correlation="connection",
         start_ns="start_ns",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        args=pl.struct("level", type="name", id="item", item_id="item_number", request="request").struct.json_encode(),
+        args=pl.struct("level", type="name", id="item", item_id="item_number", request="request", event="event").struct.json_encode(),
         group=pl.lit(process),
         lane=pl.format("Thread {}", "thread"),
         track_kind=pl.lit("thread"),
@@ -299,7 +300,7 @@ _TASK_ARGS = {
     "kernel_name": pl.col("kernel"),
 }
 _KERNEL_ARGS = {
-    "Op Name": pl.coalesce("op", "node_item", "kernel"),
+    "Op Name": pl.coalesce("part", "op", "node_item", "kernel"),
     "OP Type": pl.col("op_type"),
     "OP State": pl.when(pl.col("static_op")).then(pl.lit("static")).when(~pl.col("static_op")).then(pl.lit("dynamic")),
     "Block Num": pl.col("blocks"),
@@ -335,7 +336,7 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
     op = pl.coalesce("op", "node_item", "kernel")
     is_kernel = pl.col("kind") == "kernel"
     in_collective = pl.col("category") == "COMMUNICATION"
-    name = pl.when(is_kernel & ~in_collective).then(op.str.extract(r"([^/]*)$")).when(is_kernel).then(pl.coalesce("kernel", op))
+    name = pl.when(is_kernel & ~in_collective).then(op.str.extract(r"([^/]*)$")).when(is_kernel).then(pl.coalesce("part", "kernel", op))
     columns = [column for column in ("step",) if column in rows.columns]
     return pl.concat([part.select(*columns, *_TASK_COLUMNS, "args") for part in parts]).select(
         *columns,
@@ -358,7 +359,7 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 _TASK_COLUMNS = (
-    *("kind", "category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "op", "node_item", "kernel", "op_type", "stream"),
+    *("kind", "category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "op", "node_item", "part", "kernel", "op_type", "stream"),
     *("runtime", "node", "acl"),
 )
 
