@@ -87,7 +87,7 @@ class Host(NamedTuple):
     tasks: pl.DataFrame  # one row per launched task, see `_tasks`
     fusions: pl.DataFrame
     models: dict[int, str]
-    streams: dict[str, Records]
+    streams: dict[str, Records]  # those of communication
     clock: Clock
     around: "Around"
 
@@ -100,7 +100,9 @@ def read(side: Side, clock: Clock, notes: Notes) -> Host:
     names = words.of(streams["additional.graph_id_map"]["name"])
     models = dict(zip(streams["additional.graph_id_map"]["model"].tolist(), names.to_list(), strict=True))
     tasks = _tasks(streams, words, clock, calls, around)
-    return Host(words, calls, tasks, _fusions(streams, words, clock, calls, around, models), models, streams, clock, around)
+    fusions = _fusions(streams, words, clock, calls, around, models)
+    kept = {name: streams[name] for name in ("compact.hccl_op_info", "additional.hccl_info")}
+    return Host(words, calls, tasks, fusions, models, kept, clock, around)
 
 
 def _words(side: Side, notes: Notes) -> Words:
@@ -333,13 +335,17 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
         [_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()], schema=dict.fromkeys(TENSOR_TEXTS, pl.String), orient="row"
     ).with_row_index("same")
     single = whole.with_columns(pl.Series("same", same).cast(pl.UInt32)).filter("alone").join(texts, on="same", how="left", maintain_order="left")
-    several = whole.filter(~pl.col("alone"), pl.col("node") >= 0).group_by("node", "op", "at", maintain_order=True).agg("record")
-    rows = [
-        (node, *_texts([raw["tensors"][row][: count[row]] for row in members]))
-        for node, members in several.select("node", "record").iter_rows()
-    ]
-    schema = {"node": pl.Int64, **dict.fromkeys(TENSOR_TEXTS, pl.String)}
-    return pl.concat([single.select(list(schema)), pl.DataFrame(rows, schema=schema, orient="row")])
+    # Those in several pieces repeat, too: by the numbers of their pieces.
+    several = whole.with_columns(pl.Series("same", same)).filter(~pl.col("alone"), pl.col("node") >= 0)
+    several = several.group_by("node", "op", "at", maintain_order=True).agg(pieces=pl.col("same").cast(pl.String).str.join(" "))
+    rows = []
+    for pieces in several["pieces"].unique().to_list():
+        members = [int(first[int(one)]) for one in pieces.split(" ")]
+        rows.append((pieces, *_texts([raw["tensors"][row][: count[row]] for row in members])))
+    joined = pl.DataFrame(rows, schema={"pieces": pl.String, **dict.fromkeys(TENSOR_TEXTS, pl.String)}, orient="row")
+    several = several.join(joined, on="pieces", how="left", maintain_order="left")
+    columns = ["node", *TENSOR_TEXTS]
+    return pl.concat([single.select(columns), several.select(columns)])
 
 
 TENSOR_TEXTS = (
@@ -356,7 +362,7 @@ def _alike(payload: Any, count: Ints) -> tuple[Ints, Ints]:
     weights = np.random.default_rng(0).integers(1, 2**63, mixed.shape[1], dtype=np.uint64) | np.uint64(1)
     digest = (mixed * weights).sum(axis=1, dtype=np.uint64) + count.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     _, first, same = np.unique(digest, return_index=True, return_inverse=True)
-    if not (payload == payload[first[same]]).all():  # never seen: two different records with one digest
+    if not (mixed == mixed[first[same]]).all():  # never seen: two different records with one digest
         return np.arange(len(payload)), np.arange(len(payload))
     return same, first
 

@@ -1,7 +1,9 @@
 """Executions on the device, joined with the launches on the host that caused them."""
 
+import numpy as np
 import polars as pl
 
+from stepscope.intervals import Ints
 from stepscope.readers._prof_device import NO_CONTEXT, Device
 from stepscope.readers._prof_host import Host
 
@@ -26,10 +28,23 @@ def joined(device: Device, host: Host | None) -> pl.DataFrame:
     rows = _parts(device.tasks).with_columns(device=pl.lit(device.number, pl.Int64)).with_row_index("execution")
     launched = _launched(rows, host, device.number)
     rows = rows.join(launched, on="execution", how="left", maintain_order="left").sort("start_ns", maintain_order=True)
-    rows = rows.with_columns(nth=pl.int_range(1, pl.len() + 1).over(*_KEY, "context"))
+    rows = rows.with_columns(pl.Series("nth", _nth(rows)))
     if device.blocks.height:
         rows = _real_blocks(rows, device.blocks)
     return _classified(rows)
+
+
+def _nth(rows: pl.DataFrame) -> Ints:
+    """How often each row's task has run by then."""
+    keys = [rows[name].to_numpy() for name in (*_KEY, "context")]
+    order = np.lexsort(keys)  # stable: rows are by start
+    new = np.ones(len(order), np.bool_)
+    if len(order) > 1:
+        new[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+    place = np.arange(len(order))
+    nth = np.empty(len(order), np.int64)
+    nth[order] = place - place[new][np.cumsum(new) - 1] + 1
+    return nth
 
 
 def _parts(tasks: pl.DataFrame) -> pl.DataFrame:

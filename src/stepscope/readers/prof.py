@@ -199,7 +199,7 @@ def _steps(found: list[_Found], host: Host | None) -> pl.DataFrame:
 
 def _whole(spans: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     notes.add("", "no iterations are marked: everything is one step")
-    device = spans.filter(pl.col("track_kind") != "thread")
+    device = spans.filter(~pl.col("kind").is_in(["api", "sync", "annotation"]))
     spans = device if device.height else spans
     return pl.DataFrame(
         {
@@ -446,20 +446,21 @@ def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Spans on tracks, and the tracks: the host's threads, then each device's streams, collectives and marks."""
     if not parts:
         return pl.DataFrame(), pl.DataFrame()
-    spans = pl.concat(parts, how="diagonal_relaxed")
-    if "device" not in spans.columns:
-        spans = spans.with_columns(device=pl.lit(None, pl.Int64))
     key = ["group", "lane", "track_kind", "pid", "tid", "device"]
-    lanes = spans.select(key).unique(maintain_order=True)
-    rank_of_kind = {"thread": 0, "stream": 1, "communication": 2, "other": 3, "annotation": 4}
+    parts = [part if "device" in part.columns else part.with_columns(device=pl.lit(None, pl.Int64)) for part in parts]
+    lanes = pl.concat([part.select(key).unique(maintain_order=True) for part in parts], how="vertical_relaxed").unique(maintain_order=True)
+    order = {"thread": 0, "stream": 1, "communication": 2, "other": 3, "annotation": 4}
     lanes = lanes.sort(
         pl.col("device").fill_null(-1),
-        pl.col("track_kind").replace_strict(rank_of_kind, default=9, return_dtype=pl.Int32),
+        pl.col("track_kind").replace_strict(order, default=9, return_dtype=pl.Int32),
         pl.col("tid").cast(pl.Int64, strict=False),
         "tid",
         maintain_order=True,
     ).with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
-    spans = complete(spans.join(lanes, on=key, how="left", maintain_order="left", nulls_equal=True))
+    label = ["group", "lane", "track_kind"]
+    tracked = lanes.select(*label, "track").unique(label, keep="first", maintain_order=True)
+    placed = [part.join(tracked, on=label, how="left", maintain_order="left").drop(*key) for part in parts]
+    spans = complete(pl.concat(placed, how="diagonal_relaxed"))
     tracks = lanes.select("track", "group", "device", "pid", "tid", label="lane", kind="track_kind", sort="track")
     return spans, tracks
 
