@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
 
@@ -18,7 +17,7 @@ LEGACY = DATA / "legacy"
 pytestmark = pytest.mark.skipif(not SYNTH.is_dir(), reason="no ../shared/data/ascend")
 
 # Where the reference loses or spoils data its undamaged twin is the truth, see each case.md.
-WHOLE = sorted(path.name for path in SYNTH.glob("*") if not path.name.startswith("c12")) + ["c12_base"] if SYNTH.is_dir() else []
+WHOLE = [*sorted(path.name for path in SYNTH.glob("*") if not path.name.startswith("c12")), "c12_base"] if SYNTH.is_dir() else []
 
 
 def opened(case: str) -> Trace:
@@ -133,7 +132,7 @@ def test_tasks_are_those_of_task_time(case: str) -> None:
 
 def different_tasks(trace: Trace, rows: list[dict[str, str]]) -> list[str]:
     mine = [row for row in work(trace) if row["lane"] == "stream"]
-    # Two choices of ours: copies appear once, where msprof adds a second row from the scheduler's records, and parts of a collective are tasks.
+    # Two choices of ours: a copy is there once (msprof adds the scheduler's record of it), and the parts of a collective are.
     rows = [row for row in rows if row["kernel_type"] != "other"]
     mine = [row for row in mine if row["kind"] == "kernel" or row["about"]["Subtask Id"] == 2**32 - 1]
     mine.sort(key=lambda row: (row["device"], row["start_ns"], int(row["tid"])))
@@ -195,7 +194,11 @@ def test_calls_are_those_of_api_statistic(case: str) -> None:
     rows = rows.filter(pl.col("args").str.json_path_match("$.event") == "false")  # pairs of events are no calls to msprof
     duration = pl.col("dur_ns") / 1000
     mine = rows.group_by(level=pl.col("category").cast(pl.String), name=pl.col("name").cast(pl.String)).agg(
-        duration.sum().alias("sum"), pl.len(), duration.min().alias("min"), duration.max().alias("max"), duration.var(ddof=0).alias("variance")
+        duration.sum().alias("sum"),
+        pl.len(),
+        duration.min().alias("min"),
+        duration.max().alias("max"),
+        duration.var(ddof=0).alias("variance"),
     )
     found = {(row["level"], row["name"]): row for row in mine.collect().to_dicts()}
     rows = {(row["Level"], row["API Name"]): row for row in expected(case, "api_statistic")}
@@ -211,7 +214,9 @@ def test_calls_are_those_of_api_statistic(case: str) -> None:
 def test_collectives_are_those_of_communication_statistic(case: str) -> None:
     trace = opened(case)
     spans = trace.spans.filter(pl.col("kind") == "communication").join(trace.tracks.select("track", "device"), on="track")
-    mine = spans.group_by("device", pl.col("op_type").cast(pl.String)).agg(pl.len(), pl.col("dur_ns").sum(), low=pl.col("dur_ns").min(), high=pl.col("dur_ns").max())
+    mine = spans.group_by("device", pl.col("op_type").cast(pl.String)).agg(
+        pl.len(), pl.col("dur_ns").sum(), low=pl.col("dur_ns").min(), high=pl.col("dur_ns").max()
+    )
     found = {(row["device"], row["op_type"]): row for row in mine.collect().to_dicts()}
     rows = expected(case, "communication_statistic")
     assert len(found) == len(rows)

@@ -22,7 +22,7 @@ from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import Options
 from stepscope.readers._prof_device import hwts
-from stepscope.readers._prof_files import Notes, lines, raw_files, records
+from stepscope.readers._prof_files import Notes, lines, raw_files, records, told
 from stepscope.trace import Meta, Trace, complete
 
 _TICK_NS = 10
@@ -35,8 +35,21 @@ _FORWARD, _BACKWARD, _ITERATION_END, _FIRST_COLLECTIVE = 1, 2, 255, 3
 _MARKERS = (0, 10010)
 # MindSpore's numbers of data types.
 _TYPES = {
-    **{30: "bool", 31: "int", 32: "int8", 33: "int16", 34: "int32", 35: "int64", 36: "uint", 37: "uint8", 38: "uint16", 39: "uint32"},
-    **{40: "uint64", 41: "float", 42: "float16", 43: "float32", 44: "float64"},
+    30: "bool",
+    31: "int",
+    32: "int8",
+    33: "int16",
+    34: "int32",
+    35: "int64",
+    36: "uint",
+    37: "uint8",
+    38: "uint16",
+    39: "uint32",
+    40: "uint64",
+    41: "float",
+    42: "float16",
+    43: "float32",
+    44: "float64",
 }
 
 
@@ -85,7 +98,7 @@ def _described(streams: dict[str, list[Path]]) -> pl.DataFrame:
         name=pl.col("op").str.extract(r"([^/]*)$"),
         scope=pl.col("op").str.extract(r"^(.*)/[^/]*$"),
         op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$")),
-        args=_told(**{"full name": "op", "Task Id": "task", "Block Num": "blocks", "tensors": "tensors"}),
+        args=told({"full name": "op", "Task Id": "task", "Block Num": "blocks", "tensors": "tensors"}),
     ).drop("tensors")
 
 
@@ -114,10 +127,6 @@ def _operator(line: str) -> dict[str, Any]:
 
 def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _told(**columns: str) -> pl.Expr:
-    return pl.struct(**columns).struct.json_encode()
 
 
 def _points(streams: dict[str, list[Path]]) -> dict[int, str]:
@@ -160,7 +169,9 @@ def _operators(tasks: pl.DataFrame, described: pl.DataFrame, notes: Notes) -> pl
     rows = tasks.join(known, on="task", how="left", maintain_order="left")
     unnamed = rows["op"].null_count()
     if unnamed:
-        notes.add("hwts.log.data", f"{unnamed} of {rows.height} tasks belong to no operator of the graph (collectives, events): shown as tasks")
+        notes.add(
+            "hwts.log.data", f"{unnamed} of {rows.height} tasks belong to no operator of the graph (collectives, events): shown as tasks"
+        )
     start = pl.col("start").cast(pl.Int64)
     return rows.select(
         "op_type",
@@ -175,7 +186,7 @@ def _operators(tasks: pl.DataFrame, described: pl.DataFrame, notes: Notes) -> pl
         tid=pl.col("stream").cast(pl.String),
         start_ns=start * _TICK_NS,
         dur_ns=(pl.col("end").cast(pl.Int64) - start) * _TICK_NS,
-        args=pl.coalesce("args", _told(**{"Task Id": "task"})),
+        args=pl.coalesce("args", told({"Task Id": "task"})),
     )
 
 
@@ -239,7 +250,7 @@ def _aicpu(files: list[Path], described: pl.DataFrame) -> pl.DataFrame:
         tid=pl.lit("aicpu"),
         start_ns=pl.col("start") * 1000,
         dur_ns=(pl.col("end") - pl.col("start")).clip(0) * 1000,
-        args=_told(**{"total time(us)": "total", "dispatch time(us)": "dispatch"}),
+        args=told({"total time(us)": "total", "dispatch time(us)": "dispatch"}),
     )
 
 
@@ -247,7 +258,9 @@ def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: di
     if spans.is_empty() and steps.is_empty():
         notes.add("", "nothing in these files could be read")
     rank = pl.lit(options.rank if options.rank is not None else device, pl.Int32)
-    lanes = spans.select("lane", "track_kind", "tid").unique(maintain_order=True).sort("track_kind", pl.col("tid").cast(pl.Int64, strict=False))
+    lanes = (
+        spans.select("lane", "track_kind", "tid").unique(maintain_order=True).sort("track_kind", pl.col("tid").cast(pl.Int64, strict=False))
+    )
     lanes = lanes.with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
     spans = spans.join(lanes, on=["lane", "track_kind", "tid"], how="left", maintain_order="left").sort("start_ns", maintain_order=True)
     if steps.height:
@@ -256,7 +269,14 @@ def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: di
     tables = {
         "spans": complete(spans),
         "tracks": lanes.select(
-            "track", "tid", group=pl.lit(f"NPU {device}"), label="lane", kind="track_kind", device=pl.lit(device), sort="track", pid=pl.lit(str(device))
+            "track",
+            "tid",
+            group=pl.lit(f"NPU {device}"),
+            label="lane",
+            kind="track_kind",
+            device=pl.lit(device),
+            sort="track",
+            pid=pl.lit(str(device)),
         ),
         "steps": steps.with_columns(how=pl.lit("marker"), phase=pl.lit("train")),
         "devices": pl.DataFrame({"device": [device], "name": ["Ascend"], "kind": ["aicore"]}),

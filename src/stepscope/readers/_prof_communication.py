@@ -9,8 +9,23 @@ from stepscope.readers._prof_device import worded
 from stepscope.readers._prof_host import Host
 
 _DTYPES = {
-    **{0: "INT8", 1: "INT16", 2: "INT32", 3: "FP16", 4: "FP32", 5: "INT64", 6: "UINT64", 7: "UINT8", 8: "UINT16", 9: "UINT32", 10: "FP64"},
-    **{11: "BFP16", 12: "INT128", 14: "HIF8", 15: "FP8E4M3", 16: "FP8E5M2", 17: "FP8E8M0"},
+    0: "INT8",
+    1: "INT16",
+    2: "INT32",
+    3: "FP16",
+    4: "FP32",
+    5: "INT64",
+    6: "UINT64",
+    7: "UINT8",
+    8: "UINT16",
+    9: "UINT32",
+    10: "FP64",
+    11: "BFP16",
+    12: "INT128",
+    14: "HIF8",
+    15: "FP8E4M3",
+    16: "FP8E5M2",
+    17: "FP8E8M0",
 }
 _LINKS = {0: "ON_CHIP", 1: "HCCS", 2: "PCIE", 3: "ROCE", 4: "SIO", 5: "HCCS_SW", 6: "STANDARD_ROCE", 7: "UB", 8: "UBoE"}
 _TRANSPORTS = {0: "SDMA", 1: "RDMA", 2: "LOCAL", 3: "UB", 4: "ROCE"}
@@ -35,7 +50,9 @@ def read(executions: pl.DataFrame, host: Host | None) -> Communication:
     if tasks.height:  # where the operator itself does not say its group, its tasks do
         told = tasks.select("execution", "group", "group_number", "ranks").unique("execution", keep="first")
         ran = ran.join(told, on="execution", how="left", maintain_order="left", suffix="_of_task")
-        ran = ran.with_columns(group=pl.coalesce("group", "group_of_task"), group_number=pl.coalesce("group_number", "group_number_of_task"))
+        ran = ran.with_columns(
+            group=pl.coalesce("group", "group_of_task"), group_number=pl.coalesce("group_number", "group_number_of_task")
+        )
     else:
         ran = ran.with_columns(ranks=pl.lit(None, pl.Int64))
     return Communication(_operators(ran, calls), _planes(tasks))

@@ -40,21 +40,62 @@ _START, _END, _SUB_START, _SUB_END = 0b000000, 0b000001, 0b100010, 0b100011
 NEWEST = ("15", "16")
 
 _COMMON = {
-    **{0: "AI_CORE", 1: "AI_CPU", 2: "AIV_SQE", 3: "PLACE_HOLDER_SQE", 4: "EVENT_RECORD_SQE", 5: "EVENT_WAIT_SQE"},
-    **{6: "NOTIFY_RECORD_SQE", 7: "NOTIFY_WAIT_SQE", 8: "WRITE_VALUE_SQE"},
+    0: "AI_CORE",
+    1: "AI_CPU",
+    2: "AIV_SQE",
+    3: "PLACE_HOLDER_SQE",
+    4: "EVENT_RECORD_SQE",
+    5: "EVENT_WAIT_SQE",
+    6: "NOTIFY_RECORD_SQE",
+    7: "NOTIFY_WAIT_SQE",
+    8: "WRITE_VALUE_SQE",
 }
 HWTS_TYPES = _COMMON | {9: "SDMA_SQE"}
 STARS_TYPES = _COMMON | {
-    **{9: "VQ6_SQE", 10: "TOF_SQE", 11: "SDMA_SQE", 12: "VPC_SQE", 13: "JPEGE_SQE", 14: "JPEGD_SQE", 15: "DSA_SQE"},
-    **{16: "ROCCE_SQE", 17: "PCIE_DMA_SQE", 18: "HOST_CPU_SQE", 19: "CDQM_SQE", 20: "C_CORE_SQE"},
+    9: "VQ6_SQE",
+    10: "TOF_SQE",
+    11: "SDMA_SQE",
+    12: "VPC_SQE",
+    13: "JPEGE_SQE",
+    14: "JPEGD_SQE",
+    15: "DSA_SQE",
+    16: "ROCCE_SQE",
+    17: "PCIE_DMA_SQE",
+    18: "HOST_CPU_SQE",
+    19: "CDQM_SQE",
+    20: "C_CORE_SQE",
 }
 NEWEST_TYPES = _COMMON | {
-    **{1: "AIV_SQE", 2: "FUSION", 4: "AICPU_H", 5: "AICPU_D", 9: "UBDMA", 10: "ASYNCDMA", 11: "SDMA_SQE", 12: "VPC_SQE"},
-    **{13: "JPEGE_SQE", 14: "JPEGD_SQE", 15: "CMO_SQE", 16: "CCU_SQE", 20: "CONDITION_SQE", 21: "END_SQE"},
+    1: "AIV_SQE",
+    2: "FUSION",
+    4: "AICPU_H",
+    5: "AICPU_D",
+    9: "UBDMA",
+    10: "ASYNCDMA",
+    11: "SDMA_SQE",
+    12: "VPC_SQE",
+    13: "JPEGE_SQE",
+    14: "JPEGD_SQE",
+    15: "CMO_SQE",
+    16: "CCU_SQE",
+    20: "CONDITION_SQE",
+    21: "END_SQE",
 }
 SUB_TYPES = {
-    **{0: "AIC", 1: "AIV", 3: "Notify Wait", 4: "Notify Record", 5: "Write Value", 6: "MIX_AIC", 7: "MIX_AIV", 8: "SDMA"},
-    **{9: "Data Context", 10: "Invalidate Data Context", 11: "Writeback Data Context", 12: "AI_CPU", 13: "Load Context", 15: "DSA"},
+    0: "AIC",
+    1: "AIV",
+    3: "Notify Wait",
+    4: "Notify Record",
+    5: "Write Value",
+    6: "MIX_AIC",
+    7: "MIX_AIV",
+    8: "SDMA",
+    9: "Data Context",
+    10: "Invalidate Data Context",
+    11: "Writeback Data Context",
+    12: "AI_CPU",
+    13: "Load Context",
+    15: "DSA",
 }
 
 
@@ -82,9 +123,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
     if not stars:
         found = pl.concat([found, _by_state(track["state"], 1, "AI_CPU"), _by_state(track["memcpy"], None, "MEMCPY_ASYNC")])
     at = found.select(pl.col("start", "end").cast(pl.UInt64)).to_numpy() if found.height else np.empty((0, 2), np.uint64)
-    tasks = found.drop("start", "end").with_columns(
-        pl.Series("start_ns", clock.ns(at[:, 0])), pl.Series("end_ns", clock.ns(at[:, 1]))
-    )
+    tasks = found.drop("start", "end").with_columns(pl.Series("start_ns", clock.ns(at[:, 0])), pl.Series("end_ns", clock.ns(at[:, 1])))
     flips = track["flip"]
     tasks = batched(tasks.sort("start_ns", maintain_order=True), flips, clock)
     blocks = pl.DataFrame(
@@ -174,7 +213,7 @@ def numbers(stream: Records, task: Records, sqe: Ints | None, side: Side) -> tup
 
 
 def paired(key: Ints, at: Records, is_start: Bools) -> tuple[Ints, Ints, tuple[int, int]]:
-    """Rows of starts and of their ends: an end belongs to the last start before it of the same key. And how many starts and ends stay alone."""
+    """Rows of starts and of their ends: an end belongs to the last start of its key before it. And how many of each stay alone."""
     order = np.lexsort((at, key))
     starts = is_start[order]
     together = starts[:-1] & ~starts[1:] & (key[order][:-1] == key[order][1:])
@@ -269,12 +308,11 @@ def batches(stream: Ints, task: Ints, at: Ints, flip_stream: Ints, flip_task: In
         # A recording that begins late begins with a later batch.
         batch[mine] = (first - 1 if 0 < first < STREAM_DESTROYED else 0) + np.searchsorted(flip_at[flips], at[mine], "right")
         before = np.searchsorted(at[mine], flip_at[flips])
-        for flip, row in zip(flips.tolist(), before.tolist(), strict=True):
-            if flip_number[flip] == STREAM_DESTROYED:
-                continue
-            while row > 0 and task[mine[row - 1]] < flip_task[flip]:
-                row -= 1
-                batch[mine[row]] += 1
+        for flip, after in zip(flips.tolist(), before.tolist(), strict=True):
+            earlier = after - 1 if flip_number[flip] != STREAM_DESTROYED else -1
+            while earlier >= 0 and task[mine[earlier]] < flip_task[flip]:
+                batch[mine[earlier]] += 1
+                earlier -= 1
     return batch
 
 

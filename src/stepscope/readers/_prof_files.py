@@ -3,6 +3,7 @@
 import configparser
 import json
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ class Notes:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.damaged: dict[Path, int] = {}  # records of a file that are known to be lost
         self._rows: list[dict[str, object]] = []
 
     def add(self, file: Path | str, what: str, lost: int = 0, where: str = "") -> None:
@@ -154,7 +156,9 @@ def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) 
     mhz = number(device.unit.get("hwts_frequency"))
     if mhz <= 0:
         mhz = Fraction(usual_mhz)
-        notes.add(device.path, f"the frequency of the device's counter is not recorded: taken as {usual_mhz} MHz, as is usual for this chip")
+        notes.add(
+            device.path, f"the frequency of the device's counter is not recorded: taken as {usual_mhz} MHz, as is usual for this chip"
+        )
     log = _log(device.path, "host_start.log", notes)
     start = _log(device.path, "dev_start.log", notes)
     host_mhz = device.host_mhz or (host.host_mhz if host else Fraction(0))
@@ -262,6 +266,7 @@ def _out_of_step(good: Bools) -> int | None:
 def _tell(file: Path, data: bytes, whole: Records, size: int, over: int, bad: int, skipped: int, notes: Notes) -> None:
     rest = len(data) - len(whole) * size - bad * size
     if bad:
+        notes.damaged[file] = bad
         notes.add(file, "records with a wrong magic number", bad)
     if rest > 0 and (over or skipped):
         notes.add(file, f"{rest} bytes belong to no whole record", max(1, rest // size))
@@ -273,11 +278,18 @@ def lost(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None
         return
     missing = (np.diff(counter.astype(np.int64)) - 1) & ((1 << bits) - 1)
     jumps = int((missing > 0).sum())
+    dropped = int(missing.sum()) - notes.damaged.get(file, 0)
     # Where most numbers jump, this counter counts something else.
-    if jumps and jumps <= max(4, len(counter) // 8):
-        notes.add(file, f"the device dropped records in {jumps} places, at least so many", int(missing.sum()))
+    if dropped > 0 and jumps <= max(4, len(counter) // 8):
+        notes.add(file, "the device dropped records, at least so many: their numbers jump", dropped)
 
 
 def lines(files: list[Path]) -> list[str]:
     """Text that may be cut anywhere into slices."""
     return b"".join(path.read_bytes() for path in files).decode("utf-8", "replace").splitlines()
+
+
+def told(columns: Mapping[str, pl.Expr | str]) -> pl.Expr:
+    """JSON text of these columns, for `args`."""
+    parts = [(pl.col(column) if isinstance(column, str) else column).alias(name) for name, column in columns.items()]
+    return pl.struct(parts).struct.json_encode()

@@ -11,8 +11,15 @@ from stepscope.readers._prof_device import STREAM_DESTROYED, batches
 from stepscope.readers._prof_files import HOST_MAGIC, Clock, Notes, Records, Side, lines, records
 
 LEVELS = {
-    **{30000: "pytorch", 25000: "pta", 20500: "msproftx", 20000: "acl", 15000: "model", 10000: "node"},
-    **{6000: "aicpu", 5500: "communication", 5000: "runtime"},
+    30000: "pytorch",
+    25000: "pta",
+    20500: "msproftx",
+    20000: "acl",
+    15000: "model",
+    10000: "node",
+    6000: "aicpu",
+    5500: "communication",
+    5000: "runtime",
 }
 _CODES = {word: code for code, word in LEVELS.items()}
 _HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
@@ -39,9 +46,7 @@ STREAMS: dict[str, np.dtype[Any]] = {
     "compact.hccl_op_info": _record(64, ("flags", "u1"), ("dtype", "u1"), ("algorithm", "<u8"), ("count", "<u8"), ("group", "<u8")),
     "additional.tensor_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("tensors", _TENSOR, 5)),
     "additional.graph_id_map": _record(256, ("name", "<u8"), ("graph", "<u4"), ("model", "<u4")),
-    "additional.fusion_op_info": _record(
-        256, ("op", "<u8"), ("count", "<u4"), ("bytes", "<u8", 5), ("originals", "<u8", 8)
-    ),
+    "additional.fusion_op_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("bytes", "<u8", 5), ("originals", "<u8", 8)),
     "additional.context_id_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("ids", "<u4", 55)),
     "additional.hccl_info": _record(
         256,
@@ -53,8 +58,18 @@ STREAMS: dict[str, np.dtype[Any]] = {
 }
 # node_basic_info's word for the core that runs it.
 CORES = {
-    **{0: "AI_CORE", 1: "AI_CPU", 2: "AI_VECTOR_CORE", 3: "WRITE_BACK", 4: "MIX_AIC", 5: "MIX_AIV", 6: "FFTS_PLUS"},
-    **{7: "DSA_SQE", 8: "DVPP", 9: "COMMUNICATION", 10: "FUSION", 11: "INVALID"},
+    0: "AI_CORE",
+    1: "AI_CPU",
+    2: "AI_VECTOR_CORE",
+    3: "WRITE_BACK",
+    4: "MIX_AIC",
+    5: "MIX_AIV",
+    6: "FFTS_PLUS",
+    7: "DSA_SQE",
+    8: "DVPP",
+    9: "COMMUNICATION",
+    10: "FUSION",
+    11: "INVALID",
 }
 KERNELS = ("KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "KERNEL_AICPU", "FFTS_PLUS")
 
@@ -251,7 +266,9 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
     for one in np.unique(device):
         mine, flips = (device == one) & ~flip, (device == one) & flip
         number = track["batch"][flips].astype(np.int64)
-        batch[mine] = batches(stream[mine], task[mine], at[mine], stream[flips], task[flips], at[flips], np.where(number == 0, STREAM_DESTROYED, number))
+        batch[mine] = batches(
+            stream[mine], task[mine], at[mine], stream[flips], task[flips], at[flips], np.where(number == 0, STREAM_DESTROYED, number)
+        )
     outer = {level: around.find(level, thread, at) for level in ("node", "model", "communication", "acl", "runtime")}
     tasks = pl.DataFrame(
         {
@@ -334,7 +351,11 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
     texts = pl.DataFrame(
         [_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()], schema=dict.fromkeys(TENSOR_TEXTS, pl.String), orient="row"
     ).with_row_index("same")
-    single = whole.with_columns(pl.Series("same", same).cast(pl.UInt32)).filter("alone").join(texts, on="same", how="left", maintain_order="left")
+    single = (
+        whole.with_columns(pl.Series("same", same).cast(pl.UInt32))
+        .filter("alone")
+        .join(texts, on="same", how="left", maintain_order="left")
+    )
     # Those in several pieces repeat, too: by the numbers of their pieces.
     several = whole.with_columns(pl.Series("same", same)).filter(~pl.col("alone"), pl.col("node") >= 0)
     several = several.group_by("node", "op", "at", maintain_order=True).agg(pieces=pl.col("same").cast(pl.String).str.join(" "))
@@ -412,21 +433,162 @@ def _fusions(
 
 _FUSION_MEMORY = ("input", "output", "weight", "workspace", "total")
 
-DTYPES = dict(enumerate(
-    "FLOAT FLOAT16 INT8 INT32 UINT8 5 INT16 UINT16 UINT32 INT64 UINT64 DOUBLE BOOL STRING DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 "
-    "QINT8 QINT16 QINT32 QUINT8 QUINT16 RESOURCE STRING_REF DUAL DT_VARIANT DT_BF16 DT_UNDEFINED DT_INT4 DT_UINT1 DT_INT2 DT_UINT2 "
-    "DT_COMPLEX32 DT_HIFLOAT8 DT_FLOAT8_E5M2 DT_FLOAT8_E4M3FN DT_FLOAT8_E8M0 DT_FLOAT6_E3M2 DT_FLOAT6_E2M3 DT_FLOAT4_E2M1 "
-    "DT_FLOAT4_E1M2".split()
-)) | dict(enumerate("BOOL INT INT8 INT16 INT32 INT64 UINT UINT8 UINT16 UINT32 UINT64 FLOAT FLOAT16 FLOAT32 FLOAT64 COMPLEX".split(), 230)) \
-   | {2**32 - 1: "UNDEFINED"}  # fmt: skip
-FORMATS = dict(enumerate(
-    "NCHW NHWC ND NC1HWC0 FRACTAL_Z NC1C0HWPAD NHWC1C0 FSR_NCHW FRACTAL_DECONV C1HWNC0 FRACTAL_DECONV_TRANSPOSE "
-    "FRACTAL_DECONV_SP_STRIDE_TRANS NC1HWC0_C04 FRACTAL_Z_C04 CHWN FRACTAL_DECONV_SP_STRIDE8_TRANS HWCN NC1KHKWHWC0 BN_WEIGHT FILTER_HWCK "
-    "HASHTABLE_LOOKUP_LOOKUPS HASHTABLE_LOOKUP_KEYS HASHTABLE_LOOKUP_VALUE HASHTABLE_LOOKUP_OUTPUT HASHTABLE_LOOKUP_HITS C1HWNCoC0 MD NDHWC "
-    "FRACTAL_ZZ FRACTAL_NZ NCDHW DHWCN NDC1HWC0 FRACTAL_Z_3D CN NC DHWNC FRACTAL_Z_3D_TRANSPOSE FRACTAL_ZN_LSTM FRACTAL_Z_G RESERVED ALL "
-    "NULL ND_RNN_BIAS FRACTAL_ZN_RNN NYUV NYUV_A NCL FRACTAL_Z_WINO C1HWC0 FRACTAL_NZ_C0_16 FRACTAL_NZ_C0_32 FRACTAL_NZ_C0_2 "
-    "FRACTAL_NZ_C0_4 FRACTAL_NZ_C0_8 END".split()
-)) | dict(enumerate(
-    "UNKNOWN DEFAULT NC1KHKWHWC0 ND NCHW NHWC HWCN NC1HWC0 FRAC_Z C1HWNCOC0 FRAC_NZ NC1HWC0_C04 FRACTAL_Z_C04 NDHWC FRACTAL_ZN_LSTM "
-    "FRACTAL_ZN_RNN ND_RNN_BIAS".split(), 200
-))  # fmt: skip
+DTYPES = dict(
+    enumerate(
+        [
+            "FLOAT",
+            "FLOAT16",
+            "INT8",
+            "INT32",
+            "UINT8",
+            "5",
+            "INT16",
+            "UINT16",
+            "UINT32",
+            "INT64",
+            "UINT64",
+            "DOUBLE",
+            "BOOL",
+            "STRING",
+            "DUAL_SUB_INT8",
+            "DUAL_SUB_UINT8",
+            "COMPLEX64",
+            "COMPLEX128",
+            "QINT8",
+            "QINT16",
+            "QINT32",
+            "QUINT8",
+            "QUINT16",
+            "RESOURCE",
+            "STRING_REF",
+            "DUAL",
+            "DT_VARIANT",
+            "DT_BF16",
+            "DT_UNDEFINED",
+            "DT_INT4",
+            "DT_UINT1",
+            "DT_INT2",
+            "DT_UINT2",
+            "DT_COMPLEX32",
+            "DT_HIFLOAT8",
+            "DT_FLOAT8_E5M2",
+            "DT_FLOAT8_E4M3FN",
+            "DT_FLOAT8_E8M0",
+            "DT_FLOAT6_E3M2",
+            "DT_FLOAT6_E2M3",
+            "DT_FLOAT4_E2M1",
+            "DT_FLOAT4_E1M2",
+        ]
+    )
+)
+# MindSpore's own numbers.
+DTYPES |= dict(
+    enumerate(
+        [
+            "BOOL",
+            "INT",
+            "INT8",
+            "INT16",
+            "INT32",
+            "INT64",
+            "UINT",
+            "UINT8",
+            "UINT16",
+            "UINT32",
+            "UINT64",
+            "FLOAT",
+            "FLOAT16",
+            "FLOAT32",
+            "FLOAT64",
+            "COMPLEX",
+        ],
+        230,
+    )
+)
+DTYPES[2**32 - 1] = "UNDEFINED"
+FORMATS = dict(
+    enumerate(
+        [
+            "NCHW",
+            "NHWC",
+            "ND",
+            "NC1HWC0",
+            "FRACTAL_Z",
+            "NC1C0HWPAD",
+            "NHWC1C0",
+            "FSR_NCHW",
+            "FRACTAL_DECONV",
+            "C1HWNC0",
+            "FRACTAL_DECONV_TRANSPOSE",
+            "FRACTAL_DECONV_SP_STRIDE_TRANS",
+            "NC1HWC0_C04",
+            "FRACTAL_Z_C04",
+            "CHWN",
+            "FRACTAL_DECONV_SP_STRIDE8_TRANS",
+            "HWCN",
+            "NC1KHKWHWC0",
+            "BN_WEIGHT",
+            "FILTER_HWCK",
+            "HASHTABLE_LOOKUP_LOOKUPS",
+            "HASHTABLE_LOOKUP_KEYS",
+            "HASHTABLE_LOOKUP_VALUE",
+            "HASHTABLE_LOOKUP_OUTPUT",
+            "HASHTABLE_LOOKUP_HITS",
+            "C1HWNCoC0",
+            "MD",
+            "NDHWC",
+            "FRACTAL_ZZ",
+            "FRACTAL_NZ",
+            "NCDHW",
+            "DHWCN",
+            "NDC1HWC0",
+            "FRACTAL_Z_3D",
+            "CN",
+            "NC",
+            "DHWNC",
+            "FRACTAL_Z_3D_TRANSPOSE",
+            "FRACTAL_ZN_LSTM",
+            "FRACTAL_Z_G",
+            "RESERVED",
+            "ALL",
+            "NULL",
+            "ND_RNN_BIAS",
+            "FRACTAL_ZN_RNN",
+            "NYUV",
+            "NYUV_A",
+            "NCL",
+            "FRACTAL_Z_WINO",
+            "C1HWC0",
+            "FRACTAL_NZ_C0_16",
+            "FRACTAL_NZ_C0_32",
+            "FRACTAL_NZ_C0_2",
+            "FRACTAL_NZ_C0_4",
+            "FRACTAL_NZ_C0_8",
+            "END",
+        ]
+    )
+)
+FORMATS |= dict(
+    enumerate(
+        [
+            "UNKNOWN",
+            "DEFAULT",
+            "NC1KHKWHWC0",
+            "ND",
+            "NCHW",
+            "NHWC",
+            "HWCN",
+            "NC1HWC0",
+            "FRAC_Z",
+            "C1HWNCOC0",
+            "FRAC_NZ",
+            "NC1HWC0_C04",
+            "FRACTAL_Z_C04",
+            "NDHWC",
+            "FRACTAL_ZN_LSTM",
+            "FRACTAL_ZN_RNN",
+            "ND_RNN_BIAS",
+        ],
+        200,
+    )
+)

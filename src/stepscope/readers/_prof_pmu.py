@@ -8,11 +8,20 @@ import polars as pl
 
 from stepscope.intervals import Ints
 from stepscope.readers._prof_device import NO_CONTEXT, Device, numbers
-from stepscope.readers._prof_files import DEVICE_MAGIC, Clock, Notes, Records, Side, lost, number, records
+from stepscope.readers._prof_files import DEVICE_MAGIC, Clock, Notes, Side, lost, number, records
 
 _AICORE = np.dtype(
     [
-        *[("head", "u1"), ("pad", "u1"), ("magic", "<u2"), ("pad2", "<u2"), ("task", "<u2"), ("pad3", "V8"), ("cycles", "<u8"), ("pad4", "V8")],
+        *[
+            ("head", "u1"),
+            ("pad", "u1"),
+            ("magic", "<u2"),
+            ("pad2", "<u2"),
+            ("task", "<u2"),
+            ("pad3", "V8"),
+            ("cycles", "<u8"),
+            ("pad4", "V8"),
+        ],
         *[("values", "<u8", 8), ("stream", "<u4"), ("rest", "V28")],
     ]
 )
@@ -34,81 +43,113 @@ class Sum(NamedTuple):
     weights: tuple[float, ...] = ()
 
 
-def _bandwidth(event: int, pipe: int, scalar: int) -> tuple[str, Sum]:
-    return "bandwidth", Sum((event,), (pipe * scalar,))
-
-
-def _ratio(*events: int) -> tuple[str, Sum]:
-    return "ratio", Sum(events)
-
-
 # Column -> how it is computed, in the alternatives of the chips: the first whose events were counted.
+_RATIOS = {
+    "vec": [(0x8,)],
+    "mac": [(0x416, 0x417), (0xA,)],
+    "scalar": [(0x9,)],
+    "mte1": [(0x302,), (0xB,)],
+    "mte2": [(0xC,)],
+    "mte3": [(0xD,)],
+    "fixpipe": [(0x303,)],
+    "mac_fp16": [(0x49,)],
+    "mac_int8": [(0x4A,)],
+    "vec_fp32": [(0x4B,)],
+    "vec_fp16": [(0x4C, 0x4D)],
+    "vec_int32": [(0x4E,)],
+    "vec_misc": [(0x4F,)],
+    "vec_bankgroup_cflt": [(0x64,)],
+    "vec_bank_cflt": [(0x65,)],
+    "vec_resc_cflt": [(0x66,)],
+}
+_BANDWIDTHS = {  # event, and the bits that each of them moves as pipe x scalar
+    "ub_read_bw": (0x15, 256, 4),
+    "ub_write_bw": (0x16, 256, 4),
+    "l1_read_bw": (0x31, 256, 16),
+    "l1_write_bw": (0x32, 256, 8),
+    "main_mem_read_bw": (0x12, 8, 8),
+    "main_mem_write_bw": (0x13, 8, 8),
+    "l0a_read_bw": (0x1B, 256, 16),
+    "l0a_write_bw": (0x1C, 256, 16),
+    "l0b_read_bw": (0x21, 256, 8),
+    "l0b_write_bw": (0x22, 256, 8),
+    "l0c_read_bw": (0x27, 256, 8),
+    "l0c_write_bw": (0x29, 256, 8),
+    "l0c_read_bw_cube": (0x28, 256, 8),
+    "l0c_write_bw_cube": (0x2A, 256, 8),
+    "ub_read_bw_vector": (0x43, 128, 2),
+    "ub_write_bw_vector": (0x44, 128, 2),
+    "ub_read_bw_scalar": (0x37, 128, 1),
+    "ub_write_bw_scalar": (0x38, 128, 1),
+}
+_CACHE = {
+    "write_cache_hit": 0x500,
+    "write_cache_miss_allocate": 0x502,
+    "r0_read_cache_hit": 0x504,
+    "r0_read_cache_miss_allocate": 0x506,
+    "r1_read_cache_hit": 0x508,
+    "r1_read_cache_miss_allocate": 0x50A,
+}
+_DATAS = {
+    "read_main_memory_datas": Sum((0x50D, 0x50E), (0.125, 0.125)),
+    "write_main_memory_datas": Sum((0x50C,), (0.125,)),
+    "GM_to_L1_datas": Sum((0x32, 0x206), (0.25, -0.25)),
+    "L0C_to_L1_datas": Sum((0x206,), (0.125,)),
+    "L0C_to_GM_datas": Sum((0x20C, 0x206), (0.125, -0.125)),
+    "GM_to_UB_datas": Sum((0x3E,), (0.125,)),
+    "UB_to_GM_datas": Sum((0x3D,), (0.125,)),
+}
 _COLUMNS: dict[str, list[tuple[str, Sum]]] = {
-    **{f"{pipe}_ratio": [_ratio(*events) for events in ways] for pipe, ways in {
-        "vec": [(0x8,)], "mac": [(0x416, 0x417), (0xA,)], "scalar": [(0x9,)], "mte1": [(0x302,), (0xB,)], "mte2": [(0xC,)], "mte3": [(0xD,)],
-        "fixpipe": [(0x303,)],
-        "mac_fp16": [(0x49,)], "mac_int8": [(0x4A,)], "vec_fp32": [(0x4B,)], "vec_fp16": [(0x4C, 0x4D)], "vec_int32": [(0x4E,)], "vec_misc": [(0x4F,)],
-        "vec_bankgroup_cflt": [(0x64,)], "vec_bank_cflt": [(0x65,)], "vec_resc_cflt": [(0x66,)],
-    }.items()},
+    **{f"{pipe}_ratio": [("ratio", Sum(events)) for events in ways] for pipe, ways in _RATIOS.items()},
     "icache_miss_rate": [("quotient", Sum((0x55, 0x54)))],
     "cube_fops": [("sum", Sum((0x49, 0x4A), (8192, 16384)))],
     "vector_fops": [("sum", Sum((0x4B, 0x4C, 0x4D, 0x4E, 0x4F), (64, 128, 64, 64, 32)))],
-    **{f"{name}(GB/s)": [_bandwidth(*how)] for name, how in {
-        "ub_read_bw": (0x15, 256, 4), "ub_write_bw": (0x16, 256, 4), "l1_read_bw": (0x31, 256, 16), "l1_write_bw": (0x32, 256, 8),
-        "main_mem_read_bw": (0x12, 8, 8), "main_mem_write_bw": (0x13, 8, 8),
-        "l0a_read_bw": (0x1B, 256, 16), "l0a_write_bw": (0x1C, 256, 16), "l0b_read_bw": (0x21, 256, 8), "l0b_write_bw": (0x22, 256, 8),
-        "l0c_read_bw": (0x27, 256, 8), "l0c_write_bw": (0x29, 256, 8), "l0c_read_bw_cube": (0x28, 256, 8), "l0c_write_bw_cube": (0x2A, 256, 8),
-        "ub_read_bw_vector": (0x43, 128, 2), "ub_write_bw_vector": (0x44, 128, 2), "ub_read_bw_scalar": (0x37, 128, 1), "ub_write_bw_scalar": (0x38, 128, 1),
-    }.items()},
-    **{name: [("count", Sum((event,)))] for name, event in {
-        "write_cache_hit": 0x500, "write_cache_miss_allocate": 0x502, "r0_read_cache_hit": 0x504, "r0_read_cache_miss_allocate": 0x506,
-        "r1_read_cache_hit": 0x508, "r1_read_cache_miss_allocate": 0x50A,
-    }.items()},
-    **{f"{name}(KB)": [("sum", how)] for name, how in {
-        "read_main_memory_datas": Sum((0x50D, 0x50E), (0.125, 0.125)), "write_main_memory_datas": Sum((0x50C,), (0.125,)),
-        "GM_to_L1_datas": Sum((0x32, 0x206), (0.25, -0.25)), "L0C_to_L1_datas": Sum((0x206,), (0.125,)),
-        "L0C_to_GM_datas": Sum((0x20C, 0x206), (0.125, -0.125)), "GM_to_UB_datas": Sum((0x3E,), (0.125,)), "UB_to_GM_datas": Sum((0x3D,), (0.125,)),
-    }.items()},
-}  # fmt: skip
-_CACHE = [name for name in _COLUMNS if "_cache_" in name]
-_DATAS = [name for name in _COLUMNS if name.endswith("(KB)")]
-_PIPE = {"mac", "scalar", "mte1", "mte2", "mte3", "vec", "fixpipe"}
+    **{f"{name}(GB/s)": [("bandwidth", Sum((event,), (pipe * scalar,)))] for name, (event, pipe, scalar) in _BANDWIDTHS.items()},
+    **{name: [("count", Sum((event,)))] for name, event in _CACHE.items()},
+    **{f"{name}(KB)": [("sum", how)] for name, how in _DATAS.items()},
+}
+_PIPES = {"mac", "scalar", "mte1", "mte2", "mte3", "vec", "fixpipe"}  # these also as times
+
+
+def _named(pattern: str, words: str) -> list[str]:
+    return [pattern.format(word) for word in words.split()]
+
+
 # Metric group -> columns of the cube core, of the vector core, and of chips that have but one kind of core.
 _GROUPS: dict[str, tuple[list[str], list[str], list[str]]] = {
     "PipeUtilization": (
-        ["mac_ratio", "scalar_ratio", "mte1_ratio", "mte2_ratio", "fixpipe_ratio", "icache_miss_rate"],
-        ["vec_ratio", "scalar_ratio", "mte2_ratio", "mte3_ratio", "icache_miss_rate"],
-        ["vec_ratio", "mac_ratio", "scalar_ratio", "mte1_ratio", "mte2_ratio", "mte3_ratio", "icache_miss_rate"],
+        [*_named("{}_ratio", "mac scalar mte1 mte2 fixpipe"), "icache_miss_rate"],
+        [*_named("{}_ratio", "vec scalar mte2 mte3"), "icache_miss_rate"],
+        [*_named("{}_ratio", "vec mac scalar mte1 mte2 mte3"), "icache_miss_rate"],
     ),
     "ArithmeticUtilization": (
-        ["mac_fp16_ratio", "mac_int8_ratio", "cube_fops"],
-        ["vec_fp32_ratio", "vec_fp16_ratio", "vec_int32_ratio", "vec_misc_ratio", "vector_fops"],
-        ["mac_fp16_ratio", "mac_int8_ratio", "vec_fp32_ratio", "vec_fp16_ratio", "vec_int32_ratio", "vec_misc_ratio", "cube_fops", "vector_fops"],
+        [*_named("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
+        [*_named("{}_ratio", "vec_fp32 vec_fp16 vec_int32 vec_misc"), "vector_fops"],
+        [*_named("{}_ratio", "mac_fp16 mac_int8 vec_fp32 vec_fp16 vec_int32 vec_misc"), "cube_fops", "vector_fops"],
     ),
     "Memory": (
-        ["l1_read_bw(GB/s)", "l1_write_bw(GB/s)", "main_mem_read_bw(GB/s)", "main_mem_write_bw(GB/s)"],
-        ["ub_read_bw(GB/s)", "ub_write_bw(GB/s)", "main_mem_read_bw(GB/s)", "main_mem_write_bw(GB/s)"],
-        ["ub_read_bw(GB/s)", "ub_write_bw(GB/s)", "l1_read_bw(GB/s)", "l1_write_bw(GB/s)", "main_mem_read_bw(GB/s)", "main_mem_write_bw(GB/s)"],
+        _named("{}_bw(GB/s)", "l1_read l1_write main_mem_read main_mem_write"),
+        _named("{}_bw(GB/s)", "ub_read ub_write main_mem_read main_mem_write"),
+        _named("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
     ),
     "MemoryL0": (
-        [f"{what}(GB/s)" for what in ("l0a_read_bw", "l0a_write_bw", "l0b_read_bw", "l0b_write_bw", "l0c_read_bw_cube", "l0c_write_bw_cube")],
-        ["l0c_read_bw(GB/s)", "l0c_write_bw(GB/s)"],
-        [f"{what}(GB/s)" for what in ("l0a_read_bw", "l0a_write_bw", "l0b_read_bw", "l0b_write_bw", "l0c_read_bw", "l0c_write_bw", "l0c_read_bw_cube",
-                                      "l0c_write_bw_cube")],
+        _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
+        _named("{}(GB/s)", "l0c_read_bw l0c_write_bw"),
+        _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
     ),
     "MemoryUB": (
-        ["ub_read_bw_scalar(GB/s)", "ub_write_bw_scalar(GB/s)"],
-        [f"{what}(GB/s)" for what in ("ub_read_bw_vector", "ub_write_bw_vector", "ub_read_bw_scalar", "ub_write_bw_scalar")],
-        [f"{what}(GB/s)" for what in ("ub_read_bw_vector", "ub_write_bw_vector", "ub_read_bw_scalar", "ub_write_bw_scalar")],
+        _named("ub_{}(GB/s)", "read_bw_scalar write_bw_scalar"),
+        _named("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        _named("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
     ),
     "ResourceConflictRatio": (
         [],
-        ["vec_bankgroup_cflt_ratio", "vec_bank_cflt_ratio", "vec_resc_cflt_ratio"],
-        ["vec_bankgroup_cflt_ratio", "vec_bank_cflt_ratio", "vec_resc_cflt_ratio"],
+        _named("vec_{}_cflt_ratio", "bankgroup bank resc"),
+        _named("vec_{}_cflt_ratio", "bankgroup bank resc"),
     ),
-    "L2Cache": (_CACHE, _CACHE, _CACHE),
-    "MemoryAccess": (_DATAS, _DATAS, _DATAS),
-}  # fmt: skip
+    "L2Cache": (list(_CACHE), list(_CACHE), list(_CACHE)),
+    "MemoryAccess": (_named("{}(KB)", " ".join(_DATAS)),) * 3,
+}
 
 
 def read(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> pl.DataFrame:
@@ -159,7 +200,9 @@ def _group(side: Side, key: str) -> str:
 # STARS: counters of a kernel, and of each block where a kernel runs on both kinds of core.
 
 
-def _stars(side: Side, files: list[Path], device: Device, executions: pl.DataFrame, frequency: tuple[Ints, Ints], notes: Notes) -> pl.DataFrame:
+def _stars(
+    side: Side, files: list[Path], device: Device, executions: pl.DataFrame, frequency: tuple[Ints, Ints], notes: Notes
+) -> pl.DataFrame:
     found = records(files, _PROFILE, notes, DEVICE_MAGIC)
     if not len(found):
         return pl.DataFrame()
@@ -194,7 +237,10 @@ def _stars(side: Side, files: list[Path], device: Device, executions: pl.DataFra
     rows = rows.filter(pl.col("execution").is_not_null())
     values = found["values"].astype(np.float64)
     sides = []
-    for vector, prefix, metrics, events in ((False, "aic_", "ai_core_metrics", "ai_core_profiling_events"), (True, "aiv_", "aiv_metrics", "aiv_profiling_events")):
+    for vector, prefix, metrics, events in (
+        (False, "aic_", "ai_core_metrics", "ai_core_profiling_events"),
+        (True, "aiv_", "aiv_metrics", "aiv_profiling_events"),
+    ):
         part = rows.filter(pl.col("vector") == vector)
         sides.append(_core(side, part, values, executions, frequency, prefix, _group(side, metrics), _events(side, events), vector))
     both = rows.select("execution").unique(maintain_order=True)
@@ -208,7 +254,15 @@ def _stars(side: Side, files: list[Path], device: Device, executions: pl.DataFra
 
 
 def _core(
-    side: Side, part: pl.DataFrame, values: Any, executions: pl.DataFrame, frequency: tuple[Ints, Ints], prefix: str, group: str, events: list[int], vector: bool
+    side: Side,
+    part: pl.DataFrame,
+    values: Any,
+    executions: pl.DataFrame,
+    frequency: tuple[Ints, Ints],
+    prefix: str,
+    group: str,
+    events: list[int],
+    vector: bool,
 ) -> pl.DataFrame:
     """One kind of core: the counters of a kernel, or the sum of those of its blocks."""
     kernel = part.select("execution").unique(maintain_order=True).with_row_index("kernel").with_columns(pl.col("kernel").cast(pl.Int64))
@@ -218,7 +272,12 @@ def _core(
     cycles = np.zeros(kernel.height, np.int64)
     np.add.at(summed, at, values[part["record"].to_numpy()])
     np.add.at(cycles, at, part["cycles"].to_numpy())
-    about = kernel.join(part.group_by("kernel").agg(pl.col("start_ns").max().alias("ended"), pl.col("of_block").any()), on="kernel", how="left", maintain_order="left")
+    about = kernel.join(
+        part.group_by("kernel").agg(pl.col("start_ns").max().alias("ended"), pl.col("of_block").any()),
+        on="kernel",
+        how="left",
+        maintain_order="left",
+    )
     about = about.join(executions.select("execution", "blocks", "mix_blocks"), on="execution", how="left", maintain_order="left")
     hertz = _at(frequency, _usual(side), about["ended"].to_numpy())
     blocks = about.select(pl.when("of_block").then("mix_blocks").otherwise("blocks").fill_null(0)).to_series().to_numpy()
@@ -255,7 +314,7 @@ def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, 
         if how == "ratio":
             ratio = _quotient(total, cycles)
             pipe = name.removesuffix("_ratio")
-            if pipe in _PIPE:
+            if pipe in _PIPES:
                 columns[f"{pipe}_time(us)"] = time * ratio
             columns[name] = ratio
         elif how == "quotient":
@@ -285,7 +344,9 @@ def _hwts(side: Side, files: list[Path], executions: pl.DataFrame, frequency: tu
         return pl.DataFrame()
     lost(found["head"] >> 4, files[0], notes)
     nth = pl.int_range(pl.len()).over("stream", "task")
-    rows = pl.DataFrame({"record": np.arange(len(found)), "stream": found["stream"].astype(np.int64) % 2048, "task": found["task"].astype(np.int64)})
+    rows = pl.DataFrame(
+        {"record": np.arange(len(found)), "stream": found["stream"].astype(np.int64) % 2048, "task": found["task"].astype(np.int64)}
+    )
     runs = executions.filter(pl.col("type") != "AI_CPU").select("execution", "stream", "task", "end_ns", "blocks").with_columns(nth=nth)
     rows = rows.with_columns(nth=nth).join(runs, on=["stream", "task", "nth"], how="left", maintain_order="left")
     stray = rows["execution"].null_count()

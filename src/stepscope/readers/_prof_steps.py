@@ -30,7 +30,9 @@ def read(tags: pl.DataFrame) -> Steps:
     columns = ("step", "iteration", "model", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns")
     iterations = pl.DataFrame(rows, schema=dict.fromkeys(columns[1:], pl.Int64)).sort("end_ns", maintain_order=True)
     iterations = iterations.with_columns(step=pl.int_range(1, pl.len() + 1, dtype=pl.Int64)).select(columns)
-    return Steps(iterations, pl.concat([_ranges(tags, _COLLECTIVE, _GET_NEXT, "reduce"), _ranges(tags, _GET_NEXT, _BEYOND, "get_next")]), unfinished)
+    return Steps(
+        iterations, pl.concat([_ranges(tags, _COLLECTIVE, _GET_NEXT, "reduce"), _ranges(tags, _GET_NEXT, _BEYOND, "get_next")]), unfinished
+    )
 
 
 def _iterations(marks: list[tuple[int, int]]) -> tuple[list[dict[str, int | None]], int]:

@@ -81,7 +81,13 @@ def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFram
     keys = rows.select("execution", *_KEY, "start_ns").sort("start_ns")
     if host is None:
         return keys.select("execution").with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _HOST_COLUMNS.items())
-    tasks = host.tasks.filter(pl.col("device") == device).drop("device").rename({"type": "host_type"}).with_columns(start_ns="at_ns").sort("start_ns")
+    tasks = (
+        host.tasks.filter(pl.col("device") == device)
+        .drop("device")
+        .rename({"type": "host_type"})
+        .with_columns(start_ns="at_ns")
+        .sort("start_ns")
+    )
     before = keys.join_asof(tasks, on="start_ns", by=_KEY, check_sortedness=False)
     unknown = before.filter(pl.col("at_ns").is_null()).select(keys.columns)
     if unknown.height:  # clocks that do not agree
@@ -92,7 +98,9 @@ def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFram
 
 _HOST_COLUMNS = {
     **dict.fromkeys(("host_type", "kernel", "node_item", "part", "op", "op_type", "core", "attributes", "shapes", "dtypes"), pl.String),
-    **dict.fromkeys(("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"), pl.String),
+    **dict.fromkeys(
+        ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"), pl.String
+    ),
     **dict.fromkeys(("at_ns", "thread", "node", "model", "communication", "acl", "runtime", "request", "blocks", "mix_blocks"), pl.Int64),
     **dict.fromkeys(("bytes", "direction"), pl.Int64),
     **dict.fromkeys(("hf32", "static", "static_op"), pl.Boolean),
@@ -106,13 +114,18 @@ def _real_blocks(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
         blocks.sort("start_ns")
         .with_columns(told_ns="start_ns")
         .join_asof(
-            rows.select("execution", "stream", "task", "start_ns").sort("start_ns"), on="start_ns", by=["stream", "task"], check_sortedness=False
+            rows.select("execution", "stream", "task", "start_ns").sort("start_ns"),
+            on="start_ns",
+            by=["stream", "task"],
+            check_sortedness=False,
         )
         .filter(pl.col("execution").is_not_null())
         .unique("execution", keep="first", maintain_order=True)
         .select("execution", real="blocks")
     )
-    return rows.join(said, on="execution", how="left", maintain_order="left").with_columns(blocks=pl.coalesce("real", "blocks")).drop("real")
+    return (
+        rows.join(said, on="execution", how="left", maintain_order="left").with_columns(blocks=pl.coalesce("real", "blocks")).drop("real")
+    )
 
 
 def _classified(rows: pl.DataFrame) -> pl.DataFrame:
@@ -149,4 +162,3 @@ def _classified(rows: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.lit("other"))
     )
     return rows.with_columns(kind=kind).drop("kernel_")
-

@@ -10,7 +10,7 @@ from stepscope.errors import DataError
 from stepscope.readers import Options, _prof_2020, _prof_communication, _prof_device, _prof_host, _prof_pmu, _prof_steps, _prof_tasks
 from stepscope.readers._prof_communication import Communication
 from stepscope.readers._prof_device import Device
-from stepscope.readers._prof_files import Notes, Side, device_clock, host_clock, number, raw_files, sides
+from stepscope.readers._prof_files import Notes, Side, device_clock, host_clock, number, raw_files, sides, told
 from stepscope.readers._prof_host import Host
 from stepscope.trace import Meta, Trace, complete
 
@@ -69,7 +69,9 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
         device, executions = _moved(side, device, executions, notes)
     steps = _prof_steps.read(device.steps)
     if steps.unfinished:
-        notes.add(side.path, f"{steps.unfinished} iterations did not end while this was recorded: not in the steps", steps.unfinished, "ts_track")
+        notes.add(
+            side.path, f"{steps.unfinished} iterations did not end while this was recorded: not in the steps", steps.unfinished, "ts_track"
+        )
     at_ns, hertz = _prof_pmu.frequencies(side, device.clock, notes)
     executions = _with_aicpu(executions, _prof_device.aicpu(side, device.clock, notes))
     return _Found(
@@ -105,7 +107,9 @@ def _with_aicpu(executions: pl.DataFrame, aicpu: pl.DataFrame) -> pl.DataFrame:
     runs = executions.select("execution", "stream", "task", "start_ns").sort("start_ns")
     said = aicpu.sort("start_ns").join_asof(runs, on="start_ns", by=["stream", "task"], check_sortedness=False)
     said = said.filter(pl.col("execution").is_not_null()).unique("execution", keep="first", maintain_order=True)
-    said = said.select("execution", "compute_us", "memcpy_us", "dispatch_us", run_ns=pl.col("end_ns") - pl.col("start_ns"), total_ns="waited_ns")
+    said = said.select(
+        "execution", "compute_us", "memcpy_us", "dispatch_us", run_ns=pl.col("end_ns") - pl.col("start_ns"), total_ns="waited_ns"
+    )
     return executions.join(said.select("execution", *_AICPU), on="execution", how="left", maintain_order="left")
 
 
@@ -126,7 +130,10 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
     links = [_links(one, steps) for one in found]
     if steps.is_empty() and spans.height:
         steps = _whole(spans, notes)
-        spans, links = spans.with_columns(step=pl.lit(1, pl.Int32)), [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height]
+        spans, links = (
+            spans.with_columns(step=pl.lit(1, pl.Int32)),
+            [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height],
+        )
     tables: dict[str, pl.DataFrame] = {
         "spans": spans,
         "tracks": tracks,
@@ -218,8 +225,14 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
     model = host.around.find("model", rows["thread"].to_numpy(), rows["start_ns"].to_numpy())
     rows = rows.with_columns(around=pl.Series(model))
     if steps.height:
-        runs = host.calls.filter(pl.col("level") == "model").select(around=pl.col("row").cast(pl.Int64), model_id=pl.col("item_number").cast(pl.Int64, strict=False), iteration="request")
-        runs = runs.join(steps.select("model_id", "iteration", "step").unique(["model_id", "iteration"], keep="first"), on=["model_id", "iteration"], how="left")
+        runs = host.calls.filter(pl.col("level") == "model").select(
+            around=pl.col("row").cast(pl.Int64), model_id=pl.col("item_number").cast(pl.Int64, strict=False), iteration="request"
+        )
+        runs = runs.join(
+            steps.select("model_id", "iteration", "step").unique(["model_id", "iteration"], keep="first"),
+            on=["model_id", "iteration"],
+            how="left",
+        )
         rows = rows.join(runs.select("around", "step"), on="around", how="left", maintain_order="left")
     name = pl.when(pl.col("level") == "communication").then(pl.coalesce("item", "name")).otherwise("name")
     kind = (
@@ -237,7 +250,7 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
         correlation="connection",
         start_ns="start_ns",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        args=pl.struct("level", type="name", id="item", item_id="item_number", request="request", event="event").struct.json_encode(),
+        args=told({"level": "level", "type": "name", "id": "item", "item_id": "item_number", "request": "request", "event": "event"}),
         group=pl.lit(process),
         lane=pl.format("Thread {}", "thread"),
         track_kind=pl.lit("thread"),
@@ -283,7 +296,7 @@ def _in_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     if "model_id" in rows.columns:
         rows = rows.join_asof(windows, on="start_ns", by="model_id", check_sortedness=False).rename({"step": "own", "until": "own_until"})
     rows = rows.join_asof(windows.drop("model_id"), on="start_ns")
-    step = pl.when(pl.col("start_ns") < pl.col("until")).then("step")
+    step: pl.Expr = pl.when(pl.col("start_ns") < pl.col("until")).then("step")
     if "own" in rows.columns:
         step = pl.coalesce(pl.when(pl.col("start_ns") < pl.col("own_until")).then("own"), pl.when(pl.col("own").is_null()).then(step))
     return rows.with_columns(step=step).sort("order").drop("order", "until", "own", "own_until", strict=False)
@@ -306,7 +319,10 @@ _KERNEL_ARGS = {
     "Block Num": pl.col("blocks"),
     "Mix Block Num": pl.col("mix_blocks"),
     "HF32 Eligible": pl.when(pl.col("hf32")).then(pl.lit("YES")).when(~pl.col("hf32")).then(pl.lit("NO")),
-    **{name: pl.col(name) for name in ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")},
+    **{
+        name: pl.col(name)
+        for name in ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")
+    },
     "attributes": pl.col("attributes"),
 }
 
@@ -322,15 +338,22 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
         about = dict(_TASK_ARGS) | _KERNEL_ARGS
         if one.pmu.height:
             kernels = kernels.join(one.pmu, on="execution", how="left", maintain_order="left")
-            about |= {name: pl.col(name).round(6) if kernels[name].dtype == pl.Float64 else pl.col(name) for name in one.pmu.columns if name != "execution"}
+            about |= {
+                name: pl.col(name).round(6) if kernels[name].dtype == pl.Float64 else pl.col(name)
+                for name in one.pmu.columns
+                if name != "execution"
+            }
         if kernels["run_ns"].count():
             about |= {name: pl.col(name) for name in _AICPU}
         outside = (pl.col("whole_ns") != pl.col("start_ns")) | (pl.col("whole_end_ns") != pl.col("end_ns"))
         if kernels.select(outside.any()).item():
-            about |= {"task start_ns": pl.when(outside).then("whole_ns"), "task dur_ns": pl.when(outside).then(pl.col("whole_end_ns") - pl.col("whole_ns"))}
-        parts.append(kernels.with_columns(args=pl.struct(**about).struct.json_encode()))
+            about |= {
+                "task start_ns": pl.when(outside).then("whole_ns"),
+                "task dur_ns": pl.when(outside).then(pl.col("whole_end_ns") - pl.col("whole_ns")),
+            }
+        parts.append(kernels.with_columns(args=told(about)))
     if others.height:
-        parts.append(others.with_columns(args=pl.struct(**_TASK_ARGS).struct.json_encode()))
+        parts.append(others.with_columns(args=told(_TASK_ARGS)))
     if not parts:
         return pl.DataFrame()
     op = pl.coalesce("op", "node_item", "kernel")
@@ -386,7 +409,7 @@ def _collectives(operators: pl.DataFrame) -> pl.DataFrame:
         correlation="connection",
         flow_in="node",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        args=pl.struct(**about).struct.json_encode(),
+        args=told(about),
         lane=pl.format("Group {} Communication", "group"),
         track_kind=pl.lit("communication"),
         tid=pl.col("group"),
@@ -418,7 +441,7 @@ def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
         category=pl.lit("communication task"),
         bytes=pl.when(pl.col("size") > 0).then("size"),
         flow_in=pl.coalesce("communication", "node"),
-        args=pl.struct(**about).struct.json_encode(),
+        args=told(about),
         lane=pl.format("Group {} Plane {}", "group", "plane"),
         track_kind=pl.lit("other"),
         tid=pl.format("{} plane {}", "group", "plane"),
@@ -438,7 +461,7 @@ def _tagged(ranges: pl.DataFrame, known: bool) -> pl.DataFrame:
         lane=pl.when(reduce).then(pl.format("Reduce on stream {}", "stream")).otherwise(pl.lit("GetNext")),
         track_kind=pl.when(reduce & ~pl.lit(known)).then(pl.lit("communication")).otherwise(pl.lit("annotation")),
         tid=pl.when(reduce).then(pl.format("reduce {}", "stream")).otherwise(pl.lit("getnext")),
-        args=pl.struct(stream="stream", model="model").struct.json_encode(),
+        args=told({"stream": "stream", "model": "model"}),
     ).filter(pl.col("dur_ns") >= 0)
 
 
@@ -473,7 +496,11 @@ def _links(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
     operators, planes = one.communication
     if planes.is_empty():
         return pl.DataFrame(schema={"op": pl.String})
-    names = operators.select("node", "nth", of="name") if operators.height else pl.DataFrame(schema={"node": pl.Int64, "nth": pl.Int64, "of": pl.String})
+    names = (
+        operators.select("node", "nth", of="name")
+        if operators.height
+        else pl.DataFrame(schema={"node": pl.Int64, "nth": pl.Int64, "of": pl.String})
+    )
     rows = planes.filter(pl.col("size") > 0, pl.col("dst") != _NO_MODEL).join(names, on=["node", "nth"], how="left", maintain_order="left")
     mine = steps.filter(pl.col("device") == one.device.number) if steps.height else steps
     rows = _in_steps(rows.drop("step", "model_id", strict=False), mine)
@@ -486,5 +513,3 @@ def _links(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
         bytes="size",
         dur_ns="dur_ns",
     )
-
-
