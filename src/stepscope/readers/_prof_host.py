@@ -433,162 +433,24 @@ def _fusions(
 
 _FUSION_MEMORY = ("input", "output", "weight", "workspace", "total")
 
-DTYPES = dict(
-    enumerate(
-        [
-            "FLOAT",
-            "FLOAT16",
-            "INT8",
-            "INT32",
-            "UINT8",
-            "5",
-            "INT16",
-            "UINT16",
-            "UINT32",
-            "INT64",
-            "UINT64",
-            "DOUBLE",
-            "BOOL",
-            "STRING",
-            "DUAL_SUB_INT8",
-            "DUAL_SUB_UINT8",
-            "COMPLEX64",
-            "COMPLEX128",
-            "QINT8",
-            "QINT16",
-            "QINT32",
-            "QUINT8",
-            "QUINT16",
-            "RESOURCE",
-            "STRING_REF",
-            "DUAL",
-            "DT_VARIANT",
-            "DT_BF16",
-            "DT_UNDEFINED",
-            "DT_INT4",
-            "DT_UINT1",
-            "DT_INT2",
-            "DT_UINT2",
-            "DT_COMPLEX32",
-            "DT_HIFLOAT8",
-            "DT_FLOAT8_E5M2",
-            "DT_FLOAT8_E4M3FN",
-            "DT_FLOAT8_E8M0",
-            "DT_FLOAT6_E3M2",
-            "DT_FLOAT6_E2M3",
-            "DT_FLOAT4_E2M1",
-            "DT_FLOAT4_E1M2",
-        ]
-    )
-)
-# MindSpore's own numbers.
-DTYPES |= dict(
-    enumerate(
-        [
-            "BOOL",
-            "INT",
-            "INT8",
-            "INT16",
-            "INT32",
-            "INT64",
-            "UINT",
-            "UINT8",
-            "UINT16",
-            "UINT32",
-            "UINT64",
-            "FLOAT",
-            "FLOAT16",
-            "FLOAT32",
-            "FLOAT64",
-            "COMPLEX",
-        ],
-        230,
-    )
-)
-DTYPES[2**32 - 1] = "UNDEFINED"
-FORMATS = dict(
-    enumerate(
-        [
-            "NCHW",
-            "NHWC",
-            "ND",
-            "NC1HWC0",
-            "FRACTAL_Z",
-            "NC1C0HWPAD",
-            "NHWC1C0",
-            "FSR_NCHW",
-            "FRACTAL_DECONV",
-            "C1HWNC0",
-            "FRACTAL_DECONV_TRANSPOSE",
-            "FRACTAL_DECONV_SP_STRIDE_TRANS",
-            "NC1HWC0_C04",
-            "FRACTAL_Z_C04",
-            "CHWN",
-            "FRACTAL_DECONV_SP_STRIDE8_TRANS",
-            "HWCN",
-            "NC1KHKWHWC0",
-            "BN_WEIGHT",
-            "FILTER_HWCK",
-            "HASHTABLE_LOOKUP_LOOKUPS",
-            "HASHTABLE_LOOKUP_KEYS",
-            "HASHTABLE_LOOKUP_VALUE",
-            "HASHTABLE_LOOKUP_OUTPUT",
-            "HASHTABLE_LOOKUP_HITS",
-            "C1HWNCoC0",
-            "MD",
-            "NDHWC",
-            "FRACTAL_ZZ",
-            "FRACTAL_NZ",
-            "NCDHW",
-            "DHWCN",
-            "NDC1HWC0",
-            "FRACTAL_Z_3D",
-            "CN",
-            "NC",
-            "DHWNC",
-            "FRACTAL_Z_3D_TRANSPOSE",
-            "FRACTAL_ZN_LSTM",
-            "FRACTAL_Z_G",
-            "RESERVED",
-            "ALL",
-            "NULL",
-            "ND_RNN_BIAS",
-            "FRACTAL_ZN_RNN",
-            "NYUV",
-            "NYUV_A",
-            "NCL",
-            "FRACTAL_Z_WINO",
-            "C1HWC0",
-            "FRACTAL_NZ_C0_16",
-            "FRACTAL_NZ_C0_32",
-            "FRACTAL_NZ_C0_2",
-            "FRACTAL_NZ_C0_4",
-            "FRACTAL_NZ_C0_8",
-            "END",
-        ]
-    )
-)
-FORMATS |= dict(
-    enumerate(
-        [
-            "UNKNOWN",
-            "DEFAULT",
-            "NC1KHKWHWC0",
-            "ND",
-            "NCHW",
-            "NHWC",
-            "HWCN",
-            "NC1HWC0",
-            "FRAC_Z",
-            "C1HWNCOC0",
-            "FRAC_NZ",
-            "NC1HWC0_C04",
-            "FRACTAL_Z_C04",
-            "NDHWC",
-            "FRACTAL_ZN_LSTM",
-            "FRACTAL_ZN_RNN",
-            "ND_RNN_BIAS",
-        ],
-        200,
-    )
-)
+# Words by their numbers.
+_DTYPES = """
+FLOAT FLOAT16 INT8 INT32 UINT8 5 INT16 UINT16 UINT32 INT64 UINT64 DOUBLE BOOL STRING DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 QINT8
+QINT16 QINT32 QUINT8 QUINT16 RESOURCE STRING_REF DUAL DT_VARIANT DT_BF16 DT_UNDEFINED DT_INT4 DT_UINT1 DT_INT2 DT_UINT2 DT_COMPLEX32
+DT_HIFLOAT8 DT_FLOAT8_E5M2 DT_FLOAT8_E4M3FN DT_FLOAT8_E8M0 DT_FLOAT6_E3M2 DT_FLOAT6_E2M3 DT_FLOAT4_E2M1 DT_FLOAT4_E1M2
+"""
+_FORMATS = """
+NCHW NHWC ND NC1HWC0 FRACTAL_Z NC1C0HWPAD NHWC1C0 FSR_NCHW FRACTAL_DECONV C1HWNC0 FRACTAL_DECONV_TRANSPOSE FRACTAL_DECONV_SP_STRIDE_TRANS
+NC1HWC0_C04 FRACTAL_Z_C04 CHWN FRACTAL_DECONV_SP_STRIDE8_TRANS HWCN NC1KHKWHWC0 BN_WEIGHT FILTER_HWCK HASHTABLE_LOOKUP_LOOKUPS
+HASHTABLE_LOOKUP_KEYS HASHTABLE_LOOKUP_VALUE HASHTABLE_LOOKUP_OUTPUT HASHTABLE_LOOKUP_HITS C1HWNCoC0 MD NDHWC FRACTAL_ZZ FRACTAL_NZ NCDHW
+DHWCN NDC1HWC0 FRACTAL_Z_3D CN NC DHWNC FRACTAL_Z_3D_TRANSPOSE FRACTAL_ZN_LSTM FRACTAL_Z_G RESERVED ALL NULL ND_RNN_BIAS FRACTAL_ZN_RNN NYUV
+NYUV_A NCL FRACTAL_Z_WINO C1HWC0 FRACTAL_NZ_C0_16 FRACTAL_NZ_C0_32 FRACTAL_NZ_C0_2 FRACTAL_NZ_C0_4 FRACTAL_NZ_C0_8 END
+"""
+# MindSpore has numbers of its own, from 230 and from 200.
+_MINDSPORE_DTYPES = "BOOL INT INT8 INT16 INT32 INT64 UINT UINT8 UINT16 UINT32 UINT64 FLOAT FLOAT16 FLOAT32 FLOAT64 COMPLEX"
+_MINDSPORE_FORMATS = """
+UNKNOWN DEFAULT NC1KHKWHWC0 ND NCHW NHWC HWCN NC1HWC0 FRAC_Z C1HWNCOC0 FRAC_NZ NC1HWC0_C04 FRACTAL_Z_C04 NDHWC FRACTAL_ZN_LSTM
+FRACTAL_ZN_RNN ND_RNN_BIAS
+"""
+DTYPES = dict(enumerate(_DTYPES.split())) | dict(enumerate(_MINDSPORE_DTYPES.split(), 230)) | {2**32 - 1: "UNDEFINED"}
+FORMATS = dict(enumerate(_FORMATS.split())) | dict(enumerate(_MINDSPORE_FORMATS.split(), 200))
