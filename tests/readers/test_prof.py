@@ -35,8 +35,8 @@ def expected(case: str, table: str) -> list[dict[str, str]]:
 
 def work(trace: Trace) -> list[dict[str, Any]]:
     """Device spans with their args, by device and start."""
-    lanes = trace.tracks.select("track", "device", "tid", lane="kind")
-    spans = trace.spans.join(lanes, on="track").filter(pl.col("device").is_not_null(), pl.col("lane").is_in(["stream", "communication"]))
+    lanes = trace.tracks.select("track", "device", "tid", "label", lane="kind")
+    spans = trace.spans.join(lanes, on="track").filter(pl.col("device").is_not_null(), pl.col("lane") == "stream")
     rows = spans.with_columns(pl.col("kind", "name", "scope", "op_type", "category").cast(pl.String)).sort("device", "start_ns").collect()
     return [row | {"about": json.loads(row["args"] or "{}")} for row in rows.to_dicts()]
 
@@ -131,7 +131,7 @@ def test_tasks_are_those_of_task_time(case: str) -> None:
 
 
 def different_tasks(trace: Trace, rows: list[dict[str, str]]) -> list[str]:
-    mine = [row for row in work(trace) if row["lane"] == "stream"]
+    mine = [row for row in work(trace) if row["label"].startswith("Stream ")]
     # Two choices of ours: a copy is there once (msprof adds the scheduler's record of it), and the parts of a collective are.
     rows = [row for row in rows if row["kernel_type"] != "other"]
     mine = [row for row in mine if row["kind"] == "kernel" or row["about"]["Subtask Id"] == 2**32 - 1]
@@ -226,3 +226,157 @@ def test_collectives_are_those_of_communication_statistic(case: str) -> None:
         assert (one["dur_ns"] / 1000, one["low"] / 1000, one["high"] / 1000) == pytest.approx(
             (float(row["Total Time(us)"]), float(row["Min Time(us)"]), float(row["Max Time(us)"])), abs=0.0021
         )
+
+
+# The slices of 2020
+
+
+@pytest.fixture(scope="module")
+def job3() -> Trace:
+    return prof.read(LEGACY / "raw" / "JOB3", Options(scratch=Path("/nonexistent")))
+
+
+def made_of_job3(name: str) -> list[str]:
+    return (LEGACY / "expected" / "run_1" / "normal_run" / "profiler" / name).read_text().splitlines()
+
+
+def test_all_322_iterations_of_job3_are_exactly_those_that_mindspore_found(job3: Trace) -> None:
+    rows = list(csv.DictReader(made_of_job3("step_trace_raw_1_detail_time.csv")))[:-1]
+    wanted = [[int(row[point]) * 10 for point in ("start_point", "end_point", "fp_point", "bp_point")] for row in rows]
+    found = job3.steps.sort("step").select("start_ns", "end_ns", "fp_start_ns", "bp_end_ns").collect()
+    assert len(wanted) == 322
+    assert [list(row) for row in found.iter_rows()] == wanted
+
+
+def test_all_2817_executions_of_operators_of_job3_are_exactly_those_that_mindspore_found(job3: Trace) -> None:
+    lines = (line.split(",") for line in made_of_job3("output_timeline_data_1.txt")[1:])
+    wanted = sorted((op, stream, round(float(start) * 1e6), round(float(length) * 1e6)) for op, stream, start, length in lines)
+    kernels = job3.spans.filter(pl.col("kind") == "kernel").join(job3.tracks.select("track", "tid"), on="track")
+    found = kernels.select(pl.col("name").cast(pl.String), "tid", "start_ns", "dur_ns").collect()
+    assert len(wanted) == 2817
+    assert sorted(found.iter_rows()) == wanted
+
+
+def test_all_collectives_of_job3_are_exactly_those_that_mindspore_found(job3: Trace) -> None:
+    rows = list(csv.DictReader(made_of_job3("step_trace_raw_1_detail_time.csv")))[:-1]
+    points = {column: column.replace("start", "end") for column in rows[0] if column.endswith("_start_point")}
+    lane = "Communication on stream {}"
+    wanted = {
+        (int(row["step_num"]), lane.format(first.split("_")[1]), int(row[first]) * 10, int(row[last]) * 10)
+        for row in rows
+        for first, last in points.items()
+    }
+    assert set(job3.reduces().select("step", "stream", "start_ns", "end_ns").iter_rows()) == wanted
+
+
+def test_job3_is_described_as_the_graph_says(job3: Trace) -> None:
+    first = job3.spans.filter(pl.col("kind") == "kernel").sort("start_ns").first().collect().to_dicts()[0]
+    assert (first["name"], first["scope"], first["op_type"]) == ("Default/AssignAdd-op414", "Default", "AssignAdd")
+    assert (first["shapes"], first["dtypes"]) == ("[[1],[1]]", '["int","int"]')
+
+
+def test_ai_cpu_text_gives_the_table_that_mindspore_made_of_it() -> None:
+    trace = prof.read(LEGACY / "raw" / "JOB_AICPU", Options(scratch=Path("/nonexistent")))
+    rows = [
+        line.split()
+        for line in (LEGACY / "raw" / "JOB_AICPU" / "expect" / "output_data_preprocess_aicpu_0.txt").read_text().splitlines()[2:5]
+    ]
+    spans = trace.spans.sort("start_ns").select(pl.col("op_type").cast(pl.String), "start_ns", "dur_ns", "args").collect().rows()
+    found = [
+        (
+            kind,
+            json.loads(args)["total time(us)"] / 1000,
+            json.loads(args)["dispatch time(us)"] / 1000,
+            start // 1000,
+            (start + length) // 1000,
+        )
+        for kind, start, length, args in spans
+    ]
+    assert found == [(row[1], float(row[2]), float(row[3]), int(row[4]), int(row[5])) for row in rows]
+
+
+def test_a_folder_of_raw_slices_opens_whatever_is_missing() -> None:
+    for job in ("JOB1", "JOB4", "ERROR_JOB"):
+        assert prof.sniff(LEGACY / "raw" / job)
+        prof.read(LEGACY / "raw" / job, Options(scratch=Path("/nonexistent")))
+
+
+# Damage
+
+
+def said(trace: Trace) -> dict[str, int]:
+    rows = trace.problems.select("what", "lost").collect().rows()
+    return {what: lost for what, lost in rows if not what.startswith("no iterations")}
+
+
+DAMAGE = {
+    "c12a_truncated_device": {
+        "35 bytes belong to no whole record": 1,
+        "tasks that started and have no end": 1,
+        "51 bytes belong to no whole record": 1,
+    },
+    "c12b_truncated_host": {"43 bytes belong to no whole record": 1, "156 bytes belong to no whole record": 1},
+    "c12d_bad_magic_host": {"records with a wrong magic number": 1},
+    "c12e_bad_magic_api": {"records with a wrong magic number": 1, "2 bytes belong to no whole record": 1},
+    "c12h_no_hash_dic": {"no hash_dic: names are shown as numbers": 0},
+    "c12i_no_type_dic": {"no type_info_dic: types of calls and tasks are shown as numbers": 0},
+    "c12k_empty_stars": {"the file is empty": 0, "counters of kernels whose start or end is lost": 15},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_what_is_lost_is_said_with_its_number(case: str) -> None:
+    assert said(opened(case)) == DAMAGE[case]
+
+
+@pytest.mark.parametrize(
+    ("case", "tasks"),
+    [
+        ("c12a_truncated_device", 23),  # the end of the last one is cut off
+        ("c12b_truncated_host", 24),
+        ("c12c_bad_magic_device", 21),  # three records of three tasks
+        ("c12d_bad_magic_host", 24),
+        ("c12e_bad_magic_api", 24),
+        ("c12f_no_info_json_device", 24),
+        ("c12g_no_info_json_host", 24),
+        ("c12h_no_hash_dic", 24),
+        ("c12i_no_type_dic", 24),
+        ("c12j_lost_records", 19),
+        ("c12k_empty_stars", 0),
+        ("c12l_no_ts_track", 24),
+        ("c12m_no_start_log", 24),
+        ("c12n_bad_sample_json", 24),
+    ],
+)
+def test_what_can_be_read_of_damaged_data_is_read_and_equals_the_undamaged_twin(case: str, tasks: int) -> None:
+    columns = ("start_ns", "dur_ns", "tid")
+    twin = {tuple(row[column] for column in columns) for row in work(opened("c12_base")) if row["label"].startswith("Stream ")}
+    found = [row for row in work(opened(case)) if row["label"].startswith("Stream ")]
+    assert len(found) == tasks
+    if case == "c12m_no_start_log":  # where the device's clock begins is not known; how long everything took is
+        assert sorted(row["dur_ns"] for row in found) == sorted(length for _, length, _ in twin)
+        assert min(row["start_ns"] for row in found) >= opened(case).spans.filter(pl.col("kind") == "api").collect()["start_ns"].min()  # type: ignore[operator]
+    else:
+        assert {tuple(row[column] for column in columns) for row in found} <= twin
+
+
+@pytest.mark.parametrize(
+    "case", ["c12f_no_info_json_device", "c12g_no_info_json_host", "c12n_bad_sample_json", "c12b_truncated_host", "c12e_bad_magic_api"]
+)
+def test_operators_keep_their_names_where_the_reference_writes_nothing(case: str) -> None:
+    names = [row["name"] for row in work(opened("c12_base")) if row["kind"] == "kernel"]
+    found = [row["name"] for row in work(opened(case)) if row["kind"] == "kernel"]
+    missing = {"c12b_truncated_host": 1, "c12e_bad_magic_api": 1}.get(case, 0)
+    assert len([1 for one, other in zip(names, found, strict=False) if one != other]) <= missing
+
+
+def test_an_end_without_a_start_does_not_last_for_hours() -> None:
+    trace = opened("c12o_hwts_orphans")
+    assert said(trace) == {"tasks that started and have no end": 1, "tasks that ended and have no start": 1}
+    assert max(row["dur_ns"] for row in work(trace)) < 1_000_000
+
+
+def test_two_devices_of_one_directory_have_their_own_clocks_and_streams() -> None:
+    trace = opened("c10_two_devices")
+    assert trace.devices.select("device").collect().to_series().to_list() == [0, 1]
+    assert {row["device"] for row in work(trace)} == {0, 1}

@@ -95,7 +95,7 @@ def _described(streams: dict[str, list[Path]]) -> pl.DataFrame:
     schema = {"op": pl.String, "blocks": pl.Int64, "task": pl.Int64, "graph_stream": pl.Int64}
     rows = pl.DataFrame(tasks, schema=schema).join(about, on="op", how="full", coalesce=True)
     return rows.with_columns(
-        name=pl.col("op").str.extract(r"([^/]*)$"),
+        name="op",
         scope=pl.col("op").str.extract(r"^(.*)/[^/]*$"),
         op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$")),
         args=told({"full name": "op", "Task Id": "task", "Block Num": "blocks", "tensors": "tensors"}),
@@ -206,18 +206,18 @@ def _collectives(tags: Any, points: dict[int, str], described: pl.DataFrame) -> 
          "op": [op for tag, op in points.items() if tag % 2 and tag >= _FIRST_COLLECTIVE]},
         schema={"number": pl.Int64, "op": pl.String},
     )  # fmt: skip
-    about = described.select("op", "name", "scope", "op_type", "shapes", "dtypes").unique("op", keep="first")
+    about = described.select("op", "scope", "op_type", "shapes", "dtypes").unique("op", keep="first")
     rows = rows.join(names, on="number", how="left", maintain_order="left").join(about, on="op", how="left", maintain_order="left")
     return rows.select(
         "op_type",
         "shapes",
         "dtypes",
         scope=pl.coalesce("scope", pl.col("op").str.extract(r"^(.*)/[^/]*$")),
-        name=pl.coalesce("name", pl.col("op").str.extract(r"([^/]*)$"), pl.format("collective {}", "number")),
+        name=pl.coalesce("op", pl.format("collective {}", "number")),
         kind=pl.lit("communication"),
         category=pl.lit("COMMUNICATION"),
         lane=pl.format("Communication on stream {}", "stream"),
-        track_kind=pl.lit("communication"),
+        track_kind=pl.lit("stream"),
         tid=pl.col("stream").cast(pl.String),
         start_ns="at",
         dur_ns=pl.col("end") - pl.col("at"),
@@ -240,7 +240,7 @@ def _aicpu(files: list[Path], described: pl.DataFrame) -> pl.DataFrame:
     rows += [{"op": name, "start": first, "end": last} for name, first, last in open_nodes]
     schema = {"op": pl.String, "start": pl.Int64, "end": pl.Int64, "dispatch": pl.Int64, "total": pl.Int64}
     return pl.DataFrame(rows, schema=schema).select(
-        name=pl.col("op").str.extract(r"([^/]*)$"),
+        name="op",
         scope=pl.col("op").str.extract(r"^(.*)/[^/]*$"),
         op_type=pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$"),
         kind=pl.lit("kernel"),
@@ -259,7 +259,9 @@ def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: di
         notes.add("", "nothing in these files could be read")
     rank = pl.lit(options.rank if options.rank is not None else device, pl.Int32)
     lanes = (
-        spans.select("lane", "track_kind", "tid").unique(maintain_order=True).sort("track_kind", pl.col("tid").cast(pl.Int64, strict=False))
+        spans.select("lane", "track_kind", "tid")
+        .unique(maintain_order=True)
+        .sort(pl.col("lane").str.starts_with("Communication"), pl.col("tid").cast(pl.Int64, strict=False))
     )
     lanes = lanes.with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
     spans = spans.join(lanes, on=["lane", "track_kind", "tid"], how="left", maintain_order="left").sort("start_ns", maintain_order=True)

@@ -359,7 +359,7 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
     op = pl.coalesce("op", "node_item", "kernel")
     is_kernel = pl.col("kind") == "kernel"
     in_collective = pl.col("category") == "COMMUNICATION"
-    name = pl.when(is_kernel & ~in_collective).then(op.str.extract(r"([^/]*)$")).when(is_kernel).then(pl.coalesce("part", "kernel", op))
+    name = pl.when(is_kernel & ~in_collective).then(op).when(is_kernel).then(pl.coalesce("part", "kernel", op))
     columns = [column for column in ("step",) if column in rows.columns]
     return pl.concat([part.select(*columns, *_TASK_COLUMNS, "args") for part in parts]).select(
         *columns,
@@ -411,7 +411,7 @@ def _collectives(operators: pl.DataFrame) -> pl.DataFrame:
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
         args=told(about),
         lane=pl.format("Group {} Communication", "group"),
-        track_kind=pl.lit("communication"),
+        track_kind=pl.lit("stream"),
         tid=pl.col("group"),
     ).drop("model_id")
 
@@ -443,7 +443,7 @@ def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
         flow_in=pl.coalesce("communication", "node"),
         args=told(about),
         lane=pl.format("Group {} Plane {}", "group", "plane"),
-        track_kind=pl.lit("other"),
+        track_kind=pl.lit("communication"),
         tid=pl.format("{} plane {}", "group", "plane"),
     )
 
@@ -459,7 +459,7 @@ def _tagged(ranges: pl.DataFrame, known: bool) -> pl.DataFrame:
         category=pl.when(reduce).then(pl.lit("Reduce")).otherwise(pl.lit("GetNext Time")),
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
         lane=pl.when(reduce).then(pl.format("Reduce on stream {}", "stream")).otherwise(pl.lit("GetNext")),
-        track_kind=pl.when(reduce & ~pl.lit(known)).then(pl.lit("communication")).otherwise(pl.lit("annotation")),
+        track_kind=pl.when(reduce & ~pl.lit(known)).then(pl.lit("stream")).otherwise(pl.lit("annotation")),
         tid=pl.when(reduce).then(pl.format("reduce {}", "stream")).otherwise(pl.lit("getnext")),
         args=told({"stream": "stream", "model": "model"}),
     ).filter(pl.col("dur_ns") >= 0)
@@ -472,7 +472,7 @@ def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
     key = ["group", "lane", "track_kind", "pid", "tid", "device"]
     parts = [part if "device" in part.columns else part.with_columns(device=pl.lit(None, pl.Int64)) for part in parts]
     lanes = pl.concat([part.select(key).unique(maintain_order=True) for part in parts], how="vertical_relaxed").unique(maintain_order=True)
-    order = {"thread": 0, "stream": 1, "communication": 2, "other": 3, "annotation": 4}
+    order = {"thread": 0, "stream": 1, "communication": 2, "annotation": 3}
     lanes = lanes.sort(
         pl.col("device").fill_null(-1),
         pl.col("track_kind").replace_strict(order, default=9, return_dtype=pl.Int32),
