@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
+from stepscope import intervals
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
 
@@ -380,3 +382,75 @@ def test_two_devices_of_one_directory_have_their_own_clocks_and_streams() -> Non
     trace = opened("c10_two_devices")
     assert trace.devices.select("device").collect().to_series().to_list() == [0, 1]
     assert {row["device"] for row in work(trace)} == {0, 1}
+
+
+# The timeline
+
+
+def exported(case: str) -> tuple[list[dict[str, Any]], dict[int, str], dict[tuple[int, int], str]]:
+    """Events of the reference's timeline, names of its processes and threads."""
+    case = "c07z_unsliced_twin" if case.startswith("c07") else case
+    events = json.loads(next((SYNTH / case / "expected").glob("msprof_*.json")).read_text())
+    processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    threads = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    return [event for event in events if event["ph"] == "X"], processes, threads
+
+
+@pytest.mark.parametrize("case", ["c05_comm", "c10_two_devices"])
+def test_tasks_of_collectives_on_planes_are_those_of_the_timeline(case: str) -> None:
+    events, processes, threads = exported(case)
+    wanted = [
+        event for event in events if processes[event["pid"]] == "Communication" and threads[event["pid"], event["tid"]].startswith("Plane")
+    ]
+    trace = opened(case)
+    lanes = trace.tracks.filter(pl.col("kind") == "communication").select("track", "device")
+    rows = trace.spans.join(lanes, on="track").with_columns(pl.col("name").cast(pl.String)).collect().to_dicts()
+    found = [row | {"about": json.loads(row["args"])} for row in rows]
+    found.sort(key=lambda row: (row["device"], row["start_ns"], row["about"]["stream id"]))
+    wanted.sort(key=lambda event: (event["pid"] & 31, event["ts"], event["args"]["stream id"]))
+    assert len(found) == len(wanted) > 0
+    for row, event in zip(found, wanted, strict=True):
+        assert row["name"] == event["name"] and same_time(row["start_ns"], event["ts"]) and row["dur_ns"] == round(event["dur"] * 1000)
+        assert {key: row["about"][key] for key in event["args"]} == pytest.approx(event["args"])
+
+
+@pytest.mark.parametrize("case", [case for case in WHOLE if case not in ("c03_mix", "c03b_mix_taskblock", "c10b_level0")])
+def test_times_computing_and_communicating_are_those_of_the_overlap_tracks(case: str) -> None:
+    """But for three cases in which the reference takes the whole task for a kernel that is a part of it."""
+    events, processes, threads = exported(case)
+    rows = work(opened(case))
+    for device in {row["device"] for row in rows}:
+        wanted: dict[str, int] = {}
+        for event in events:
+            if processes[event["pid"]] == "Overlap Analysis" and event["pid"] & 31 == device:
+                track = threads[event["pid"], event["tid"]]
+                wanted[track] = wanted.get(track, 0) + round(event["dur"] * 1000)
+        computing, communication = (_busy(rows, device, kind) for kind in ("kernel", "communication"))
+        exposed = intervals.subtract(communication, computing)
+        found = {"Computing": computing.total, "Communication": communication.total, "Communication(Not Overlapped)": exposed.total}
+        assert {track: total for track, total in found.items() if total} == {
+            track: total for track, total in wanted.items() if track != "Free"
+        }
+
+
+def _busy(rows: list[dict[str, Any]], device: int, kind: str) -> intervals.Set:
+    bounds = [
+        (row["start_ns"], row["start_ns"] + row["dur_ns"])
+        for row in rows
+        if row["device"] == device and row["kind"] == kind and row["category"] != "Reduce"
+    ]
+    edges = np.array(bounds, np.int64).reshape(-1, 2)
+    return intervals.merge(edges[:, 0], edges[:, 1])
+
+
+@pytest.mark.parametrize("case", [case for case in WHOLE if expected(case, "aicpu")])
+def test_what_ai_cpu_operators_say_of_themselves_is_that_of_the_aicpu_table(case: str) -> None:
+    rows = [row for row in work(opened(case)) if row["category"] == "AI_CPU"]
+    wanted = sorted(expected(case, "aicpu"), key=lambda row: (int(row["Device_id"]), row["Timestamp(us)"]))
+    assert len(rows) == len(wanted) > 0
+    for row, want in zip(rows, wanted, strict=True):
+        about = row["about"]
+        assert row["name"] == want["Node"]
+        assert same(about["compute_us"], want["Compute_time(us)"]) and same(about["memcpy_us"], want["Memcpy_time(us)"])
+        assert same(about["dispatch_us"], want["Dispatch_time(us)"]) and same(about["run_ns"] / 1000, want["Task_time(us)"])
+        assert same(about["total_ns"] / 1000, want["Total_time(us)"])

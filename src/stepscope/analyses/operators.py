@@ -79,8 +79,11 @@ def _host(trace: Trace) -> pl.LazyFrame:
 
 
 def _device(trace: Trace) -> pl.LazyFrame:
-    shapes = trace.spans.filter(pl.col("kind") == "op").select("rank", "shapes", "dtypes", op="span")
-    work = on_devices(trace).drop("shapes", "dtypes").join(shapes, on=["rank", "op"], how="left")
+    """With the shapes of the operator that launched it, or its own where a device's records say them."""
+    told = pl.col("shapes", "dtypes").cast(pl.String)
+    shapes = trace.spans.filter(pl.col("kind") == "op").select("rank", told, op="span")
+    work = on_devices(trace).with_columns(told).join(shapes, on=["rank", "op"], how="left", suffix="_of_op")
+    work = work.with_columns(pl.coalesce(f"{name}_of_op", name).alias(name) for name in ("shapes", "dtypes"))
     return work.select(
         "rank", *_texts(device="device", name=launcher()), "dur_ns", "self_ns", pl.lit(None, pl.Int64).alias("device_ns"), "flops"
     )

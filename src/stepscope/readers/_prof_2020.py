@@ -26,6 +26,7 @@ from stepscope.readers._prof_files import Notes, lines, raw_files, records, told
 from stepscope.trace import Meta, Trace, complete
 
 _TICK_NS = 10
+_LATEST = 2**54  # years after the chip was switched on: no reading of its counter
 _NAME = (
     r"(hwts\.log\.data\.\d+\.dev\.profiler_default_tag|training_trace\.\d+\.dev\.profiler_default_tag"
     r"|Framework\.host\.vm\.(?:task_desc_info|graph_desc_info|point)|DATA_PREPROCESS\.dev\.AICPU)\.(\d+)\.slice_\d+"
@@ -72,6 +73,7 @@ def read(path: Path, options: Options) -> Trace:
     streams = {name: sorted(files, key=lambda file: int(file.name.rpartition("_")[2])) for name, files in found.items()}
     described = _described(streams)
     tags = records(streams.get("training_trace.dev.profiler_default_tag.", []), _TRACE, notes)
+    tags = tags[tags["at"] < _LATEST]
     points = _points(streams)
     steps = _steps(tags, notes)
     spans = [
@@ -166,6 +168,7 @@ def _ns(ticks: Any) -> Ints:
 def _operators(tasks: pl.DataFrame, described: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     """Executions of operators. The graph numbers its streams, the device numbers them otherwise: only the task's number is common."""
     known = described.filter(pl.col("task").is_not_null()).unique("task", keep="first", maintain_order=True)
+    tasks = tasks.filter(pl.col("end") < _LATEST)
     rows = tasks.join(known, on="task", how="left", maintain_order="left")
     unnamed = rows["op"].null_count()
     if unnamed:

@@ -1,6 +1,7 @@
 """Communication operators, their tasks on planes, and the transfers between ranks."""
 
-from typing import NamedTuple
+import re
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -133,8 +134,40 @@ def _operators(ran: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
+    """With how long each transfer took: an RDMA payload is on its way until the tasks that close it, not only while it is asked for."""
     if tasks.is_empty():
         return tasks
-    return tasks.with_columns(group=pl.col("group").fill_null("unknown"), dur_ns=pl.col("end_ns") - pl.col("start_ns")).with_columns(
-        bandwidth=pl.when(pl.col("dur_ns") > 0).then(pl.col("size") / pl.col("dur_ns")).otherwise(0.0)
+    tasks = tasks.sort("start_ns", maintain_order=True).with_columns(
+        group=pl.col("group").fill_null("unknown"), dur_ns=pl.col("end_ns") - pl.col("start_ns")
     )
+    lasted = tasks["dur_ns"].to_numpy().astype(np.float64)
+    payload = tasks.with_row_index("at").filter((pl.col("rdma") == _RDMA[1]).any().over("device", "node", "nth", "plane"))
+    for _, part in payload.group_by("device", "node", "nth", "plane", maintain_order=True):
+        _close(part, lasted)
+    tasks = tasks.with_columns(pl.Series("transfer_ns", lasted))
+    rate = pl.when(pl.col("transfer_ns") > 0).then(pl.col("size") / pl.col("transfer_ns")).otherwise(0.0)
+    return tasks.with_columns(bandwidth=rate, transfer_ns=pl.col("transfer_ns").round().cast(pl.Int64))
+
+
+def _close(part: pl.DataFrame, lasted: "np.ndarray[Any, Any]") -> None:
+    """Payloads in a row share the time from the first one's start to the end of the task that closes them, by their sizes."""
+    point_to_point = bool(re.search("send|receive", str(part["op_type"][0] or part["node_item"][0]).lower()))
+    closing = _WITHOUT_BARRIER if point_to_point else _WITH_BARRIER
+    rows = part.select("at", "size", "start_ns", "end_ns", sends=pl.col("rdma") == _RDMA[1]).rows()
+    here = 0
+    while here < len(rows):
+        last = here
+        while last < len(rows) and rows[last][4]:
+            last += 1
+        end = last + closing - 2  # counted from the first task after the payloads
+        if last > here and end < len(rows):
+            total = sum(row[1] for row in rows[here:last])
+            for at, size, _, _, _ in rows[here:last]:
+                lasted[at] = (rows[end][3] - rows[here][2]) * size / total if total else 0.0
+            here = end + 1
+        else:
+            here = max(last, here + 1)
+
+
+# How many tasks follow the payloads until the transfer is known to be over.
+_WITHOUT_BARRIER, _WITH_BARRIER = 3, 5

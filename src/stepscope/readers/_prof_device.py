@@ -124,6 +124,11 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
         found = pl.concat([found, _by_state(track["state"], 1, "AI_CPU"), _by_state(track["memcpy"], None, "MEMCPY_ASYNC")])
     at = found.select(pl.col("start", "end").cast(pl.UInt64)).to_numpy() if found.height else np.empty((0, 2), np.uint64)
     tasks = found.drop("start", "end").with_columns(pl.Series("start_ns", clock.ns(at[:, 0])), pl.Series("end_ns", clock.ns(at[:, 1])))
+    possible = clock.plausible(tasks["start_ns"].to_numpy(), tasks["end_ns"].to_numpy()) & (tasks["end_ns"] >= tasks["start_ns"]).to_numpy()
+    if not possible.all():
+        notes.add(side.path / "data", "tasks with times that cannot be", int((~possible).sum()))
+        tasks = tasks.filter(pl.Series(possible))
+    track = {name: rows[clock.plausible(clock.ns(rows["at"]))] for name, rows in track.items()}
     flips = track["flip"]
     tasks = batched(tasks.sort("start_ns", maintain_order=True), flips, clock)
     blocks = pl.DataFrame(

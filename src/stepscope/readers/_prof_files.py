@@ -18,6 +18,7 @@ Records = NDArray[Any]
 HOST_MAGIC = 0x5A5A
 DEVICE_MAGIC = 0x6BD3
 _NOT_RAW = (".done", ".complete", ".zip")
+_YEARS_NS = 10 * 365 * 86_400 * 10**9
 _RESYNCS = 256  # how often a stream may lose its rhythm before the rest of it is given up
 
 
@@ -139,6 +140,10 @@ class Clock(NamedTuple):
             return past * up + self.origin_ns
         whole, rest = np.divmod(past, down)
         return whole * up + rest * up // down + self.origin_ns
+
+    def plausible(self, *times: Ints) -> Bools:
+        """Which moments can be: a damaged record may say any, and one that is years away leaves nothing to see of the others."""
+        return np.logical_and.reduce([np.abs(at - self.origin_ns) < _YEARS_NS for at in times])
 
 
 def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:

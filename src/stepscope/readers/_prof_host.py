@@ -192,10 +192,10 @@ def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame
     rows = rows.with_columns(
         pl.Series("start_ns", clock.ns(rows["begin"].to_numpy())), pl.Series("end_ns", clock.ns(rows["end"].to_numpy()))
     )
-    backward = rows.filter(pl.col("end_ns") < pl.col("start_ns")).height
-    if backward:
-        notes.add(side.path / "data", "calls that end before they begin", backward, "api_event")
-        rows = rows.filter(pl.col("end_ns") >= pl.col("start_ns"))
+    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()) & (rows["end_ns"] >= rows["start_ns"]).to_numpy()
+    if not possible.all():
+        notes.add(side.path / "data", "calls with times that cannot be", int((~possible).sum()), "api_event")
+        rows = rows.filter(pl.Series(possible))
     rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
     item = words.of(rows["item_number"].to_numpy())
     name = words.of_types(rows["level"].to_numpy(), rows["type"].to_numpy())

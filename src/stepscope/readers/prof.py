@@ -158,7 +158,7 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
 def _rank(info: dict[str, Any], found: list[_Found]) -> int:
     """As the directory says; -1 stands for a job that is not distributed."""
     said = int(number(info.get("rank_id", -1)))
-    return said if said >= 0 else found[0].device.number if found else 0
+    return said if 0 <= said < 2**31 else found[0].device.number if found else 0
 
 
 def _extra(info: dict[str, Any], host: Host | None) -> dict[str, Any]:
@@ -170,13 +170,13 @@ def _extra(info: dict[str, Any], host: Host | None) -> dict[str, Any]:
 
 
 def _chip(side: Side) -> dict[str, object]:
-    hertz = int(number(side.unit.get("aic_frequency")) * 1_000_000)
+    hertz, cores = int(number(side.unit.get("aic_frequency")) * 1_000_000), int(number(side.unit.get("ai_core_num")))
     return {
         "device": side.device,
         "name": f"Ascend, chip {side.chip}" if side.chip else "Ascend",
         "kind": "aicore",
-        "cores": int(number(side.unit.get("ai_core_num"))) or None,
-        "clock_hz": hertz or None,
+        "cores": cores if 0 < cores < 2**20 else None,
+        "clock_hz": hertz if 0 < hertz < 10**12 else None,
     }
 
 
@@ -432,6 +432,7 @@ def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
         "link type": pl.col("link"),
         "bandwidth(GB/s)": pl.col("bandwidth"),
         "rdma type": pl.col("rdma"),
+        "model id": pl.col("model_id").fill_null(_NO_MODEL),
     }
     return tasks.select(
         "start_ns",
@@ -507,9 +508,9 @@ def _links(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         *(["step"] if "step" in rows.columns else []),
         op="of",
-        src="src",
-        dst="dst",
+        src=pl.col("src").cast(pl.Int32, strict=False),
+        dst=pl.col("dst").cast(pl.Int32, strict=False),
         transport=pl.when(pl.col("transport") == "RDMA").then(pl.lit("RDMA")).otherwise("link"),
         bytes="size",
-        dur_ns="dur_ns",
+        dur_ns="transfer_ns",
     )
