@@ -131,7 +131,7 @@ def small_network() -> Directory:
     for step in range(STEPS):
         at, ran = 100 + step * STEP_US, 150 + step * STEP_US
         made.event("ModelExecute", at, step + 1, MODEL)
-        made.tag(ran - 3, 0)
+        made.tag(at - 1, 0)
         made.tag(ran - 1, 2)
         for number, (name, kind, core, task_kind, sqe, start, length) in enumerate(OPERATORS):
             called, task = at + 5 + number * 10, step * 10 + number

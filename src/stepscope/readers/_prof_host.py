@@ -286,10 +286,12 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
     ).filter(~pl.Series(flip))
     tasks = tasks.with_columns(pl.when(pl.col(level) >= 0).then(level).alias(level) for level in outer)
     models = calls.select(pl.col("row").cast(pl.Int64).alias("model"), pl.col("item_number").alias("model_id"), "request")
-    nodes = calls.select(pl.col("row").cast(pl.Int64).alias("node"), node_item="item")
+    nodes = calls.select(pl.col("row").cast(pl.Int64).alias("node"), node_item="item", connection="connection")
+    acls = calls.select(pl.col("row").cast(pl.Int64).alias("acl"), connection_of_acl="connection")
     parts = calls.select(pl.col("row").cast(pl.Int64).alias("communication"), part="item")
-    for frame, level in ((models, "model"), (nodes, "node"), (parts, "communication")):
+    for frame, level in ((models, "model"), (nodes, "node"), (parts, "communication"), (acls, "acl")):
         tasks = tasks.join(frame, on=level, how="left", maintain_order="left")
+    tasks = tasks.with_columns(connection=pl.coalesce("connection", "connection_of_acl")).drop("connection_of_acl")
     for name, frame in _of_nodes(streams, words, clock, around).items():
         tasks = tasks.join(frame, on="node", how="left", maintain_order="left", suffix=f"_{name}")
     return _with_copies(tasks, streams, clock, around)

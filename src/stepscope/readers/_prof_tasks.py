@@ -102,7 +102,7 @@ _HOST_COLUMNS = {
         ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"), pl.String
     ),
     **dict.fromkeys(("at_ns", "thread", "node", "model", "communication", "acl", "runtime", "request", "blocks", "mix_blocks"), pl.Int64),
-    **dict.fromkeys(("bytes", "direction"), pl.Int64),
+    **dict.fromkeys(("bytes", "direction", "connection"), pl.Int64),
     **dict.fromkeys(("hf32", "static", "static_op"), pl.Boolean),
     "model_id": pl.UInt64,
 }

@@ -309,6 +309,7 @@ _TASK_ARGS = {
     "Task Id": pl.col("task"),
     "Batch Id": pl.col("batch"),
     "Subtask Id": pl.col("context"),
+    "connection_id": pl.col("connection"),
     "runtime type": pl.col("host_type"),
     "kernel_name": pl.col("kernel"),
 }
@@ -406,7 +407,6 @@ def _collectives(operators: pl.DataFrame) -> pl.DataFrame:
         pl.col("model_id").cast(pl.Int64, strict=False),
         kind=pl.lit("communication"),
         category=pl.lit("COMMUNICATION"),
-        correlation="connection",
         flow_in="node",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
         args=told(about),
@@ -484,9 +484,16 @@ def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
     label = ["group", "lane", "track_kind"]
     tracked = lanes.select(*label, "track").unique(label, keep="first", maintain_order=True)
     placed = [part.join(tracked, on=label, how="left", maintain_order="left").drop(*key) for part in parts]
-    spans = complete(pl.concat(placed, how="diagonal_relaxed"))
+    spans = _numbered(complete(pl.concat(placed, how="diagonal_relaxed")))
     tracks = lanes.select("track", "group", "device", "pid", "tid", label="lane", kind="track_kind", sort="track")
     return spans, tracks
+
+
+def _numbered(spans: pl.DataFrame) -> pl.DataFrame:
+    """With the number of its call for whatever a call launched. Calls come first: the row of a call is its span."""
+    if "flow_in" not in spans.columns:
+        return spans
+    return spans.with_columns(correlation=pl.coalesce("correlation", pl.col("correlation").gather(pl.col("flow_in").cast(pl.UInt32))))
 
 
 def _frequency_counter(one: _Found) -> pl.DataFrame:
