@@ -172,6 +172,13 @@ def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) 
     return Clock(start.get("cntvct", 0), origin, 1000 / mhz), "cntvct" in start
 
 
+def device_start(device: Side) -> int:
+    """The device's own monotonic clock at the start."""
+    path = _first(device.path, "dev_start.log")
+    found = re.search(r"clock_monotonic_raw\s*[:=]\s*(\d{1,19})", path.read_text("utf-8", "replace")) if path else None
+    return int(found[1]) if found else 0
+
+
 def _wall(side: Side, notes: Notes) -> int:
     """What to add to the monotonic clock for the date."""
     begin = _json(_first(side.path, "start_info"), notes)
@@ -244,21 +251,17 @@ def _offset(dtype: np.dtype[Any], field: str) -> int:
 
 
 def _rhythm(data: bytes, start: int, size: int, place: int, magic: int, over: int | None) -> int | None:
-    """Where from `start` on records follow one another: of the likely beginnings, or of all, that with the most magic numbers."""
+    """Where from `start` on records follow one another: at a likely beginning, else where two magic numbers are one record apart."""
     ahead = np.frombuffer(data, np.uint8, count=min(len(data) - start, 64 * size), offset=start)
-    low, high = magic & 0xFF, magic >> 8
-    if len(ahead) < place + 2:
-        return start if over is not None else None
-    hits = (ahead[:-1] == low) & (ahead[1:] == high)
-    begin = np.flatnonzero(hits) - place
-    begin = begin[begin >= 0]
-    if len(begin) == 0:
-        return start + over if over is not None else None
-    counts = np.bincount(begin % size, minlength=size)
-    if over is not None and counts[over] == counts.max():
-        return start + over
-    best = int(counts.argmax())
-    return start + int(begin[begin % size == best][0]) if over is None else start + best
+    hits = (ahead[:-1] == magic & 0xFF) & (ahead[1:] == magic >> 8) if len(ahead) > 1 else np.empty(0, np.bool_)
+    begin = np.flatnonzero(hits[place:])
+    known = set(begin.tolist())
+    likely = [] if over is None else [over, 0]
+    follows = (at for at in (*likely, *begin.tolist()) if at in known and (at + size in known or at + size + place + 2 > len(ahead)))
+    found = next(follows, None)
+    if found is None:
+        return None if over is None else start + over
+    return start + found
 
 
 def _out_of_step(good: Bools) -> int | None:

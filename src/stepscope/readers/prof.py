@@ -4,13 +4,25 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from stepscope.errors import DataError
-from stepscope.readers import Options, _prof_2020, _prof_communication, _prof_device, _prof_host, _prof_pmu, _prof_steps, _prof_tasks
+from stepscope.intervals import Ints
+from stepscope.readers import (
+    Options,
+    _prof_2020,
+    _prof_communication,
+    _prof_counters,
+    _prof_device,
+    _prof_host,
+    _prof_pmu,
+    _prof_steps,
+    _prof_tasks,
+)
 from stepscope.readers._prof_communication import Communication
 from stepscope.readers._prof_device import Device
-from stepscope.readers._prof_files import Notes, Side, device_clock, host_clock, number, raw_files, sides, told
+from stepscope.readers._prof_files import Notes, Side, device_clock, device_start, host_clock, number, raw_files, sides, told
 from stepscope.readers._prof_host import Host
 from stepscope.trace import Meta, Trace, complete
 
@@ -40,6 +52,9 @@ def read(path: Path, options: Options) -> Trace:
     if not device_sides:
         notes.add(path, "no data of a device: only calls on the host")
     found = [_device(side, host_side, host, notes) for side in device_sides]
+    for side in (host_side, *device_sides):
+        if side is not None:
+            _prof_counters.unread(side, notes)
     if host is None and not found:
         raise DataError(path, "neither host nor device data")
     return _assembled(path, host_side, host, found, notes, options)
@@ -54,7 +69,7 @@ class _Found(NamedTuple):
     pmu: pl.DataFrame
     communication: Communication
     steps: _prof_steps.Steps
-    frequencies: pl.DataFrame
+    counters: pl.DataFrame
 
 
 def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes) -> _Found:
@@ -81,8 +96,13 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
         _prof_pmu.read(side, device, executions, notes),
         _prof_communication.read(executions, host),
         steps,
-        pl.DataFrame({"at_ns": at_ns, "value": hertz}).cast({"value": pl.Float64}),
+        pl.concat([_clocks(device, at_ns, hertz), _prof_counters.read(side, device.clock.origin_ns, device_start(side), notes)]),
     )
+
+
+def _clocks(device: Device, at_ns: Ints, hertz: Ints) -> pl.DataFrame:
+    rows = pl.DataFrame({"at_ns": at_ns, "value": hertz.astype(np.float64)})
+    return rows.select(name=pl.lit(f"aicore clock npu {device.number}"), at_ns="at_ns", value="value", unit=pl.lit("Hz"))
 
 
 def _moved(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> tuple[Device, pl.DataFrame]:
@@ -138,7 +158,7 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
         "spans": spans,
         "tracks": tracks,
         "steps": steps.drop("device", "iteration", "model_id", strict=False),
-        "counters": pl.concat([_frequency_counter(one) for one in found]) if found else pl.DataFrame(),
+        "counters": pl.concat([one.counters for one in found]) if found else pl.DataFrame(),
         "links": pl.concat(links, how="diagonal_relaxed") if links else pl.DataFrame(),
         "devices": pl.DataFrame([_chip(one.side) for one in found]),
         "problems": notes.frame(),
@@ -491,13 +511,9 @@ def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _numbered(spans: pl.DataFrame) -> pl.DataFrame:
     """With the number of its call for whatever a call launched. Calls come first: the row of a call is its span."""
-    if "flow_in" not in spans.columns:
+    if "flow_in" not in spans.columns or "correlation" not in spans.columns:
         return spans
     return spans.with_columns(correlation=pl.coalesce("correlation", pl.col("correlation").gather(pl.col("flow_in").cast(pl.UInt32))))
-
-
-def _frequency_counter(one: _Found) -> pl.DataFrame:
-    return one.frequencies.with_columns(name=pl.lit(f"aicore clock npu {one.device.number}"), unit=pl.lit("Hz"))
 
 
 def _links(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:

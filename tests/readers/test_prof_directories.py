@@ -1,0 +1,167 @@
+"""Raw Ascend directories that the tests write themselves: every expected value follows from what was written."""
+
+import json
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from prof_directories import DEVICE_TICKS, MONOTONIC, REAL_US, Directory, device, small_network
+from stepscope.errors import StepscopeError
+from stepscope.readers import Options, prof
+from stepscope.trace import Trace
+
+START_NS = REAL_US * 1000
+
+
+def read(root: Path) -> Trace:
+    return prof.read(root, Options(scratch=root))
+
+
+def kernels(trace: Trace) -> pl.DataFrame:
+    return trace.spans.filter(pl.col("kind") == "kernel").sort("start_ns").collect()
+
+
+def problems(trace: Trace) -> list[tuple[str, int]]:
+    return trace.problems.select("what", "lost").collect().rows()
+
+
+def test_times_operators_and_counters_are_as_written(tmp_path: Path) -> None:
+    trace = read(small_network().write(tmp_path))
+    first = kernels(trace).to_dicts()[0]
+    assert (first["name"], first["op_type"], first["scope"]) == ("net/layer0/MatMul-op1", "MatMul", "net/layer0")
+    assert (first["start_ns"] - START_NS, first["dur_ns"], first["step"]) == (150_000, 40_000, 1)
+    assert (first["shapes"], first["dtypes"]) == ("[[16,32],[16,32]]", '["FLOAT16","FLOAT16"]')
+    about = json.loads(first["args"])
+    # Half the cycles of 24 cores at 1.8 GHz: 20 us on each of 24 blocks; an eighth and a quarter of them multiplied.
+    assert (about["aicore_time(us)"], about["aic_mac_ratio"], about["cube_utilization(%)"]) == (20.0, 0.375, 50.0)
+    assert problems(trace) == []
+
+
+def test_a_collective_lasts_as_long_as_its_master_tasks_and_its_bytes_are_on_a_link(tmp_path: Path) -> None:
+    trace = read(small_network().write(tmp_path))
+    operators = trace.spans.filter(pl.col("kind") == "communication").collect()
+    assert (operators["start_ns"][0] - START_NS, operators["dur_ns"].to_list()) == (240_000, [90_000] * 3)
+    assert trace.links().select("src", "dst", "transport", "transfers", "bytes").rows() == [(0, 1, "HCCS", 3, 3 << 20)]
+    assert trace.overlap()["exposed_ns"].to_list() == [40_000] * 3
+
+
+def test_samples_of_memories_and_links_become_rates(tmp_path: Path) -> None:
+    made = Directory()
+    for at_us, count in ((1000, 7), (2000, 1_000_000)):
+        made.put("device_0/data/hbm.data.0.slice_0", struct.pack("<QQII", at_us, count, 0, 3))
+    made.put("device_0/data/npu_mem.data.0.slice_0", struct.pack("<IIQQQ", 500, 1, 0, 100, 4000))
+    lines = "".join(f"{MONOTONIC + at}: {sent} {sent // 2}\n" for at, sent in ((0, 0), (1_000_000, 5_000)))
+    made.put("device_0/data/hccs.data.0.slice_0", f"Timestamp Tx Rx\n{lines}".encode())
+    made.put("device_0/data/nic.data.0.slice_0", f"{MONOTONIC}: 100 1 2048 3 4 5 6 7 1024 9 10 11 12 0\n".encode())
+    counters = (
+        read(made.write(tmp_path))
+        .counters.select(pl.col("name").cast(pl.String), "at_ns", "value", pl.col("unit").cast(pl.String))
+        .collect()
+    )
+    assert sorted((name, at - START_NS, value, unit) for name, at, value, unit in counters.iter_rows()) == [
+        ("HBM 3 Read npu 0", 2_000_000, 32e9, "bytes/s"),  # 32 MB in a millisecond
+        ("HCCS rxThroughput npu 0", 1_000_000, 2.5e6, "bytes/s"),
+        ("HCCS txThroughput npu 0", 1_000_000, 5e6, "bytes/s"),
+        ("NIC rxByteRate npu 0", 0, 2048.0, "bytes/s"),
+        ("NIC txByteRate npu 0", 0, 1024.0, "bytes/s"),
+        ("memory used npu 0", 500_000, 4100.0, "bytes"),
+    ]
+
+
+def test_files_that_nobody_reads_are_named(tmp_path: Path) -> None:
+    made = small_network()
+    made.put("device_0/data/ccu0.instr.0.slice_0", b"?")
+    assert problems(read(made.write(tmp_path))) == [("not read: ccu0.instr.0", 0)]
+
+
+def test_an_unknown_chip_is_said_and_read_as_its_files_suggest(tmp_path: Path) -> None:
+    root = small_network().write(tmp_path)
+    for info in (root / "host" / "info.json", root / "device_0" / "info.json.0"):
+        info.write_text(info.read_text().replace('"platform_version": "5"', '"platform_version": "99"'))
+    trace = read(root)
+    assert kernels(trace).height == 12
+    assert problems(trace) == [("the chip '99' is not known: read as the files suggest", 0)]
+
+
+def test_task_numbers_that_begin_anew_are_told_apart_by_flips(tmp_path: Path) -> None:
+    """The same stream and task twice, once before and once after the flip, are two operators."""
+    made = Directory()
+    for name, at, ran in (("before", 100, 1000), ("after", 300, 2000)):
+        made.call("node", "launch", at, at + 8, made.hash(name))
+        made.launch(at + 2, 3, 5, "KERNEL_AICORE", name)
+        made.run(3, 5, 0, ran, ran + 10)
+    made.launch(200, 3, 0, "FLIP_TASK")
+    flip = made.files["host/data/aging.compact.task_track.slice_0"]
+    flip[-1] = flip[-1][:30] + struct.pack("<H", 1) + flip[-1][32:]  # its number
+    made.put("device_0/data/ts_track.data.0.slice_0", struct.pack("<BBHIQHHHH16x", 1, 14, 40, 0, device(1500), 3, 1, 0, 0))
+    assert kernels(read(made.write(tmp_path)))["name"].cast(pl.String).to_list() == ["before", "after"]
+
+
+@pytest.mark.parametrize("cut", [1, 17, 63, 64, 65, 200])
+def test_of_a_file_without_its_head_or_its_tail_all_whole_records_are_read(tmp_path: Path, cut: int) -> None:
+    root = small_network().write(tmp_path)
+    log = root / "device_0" / "data" / "stars_soc.data.0.slice_0"
+    whole = log.read_bytes()
+    ends = {row["start_ns"] for row in kernels(read(root)).to_dicts()}
+    for data in (whole[cut:], whole[:-cut]):
+        log.write_bytes(data)
+        trace = read(root)
+        missing = -(-cut // 64)
+        found = {row["start_ns"] for row in kernels(trace).to_dicts()}
+        assert found <= ends and len(found) >= 12 - missing
+        assert sum(lost for _, lost in problems(trace)) >= 1
+
+
+def test_bytes_too_many_in_the_middle_cost_only_the_records_around_them(tmp_path: Path) -> None:
+    root = small_network().write(tmp_path)
+    log = root / "device_0" / "data" / "stars_soc.data.0.slice_0"
+    whole = log.read_bytes()
+    log.write_bytes(whole[: 10 * 64 + 20] + b"?" * 33 + whole[10 * 64 + 20 :])
+    assert kernels(read(root)).height >= 11
+
+
+def test_times_that_cannot_be_are_left_out_and_counted(tmp_path: Path) -> None:
+    made = small_network()
+    made.run(3, 999, 0, 10.0, 1e15)
+    trace = read(made.write(tmp_path))
+    assert kernels(trace).height == 12
+    assert ("tasks with times that cannot be", 1) in problems(trace)
+
+
+def test_damaged_directories_of_any_kind_raise_nothing_but_a_message(tmp_path: Path) -> None:
+    """Two hundred directories with files cut, emptied, removed, doubled and overwritten."""
+    whole = small_network().write(tmp_path / "whole")
+    for seed in range(200):
+        chance = random.Random(seed)
+        root = tmp_path / "damaged"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(whole, root)
+        for file in chance.sample([path for path in sorted(root.rglob("*")) if path.is_file()], chance.randint(1, 5)):
+            file.write_bytes(_damaged(file.read_bytes(), chance))
+        try:
+            trace = read(root)
+            for name in trace.tables:
+                trace.table(name).collect()
+        except StepscopeError:
+            continue
+
+
+def _damaged(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(data) + 1)
+    junk = bytes(chance.randrange(256) for _ in range(chance.randint(1, 90)))
+    return chance.choice(
+        [data[:at], data[at:], b"", data * 2, data[:at] + junk + data[at:], data[:at] + junk + data[at + len(junk) :], b"\xff" * len(data)]
+    )
+
+
+def test_without_the_counters_start_device_work_is_placed_by_its_launch(tmp_path: Path) -> None:
+    root = small_network().write(tmp_path)
+    (root / "device_0" / "dev_start.log.0").unlink()
+    trace = read(root)
+    first = kernels(trace).to_dicts()[0]
+    assert (first["start_ns"] - START_NS, first["dur_ns"]) == (107_000, 40_000)  # launched 107 us after the start
+    assert DEVICE_TICKS > 0
