@@ -133,9 +133,9 @@ def test_times_that_cannot_be_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_damaged_directories_of_any_kind_raise_nothing_but_a_message(tmp_path: Path) -> None:
-    """Two hundred directories with files cut, emptied, removed, doubled and overwritten."""
+    """A hundred directories with files cut, emptied, removed, doubled and overwritten."""
     whole = small_network().write(tmp_path / "whole")
-    for seed in range(200):
+    for seed in range(100):
         chance = random.Random(seed)
         root = tmp_path / "damaged"
         shutil.rmtree(root, ignore_errors=True)

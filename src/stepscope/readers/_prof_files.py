@@ -134,16 +134,17 @@ class Clock(NamedTuple):
     tick_ns: Fraction
 
     def ns(self, ticks: NDArray[np.uint64]) -> Ints:
-        past = ticks.astype(np.int64) - self.base
+        past: Ints = ticks.astype(np.int64) - self.base
         up, down = self.tick_ns.numerator, self.tick_ns.denominator
         if down == 1:
             return past * up + self.origin_ns
-        whole, rest = np.divmod(past, down)
-        return whole * up + rest * up // down + self.origin_ns
+        times: Ints = past // down * up + past % down * up // down + self.origin_ns
+        return times
 
     def plausible(self, *times: Ints) -> Bools:
         """Which moments can be: a damaged record may say any, and one that is years away leaves nothing to see of the others."""
-        return np.logical_and.reduce([np.abs(at - self.origin_ns) < _YEARS_NS for at in times])
+        possible: Bools = np.logical_and.reduce([np.abs(at - self.origin_ns) < _YEARS_NS for at in times])
+        return possible
 
 
 def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
@@ -284,7 +285,8 @@ def lost(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None
     """Devices number their records modulo 16: a jump means that some are missing, at least so many."""
     if len(counter) < 2:
         return
-    missing = (np.diff(counter.astype(np.int64)) - 1) & ((1 << bits) - 1)
+    numbers: Ints = counter.astype(np.int64)
+    missing: Ints = (numbers[1:] - numbers[:-1] - 1) & ((1 << bits) - 1)
     jumps = int((missing > 0).sum())
     dropped = int(missing.sum()) - notes.damaged.get(file, 0)
     # Where most numbers jump, this counter counts something else.

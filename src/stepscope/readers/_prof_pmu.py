@@ -44,7 +44,7 @@ class Sum(NamedTuple):
 
 
 # Column -> how it is computed, in the alternatives of the chips: the first whose events were counted.
-_RATIOS = {
+_RATIOS: dict[str, list[tuple[int, ...]]] = {
     "vec": [(0x8,)],
     "mac": [(0x416, 0x417), (0xA,)],
     "scalar": [(0x9,)],
