@@ -277,6 +277,13 @@ def test_job3_is_described_as_the_graph_says(job3: Trace) -> None:
     assert (first["shapes"], first["dtypes"]) == ("[[1],[1]]", '["int","int"]')
 
 
+def test_steps_beyond_the_end_of_the_task_log_are_said_to_be_without_operators(job3: Trace) -> None:
+    """The last operator of the expected timeline starts at 441,029.09 ms, in step 15, which ends at 441,227 ms."""
+    rows = list(csv.DictReader(made_of_job3("step_trace_raw_1_detail_time.csv")))
+    assert int(rows[13]["end_point"]) < 44102908607 < int(rows[14]["end_point"])
+    assert "the task log ends in step 15 of 322: of later steps no operators are known" in said(job3)
+
+
 def test_ai_cpu_text_gives_the_table_that_mindspore_made_of_it() -> None:
     trace = prof.read(LEGACY / "raw" / "JOB_AICPU", Options(scratch=Path("/nonexistent")))
     rows = [

@@ -81,7 +81,18 @@ def read(path: Path, options: Options) -> Trace:
         _collectives(tags, points, described),
         _aicpu(streams.get("DATA_PREPROCESS.dev.AICPU.", []), described),
     ]
+    _tell_uncovered(spans[0], steps, notes)
     return _assembled(device, pl.concat(spans, how="diagonal"), steps, points, notes, options)
+
+
+def _tell_uncovered(tasks: pl.DataFrame, steps: pl.DataFrame, notes: Notes) -> None:
+    """The task log fills up long before the training trace does: later steps look idle, and are not."""
+    last = (tasks["start_ns"] + tasks["dur_ns"]).max()
+    bare = steps.filter(pl.col("start_ns") > last).height if isinstance(last, int) else 0
+    if bare:
+        notes.add(
+            "hwts.log.data", f"the task log ends in step {steps.height - bare} of {steps.height}: of later steps no operators are known"
+        )
 
 
 def _described(streams: dict[str, list[Path]]) -> pl.DataFrame:
@@ -212,9 +223,9 @@ def _collectives(tags: Any, points: dict[int, str], described: pl.DataFrame) -> 
     about = described.select("op", "scope", "op_type", "shapes", "dtypes").unique("op", keep="first")
     rows = rows.join(names, on="number", how="left", maintain_order="left").join(about, on="op", how="left", maintain_order="left")
     return rows.select(
-        "op_type",
         "shapes",
         "dtypes",
+        op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$"), pl.lit("collective")),
         scope=pl.coalesce("scope", pl.col("op").str.extract(r"^(.*)/[^/]*$")),
         name=pl.coalesce("op", pl.format("collective {}", "number")),
         kind=pl.lit("communication"),
