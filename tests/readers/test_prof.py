@@ -461,3 +461,15 @@ def test_what_ai_cpu_operators_say_of_themselves_is_that_of_the_aicpu_table(case
         assert same(about["compute_us"], want["Compute_time(us)"]) and same(about["memcpy_us"], want["Memcpy_time(us)"])
         assert same(about["dispatch_us"], want["Dispatch_time(us)"]) and same(about["run_ns"] / 1000, want["Task_time(us)"])
         assert same(about["total_ns"] / 1000, want["Total_time(us)"])
+
+
+def test_copies_say_their_bytes_and_direction() -> None:
+    """msprof's Python exporter leaves both out; the sizes are those of memcpy_info."""
+    rows = [row for row in work(opened("c07z_unsliced_twin")) if row["kind"] == "copy"]
+    raw = b"".join(
+        path.read_bytes() for path in sorted(next((SYNTH / "c07z_unsliced_twin").glob("PROF*")).glob("host/data/*memcpy_info*0"))
+    )
+    sizes = [int.from_bytes(raw[at + 24 : at + 32], "little") for at in range(0, len(raw), 64)]
+    assert len(rows) == 16
+    assert sorted(row["bytes"] for row in rows) == sorted(sizes)
+    assert {row["about"]["operation"] for row in rows} <= {"host to device", "device to host", "device to device"}

@@ -333,6 +333,14 @@ _TASK_ARGS = {
     "runtime type": pl.col("host_type"),
     "kernel_name": pl.col("kernel"),
 }
+_DIRECTIONS = (
+    *("host to host", "host to device", "device to host", "device to device", "managed memory"),
+    *("address device to device", "host to device ex", "device to host ex"),
+)
+_COPY_ARGS = {
+    "size(B)": pl.col("bytes"),
+    "operation": pl.col("direction").replace_strict(dict(enumerate(_DIRECTIONS)), default=None, return_dtype=pl.String),
+}
 _KERNEL_ARGS = {
     "Op Name": pl.coalesce("part", "op", "node_item", "kernel"),
     "OP Type": pl.col("op_type"),
@@ -374,7 +382,8 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
             }
         parts.append(kernels.with_columns(args=told(about)))
     if others.height:
-        parts.append(others.with_columns(args=told(_TASK_ARGS)))
+        copied = pl.col("bytes").is_not_null()
+        parts.append(others.with_columns(args=pl.when(copied).then(told(_TASK_ARGS | _COPY_ARGS)).otherwise(told(_TASK_ARGS))))
     if not parts:
         return pl.DataFrame()
     op = pl.coalesce("op", "node_item", "kernel")
