@@ -196,8 +196,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
         {layout.pinned.map((placed) => <LaneName key={placed.lane.id} of={of} placed={placed} top={TOP} />)}
         <div class="tl-clip" style={{ top: `${begin}px` }}>
           <div ref={heads}>
-            {layout.heads.map((head) => <GroupName key={head.group.id} of={of} head={head} />)}
-            {layout.lanes.map((placed) => <LaneName key={placed.lane.id} of={of} placed={placed} top={0} />)}
+            {[...layout.heads, ...layout.lanes].sort((a, b) => a.y - b.y).map((one) => ("lane" in one ? <LaneName key={`lane ${one.lane.id}`} of={of} placed={one} top={0} /> : <GroupName key={`group ${one.group.id}`} of={of} head={one} />))}
           </div>
         </div>
       </div>
@@ -354,11 +353,11 @@ function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; top: numb
   const pinned = of.arrangement.value.pins.includes(lane.id);
   const rows = lane.kind === "overlap" ? placed.rows.map((row, at) => (at ? [row] : [row, ...placed.also]).map((one) => lane.row_labels?.[one] ?? "").join(", ")) : [];
   return (
-    <div class={`tl-lane ${held !== null ? "held" : ""} ${placed.height < 24 ? "narrow" : ""}`} data-lane={lane.id} style={{ top: `${top + placed.y + (held ?? 0)}px`, height: `${placed.height}px` }} tabIndex={0} role="group" aria-label={`${t.lane} ${label}`} onPointerDown={carry} onKeyDown={keys} title={[label, lane.note].filter(Boolean).join(" · ")}>
+    <div class={`tl-lane ${held !== null ? "held" : ""} ${placed.height < 24 ? "narrow" : ""}`} data-lane={lane.id} style={{ top: `${top + placed.y + (held ?? 0)}px`, height: `${placed.height}px` }} tabIndex={0} role="group" aria-label={`${t.lane} ${label}`} aria-keyshortcuts="P Delete Alt+ArrowUp Alt+ArrowDown" onPointerDown={carry} onKeyDown={keys} title={[label, lane.note].filter(Boolean).join(" · ")}>
       {rows.length > 1 ? <span class="tl-rows">{rows.map((name) => <span key={name} style={{ height: `${placed.rowHeight}px`, lineHeight: `${placed.rowHeight}px` }}>{name}</span>)}</span> : <><span class="cut">{label}</span><span class="d3 cut">{rows.length ? rows.join(", ") : lane.kind === "counter" ? "" : lane.note}</span></>}
       <span class="tl-tools">
-        <button class={pinned ? "on" : ""} aria-pressed={pinned} aria-label={fill(pinned ? t.unpin : t.pin, { lane: label })} title={fill(pinned ? t.unpin : t.pin, { lane: label })} onClick={() => of.toggle("pins", lane.id)}><Icon name="pin" size={12} /></button>
-        <button aria-label={fill(t.hide, { lane: label })} title={fill(t.hide, { lane: label })} onClick={() => of.toggle("hidden", lane.id)}><Icon name="close" size={11} /></button>
+        <button tabIndex={-1} class={pinned ? "on" : ""} aria-pressed={pinned} aria-label={fill(pinned ? t.unpin : t.pin, { lane: label })} title={fill(pinned ? t.unpin : t.pin, { lane: label })} onClick={() => of.toggle("pins", lane.id)}><Icon name="pin" size={12} /></button>
+        <button tabIndex={-1} aria-label={fill(t.hide, { lane: label })} title={fill(t.hide, { lane: label })} onClick={() => of.toggle("hidden", lane.id)}><Icon name="close" size={11} /></button>
       </span>
       <i class="tl-size" role="separator" aria-label={fill(t.height, { lane: label })} onPointerDown={resize} onDblClick={unsize} />
     </div>
