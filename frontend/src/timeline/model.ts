@@ -452,7 +452,7 @@ export class Timeline {
   get usual(): string {
     const ranks = new Set(this.header.groups.map((group) => group.rank));
     const lanes = (group: number) => this.header.lanes.filter((lane) => lane.group === group && lane.id !== this.ruled);
-    const said = (group: number) => lanes(group).every((lane) => lane.kind === "spans" && (lane.note === "instant" || lane.note === "other"));
+    const said = (group: number) => lanes(group).length > 0 && lanes(group).every((lane) => lane.kind === "spans" && (lane.note === "instant" || lane.note === "other"));
     const hidden = this.header.lanes.filter((lane) => lane.kind === "counter" && lane.min === 0 && lane.max === 0).map((lane) => lane.id);
     return written({ ...UNARRANGED, hidden, folded: this.header.groups.filter((group) => (ranks.size > 4 && group.rank !== rank()) || said(group.id)).map((group) => group.id) });
   }
