@@ -579,8 +579,9 @@ export class Timeline {
   }
 
   /** Why nothing ran at a moment. */
-  causeAt(moment: number): string | null {
-    return this.gaps.peek().find((gap) => moment >= gap.start && moment <= gap.start + gap.dur)?.said || null;
+  causeAt(lane: number, moment: number): string | null {
+    const group = this.laneOf[lane]?.group;
+    return this.gaps.peek().find((gap) => gap.group === group && moment >= gap.start && moment <= gap.start + gap.dur)?.said || null;
   }
 
   /** What most of the idle time of a range is due to, as far as it is known. */

@@ -153,6 +153,7 @@ export class Painter {
   private hatch = new Float32Array(MANY * 4);
   private hatchCount = 0;
   private free = new Float64Array(MANY);
+  private freeOf = new Int32Array(MANY);
   private pattern: CanvasPattern | null = null;
   private patternEpoch = -1;
   private mini = document.createElement("canvas");
@@ -442,6 +443,7 @@ export class Painter {
         if (as & HATCHED && big >= 6 * scene.ratio) {
           if (this.hatchCount < MANY && (begins || first)) {
             this.free[this.hatchCount] = tile.longDur[event];
+            this.freeOf[this.hatchCount] = placed.lane.group;
             this.put(this.hatch, this.hatchCount++, x0 / scene.ratio, y, seen / scene.ratio, high);
           }
           continue;
@@ -531,7 +533,7 @@ export class Painter {
       for (let at = 0; at < this.hatchCount; at++) {
         const wide = this.hatch[4 * at + 2];
         if (wide < 64 || this.hatch[4 * at + 3] < 10) continue;
-        this.gapLabel(scene, this.hatch[4 * at], wide, this.hatch[4 * at + 1], this.hatch[4 * at + 3], this.free[at]);
+        this.gapLabel(scene, this.hatch[4 * at], wide, this.hatch[4 * at + 1], this.hatch[4 * at + 3], this.free[at], this.freeOf[at]);
       }
     }
     if (this.boxCount) {
@@ -556,14 +558,14 @@ export class Painter {
   }
 
   /** How long nothing ran, and why. */
-  private gapLabel(scene: Scene, x: number, wide: number, y: number, high: number, dur: number): void {
+  private gapLabel(scene: Scene, x: number, wide: number, y: number, high: number, dur: number, group: number): void {
     const { context, ink } = this;
     const perPixel = (scene.t1 - scene.t0) / scene.width;
     const middle = scene.t0 + (x + wide / 2) * perPixel;
     const free = `${units.text(units.time(dur))} ${scene.words.free}`;
     let text = free;
     for (const gap of scene.gaps) {
-      if (middle < gap.start || middle > gap.start + gap.dur) continue;
+      if (gap.group !== group || middle < gap.start || middle > gap.start + gap.dur) continue;
       if (gap.said) text = `${free} · ${gap.said}`;
       break;
     }

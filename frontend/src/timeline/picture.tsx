@@ -241,7 +241,7 @@ function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
   const step = of.steps.find((one) => hit.start >= one.start && hit.start < one.end);
   const selected = of.selected.peek();
   const tint = of.ink.tint(of.tiles.names.code(hit.name, null), of.header.kinds.indexOf(hit.kind ?? "other"));
-  const gap = hit.kind === "free" ? of.causeAt(at) : null;
+  const gap = hit.kind === "free" ? of.causeAt(hit.lane, at) : null;
   return (
     <>
       <div class="tl-tipname"><Swatch color={cssOf(tint)} hatch={hit.kind === "free"} /><span class="mono">{hit.kind === "scope" ? hit.name : shown(hit.name)}</span></div>
