@@ -1267,6 +1267,48 @@ def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(an
     assert finished > 5
 
 
+def test_a_job_killed_in_the_midst_of_any_write_leaves_finished_windows_and_nothing_torn(tmp_path: Path) -> None:
+    """Three windows of two steps and two ranges: each is written with four writes, of which every one is once the last and half done."""
+    done = job(
+        """
+        import os, pathlib, signal
+        from stepscope import Profiler, record_function, schedule
+        write = pathlib.Path.write_bytes
+        def train(fatal):
+            count = 0
+            def half(path, content):
+                nonlocal count
+                count += 1
+                if count == fatal:
+                    write(path, content[: len(content) // 2])
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return write(path, content)
+            pathlib.Path.write_bytes = half
+            plan = schedule(wait=0, active=2, repeat=3)
+            ready = lambda profiler: print(fatal, profiler.run)
+            with Profiler(schedule=plan, output_path=str(fatal), on_trace_ready=ready, host_interval_ms=0) as profiler:
+                for _ in range(6):
+                    with record_function("x"): pass
+                    profiler.step()
+            os._exit(0)
+        for fatal in range(1, 14):
+            child = os.fork()
+            if not child: train(fatal)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (-9 if fatal < 13 else 0)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    finished = [line.split() for line in done.stdout.splitlines()]
+    assert [sum(number == str(fatal) for number, _ in finished) for fatal in range(1, 14)] == [0] * 4 + [1] * 4 + [2] * 4 + [3]
+    for _, run in finished:
+        trace = stepscope.open(run, cache=False)
+        assert (len(steps_of(trace)), trace.annotations()["calls"].to_list(), said_by(trace)) == (2, [2], "")
+    for fatal in range(1, 13):
+        for left in set(recordings(tmp_path / str(fatal))) - {Path(run) for _, run in finished}:
+            assert said_by(stepscope.open(left, cache=False)) == "the job ended while recording: what had been written is here"
+
+
 def test_long_runs_stream_to_disk_what_they_see(tmp_path: Path) -> None:
     """Killed in the midst of the first window: ranges and steps are there but for the last pieces."""
     done = job(
