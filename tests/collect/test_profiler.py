@@ -1063,7 +1063,8 @@ def until_killed(trains: str, before: str = "", after: str = "") -> str:
 def test_a_job_that_is_killed_by_a_signal_keeps_the_window_under_way_and_its_exit_status(trains: str, number: str, tmp_path: Path) -> None:
     if trains == "torch":
         needs("torch")
-    with started(until_killed(trains), tmp_path) as process:
+    as_usual = f"signal.signal(signal.SIG{number}, signal.SIG_DFL)"  # under nohup SIGHUP is ignored
+    with started(until_killed(trains, as_usual), tmp_path) as process:
         assert process.stdout and process.stdout.readline() == "ready\n"
         for _ in range(2):  # as launchers do, where the scheduler does, too
             process.send_signal(getattr(signal, f"SIG{number}"))
