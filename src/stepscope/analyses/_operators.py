@@ -22,8 +22,14 @@ def on_devices(trace: Trace) -> pl.LazyFrame:
         .filter(~on_host.fill_null(False))
         .join(kinds, on=["rank", "number"], how="left")
         .with_columns(pl.col("device").fill_null("gpu"))
+        .with_columns(device=pl.when(_on_ai_cpu()).then(pl.lit("aicpu")).otherwise("device"))
     )
     return work
+
+
+def _on_ai_cpu() -> pl.Expr:
+    """An Ascend chip has two kinds of processors behind the same streams; the type of the task tells which ran it."""
+    return (pl.col("device") == "aicore") & pl.col("category").cast(pl.String).str.contains("AI_?CPU").fill_null(False)
 
 
 def launcher() -> pl.Expr:

@@ -44,8 +44,13 @@ _ITEM_BYTES = {
 
 
 def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
-    problems: list[tuple[str, str, int]] = []  # file, what, lost
     pieces = sorted((path / "mindspore").glob("*")) + sorted(path.glob("*_ascend_ms/FRAMEWORK"))
+    return read_pieces(pieces, path, header, path / "minddata")
+
+
+def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata: Path) -> Trace:
+    """MindSpore's files in these folders, with what a capture at `path` has beside them, and MindData's in `minddata`."""
+    problems: list[tuple[str, str, int]] = []  # file, what, lost
     parts = [found for piece in pieces if (found := _operators(piece, problems)) is not None]
     ops = pl.concat(parts).sort("start_ns") if parts else _NO_OPERATORS
     if ops.is_empty():
@@ -64,8 +69,8 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         "spans": _stepped(spans, steps),
         "tracks": tracks,
         "steps": steps,
-        "counters": pl.concat([_memory(pieces, header), *_minddata.counters(path / "minddata", header, problems)]),
-        "pipeline": _minddata.pipeline(path / "minddata"),
+        "counters": pl.concat([_memory(pieces, header), *_minddata.counters(minddata, header, problems)]),
+        "pipeline": _minddata.pipeline(minddata),
         "problems": pl.DataFrame(problems, {"file": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"),
     }
     rank = pl.lit(int(header.get("rank", 0)), pl.Int32)
@@ -163,7 +168,7 @@ def _described(ops: pl.DataFrame, graphs: Graphs, header: dict[str, Any], proble
         "forward": pl.String,
     }
     described = pl.concat([distinct, pl.DataFrame(facts, columns, orient="row")], how="horizontal")
-    if unknown and header.get("mode") == "graph":
+    if unknown and header.get("mode") == "graph" and header.get("base"):
         what = (
             f"{unknown} operators are in no graph that was compiled while the profiler was there: data types and lines are not known, and \
 scopes of gradients are MindSpore's own, which are wrong where layers share an operator"
