@@ -32,6 +32,14 @@ def _on_ai_cpu() -> pl.Expr:
     return (pl.col("device") == "aicore") & pl.col("category").cast(pl.String).str.contains("AI_?CPU").fill_null(False)
 
 
+def with_shapes(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
+    """Device work with the shapes and types of the operator that launched it, or its own where a device's records say them."""
+    told = trace.spans.filter(pl.col("kind") == "op").select("rank", op_shapes="shapes", op_dtypes="dtypes", op="span")
+    return work.join(told, on=["rank", "op"], how="left").with_columns(
+        pl.coalesce(pl.col(f"op_{name}").cast(pl.String), pl.col(name).cast(pl.String)).alias(name) for name in ("shapes", "dtypes")
+    )
+
+
 def launcher() -> pl.Expr:
     """The name of the operator that launched a piece of device work, or its own where none is known."""
     return pl.when(pl.col("op").is_not_null()).then(pl.col("op_type")).otherwise(pl.col("name")).cast(pl.String)

@@ -305,6 +305,8 @@ def _allocator_events(trace: Trace) -> pl.DataFrame:
         .select(pl.col("device", "op").cast(pl.String), "address", "bytes", "alloc_ns", "free_ns")
         .sort("device", "address", pl.coalesce("alloc_ns", "free_ns"), maintain_order=True)
         .with_row_index("block")
+        # This format pairs a release with its allocation by the address: a block without one gets a number of its own.
+        .with_columns(address=pl.coalesce("address", pl.col("block").cast(pl.UInt64) + 1))
         .collect()
     )
     events = pl.concat(

@@ -375,6 +375,12 @@ def _classified(spans: pl.DataFrame, lanes: pl.DataFrame, said: pl.DataFrame, ma
         .otherwise("framework")
     )
     kinds = frame.select(kind.cast(schema.Kind).alias("kind")).to_series()
+    # A transfer's own copies stand on a plane and on the stream behind it: they are part of the transfer.
+    moment = ["start_ns", "dur_ns"]
+    carried = frame.filter(pl.col("layer") == "planes").select(moment).unique().with_columns(carried=True)
+    copies = frame.select(*moment, "layer", kinds.cast(pl.String)).join(carried, on=moment, how="left", maintain_order="left")
+    again = copies.select((pl.col("layer") == "hardware") & pl.col("carried").is_not_null() & pl.col("kind").is_in(["copy", "set"]))
+    kinds = kinds.set(again.to_series(), "other")
     device_work = kinds.cast(pl.String).is_in(["kernel", "communication"])
     scoped = pl.when(pl.Series(device_work) & name.str.contains("/")).then(name.str.extract(r"^(.*)/[^/]*$").cast(pl.Categorical))
     words = pl.coalesce(pl.Series("core", core), pl.Series("task_type", said["task_type"]), category)
@@ -415,6 +421,9 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame, lanes: pl.DataFrame, match
     own = pl.when(name.str.contains("/")).then(name.str.extract(r"([^/]*?)(?:-op\d+)?(?:_\d+)?$")).otherwise(name)
     of_op = spans["name"].cast(pl.String).gather(np.maximum(op, 0)).set(pl.Series(op < 0), None)
     told = pl.Series(matches.of("op_type", spans.height))
+    # A kernel inside a transfer is told under the transfer's type; it is not one.
+    inside = (spans["kind"] == "kernel") & matches.of("core", spans.height).is_in(COMMUNICATION_CORES).fill_null(False)
+    told = told.zip_with(~inside, spans["name"].cast(pl.String))
     device = pl.col("kind").is_in(["kernel", "communication"])
     path = pl.when(device & name.str.contains("/")).then(own)
     op_type = pl.when(pl.Series(is_op)).then(own).when(device).then(pl.coalesce(told, path, of_op)).when(pl.Series(op >= 0)).then(name)
@@ -541,8 +550,7 @@ def _tracks(lanes: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     rows = []
     for track, pid, tid, apart, process, named, layer, number, sort in used.iter_rows():
         label, device = named, number
-        # msprof's number of a process holds that of the system, shifted.
-        own = str(int(pid) >> 10) if pid.isdigit() and int(pid) >= 1 << 20 else pid
+        own = _system_pid(pid, sort // 100_000)
         if layer in ("hardware", "communication", "planes"):
             group, kind = f"NPU {device}", "communication" if layer == "planes" else "stream"
         elif layer == "iterations":
@@ -557,6 +565,14 @@ def _tracks(lanes: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     types = {name: schema.TABLES["tracks"][name] for name in columns} | {"sort": pl.Int64}
     frame = pl.DataFrame(rows, schema=types, orient="row")
     return frame.sort("sort", "track").with_columns(sort=pl.int_range(pl.len(), dtype=pl.Int32))
+
+
+def _system_pid(pid: str, sort: int) -> str:
+    """msprof's number of a process holds that of the system and the layer's place: today shifted, before 2024 as decimals."""
+    number = int(pid) if pid.isdigit() else 0
+    if number >= 1 << 10 and number >> 5 & 31 == sort:
+        return str(number >> 10)
+    return pid[:-2] if number >= 100 and number % 100 == sort else pid
 
 
 def _devices(lanes: pl.DataFrame) -> pl.DataFrame:

@@ -108,7 +108,11 @@ def _batches(file: Path, offset: int, waits: bool) -> pl.DataFrame:
     try:
         rows = pl.DataFrame(
             # Some versions leave out the time of a row.
-            [[*(int(cell) for cell in line.split()[:5]), *[0] * (5 - len(line.split()))] for line in file.read_text().splitlines() if line.strip()],
+            [
+                [*(int(cell) for cell in line.split()[:5]), *[0] * (5 - len(line.split()))]
+                for line in file.read_text().splitlines()
+                if line.strip()
+            ],
             dict.fromkeys(("type", "extra", "batch", "value", "at"), pl.Int64),
             orient="row",
         )

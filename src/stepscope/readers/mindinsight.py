@@ -38,7 +38,13 @@ _COUNT_NS = 10
 _PATTERNS = (
     *("step_trace_raw_*_detail_time.csv", "output_timeline_data_*.txt", "*timeline_display_*.json", "cpu_op_execute_timestamp_*.txt"),
     *("aicore_intermediate_*_detail.csv", "aicore_intermediate_*_type.csv", "aicpu_intermediate_*.csv", "pynative_op_intermediate_*.csv"),
-    *("cpu_op_detail_info_*.csv", "gpu_op_detail_info_*.csv", "gpu_activity_data_*.csv", "cpu_op_type_info_*.csv", "gpu_op_type_info_*.csv"),
+    *(
+        "cpu_op_detail_info_*.csv",
+        "gpu_op_detail_info_*.csv",
+        "gpu_activity_data_*.csv",
+        "cpu_op_type_info_*.csv",
+        "gpu_op_type_info_*.csv",
+    ),
     *("framework_raw_*.csv", "dynamic_shape_info_*.json", "hccl_raw_*.csv", "memory_usage_details_*.json", "memory_usage_summary_*.json"),
     *("pipeline_profiling_*.json", "minddata_pipeline_raw_*.csv", "minddata_cpu_utilization_*.json", "device_queue_profiling_*.txt"),
     *("dataset_iterator_profiling_*.txt", "minddata_aicpu_*.txt", "minddata_getnext_profiling_*.txt", "*_cluster_analyse_*.csv"),
@@ -66,6 +72,7 @@ def read(path: Path, options: Options) -> Trace:
     return trace
 
 
+_COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
 _LANE = ["group", "label", "track_kind", "device", "tid"]
 _SPANS = {
     "kind": pl.String, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64, "op_type": pl.String, "scope": pl.String,
@@ -110,12 +117,15 @@ class _Rank:
             first_span, first_track = spans.height, int(tables["tracks"]["track"].max() or 0) + 1 if "tracks" in tables else 0  # type: ignore[arg-type]
             moved = host.tables
             ids = [pl.col(name) + first_span for name in ("span", "parent", "op", "flow_in")]
-            moved["spans"] = moved["spans"].with_columns(*ids, track=pl.col("track") + first_track, start_ns=pl.col("start_ns") + self.shift_ns)
+            moved["spans"] = moved["spans"].with_columns(
+                *ids, track=pl.col("track") + first_track, start_ns=pl.col("start_ns") + self.shift_ns
+            )
             moved["tracks"] = moved["tracks"].with_columns(track=pl.col("track") + first_track)
             if steps.height:
                 moved["steps"] = moved["steps"].clear()
-            trace = with_rows(trace, {name: frame.collect() for name, frame in moved.items() if name not in ("counters", "pipeline")} | {
-                "counters": moved["counters"].filter(pl.col("name").cast(pl.String).str.contains("^(allocated|reserved)")).collect()})  # fmt: skip
+            # MindData's part is read with the other files.
+            moved["counters"] = moved["counters"].filter(pl.col("name").cast(pl.String).str.contains("^(allocated|reserved)"))
+            trace = with_rows(trace, {name: frame.collect() for name, frame in moved.items() if name != "pipeline"})
         return trace
 
     def _file(self, name: str) -> Path | None:
@@ -137,7 +147,9 @@ class _Rank:
 
     def _meta(self) -> Meta:
         size = self.info.get("rank_size")
-        extra: dict[str, Any] = {key: self.info[key] for key in ("context_mode", "parallel_mode", "stage_num", "is_heterogeneous") if key in self.info}
+        extra: dict[str, Any] = {
+            key: self.info[key] for key in ("context_mode", "parallel_mode", "stage_num", "is_heterogeneous") if key in self.info
+        }
         for name in (f"step_trace_point_info_{self.rank}.json", "step_trace_point_info.json"):
             if (points := self._object(name)) and "points" not in extra:
                 extra["points"] = points
@@ -152,7 +164,7 @@ class _Rank:
             format="mindinsight",
             framework="mindspore",
             versions={"mindspore": str(version)} if version else {},
-            world_size=int(size) if isinstance(size, int) or str(size).isdigit() else None,
+            world_size=int(str(size)) if str(size).isdigit() else None,
             ranks=[self.rank],
             extra=extra,
         )
@@ -161,7 +173,9 @@ class _Rank:
 
     def _steps(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The steps, and the collectives in them: triples of columns, whatever their order."""
-        columns = {name: schema.TABLES["steps"][name] for name in ("step", "phase", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns", "how")}
+        columns = {
+            name: schema.TABLES["steps"][name] for name in ("step", "phase", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns", "how")
+        }
         none = pl.DataFrame(schema=columns), pl.DataFrame(schema=_SPANS)
         rows = self._table("step_trace_raw_{}_detail_time.csv")
         if not {"step_num", "start_point", "end_point"} <= set(rows.columns):
@@ -217,9 +231,12 @@ class _Rank:
         known = pl.DataFrame(schema=columns)
         name = next((word for word in ("full_kernel_name", "full_op_name", "full_kernel_time") if word in rows.columns), None)
         if name:
-            known = rows.select(name=name, op_type=column(rows, "kernel_type", "op_type"), info=column(rows, "op_info")).unique("name", keep="first")
+            known = rows.select(name=name, op_type=column(rows, "kernel_type", "op_type"), info=column(rows, "op_info")).unique(
+                "name", keep="first"
+            )
             texts = [_operands(info) for info in known["info"]]
-            known = pl.concat([known.select("name", "op_type"), pl.DataFrame(texts, dict.fromkeys(("shapes", "dtypes", "args"), pl.String), orient="row")],
+            told = pl.DataFrame(texts, dict.fromkeys(("shapes", "dtypes", "args"), pl.String), orient="row")
+            known = pl.concat([known.select("name", "op_type"), told],
                               how="horizontal")  # fmt: skip
         return known.join(self._flops(), on="name", how="full", coalesce=True)
 
@@ -292,11 +309,17 @@ class _Rank:
         local = [np.array([lanes.setdefault(tuple(key), len(lanes)) for key in report.tracks], np.int32) for report in found.reports]
         spans = _kineto.load(scratch, "spans", local)
         args = pl.concat([pl.scan_ipc(one).select("args") for one in _kineto.files(scratch, "spans")]).collect()["args"]
-        where = pl.DataFrame([(number, str(key[0]), str(key[1])) for key, number in lanes.items()], {"track": pl.Int32, "pid": pl.String, "tid": pl.String}, orient="row")
+        where = pl.DataFrame(
+            [(number, str(key[0]), str(key[1])) for key, number in lanes.items()],
+            {"track": pl.Int32, "pid": pl.String, "tid": pl.String},
+            orient="row",
+        )
         gpu = file.name.startswith("gpu")
         rows = (
             spans.select("track", "start_ns", "dur_ns", short=pl.col("name").cast(pl.String))
-            .with_columns(args=args, full=args.str.extract(r'"(?:fullname|op_full_name)":\s*"([^"]*)"'), said=args.str.extract(r'"type":\s*"([^"]*)"'))
+            .with_columns(
+                args=args, full=args.str.extract(r'"(?:fullname|op_full_name)":\s*"([^"]*)"'), said=args.str.extract(r'"type":\s*"([^"]*)"')
+            )
             .join(where, on="track", how="left", maintain_order="left")
             .with_columns(name=pl.coalesce("full", "short"))
             .join(kinds.drop("args"), on="name", how="left", maintain_order="left")
@@ -327,9 +350,11 @@ class _Rank:
             group=pl.lit(f"{'GPU' if gpu else 'NPU'} {self.rank}"),
             label=pl.when(ai_cpu).then(pl.lit("AI CPU")).when(communication).then(pl.format("Communication {}", "tid"))
             .when(on_stream).then(pl.format("Stream {}", "tid")).otherwise("tid"),
-            track_kind=pl.when(device.is_not_null()).then(pl.lit("stream")).when(pl.lit(gpu) & ~step & ~scope).then(pl.lit("thread")).otherwise(pl.lit("annotation")),
+            track_kind=pl.when(device.is_not_null()).then(pl.lit("stream"))
+            .when(pl.lit(gpu) & ~step & ~scope).then(pl.lit("thread")).otherwise(pl.lit("annotation")),
             device=device.cast(pl.Int32),
-            tid=pl.when(ai_cpu).then(pl.format("aicpu {}", "tid")).when(communication).then(pl.format("communication {}", "tid")).otherwise("tid"),
+            tid=pl.when(ai_cpu).then(pl.format("aicpu {}", "tid"))
+            .when(communication).then(pl.format("communication {}", "tid")).otherwise("tid"),
         )  # fmt: skip
 
     def _ai_cpu(self) -> Iterator[pl.DataFrame]:
@@ -361,18 +386,28 @@ class _Rank:
         if rows.width:
             # Mean of a call in ms; without a frequency, which older files lack, the type's tells how many calls there are.
             name, calls = pl.col(rows.columns[0]), number(column(rows, "execution_frequency"))
-            known = rows.select(name=name, mean_ns=_exact_ms("execution_time"), calls=calls.fill_null(1)).join(kinds, on="name", how="left", maintain_order="left")
+            known = rows.select(name=name, mean_ns=_exact_ms("execution_time"), calls=calls.fill_null(1)).join(
+                kinds, on="name", how="left", maintain_order="left"
+            )
             yield self._mean_spans(known, "kernel", "AI_CORE", "NPU", "aicore_intermediate")
         rows = self._table("pynative_op_intermediate_{}_detail.csv")
         if rows.width:
-            known = rows.select(name=pl.col(rows.columns[0]), mean_ns=_exact_ms("execution_time"), calls=number(column(rows, "execution_frequency")).fill_null(1))
-            yield self._mean_spans(known.join(kinds, on="name", how="left", maintain_order="left"), "kernel", "AI_CORE", "NPU", "pynative_op_intermediate")
+            known = rows.select(
+                name=pl.col(rows.columns[0]),
+                mean_ns=_exact_ms("execution_time"),
+                calls=number(column(rows, "execution_frequency")).fill_null(1),
+            )
+            yield self._mean_spans(
+                known.join(kinds, on="name", how="left", maintain_order="left"), "kernel", "AI_CORE", "NPU", "pynative_op_intermediate"
+            )
         rows = self._table("gpu_activity_data_{}.csv")
         if rows.width and "name" in rows.columns:
             known = rows.select(
-                name="name", mean_ns=number(column(rows, "avg_duration(us)", "avg_duration"), 1000.0), calls=number(column(rows, "occurrences")).fill_null(1),
+                name="name", calls=number(column(rows, "occurrences")).fill_null(1),
+                mean_ns=number(column(rows, "avg_duration(us)", "avg_duration"), 1000.0),
                 total_ns=number(column(rows, "total_duration(us)", "total_duration"), 1000.0),
-                op_type=column(rows, "op_full_name").str.extract(r"([^/]*?)(?:-op\d+)?$"), scope=column(rows, "op_full_name").str.extract(r"^(.*)/[^/]*$"),
+                op_type=column(rows, "op_full_name").str.extract(r"([^/]*?)(?:-op\d+)?$"),
+                scope=column(rows, "op_full_name").str.extract(r"^(.*)/[^/]*$"),
                 args=pl.struct(pl.all()).struct.json_encode(),
             )  # fmt: skip
             yield self._mean_spans(known, "kernel", "gpu kernel", "GPU", "gpu_activity_data")
@@ -390,7 +425,8 @@ class _Rank:
         if not each and rows.width and "full_op_name" in rows.columns:
             known = rows.select(
                 name="full_op_name", op_type=column(rows, "op_type"), calls=number(column(rows, "op_occurrences")).fill_null(1),
-                mean_ns=_exact_ms("op_avg_time(ms)"), total_ns=_exact_ms("op_total_time(ms)"), args=pl.struct(pl.all()).struct.json_encode(),
+                mean_ns=_exact_ms("op_avg_time(ms)"), total_ns=_exact_ms("op_total_time(ms)"),
+                args=pl.struct(pl.all()).struct.json_encode(),
             )  # fmt: skip
             yield self._mean_spans(known, "op", "HostCpuOps", "", "cpu_op_detail_info")
 
@@ -400,7 +436,9 @@ class _Rank:
         if lost := rows.height - whole.height:
             self.problems.append(Problem(file, f"{lost:,} rows without a name, a time or a call", lost))
         if whole.height:
-            self.problems.append(Problem(file, "only means over calls were recorded: each call is shown with the mean, and with no place in time", 0))
+            self.problems.append(
+                Problem(file, "only means over calls were recorded: each call is shown with the mean, and with no place in time", 0)
+            )
         have = set(whole.columns)
         total = pl.coalesce("total_ns", pl.col("mean_ns") * pl.col("calls")) if "total_ns" in have else pl.col("mean_ns") * pl.col("calls")
         each = whole.with_columns(calls=pl.col("calls").cast(pl.Int64), total=total.round().cast(pl.Int64)).select(
@@ -438,14 +476,22 @@ class _Rank:
                     try:
                         shapes = "[" + ",".join(str(one) for one in call.get("shape_info") or []) + "]"
                         name = str(call.get("op_full_name") or call.get("op_name") or call.get("kernel_name") or call["op_type"])
-                        rows.append((str(call.get("kernel_name") or call.get("name") or name) if on_device else name, str(call.get("op_type") or "") or None,
-                                     round(float(call.get("dur", call.get("duration"))) * 1000), int(call.get("step", step)), shapes, json.dumps(call)))  # fmt: skip
+                        name = str(call.get("kernel_name") or call.get("name") or name) if on_device else name
+                        length = round(float(call.get("dur", call.get("duration"))) * 1000)
+                        rows.append((name, call.get("op_type") or None, length, int(call.get("step", step)), shapes, json.dumps(call)))
                     except (KeyError, TypeError, ValueError):
                         odd += 1
             if odd:
                 self.problems.append(Problem("dynamic_shape_info", f"{odd:,} calls without a name or a duration", odd))
             if rows:
-                columns = {"name": pl.String, "op_type": pl.String, "dur_ns": pl.Int64, "step": pl.Int32, "shapes": pl.String, "args": pl.String}
+                columns = {
+                    "name": pl.String,
+                    "op_type": pl.String,
+                    "dur_ns": pl.Int64,
+                    "step": pl.Int32,
+                    "shapes": pl.String,
+                    "args": pl.String,
+                }
                 yield pl.DataFrame(rows, columns, orient="row").select(
                     pl.all(),
                     kind=pl.lit("kernel" if on_device else "op"),
@@ -463,7 +509,11 @@ class _Rank:
         """Spans without a place in time, one after the other, behind everything that has one: no step is to hold them."""
         if not parts:
             return pl.DataFrame(schema=_SPANS)
-        ends = [frame.select(last.max()).item() for frame, last in ((spans, pl.col("start_ns") + pl.col("dur_ns")), (steps, pl.col("end_ns"))) if frame.height]
+        ends = [
+            frame.select(last.max()).item()
+            for frame, last in ((spans, pl.col("start_ns") + pl.col("dur_ns")), (steps, pl.col("end_ns")))
+            if frame.height
+        ]
         first = max((end for end in ends if end is not None), default=0)
         rows = pl.concat(parts, how="diagonal_relaxed")
         behind = first + pl.col("dur_ns").cum_sum().over("tid") - pl.col("dur_ns")
@@ -482,7 +532,9 @@ class _Rank:
     def _devices(self) -> pl.DataFrame:
         columns = {"device": pl.Int32, "kind": pl.String, "memory_bytes": pl.Int64}
         names = {file.name for file in self.path.glob(f"*_{self.rank}*")}
-        if any(name.startswith(("aicore", "aicpu", "ascend", "framework_raw", "output_", "pynative", "hccl", "timeline_")) for name in names):
+        if any(
+            name.startswith(("aicore", "aicpu", "ascend", "framework_raw", "output_", "pynative", "hccl", "timeline_")) for name in names
+        ):
             kind = "aicore"
         elif any(name.startswith("gpu_") for name in names):
             kind = "gpu"
@@ -491,12 +543,20 @@ class _Rank:
         else:
             return pl.DataFrame(schema=columns)
         capacity = self._object("memory_usage_summary_{}.json").get("capacity")
-        size = round(float(capacity) * 2**30) if _is_number(capacity) else None
+        size = round(float(str(capacity)) * 2**30) if _is_number(capacity) else None
         return pl.DataFrame([(self.rank, kind, size)], columns, orient="row")
 
     def _links(self) -> pl.DataFrame:
         """hccl_raw: per step and operator `{"src-dst": {"SDMA": [ms, KB, KB/s]}}`; the rate there is a sum of rates, and is not read."""
-        columns = {"step": pl.Int32, "op": pl.String, "src": pl.Int32, "dst": pl.Int32, "transport": pl.String, "bytes": pl.Int64, "dur_ns": pl.Int64}
+        columns = {
+            "step": pl.Int32,
+            "op": pl.String,
+            "src": pl.Int32,
+            "dst": pl.Int32,
+            "transport": pl.String,
+            "bytes": pl.Int64,
+            "dur_ns": pl.Int64,
+        }
         rows = self._table("hccl_raw_{}.csv")
         found: list[tuple[Any, ...]] = []
         odd = 0
@@ -505,13 +565,19 @@ class _Rank:
             if not step.isdigit() or int(step) == 0:  # the average
                 continue
             operators = _decoded(row.get("communication_operator_cost"))
-            named = {str(name): cost[3] if isinstance(cost, list) and len(cost) > 3 else {} for name, cost in operators.items()} if operators else {}
+            named: dict[str | None, Any] = (
+                {str(name): cost[3] if isinstance(cost, list) and len(cost) > 3 else {} for name, cost in operators.items()}
+                if operators
+                else {}
+            )
             for name, pairs in (named or {None: _decoded(row.get("link_info")) or {}}).items():
                 for pair, transports in pairs.items() if isinstance(pairs, dict) else []:
                     for transport, said in transports.items() if isinstance(transports, dict) else []:
                         try:
                             src, dst = (int(one) for one in str(pair).split("-"))
-                            found.append((int(step), name, src, dst, str(transport), round(float(said[1]) * 1000), round(float(said[0]) * 1e6)))
+                            found.append(
+                                (int(step), name, src, dst, str(transport), round(float(said[1]) * 1000), round(float(said[0]) * 1e6))
+                            )
                         except (ValueError, TypeError, IndexError):
                             odd += 1
         if odd:
@@ -546,22 +612,33 @@ class _Rank:
                         continue
                     seen.add(text)
                     try:
-                        size = round(float(tensor["size"]) * 2**30) if float(tensor["size"]) < 2**20 else round(float(tensor["size"]))
-                        start, end = tensor.get("life_start"), tensor.get("life_end")
-                        blocks.append((device, size, None if start is None else (first + int(start)) * 1000,
-                                       None if end is None else (first + int(end) + 1) * 1000, tensor.get("tensor_name"), tensor.get("data_type"),
-                                       json.dumps(tensor.get("shape")), tensor.get("format"), tensor.get("type")))  # fmt: skip
+                        size, start, end = round(float(tensor["size"]) * 2**30), tensor.get("life_start"), tensor.get("life_end")
+                        alloc = None if start is None else (first + int(start)) * 1000
+                        free = None if end is None else (first + int(end) + 1) * 1000
+                        said = [tensor.get(key) for key in ("tensor_name", "data_type", "shape", "format", "type")]
+                        blocks.append((device, size, alloc, free, *said[:2], json.dumps(said[2]), *said[3:]))
                     except (KeyError, TypeError, ValueError):
                         odd += 1
             first += max(len(lines), len(graph.get("nodes") or []), 1)
         if first:
-            self.problems.append(Problem("memory_usage_details", "memory is MindSpore's prediction, in the order of execution: a microsecond stands for a node", 0))
+            self.problems.append(
+                Problem(
+                    "memory_usage_details",
+                    "memory is MindSpore's prediction, in the order of execution: a microsecond stands for a node",
+                    0,
+                )
+            )
         if odd:
             self.problems.append(Problem("memory_usage_details", f"{odd:,} tensors without a size", odd))
-        text = dict.fromkeys(("name", "dtype", "shape", "format", "category"), pl.String)
+        texts: dict[str, type[pl.DataType]] = dict.fromkeys(("name", "dtype", "shape", "format", "category"), pl.String)
         return (
-            pl.DataFrame(samples, {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}, orient="row"),
-            pl.DataFrame(blocks, {"device": pl.String, "bytes": pl.Int64, "alloc_ns": pl.Int64, "free_ns": pl.Int64} | text, orient="row", strict=False),
+            pl.DataFrame(samples, _COUNTERS, orient="row"),
+            pl.DataFrame(
+                blocks,
+                {"device": pl.String, "bytes": pl.Int64, "alloc_ns": pl.Int64, "free_ns": pl.Int64} | texts,
+                orient="row",
+                strict=False,
+            ),
         )
 
     def _pipeline(self) -> pl.DataFrame:
@@ -590,10 +667,14 @@ class _Rank:
                 sizes = _decoded(row.get("output_queue_size"))
                 every = float(row.get("sample_interval") or 1) * 1e6 if _is_number(row.get("sample_interval") or 1) else 1e6
                 if isinstance(sizes, list):
-                    yield pl.DataFrame(
-                        {"name": f"queue {row['op_id']} {row.get('op_type') or ''}".strip(), "at_ns": [round(every * nth) for nth in range(len(sizes))],
-                         "value": sizes, "unit": "rows"}, {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}, strict=False
-                    )  # fmt: skip
+                    at = [round(every * nth) + self.shift_ns for nth in range(len(sizes))]
+                    columns = {
+                        "name": f"queue {row['op_id']} {row.get('op_type') or ''}".strip(),
+                        "at_ns": at,
+                        "value": sizes,
+                        "unit": "rows",
+                    }
+                    yield pl.DataFrame(columns, _COUNTERS, strict=False)
         for name, scale in (("minddata_aicpu_{}.txt", 1e3), ("minddata_getnext_profiling_{}.txt", 1.0)):
             if (file := self._file(name)) is not None:
                 yield self._get_next(file, scale)
@@ -615,12 +696,14 @@ class _Rank:
             samples += [("queue device", at, size, "rows"), ("batch time device", at, (finish - begin) * scale / 1e6, "ms")]
         if odd:
             self.problems.append(Problem(file.name, f"{odd:,} lines without start, end and size", odd))
-        return pl.DataFrame(samples, {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}, orient="row")
+        return pl.DataFrame(samples, _COUNTERS, orient="row")
 
 
 def _counts(text: pl.Expr) -> pl.Expr:
     """Counts of the system's clock; some versions write them as floats."""
-    return pl.coalesce(text.cast(pl.Int64, strict=False), text.cast(pl.Float64, strict=False).round().cast(pl.Int64, strict=False)) * _COUNT_NS
+    return (
+        pl.coalesce(text.cast(pl.Int64, strict=False), text.cast(pl.Float64, strict=False).round().cast(pl.Int64, strict=False)) * _COUNT_NS
+    )
 
 
 def _milliseconds(text: pl.Expr) -> pl.Expr:

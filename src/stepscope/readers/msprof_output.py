@@ -76,7 +76,7 @@ def _is_raw(path: Path) -> bool:
 
 
 def _in_order(file: Path) -> list[int | str]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]  # type: ignore[return-value]
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
 
 
 def _home(folder: Path) -> Path:
