@@ -36,9 +36,6 @@ def main() -> None:
         "Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB),Total Active(MB),Stream Ptr,Device Type\n"
         f"PTA,{BEGIN + 60}.000\t,1.5,4.0,1.5,7,NPU:0\nPTA,{BEGIN + 80}.000\t,0.5,4.0,0.5,7,NPU:0\n"
     )
-    (output / "operator_memory.csv").write_text(
-        "Name,Size(KB),Allocation Time(us),Release Time(us),Device Type\n" f"aten::mm,1024.0,{BEGIN + 60}.000\t,{BEGIN + 80}.000\t,NPU:0\n"
-    )
     exported = HERE / "msprof_output" / "by-hand" / "mindstudio_profiler_output"
     exported.mkdir(parents=True, exist_ok=True)
     (exported / "msprof_20260101000000.json").write_text(json.dumps(_device(iterations=True)))
@@ -85,7 +82,13 @@ def _device(*, iterations: bool = False) -> list[dict[str, Any]]:
     for layer, name, label in ((7, "CANN", "CPU"), (14, "Ascend Hardware", "NPU 0"), (15, "Communication", "NPU 0")):
         events.append({"ph": "M", "name": "process_name", "pid": _process(layer), "tid": 0, "args": {"name": name}})
         events.append({"ph": "M", "name": "process_labels", "pid": _process(layer), "tid": 0, "args": {"labels": label}})
-    names = {(14, 2): "Stream 2", (14, 3): "Stream 3", (15, 0): "Group 0 Communication", (15, 1): "Plane 0", (14, 70001): "Step Trace(Model ID:1)"}
+    names = {
+        (14, 2): "Stream 2",
+        (14, 3): "Stream 3",
+        (15, 0): "Group 0 Communication",
+        (15, 1): "Plane 0",
+        (14, 70001): "Step Trace(Model ID:1)",
+    }
     for (layer, tid), name in names.items():
         events.append({"ph": "M", "name": "thread_name", "pid": _process(layer), "tid": tid, "args": {"name": name}})
     for name, start, length, connection in LAUNCHES:
@@ -105,8 +108,8 @@ def _device(*, iterations: bool = False) -> list[dict[str, Any]]:
     events.append({"ph": "X", "name": "Memcpy", "pid": _process(15), "tid": 1, "ts": _at(start), "dur": length,
                    "args": {"src rank": 0, "dst rank": 1, "size(Byte)": 4000, "transport type": "SDMA", "link type": "HCCS", "task type": "Memcpy"}})  # fmt: skip
     if iterations:
-        points = {"Iteration ID": 1, "FP Start": float(_at(130.0)), "BP End": float(_at(235.25))}
-        events.append({"ph": "X", "cat": "Iteration Time", "name": "Iteration 1", "pid": _process(14), "tid": 70001, "ts": _at(85.0), "dur": 215.0,
+        points = {"Iteration ID": 1, "FP Start": float(_at(130.0)), "BP End": float(_at(235.5))}
+        events.append({"ph": "X", "cat": "Iteration Time", "name": "Iteration 1", "pid": _process(14), "tid": 70001, "ts": _at(30.0), "dur": 270.0,
                        "args": points})  # fmt: skip
     return events
 
@@ -160,11 +163,33 @@ def _database(file: Path) -> None:
         if type_:
             put("COMPUTE_TASK_INFO", word(name), number, 8, 0, word(core), word(type_), word("ND;ND"), word("FLOAT;FLOAT"), word("4,8;8,2"))
     name, start, length, connection = TRANSFER
-    put("COMMUNICATION_OP", word(name), ns(start), ns(start + length), connection, word("group"), 1, 4, word("RING"), 1000, word("hcom_allReduce_"))
+    put(
+        "COMMUNICATION_OP",
+        word(name),
+        ns(start),
+        ns(start + length),
+        connection,
+        word("group"),
+        1,
+        4,
+        word("RING"),
+        1000,
+        word("hcom_allReduce_"),
+    )
     for name, start, length, connection in LAUNCHES:
         put("CANN_API", ns(start), ns(start + length), 20000 if name.startswith("acl") else 10000, thread, connection, word(name))
     for number, (name, start, length, connection) in enumerate(OPERATORS):
-        put("PYTORCH_API", str(ns(start)), str(ns(start + length)), thread, number, word(name), word("float;\r\nfloat"), word("4,8;\r\n8,2"), 50001)
+        put(
+            "PYTORCH_API",
+            str(ns(start)),
+            str(ns(start + length)),
+            thread,
+            number,
+            word(name),
+            word("float;\r\nfloat"),
+            word("4,8;\r\n8,2"),
+            50001,
+        )
         put("CONNECTION_IDS", number, connection)
     put("PYTORCH_API", str(ns(0)), str(ns(320)), thread, None, word("ProfilerStep#1"), None, None, 50001)
     put("STEP_TIME", 1, ns(0), ns(320))

@@ -409,6 +409,13 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame, lanes: pl.DataFrame, match
         to_operator = pairs["category"].is_in(["async_npu", "mindspore_to_npu"])
         for links, target in ((pairs.filter(~to_operator), flow_in), (pairs.filter(to_operator), op)):
             target[links["end"].to_numpy()] = links["start"].to_numpy()
+    # Where there is no arrow, a launch and its task have the same connection.
+    place = spans.select("track").join(lanes.select("track", "layer"), on="track", how="left", maintain_order="left")["layer"]
+    numbered = spans.select("span", "correlation").with_columns(place).filter(pl.col("correlation").is_not_null())
+    calls = numbered.filter(pl.col("layer") == "cann").unique("correlation", keep="first", maintain_order=True)
+    tasks = numbered.filter(pl.col("layer").is_in(["hardware", "communication"]) & pl.Series(flow_in[numbered["span"].to_numpy()] < 0))
+    launched = tasks.join(calls.select("correlation", cause="span"), on="correlation")
+    flow_in[launched["span"].to_numpy()] = launched["cause"].to_numpy()
     parent = spans["parent"].fill_null(-1).to_numpy()
     known = np.flatnonzero(op >= 0)
     op[known] = _kineto.nearest(is_op, parent, op[known])
@@ -511,7 +518,9 @@ def _with_passing(spans: pl.DataFrame, scratch: Path, matches: _Matches, said: p
     whole = pl.concat(
         [spans.select(pl.exclude("correlation")).lazy(), spans.select("correlation").lazy(), told.lazy(), columns], how="horizontal"
     )
-    args, details = pl.col("args"), pl.col("told_details")
+    # torch_npu's text of shapes and types is in columns of its own, as everyone else writes it.
+    args = pl.col("args").str.replace_all(r'"Input (?:Dims|type)":\s*"(?:[^"\\]|\\.)*"(?:,\s*)?', "").str.replace(r",\s*\}$", "}")
+    details = pl.col("told_details")
     joined = pl.concat_str(args.str.strip_suffix("}"), pl.lit(", "), details.str.strip_prefix("{"))
     empty = args.is_null() | (args.str.len_bytes() <= 2)
     return whole.with_columns(

@@ -42,7 +42,7 @@ def sniff(path: Path) -> bool:
 
 def read(path: Path, options: Options) -> Trace:
     found = decoded(path, options)
-    if _ascend_layers.claims(found.reports):
+    if "stepscope" not in found.header and _ascend_layers.claims(found.reports):  # what we exported ourselves says what is what
         return _ascend_layers.assemble(path, found.reports, found.problems, options, format="chrome")
     return assemble(path, found.header, found.reports, found.problems, options)
 

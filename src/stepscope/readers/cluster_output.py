@@ -94,7 +94,9 @@ def _from_database(path: Path, problems: list[Problem]) -> pl.DataFrame:
     if not (path / _DATABASE).is_file():
         return pl.DataFrame()
     try:
-        with closing(sqlite3.connect(f"file:{urllib.parse.quote(str((path / _DATABASE).absolute()))}?mode=ro&immutable=1", uri=True)) as database:
+        with closing(
+            sqlite3.connect(f"file:{urllib.parse.quote(str((path / _DATABASE).absolute()))}?mode=ro&immutable=1", uri=True)
+        ) as database:
             chosen = ", ".join(f'"{name}"' for name in names)
             rows = database.execute(f"select {chosen} from ClusterStepTraceTime").fetchall()
     except sqlite3.Error as error:
@@ -117,6 +119,13 @@ def _laid_out(sums: pl.DataFrame) -> pl.DataFrame:
                 args=pl.lit(None, pl.String),
             )
         )  # fmt: skip
+    parts.append(
+        sums.select(
+            "rank", "step", kind=pl.lit("step"), name=pl.format("ProfilerStep#{}", "step"), start_ns="start_ns",
+            dur_ns=pl.col("end_ns") - pl.col("start_ns"), op_type=pl.lit(None, pl.String), group=pl.format("NPU {}", "rank"),
+            label=pl.lit("steps"), track_kind=pl.lit("annotation"), device=pl.lit(None, pl.Int32), args=pl.lit(None, pl.String),
+        )
+    )  # fmt: skip
     return pl.concat(parts)
 
 
@@ -151,7 +160,9 @@ def _links(path: Path, problems: list[Problem]) -> pl.DataFrame:
         try:
             src, dst = (int(one) for one in str(pair).split("-"))
             size, time = float(said["Transit Size(MB)"]), float(said["Transit Time(ms)"])
-            rows.append((src, step, name.partition("@")[0], src, dst, str(said.get("Transport Type") or ""), round(size * 1e6), round(time * 1e6)))
+            rows.append(
+                (src, step, name.partition("@")[0], src, dst, str(said.get("Transport Type") or ""), round(size * 1e6), round(time * 1e6))
+            )
         except (KeyError, TypeError, ValueError):
             odd += 1
     if odd:
