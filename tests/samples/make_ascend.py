@@ -3,6 +3,8 @@
 One step of a small training on two streams: a copy, two kernels, one of them on an AI CPU, and an all-reduce half hidden behind them.
 """
 
+# ruff: noqa: E501 - events as the tools write them
+
 import json
 import sqlite3
 from pathlib import Path

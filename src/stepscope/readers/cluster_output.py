@@ -53,7 +53,7 @@ def read(path: Path, options: Options) -> Trace:
         "tracks": lanes.select("rank", "track", "group", "label", "device", kind="track_kind", sort="track", pid="group", tid="label"),
         "steps": steps,
         "links": links,
-        "devices": pl.DataFrame({"rank": ranks, "device": ranks, "kind": ["aicore"] * len(ranks)}, {"rank": pl.Int32, "device": pl.Int32, "kind": pl.String}),
+        "devices": pl.DataFrame({"rank": ranks, "device": ranks, "kind": ["aicore"] * len(ranks)}),
         "problems": pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(
             file=pl.lit(str(path)), rank=pl.lit(ranks[0], pl.Int32)
         ),
@@ -115,7 +115,8 @@ def _laid_out(sums: pl.DataFrame) -> pl.DataFrame:
         parts.append(
             sums.filter(pl.col(name) > 0).select(
                 "rank", "step", kind=pl.lit(kind), name=pl.lit(name), start_ns=start, dur_ns=pl.col(name), op_type=pl.lit(name),
-                group=pl.format("NPU {}", "rank"), label=pl.lit(f"{name}, the sum of each step"), track_kind=pl.lit("stream"), device=pl.col("rank"),
+                group=pl.format("NPU {}", "rank"), label=pl.lit(f"{name}, the sum of each step"), track_kind=pl.lit("stream"),
+                device=pl.col("rank"),
                 args=pl.lit(None, pl.String),
             )
         )  # fmt: skip
