@@ -1,4 +1,4 @@
-"""Damaged results of Ascend's tools: what can be read is read, what cannot is refused in one line or told in `problems`; nothing else happens."""
+"""Damaged results of Ascend's tools: what can be read is read, the rest is refused in one line or told in `problems`."""
 
 import random
 import shutil
@@ -10,7 +10,8 @@ import stepscope
 from stepscope.errors import StepscopeError
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-FOLDERS = [path for name in ("ascend_result", "ascend_db", "msprof_output", "cluster_output", "mindinsight") for path in SAMPLES.glob(f"{name}/*/*")]
+FORMATS = ("ascend_result", "ascend_db", "msprof_output", "cluster_output", "mindinsight")
+FOLDERS = [path for name in FORMATS for path in sorted(SAMPLES.glob(f"{name}/*/*"))]
 DAMAGE = 12  # of each sample
 
 

@@ -4,6 +4,7 @@ Times carry a tab behind them, for spreadsheets; what is missing is `N/A`; names
 """
 
 import json
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,15 @@ _MIB = 1 << 20
 def read_csv(file: Path, problems: list[Problem]) -> pl.DataFrame:
     """All columns as text, without the blanks around it; `N/A` and nothing are null. What cannot be read is a problem."""
     try:
-        rows = pl.read_csv(file, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", ignore_errors=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rows = pl.read_csv(file, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", ignore_errors=True)
+        problems += [Problem(file.name, str(warning.message).splitlines()[0], 1) for warning in caught]
     except (pl.exceptions.PolarsError, OSError) as error:
         problems.append(Problem(file.name, f"not a table ({str(error).splitlines()[0]})", 1))
         return pl.DataFrame()
-    rows = rows.rename({name: name.strip().lstrip("\ufeff") for name in rows.columns})
+    names = [name.strip().lstrip("\ufeff") for name in rows.columns]
+    rows = rows.rename(dict(zip(rows.columns, names, strict=True))) if len(set(names)) == len(names) else rows
     text = pl.all().str.strip_chars()
     return rows.select(pl.when(text.is_in(["N/A", ""])).then(None).otherwise(text).name.keep())
 
@@ -60,7 +65,9 @@ def nanoseconds(text: pl.Expr) -> pl.Expr:
 
 
 def number(text: pl.Expr, factor: float = 1.0) -> pl.Expr:
-    return text.cast(pl.Float64, strict=False) * factor
+    """What is too large for an integer, or no number, is damage."""
+    value = text.cast(pl.Float64, strict=False) * factor
+    return pl.when(value.abs() < 2**62).then(value)
 
 
 # kernel_details.csv and op_summary_*.csv
@@ -84,8 +91,8 @@ def details(rows: pl.DataFrame, file: str, problems: list[Problem]) -> Details:
         stream=column(rows, "Stream ID"),
         op_type=column(rows, "Type", "OP Type"),
         core=column(rows, "Accelerator Core", "Task Type"),
-        shapes=lists(column(rows, "Input Shapes")),
-        dtypes=lists(column(rows, "Input Data Types")),
+        shapes=lists(rows, "Input Shapes"),
+        dtypes=lists(rows, "Input Data Types"),
         details=pl.struct(rest).struct.json_encode() if rest else pl.lit(None, pl.String),
     )
     whole = found.filter(pl.col("name").is_not_null() & pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0))
@@ -94,8 +101,10 @@ def details(rows: pl.DataFrame, file: str, problems: list[Problem]) -> Details:
     return Details(whole.select(pl.col(name).cast(dtype) for name, dtype in DETAILS.items()), file)
 
 
-def lists(text: pl.Expr) -> pl.Expr:
+def lists(rows: pl.DataFrame, name: str) -> pl.Expr:
     """`"2,3;4"` as JSON, once for each distinct one."""
+    if name not in rows.columns:
+        return pl.lit(None, pl.String)
 
     def listed(values: pl.Series) -> pl.Series:
         distinct = values.unique().drop_nulls()
@@ -103,7 +112,7 @@ def lists(text: pl.Expr) -> pl.Expr:
             distinct, pl.Series([json_list(one) for one in distinct], dtype=pl.String), default=None, return_dtype=pl.String
         )
 
-    return text.map_batches(listed, return_dtype=pl.String)
+    return pl.col(name).map_batches(listed, return_dtype=pl.String)
 
 
 # memory_record.csv, operator_memory.csv, npu_module_mem.csv

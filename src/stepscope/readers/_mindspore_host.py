@@ -22,6 +22,8 @@ def read(folder: Path, options: Options, *, rank: int | None, problems: list[Pro
     """The trace of these files, and of MindData's beside them if asked for."""
     rank = next((number for number in (rank, _rank(folder), options.rank) if number is not None), 0)
     header: dict[str, Any] = {"rank": rank, "mode": _mode(folder), "start_ns": 0}
+    if (folder / f"cpu_op_execute_timestamp_{rank}.txt").is_file():
+        header["files_of"] = str(rank)
     trace = _mindspore_capture.read_pieces([folder], folder, header, folder if minddata else folder / "nothing")
     trace.meta.ranks, trace.meta.format = [rank], "mindinsight"
     rows = pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row")
