@@ -23,6 +23,7 @@ KINDS = (
     "instant",  # a moment
     "other",
 )
+# Spans on a track of kind `other` have a length, but no place in time: the source has only sums or means of them.
 TRACK_KINDS = ("thread", "stream", "communication", "annotation", "async", "counter", "other")
 DEVICES = ("aicore", "aicpu", "hostcpu", "gpu", "tpu", "cpu")
 

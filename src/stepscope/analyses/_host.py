@@ -29,7 +29,12 @@ def host_spans(trace: Trace) -> pl.LazyFrame:
         .unique(["rank", "pid", "tid"], keep="first", maintain_order=True)
     )
     tracks = trace.tracks.select(
-        "rank", "track", "pid", "tid", (pl.col("kind") == "stream").alias("is_stream"), (pl.col("kind") == "annotation").alias("beside")
+        "rank",
+        "track",
+        "pid",
+        "tid",
+        pl.col("kind").is_in(["stream", "communication"]).alias("is_stream"),
+        (pl.col("kind") == "annotation").alias("beside"),
     ).join(home, on=["rank", "pid", "tid"], how="left")
     spans: pl.LazyFrame = (
         trace.spans.join(tracks, on=["rank", "track"], how="left")

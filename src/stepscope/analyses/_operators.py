@@ -22,8 +22,22 @@ def on_devices(trace: Trace) -> pl.LazyFrame:
         .filter(~on_host.fill_null(False))
         .join(kinds, on=["rank", "number"], how="left")
         .with_columns(pl.col("device").fill_null("gpu"))
+        .with_columns(device=pl.when(_on_ai_cpu()).then(pl.lit("aicpu")).otherwise("device"))
     )
     return work
+
+
+def _on_ai_cpu() -> pl.Expr:
+    """An Ascend chip has two kinds of processors behind the same streams; the type of the task tells which ran it."""
+    return (pl.col("device") == "aicore") & pl.col("category").cast(pl.String).str.contains("AI_?CPU").fill_null(False)
+
+
+def with_shapes(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
+    """Device work with the shapes and types of the operator that launched it, or its own where a device's records say them."""
+    told = trace.spans.filter(pl.col("kind") == "op").select("rank", op_shapes="shapes", op_dtypes="dtypes", op="span")
+    return work.join(told, on=["rank", "op"], how="left").with_columns(
+        pl.coalesce(pl.col(f"op_{name}").cast(pl.String), pl.col(name).cast(pl.String)).alias(name) for name in ("shapes", "dtypes")
+    )
 
 
 def launcher() -> pl.Expr:

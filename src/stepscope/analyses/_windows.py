@@ -21,7 +21,7 @@ def ranks(trace: Trace) -> Iterator[tuple[int, pl.DataFrame, dict[str, intervals
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
     for (rank,), rows in steps.group_by("rank", maintain_order=True):
         busy = {kind: part for (of, kind), part in work.items() if of == rank}
-        if not busy:  # nothing here is known to be work: silence is truer than "idle"
+        if "kernel" not in busy and "op" not in busy:  # nothing here is known to be work: silence is truer than "idle"
             continue
         if "kernel" not in busy:
             # Transfers of a host-only job run on threads of their own; an operator that waits for one is not computing.
@@ -31,7 +31,11 @@ def ranks(trace: Trace) -> Iterator[tuple[int, pl.DataFrame, dict[str, intervals
 
 def _work(trace: Trace, which: pl.Expr) -> dict[tuple[int, str], intervals.Set]:
     """When something of these spans ran, by rank and kind."""
-    found = trace.spans.filter(which).select("rank", "kind", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
+    spans = trace.spans.filter(which)
+    # Of some spans only sums or means are known: they have a length, but no place in time.
+    nowhere = trace.tracks.filter(pl.col("kind") == "other").select("rank", "track").collect()
+    spans = spans.join(nowhere.lazy(), on=["rank", "track"], how="anti") if nowhere.height else spans
+    found = spans.select("rank", "kind", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
     parts = found.partition_by("rank", "kind", as_dict=True)
     return {(int(rank), str(kind)): _merged(part) for (rank, kind), part in parts.items()}
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses._operators import host_operators, launcher, on_devices
+from stepscope.analyses._operators import host_operators, launcher, on_devices, with_shapes
 from stepscope.errors import UsageError
 from stepscope.schema import DEVICES
 from stepscope.trace import Trace
@@ -58,12 +58,9 @@ def _on_host(trace: Trace) -> pl.LazyFrame:
 
 
 def _on_devices(trace: Trace) -> pl.LazyFrame:
-    shapes = trace.spans.filter(pl.col("kind") == "op").select("rank", "shapes", "dtypes", op="span")
     calls = trace.spans.filter(pl.col("kind").is_in(["api", "sync", "op"])).select("rank", flow_in="span", launch_ns="start_ns")
     work = (
-        on_devices(trace)
-        .drop("shapes", "dtypes")
-        .join(shapes, on=["rank", "op"], how="left")
+        with_shapes(trace, on_devices(trace))
         .join(calls, on=["rank", "flow_in"], how="left")
         .with_columns(delay_ns=pl.col("start_ns") - pl.col("launch_ns"))
     )

@@ -4,7 +4,7 @@ import polars as pl
 
 from stepscope.analyses._flop_counts import COLUMNS as FLOP_COLUMNS
 from stepscope.analyses._flop_counts import counted
-from stepscope.analyses._operators import host_operators, launcher, on_devices
+from stepscope.analyses._operators import host_operators, launcher, on_devices, with_shapes
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -79,11 +79,7 @@ def _host(trace: Trace) -> pl.LazyFrame:
 
 
 def _device(trace: Trace) -> pl.LazyFrame:
-    """With the shapes of the operator that launched it, or its own where a device's records say them."""
-    told = pl.col("shapes", "dtypes").cast(pl.String)
-    shapes = trace.spans.filter(pl.col("kind") == "op").select("rank", told, op="span")
-    work = on_devices(trace).with_columns(told).join(shapes, on=["rank", "op"], how="left", suffix="_of_op")
-    work = work.with_columns(pl.coalesce(f"{name}_of_op", name).alias(name) for name in ("shapes", "dtypes"))
+    work = with_shapes(trace, on_devices(trace))
     return work.select(
         "rank", *_texts(device="device", name=launcher()), "dur_ns", "self_ns", pl.lit(None, pl.Int64).alias("device_ns"), "flops"
     )

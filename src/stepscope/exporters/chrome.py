@@ -158,6 +158,7 @@ def _spans(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
         name=pl.col("name").cast(pl.String),
         args=pl.when(pl.col("args") != "{}").then("args"),
     )
+    launchers = trace.table("spans").select(pl.col("op").unique().drop_nulls()).collect().to_series()
     for batch in spans.collect_batches(chunk_size=_BATCH, maintain_order=True):
         rows = batch.join(lanes, on="track", how="left", maintain_order="left").with_columns(
             _json_of(batch["name"], _json).alias("name_json"), _json_of(batch["category"], _json).alias("category_json")
@@ -171,7 +172,7 @@ def _spans(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
         ]
         args = _filled(',"args":{}', pl.col("args"))
         if trace.meta.format != "chrome":
-            args = pl.concat_str(_filled(',"args":{}', _arguments()), _filled(',"stepscope":{}', _hint()), ignore_nulls=True)
+            args = pl.concat_str(_filled(',"args":{}', _arguments(launchers)), _filled(',"stepscope":{}', _hint()), ignore_nulls=True)
         start, number = _filled(',"ts":{}', _microseconds("start_ns")), _filled(',"id":{}', "span")
         end = _filled(',"ts":{}', _microseconds(pl.col("start_ns") + pl.col("dur_ns")))
         line = (
@@ -186,9 +187,12 @@ def _spans(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
         yield rows.select(line).to_series()
 
 
-def _arguments() -> pl.Expr:
+def _arguments(launchers: pl.Series) -> pl.Expr:
     """What other sources say of a span, in the words of torch.profiler, besides their own arguments."""
+    # Operator and device work share a number, which is negative so that none of the source's own is taken for it.
+    operator = pl.coalesce("op", pl.when(pl.col("span").is_in(launchers.implode())).then("span"))
     said = [
+        ("External id", -operator - 2),
         ("Input Dims", pl.col("shapes").cast(pl.String)),
         ("Input type", pl.col("dtypes").cast(pl.String)),
         ("flops", pl.col("flops")),
@@ -305,6 +309,8 @@ def _allocator_events(trace: Trace) -> pl.DataFrame:
         .select(pl.col("device", "op").cast(pl.String), "address", "bytes", "alloc_ns", "free_ns")
         .sort("device", "address", pl.coalesce("alloc_ns", "free_ns"), maintain_order=True)
         .with_row_index("block")
+        # This format pairs a release with its allocation by the address: a block without one gets a number of its own.
+        .with_columns(address=pl.coalesce("address", pl.col("block").cast(pl.UInt64) + 1))
         .collect()
     )
     events = pl.concat(

@@ -289,14 +289,15 @@ def allocations(rows: pl.DataFrame, text: bytes) -> pl.DataFrame:
 def _counters(rows: pl.DataFrame, report: Report) -> pl.DataFrame:
     """One row per number in the arguments of a counter event."""
     found = []
-    for row, (name, flow, at, args) in enumerate(rows.select("name", "flow", "start_ns", "args").iter_rows()):
+    for row, (track, name, flow, at, args) in enumerate(rows.select("track", "name", "flow", "start_ns", "args").iter_rows()):
         for key, value in msgspec.json.decode(args).items():
             if isinstance(value, (int, float)):
-                found.append((f"{name}[{flow}] {key}" if flow else f"{name} {key}", at, float(value)))
+                found.append((track, f"{name}[{flow}] {key}" if flow else f"{name} {key}", at, float(value)))
             else:
                 count, first = report.problems.get("values of counters that are not numbers", (0, row))
                 report.problems["values of counters that are not numbers"] = (count + 1, first)
-    return pl.DataFrame(found, schema={"name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64}, orient="row")
+    columns = {"track": pl.Int32, "name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64}
+    return pl.DataFrame(found, schema=columns, orient="row")
 
 
 # Times are microseconds in the text, integers of nanoseconds here.

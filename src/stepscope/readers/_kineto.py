@@ -34,29 +34,31 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     """The trace of decoded events whose columns lie in the scratch folder."""
     tracks: dict[tuple[int | str, int | str, str], int] = {}
     local = [np.array([tracks.setdefault(tuple(key), len(tracks)) for key in report.tracks], np.int32) for report in reports]  # type: ignore[arg-type]
-    problems = [*problems, *_close_pairs(options.scratch, local)]
-    spans = _load(options.scratch, "spans", local)
-    spans = _classified(spans)
-    memory = _load(options.scratch, "memory", local)
-    spans, memory = _nested(spans, memory)
-    spans = _linked(spans, _load(options.scratch, "flows", local))
-    spans = _scoped(spans)
+    problems = [*problems, *close_pairs(options.scratch, local)]
+    spans = load(options.scratch, "spans", local)
+    spans = classified(spans)
+    memory = load(options.scratch, "memory", local)
+    spans, memory = nested(spans, memory)
+    spans = linked(spans, load(options.scratch, "flows", local))
+    spans = scoped(spans)
     exported = _exported(path, header)
     if exported.steps and options.step_name is None:
         steps, remark = exported.table("steps").sort("start_ns"), None
     else:
         steps, remark = steps_of(spans, options)
     problems += [remark] if remark else []
-    spans = _stepped(spans, steps)
+    spans = stepped(spans, steps)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = next((int(r) for r in (distributed.get("rank"), options.rank) if isinstance(r, int)), 0)
-    passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in _files(options.scratch, "spans")])
+    passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in files(options.scratch, "spans")])
     tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
         "tracks": _tracks(tracks, spans, reports).pipe(_corrected, exported),
         "steps": steps,
-        "counters": pl.concat([_load(options.scratch, "counters", local).pipe(_with_units, exported.units), _memory_counters(memory)]),
+        "counters": pl.concat(
+            [load(options.scratch, "counters", local).drop("track").pipe(_with_units, exported.units), _memory_counters(memory)]
+        ),
         "pipeline": exported.table("pipeline"),
         "links": exported.table("links"),
         "allocations": _allocations(memory, spans),
@@ -97,7 +99,7 @@ def _exported(path: Path, header: dict[str, Any]) -> _Exported:
     return exported
 
 
-def _files(folder: Path, part: str) -> list[Path]:
+def files(folder: Path, part: str) -> list[Path]:
     return sorted(folder.glob(f"{part}.*.arrow"))
 
 
@@ -114,14 +116,14 @@ _EMPTY: dict[str, dict[str, Any]] = {
         "allocated": pl.Int64,
         "reserved": pl.Int64,
     },
-    "counters": {"name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64},
+    "counters": {"track": pl.Int32, "name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64},
 }
 
 
-def _load(folder: Path, part: str, local: list[NDArray[np.int32]]) -> pl.DataFrame:
+def load(folder: Path, part: str, local: list[NDArray[np.int32]]) -> pl.DataFrame:
     """The columns of all pieces, with tracks numbered alike. Of spans, only what the joins need."""
     frames = []
-    for file in _files(folder, part):
+    for file in files(folder, part):
         lazy = pl.scan_ipc(file)
         frame = lazy.select(pl.exclude("shapes", "dtypes", "args", "flops", "bytes")).collect() if part == "spans" else lazy.collect()
         if "track" in frame.columns:
@@ -131,17 +133,17 @@ def _load(folder: Path, part: str, local: list[NDArray[np.int32]]) -> pl.DataFra
     return pl.concat(frames) if frames else pl.DataFrame(schema=_EMPTY[part])
 
 
-def _close_pairs(folder: Path, local: list[NDArray[np.int32]]) -> Iterator[Problem]:
+def close_pairs(folder: Path, local: list[NDArray[np.int32]]) -> Iterator[Problem]:
     """Begin and end events as spans, written as one more piece. Such events are rare in training traces: one loop serves."""
-    files = _files(folder, "pairs")
-    if not files:
+    pairs = files(folder, "pairs")
+    if not pairs:
         return
     rows = pl.concat(
         [
             pl.read_ipc(file).with_columns(
                 pl.col("track").replace_strict(dict(enumerate(local[int(file.suffixes[0][1:])].tolist())), return_dtype=pl.Int32)
             )
-            for file in files
+            for file in pairs
         ]
     ).sort("start_ns", maintain_order=True)
     latest = int(rows["start_ns"].max())  # type: ignore[arg-type]
@@ -163,7 +165,7 @@ def _close_pairs(folder: Path, local: list[NDArray[np.int32]]) -> Iterator[Probl
     begins += left
     lengths += [latest - rows["start_ns"][row] for row in left]
     spans = rows[begins].drop("phase", "flow").with_columns(dur_ns=pl.Series(lengths, dtype=pl.Int64), instant=False, known=True)
-    spans = spans.select(pl.scan_ipc(_files(folder, "spans")[0]).collect_schema().names())
+    spans = spans.select(pl.scan_ipc(files(folder, "spans")[0]).collect_schema().names())
     spans.write_ipc(folder / f"spans.{len(local):06d}.arrow", compression="lz4")
     if left:
         yield Problem("", f"{len(left):,} ranges were begun and never ended: drawn up to the last event", 0)
@@ -192,7 +194,7 @@ _RULES = (
 )
 
 
-def _classified(spans: pl.DataFrame) -> pl.DataFrame:
+def classified(spans: pl.DataFrame) -> pl.DataFrame:
     """The kind of each span, decided once per distinct category and name."""
     distinct = spans.select("category", "name").unique()
     category, name = pl.col("category").cast(pl.String).str.to_lowercase(), pl.col("name").cast(pl.String)
@@ -212,7 +214,7 @@ def _classified(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.with_columns(kind=special.fill_null(found)).drop("instant", "known")
 
 
-def _nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Depth, parent and self time of the spans, and the span around each memory event."""
     start, at = spans["start_ns"].to_numpy(), memory["at_ns"].to_numpy()
     nesting = intervals.nest(
@@ -228,19 +230,19 @@ def _nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl
         spans.with_columns(
             pl.Series("span", np.arange(count)),
             pl.Series("depth", nesting.depth[:count].astype(np.int32)),
-            _or_null("parent", np.where(on_device, -1, nesting.parent[:count])),
+            or_null("parent", np.where(on_device, -1, nesting.parent[:count])),
             pl.Series("self_ns", np.where(on_device, spans["dur_ns"].to_numpy(), nesting.self_time[:count])),
         ),
-        memory.with_columns(_or_null("parent", nesting.parent[count:])),
+        memory.with_columns(or_null("parent", nesting.parent[count:])),
     )
 
 
-def _or_null(name: str, rows: Ints) -> pl.Series:
+def or_null(name: str, rows: Ints) -> pl.Series:
     """Row numbers, -1 as null."""
     return pl.Series(name, rows).set(pl.Series(rows < 0), None)
 
 
-def _linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+def linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """What caused what: kernels to their launch calls and operators, ends of flows to their starts."""
     ids = spans.lazy().select("span", "kind", "correlation", "external")
     device = ids.filter(pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()).collect()
@@ -265,12 +267,12 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     is_op = (spans["kind"] == "op").to_numpy()
     parent = spans["parent"].fill_null(-1).to_numpy()
     missing = np.flatnonzero(spans.select(pl.col("kind").is_in(_DEVICE_WORK)).to_series().to_numpy() & (op < 0) & (flow_in >= 0))
-    op[missing] = _nearest(is_op, parent, flow_in[missing])
+    op[missing] = nearest(is_op, parent, flow_in[missing])
     op[is_op] = -1
     names = spans["name"].gather(np.where(op >= 0, op, 0))
     return spans.with_columns(
-        _or_null("flow_in", flow_in),
-        _or_null("op", op),
+        or_null("flow_in", flow_in),
+        or_null("op", op),
         op_type=pl.when(pl.col("said_kind").is_not_null())
         .then(pl.col("said_type").cast(pl.Categorical))
         .when(pl.Series(is_op))
@@ -280,7 +282,7 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _nearest(wanted: NDArray[np.bool_], parent: Ints, rows: Ints) -> Ints:
+def nearest(wanted: NDArray[np.bool_], parent: Ints, rows: Ints) -> Ints:
     """For each row, itself or the nearest span around it that is wanted; -1 for none."""
     at = rows.copy()
     while True:
@@ -296,7 +298,7 @@ def _flow_links(spans: pl.DataFrame, flows: pl.DataFrame) -> Iterator[tuple[Ints
     flows = flows.filter(pl.col("category").cast(pl.String) != "ac2g") if spans["correlation"].null_count() < spans.height else flows
     if flows.height == 0:
         return
-    bound = _bound(spans, flows).with_columns(at_ns=flows["at_ns"]).with_row_index("row")
+    bound = bound_spans(spans, flows).with_columns(at_ns=flows["at_ns"]).with_row_index("row")
     bound = pl.concat([bound, flows.select("phase", "category", "flow")], how="horizontal")
     starts = bound.filter(pl.col("phase").is_in(["s", "t"]) & (pl.col("bound") >= 0)).sort("at_ns")
     ends = bound.filter(pl.col("phase").is_in(["t", "f"]) & (pl.col("bound") >= 0)).sort("at_ns")
@@ -309,7 +311,7 @@ def _flow_links(spans: pl.DataFrame, flows: pl.DataFrame) -> Iterator[tuple[Ints
     yield joined["bound"].to_numpy(), joined["cause"].to_numpy()
 
 
-def _bound(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+def bound_spans(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """The span each flow event belongs to: the outermost that starts at that moment on that track, else the innermost around it."""
     start, moments = spans["start_ns"].to_numpy(), np.unique(flows["at_ns"].to_numpy())
     at_flow = moments[np.minimum(np.searchsorted(moments, start), len(moments) - 1)] == start  # a search is far leaner than a join
@@ -333,7 +335,7 @@ def _bound(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame({"bound": bound})
 
 
-def _scoped(spans: pl.DataFrame) -> pl.DataFrame:
+def scoped(spans: pl.DataFrame) -> pl.DataFrame:
     """The module path of each span: the modules around it, or those of the operator or forward pass it belongs to."""
     is_scope = (spans["kind"] == "scope").to_numpy()
     given = spans["module"]
@@ -427,7 +429,7 @@ def _numbered(ranges: pl.DataFrame, how: str) -> pl.DataFrame:
     )
 
 
-def _stepped(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def stepped(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The step of each span: by its start on the host, by its launch on a device."""
     index = intervals.enclosing(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), spans["start_ns"].to_numpy())
     flow_in = spans["flow_in"].fill_null(-1).to_numpy()
@@ -468,7 +470,7 @@ def _memory_counters(memory: pl.DataFrame) -> pl.DataFrame:
 def _allocations(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Each allocation with the release that follows it at the same address."""
     is_op, parent = (spans["kind"] == "op").to_numpy(), spans["parent"].fill_null(-1).to_numpy()
-    op = _nearest(is_op, parent, memory["parent"].fill_null(-1).to_numpy())
+    op = nearest(is_op, parent, memory["parent"].fill_null(-1).to_numpy())
     rows = _device(memory).with_columns(op=spans["name"].gather(np.maximum(op, 0)).set(pl.Series(op < 0), None) if spans.height else None)
     rows = rows.sort("device", "address", "at_ns", maintain_order=True)
     block, released = ["device", "address"], pl.col("bytes") < 0
@@ -514,7 +516,7 @@ def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataF
                 "label": {"": label, "annotation": f"{label} annotations"}.get(apart, apart.removeprefix("async ")),
                 "kind": "stream" if track in streams else "annotation" if apart == "annotation" else "async" if apart else "thread",
                 "device": pid if track in streams and isinstance(pid, int) else None,
-                "sort": _order(said, pid, tid),
+                "sort": order(said, pid, tid),
                 "pid": str(pid),
                 "tid": str(tid),
             }
@@ -536,7 +538,7 @@ def _corrected(tracks: pl.DataFrame, exported: _Exported) -> pl.DataFrame:
     return pl.concat([known.select(tracks.columns), others.select(tracks.columns)]).sort("sort", "track")
 
 
-def _order(said: dict[tuple[str, int | str, int | str | None], Any], pid: int | str, tid: int | str) -> int:
+def order(said: dict[tuple[str, int | str, int | str | None], Any], pid: int | str, tid: int | str) -> int:
     process, thread = said.get(("process_sort_index", pid, None), 0), said.get(("thread_sort_index", pid, tid), 0)
     small = [value if isinstance(value, int) else 0 for value in (process, thread)]
     return max(min(small[0], 20_000), -20_000) * 100_000 + max(min(small[1], 49_999), -49_999)

@@ -18,9 +18,9 @@ from stepscope.errors import DataError
 _COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
 
 
-def pipeline(folder: Path) -> pl.DataFrame:
+def pipeline(folder: Path, rank: str = "*") -> pl.DataFrame:
     """The operators: op_id, op_type, workers, parent, queue_capacity."""
-    operators = _json(folder, "pipeline_profiling_*.json").get("op_info", [])
+    operators = _json(folder, f"pipeline_profiling_{rank}.json").get("op_info", [])
     parents = {child: one["op_id"] for one in operators for child in one.get("children") or []}
     rows = [
         {
@@ -36,14 +36,18 @@ def pipeline(folder: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, columns)
 
 
-def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str, int]]) -> list[pl.DataFrame]:
+def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str, int]], rank: str = "*") -> list[pl.DataFrame]:
     """Samples on the clock of everything else: rows in queues, CPU use of operators in percent, milliseconds of batches."""
     offset = int((header.get("monotonic_offset_ns") or [0])[0])
-    cpu = _json(folder, "minddata_cpu_utilization_*.json")
+    cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
     at = [stamp * 1_000_000 + offset for stamp in cpu.get("time_stamp", [])]
     series: list[tuple[str, str, list[float]]] = []
     types = {}
-    for one in _json(folder, "pipeline_profiling_*.json").get("op_info", []):
+    queues = _json(folder, f"pipeline_profiling_{rank}.json")
+    if not at and queues:  # without CPU use, only the interval of the samples is known
+        longest = max((len(_queue(one).get("size") or []) for one in queues.get("op_info", [])), default=0)
+        at = [nth * int(queues.get("sampling_interval") or 1) * 1_000_000 + offset for nth in range(longest)]
+    for one in queues.get("op_info", []):
         types[one["op_id"]] = one["op_type"]
         series.append((f"queue {one['op_id']} {one['op_type']}", "rows", _queue(one).get("size") or []))
     for one in cpu.get("op_info", []):
@@ -67,7 +71,35 @@ def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str
         for name, unit, values in series
     ]
     waits = bool(header.get("waits"))
-    return frames + [_batches(file, offset, waits) for file in sorted(folder.glob("*_profiling_*.txt"))]
+    names = ("device_queue_profiling", "dataset_iterator_profiling")
+    return frames + [_batches(file, offset, waits) for name in names for file in sorted(folder.glob(f"{name}_{rank}.txt"))]
+
+
+_MACHINE = {
+    "user_utilization": ("cpu user", "share", 0.01),
+    "sys_utilization": ("cpu system", "share", 0.01),
+    "io_utilization": ("cpu io", "share", 0.01),
+    "idle_utilization": ("cpu idle", "share", 0.01),
+    "runnable_process": ("run queue", "processes", 1.0),
+    "runable_processes": ("run queue", "processes", 1.0),  # as some versions spell it
+    "context_switch_count": ("context switches", "1/s", 1.0),
+}
+
+
+def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
+    """The machine's CPU use as MindData's monitor samples it, for recordings without one of our own; any of the series may be missing."""
+    cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
+    at = [stamp * 1_000_000 + offset for stamp in cpu.get("time_stamp") or []]
+    every = cpu.get("sampling_interval")
+    per_second = 1000 / every if isinstance(every, (int, float)) and every > 0 else 1.0
+    frames = []
+    for key, (name, unit, factor) in _MACHINE.items():
+        scale = per_second if unit == "1/s" else factor
+        values = [value * scale for value in (cpu.get("device_info") or {}).get(key) or [] if isinstance(value, (int, float))][: len(at)]
+        frames.append(pl.DataFrame({"name": name, "at_ns": at[: len(values)], "value": values, "unit": unit}, _COUNTERS, strict=False))
+    if isinstance(cores := cpu.get("cpu_processor_num"), int) and at:
+        frames.append(pl.DataFrame({"name": ["cpu cores"], "at_ns": at[:1], "value": [float(cores)], "unit": ["cores"]}, _COUNTERS))
+    return frames
 
 
 def _batches(file: Path, offset: int, waits: bool) -> pl.DataFrame:
@@ -75,7 +107,12 @@ def _batches(file: Path, offset: int, waits: bool) -> pl.DataFrame:
     where = "device queue" if file.name.startswith("device_queue") else "iterator"
     try:
         rows = pl.DataFrame(
-            [[int(cell) for cell in line.split()[:5]] for line in file.read_text().splitlines() if line.strip()],
+            # Some versions leave out the time of a row.
+            [
+                [*(int(cell) for cell in line.split()[:5]), *[0] * (5 - len(line.split()))]
+                for line in file.read_text().splitlines()
+                if line.strip()
+            ],
             dict.fromkeys(("type", "extra", "batch", "value", "at"), pl.Int64),
             orient="row",
         )

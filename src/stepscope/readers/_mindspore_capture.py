@@ -22,6 +22,8 @@ from stepscope import captures, intervals, schema
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import Options, _minddata
+from stepscope.readers._ascend_tables import number, read_csv
+from stepscope.readers._kineto import Problem
 from stepscope.readers._mindspore_graphs import Graphs, Node
 from stepscope.trace import Meta, Trace, complete
 
@@ -44,9 +46,14 @@ _ITEM_BYTES = {
 
 
 def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
-    problems: list[tuple[str, str, int]] = []  # file, what, lost
     pieces = sorted((path / "mindspore").glob("*")) + sorted(path.glob("*_ascend_ms/FRAMEWORK"))
-    parts = [found for piece in pieces if (found := _operators(piece, problems)) is not None]
+    return read_pieces(pieces, path, header, path / "minddata")
+
+
+def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata: Path) -> Trace:
+    """MindSpore's files in these folders, with what a capture at `path` has beside them, and MindData's in `minddata`."""
+    problems: list[tuple[str, str, int]] = []  # file, what, lost
+    parts = [found for piece in pieces if (found := _operators(piece, problems, header.get("files_of", "*"))) is not None]
     ops = pl.concat(parts).sort("start_ns") if parts else _NO_OPERATORS
     if ops.is_empty():
         problems.append(("mindspore", "no operator ran while this was recorded", 0))
@@ -64,8 +71,8 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         "spans": _stepped(spans, steps),
         "tracks": tracks,
         "steps": steps,
-        "counters": pl.concat([_memory(pieces, header), *_minddata.counters(path / "minddata", header, problems)]),
-        "pipeline": _minddata.pipeline(path / "minddata"),
+        "counters": pl.concat([_memory(pieces, header, problems), *_minddata.counters(minddata, header, problems)]),
+        "pipeline": _minddata.pipeline(minddata),
         "problems": pl.DataFrame(problems, {"file": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"),
     }
     rank = pl.lit(int(header.get("rank", 0)), pl.Int32)
@@ -78,9 +85,9 @@ _NO_OPERATORS = pl.DataFrame(
 )
 
 
-def _operators(piece: Path, problems: list[tuple[str, str, int]]) -> pl.DataFrame | None:
-    """The calls of one piece, by start: name, op_type, start_ns, dur_ns, inputs (as the file has them)."""
-    times = next(piece.glob("cpu_op_execute_timestamp_*.txt"), None)
+def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl.DataFrame | None:
+    """The calls of one piece, by start: name, op_type, start_ns, dur_ns, inputs (as the file has them). `of` is a rank, or any."""
+    times = next(piece.glob(f"cpu_op_execute_timestamp_{of}.txt"), None)
     if times is None:
         return None
     calls = (
@@ -96,15 +103,19 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]]) -> pl.DataFram
         calls = calls.select(
             "name",
             start_ns=pl.col("field_0").cast(pl.Int64),
-            dur_ns=(pl.col("field_1").cast(pl.Float64) * 1e6).round().cast(pl.Int64),
+            dur_ns=(pl.col("field_1").cast(pl.Float64) * 1e6).round().cast(pl.Int64, strict=False),
             short=pl.when(pl.col("name").str.contains("/")).then(pl.col("name").str.extract(r"([^/]*)$")).otherwise(pl.lit("")),
         ).sort("start_ns", maintain_order=True)
     except pl.exceptions.PolarsError as error:
         raise DataError(times, f"expected name;HostCpuOps;start_ns,duration_ms,thread ... ({str(error).splitlines()[0]})") from error
+    whole = calls.filter(pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0) & pl.col("name").is_not_null())
+    if lost := calls.height - whole.height:
+        problems.append((times.name, f"{lost:,} calls without a start or a duration", lost))
+    calls = whole
     nth = pl.int_range(pl.len()).over("short")
-    calls = calls.with_columns(nth=nth).join(_types(piece), on="name", how="left", maintain_order="left")
+    calls = calls.with_columns(nth=nth).join(_types(piece, problems, of), on="name", how="left", maintain_order="left")
     calls = calls.with_columns(op_type=pl.coalesce("op_type", pl.col("name").str.extract(r"([^/]*?)(?:-op\d+)?$")))
-    inputs = _inputs(piece).with_columns(nth=nth)
+    inputs = _inputs(piece, of).with_columns(nth=nth)
     # The files are two records of the same calls: of those with one short name the nth is the nth, where there are as many.
     counts = calls.group_by("short").len().join(inputs.group_by("short").len("lines"), on="short", how="left")
     unlike = counts.filter(pl.col("len") != pl.col("lines").fill_null(0), pl.col("short") != "")
@@ -119,15 +130,23 @@ def _lines(file: Path) -> pl.DataFrame:
     return pl.DataFrame({"line": file.read_text("utf-8", "replace").splitlines()}, {"line": pl.String}).filter(pl.col("line") != "")
 
 
-def _types(piece: Path) -> pl.DataFrame:
-    file = next(piece.glob("cpu_op_detail_info_*.csv"), None)
-    if file is None:
+def _types(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl.DataFrame:
+    file = next(piece.glob(f"cpu_op_detail_info_{of}.csv"), None)
+    rows = _csv(file, problems) if file else pl.DataFrame()
+    if not {"full_op_name", "op_type"} <= set(rows.columns):
         return pl.DataFrame(schema={"name": pl.String, "op_type": pl.String})
-    return pl.read_csv(file, columns=["full_op_name", "op_type"]).select(name="full_op_name", op_type="op_type").unique("name")
+    return rows.select(name="full_op_name", op_type="op_type").drop_nulls("name").unique("name", keep="first")
 
 
-def _inputs(piece: Path) -> pl.DataFrame:
-    file = next(piece.glob("cpu_framework_*.txt"), None)
+def _csv(file: Path, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
+    noted: list[Problem] = []
+    rows = read_csv(file, noted)
+    problems += [(problem.where, problem.what, problem.lost) for problem in noted]
+    return rows
+
+
+def _inputs(piece: Path, of: str) -> pl.DataFrame:
+    file = next(piece.glob(f"cpu_framework_{of}.txt"), None)
     lines = _lines(file) if file else pl.DataFrame(schema={"line": pl.String})
     return lines.select(fields=pl.col("line").str.splitn(";", 4)).unnest("fields").select(short="field_1", inputs="field_3")
 
@@ -163,7 +182,7 @@ def _described(ops: pl.DataFrame, graphs: Graphs, header: dict[str, Any], proble
         "forward": pl.String,
     }
     described = pl.concat([distinct, pl.DataFrame(facts, columns, orient="row")], how="horizontal")
-    if unknown and header.get("mode") == "graph":
+    if unknown and header.get("mode") == "graph" and header.get("base"):
         what = (
             f"{unknown} operators are in no graph that was compiled while the profiler was there: data types and lines are not known, and \
 scopes of gradients are MindSpore's own, which are wrong where layers share an operator"
@@ -180,7 +199,9 @@ def _shapes(inputs: str | None) -> list[list[int]] | None:
     if not inputs:
         return None
     found = [one.partition(":")[2] for one in inputs.strip(";").split(";")]
-    return [[int(size) for size in one.strip("[]").split(",") if size.strip()] if one.startswith("[") else [] for one in found]
+    if any(one.startswith("[") and not re.fullmatch(r"\[[-\d, ]*\]", one) for one in found):
+        return None  # damaged
+    return [[int(size) for size in one.strip("[]").split(",") if size.strip(" -")] if one.startswith("[") else [] for one in found]
 
 
 def _facts(name: str, type_: str, shapes: list[list[int]] | None, node: Node | None, forward: str | None) -> _Facts:
@@ -433,21 +454,22 @@ def _forwards(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.drop("forward").join(found, on="span", how="left", maintain_order="left")
 
 
-def _memory(pieces: list[Path], header: dict[str, Any]) -> pl.DataFrame:
+def _memory(pieces: list[Path], header: dict[str, Any], problems: list[tuple[str, str, int]]) -> pl.DataFrame:
     """The pool's curve within the window. The file grows from window to window, so the last one has it all."""
     empty = pl.DataFrame(schema={"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String})
-    file = next((file for piece in reversed(pieces) for file in piece.glob("cpu_ms_memory_record_*.txt")), None)
-    if file is None:
+    of = header.get("files_of", "*")
+    file = next((file for piece in reversed(pieces) for file in piece.glob(f"cpu_ms_memory_record_{of}.txt")), None)
+    rows = _csv(file, problems) if file else pl.DataFrame()
+    if not {"Timestamp(ns)", "Total Allocated(Byte)", "Total Reserved(Byte)"} <= set(rows.columns):
         return empty
     at = pl.col("Timestamp(ns)")
-    rows = pl.read_csv(file).filter(at >= int(header["start_ns"]), at <= int(header.get("end_ns") or 2**62))
+    rows = rows.with_columns(at.cast(pl.Int64, strict=False)).filter(
+        at >= int(header["start_ns"]), at <= int(header.get("end_ns") or 2**62)
+    )
     names = {"allocated cpu": "Total Allocated(Byte)", "reserved cpu": "Total Reserved(Byte)"}
     return pl.concat(
         [empty]
-        + [
-            rows.select(name=pl.lit(name), at_ns=at, value=pl.col(column).cast(pl.Float64), unit=pl.lit("bytes"))
-            for name, column in names.items()
-        ]
+        + [rows.select(name=pl.lit(name), at_ns=at, value=number(pl.col(column)), unit=pl.lit("bytes")) for name, column in names.items()]
     )
 
 

@@ -11,11 +11,12 @@ import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from stepscope.errors import DataError, StepscopeError
-from stepscope.readers import Options
+from stepscope.readers import Options, _ascend_layers
 from stepscope.readers import _chrome_events as events
 from stepscope.readers import _chrome_text as texts
 from stepscope.readers._kineto import Problem, assemble
@@ -40,6 +41,21 @@ def sniff(path: Path) -> bool:
 
 
 def read(path: Path, options: Options) -> Trace:
+    found = decoded(path, options)
+    if "stepscope" not in found.header and _ascend_layers.claims(found.reports):  # what we exported ourselves says what is what
+        return _ascend_layers.assemble(path, found.reports, found.problems, options, format="chrome")
+    return assemble(path, found.header, found.reports, found.problems, options)
+
+
+class Decoded(NamedTuple):
+    """A file whose events' columns lie in the scratch folder."""
+
+    header: dict[str, Any]
+    reports: list[events.Report]
+    problems: list[Problem]
+
+
+def decoded(path: Path, options: Options) -> Decoded:
     try:
         return _read(path, options, exact=False)
     except _MisjudgedError:
@@ -59,7 +75,7 @@ _DAMAGE = {
 }
 
 
-def _read(path: Path, options: Options, exact: bool) -> Trace:
+def _read(path: Path, options: Options, exact: bool) -> Decoded:
     text = texts.Text(path, partial=options.partial)
     reports: list[events.Report] = []
     problems: list[Problem] = []
@@ -85,7 +101,7 @@ def _read(path: Path, options: Options, exact: bool) -> Trace:
         problems.append(Problem("", text.cut, 0))
     if not any(report.events for report in reports):
         raise DataError(path, "the trace holds no events")
-    return assemble(path, opening.header, reports, problems, options)
+    return Decoded(opening.header, reports, problems)
 
 
 def _noted(path: Path, report: events.Report, count: int, options: Options) -> Iterator[Problem]:

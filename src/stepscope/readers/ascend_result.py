@@ -1,0 +1,120 @@
+"""Result folders of torch_npu and MindSpore on Ascend, `*_ascend_pt` and `*_ascend_ms`: ASCEND_PROFILER_OUTPUT as text or as SQLite.
+
+profiler_info_R.json, profiler_metadata.json        how it was recorded, the rank, the groups of ranks
+ASCEND_PROFILER_OUTPUT/trace_view.json              the timeline
+                       kernel_details.csv           what ran on the device, with shapes and counters of the chip
+                       memory_record.csv, operator_memory.csv, npu_module_mem.csv
+                       communication_matrix.json    transfers between ranks
+                       ascend_*_profiler_R.db       all of it in one database
+FRAMEWORK/                                          MindSpore's own files, of the host
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.errors import DataError
+from stepscope.readers import Options, _ascend_database, _ascend_layers, _ascend_tables, _mindspore_host, chrome
+from stepscope.readers._kineto import Problem
+from stepscope.trace import Meta, Trace
+
+_OUTPUT = "ASCEND_PROFILER_OUTPUT"
+_DATABASES = "ascend_*profiler*.db"
+
+
+def sniff(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    output = _output(path)
+    telling = ("kernel_details.csv", "step_trace_time.csv", "operator_memory.csv")
+    if any((output / name).is_file() for name in telling) or next(output.glob(_DATABASES), None) is not None:
+        return True
+    return output != path and ((output / "trace_view.json").is_file() or _mindspore_host.claims(path / "FRAMEWORK"))
+
+
+def read(path: Path, options: Options) -> Trace:
+    output, problems = _output(path), list[Problem]()
+    info = _described(path, problems)
+    timeline, kernels = output / "trace_view.json", sorted(output.glob("kernel_details*.csv"))
+    databases = sorted(output.glob(_DATABASES))
+    if not kernels and not databases and _mindspore_host.claims(path / "FRAMEWORK"):
+        trace = _mindspore_host.read(path / "FRAMEWORK", options, rank=info["rank"], problems=problems)
+    elif timeline.is_file() or kernels:
+        trace = _of_text(path, output, timeline, kernels, info, options, problems)
+    elif databases:
+        trace = _ascend_database.read(databases, options, rank=info["rank"], problems=problems)
+    else:
+        raise DataError(
+            path, f"no timeline, no kernels and no database in it; expected trace_view.json, kernel_details.csv or {_DATABASES}"
+        )
+    return _with_meta(trace, path, info)
+
+
+def _output(path: Path) -> Path:
+    return path / _OUTPUT if (path / _OUTPUT).is_dir() else path
+
+
+def _described(path: Path, problems: list[Problem]) -> dict[str, Any]:
+    """What stands beside the output: the rank, what was asked for, versions."""
+    files = sorted(
+        [*path.glob("profiler_info*.json"), *path.parent.glob("profiler_info*.json")]
+        if path.name == _OUTPUT
+        else path.glob("profiler_info*.json")
+    )
+    said = _ascend_tables.read_json(files[0], problems) if files else None
+    said = said if isinstance(said, dict) else {}
+    named = re.search(r"_(\d+)$", files[0].stem) if files else None
+    rank = said.get("rank_id")
+    rank = rank if isinstance(rank, int) and rank >= 0 else int(named[1]) if named else None
+    return {"rank": rank, "said": said}
+
+
+def _of_text(
+    path: Path, output: Path, timeline: Path, kernels: list[Path], info: dict[str, Any], options: Options, problems: list[Problem]
+) -> Trace:
+    reports: list[Any] = []
+    if timeline.is_file():
+        try:
+            found = chrome.decoded(timeline, options)
+            reports, problems[:] = found.reports, [*problems, *found.problems]
+        except DataError as error:
+            # The table of kernels may still be whole.
+            if not kernels or not options.partial:
+                raise
+            problems.append(Problem(timeline.name, f"{error.what} {error.where}".strip(), 1))
+    details = _ascend_tables.details(_ascend_tables.slices(kernels, problems), "kernel_details.csv", problems)
+    trace = _ascend_layers.assemble(path, reports, problems, options, format="ascend_result", details=details, rank=info["rank"])
+    rank = pl.lit(trace.meta.ranks[0], pl.Int32)
+    more_problems: list[Problem] = []
+    more = {
+        "counters": _ascend_tables.memory_counters(output, more_problems),
+        "allocations": _ascend_tables.allocations(output, more_problems),
+    }
+    if trace.table("links").select(pl.len()).collect().item() == 0:
+        more["links"] = _ascend_tables.matrix_links(output, more_problems)
+    more["problems"] = pl.DataFrame(
+        more_problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"
+    ).with_columns(file=pl.lit(str(path)))
+    return _ascend_tables.with_rows(trace, {name: rows.with_columns(rank=rank) for name, rows in more.items()})
+
+
+def _with_meta(trace: Trace, path: Path, info: dict[str, Any]) -> Trace:
+    said = info["said"]
+    common = (said.get("config") or {}).get("common_config") or said.get("profiler_parameters") or {}
+    pytorch = "config" in said or path.name.endswith("_ascend_pt")
+    options = {
+        key: bool(common[key]) for key in ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules") if key in common
+    }
+    versions = {key: str(said[key]) for key in ("torch_npu_version", "ms_version", "cann_version") if said.get(key)}
+    trace.meta = Meta(
+        format="ascend_result",
+        framework="pytorch" if pytorch else trace.meta.framework or "mindspore",
+        versions=trace.meta.versions | versions,
+        world_size=trace.meta.world_size,
+        ranks=trace.meta.ranks,
+        options=options,
+        extra=trace.meta.extra,
+    )
+    return trace

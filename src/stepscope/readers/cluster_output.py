@@ -1,0 +1,185 @@
+"""`cluster_analysis_output` of Ascend's msprof-analyze: sums over all ranks of a job, without a timeline.
+
+    cluster_step_trace_time.csv             per step and rank: Computing, Communication, Overlapped, Free ... in us
+    cluster_communication_matrix.json       group -> step -> operator -> "src-dst" -> transport, size, time
+    cluster_communication.json              group -> step -> operator -> rank -> when it started and how long it took
+    communication_group.json                which ranks make up a group
+    cluster_analysis.db                     the first of these as a table
+
+A step of a rank is drawn as its sums: computing, then communication so far into it as the two overlap, then nothing.
+"""
+
+import sqlite3
+import urllib.parse
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.errors import DataError
+from stepscope.readers import Options
+from stepscope.readers._ascend_tables import column, nanoseconds, read_csv, read_json
+from stepscope.readers._kineto import Problem
+from stepscope.trace import Meta, Trace, complete
+
+_STEPS, _DATABASE = "cluster_step_trace_time.csv", "cluster_analysis.db"
+_FILES = (_STEPS, _DATABASE, "cluster_communication_matrix.json", "cluster_communication.json")
+
+
+def sniff(path: Path) -> bool:
+    return path.is_dir() and any((path / name).is_file() for name in _FILES)
+
+
+def read(path: Path, options: Options) -> Trace:
+    problems: list[Problem] = []
+    sums = _sums(path, problems)
+    transfers = _transfers(path, problems)
+    links = _links(path, problems)
+    ranks = sorted({*sums["rank"], *transfers["rank"], *links["rank"]})
+    if not ranks:
+        raise DataError(path, "no rank is told of in it")
+    problems.append(Problem("", "only sums of each step are known: they are drawn one after the other, not as they ran", 0))
+    spans = pl.concat([_laid_out(sums), transfers], how="diagonal_relaxed")
+    lanes = spans.select("rank", "group", "label", "track_kind", "device").unique(maintain_order=True)
+    lanes = lanes.with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32).over("rank"))
+    placed = spans.join(lanes, on=["rank", "group", "label", "track_kind", "device"], how="left", nulls_equal=True, maintain_order="left")
+    # Tracks are numbered by rank: nesting is found rank by rank.
+    filled = [complete(part) for (_,), part in placed.group_by("rank", maintain_order=True)]
+    steps = sums.select("rank", "step", start_ns="start_ns", end_ns="end_ns", how=pl.lit("marker"))
+    extra = read_json(path / "communication_group.json", problems) if (path / "communication_group.json").is_file() else None
+    tables = {
+        "spans": pl.concat(filled) if filled else pl.DataFrame(),
+        "tracks": lanes.select("rank", "track", "group", "label", "device", kind="track_kind", sort="track", pid="group", tid="label"),
+        "steps": steps,
+        "links": links,
+        "devices": pl.DataFrame({"rank": ranks, "device": ranks, "kind": ["aicore"] * len(ranks)}),
+        "problems": pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(
+            file=pl.lit(str(path)), rank=pl.lit(ranks[0], pl.Int32)
+        ),
+    }  # fmt: skip
+    meta = Meta(format="cluster_output", ranks=ranks, extra={"groups": extra} if extra else {})
+    return Trace({name: rows for name, rows in tables.items() if rows.width}, meta)
+
+
+_SUMS = {"rank": pl.Int32, "step": pl.Int32, "computing": pl.Int64, "communication": pl.Int64, "overlapped": pl.Int64, "free": pl.Int64}
+
+
+def _sums(path: Path, problems: list[Problem]) -> pl.DataFrame:
+    """Per rank and step, in ns; steps of a rank stand one behind the other."""
+    rows = read_csv(path / _STEPS, problems) if (path / _STEPS).is_file() else _from_database(path, problems)
+    if "Index" not in rows.columns:
+        return pl.DataFrame(schema=_SUMS | {"start_ns": pl.Int64, "end_ns": pl.Int64})
+    # Rows of stages are the largest of their ranks.
+    own = rows.filter(column(rows, "Type").fill_null("rank") == "rank")
+    found = own.select(
+        rank=pl.col("Index").cast(pl.Int32, strict=False),
+        step=column(rows, "Step").str.extract(r"(\d+)").cast(pl.Int32, strict=False).fill_null(0),
+        computing=nanoseconds(column(rows, "Computing")),
+        communication=nanoseconds(column(rows, "Communication")),
+        overlapped=nanoseconds(column(rows, "Overlapped")),
+        free=nanoseconds(column(rows, "Free")),
+    )
+    whole = found.drop_nulls()
+    if lost := found.height - whole.height:
+        problems.append(Problem(_STEPS, f"{lost:,} rows without a rank or a time", lost))
+    length = pl.col("computing") + pl.col("communication") - pl.col("overlapped") + pl.col("free")
+    behind = length.cum_sum().over("rank")
+    return whole.sort("rank", "step").with_columns(start_ns=behind - length, end_ns=behind)
+
+
+def _from_database(path: Path, problems: list[Problem]) -> pl.DataFrame:
+    names = {"step": "Step", "type": "Type", "index": "Index", "computing": "Computing", "communication": "Communication"}
+    names |= {"overlapped": "Overlapped", "free": "Free"}
+    if not (path / _DATABASE).is_file():
+        return pl.DataFrame()
+    try:
+        with closing(
+            sqlite3.connect(f"file:{urllib.parse.quote(str((path / _DATABASE).absolute()))}?mode=ro&immutable=1", uri=True)
+        ) as database:
+            chosen = ", ".join(f'"{name}"' for name in names)
+            rows = database.execute(f"select {chosen} from ClusterStepTraceTime").fetchall()
+    except sqlite3.Error as error:
+        problems.append(Problem(_DATABASE, f"no table of steps can be read ({error})", 1))
+        return pl.DataFrame()
+    texts = [[None if cell is None else str(cell) for cell in row] for row in rows]
+    return pl.DataFrame(texts, dict.fromkeys(names.values(), pl.String), orient="row")
+
+
+def _laid_out(sums: pl.DataFrame) -> pl.DataFrame:
+    parts = []
+    for name, kind, start in (
+        ("computing", "kernel", pl.col("start_ns")),
+        ("communication", "communication", pl.col("start_ns") + pl.col("computing") - pl.col("overlapped")),
+    ):
+        parts.append(
+            sums.filter(pl.col(name) > 0).select(
+                "rank", "step", kind=pl.lit(kind), name=pl.lit(name), start_ns=start, dur_ns=pl.col(name), op_type=pl.lit(name),
+                group=pl.format("NPU {}", "rank"), label=pl.lit(f"{name}, the sum of each step"), track_kind=pl.lit("stream"),
+                device=pl.col("rank"),
+                args=pl.lit(None, pl.String),
+            )
+        )  # fmt: skip
+    parts.append(
+        sums.select(
+            "rank", "step", kind=pl.lit("step"), name=pl.format("ProfilerStep#{}", "step"), start_ns="start_ns",
+            dur_ns=pl.col("end_ns") - pl.col("start_ns"), op_type=pl.lit(None, pl.String), group=pl.format("NPU {}", "rank"),
+            label=pl.lit("steps"), track_kind=pl.lit("annotation"), device=pl.lit(None, pl.Int32), args=pl.lit(None, pl.String),
+        )
+    )  # fmt: skip
+    return pl.concat(parts)
+
+
+def _transfers(path: Path, problems: list[Problem]) -> pl.DataFrame:
+    """Operators of communication as they ran, on the clock of the job: beside the sums, of which they are part."""
+    rows: list[tuple[Any, ...]] = []
+    file = path / "cluster_communication.json"
+    for step, name, rank, said in _entries(file, problems):
+        times = said.get("Communication Time Info") if isinstance(said, dict) else None
+        try:
+            start, length = float(times["Start Timestamp(us)"]), float(times["Elapse Time(ms)"])  # type: ignore[index]
+            rows.append((int(rank), step, name.partition("@")[0], round(start * 1000), round(length * 1e6), str(said).replace("'", '"')))
+        except (KeyError, TypeError, ValueError):
+            continue  # totals have no start
+    columns = {"rank": pl.Int32, "step": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64, "args": pl.String}
+    return pl.DataFrame(rows, columns, orient="row").with_columns(
+        kind=pl.lit("annotation"),
+        op_type=pl.lit(None, pl.String),
+        group=pl.format("NPU {}", "rank"),
+        label=pl.lit("communication operators, on the clock of the job"),
+        track_kind=pl.lit("annotation"),
+        device=pl.lit(None, pl.Int32),
+    )
+
+
+def _links(path: Path, problems: list[Problem]) -> pl.DataFrame:
+    rows: list[tuple[Any, ...]] = []
+    odd = 0
+    for step, name, pair, said in _entries(path / "cluster_communication_matrix.json", problems):
+        if name == "Total Op Info":
+            continue
+        try:
+            src, dst = (int(one) for one in str(pair).split("-"))
+            size, time = float(said["Transit Size(MB)"]), float(said["Transit Time(ms)"])
+            rows.append(
+                (src, step, name.partition("@")[0], src, dst, str(said.get("Transport Type") or ""), round(size * 1e6), round(time * 1e6))
+            )
+        except (KeyError, TypeError, ValueError):
+            odd += 1
+    if odd:
+        problems.append(Problem("cluster_communication_matrix.json", f"{odd:,} links without two ranks, a size and a time", odd))
+    columns = {"rank": pl.Int32, "step": pl.Int32, "op": pl.String, "src": pl.Int32, "dst": pl.Int32, "transport": pl.String}
+    return pl.DataFrame(rows, columns | {"bytes": pl.Int64, "dur_ns": pl.Int64}, orient="row")
+
+
+def _entries(file: Path, problems: list[Problem]) -> list[tuple[int | None, str, str, Any]]:
+    """group -> step -> operator -> rank or pair, flat."""
+    found = read_json(file, problems) if file.is_file() else None
+    rows: list[tuple[int | None, str, str, Any]] = []
+    for steps in found.values() if isinstance(found, dict) else []:
+        for step, operators in steps.items() if isinstance(steps, dict) else []:
+            digits = "".join(letter for letter in str(step) if letter.isdigit())
+            for name, members in operators.items() if isinstance(operators, dict) else []:
+                for member, said in members.items() if isinstance(members, dict) else []:
+                    rows.append((int(digits) if digits else None, str(name), str(member), said))
+    return rows

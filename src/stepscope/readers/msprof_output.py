@@ -1,0 +1,156 @@
+"""What msprof exports: `mindstudio_profiler_output` (CANN 7 and later) and `device_N/timeline` with `device_N/summary` (before).
+
+    msprof_*.json, msprof_slice_K_*.json                the timeline, also as several files
+    step_trace_*.json                                   iterations, of all
+    op_summary_*.csv                                    what ran on the device, with shapes and counters of the chip
+    msprof_DEVICE_MODEL_ITERATION.json, task_time_..., hccl_..., step_trace_...     the older layout: a file for each iteration
+    start_info, info.json                               beside it: the time of day at which the clock began, the chip, the rank
+
+Older timelines count from the start of the machine, newer ones are in the time of day.
+"""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.errors import DataError
+from stepscope.readers import Options, _ascend_layers, _ascend_tables, chrome
+from stepscope.readers._kineto import Problem
+from stepscope.trace import Trace
+
+_YEAR_2000_NS = 946_684_800 * 10**9
+
+
+def sniff(path: Path) -> bool:
+    if not path.is_dir() or (path / "ASCEND_PROFILER_OUTPUT").is_dir():
+        return False
+    return bool(_timelines(path) or _summaries(path)) or (not _is_raw(path) and any(_older(path)))
+
+
+def read(path: Path, options: Options) -> Trace:
+    problems: list[Problem] = []
+    folders = [path] if _timelines(path) or _summaries(path) else _older(path)
+    if not folders:
+        raise DataError(path, "no exported timeline in it; expected msprof_*.json or op_summary_*.csv")
+    if len(folders) > 1:
+        names = ", ".join(folder.parent.name for folder in folders)
+        problems.append(Problem("", f"several devices: {names}; each can be opened by itself", 0))
+    home = _home(folders[0])
+    info, begin = _described(home, problems)
+    reports: list[Any] = []
+    for folder in folders:
+        for file in _timelines(folder):
+            found = _decoded(file, len(reports), options, problems)
+            reports += found
+    rows = _ascend_tables.slices([file for folder in folders for file in _summaries(folder)], problems)
+    details = _ascend_tables.details(rows, "op_summary.csv", problems)
+    trace = _ascend_layers.assemble(path, reports, problems, options, format="msprof_output", details=details, rank=_rank(info))
+    return _with_chip(_in_time_of_day(trace, begin), info)
+
+
+def _timelines(folder: Path) -> list[Path]:
+    """The files that make up one timeline: what an overview file holds need not be read again from its parts."""
+    inside = folder / "timeline" if (folder / "timeline").is_dir() else folder
+    for names in (("msprof_*.json", "msprof_[0-9]*.json"), ("task_time_*.json", "hccl_*.json")):
+        found = sorted({file for name in names for file in inside.glob(name) if file.name != "msprof_slice.json"}, key=_in_order)
+        if found:
+            return [*found, *sorted(inside.glob("step_trace_*.json"), key=_in_order)]
+    return sorted(inside.glob("step_trace_*.json"), key=_in_order)
+
+
+def _summaries(folder: Path) -> list[Path]:
+    inside = folder / "summary" if (folder / "summary").is_dir() else folder
+    return sorted(inside.glob("op_summary_*.csv"))
+
+
+def _older(path: Path) -> list[Path]:
+    return [folder for folder in sorted(path.glob("device_*")) if (folder / "timeline").is_dir() or (folder / "summary").is_dir()]
+
+
+def _is_raw(path: Path) -> bool:
+    """A PROF directory that still has what was recorded is read from that."""
+    return any(next(data.iterdir(), None) is not None for data in path.glob("*/data") if data.is_dir())
+
+
+def _in_order(file: Path) -> list[int | str]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
+
+
+def _home(folder: Path) -> Path:
+    """Where start_info and info.json are: of the device itself, or of the first one."""
+    if next(folder.glob("start_info*"), None):
+        return folder
+    around = folder.parent
+    return next((one for one in sorted(around.glob("device_*")) if next(one.glob("start_info*"), None)), around)
+
+
+def _described(home: Path, problems: list[Problem]) -> tuple[dict[str, Any], dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name in ("info.json*", "start_info*"):
+        files = [file for file in sorted(home.glob(name)) if not file.name.endswith(".done")]
+        said = _ascend_tables.read_json(files[0], problems) if files else None
+        found.append(said if isinstance(said, dict) else {})
+    return found[0], found[1]
+
+
+def _rank(info: dict[str, Any]) -> int | None:
+    rank = info.get("rank_id")
+    return rank if isinstance(rank, int) and rank >= 0 else None
+
+
+def _decoded(file: Path, before: int, options: Options, problems: list[Problem]) -> list[Any]:
+    """The file's events as more pieces of the scratch folder, behind those that are there."""
+    scratch = options.scratch / file.name
+    scratch.mkdir()
+    try:
+        found = chrome.decoded(file, Options(scratch=scratch, partial=options.partial, progress=options.progress))
+    except DataError as error:
+        if not options.partial and "holds no events" not in error.what:
+            raise
+        problems.append(Problem(file.name, f"{error.what} {error.where}".strip(), 0 if "holds no events" in error.what else 1))
+        return []
+    for piece in scratch.glob("*.arrow"):
+        part, number, _ = piece.name.split(".")
+        piece.rename(options.scratch / f"{part}.{int(number) + before:06d}.arrow")
+    shutil.rmtree(scratch)
+    problems += [Problem(f"{file.name} {problem.where}".strip(), problem.what, problem.lost) for problem in found.problems]
+    return found.reports
+
+
+def _in_time_of_day(trace: Trace, begin: dict[str, Any]) -> Trace:
+    """Ranks of one job on one clock: what counts from the start of the machine is moved by what start_info says."""
+    first, _ = trace.ends()
+    try:
+        offset = int(begin["collectionTimeBegin"]) * 1000 - int(begin["clockMonotonicRaw"])
+    except (KeyError, TypeError, ValueError):
+        offset = None
+    if first >= _YEAR_2000_NS:
+        return trace
+    tables = trace.tables
+    if offset is None:
+        note = pl.DataFrame({"what": ["times count from the start of the machine, and no start_info says when that was"], "lost": [0]})
+        return _ascend_tables.with_rows(trace, {"problems": note.with_columns(rank=pl.lit(trace.meta.ranks[0], pl.Int32))})
+    for name, columns in (
+        ("spans", ["start_ns"]),
+        ("steps", ["start_ns", "end_ns", "fp_start_ns", "bp_end_ns"]),
+        ("counters", ["at_ns"]),
+    ):
+        tables[name] = tables[name].with_columns(pl.col(column) + offset for column in columns)
+    return Trace(tables, trace.meta)
+
+
+def _with_chip(trace: Trace, info: dict[str, Any]) -> Trace:
+    """Cores and clock of the chip. Its name is not said."""
+    device = next(iter(info.get("DeviceInfo") or []), None)
+    if not isinstance(device, dict):
+        return trace
+    cores, clock = device.get("ai_core_num"), str(device.get("aic_frequency") or "")
+    tables = trace.tables
+    tables["devices"] = tables["devices"].with_columns(
+        cores=pl.lit(cores if isinstance(cores, int) else None, pl.Int32),
+        clock_hz=pl.lit(int(clock) * 1_000_000 if clock.isdigit() else None, pl.Int64),
+    )
+    return Trace(tables, trace.meta)

@@ -1,0 +1,160 @@
+"""Result folders of torch_npu: what the analyses say is what torch_npu's own summaries say, from text and from the database alike."""
+
+import csv
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import stepscope
+from stepscope import intervals
+from stepscope.readers import ascend_db, ascend_result
+from stepscope.trace import Trace
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend" / "torch_npu"
+FOLDERS = sorted(DATA.glob("*/level*/rank*_ascend_pt"))
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="torch_npu's results are not here")
+
+
+@pytest.fixture(scope="module", params=FOLDERS, ids=lambda path: "/".join(path.parts[-3:]))
+def result(request: pytest.FixtureRequest) -> tuple[Path, Trace]:
+    path: Path = request.param
+    return path, stepscope.open(path, cache=False)
+
+
+def table(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def step_time(path: Path) -> dict[str, float]:
+    """torch_npu's own summary of its one step, in microseconds."""
+    output = path / "ASCEND_PROFILER_OUTPUT"
+    if (output / "step_trace_time.csv").exists():
+        row: dict[str, Any] = table(output / "step_trace_time.csv")[0]
+        words = ("Computing", "Communication(Not Overlapped)", "Overlapped", "Communication", "Free", "Preparing")
+    else:
+        with sqlite3.connect(output / "analysis.db") as database:
+            database.row_factory = sqlite3.Row
+            row = dict(database.execute("select * from StepTraceTime").fetchone())
+        words = ("computing", "communication_not_overlapped", "overlapped", "communication", "free", "preparing")
+    names = ("computing", "exposed", "overlapped", "communication", "free", "preparing")
+    return {name: float(row[word]) for name, word in zip(names, words, strict=True)}
+
+
+def test_the_step_is_divided_as_torch_npu_divides_it(result: tuple[Path, Trace]) -> None:
+    """Text holds starts rounded to nanoseconds and durations that are not, so that ends differ by one here and there; 25 ns in all."""
+    path, trace = result
+    expected, tolerance = step_time(path), 25 if "/text/" in str(path) else 0
+    row = trace.overlap().row(0, named=True)
+    for name in ("computing", "exposed", "overlapped", "communication"):
+        assert row[f"{name}_ns"] == pytest.approx(expected[name] * 1000, abs=tolerance + 0.5), name
+    # torch_npu's step goes from the first kernel or collective to the last, and what only copies is free there.
+    work = trace.spans.filter(pl.col("kind").is_in(["kernel", "communication"])).select(
+        "start_ns", end=pl.col("start_ns") + pl.col("dur_ns")
+    )
+    busy = work.collect()
+    covered = intervals.merge(busy["start_ns"].to_numpy(), busy["end"].to_numpy())
+    free = int(covered.ends[-1] - covered.starts[0]) - covered.total
+    assert free == pytest.approx(expected["free"] * 1000, abs=tolerance + 0.5)
+    step = trace.steps.collect().row(0, named=True)
+    before, after = int(covered.starts[0]) - step["start_ns"], step["end_ns"] - int(covered.ends[-1])
+    assert row["free_ns"] + row["copy_ns"] == free + before + after
+    assert before == pytest.approx(expected["preparing"] * 1000, abs=500)
+
+
+@pytest.mark.parametrize("path", [path for path in FOLDERS if "/text/" in str(path)], ids=lambda path: "/".join(path.parts[-2:]))
+def test_the_files_own_overlap_tracks_are_those_of_our_spans(path: Path) -> None:
+    """Not overlapped and free time follow from computing and communication, to the nanosecond."""
+    import json
+
+    trace = stepscope.open(path, cache=False)
+    assert trace.spans.filter(pl.col("name").cast(pl.String).is_in(["Computing", "Free"])).collect().is_empty()
+    events = json.loads((path / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_text())
+    own: dict[str, list[tuple[int, int]]] = {}
+    process = next(e["pid"] for e in events if e["ph"] == "M" and e["name"] == "process_name" and e["args"]["name"] == "Overlap Analysis")
+    for event in events:
+        if event["ph"] == "X" and event["pid"] == process:
+            start = int(event["ts"].replace(".", "").ljust(19, "0"))
+            own.setdefault(event["name"], []).append((start, start + round(event["dur"] * 1000)))
+    sets = {name: intervals.merge(*np.array(rows, np.int64).T) for name, rows in own.items()}
+    exposed = intervals.subtract(sets["Communication"], sets["Computing"])
+    assert exposed.total == sets["Communication(Not Overlapped)"].total == pytest.approx(step_time(path)["exposed"] * 1000, abs=0.5)
+    both = intervals.join(sets["Computing"], sets["Communication"])
+    assert int(both.ends[-1] - both.starts[0]) - both.total == sets["Free"].total == pytest.approx(step_time(path)["free"] * 1000, abs=0.5)
+    for name, kind in (("Computing", "kernel"), ("Communication", "communication")):
+        rows = trace.spans.filter(pl.col("kind") == kind).select("start_ns", end=pl.col("start_ns") + pl.col("dur_ns")).collect()
+        ours = intervals.merge(rows["start_ns"].to_numpy(), rows["end"].to_numpy())
+        either = intervals.join(ours, sets[name]).total - intervals.intersect(ours, sets[name]).total
+        assert either <= len(rows), name  # a nanosecond for each, at most
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_operator_types_are_those_of_op_statistic(rank: int) -> None:
+    path = DATA / "text" / "level1" / f"rank{rank}_ascend_pt"
+    types = stepscope.open(path, cache=False).operator_types().filter(pl.col("device") == "aicore")
+    found = {row["type"]: row for row in types.iter_rows(named=True)}
+    rows = table(path / "ASCEND_PROFILER_OUTPUT" / "op_statistic.csv")
+    merged: dict[str, tuple[int, float]] = {}
+    for row in rows:
+        calls, total = merged.get(row["OP Type"], (0, 0.0))
+        merged[row["OP Type"]] = calls + int(row["Count"]), total + float(row["Total Time(us)"])
+    for name, (calls, total) in merged.items():
+        assert found[name]["calls"] == calls, name
+        assert found[name]["total_ns"] == pytest.approx(total * 1000, abs=calls + 1), name
+
+
+def shape_of(trace: Trace) -> dict[str, Any]:
+    """What two recordings of the same training share, whatever wrote them: everything but times and numbers of runs."""
+    kinds = (
+        trace.spans.filter(pl.col("kind").is_in(["step", "op", "kernel", "communication", "copy", "scope", "data"])).group_by("kind").len()
+    )
+    kernels = trace.operators(device="aicore").filter(pl.col("type") != "MEMCPY_ASYNC", ~pl.col("type").str.starts_with("acl_memcpy"))
+    keys = ["type", "scope", "calls", "shapes", "dtypes"]
+    plain = [re.sub(r"__\d+_", "_", str(name)) for name in trace.communication()["name"]]
+    links = trace.links().select("src", "dst", "transport", "transfers", "bytes")
+    return {
+        "kinds": dict(kinds.collect().with_columns(pl.col("kind").cast(pl.String)).iter_rows()),
+        "types": sorted(trace.operator_types().filter(pl.col("device") == "aicore", ~pl.col("type").str.contains("(?i)memcpy"))
+                        .select("type", "calls").iter_rows()),
+        "kernels": sorted(map(str, kernels.select(keys).iter_rows())),
+        "host": sorted(map(str, trace.operators(device="cpu").select(*keys, "flops").iter_rows())),
+        "collectives": sorted(zip(plain, trace.communication()["bytes"], strict=True)),
+        "links": sorted(links.iter_rows()),
+        "steps": trace.step_trace().select("step", "fp_start_op", "bp_end_op", "found", "clock").rows(),
+        "memory": sorted(trace.memory()["device"].unique()),
+        "blocks": sorted(map(str, trace.allocations.select("device", "bytes", "op").collect().iter_rows())),
+        "tracks": sorted(trace.tracks.select("label").filter(~pl.col("label").str.starts_with("Thread")).collect()["label"]),
+        "module times": trace.modules().select("scope").height if "scope" in trace.modules().columns else None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("level", ["level0", "level1"])
+def test_text_and_database_give_the_same_analyses(level: str, rank: int) -> None:
+    """Two recordings of one training with the same options: all that is not time agrees."""
+    text, database = (shape_of(stepscope.open(DATA / kind / level / f"rank{rank}_ascend_pt", cache=False)) for kind in ("text", "db"))
+    for name in text:
+        assert text[name] == database[name], name
+
+
+def test_a_parent_of_result_folders_is_one_run_whose_ranks_share_a_clock() -> None:
+    for kind in ("text", "db"):
+        trace = stepscope.open(DATA / kind / "level1", cache=False)
+        assert trace.meta.ranks == [0, 1]
+        waits = trace.communication().select("rank", "collective", "matched", "note")
+        assert waits["note"].null_count() == waits.height, waits
+        assert set(waits["matched"]) == {1}
+
+
+def test_each_database_opens_by_itself_and_only_its_reader_claims_it() -> None:
+    path = DATA / "db" / "level1" / "rank1_ascend_pt"
+    file = next(path.glob("*/ascend_pytorch_profiler_1.db"))
+    assert ascend_db.sniff(file) and not ascend_result.sniff(file) and not ascend_db.sniff(path)
+    alone, folder = stepscope.open(file, cache=False), stepscope.open(path, cache=False)
+    assert alone.meta.ranks == [1]
+    assert alone.overlap().equals(folder.overlap())

@@ -1,0 +1,339 @@
+"""MindInsight's profiler folders. What MindInsight 2.3.1 shows wrongly of such files is shown rightly: B1 to B12 of its own faults.
+
+The folders here are written by hand, in the columns of each generation; those of MindInsight's own tests are read where they are present.
+"""
+
+# ruff: noqa: E501 - tables as the tools write them
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import stepscope
+from stepscope.readers import mindinsight
+from stepscope.trace import Trace, analysis_names
+from tiny import assert_rows
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+OWN = DATA / "mindinsight"
+LEGACY = DATA / "ascend" / "legacy" / "expected" / "run_1" / "normal_run" / "profiler"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Any:
+    """A profiler folder of these files, opened."""
+
+    def make(**files: str | dict[str, Any] | list[Any]) -> Trace:
+        path = tmp_path / "profiler"
+        path.mkdir(exist_ok=True)
+        for name, content in files.items():
+            word, _, ending = name.rpartition("__")
+            (path / f"{word}.{ending}").write_text(content if isinstance(content, str) else json.dumps(content))
+        return stepscope.open(path, cache=False)
+
+    return make
+
+
+NEW_FRAMEWORK = """task_id,stream_id,block_dim,full_kernel_name,op_name,kernel_name,kernel_type,subgraph,op_info
+1,0,1,Default/net/MatMul-op1,Default/net/MatMul-op1,MatMul-op1,MatMul,Default,"{""input_0"": {""format"": ""ND"", ""data_type"": ""NUMBER_TYPE_FLOAT16"", ""shape"": ""2,3""}, ""input_1"": {""data_type"": ""NUMBER_TYPE_FLOAT16"", ""shape"": ""3,4""}}"
+2,0,1,Gradients/Default/net/Cast-op2,Gradients/Default/net/Cast-op2,Cast-op2,Cast,Gradients,"{""input_0"": {""data_type"": ""FLOAT32"", ""shape"": [5]}}"
+"""
+OLD_FRAMEWORK = """task_id,stream_id,block_dim,full_op_name,op_name,op_type,subgraph,op_info
+1,0,1,Default/net/MatMul-op1,MatMul-op1,MatMul,Default,"{""input_0"": {""format"": ""ND"", ""data_type"": ""NUMBER_TYPE_FLOAT16"", ""shape"": ""2,3""}, ""input_1"": {""data_type"": ""NUMBER_TYPE_FLOAT16"", ""shape"": ""3,4""}}"
+2,0,1,Gradients/Default/net/Cast-op2,Cast-op2,Cast,Gradients,"{""input_0"": {""data_type"": ""FLOAT32"", ""shape"": [5]}}"
+"""
+NEW_DETAIL = "full_kernel_name,execution_time,execution_frequency\nDefault/net/MatMul-op1,0.25,4\nGradients/Default/net/Cast-op2,3.0,1\n"
+OLD_DETAIL = "full_op_name,execution_time\nDefault/net/MatMul-op1,0.25\nGradients/Default/net/Cast-op2,3.0\n"
+OPERATORS = """
+device name                           type   scope                 calls total_ns avg_ns  share  shapes         dtypes
+aicore Gradients/Default/net/Cast-op2 Cast   Gradients/Default/net 1     3000000  3000000 0.75   [[5]]          ["float32"]
+aicore Default/net/MatMul-op1         MatMul Default/net           4     1000000  250000  0.25   [[2,3],[3,4]]  ["float16","float16"]
+"""
+
+
+def test_b1_columns_of_every_generation_tell_the_types_and_shapes(folder: Any) -> None:
+    """MindInsight answers 500 for the older eight columns."""
+    assert_rows(folder(framework_raw_0__csv=NEW_FRAMEWORK, aicore_intermediate_0_detail__csv=NEW_DETAIL).operators(), OPERATORS)
+    old = folder(framework_raw_0__csv=OLD_FRAMEWORK, aicore_intermediate_0_detail__csv=OLD_DETAIL).operators()
+    assert old.select("name", "type", "shapes", "dtypes").sort("name").rows() == [
+        ("Default/net/MatMul-op1", "MatMul", "[[2,3],[3,4]]", '["float16","float16"]'),
+        ("Gradients/Default/net/Cast-op2", "Cast", "[[5]]", '["float32"]'),
+    ]
+    assert old["avg_ns"].to_list() == [3_000_000, 250_000]
+
+
+@pytest.mark.parametrize("percent", [("0.75", "0.25"), ("75.0", "25.0")])
+def test_b2_shares_are_of_what_is_there_whatever_the_file_calls_percent(folder: Any, percent: tuple[str, str]) -> None:
+    """MindInsight shows 7500 % for files whose percent is 0 to 100 already."""
+    types = f"kernel_type,total_time,execution_frequency,percent\nCast,3.0,1,{percent[0]}\nMatMul,1.0,4,{percent[1]}\n"
+    trace = folder(framework_raw_0__csv=NEW_FRAMEWORK, aicore_intermediate_0_detail__csv=NEW_DETAIL, aicore_intermediate_0_type__csv=types)
+    assert dict(trace.operator_types().select("type", "share").iter_rows()) == {"Cast": 0.75, "MatMul": 0.25}
+
+
+def test_b3_every_column_of_the_operators_sorts(folder: Any) -> None:
+    """MindInsight refuses to sort by the names of kernels and types."""
+    table = folder(framework_raw_0__csv=NEW_FRAMEWORK, aicore_intermediate_0_detail__csv=NEW_DETAIL).operators()
+    for column in table.columns:
+        assert table.sort(column).height == 2, column
+    assert table.sort("name")["type"].to_list() == ["MatMul", "Cast"]
+
+
+def test_b4_totals_are_totals_and_averages_are_averages(folder: Any) -> None:
+    """MindInsight's overview prints totals as time of a call, and its pie is of averages: here Cast is 3 of 4 ms in all."""
+    types = folder(framework_raw_0__csv=NEW_FRAMEWORK, aicore_intermediate_0_detail__csv=NEW_DETAIL).operator_types()
+    rows = """
+    type   calls total_ns avg_ns  share
+    Cast   1     3000000  3000000 0.75
+    MatMul 4     1000000  250000  0.25
+    """
+    assert_rows(types, rows)
+
+
+HCCL = """step_num,communication_cost,wait_cost,link_info,communication_operator_cost
+1,3.0,1.0,"{""0-1"": {""SDMA"": [3.0, 4000.0, 5000.0]}}","{""AllReduce-op1"": [1, 1.0, 0.5, {""0-1"": {""SDMA"": [1.0, 1000.0, 1000.0]}}], ""AllReduce-op2"": [1, 2.0, 0.5, {""0-1"": {""SDMA"": [2.0, 3000.0, 4000.0]}}]}"
+2,1.0,1.0,"{""0-1"": {""SDMA"": [1.0, 1000.0, 1000.0]}}","{""AllReduce-op1"": [2, 1.0, 0.5, {""0-1"": {""SDMA"": [1.0, 1000.0, 1000.0]}}]}"
+-,2.0,1.0,"{""0-1"": {""SDMA"": [2.0, 2500.0, 3000.0]}}","{}"
+"""
+
+
+def test_b5_the_bandwidth_of_a_link_is_its_bytes_by_its_time(folder: Any) -> None:
+    """MindInsight adds up the rates of operators: 5 MB/s in step 1, where 4 MB took 3 ms."""
+    links = folder(hccl_raw_0__csv=HCCL).links(step=1)
+    assert links.select("src", "dst", "transport", "transfers", "bytes", "total_ns").rows() == [(0, 1, "SDMA", 2, 4_000_000, 3_000_000)]
+    assert links["bytes_per_s"][0] == pytest.approx(4e6 / 3e-3)
+    assert folder(hccl_raw_0__csv=HCCL).links()["bytes"].to_list() == [5_000_000]  # the average is no transfer
+
+
+def test_b6_a_link_has_an_owner_and_ranks_of_the_whole_job(folder: Any) -> None:
+    """In files of ranks 2 and 3, whose group counts from 0, MindInsight shows the link of ranks 0 and 1 again."""
+    trace = folder(hccl_raw_0__csv=HCCL, hccl_raw_2__csv=HCCL)
+    assert trace.links(step=2).select("rank", "src", "dst").rows() == [(0, 0, 1), (2, 2, 3)]
+    assert "rank 2 of all is their 0" in trace.of_rank(2).problems.collect()["what"][0]
+
+
+def step_rows(*ends: int) -> str:
+    head = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail\n"
+    rows = [f"{n + 1},{s},{e},{e - s},{s + 10},{e - 20},10,{e - s - 30},20" for n, (s, e) in enumerate(itertools.pairwise(ends))]
+    return head + "\n".join([*rows, "-,0,0,100,0,0,10,70,20"]) + "\n"
+
+
+def test_b7_ranks_with_different_numbers_of_steps_are_each_averaged_over_their_own(folder: Any) -> None:
+    """MindInsight limits all to the number of whichever file it finds first."""
+    trace = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100, 200, 500), step_trace_raw_1_detail_time__csv=step_rows(0, 400))
+    means = trace.cluster_steps(per_step=False, warmup=0).sort("rank")
+    assert means.select("rank", "steps", "total_ns").rows() == [(0, 3, 1667), (1, 1, 4000)]
+    steps = trace.step_trace()
+    assert steps.filter(pl.col("rank") == 0).select("step", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns").row(2) == (
+        3,
+        3000,
+        100,
+        2700,
+        200,
+    )
+
+
+def test_b8_flops_are_shown_by_operator_and_by_scope_from_every_generation_of_the_file(folder: Any) -> None:
+    """MindInsight reads five columns, of which there are four or seven, and has no way to open its own diagram of scopes."""
+    old = "full_kernel_name, FLOPs, FLOPS, FLOPS utilization\nDefault/net/MatMul-op1, 2, 8, 1.5\n"
+    new = """full_kernel_name, MFLOPs(10^6 cube), GFLOPS(10^9 cube), FLOPS utilization(cube), MFLOPs(10^6 vector), GFLOPS(10^9 vector), FLOPS utilization(vec)
+Default/net/MatMul-op1, 1.5, 6, 1.5, 0.5, 2, 0.1
+"""
+    for text in (old, new):
+        trace = folder(framework_raw_0__csv=NEW_FRAMEWORK, aicore_intermediate_0_detail__csv=NEW_DETAIL, flops_0__txt=text)
+        row = trace.flops().filter(pl.col("flops") > 0).row(0, named=True)
+        assert (row["name"], row["calls"], row["flops"], row["time_ns"]) == ("Default/net/MatMul-op1", 4, 8_000_000, 1_000_000)
+        assert row["flops_per_s"] == pytest.approx(8e9)
+        assert 8_000_000 in trace.flops_by_scope()["flops"].to_list()
+    assert folder(flops_summary_0__json={"FLOPs": 1.0, "FLOPS": 2.0}).meta.extra["flops_summary"] == {"FLOPs": 1.0, "FLOPS": 2.0}
+
+
+def test_b9_a_missing_series_costs_only_itself(folder: Any) -> None:
+    """MindInsight's page fails whole where `runnable_process` is spelt otherwise, and where a node has no `outputs`."""
+    cpu = {
+        "sampling_interval": 10, "cpu_processor_num": 4, "time_stamp": [10, 20, 30],
+        "device_info": {"user_utilization": [10, 20, 30], "idle_utilization": [90, 80, 70], "runable_processes": [1, 2, 3]},
+    }  # fmt: skip
+    memory = {"0": {"graph_id": 0, "static_mem": 0.5, "nodes": [{"node_id": 0, "name": "a", "size": 1}], "lines": [0.5, 1.0]}}
+    trace = folder(minddata_cpu_utilization_0__json=cpu, memory_usage_details_0__json=memory)
+    machine = trace.cpu().filter(pl.col("of") == "machine")
+    assert machine["user_share"].to_list() == pytest.approx([0.1, 0.2, 0.3])
+    assert machine["run_queue"].to_list() == [1, 2, 3]
+    assert trace.memory()["allocated_bytes"].to_list() == [2**29, 2**30]
+
+
+def test_b10_nothing_to_show_is_an_empty_table_that_is_valid_json(folder: Any) -> None:
+    """MindInsight answers `Infinity`, or loads for ever where strategy files are missing."""
+    trace = folder(parallel_strategy_0__json={"config": {"rankId": 0, "parallelType": "auto_parallel"}, "graph": {"node": []}})
+    for name in analysis_names():
+        json.loads(trace.analyse(name).write_json(), parse_constant=pytest.fail)
+    assert trace.meta.extra["parallel_strategy"]["parallelType"] == "auto_parallel"
+
+
+@pytest.mark.parametrize("thread", ["Model ID:2", "Step Trace(Model ID:2)", "Step Trace(Model ID:12)"])
+def test_b11_iterations_appear_whatever_their_thread_is_called(tmp_path: Path, thread: str) -> None:
+    events = [
+        {"name": "process_name", "pid": 3, "tid": 0, "args": {"name": "Ascend Hardware"}, "ph": "M"},
+        {"name": "thread_name", "pid": 3, "tid": 9, "args": {"name": thread}, "ph": "M"},
+        {"name": "Iteration 1", "cat": "Iteration Time", "pid": 3, "tid": 9, "ts": 10.0, "dur": 5.0, "ph": "X",
+         "args": {"Iteration ID": 1, "FP Start": 11.0, "BP End": 13.5}},
+        {"name": "Default/MatMul-op1", "pid": 3, "tid": 2, "ts": 11.0, "dur": 1.5, "ph": "X", "args": {"Task Type": "AI_CORE"}},
+    ]  # fmt: skip
+    file = tmp_path / "PROF_1" / "device_0" / "timeline" / "msprof_0_2_1.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(events))
+    steps = stepscope.open(tmp_path / "PROF_1", cache=False).step_trace()
+    assert steps.select("step", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns").rows() == [(1, 5000, 1000, 2500, 1500)]
+
+
+def test_b12_the_offset_of_a_ranks_clock_moves_all_of_it_alike(folder: Any) -> None:
+    """MindInsight adds it to one track and takes it from the others."""
+    data = "op_name, stream_id, start_time(ms), duration(ms)\nDefault/MatMul-op1,2,0.0002,0.0001\n"
+    plain = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100), output_timeline_data_0__txt=data)
+    before = plain.step_trace().row(0, named=True), plain.overlap(), plain.spans.collect()["start_ns"].to_list()
+    moved = folder(profiler_info_0__json={"rank_id": "0", "diff_time": -2.0})
+    after = moved.step_trace().row(0, named=True), moved.overlap(), moved.spans.collect()["start_ns"].to_list()
+    for name in ("start_ns", "end_ns", "fp_start_ns", "bp_end_ns"):
+        assert after[0][name] == before[0][name] + 2000
+    assert after[2] == [at + 2000 for at in before[2]] == [2200]
+    assert after[1].equals(before[1]) and before[1]["computing_ns"].to_list() == [100]
+
+
+def test_b12_every_graph_has_its_memory_and_an_empty_queue_file_is_no_division_by_zero(folder: Any) -> None:
+    graph = {
+        "static_mem": 0.0,
+        "nodes": [],
+        "lines": [0.25, 0.5],
+        "breakdowns": [[{"tensor_name": "t", "size": 0.25, "life_start": 0, "life_end": 1}]],
+    }
+    trace = folder(memory_usage_details_0__json={"0": graph, "1": graph | {"lines": [1.0]}}, device_queue_profiling_0__txt="")
+    assert trace.memory()["allocated_bytes"].to_list() == [2**28, 2**29, 2**30]
+    assert trace.allocations.collect().select("bytes", "alloc_ns", "free_ns").rows() == [(2**28, 0, 2000), (2**28, 2000, 4000)]
+    assert trace.data_queues().is_empty()
+
+
+def test_collectives_of_a_step_are_read_in_either_order_of_their_columns(folder: Any) -> None:
+    head = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail,"
+    row = "1,0,100,100,0,80,0,80,20,"
+    early = head + "stream_7_1_AllReduce-op3_start_point,stream_7_1_AllReduce-op3_end_point,stream_7_1_AllReduce-op3\n" + row + "30,60,30\n"
+    late = head + "stream_7_1_AllReduce-op3,stream_7_1_AllReduce-op3_start_point,stream_7_1_AllReduce-op3_end_point\n" + row + "30,30,60\n"
+    for text in (early, late):
+        calls = folder(step_trace_raw_0_detail_time__csv=text).reduces()
+        assert calls.select("step", "name", "stream", "start_ns", "dur_ns").rows() == [(1, "AllReduce-op3", "Stream 7", 300, 300)]
+
+
+def test_inference_has_steps_without_a_backward_pass(folder: Any) -> None:
+    text = "step_num,start_point,end_point,total,fp_point,fp,iteration_interval\n1,0,100,100,10,90,10\n-,0,0,100,0,90,10\n"
+    trace = folder(step_trace_raw_0_detail_time__csv=text)
+    assert trace.steps.collect().select("phase", "fp_start_ns", "bp_end_ns").rows() == [("infer", 100, None)]
+
+
+def test_means_are_not_taken_for_a_timeline(folder: Any) -> None:
+    """They have no place in time: no step is said to be idle or busy with them."""
+    trace = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100), aicore_intermediate_0_detail__csv=NEW_DETAIL)
+    assert trace.overlap().is_empty()
+    assert trace.tracks.collect()["kind"].to_list() == ["other"]
+    assert "only means" in trace.problems.collect()["what"][0]
+
+
+def test_ai_cpu_gpu_and_host_operators_each_have_their_device(folder: Any) -> None:
+    ai_cpu = "serial_number,kernel_type,total_time,dispatch_time,execution_time,run_start,run_end\n1,GetNext-op1,0.5,0.1,0.3,10,510\n2,GetNext-op1,1.5,0.1,0.3,600,2100\n"
+    host = "op_side,op_type,op_name,full_op_name,op_occurrences,op_total_time(ms),op_avg_time(ms),total_proportion,subgraph\nHost,Add,Add-op1,Default/Add-op1,3,0.9,0.3,1,Default\n"
+    trace = folder(aicore_intermediate_0_detail__csv=NEW_DETAIL, aicpu_intermediate_0__csv=ai_cpu, cpu_op_detail_info_0__csv=host)
+    rows = trace.operator_types().select("device", "type", "calls", "total_ns").rows()
+    assert ("aicpu", "GetNext", 2, 2_000_000) in rows and ("cpu", "Add", 3, 900_000) in rows
+    assert ("aicore", "MatMul", 4, 1_000_000) in rows
+
+
+def test_a_gpu_folder_shows_kernels_and_operators(folder: Any) -> None:
+    operators = "op_side,op_type,op_name,op_full_name,op_occurrences,op_total_time(us),op_avg_time(us),total_proportion,cuda_activity_cost_time(us),cuda_activity_call_count\nDevice,MatMul,MatMul-op1,Default/MatMul-op1,2,30,15,1,20,2\n"
+    kernels = 'name,type,op_full_name,stream_id,block_dim,grid_dim,occurrences,total_duration(us),avg_duration(us),max_duration(us),min_duration(us)\nsgemm,cuLaunchKernel,Default/MatMul-op1,7,"1,1,1","2,1,1",2,20,10,12,8\n'
+    trace = folder(gpu_op_detail_info_0__csv=operators, gpu_activity_data_0__csv=kernels)
+    rows = trace.operator_types().select("device", "type", "calls", "total_ns").rows()
+    assert rows == [("gpu", "MatMul", 2, 20_000), ("cpu", "MatMul", 2, 30_000)]
+
+
+def test_operators_of_changing_shape_are_told_step_by_step(folder: Any) -> None:
+    call = {"op_side": "gpu", "op_type": "Add", "op_name": "Add-op6", "dur": 2.5}
+    info = {"operator": {"1": [{**call, "step": 1, "shape_info": ["[32, 1]"]}], "2": [{**call, "step": 2, "shape_info": ["[64, 1]"]}]}}
+    trace = folder(dynamic_shape_info_0__json=info)
+    assert trace.operator_steps().select("step", "type", "total_ns").rows() == [(1, "Add", 2500), (2, "Add", 2500)]
+    assert trace.operators(by_shape=True).sort("shapes")["shapes"].to_list() == ["[[32, 1]]", "[[64, 1]]"]
+
+
+def test_damage_is_told_and_costs_only_what_is_damaged(folder: Any) -> None:
+    trace = folder(
+        step_trace_raw_0_detail_time__csv=step_rows(0, 100),
+        pipeline_profiling_0__json={"op_info": []},
+        hccl_raw_0__csv='step_num,communication_cost,wait_cost,link_info,communication_operator_cost\n1,1,1,"{""0-x"": {""SDMA"": [1]}}","{}"\n',
+        output_timeline_data_0__txt="op_name, stream_id, start_time(ms), duration(ms)\nA-op1,1,zero,1\nB-op1,1,0.0001,0.0002\n",
+        profiler_info_0__json="{",
+    )
+    told = {row["where"]: row["lost"] for row in trace.problems.collect().iter_rows(named=True)}
+    assert told["hccl_raw"] == 1 and told["output_timeline_data"] == 1 and told["profiler_info_0.json"] == 1
+    assert trace.step_trace().height == 1 and trace.operators()["name"].to_list() == ["B-op1"]
+
+
+# Files of MindInsight's own tests
+
+
+@pytest.mark.skipif(not LEGACY.exists(), reason="the legacy results are not here")
+def test_the_run_of_2020_has_all_its_steps_and_executions() -> None:
+    trace = stepscope.open(LEGACY, cache=False)
+    rows = (LEGACY / "step_trace_raw_1_detail_time.csv").read_text().splitlines()[1:]
+    expected = [
+        tuple(int(cell) * 10 for cell in row.split(",")[1:9]) for row in rows if row.split(",")[0].isdigit() and int(row.split(",")[0])
+    ]
+    steps = trace.step_trace().select("start_ns", "end_ns", "total_ns", "fp_start_ns", "bp_end_ns", "interval_ns", "fp_bp_ns", "tail_ns")
+    assert len(expected) == 322 and steps.rows() == expected
+    runs = trace.spans.filter(pl.col("kind") == "kernel").select("name", "start_ns", "dur_ns").collect().sort("start_ns", "name")
+    lines = [line.split(",") for line in (LEGACY / "output_timeline_data_1.txt").read_text().splitlines()[1:]]
+    told = [(name, round(float(start) * 1e5) * 10, round(float(length) * 1e5) * 10) for name, _, start, length in lines]
+    assert len(told) == 2817
+    assert runs.rows() == sorted(told, key=lambda row: (row[1], row[0]))
+
+
+@pytest.mark.skipif(not OWN.exists(), reason="MindInsight's test data is not here")
+def test_every_folder_of_mindinsights_own_tests_opens_and_every_analysis_answers() -> None:
+    for path in (OWN / "profiler", OWN / "run_3" / "normal_run", OWN / "run_4" / "normal_run", OWN / "parallel_strategy"):
+        trace = stepscope.open(path, cache=False)
+        for name in analysis_names():
+            trace.analyse(name)
+    assert not mindinsight.sniff(OWN)
+    assert stepscope.open(OWN / "profiler", cache=False).meta.ranks == [0, 1, 10]
+
+
+CPU = DATA / "mindspore_cpu"
+
+
+@pytest.mark.skipif(not CPU.exists(), reason="MindSpore's results on the CPU are not here")
+@pytest.mark.parametrize("path", [path for path in sorted(CPU.glob("*/*")) if path.is_dir()], ids=lambda path: "/".join(path.parts[-2:]))
+def test_a_result_of_mindspore_on_the_cpu_has_the_operators_of_its_own_summary(path: Path) -> None:
+    trace = stepscope.open(path, cache=False)
+    inside = path / "FRAMEWORK" if (path / "FRAMEWORK").is_dir() else path
+    summary = pl.read_csv(next(inside.glob("cpu_op_type_info_*.csv")))
+    types = (
+        trace.spans.filter(pl.col("kind").is_in(["op", "communication"]))
+        .group_by("op_type")
+        .agg(pl.len(), pl.col("dur_ns").sum())
+        .collect()
+    )
+    found = {str(name): (calls, total) for name, calls, total in types.iter_rows()}
+    assert len(found) == summary.height
+    for name, calls, total in summary.select("op_type", "type_occurrences", "total_compute_time").iter_rows():
+        assert found[name][0] == calls
+        assert found[name][1] == pytest.approx(total * 1e6, rel=1e-4, abs=calls)
+    for name in analysis_names():
+        trace.analyse(name)
+
+
+@pytest.mark.skipif(not CPU.exists(), reason="MindSpore's results on the CPU are not here")
+def test_ranks_of_a_cpu_job_are_one_run_and_pipelines_alone_open() -> None:
+    trace = stepscope.open(CPU / "allreduce_2ranks_graph", cache=False)
+    assert trace.meta.ranks == [0, 1] and set(trace.communication()["collective"]) == {"all_reduce"}
+    pipeline = stepscope.open(CPU / "minddata", cache=False)
+    assert pipeline.data_pipeline()["op_type"].to_list() == ["EpochCtrlOp", "BatchOp", "ShuffleOp", "MapOp", "GeneratorOp"]
+    assert pipeline.data_queues(per_step=False)["batches"][0] > 0

@@ -1,0 +1,168 @@
+"""What msprof exported: the older layout of 2023, with a file for each iteration, and the newer one."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import stepscope
+from stepscope import intervals
+from stepscope.trace import Trace
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend"
+RANKS = sorted((DATA / "prof_2023").glob("PROF_*"))
+needs_2023 = pytest.mark.skipif(not RANKS, reason="prof_2023 is not here")
+
+
+@pytest.fixture(scope="module")
+def both() -> Trace:
+    return stepscope.open(DATA / "prof_2023", cache=False)
+
+
+def events(path: Path, name: str) -> list[dict[str, Any]]:
+    return [event for file in sorted(path.glob(f"device_*/timeline/{name}_*.json")) for event in json.loads(file.read_text())]
+
+
+def offset_ns(path: Path) -> int:
+    said = json.loads(next(file for file in path.glob("device_*/start_info.*") if file.suffix != ".done").read_text())
+    return int(said["collectionTimeBegin"]) * 1000 - int(said["clockMonotonicRaw"])
+
+
+@needs_2023
+def test_every_iteration_appears_with_its_forward_and_backward_pass(both: Trace) -> None:
+    """MindInsight 2.3 shows none of this layout, and in the newer one none whose thread is called `Model ID:2`."""
+    for rank, path in enumerate(RANKS):
+        said = {event["args"]["Iteration ID"]: event for event in events(path, "step_trace") if event.get("cat") == "Iteration Time"}
+        steps = both.step_trace().filter(pl.col("rank") == rank)
+        assert steps["step"].to_list() == sorted(said) == list(range(1, 11))
+        assert set(steps["clock"]) == {"source"}
+        for row in steps.iter_rows(named=True):
+            event = said[row["step"]]
+            fp, bp, end = (event["args"][key] for key in ("FP Start", "BP End", "Iteration End"))
+            assert row["total_ns"] == event["args"]["Iteration Time(ns)"]
+            assert row["fp_bp_ns"] == pytest.approx((bp - fp) * 1000, abs=1)
+            assert row["tail_ns"] == pytest.approx((end - bp) * 1000, abs=1)
+            assert row["start_ns"] - offset_ns(path) == pytest.approx(event["ts"] * 1000, abs=8)  # the grain of a float
+
+
+@needs_2023
+def test_overlap_recomputed_from_the_tasks_is_the_files_own(both: Trace) -> None:
+    for rank, path in enumerate(RANKS):
+        own: dict[str, list[tuple[int, int]]] = {}
+        all_events = events(path, "msprof")
+        process = {event["pid"] for event in all_events if event["ph"] == "M" and event["args"].get("name") == "Overlap Analysis"}
+        for event in all_events:
+            if event["ph"] == "X" and event["pid"] in process:
+                start = round(event["ts"] * 1000)
+                own.setdefault(event["name"], []).append((start, start + round(event["dur"] * 1000)))
+        sets = {name: intervals.merge(*np.array(rows, np.int64).T) for name, rows in own.items()}
+        steps = both.overlap().filter(pl.col("rank") == rank)
+        for name, column in (
+            ("Computing", "computing_ns"),
+            ("Communication", "communication_ns"),
+            ("Communication(Not Overlapped)", "exposed_ns"),
+        ):
+            assert steps[column].sum() == sets[name].total, (rank, name)
+        work = both.spans.filter((pl.col("rank") == rank) & pl.col("kind").is_in(["kernel", "communication"]))
+        busy = work.select("start_ns", "step", end=pl.col("start_ns") + pl.col("dur_ns")).collect()
+        free = 0
+        for (_,), part in busy.group_by("step"):
+            covered = intervals.merge(part["start_ns"].to_numpy(), part["end"].to_numpy())
+            free += int(covered.ends[-1] - covered.starts[0]) - covered.total
+        assert free == sets["Free"].total, rank
+
+
+@needs_2023
+def test_ranks_share_a_clock_and_wait_for_one_another(both: Trace) -> None:
+    """Both times of day come from start_info: each rank's all-reduce begins before either's ends."""
+    assert both.meta.ranks == [0, 1]
+    calls = both.communication()
+    assert calls["matched"].to_list() == [10, 10] and calls["note"].null_count() == 2
+    assert (calls["wait_ns"] >= 0).all()
+    begun = both.spans.filter(pl.col("kind") == "step").group_by("rank").agg(pl.col("start_ns").min()).sort("rank").collect()
+    assert abs(int(begun["start_ns"][0]) - int(begun["start_ns"][1])) < 10**9
+
+
+@needs_2023
+def test_ai_cpu_operators_have_a_device_of_their_own(both: Trace) -> None:
+    said: dict[str, float] = {}
+    for event in events(RANKS[0], "msprof"):
+        if event["ph"] == "X" and event.get("args", {}).get("Task Type") == "AI_CPU":
+            said[event["name"]] = said.get(event["name"], 0) + event["dur"]
+    rows = both.operators(device="aicpu").filter(pl.col("rank") == 0)
+    assert dict(rows.select("name", pl.col("total_ns") / 1000).iter_rows()) == pytest.approx(said)
+    assert rows["scope"].null_count() == 0
+
+
+CASES = [path for path in sorted((DATA / "synth").glob("*/expected")) if list(path.glob("op_summary_*.csv")) and "c12" not in str(path)]
+
+
+@pytest.mark.skipif(not CASES, reason="the synthetic directories are not here")
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
+def test_operator_types_are_those_of_the_exported_statistic(path: Path) -> None:
+    """op_statistic and communication_statistic, from the timeline and op_summary."""
+    types = stepscope.open(path, cache=False).operator_types()
+    found = {
+        (row["type"]): (row["calls"], row["total_ns"])
+        for row in types.filter(pl.col("device").is_in(["aicore", "aicpu"])).iter_rows(named=True)
+    }
+    merged: dict[str, tuple[int, float]] = {}
+    for file in [*path.glob("op_statistic_*.csv"), *path.glob("communication_statistic_*.csv")]:
+        with file.open(newline="") as lines:
+            for row in csv.DictReader(lines):
+                calls, total = merged.get(row["OP Type"], (0, 0.0))
+                merged[row["OP Type"]] = calls + int(row["Count"]), total + float(row["Total Time(us)"])
+    for name, (calls, total) in merged.items():
+        assert name in found, name
+        assert found[name][0] == calls, name
+        assert found[name][1] == pytest.approx(total * 1000, abs=calls + 1), name
+
+
+@pytest.mark.skipif(not CASES, reason="the synthetic directories are not here")
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
+def test_overlap_of_a_newer_export_is_the_files_own(path: Path) -> None:
+    timeline = next(path.glob("msprof_*.json"), None)
+    if timeline is None:
+        pytest.skip("no timeline")
+    rows = json.loads(timeline.read_text())
+    process = {event["pid"]: event["pid"] & 31 for event in rows if event["ph"] == "M" and event["args"].get("name") == "Overlap Analysis"}
+    own: dict[tuple[int, str], int] = {}
+    for event in rows:
+        if event["ph"] == "X" and event["pid"] in process:
+            key = process[event["pid"]], event["name"]
+            own[key] = own.get(key, 0) + round(event["dur"] * 1000)
+    trace = stepscope.open(path, cache=False)
+    tracks = trace.tracks.select("track", "device").collect()
+    for kind, name in (("kernel", "Computing"), ("communication", "Communication")):
+        spans = trace.spans.filter(pl.col("kind") == kind).select("track", "start_ns", end=pl.col("start_ns") + pl.col("dur_ns")).collect()
+        for (device,), part in spans.join(tracks, on="track").group_by("device"):
+            total = intervals.merge(part["start_ns"].to_numpy(), part["end"].to_numpy()).total
+            assert total == pytest.approx(own[int(str(device)), name], abs=2 * part.height), (device, name)
+
+
+CLUSTER = DATA / "cluster_output"
+
+
+@pytest.mark.skipif(not CLUSTER.exists(), reason="the tables of a cluster are not here")
+def test_the_sums_of_a_cluster_are_those_of_its_table() -> None:
+    """Microseconds to the nanosecond; rows of stages are no ranks, and a link's rate is its bytes by its time."""
+    trace = stepscope.open(CLUSTER, cache=False)
+    with (CLUSTER / "cluster_step_trace_time.csv").open(newline="") as lines:
+        said = {int(row["Index"]): row for row in csv.DictReader(lines) if row["Type"] == "rank"}
+    names = {
+        "computing_ns": "Computing",
+        "communication_ns": "Communication",
+        "exposed_ns": "Communication(Not Overlapped)",
+        "free_ns": "Free",
+    }
+    rows = trace.overlap()
+    assert rows["rank"].to_list() == sorted(said) == list(range(16))
+    for row in rows.iter_rows(named=True):
+        for column, word in names.items():
+            assert row[column] == pytest.approx(float(said[row["rank"]][word]) * 1000, abs=2), (row["rank"], word)
+    far = trace.links().filter(pl.col("transport") == "RDMA").row(0, named=True)
+    assert far["bytes_per_s"] == pytest.approx(24.2778e9, rel=1e-5)
