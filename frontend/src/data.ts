@@ -1,6 +1,6 @@
 /** Hooks that bring tables to pages. What was asked once is kept, so that going back draws at once. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { source, type Info, type Params } from "./source";
 import { param, place } from "./state";
 import type { Table } from "./table";
@@ -15,8 +15,10 @@ export interface Asked<Answer> {
 const KEPT = 200;
 const kept = new Map<string, Promise<unknown>>();
 
-/** The run that is open; every page reads it. */
-export const info = signal<Info | null>(null);
+const read = signal<Info | null>(null);
+
+/** The run that is open; every page reads it. Null from the moment that the address names another one. */
+export const info = computed(() => (read.value?.id === place.value.run ? read.value : null));
 
 /** The rank the pages show: the one in the address, else the first. */
 export function rank(): number | null {
@@ -99,7 +101,7 @@ export function useQuery(sql: string | null): Asked<Table> {
 export function useInfo(run: string | null): Asked<Info> {
   const asked = useAnswer(run === null ? null : `${run}\ninfo`, () => source().info(run!));
   useEffect(() => {
-    info.value = asked.data && asked.data.id === run ? asked.data : null;
+    read.value = asked.data && asked.data.id === run ? asked.data : null;
   }, [asked.data, run]);
   return asked;
 }

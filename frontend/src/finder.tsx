@@ -1,6 +1,6 @@
 /** The palette itself: everything that has a name, with its figure. */
 import pages from "pages";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { color } from "./colors";
 import { context, info, rank, useAnswer, useTable } from "./data";
 import { openHelp } from "./help";
@@ -56,7 +56,8 @@ export function Finder({ close }: { close: () => void }) {
   const types = useTable("operator_types", {}, { skip: !open });
   const kernels = useTable("kernels", {}, { skip: !open });
   const runs = useAnswer<Run[]>("\nruns", () => source().runs());
-  useEffect(() => {
+  // At once: whoever types fast loses no letter.
+  useLayoutEffect(() => {
     input.current?.focus();
     const outside = (event: Event) => !list.current?.contains(event.target as Node) && close();
     document.addEventListener("pointerdown", outside);

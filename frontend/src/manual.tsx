@@ -1,5 +1,5 @@
 /** What help says: beside the page, which goes on working. */
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { FAMILIES } from "./colors";
 import { Icon, Swatch } from "./parts/basics";
 import { language } from "./state";
@@ -94,7 +94,7 @@ export function Manual({ close }: { close: () => void }) {
   const t = text();
   const box = useRef<HTMLDivElement>(null);
   const own = language();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     box.current?.focus();
     const keys = (event: KeyboardEvent) => {

@@ -21,6 +21,13 @@ export function Palette() {
       again((n) => n + 1);
     });
   }, [open]);
+  useEffect(() => {
+    if (!open) return;
+    // Also before the focus is in it.
+    const keys = (event: KeyboardEvent) => event.key === "Escape" && (paletteOpen.value = false);
+    document.addEventListener("keydown", keys);
+    return () => document.removeEventListener("keydown", keys);
+  }, [open]);
   const Body = loaded;
   return open && Body ? <Body close={() => (paletteOpen.value = false)} /> : null;
 }

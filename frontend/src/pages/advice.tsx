@@ -20,8 +20,8 @@ const text = texts({
     most: "{device} 的空闲主要（占迭代的 {share}）是因为：{cause}。", none: "{device} 在迭代内没有空闲。", noDevice: "没有设备侧任务：主机的情况见迭代轨迹和算子页面。",
     causes: "{device} 为何等待", note: "gap_causes：迭代内的空闲时间，按原因", cause: "原因", gaps: "段数", total: "时间", share: "占迭代", longest: "最长", look: "查看",
     why_host: "主机下发任务太晚", why_launch: "任务已下发，设备尚未启动", why_data: "主机在等待输入数据", why_sync: "主机曾等待设备", why_comm: "主机在等待其他 rank", why_unknown: "记录没有说明由谁下发",
-    to_operators: "主机上的算子", to_kernels: "Kernel：下发及其延迟", to_data: "数据准备", to_steps: "迭代轨迹", to_communication: "通信", to_timeline: "时间线",
-    terminal: "在终端中", sum: "同样的汇总", each: "每段不少于 100 µs 的空闲，以及主机在做什么", launches: "按 kernel 的下发：哪些太晚，哪些比下发还短", sql: "任何自己的问题",
+    to_operators: "主机上的算子", to_kernels: "内核：下发及其延迟", to_data: "数据准备", to_steps: "迭代轨迹", to_communication: "通信", to_timeline: "时间线",
+    terminal: "在终端中", sum: "同样的汇总", each: "每段不少于 100 µs 的空闲，以及主机在做什么", launches: "按内核的下发：哪些太晚，哪些比下发还短", sql: "任何自己的问题",
   },
 });
 

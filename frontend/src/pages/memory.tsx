@@ -209,10 +209,10 @@ function Overview({ of, curve }: { of: Figures; curve: Table | null }) {
     <Tiles label={t.curve}>
       <Tile label={t.capacity} context={Number.isNaN(of.capacity) ? t.notSaid : of.device}><Bytes of={of.capacity} why={t.notSaid} /></Tile>
       <Tile label={t.peak_} context={share(of.peak)} spark={curve?.num("allocated_bytes")} to={{ params: { at: null, tab: null } }}><Bytes of={of.peak} /></Tile>
-      <Tile label={t.free} context={Number.isNaN(of.capacity) ? t.notSaid : fill(t.afterReserved, { free: units.text(units.bytes(of.capacity - of.reserved)) })}><Bytes of={of.capacity - of.peak} why={t.notSaid} /></Tile>
+      <Tile label={t.free} context={Number.isNaN(of.capacity) ? t.notSaid : of.reserved > 0 ? fill(t.afterReserved, { free: units.text(units.bytes(of.capacity - of.reserved)) }) : t.freeNote}><Bytes of={of.capacity - of.peak} why={t.notSaid} /></Tile>
       <Tile label={t.static} context={Number.isNaN(of.static) ? t.staticUnknown : t.staticNote}><Bytes of={of.static} why={t.staticUnknown} /></Tile>
-      <Tile label={t.reserved} context={share(of.reserved)}><Bytes of={of.reserved > 0 ? of.reserved : NaN} why={t.notSaid} /></Tile>
-      <Tile label={t.fragmentation} context={t.atPeak} tone={unused > 0.25 * of.reservedAtPeak ? "warn" : undefined}><Bytes of={unused} why={t.notSaid} /></Tile>
+      <Tile label={t.reserved} context={of.reserved > 0 ? share(of.reserved) : t.notSaid}><Bytes of={of.reserved > 0 ? of.reserved : NaN} why={t.notSaid} /></Tile>
+      <Tile label={t.fragmentation} context={Number.isNaN(unused) ? t.notSaid : t.atPeak} tone={unused > 0.25 * of.reservedAtPeak ? "warn" : undefined}><Bytes of={unused} why={t.notSaid} /></Tile>
       <Tile label={t.growth} context={fill(t.growthNote, { count: of.steps })} tone={of.grows ? "bad" : undefined} to={{ params: { tab: "steps" } }}><Bytes of={of.growth} /></Tile>
     </Tiles>
   );

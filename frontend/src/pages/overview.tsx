@@ -70,7 +70,7 @@ const text = texts({
     host: "其中 {busy} 的时间有算子在运行；没有设备侧任务。",
     hostInput: "其中 {lost} 的时间训练在等待输入数据；算子运行占 {busy}。",
     hostCommunication: "其中 {lost} 是没有被算子掩盖的设备或 rank 间通信。",
-    unknown: "其中哪些是计算无从得知：该记录没有算子，也没有 kernel。",
+    unknown: "其中哪些是计算无从得知：该记录没有算子，也没有内核。",
     none: "该记录没有迭代，也没有可以当作迭代的内容。",
     device: "设备",
     medianOf: "{count} 个迭代的中位数，{low} 到 {high}", oneStep: "一个迭代", marker: "由 profiler 标记", given: "由 --step-name 标记", inferred: "由标注推断", wholeHow: "没有标记",
@@ -88,10 +88,10 @@ const text = texts({
     preparation: "数据准备", queues: "队列", keepsUp: "跟得上", waits: "有等待", slow: "太慢", noData: "没有记录输入数据", noDataHow: "stepscope run --data 会记录加载器和队列",
     readyAlways: "取数据时批次已就绪：每个迭代等待 {wait}。", notReady: "每个迭代等待批次 {wait}，占迭代的 {share}。",
     loader: "加载器", queue: "队列", loop: "训练循环", batches: "{count} 个批次", ready: "{capacity} 中 {depth} 就绪", readyOnly: "{depth} 就绪", notRecorded: "未记录", emptyTimes: "{all} 次中队列 {count} 次为空。", neverEmpty: "队列从未为空。", waited: "等待 {time}",
-    types: "算子类型", typesNote: "{steps}的{device}时间", bar: "条形", pie: "饼图", operatorsPage: "算子", more: "另外 {count} 种类型", noTypes: "没有记录算子", noTypesHow: "该记录没有算子信息", kernelsPage: "按名称汇总", stepsCount: "{count} 个迭代", stepCount: "1 个迭代", recording: "整个记录",
+    types: "算子类型", typesNote: "{steps}的 {device} 时间", bar: "条形", pie: "饼图", operatorsPage: "算子", more: "另外 {count} 种类型", noTypes: "没有记录算子", noTypesHow: "该记录没有算子信息", kernelsPage: "按名称汇总", stepsCount: "{count} 个迭代", stepCount: "1 个迭代", recording: "整个记录",
     why: "{device} 为何等待", whyNote: "迭代内空闲时间，按原因", gapsCount: "{count} 段空闲", longest: "最长 {time}",
     why_host: "主机下发太晚", why_launch: "已下发，尚未启动", why_data: "主机在等待输入", why_sync: "主机等待过设备", why_comm: "主机在等待其他 rank", why_unknown: "没有下发记录",
-    activity: "设备活动", activityHost: "算子活动", activityNote: "每 {bucket} 的忙碌占比，下方为已分配内存；共用十字线", activityNoMemory: "每 {bucket} 的忙碌占比", timeline: "时间线", noActivity: "这里没有已知的工作", noActivityHow: "该记录没有 kernel，也没有算子",
+    activity: "设备活动", activityHost: "算子活动", activityNote: "每 {bucket} 的忙碌占比，下方为已分配内存；共用十字线", activityNoMemory: "每 {bucket} 的忙碌占比", timeline: "时间线", noActivity: "这里没有已知的工作", noActivityHow: "该记录没有内核，也没有算子",
     reserved: "预留 {bytes}", allocated: "已分配", reservedWord: "预留", at: "时刻", peakLabel: "峰值 {bytes}", deviceNumber: "{device} {number}", openHere: "回车或点击打开时间线；拖动选择范围",
   },
 });
@@ -490,7 +490,7 @@ function PlainSteps({ rows }: { rows: Table }) {
   return (
     <>
       {Array.from(totals.slice(0, 10), (total, at) => (
-        <div key={at} class="ov-steprow">
+        <div key={at} class="ov-steprow plain">
           <span class="d2">{fill(t.stepName, { step: rows.num("step")[at] })}</span>
           <span class="track" style={{ width: `${(total / most) * 100}%` }}><span class="bar"><i style={{ width: "100%", background: "var(--kind-host)" }} /></span></span>
           <span class="r"><Time ns={total} /></span>

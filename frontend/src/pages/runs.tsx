@@ -31,7 +31,7 @@ const text = texts({
     fact_drop: "把 trace 文件拖到此页即可打开", fact_tick: "勾选两个训练进行对比", unreadable: "{count} 个无法读取", lazy: "训练滚动到可见时才读取",
     title: "训练列表", runs: "个训练", pick: "对比", name: "名称", framework: "框架", device: "设备", ranks: "Rank 数", steps: "迭代数", step: "迭代时间", trend: "走势", busy: "忙碌", verdict: "结论", state: "状态", size: "大小", date: "修改时间", format: "格式", path: "路径",
     stateLive: "进行中", stateFinished: "已结束", stateUnreadable: "无法读取", openFile: "打开文件…", compare: "对比", compareTwo: "对比勾选的两个训练", pickTwo: "勾选两个",
-    case_launch: "等待任务下发", case_input: "等待输入", case_communication: "未掩盖通信", case_sync: "同步等待", case_latency: "kernel 启动慢", case_idle: "空闲", case_used: "利用充分", case_host: "仅 CPU", case_hostInput: "等待输入", case_hostCommunication: "未掩盖通信", case_unknown: "没有记录算子", case_none: "没有迭代",
+    case_launch: "等待任务下发", case_input: "等待输入", case_communication: "未掩盖通信", case_sync: "同步等待", case_latency: "内核启动慢", case_idle: "空闲", case_used: "利用充分", case_host: "仅 CPU", case_hostInput: "等待输入", case_hostCommunication: "未掩盖通信", case_unknown: "没有记录算子", case_none: "没有迭代",
     read: "读取", readHow: "{size}：需要时才读取", waiting: "…", recording: "正在记录", wholeOne: "没有迭代标记",
     dropHere: "松开以打开", dropHow: "Chrome JSON、XPlane、PyTorch trace，可为 gzip", uploading: "正在发送 {name}：{size} 的 {percent}", readingUpload: "正在读取 {name}…", cancel: "取消", refused: "{name}：{why}", folder: "不能发送文件夹：请打包，或对它运行 stepscope view。",
     how1: "记录一个无需修改的训练脚本：", how2: "或只记录若干迭代，含内存和形状：", how3: "然后查看记录：", how4: "或把 trace 文件拖到此页：Chrome JSON（PyTorch）、XPlane（JAX、TensorFlow），可为 gzip。", recordTitle: "如何记录",

@@ -36,7 +36,7 @@ const text = texts({
     clockHost: "host clock", clockDevice: "device clock", clockSource: "times as recorded", ranged: "steps {range} only", allSteps: "all steps",
     average: "Average", one: "One step", which: "Average or one step", earlier: "Earlier step", later: "Later step", step: "Step", of: "of {count}",
     fpAt: "Forward starts at", bpAt: "Backward ends at", unknown: "not found", recorded: "as recorded", auto: "Found automatically", search: "Operator, range or kernel",
-    found: "found by {how}", chosen: "chosen here", more: "{count} more: type to narrow", none: "Nothing in this step has such a name.", firstStart: "first starts at", lastEnd: "last ends at",
+    found: "found by {how}", and: ", ", found_given: "name", found_given_kernel: "kernel's name", found_range: "ranges", found_module: "modules", found_first_op: "the first operator", found_autograd: "autograd", found_last_op: "the last operator", found_none: "nothing", chosen: "chosen here", more: "{count} more: type to narrow", none: "Nothing in this step has such a name.", firstStart: "first starts at", lastEnd: "last ends at",
     clock: "Clock", host: "Host", device: "Device",
     every: "Every step", everyNote: "click to choose one, drag to keep a range", bandNote: "each column is several steps: the slowest tinted, the fastest solid",
     fpBp: "Forward and backward", tail: "Tail", interval: "Interval", undivided: "Not divided", total: "Step", gap: "Between steps", median: "median",
@@ -78,7 +78,7 @@ const text = texts({
     clockHost: "主机时钟", clockDevice: "设备时钟", clockSource: "按记录的时间", ranged: "仅迭代 {range}", allSteps: "全部迭代",
     average: "平均", one: "单个迭代", which: "平均或单个迭代", earlier: "前一个迭代", later: "后一个迭代", step: "迭代", of: "共 {count}",
     fpAt: "前向起始于", bpAt: "反向结束于", unknown: "未找到", recorded: "按记录", auto: "自动查找", search: "算子、范围或核函数",
-    found: "依据：{how}", chosen: "在此选定", more: "还有 {count} 个：输入以缩小范围", none: "此迭代中没有这样的名称。", firstStart: "首次开始于", lastEnd: "最后结束于",
+    found: "依据：{how}", and: "、", found_given: "名称", found_given_kernel: "内核名称", found_range: "范围", found_module: "模块", found_first_op: "首个算子", found_autograd: "autograd", found_last_op: "最后一个算子", found_none: "无", chosen: "在此选定", more: "还有 {count} 个：输入以缩小范围", none: "此迭代中没有这样的名称。", firstStart: "首次开始于", lastEnd: "最后结束于",
     clock: "时钟", host: "主机", device: "设备",
     every: "每个迭代", everyNote: "点击选择一个，拖动保留一个范围", bandNote: "每列是多个迭代：最慢的为浅色，最快的为实色",
     fpBp: "前向与反向", tail: "拖尾", interval: "间隔", undivided: "未分段", total: "迭代", gap: "迭代之间", median: "中位数",
@@ -294,7 +294,7 @@ function Controls({ table, at, found: how }: { table: Table | null; at: number |
       )}
       <Operator which="fp_start" label={t.fpAt} now={named("fp_start_op") ?? (how.startsWith("source") ? t.recorded : null)} step={at === null || !steps ? null : steps[at]} />
       <Operator which="bp_end" label={t.bpAt} now={named("bp_end_op") ?? (how.endsWith("source") ? t.recorded : null)} step={at === null || !steps ? null : steps[at]} />
-      <span class="d3 small">{mine ? t.chosen : how && !how.includes("source") && fill(t.found, { how })}</span>
+      <span class="d3 small">{mine ? t.chosen : how && !how.includes("source") && how !== "none, none" && fill(t.found, { how: [...new Set(how.split(", "))].map((one) => t[`found_${one.replace(" ", "_")}` as "found_none"] ?? one).join(t.and) })}</span>
     </div>
   );
 }
