@@ -138,6 +138,12 @@ def page(browser: "Browser", complaints: list[str]) -> Iterator["Page"]:
     assert not complaints, "\n".join(complaints)
 
 
+@pytest.fixture
+def watched(complaints: list[str]) -> Callable[["Page"], None]:
+    """Watch another page than `page`: what it complains of is in `complaints`."""
+    return lambda page: watch(page, complaints)
+
+
 def watch(page: "Page", complaints: list[str]) -> None:
     """Note everything that a page complains of."""
     origins: set[str] = set()
