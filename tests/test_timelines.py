@@ -462,7 +462,7 @@ def test_what_is_large_is_kept_and_opens_the_same(tmp_path: Path, monkeypatch: p
     trace = stepscope.open(RESNET)
     name = keeping.named("a run")
     made, again = keeping.opened(trace, name), keeping.opened(trace, name)
-    assert isinstance(again.pyramid.events.start, np.memmap)
+    assert isinstance(again.pyramid.events.start.base, np.memmap)
     (entry,) = cache.entries()
     assert (entry.path.name, entry.source) == (name, trace.meta.source)
     for level in levels(made):

@@ -9,9 +9,9 @@ Levels whose tiles hold few events are summed up when asked. Only the coarser on
 about FEW events per row, whatever the number of events.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,41 +59,51 @@ class Unsorted(NamedTuple):
     span: _Codes
 
 
-def events(parts: Sequence[Unsorted], rows: int) -> Events:
-    """All of them in order. The events of one row stand in one of the parts."""
-    places = [by_row(part.row, rows) for part in parts]
+def events(parts: list[Unsorted], rows: int) -> Events:
+    """All of them in order. The events of one row stand in one of the parts. The list is emptied: each column goes when it is copied."""
+    places = [by_row(part.row, part.start, rows) for part in parts]
     offsets: Ints = np.sum([place.offsets for place in places], axis=0)
-    count = int(offsets[-1])
-    start, dur, reach = (np.empty(count, np.int64) for _ in range(3))
-    made = Events(offsets, start, dur, reach, np.empty(count, np.int32), np.empty(count, np.uint8), np.empty(count, np.int32))
-    for part, place in zip(parts, places, strict=True):
-        for row in np.flatnonzero(np.diff(place.offsets)).tolist():
-            which = place.of(row, part.start)
-            to = slice(int(offsets[row]), int(offsets[row + 1]))
-            for name in ("start", "dur", "label", "kind", "span"):
-                np.take(getattr(part, name), which, out=getattr(made, name)[to])
-            np.add(made.start[to], made.dur[to], out=made.reach[to])
-            np.maximum.accumulate(made.reach[to], out=made.reach[to])
-    return made
+    pieces = [(index, row) for index, place in enumerate(places) for row in np.flatnonzero(np.diff(place.offsets)).tolist()]
+    columns: list[list[NDArray[Any]]] = [list(part[1:]) for part in parts]
+    parts.clear()
+
+    def ordered(number: int, kind: type) -> NDArray[Any]:
+        made: NDArray[Any] = np.empty(int(offsets[-1]), kind)
+        for index, row in pieces:
+            # Nothing is out of bounds; "raise" would copy everything once more.
+            np.take(columns[index][number], places[index].of(row), out=made[offsets[row] : offsets[row + 1]], mode="clip")
+        for own in columns:
+            own[number] = own[number][:0]
+        return made
+
+    start, dur = ordered(0, np.int64), ordered(1, np.int64)
+    reach = start + dur
+    for _, row in pieces:
+        own = reach[offsets[row] : offsets[row + 1]]
+        np.maximum.accumulate(own, out=own)
+    return Events(offsets, start, dur, reach, ordered(2, np.int32), ordered(3, np.uint8), ordered(4, np.int32))
 
 
 class Places(NamedTuple):
-    """Where things of some rows stand, row by row."""
+    """Where things of some rows stand, row by row and by time."""
 
     order: Ints
     offsets: Ints
 
-    def of(self, row: int, time: Ints) -> Ints:
-        """Those of one row, by time: most readers give that order already."""
-        which = self.order[self.offsets[row] : self.offsets[row + 1]]
-        own = time[which]
-        return which[np.argsort(own, kind="stable")] if (own[1:] < own[:-1]).any() else which
+    def of(self, row: int) -> Ints:
+        return self.order[self.offsets[row] : self.offsets[row + 1]]
 
 
-def by_row(row: Ints | _Codes, rows: int) -> Places:
-    # Sorting by a small number is a few passes.
+def by_row(row: Ints | _Codes, time: Ints, rows: int) -> Places:
+    # Sorting by a small number is a few passes; within a row most readers give the order of time already.
     order = np.argsort(row.astype(np.uint16) if rows <= 1 << 16 else row, kind="stable")
-    return Places(order, np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows)))).astype(np.int64))
+    found = Places(order, np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows)))).astype(np.int64))
+    for one in np.flatnonzero(np.diff(found.offsets)).tolist():
+        which = found.of(one)
+        own = time[which]
+        if (own[1:] < own[:-1]).any():
+            which[:] = which[np.argsort(own, kind="stable")]
+    return found
 
 
 class Buckets(NamedTuple):
@@ -297,11 +307,17 @@ def write(pyramid: Pyramid, folder: Path) -> None:
 
 
 def read(folder: Path) -> Pyramid:
-    found = Events(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in _FILES))
+    found = Events(*(mapped(folder / f"{name}.npy") for name in _FILES))
     top, lowest, count = (int(value) for value in np.load(folder / "levels.npy"))
     levels = []
     for at in range(count):
         offsets, long_offsets = np.load(folder / f"level{at}_offsets.npy")
-        buckets = Buckets(*np.load(folder / f"level{at}.npy", mmap_mode="r"))
-        levels.append(Level(offsets, buckets, long_offsets, np.load(folder / f"long{at}.npy", mmap_mode="r")))
+        buckets = Buckets(*mapped(folder / f"level{at}.npy"))
+        levels.append(Level(offsets, buckets, long_offsets, mapped(folder / f"long{at}.npy")))
     return Pyramid(found, top, lowest, levels)
+
+
+def mapped(file: Path) -> NDArray[Any]:
+    """An array that is read as it is looked at."""
+    found: NDArray[Any] = np.load(file, mmap_mode="r").view(np.ndarray)
+    return found

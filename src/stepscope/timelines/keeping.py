@@ -83,7 +83,7 @@ def write(timeline: Timeline, folder: Path, source: str = "") -> None:
 
 def read(folder: Path) -> Timeline:
     header = msgspec.json.decode((folder / HEADER).read_bytes(), type=_Header)
-    samples = Samples(*(np.load(folder / f"samples_{column}.npy", mmap_mode="r") for column in Samples._fields))
+    samples = Samples(*(pyramid.mapped(folder / f"samples_{column}.npy") for column in Samples._fields))
     labels = pl.read_parquet(folder / "labels.parquet", memory_map=False)
     about: dict[str, Any] = {name: getattr(header, name) for name in ("origin", "end", "spans", "groups", "lanes")}
     return Timeline(**about, pyramid=pyramid.read(folder), labels=labels, samples=samples)

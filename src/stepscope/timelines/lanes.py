@@ -89,7 +89,8 @@ def build(trace: Trace) -> Timeline:
     steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
     counters, samples = _counters(trace, origin)
     spans, tracks, labels = _spans(trace, origin)
-    picture = _Picture(spans, labels, last - origin)
+    picture, count = _Picture(spans, labels), len(spans.start)
+    del spans
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
     steps_of = steps.collect().partition_by("rank", as_dict=True)
     for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in tracks), *(counter["rank"] for counter in counters)}):
@@ -103,7 +104,7 @@ def build(trace: Trace) -> Timeline:
         )
         picture.add(own)
     made = pyramid.build(picture.events(), last - origin)
-    return Timeline(origin, last - origin, len(spans.start), picture.groups, picture.lanes, made, picture.labels.frame(), samples)
+    return Timeline(origin, last - origin, count, picture.groups, picture.lanes, made, picture.labels.frame(), samples)
 
 
 class _Spans(NamedTuple):
@@ -163,11 +164,11 @@ class _Labels:
 class _Picture:
     """Groups and lanes in the order in which they are drawn, and what stands in them."""
 
-    def __init__(self, spans: _Spans, labels: _Labels, end: int) -> None:
+    def __init__(self, spans: _Spans, labels: _Labels) -> None:
         self.groups: list[Group] = []
         self.lanes: list[Lane] = []
         self.labels = labels
-        self._spans, self._end = spans, end
+        self._spans = spans
         self._rows = 0
         self._drawn: list[Unsorted] = []
         self._first_row: dict[int, int] = {}  # by number of the track
@@ -203,12 +204,13 @@ class _Picture:
                 self._counter(group, counter)
 
     def events(self) -> pyramid.Events:
-        """All of them, by row and start."""
+        """All of them, by row and start. Nothing can be added any more."""
         first = np.zeros(max(self._first_row, default=0) + 1, np.int32)
         for number, row in self._first_row.items():
             first[number] = row
-        spans = self._spans
-        return pyramid.events([Unsorted(first[spans.track] + spans.depth, *spans[2:]), *self._drawn], self._rows)
+        parts = [Unsorted(first[self._spans.track] + self._spans.depth, *self._spans[2:]), *self._drawn]
+        del self._spans, self._drawn  # they take as much room as what is made of them
+        return pyramid.events(parts, self._rows)
 
     def _group(self, rank: int, kind: str, label: str, **more: Any) -> int:
         self.groups.append(Group(id=len(self.groups), rank=rank, kind=kind, label=label, **more))
@@ -449,8 +451,8 @@ def _counters(trace: Trace, origin: int) -> tuple[list[dict[str, Any]], Samples]
     code = rows["name"].to_physical()
     wide = int(code.max() or 0) + 1  # type: ignore[arg-type]
     number, keys = _dense((rows["rank"].cast(pl.Int64) * wide + code).to_numpy())
-    places = pyramid.by_row(number, len(keys))
     moments, values = rows["at"].to_numpy(), rows["value"].to_numpy()
+    places = pyramid.by_row(number, moments, len(keys))
     at, value = np.empty(rows.height, np.int64), np.empty(rows.height, np.float64)
     found = []
     first = places.order[places.offsets[:-1]]
@@ -458,9 +460,9 @@ def _counters(trace: Trace, origin: int) -> tuple[list[dict[str, Any]], Samples]
     order = sorted(range(len(keys)), key=lambda key: (keys[key] // wide, names[key]))
     offsets = np.concatenate(([0], np.cumsum(np.diff(places.offsets)[order]))).astype(np.int64)
     for index, key in enumerate(order):
-        which, to = places.of(key, moments), slice(int(offsets[index]), int(offsets[index + 1]))
-        np.take(moments, which, out=at[to])
-        np.take(values, which, out=value[to])
+        which, to = places.of(key), slice(int(offsets[index]), int(offsets[index + 1]))
+        np.take(moments, which, out=at[to], mode="clip")
+        np.take(values, which, out=value[to], mode="clip")
         about = {"min": float(value[to].min()), "max": float(value[to].max()), "events": len(which), "number": index}
         unit = rows["unit"][int(which[0])]
         found.append({"rank": int(keys[key] // wide), "name": names[key], "unit": unit, **about})
@@ -527,7 +529,7 @@ def _dense(key: Ints | _Codes) -> tuple[_Codes, Ints]:
     number[values] = np.arange(len(values), dtype=np.int32)
     result = np.empty(len(key), np.int32)
     for part in _portions(len(key)):
-        np.take(number, key[part], out=result[part])
+        np.take(number, key[part], out=result[part], mode="clip")
     return result, values
 
 
