@@ -1,1 +1,0 @@
-import{a as t}from"./chunk-CNVSHWEX.js";import"./chunk-SF55PFRF.js";import"./chunk-FPBGFKC5.js";import"./chunk-F2RGPZFB.js";import"./chunk-3VGPKG5K.js";import{e,w as r}from"./chunk-II4XRKA3.js";import"./chunk-WOT6VMZA.js";e(r(t,{}),document.getElementById("app"));
