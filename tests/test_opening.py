@@ -230,7 +230,11 @@ def test_several_runs_in_a_folder_are_not_one_trace_and_the_error_names_two(tmp_
     [
         (None, DataError, "no such file or folder"),
         (b"", DataError, "the file is empty"),
-        (b"\x00\x01noise" * 100, UnknownFormatError, "not a trace that stepscope knows; expected a run folder or one of: ascend_db, ascend_result, capture"),
+        (
+            b"\x00\x01noise" * 100,
+            UnknownFormatError,
+            "not a trace that stepscope knows; expected a run folder or one of: ascend_db, ascend_result, capture",
+        ),
     ],
 )
 def test_what_cannot_be_opened_is_named(content: bytes | None, error: type[StepscopeError], message: str, tmp_path: Path) -> None:

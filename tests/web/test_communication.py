@@ -57,7 +57,8 @@ def tile(page: Any, label: str) -> str:
 def test_the_sentence_names_the_rank_that_the_others_wait_for(opened: Any, trace: Trace) -> None:
     page = opened()
     assert page.locator("h1").inner_text() == (
-        "Rank 3 holds the others up: it computes 70.0\u202fms a step, the others 40.0\u202fms on average, and they wait 30.0\u202fms for it."
+        "Rank 3 holds the others up: it computes 70.0\u202fms a step, the others 40.0\u202fms on average, "
+        "and they wait 30.0\u202fms for it."
     )
     facts = page.locator(".facts").inner_text()
     assert "3 of 4 ranks" in facts and "not recorded: rank 2" in facts and "waits are known for 9 of 9 calls" in facts
