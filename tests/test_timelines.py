@@ -157,14 +157,14 @@ class TestEveryTrace:
         columns = [pl.col(name).cast(pl.String).fill_null("") for name in ("kind", "name", "op_type", "scope", "args")]
         rows = trace.spans.select("span", "rank", "start_ns", "dur_ns", *columns).collect().rows()
         texts = [(row, "\n".join(row[5:]).lower()) for row in rows]
-        name = texts[len(texts) // 2][0][5]
+        name = texts[len(texts) // 2][0][5] if texts else "nothing"  # a recording of counters alone
         for words in (name.split()[0], "a", "aten conv", "zebra crossing", "stream"):
             wanted = [row for row, text in texts if all(word in text for word in words.lower().split())]
             found = asking.search(trace, timeline, words)
             assert (len(found.at), found.total_ns) == (len(wanted), sum(row[3] for row in wanted))
             starts = timeline.pyramid.events.start[found.at]
             assert starts.tolist() == sorted(row[2] - timeline.origin for row in wanted)
-        rank = rows[0][1]
+        rank = trace.meta.ranks[0]
         some = asking.search(trace, timeline, "a", ["kernel", "op"], rank)
         assert len(some.at) == sum(row[4] in ("kernel", "op") and row[1] == rank and "a" in text for row, text in texts)
 
