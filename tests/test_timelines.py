@@ -165,8 +165,8 @@ class TestEveryTrace:
             starts = timeline.pyramid.events.start[found.at]
             assert starts.tolist() == sorted(row[2] - timeline.origin for row in wanted)
         rank = trace.meta.ranks[0]
-        some = asking.search(trace, timeline, "a", ["kernel", "op"], rank)
-        assert len(some.at) == sum(row[4] in ("kernel", "op") and row[1] == rank and "a" in text for row, text in texts)
+        of_kind = asking.search(trace, timeline, "a", ["kernel", "op"], rank)
+        assert len(of_kind.at) == sum(row[4] in ("kernel", "op") and row[1] == rank and "a" in text for row, text in texts)
 
     def test_an_area_sums_up_what_lies_in_it(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened

@@ -277,8 +277,9 @@ def tile(pyramid: Pyramid, row: int, level: int, index: int) -> Tile:
         some = slice(int(np.searchsorted(reach, low, "right")), int(np.searchsorted(pyramid.events.start[candidates], high, "left")))
         long = candidates[some]
     else:
-        which = within(pyramid.events, row, low, high)
-        is_long = pyramid.events.dur[which] >= 1 << level
+        some = within(pyramid.events, row, low, high)
+        which = np.arange(some.start, some.stop)
+        is_long = pyramid.events.dur[some] >= 1 << level
         long = which[is_long]
         buckets = _sum_up(pyramid.events, which[~is_long], level)
         seen = (buckets.bucket >= begin) & (buckets.bucket < begin + BUCKETS)
@@ -287,12 +288,12 @@ def tile(pyramid: Pyramid, row: int, level: int, index: int) -> Tile:
     return Tile(np.asarray(long), buckets._replace(bucket=buckets.bucket - begin))
 
 
-def within(events: Events, row: int, low: int, high: int) -> Ints:
-    """Indices of the events of a row that may overlap a stretch of time: those of its row between the first that reaches it and its end."""
+def within(events: Events, row: int, low: int, high: int) -> slice:
+    """The events of a row that may overlap a stretch of time: from the first that reaches it to the last that begins before its end."""
     from_, to = int(events.offsets[row]), int(events.offsets[row + 1])
     first = from_ + int(np.searchsorted(events.reach[from_:to], low, "left"))
     last = from_ + int(np.searchsorted(events.start[from_:to], high, "left"))
-    return np.arange(first, max(first, last))
+    return slice(first, max(first, last))
 
 
 def write(pyramid: Pyramid, folder: Path) -> None:

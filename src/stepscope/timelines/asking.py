@@ -51,10 +51,9 @@ def near(timeline: Timeline, lane: Lane, row: int, at: int, direction: str, span
     from_, to = (int(edge) for edge in events.offsets[lane.first + row : lane.first + row + 2])
     starts = events.start[from_:to]
     if direction == "at":
-        which = pyramid.within(events, lane.first + row, at, at + 1)
-        ends = events.start[which] + events.dur[which]
-        which = which[(ends > at) | (events.start[which] == at)]
-        return event(timeline, int(which[-1])) if len(which) else None
+        some = pyramid.within(events, lane.first + row, at, at + 1)
+        there = np.flatnonzero((events.start[some] + events.dur[some] > at) | (events.start[some] == at))
+        return event(timeline, some.start + int(there[-1])) if len(there) else None
     if direction not in ("prev", "next"):
         raise UsageError(f"no direction '{direction}'; there are at, prev, next")
     low, high = from_ + int(np.searchsorted(starts, at, "left")), from_ + int(np.searchsorted(starts, at, "right"))
@@ -165,28 +164,17 @@ def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "
     if high <= low:
         raise UsageError(f"the area ends at {high}, before it begins at {low}")
     names, of_label = _name_codes(timeline)
-    of_label, events = of_label * len(KINDS), timeline.pyramid.events
-    groups = {"name": len(names) * len(KINDS), "kind": len(KINDS), "lane": 1}[by]
+    codes = of_label * len(KINDS) if by == "name" else np.zeros_like(of_label)  # of labels; to which the kind is added
+    groups = int(codes.max(initial=0)) + len(KINDS)
     pieces = []
     for lane in lanes:
-        sums = np.zeros((len(_SUMS), groups), np.int64)
-        for share in _shares(timeline, lane, low, high):
-            for part in _portions(len(share.clipped)):
-                at = share.at[part] if isinstance(share.at, np.ndarray) else slice(share.at.start + part.start, share.at.start + part.stop)
-                key = events.kind[at].astype(np.int64) if by != "lane" else np.zeros(part.stop - part.start, np.int64)
-                if by == "name":
-                    key += of_label[events.label[at]]
-                clipped, own = share.clipped[part], share.own[part]
-                sums[0] += np.bincount(key, minlength=groups)
-                sums[1] += np.bincount(key, clipped, groups).astype(np.int64)
-                sums[2] += np.bincount(key, own, groups).astype(np.int64)
-                np.maximum.at(sums[3], key, clipped)
+        sums = _sums(timeline, lane, low, high, codes, groups)
         used = np.flatnonzero(sums[0])
         about = {"name": used // len(KINDS), "kind": used % len(KINDS), "lane": np.full(len(used), lane.id)}
         pieces.append(pl.DataFrame(about | {name: sums[index, used] for index, name in enumerate(_SUMS)}))
     whole = pl.concat(pieces) if pieces else pl.DataFrame(schema=dict.fromkeys(("name", "kind", "lane", *_SUMS), pl.Int64))
-    if by == "kind":
-        whole = whole.group_by("kind").agg(pl.col("count", "total_ns", "self_ns").sum(), pl.col("max_ns").max())
+    if by != "name":
+        whole = whole.group_by(by).agg(pl.col("count", "total_ns", "self_ns").sum(), pl.col("max_ns").max())
     texts = {"name": names, "kind": pl.Series(KINDS), "lane": pl.Series([lane.label for lane in timeline.lanes], dtype=pl.String)}
     nothing = pl.Series([None] * whole.height, dtype=pl.String)
     return (
@@ -209,25 +197,26 @@ def summary(timeline: Timeline, groups: Iterable[Group], low: int, high: int) ->
     events = timeline.pyramid.events
     # Ranges and moments say where, not that something ran.
     is_work = np.array([kind not in ("step", "scope", "annotation", "instant") for kind in KINDS])
-    found = []
+    told = []
     for group in groups:
         sets: dict[str, list[intervals.Set]] = {}
         for lane in timeline.lanes:
             if lane.group != group.id or lane.kind != "spans":
                 continue
             for row in rows_of(lane):
-                which = pyramid.within(events, row, low, high)
-                start, end, kind = events.start[which], events.start[which] + events.dur[which], events.kind[which]
-                runs = is_work[kind]
+                some = pyramid.within(events, row, low, high)
+                start, kind = events.start[some], events.kind[some]
+                end, runs = start + events.dur[some], is_work[kind]
                 for one in np.unique(kind[runs]) if group.kind == "device" else [-1]:
-                    own = runs if one < 0 else kind == one
+                    own = slice(None) if runs.all() and one < 0 else runs if one < 0 else kind == one
                     sets.setdefault("" if one < 0 else KINDS[one], []).append(intervals.merge(start[own], end[own]))
-                if lane.nested and len(which) and runs.all():
+                if lane.nested and len(start) and runs.all():
                     break  # what is deeper is part of it
-        parts = {kind: intervals.clip(intervals.join(*some), low, high).total for kind, some in sets.items()}
-        busy = intervals.clip(intervals.join(*(one for some in sets.values() for one in some)), low, high).total if sets else 0
-        found.append({"group": group.id, "busy_ns": busy, "idle_ns": high - low - busy} | {f"{k}_ns": v for k, v in parts.items() if k})
-    return found
+        joined = {kind: intervals.clip(intervals.join(*found), low, high) for kind, found in sets.items()}
+        parts = {kind: one.total for kind, one in joined.items()}
+        busy = intervals.join(*joined.values()).total if joined else 0
+        told.append({"group": group.id, "busy_ns": busy, "idle_ns": high - low - busy} | {f"{k}_ns": v for k, v in parts.items() if k})
+    return told
 
 
 def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, once: Once | None = None) -> list[dict[str, Any]]:
@@ -259,47 +248,63 @@ def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, on
     return rows
 
 
-class _Share(NamedTuple):
-    """Events of a row in an area: how much of each lies there, and how much of that is its own."""
-
-    at: slice | Ints
-    clipped: Ints
-    own: Ints
-
-
-def _shares(timeline: Timeline, lane: Lane, low: int, high: int) -> Iterator[_Share]:
-    """The events of each row, the deepest first: what lies in it is taken from what stands above."""
+def _sums(timeline: Timeline, lane: Lane, low: int, high: int, codes: Ints, groups: int) -> Ints:
+    """Of the events of a lane between two moments, by code and kind: how many, how long, how long without what is below, the longest."""
     events = timeline.pyramid.events
-    flat = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in FLAT])
-    rows = [_inside(timeline, row, low, high) for row in reversed(list(rows_of(lane)))]
-    if lane.tangled:
-        begin, finish = (np.concatenate([part[index] for part in rows]) for index in (1, 2))
-        nesting = intervals.nest(np.zeros(len(begin), np.int64), begin, finish)
-        owns = np.split(nesting.self_time, np.cumsum([len(part[1]) for part in rows])[:-1])
-    for index, (at, first, last) in enumerate(rows):
-        own = clipped = np.maximum(last - first, 0)
-        if lane.tangled:
-            own = owns[index]
-        elif lane.nested and index and len(first):
-            # A child belongs to the last that began before it in the row above.
-            _, begin, finish = rows[index - 1]
-            parent = np.searchsorted(first, begin, "right") - 1
-            taken = np.maximum(np.minimum(finish, last[parent]) - begin, 0)[parent >= 0]
-            own = np.maximum(clipped - np.bincount(parent[parent >= 0], taken, len(first)).astype(np.int64), 0)
-        yield _Share(at, clipped, np.where(flat[events.kind[at]], clipped, own) if own is not clipped else clipped)
+    sums = np.zeros((len(_SUMS), groups), np.int64)
+    tangle: list[tuple[Ints, Ints, Ints]] = []
+    for row in rows_of(lane):
+        for at, first, last in _inside(timeline, row, low, high):
+            key, clipped = events.kind[at] + codes[events.label[at]], last - first
+            sums[0] += np.bincount(key, minlength=groups)
+            sums[1] += np.bincount(key, clipped, groups).astype(np.int64)
+            np.maximum.at(sums[3], key, clipped)
+            if lane.nested and row > lane.first:
+                # A child belongs to the last that began before it in the row above, which is shorter by it.
+                parent = _last_begun(timeline, row - 1, events.start[at])
+                known = parent >= 0
+                parent = parent[known]
+                until = np.minimum(last[known], events.start[parent] + events.dur[parent])
+                taken = np.maximum(until - first[known], 0)
+                sums[2] -= np.bincount(events.kind[parent] + codes[events.label[parent]], taken, groups).astype(np.int64)
+            if lane.tangled:
+                tangle.append((key, first, last))
+    if tangle:
+        keys, first, last = (np.concatenate(column) for column in zip(*tangle, strict=True))
+        own = intervals.nest(np.zeros(len(first), np.int64), first, last).self_time
+        sums[2] = np.bincount(keys, own, groups).astype(np.int64) - sums[1]
+    sums[2] = np.where(np.isin(np.arange(groups) % len(KINDS), [KINDS.index(kind) for kind in FLAT]), sums[1], sums[1] + sums[2])
+    return sums
 
 
-def _inside(timeline: Timeline, row: int, low: int, high: int) -> tuple[slice | Ints, Ints, Ints]:
-    """The events of a row that reach into a time, or are in it and of no length: which, and from when to when they are there."""
+def _inside(timeline: Timeline, row: int, low: int, high: int) -> Iterator[tuple[slice | Ints, Ints, Ints]]:
+    """The events of a row that reach into a time, or are in it and of no length: which, and from when to when they are there.
+
+    In portions that stay in the processor's cache.
+    """
     events = timeline.pyramid.events
-    which = pyramid.within(events, row, low, high)
-    at: slice | Ints = slice(int(which[0]), int(which[-1]) + 1) if len(which) else slice(0, 0)
-    start, dur = events.start[at], events.dur[at]
-    end = start + dur
-    seen = (end > low) | ((dur == 0) & (start >= low))
-    if not seen.all():
-        at, start, end = which[seen], start[seen], end[seen]
-    return at, np.maximum(start, low), np.minimum(end, high)
+    every = pyramid.within(events, row, low, high)
+    for begin in range(every.start, every.stop, _PORTION):
+        some = slice(begin, min(begin + _PORTION, every.stop))
+        start, dur = events.start[some], events.dur[some]
+        end = start + dur
+        at: slice | Ints = some
+        if start[0] < low:
+            seen = (end > low) | ((dur == 0) & (start >= low))
+            at, start, end = begin + np.flatnonzero(seen), start[seen], end[seen]
+        yield at, np.maximum(start, low), np.minimum(end, high)
+
+
+def _last_begun(timeline: Timeline, row: int, at: Ints) -> Ints:
+    """The events of a row that began last at these moments, which are in order; -1 for none."""
+    events = timeline.pyramid.events
+    from_, to = (int(edge) for edge in events.offsets[row : row + 2])
+    if len(at) == 0 or from_ == to:
+        return np.full(len(at), -1, np.int64)
+    low, high = from_ + np.searchsorted(events.start[from_:to], (at[0], at[-1]), "right")
+    near = max(int(low) - 1, from_)
+    found = near + np.searchsorted(events.start[near : int(high)], at, "right") - 1
+    return np.where(found >= from_, found, -1)
 
 
 def _idle(timeline: Timeline, group: Group, begin: Ints, end: Ints, steps: pl.Series) -> pl.DataFrame:
@@ -309,9 +314,10 @@ def _idle(timeline: Timeline, group: Group, begin: Ints, end: Ints, steps: pl.Se
     for lane in timeline.lanes:
         if lane.group == group.id and lane.kind == "spans" and group.kind == "device":
             for row in rows_of(lane):
-                which = pyramid.within(events, row, int(begin[0]), int(end.max()))
-                which = which[np.isin(events.kind[which], [KINDS.index(kind) for kind in WORK])]
-                sets.append(intervals.merge(events.start[which], events.start[which] + events.dur[which]))
+                some = pyramid.within(events, row, int(begin[0]), int(end.max()))
+                ran = np.isin(events.kind[some], [KINDS.index(kind) for kind in WORK])
+                start = events.start[some][ran]
+                sets.append(intervals.merge(start, start + events.dur[some][ran]))
     idle = intervals.gaps(intervals.join(*sets), int(begin[0]), int(end.max())) if group.kind == "device" else intervals.NONE
     pieces = cut(idle.starts, idle.ends, begin, end)
     length = pieces.ends - pieces.starts
@@ -329,12 +335,8 @@ def _idle(timeline: Timeline, group: Group, begin: Ints, end: Ints, steps: pl.Se
 def _count(timeline: Timeline, rank: int, low: int, high: int) -> int:
     """How many spans of a rank reach into a time, about."""
     lanes = (lane for lane in timeline.lanes if lane.kind == "spans" and lane.rank == rank)
-    return sum(len(pyramid.within(timeline.pyramid.events, row, low, high)) for lane in lanes for row in rows_of(lane))
-
-
-def _portions(count: int) -> Iterator[slice]:
-    """So much is worked on at a time that it stays in the processor's cache."""
-    yield from (slice(low, min(low + _PORTION, count)) for low in range(0, count, _PORTION))
+    found = (pyramid.within(timeline.pyramid.events, row, low, high) for lane in lanes for row in rows_of(lane))
+    return sum(some.stop - some.start for some in found)
 
 
 def _name_codes(timeline: Timeline) -> tuple[pl.Series, Ints]:
