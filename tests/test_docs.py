@@ -78,6 +78,13 @@ def test_every_command_is_documented_with_its_options_and_shown_in_use(name: str
     assert f"$ stepscope {name}" in (DOCS / "cli.md").read_text()
 
 
+def test_every_page_of_the_web_ui_is_in_the_table_of_pages() -> None:
+    section = (DOCS / "web.md").read_text().split("\n## The pages\n")[1].split("\n## ")[0]
+    for path in (ROOT / "frontend" / "src" / "pages").glob("*.tsx"):
+        name = re.search(r'"en": "([^"]+)"', path.read_text().partition("\n")[0])
+        assert name and f"| **{name[1]}** |" in section, path.name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
