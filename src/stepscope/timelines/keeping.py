@@ -29,7 +29,7 @@ class _Header(msgspec.Struct):
     lanes: list[Lane]
 
 
-def opened(trace: Trace, name: str | None) -> Timeline:
+def opened(trace: Trace, name: str | None, ends: tuple[int, int] | None = None) -> Timeline:
     """The trace's timeline: from the cache, where it has one of this name; without a name, nothing is kept."""
     folder = _folder(name)
     if folder is not None and (folder / HEADER).is_file():
@@ -40,7 +40,7 @@ def opened(trace: Trace, name: str | None) -> Timeline:
         else:
             cache.touch(folder)
             return found
-    made = build(trace)
+    made = build(trace, ends)
     if folder is None or len(made.pyramid.events.start) + len(made.samples.at) < WORTH:
         return made
     try:

@@ -83,8 +83,9 @@ class Timeline(NamedTuple):
     samples: Samples
 
 
-def build(trace: Trace) -> Timeline:
-    origin, last = trace.ends()
+def build(trace: Trace, ends: tuple[int, int] | None = None) -> Timeline:
+    """`ends` are the first and the last moment of the trace, where they are known already."""
+    origin, last = ends or trace.ends()
     overlaps = {rank: _since(found, origin) for rank, _, found in parts(trace)}  # first: what it reads is gone before the rest is read
     steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
     counters, samples = _counters(trace, origin)

@@ -218,10 +218,10 @@ class Server:
 
     async def timeline(self, answer: timeline.Answer, request: Request) -> Response:
         run, words = await self._run(request), _words(request)
-        trace, _, signature = await self.traces.trace(run)
-        said = self.settings
+        trace, info, signature = await self.traces.trace(run)
+        said, ends = self.settings, (int(info["origin_ns"]), int(info["end_ns"]))
         keep = said.cache and run.state != "live"
-        opened = await self.timelines.of(trace, run.id, signature, said.partial, said.step_name, keep=keep)
+        opened = await self.timelines.of(trace, ends, run.id, signature, said.partial, said.step_name, keep=keep)
         return await self._threaded(lambda: answer(opened, request.path_params, words))
 
     # What goes wrong

@@ -65,12 +65,12 @@ class Timelines:
         self._open: OrderedDict[str, asyncio.Future[Opened]] = OrderedDict()
         self._pool = ThreadPoolExecutor(1, "stepscope-timeline")
 
-    async def of(self, trace: Trace, *how: object, keep: bool) -> Opened:
-        """The timeline of a trace that was opened like this; a large one is kept in the cache if `keep`."""
+    async def of(self, trace: Trace, ends: tuple[int, int], *how: object, keep: bool) -> Opened:
+        """The timeline of a trace from one moment to another, opened like this; a large one is kept in the cache if `keep`."""
         version = keeping.named(*how)
         found = self._open.get(version)
         if found is None or (found.done() and found.exception() is not None):
-            found = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._pool, _opened, trace, version, keep))
+            found = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._pool, _opened, trace, ends, version, keep))
             self._open[version] = found
             while len(self._open) > _KEPT:
                 self._open.popitem(last=False)
@@ -81,8 +81,8 @@ class Timelines:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _opened(trace: Trace, version: str, keep: bool) -> Opened:
-    return Opened(trace, keeping.opened(trace, version if keep else None), version)
+def _opened(trace: Trace, ends: tuple[int, int], version: str, keep: bool) -> Opened:
+    return Opened(trace, keeping.opened(trace, version if keep else None, ends), version)
 
 
 def overview(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
