@@ -4,6 +4,9 @@ import { tableFromIPC, type Column as Arrow } from "@uwdata/flechette";
 /** Times that are moments, not durations: shown relative to the start of the recording. */
 const MOMENT = /(^|_)(start|end|at|alloc|peak)_ns$/;
 
+/** A column, or how to make it: most pages show a part of what comes. */
+type Values = ArrayLike<unknown> | (() => ArrayLike<unknown>);
+
 export class Table {
   readonly names: string[];
   readonly rows: number;
@@ -13,7 +16,7 @@ export class Table {
   private words = new Map<string, (string | null)[]>();
 
   constructor(
-    private columns: Map<string, ArrayLike<unknown>>,
+    private columns: Map<string, Values>,
     rows: number,
     total?: number,
     private origin = 0n,
@@ -25,8 +28,8 @@ export class Table {
 
   static decode(buffer: ArrayBuffer, origin: bigint, total?: number): Table {
     const arrow = tableFromIPC(buffer, { useBigInt: true });
-    const columns = new Map<string, ArrayLike<unknown>>();
-    arrow.names.forEach((name, at) => columns.set(String(name), (arrow.getChildAt(at) as Arrow<unknown>).toArray() as ArrayLike<unknown>));
+    const columns = new Map<string, Values>();
+    arrow.names.forEach((name, at) => columns.set(String(name), () => unpacked(arrow.getChildAt(at) as Arrow<unknown>)));
     return new Table(columns, arrow.numRows, total, origin);
   }
 
@@ -34,6 +37,14 @@ export class Table {
   static of(columns: Record<string, ArrayLike<number> | (string | null)[]>): Table {
     const entries = Object.entries(columns);
     return new Table(new Map(entries), entries[0]?.[1].length ?? 0);
+  }
+
+  private column(name: string): ArrayLike<unknown> | undefined {
+    const found = this.columns.get(name);
+    if (typeof found !== "function") return found;
+    const made = found();
+    this.columns.set(name, made);
+    return made;
   }
 
   has(name: string): boolean {
@@ -44,7 +55,7 @@ export class Table {
   num(name: string): Float64Array {
     const known = this.numbers.get(name);
     if (known) return known;
-    const column = this.columns.get(name);
+    const column = this.column(name);
     const origin = this.isMoment(name) ? this.origin : 0n;
     const values = new Float64Array(this.rows).fill(NaN);
     if (column instanceof BigInt64Array) halves(column, origin, values);
@@ -68,7 +79,7 @@ export class Table {
   str(name: string): (string | null)[] {
     const known = this.words.get(name);
     if (known) return known;
-    const column = this.columns.get(name);
+    const column = this.column(name);
     const values: (string | null)[] = new Array(this.rows).fill(null);
     if (column) {
       for (let row = 0; row < this.rows; row++) {
@@ -82,7 +93,7 @@ export class Table {
 
   /** Whether a column holds text (or nothing at all). */
   isText(name: string): boolean {
-    const column = this.columns.get(name);
+    const column = this.column(name);
     if (!column) return false;
     for (let row = 0; row < this.rows; row++) {
       const value = column[row];
@@ -93,13 +104,13 @@ export class Table {
 
   /** The value as it came: for copying and for the exact number. */
   raw(name: string, row: number): string {
-    const value = this.columns.get(name)?.[row];
+    const value = this.column(name)?.[row];
     return value === null || value === undefined ? "" : String(value);
   }
 
   /** Whether every row of a column is empty. */
   blank(name: string): boolean {
-    const column = this.columns.get(name);
+    const column = this.column(name);
     if (!column) return true;
     for (let row = 0; row < this.rows; row++) if (column[row] !== null && column[row] !== undefined) return false;
     return true;
@@ -114,14 +125,15 @@ export class Table {
 
   /** Some rows as a table of their own. */
   pick(rows: ArrayLike<number>): Table {
-    const picked = new Map<string, ArrayLike<unknown>>();
-    for (const [name, column] of this.columns) picked.set(name, Array.from(rows, (row) => column[row]));
+    const picked = new Map<string, Values>();
+    for (const name of this.names) picked.set(name, () => some(this.column(name)!, rows));
     return new Table(picked, rows.length, rows.length, this.origin);
   }
 
   /** The same rows with more columns, or others of these names: numbers (NaN where missing) or text. */
   with(more: Record<string, ArrayLike<unknown>>): Table {
-    const made = new Table(new Map([...this.columns, ...Object.entries(more)]), this.rows, this.total, this.origin);
+    const own = this.names.map((name): [string, Values] => [name, () => this.column(name)!]);
+    const made = new Table(new Map([...own, ...Object.entries(more)]), this.rows, this.total, this.origin);
     made.numbers = new Map([...this.numbers].filter(([name]) => !(name in more)));
     made.words = new Map([...this.words].filter(([name]) => !(name in more)));
     return made;
@@ -133,6 +145,29 @@ export class Table {
     const lines = Array.from(order, (row) => names.map((name) => quote(this.raw(name, row))).join(","));
     return [names.map(quote).join(","), ...lines].join("\n") + "\n";
   }
+}
+
+function some(column: ArrayLike<unknown>, rows: ArrayLike<number>): ArrayLike<unknown> {
+  return column instanceof BigInt64Array ? BigInt64Array.from(rows as ArrayLike<bigint & number>, (row) => column[row]) : Array.from(rows, (row) => column[row]);
+}
+
+const UTF8 = [5, 20];
+const decoder = new TextDecoder();
+
+/** The values of a column. Text is cut from the whole where that is ASCII, as names mostly are: to decode each by itself takes ten times as long. */
+function unpacked(column: Arrow<unknown>): ArrayLike<unknown> {
+  const [batch, more] = column.data as unknown as { length: number; values: Uint8Array; offsets: Int32Array | BigInt64Array; validity: Uint8Array; nullCount: number }[];
+  if (!batch?.length || more || !UTF8.includes(column.type.typeId)) return column.toArray() as ArrayLike<unknown>;
+  const { length, offsets, validity, nullCount } = batch;
+  const wide = offsets instanceof BigInt64Array;
+  const ends = wide ? new Int32Array(offsets.buffer, offsets.byteOffset, offsets.length * 2) : offsets;
+  const step = wide ? 2 : 1; // nothing that comes here has 2 GB of text
+  const [first, last] = [ends[0], ends[length * step]];
+  const whole = decoder.decode(batch.values.subarray(first, last));
+  if (whole.length !== last - first) return column.toArray() as ArrayLike<unknown>;
+  const found: (string | null)[] = new Array(length);
+  for (let row = 0; row < length; row++) found[row] = nullCount && !(validity[row >> 3] & (1 << row % 8)) ? null : whole.slice(ends[row * step] - first, ends[(row + 1) * step] - first);
+  return found;
 }
 
 /** Less the origin, as floats: by halves, since a big integer for each value costs much more. Exact up to 2^53. */

@@ -144,7 +144,7 @@ function sums(table: Table, key: (row: number) => string, label: (key: string) =
   for (let row = 0; row < table.rows; row++) {
     const name = key(row);
     let one = found.get(name);
-    if (!one) found.set(name, (one = { key: name, label: label(name), value: 0, calls: 0, share: 0, color: shade(name) }));
+    if (!one) found.set(name, (one = { key: name, label: label(name), value: 0, calls: 0, share: 0, get color() { return shade(name); } }));
     one.value += time[row];
     one.calls += calls[row];
     one.share += share[row];
