@@ -174,7 +174,7 @@ def _on_host(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     else:
         calls = calls.with_columns(values=pl.lit(None, pl.String))
     recorded = trace.spans.filter(pl.col("kind").is_in(WORK) & pl.col("flops").is_not_null()).select("rank").unique().collect()
-    device = on_devices(trace).group_by("rank").agg(pl.col("device").first()).collect()
+    device = on_devices(trace).group_by("rank").agg(pl.col("device").min()).collect()  # aicore before aicpu, whatever the order
     on_device = pl.col("launches") > 0
     return (
         calls.join(recorded, on="rank", how="anti")
