@@ -1,1 +1,0 @@
-import{a as t}from"./chunk-SQPZMLQ7.js";import"./chunk-KCGUQWNA.js";import"./chunk-3BRDKAKE.js";import"./chunk-IHBR55AQ.js";import"./chunk-2VIXH2SY.js";import{e,x as r}from"./chunk-J7X54UQW.js";import"./chunk-WOT6VMZA.js";e(r(t,{}),document.getElementById("app"));
