@@ -49,6 +49,15 @@ def test_a_collective_lasts_as_long_as_its_master_tasks_and_its_bytes_are_on_a_l
     assert trace.overlap()["exposed_ns"].to_list() == [40_000] * 3
 
 
+def test_a_task_of_a_plane_says_which_operator_it_is_part_of_and_whether_it_is_its_master(tmp_path: Path) -> None:
+    trace = read(small_network().write(tmp_path))
+    planes = trace.spans.filter(pl.col("category") == "communication task").sort("start_ns").collect()
+    said = [json.loads(args) for args in planes["args"]]
+    names = trace.spans.filter(pl.col("kind") == "communication").sort("start_ns").collect()["name"].to_list()
+    assert [one["operator"] for one in said] == [name for name in names for _ in range(2)] and len(set(names)) == 3
+    assert all(one["master"] for one in said)
+
+
 def test_samples_of_memories_and_links_become_rates(tmp_path: Path) -> None:
     made = Directory()
     for at_us, count in ((1000, 7), (2000, 1_000_000)):

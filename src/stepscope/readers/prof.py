@@ -287,7 +287,7 @@ def _of_device(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
     if operators.height:
         parts.append(_in_steps(_collectives(operators), mine).with_columns(**lane))
     if planes.height:
-        parts.append(_in_steps(_planes(planes), mine).with_columns(**lane))
+        parts.append(_in_steps(_planes(planes, operators), mine).with_columns(**lane))
     ranges = one.steps.ranges
     if ranges.height:
         parts.append(_in_steps(_tagged(ranges, operators.height > 0), mine).with_columns(**lane))
@@ -445,8 +445,10 @@ def _collectives(operators: pl.DataFrame) -> pl.DataFrame:
     ).drop("model_id")
 
 
-def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
+def _planes(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
     about = {
+        "operator": pl.col("of"),
+        "master": pl.col("role") == "master",
         "notify_id": pl.col("notify").cast(pl.String),
         "duration estimated(us)": pl.col("estimated"),
         "stream id": pl.col("stream"),
@@ -463,7 +465,7 @@ def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
         "rdma type": pl.col("rdma"),
         "model id": pl.col("model_id").fill_null(_NO_MODEL),
     }
-    return tasks.select(
+    return _of_operators(tasks, operators).select(
         "start_ns",
         "dur_ns",
         name=pl.coalesce("task_name", "category"),
@@ -476,6 +478,13 @@ def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
         track_kind=pl.lit("communication"),
         tid=pl.format("{} plane {}", "group", "plane"),
     )
+
+
+def _of_operators(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
+    """With `of`, the name of the operator that each task is part of."""
+    if operators.is_empty():
+        return tasks.with_columns(of=pl.lit(None, pl.String))
+    return tasks.join(operators.select("node", "nth", of="name"), on=["node", "nth"], how="left", maintain_order="left")
 
 
 def _tagged(ranges: pl.DataFrame, known: bool) -> pl.DataFrame:
@@ -529,12 +538,7 @@ def _links(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
     operators, planes = one.communication
     if planes.is_empty():
         return pl.DataFrame(schema={"op": pl.String})
-    names = (
-        operators.select("node", "nth", of="name")
-        if operators.height
-        else pl.DataFrame(schema={"node": pl.Int64, "nth": pl.Int64, "of": pl.String})
-    )
-    rows = planes.filter(pl.col("size") > 0, pl.col("dst") != _NO_MODEL).join(names, on=["node", "nth"], how="left", maintain_order="left")
+    rows = _of_operators(planes.filter(pl.col("size") > 0, pl.col("dst") != _NO_MODEL), operators)
     mine = steps.filter(pl.col("device") == one.device.number) if steps.height else steps
     rows = _in_steps(rows.drop("step", "model_id", strict=False), mine)
     return rows.select(
