@@ -157,6 +157,22 @@ def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
     return Clock(log.get("cntvct", 0), log.get("clock_monotonic_raw", 0) + wall, 1000 / mhz)
 
 
+def framework_clock(said: dict[str, Any], host: Side | None, devices: list[Side], notes: Notes) -> Clock | None:
+    """The clock of what a framework records beside CANN, from CANN's files or from profiler_info.json; None where neither says it."""
+    start, end = (part if isinstance(part := said.get(key), dict) else {} for key in ("start_info", "end_info"))
+    counts = start.get("syscnt_enable", True)  # MindSpore does not say: it always reads the counter
+    if host is not None and host.path.is_dir():
+        clock = host_clock(host, devices, notes)
+        return clock if counts else Clock(0, _wall(host, notes), Fraction(1))
+    wall = number(end.get("collectionTimeEnd")) - number(end.get("MonotonicTimeEnd"))
+    if not wall:
+        return None
+    mhz = number(start.get("freq"))
+    if not counts or mhz <= 0:
+        return Clock(0, int(wall), Fraction(1))
+    return Clock(int(number(start.get("start_cnt"))), int(number(start.get("start_monotonic")) + wall), 1000 / mhz)
+
+
 def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) -> tuple[Clock, bool]:
     """And whether the device's times can be compared with those of the host."""
     mhz = number(device.unit.get("hwts_frequency"))

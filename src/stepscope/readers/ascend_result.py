@@ -6,22 +6,40 @@ ASCEND_PROFILER_OUTPUT/trace_view.json              the timeline
                        memory_record.csv, operator_memory.csv, npu_module_mem.csv
                        communication_matrix.json    transfers between ranks
                        ascend_*_profiler_R.db       all of it in one database
-FRAMEWORK/                                          MindSpore's own files, of the host
+FRAMEWORK/                                          the framework's own files, of the host
+PROF_*/                                             what CANN and the device recorded, raw
+
+Where nothing was exported yet, the raw files are read, and the framework's are joined with them.
 """
 
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from stepscope.errors import DataError
-from stepscope.readers import Options, _ascend_database, _ascend_layers, _ascend_tables, _mindspore_host, chrome
+from stepscope.readers import (
+    Options,
+    _ascend_database,
+    _ascend_framework,
+    _ascend_launches,
+    _ascend_layers,
+    _ascend_tables,
+    _mindspore_host,
+    chrome,
+    msprof_output,
+    prof,
+)
 from stepscope.readers._kineto import Problem
+from stepscope.readers._prof_files import Clock, Notes, framework_clock, sides
 from stepscope.trace import Meta, Trace
 
 _OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _DATABASES = "ascend_*profiler*.db"
+_MSPROF = "mindstudio_profiler_output"
 
 
 def sniff(path: Path) -> bool:
@@ -31,7 +49,11 @@ def sniff(path: Path) -> bool:
     telling = ("kernel_details.csv", "step_trace_time.csv", "operator_memory.csv")
     if any((output / name).is_file() for name in telling) or next(output.glob(_DATABASES), None) is not None:
         return True
-    return output != path and ((output / "trace_view.json").is_file() or _mindspore_host.claims(path / "FRAMEWORK"))
+    if output != path and ((output / "trace_view.json").is_file() or _mindspore_host.claims(path / "FRAMEWORK")):
+        return True
+    return _ascend_framework.claims(path / "FRAMEWORK") or (
+        next(path.glob("profiler_info*.json"), None) is not None and bool(_raw(path) or _exported(path))
+    )
 
 
 def read(path: Path, options: Options) -> Trace:
@@ -39,7 +61,11 @@ def read(path: Path, options: Options) -> Trace:
     info = _described(path, problems)
     timeline, kernels = output / "trace_view.json", sorted(output.glob("kernel_details*.csv"))
     databases = sorted(output.glob(_DATABASES))
-    if not kernels and not databases and _mindspore_host.claims(path / "FRAMEWORK"):
+    framework = path / "FRAMEWORK"
+    recorded = _ascend_framework.claims(framework) or _raw(path) or _exported(path)
+    if not kernels and not databases and not timeline.is_file() and recorded:
+        trace = _of_raw(path, info, options, problems)
+    elif not kernels and not databases and _mindspore_host.claims(framework):
         trace = _mindspore_host.read(path / "FRAMEWORK", options, rank=info["rank"], problems=problems)
     elif timeline.is_file() or kernels:
         trace = _of_text(path, output, timeline, kernels, info, options, problems)
@@ -49,11 +75,81 @@ def read(path: Path, options: Options) -> Trace:
         raise DataError(
             path, f"no timeline, no kernels and no database in it; expected trace_view.json, kernel_details.csv or {_DATABASES}"
         )
+    if (kernels or databases or timeline.is_file()) and _ascend_framework.claims(framework):
+        trace = _with_more(trace, path, info, options)
     return _with_meta(trace, path, info)
 
 
 def _output(path: Path) -> Path:
     return path / _OUTPUT if (path / _OUTPUT).is_dir() else path
+
+
+def _raw(path: Path) -> list[Path]:
+    return [folder for folder in sorted(path.glob("PROF_*")) if prof.sniff(folder)]
+
+
+def _exported(path: Path) -> list[Path]:
+    return [folder for folder in sorted(path.glob("PROF_*")) if msprof_output.sniff(folder) or msprof_output.sniff(folder / _MSPROF)]
+
+
+def _of_raw(path: Path, info: dict[str, Any], options: Options, problems: list[Problem]) -> Trace:
+    """Of what was recorded and never analysed: CANN's part, and the framework's."""
+    rank = info["rank"] if info["rank"] is not None else options.rank
+    recorded = _raw(path) or _exported(path)
+    own = msgspec.structs.replace(options, rank=rank)
+    if not recorded:
+        trace = Trace({}, Meta(ranks=[rank or 0]))
+    elif prof.sniff(recorded[0]):
+        trace = prof.read(recorded[0], own)
+    else:
+        trace = msprof_output.read(recorded[0] if msprof_output.sniff(recorded[0]) else recorded[0] / _MSPROF, own)
+    if len(recorded) > 1:
+        problems.append(
+            Problem("", f"{len(recorded)} PROF directories: {recorded[0].name} is read, the others can be opened by themselves", 0)
+        )
+    if _ascend_framework.claims(path / "FRAMEWORK"):
+        found = _ascend_framework.read(path / "FRAMEWORK", _clock(path, info, problems), problems)
+        trace = _ascend_launches.joined(trace, found, options)
+        trace.meta.framework = found.name
+    return _with_problems(trace, path, problems)
+
+
+def _with_more(trace: Trace, path: Path, info: dict[str, Any], options: Options) -> Trace:
+    """What the exports lack and FRAMEWORK has: operators of the host, and memory."""
+    operators = trace.spans.filter(pl.col("kind") == "op").select(pl.len()).collect().item()
+    blocks = trace.allocations.select(pl.len()).collect().item()
+    if operators and blocks:
+        return trace
+    problems: list[Problem] = []
+    found = _ascend_framework.read(path / "FRAMEWORK", _clock(path, info, problems), problems)
+    if blocks:
+        found = found._replace(memory=found.memory.clear())
+    if not operators and found.spans.height:
+        return _with_problems(_ascend_launches.joined(trace, found, options), path, problems)
+    known = trace.counters.select(pl.col("name").cast(pl.String)).unique().collect().to_series().to_list()
+    rank = pl.lit(trace.meta.ranks[0], pl.Int32)
+    more = {name: rows.with_columns(rank=rank) for name, rows in _ascend_launches.memory(found).items()}
+    if "counters" in more:
+        more["counters"] = more["counters"].filter(~pl.col("name").is_in(known))
+    return _with_problems(_ascend_tables.with_rows(trace, more), path, problems)
+
+
+def _with_problems(trace: Trace, path: Path, problems: list[Problem]) -> Trace:
+    rows = pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row")
+    rank = pl.lit(trace.meta.ranks[0], pl.Int32)
+    return _ascend_tables.with_rows(trace, {"problems": rows.with_columns(file=pl.lit(str(path)), rank=rank)})
+
+
+def _clock(path: Path, info: dict[str, Any], problems: list[Problem]) -> Clock:
+    """The framework reads the same counter as CANN does on the host; without CANN's files, the result folder itself says how it counts."""
+    folder = next(iter(sorted(path.glob("PROF_*"))), None)
+    notes = Notes(path)
+    host, devices = sides(folder, notes) if folder else (None, [])
+    clock = framework_clock(info["said"], host, devices, notes)
+    if clock is None:
+        problems.append(Problem("FRAMEWORK", "nothing says where the framework's clock begins: its times are taken as nanoseconds", 0))
+        return Clock(0, 0, Fraction(1))
+    return clock
 
 
 def _described(path: Path, problems: list[Problem]) -> dict[str, Any]:
@@ -103,7 +199,7 @@ def _of_text(
 def _with_meta(trace: Trace, path: Path, info: dict[str, Any]) -> Trace:
     said = info["said"]
     common = (said.get("config") or {}).get("common_config") or said.get("profiler_parameters") or {}
-    pytorch = "config" in said or path.name.endswith("_ascend_pt")
+    pytorch = trace.meta.framework != "mindspore" and ("config" in said or path.name.endswith("_ascend_pt"))
     options = {
         key: bool(common[key]) for key in ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules") if key in common
     }
