@@ -10,6 +10,7 @@ request to another origin. A test that provokes one looks at `complaints` and em
 
 import http.client
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import chromium
+import settling
 from stepscope.web import serving
 from stepscope.web.app import Settings
 
@@ -117,7 +119,9 @@ def browser() -> Iterator["Browser"]:
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as playing:
         found = playing.chromium.launch(executable_path=chromium.system(), args=chromium.OPTIONS)
+        end = settling.settling(lambda: [page for context in found.contexts for page in context.pages])
         yield found
+        end()
         found.close()
 
 
@@ -132,6 +136,12 @@ def page(browser: "Browser", complaints: list[str]) -> Iterator["Page"]:
     """A fresh page of 1440 x 900, in English and light."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", color_scheme="light")
     made = context.new_page()
+    if slowness := os.environ.get("STEPSCOPE_SLOW_BROWSER"):  # how many times slower: what a test forgot to wait for shows
+        tools = context.new_cdp_session(made)
+        tools.send("Emulation.setCPUThrottlingRate", {"rate": float(slowness)})
+        tools.send("Network.enable")
+        slow = {"offline": False, "latency": 20 * float(slowness), "downloadThroughput": -1, "uploadThroughput": -1}
+        tools.send("Network.emulateNetworkConditions", slow)
     watch(made, complaints)
     yield made
     context.close()
@@ -164,6 +174,7 @@ def watch(page: "Page", complaints: list[str]) -> None:
     page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
     page.on("request", requested)
     page.on("requestfailed", failed)
+    page.add_init_script(settling.COUNT_REQUESTS)
     page.add_init_script(
         "addEventListener('securitypolicyviolation', e => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`))"
     )

@@ -1,0 +1,81 @@
+"""After each thing that a test does in the browser, wait until the page has answered: no request under way, nothing loading, all drawn.
+
+A click returns as soon as it is delivered; the address changes at once and the page draws later. A test that looks in between is right on
+a fast machine only, so no test has to remember to wait.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+ACTIONS = {
+    "Page": "goto reload go_back go_forward set_viewport_size emulate_media",
+    "Locator": "click dblclick press fill check uncheck select_option set_input_files hover focus dispatch_event type",
+    "Keyboard": "press type up",
+    "Mouse": "click dblclick move up wheel",
+}
+COUNT_REQUESTS = """
+    window.requestsUnderWay = 0;
+    const ask = window.fetch;
+    window.fetch = (...words) => {
+        window.requestsUnderWay++;
+        return ask(...words).finally(() => window.requestsUnderWay--);
+    };
+"""
+# Several frames in a row, because what came with one may ask for more in the next. `.loading` of a page that is never going to load, and
+# a picture that moves for ever, are the test's own business: it is told after the time is over by what it then looks for.
+_SETTLED = """(patience) => new Promise((done) => {
+    const until = performance.now() + patience;
+    let calm = 0;
+    const look = () => {
+        const busy = window.requestsUnderWay > 0 || document.querySelector(".loading, .stale, [aria-busy=true]");
+        calm = busy ? 0 : calm + 1;
+        if (calm > 3 || performance.now() > until) done();
+        else requestAnimationFrame(() => setTimeout(look));
+    };
+    look();
+})"""
+
+
+def settle(page: Any, patience_ms: int = 10_000) -> None:
+    from playwright.sync_api import Error
+
+    for _ in range(3):  # an action may have led to another document, which takes the question with it
+        if page.is_closed():
+            return
+        try:
+            page.evaluate(_SETTLED, patience_ms)
+        except Error as error:
+            if "context was destroyed" not in str(error) and "navigat" not in str(error):
+                raise
+        else:
+            return
+
+
+def settling(pages: Callable[[], list[Any]]) -> Callable[[], None]:
+    """From now on every action waits for these pages; what is returned ends that."""
+    import playwright.sync_api
+
+    kept: list[tuple[type, str, Any]] = []
+    for kind, names in ACTIONS.items():
+        owner = getattr(playwright.sync_api, kind)
+        for name in names.split():
+            kept.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, _then_settle(getattr(owner, name), pages))
+
+    def end() -> None:
+        for owner, name, method in kept:
+            setattr(owner, name, method)
+
+    return end
+
+
+def _then_settle(method: Any, pages: Callable[[], list[Any]]) -> Any:
+    @functools.wraps(method)
+    def acted(*words: Any, **named: Any) -> Any:
+        answer = method(*words, **named)
+        for page in pages():
+            settle(page)
+        return answer
+
+    return acted
