@@ -42,12 +42,13 @@ _TOLD = ["rank", "span", "shapes", "dtypes", "args"]
 _ARGUMENTS = [
     *("Collective name", "Process Group Name", "Process Group ID", "Process Group Ranks", "Seq"),
     *("In msg nelems", "Out msg nelems", "dtype"),
+    *("Src Rank", "Dst Rank"),  # of a send or a receive
     *("count", "data_type"),  # HCCL
 ]
 
 
 def messages(trace: Trace) -> pl.DataFrame:
-    """One row per communication span: rank, name, step, start_ns, end_ns, collective, group, members, seq, bytes; null where not recorded.
+    """One row per communication span: what it is, of which group, its number there and its bytes; null where not recorded.
 
     Bytes are those of the span itself, or else of the larger of what goes in and what comes out, as its arguments or those of
     the host calls around its launch say.
@@ -66,12 +67,15 @@ def messages(trace: Trace) -> pl.DataFrame:
     calls = calls.join(_described(pl.concat(sources)), on=["rank", "span"], how="left", maintain_order="left")
     return _mapped(calls, "named", pl.String, _collective, "name").select(
         "rank",
+        "span",
         "name",
         "step",
         "start_ns",
         "end_ns",
         "members",
         "seq",
+        "src",
+        "dst",
         collective=pl.coalesce("collective", "named"),
         group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__(\d+)_\d+_\d+$")),
         bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
@@ -107,7 +111,10 @@ def _described(sources: pl.DataFrame) -> pl.DataFrame:
     """Per call, from everything that tells of it: the first word on the collective, group and type, and the most elements."""
     said = {key: pl.col("args").str.json_path_match(f"$['{key}']") for key in _ARGUMENTS}
     counts = [said[key].cast(pl.Int64, strict=False) for key in ("In msg nelems", "Out msg nelems", "count", "Seq")]
+    src, dst = (said[key].cast(pl.Int32, strict=False) for key in ("Src Rank", "Dst Rank"))
     rows = sources.with_columns(
+        src=pl.when(src >= 0).then(src),
+        dst=pl.when(dst >= 0).then(dst),
         word=pl.coalesce(said["Collective name"], "word"),
         group=pl.coalesce(said["Process Group Name"], said["Process Group ID"]),
         members=said["Process Group Ranks"],
@@ -119,7 +126,7 @@ def _described(sources: pl.DataFrame) -> pl.DataFrame:
     rows = _mapped(rows, "item_bytes", pl.Int64, _item_bytes, "type")
     rows = _mapped(rows, "collective", pl.String, _collective, "word")
     return rows.group_by("rank", "span", maintain_order=True).agg(
-        pl.col("collective", "group", "members", "seq", "item_bytes").drop_nulls().first(),
+        pl.col("collective", "group", "members", "seq", "src", "dst", "item_bytes").drop_nulls().first(),
         elements=pl.max_horizontal("told_elements", "shape_elements").max(),
     )
 

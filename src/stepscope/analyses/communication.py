@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._meetings import alike
 from stepscope.analyses._messages import messages
 from stepscope.trace import Trace
 
@@ -27,9 +28,6 @@ COLUMNS = {
     "note": pl.String,
 }
 
-# No rank can leave one of these before every rank has entered it.
-_MEETING = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"]
-_ONE_SIDED = ["send", "recv", "send_recv"]
 # Where more than this share of the meetings could not have happened as recorded, the clocks of the ranks are not one clock.
 _IMPOSSIBLE_SHARE = 0.1
 
@@ -92,28 +90,8 @@ def _hidden(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
 
 def waits(trace: Trace) -> pl.DataFrame:
     """Every communication call, with `wait_ns` where it has its like on the other ranks, and a `note` where it has none."""
-    calls = messages(trace)
-    # A sequence number identifies a call; without one it is the nth of its size in its step. Ranks of an all-to-all differ in size.
-    group = ["collective", "group", "members"]
-    like = [*group, "seq", "where", "size"]
-    call = [*like, "nth"]
-    ranks = pl.col("rank").n_unique()
-    calls = (
-        calls.with_columns(
-            where=pl.when(pl.col("seq").is_null()).then("step"),
-            size=pl.when(pl.col("collective") != "all_to_all").then("bytes"),
-            together=pl.col("collective").is_in(_ONE_SIDED).not_().fill_null(False),
-            meeting=pl.col("collective").is_in(_MEETING).fill_null(False),
-        )
-        .with_columns(nth=pl.int_range(pl.len()).over("rank", *like))
-        .with_columns(
-            everywhere=(pl.len().over(call) == ranks.over(group)) & (ranks.over(group) > 1),
-            as_often=pl.len().over(like) == ranks.over(like) * (pl.col("nth").max().over(like) + 1),
-            last_start=pl.col("start_ns").max().over(call),
-            first_end=pl.col("end_ns").min().over(call),
-        )
-        .with_columns(matched=pl.col("together") & pl.col("everywhere") & pl.col("as_often"))
-        .with_columns(impossible=pl.col("matched") & pl.col("meeting") & (pl.col("first_end") < pl.col("last_start")))
+    calls = alike(messages(trace)).with_columns(
+        impossible=pl.col("matched") & pl.col("meeting") & (pl.col("first_end") < pl.col("last_start"))
     )
     meetings = calls.filter(pl.col("matched") & pl.col("meeting"))["impossible"]
     one_clock = meetings.sum() <= _IMPOSSIBLE_SHARE * meetings.len()

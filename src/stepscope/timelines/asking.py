@@ -80,7 +80,7 @@ def details(trace: Trace, timeline: Timeline, rank: int, span: int) -> dict[str,
     causes = [cause for cause in (row["flow_in"], row["op"]) if cause is not None and cause != span]
     above = _above(of_rank, timeline, mine, row)
     # A kernel is caused by its launch call, which is part of its operator.
-    known = _by_span(timeline, of_rank, rank, [*causes, *above])
+    known = placed_spans(timeline, of_rank, rank, [*causes, *above])
     out = effects.filter(pl.col("flow_in") == span)
     launched = effects.filter((pl.col("flow_in") != span) | pl.col("flow_in").is_null())
     return said | {
@@ -376,7 +376,8 @@ def _placed(timeline: Timeline, rank: int, spans: pl.DataFrame) -> list[dict[str
     return [{key: value for key, value in one.items() if key != "at"} for one in found if one]
 
 
-def _by_span(timeline: Timeline, spans: pl.LazyFrame, rank: int, wanted: list[int]) -> dict[int, dict[str, Any]]:
+def placed_spans(timeline: Timeline, spans: pl.LazyFrame, rank: int, wanted: list[int]) -> dict[int, dict[str, Any]]:
+    """The events of these spans of a rank, by span; at most MANY."""
     rows = spans.filter(pl.col("span").is_in(wanted)).select("span", "track", "start_ns", "dur_ns").collect() if wanted else None
     return {one["span"]: one for one in _placed(timeline, rank, rows)} if rows is not None else {}
 

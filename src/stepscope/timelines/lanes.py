@@ -20,8 +20,10 @@ from stepscope.intervals import Ints, Set
 from stepscope.pyramid import Pyramid, Unsorted
 from stepscope.trace import Trace
 
-# Those of the spans, and what else is drawn: the rows of the overlap lane.
-KINDS = (*schema.KINDS, "computing", "exposed", "hidden", "free")
+# Those of the spans, and what else is drawn: the rows of the overlap lane, the pieces of the critical path.
+KINDS = (*schema.KINDS, "computing", "exposed", "hidden", "free", "launch", "host", "wait")
+# The critical path of more spans would take as long as everything else; `critical_path` finds that of some steps.
+PATH_SPANS = 1 << 21
 # Work on a device is not nested: where two pieces overlap, neither is part of the other.
 FLAT = ("kernel", "copy", "set")
 WORK = (*FLAT, "communication")
@@ -49,7 +51,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     group: int
     rank: int
-    kind: str  # steps, scope, overlap, spans or counter
+    kind: str  # steps, path, scope, overlap, spans or counter
     label: str
     note: str = ""
     track: int | None = None
@@ -93,6 +95,7 @@ def build(trace: Trace, ends: tuple[int, int] | None = None) -> Timeline:
     picture, count = _Picture(spans, labels), len(spans.start)
     del spans
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
+    paths = _paths(trace, origin) if count <= PATH_SPANS else {}
     steps_of = steps.collect().partition_by("rank", as_dict=True)
     for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in tracks), *(counter["rank"] for counter in counters)}):
         own = _Rank(
@@ -102,6 +105,7 @@ def build(trace: Trace, ends: tuple[int, int] | None = None) -> Timeline:
             overlaps.get(rank),
             {device: name for (of, device), name in chips.items() if of == rank},
             [counter for counter in counters if counter["rank"] == rank],
+            paths.get(rank),
         )
         picture.add(own)
     made = pyramid.build(picture.events(), last - origin)
@@ -142,6 +146,7 @@ class _Rank(NamedTuple):
     overlap: dict[str, Set] | None
     chips: dict[int | None, str | None]
     counters: list[dict[str, Any]]
+    path: pl.DataFrame | None
 
 
 class _Labels:
@@ -188,6 +193,7 @@ class _Picture:
         counters = _placed(own.counters, devices, {label: by_group[label] for label in processes})
         whole = self._group(own.rank, "run", f"rank {own.rank}")
         self._steps(own, whole)
+        self._path(own, whole)
         if len(devices) != 1:
             self._overlap(own, whole)
         scoped = [self._device(own, label, tracks, counters.get(label, []), len(devices) == 1) for label, tracks in devices.items()]
@@ -232,6 +238,18 @@ class _Picture:
         row = first_fit(start, start + dur)
         label = np.array([self.labels.add(f"step {step}") for step in own.steps["step"].to_list()], np.int32)
         self._lane(group, "steps", "steps", self._told(row, start, dur, label, "step"), rows=int(row.max()) + 1)
+
+    def _path(self, own: _Rank, group: int) -> None:
+        """Which work each step waited for, one piece after the other."""
+        if own.path is None:
+            return
+        start, dur = own.path["start"].to_numpy(), own.path["dur_ns"].to_numpy()
+        # Of several steps that run at the same time each has its own.
+        row = first_fit(start, start + dur)
+        label = np.array([self.labels.add(name) for name in own.path["label"].to_list()], np.int32)
+        kinds = own.path["kind"].replace_strict({kind: at for at, kind in enumerate(KINDS)}, return_dtype=pl.UInt8).to_numpy()
+        told = self._told(row, start, dur, label, "host")._replace(kind=kinds)
+        self._lane(group, "path", "critical path", told, note="what each step waited for", rows=int(row.max()) + 1)
 
     def _overlap(self, own: _Rank, group: int) -> None:
         """As `overlap` has it: what is free is so within the steps; the rest is drawn wherever it is."""
@@ -441,6 +459,13 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
         # What annotates a thread stands above it, what annotates a stream below.
         found.append(((rank, place.get(home, 0), kind not in ("annotation", "stream"), kind != "stream", row.get("sort") or 0), one))
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+def _paths(trace: Trace, origin: int) -> dict[int, pl.DataFrame]:
+    """The critical path of each rank."""
+    label = pl.coalesce("name", "kind")
+    found = trace.analyse("critical_path").select("rank", "kind", "dur_ns", label=label, start=pl.col("start_ns") - origin)
+    return {int(rank): part for (rank,), part in found.partition_by("rank", as_dict=True).items()}
 
 
 def _counters(trace: Trace, origin: int) -> tuple[list[dict[str, Any]], Samples]:

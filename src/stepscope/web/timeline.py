@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from stepscope import parameters, pyramid, tables
 from stepscope.errors import UsageError
-from stepscope.timelines import asking, keeping, lanes, tiles
+from stepscope.timelines import arrows, asking, critical, keeping, lanes, tiles
 from stepscope.timelines.lanes import Lane, Timeline
 from stepscope.trace import Trace
 from stepscope.web.answers import TYPES
@@ -122,7 +122,9 @@ def tile(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
 def span(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     rank, number = _number(words, "rank", 0), _number(words, "span")
     _no_more(words, "timeline/span")
-    return _json(asking.details(opened.trace, opened.timeline, rank, number))
+    known = asking.details(opened.trace, opened.timeline, rank, number)
+    known |= arrows.arrows(opened.trace, opened.timeline, rank, number, opened.once)
+    return _json(known | critical.part(opened.trace, opened.timeline, rank, number, known["step"], opened.once))
 
 
 def search(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
@@ -185,6 +187,13 @@ def gaps(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     return _json({"gaps": asking.gaps(opened.trace, opened.timeline, group, low, high, opened.once)})
 
 
+def path(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+    """The piece of the critical path at a moment, with its span."""
+    rank, at = _number(words, "rank", 0), _number(words, "at")
+    _no_more(words, "timeline/path")
+    return _json({"piece": critical.at(opened.trace, opened.timeline, rank, at, opened.once)})
+
+
 Answer = Callable[[Opened, Mapping[str, Any], Words], Response]
 ROUTES: dict[str, Answer] = {
     "": overview,
@@ -194,6 +203,7 @@ ROUTES: dict[str, Answer] = {
     "/area": area,
     "/near": near,
     "/gaps": gaps,
+    "/path": path,
 }
 
 

@@ -1,0 +1,41 @@
+"""The critical path on the timeline: its lane, and what of it a span is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from stepscope.timelines.lanes import PATH_SPANS, Timeline
+from stepscope.trace import Trace
+
+Once = Callable[[tuple[Any, ...], Callable[[], pl.DataFrame]], pl.DataFrame]
+
+
+def part(trace: Trace, timeline: Timeline, rank: int, span: int, step: int | None, once: Once) -> dict[str, Any]:
+    """How long the span is on the critical path, and as what; null where the path is not known."""
+    path = _path(trace, timeline, rank, step, once)
+    if path is None or path.is_empty():
+        return {"critical_ns": None, "critical": []}
+    own = path.filter(pl.col("span") == span)
+    kinds = own.group_by("kind", maintain_order=True).agg(ns=pl.col("dur_ns").sum())
+    return {"critical_ns": int(own["dur_ns"].sum()), "critical": kinds.to_dicts()}
+
+
+def at(trace: Trace, timeline: Timeline, rank: int, moment: int, once: Once) -> dict[str, Any] | None:
+    """The piece at a moment; null where there is none."""
+    start, end = pl.col("start_ns") - timeline.origin, pl.col("end_ns") - timeline.origin
+    steps = trace.steps.filter(pl.col("rank") == rank, start <= moment, end > moment).select("step").collect().to_series()
+    path = _path(trace, timeline, rank, steps[0], once) if len(steps) else None
+    if path is None:
+        return None
+    here = path.filter(start <= moment, start + pl.col("dur_ns") > moment).select("kind", "name", "span", start=start, dur="dur_ns")
+    return here.row(0, named=True) if here.height else None
+
+
+def _path(trace: Trace, timeline: Timeline, rank: int, step: int | None, once: Once) -> pl.DataFrame | None:
+    """Of the whole rank where that is quickly found, else of the step alone."""
+    if timeline.spans <= PATH_SPANS:
+        return once(("path", rank), lambda: trace.analyse("critical_path", rank=rank))
+    if step is None:
+        return None
+    return once(("path", rank, step), lambda: trace.analyse("critical_path", rank=rank, steps=(step, step)))

@@ -1,0 +1,127 @@
+"""What the timeline says a span is connected with, and what of it is on the critical path."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import tiny
+from stepscope.analyses._meetings import meetings
+from stepscope.timelines import arrows, critical
+from stepscope.timelines.lanes import KINDS, build
+from stepscope.trace import Trace
+
+TRACKS = """
+    rank  track  kind           label     device  group
+    0     0      thread         main      -       "python_1"
+    0     1      thread         backward  -       "python_1"
+    0     7      stream         stream7   0       gpu
+    1     0      thread         main      -       "python_2"
+    1     7      stream         stream7   0       gpu
+"""
+SPANS = """
+    rank  track  kind           name             step  start_ns  dur_ns  span  flow_in  op
+    0     0      op             aten::linear     0     100       50      0     -        -
+    0     0      op             aten::addmm      0     110       30      1     -        -
+    0     0      api            launch           0     120       5       2     -        -
+    0     1      op             evaluate         0     300       60      3     -        -
+    0     1      op             AddmmBackward0   0     310       40      4     1        -
+    0     7      kernel         gemm             0     140       20      5     2        1
+    0     7      communication  gloo:all_reduce  0     400       50      6     -        -
+    0     7      communication  gloo:send        0     460       5       7     -        -
+    0     7      communication  gloo:send        0     470       5       8     -        -
+    1     7      communication  gloo:all_reduce  0     420       30      0     -        -
+    1     7      communication  gloo:recv        0     455       30      1     -        -
+    1     7      communication  gloo:recv        0     490       30      2     -        -
+"""
+
+
+def _trace() -> Trace:
+    steps = """
+        rank  step  start_ns  end_ns
+        0     0     100       500
+        1     0     400       520
+    """
+    return tiny.trace(spans=SPANS, tracks=TRACKS, steps=steps)
+
+
+def _once(key: tuple[Any, ...], ask: Any) -> Any:
+    return ask()
+
+
+def _ends(trace: Trace, rank: int, span: int) -> list[tuple[str, str, int, str, int]]:
+    said = arrows.arrows(trace, build(trace), rank, span, _once)
+    assert said["arrow_count"] == len(said["arrows"])
+    return [(one["how"], one["way"], one["rank"], one["name"], one["delay"]) for one in said["arrows"]]
+
+
+def test_a_kernel_was_launched_by_its_call_and_the_operator_launches_it() -> None:
+    trace = _trace()
+    assert _ends(trace, 0, 5) == [("launch", "in", 0, "launch", -20)]
+    assert _ends(trace, 0, 2) == [("launch", "out", 0, "gemm", 20)]
+    assert _ends(trace, 0, 1) == [("launch", "out", 0, "gemm", 30), ("backward", "out", 0, "AddmmBackward0", 200)]
+
+
+def test_forward_leads_to_backward_also_from_what_only_wraps_them() -> None:
+    trace = _trace()
+    assert _ends(trace, 0, 4) == [("backward", "in", 0, "aten::addmm", -200)]
+    assert _ends(trace, 0, 3) == [("backward", "in", 0, "aten::addmm", -190)]
+    assert _ends(trace, 0, 0) == [("backward", "out", 0, "AddmmBackward0", 210)]
+
+
+def test_a_collective_meets_the_same_one_of_the_other_rank_and_a_send_its_receive() -> None:
+    trace = _trace()
+    assert _ends(trace, 0, 6) == [("collective", "with", 1, "gloo:all_reduce", 20)]
+    assert _ends(trace, 1, 0) == [("collective", "with", 0, "gloo:all_reduce", -20)]
+    assert _ends(trace, 0, 8) == [("transfer", "out", 1, "gloo:recv", 20)]
+    assert _ends(trace, 1, 1) == [("transfer", "in", 0, "gloo:send", 5)]
+    assert _ends(trace.of_rank(0), 0, 8) == []
+
+
+def test_sends_without_as_many_receives_meet_nothing() -> None:
+    spans = "\n".join(SPANS.strip().splitlines()[:-1])
+    found = meetings(tiny.trace(spans=spans, tracks=TRACKS))
+    assert found.rows() == [(0, 6, 0, "together"), (1, 0, 0, "together")]
+
+
+def test_a_send_says_whom_it_is_for_where_there_are_more_than_two_ranks() -> None:
+    trace = tiny.trace(
+        spans="""
+            rank  kind           name        start_ns  dur_ns  span
+            0     communication  nccl:send   0         10      0
+            0     communication  nccl:send   20        10      1
+            1     communication  nccl:recv   25        10      0
+            2     communication  nccl:recv   5         10      0
+        """
+    )
+    assert meetings(trace).is_empty()
+    args = pl.Series(['{"Dst Rank": 2}', '{"Dst Rank": 1}', '{"Src Rank": 0}', '{"Src Rank": 0}'])
+    told = Trace({**trace.tables, "spans": trace.spans.collect().with_columns(args.alias("args"))}, trace.meta)
+    assert sorted(meetings(told).select("call", "rank", "span").rows()) == [(0, 0, 0), (0, 2, 0), (1, 0, 1), (1, 1, 0)]
+
+
+def test_the_lane_of_the_critical_path_is_the_analysis() -> None:
+    trace = _trace()
+    timeline = build(trace)
+    truth = trace.critical_path()
+    for rank in (0, 1):
+        (lane,) = [lane for lane in timeline.lanes if lane.kind == "path" and lane.rank == rank]
+        assert lane.rows == 1
+        events = timeline.pyramid.events
+        own = slice(*(int(edge) for edge in events.offsets[lane.first : lane.first + 2]))
+        wanted = truth.filter(pl.col("rank") == rank)
+        assert (events.start[own] + timeline.origin).tolist() == wanted["start_ns"].to_list()
+        assert events.dur[own].tolist() == wanted["dur_ns"].to_list()
+        assert [KINDS[kind] for kind in events.kind[own]] == wanted["kind"].to_list()
+        assert np.all(events.span[own] == -1)
+
+
+def test_a_span_says_how_much_of_it_is_on_the_path() -> None:
+    # The step ends while nothing runs on the device and nothing waited for it: the host alone is the path.
+    trace = _trace()
+    timeline = build(trace)
+    assert critical.part(trace, timeline, 0, 0, 0, _once) == {"critical_ns": 50, "critical": [{"kind": "host", "ns": 50}]}
+    assert critical.part(trace, timeline, 0, 5, 0, _once) == {"critical_ns": 0, "critical": []}
+    piece = critical.at(trace, timeline, 0, 20, _once)
+    assert piece == {"kind": "host", "name": "aten::linear", "span": 0, "start": 0, "dur": 50}
+    assert critical.at(trace, timeline, 0, 401, _once) is None
