@@ -1,5 +1,8 @@
 /** Where the tables come from: the server, or the report that carries them. Pages know only this. */
+import { ask } from "./asking";
 import { Table } from "./table";
+
+export { Refusal } from "./asking";
 
 export interface Run {
   id: string;
@@ -72,17 +75,6 @@ export interface Source {
   listen(path: string, hear: (event: string, data: unknown) => void): () => void;
 }
 
-/** What the server refused, in its own words. */
-export class Refusal extends Error {
-  constructor(
-    message: string,
-    readonly kind: string,
-    readonly status: number,
-  ) {
-    super(message);
-  }
-}
-
 export class HttpSource implements Source {
   readonly still = false;
   private origins = new Map<string, bigint>();
@@ -147,13 +139,6 @@ export class HttpSource implements Source {
 function exact(json: string): unknown {
   const keep = (_: string, value: unknown, written?: { source?: string }) => (Number.isInteger(value) && !Number.isSafeInteger(value) ? (written?.source ?? value) : value);
   return JSON.parse(json, keep as (key: string, value: unknown) => unknown);
-}
-
-async function ask(path: string, options?: RequestInit): Promise<Response> {
-  const answer = await fetch(path, options);
-  if (answer.ok) return answer;
-  const said = await answer.json().catch(() => ({}));
-  throw new Refusal(said.error ?? `${answer.status} ${answer.statusText}`, said.kind ?? "server", answer.status);
 }
 
 let current: Source = new HttpSource();
