@@ -45,6 +45,20 @@ const pages = {
   },
 };
 
+// `import script from "timeline-worker"` is where the timeline's worker lies: a script of its own, named after its content. A report, being one
+// file, has none.
+const worker = (made) => ({
+  name: "worker",
+  setup(within) {
+    within.onResolve({ filter: /^timeline-worker$/ }, () => ({ path: path.join(here, "src/timeline/worker.js"), namespace: "worker" }));
+    within.onLoad({ filter: /.*/, namespace: "worker" }, async () => {
+      if (!made) return { contents: 'export default "";', loader: "js" };
+      const result = await build({ ...common, entryPoints: ["src/timeline/worker.ts"], format: "iife", write: false });
+      return { contents: result.outputFiles[0].contents, loader: "file", watchFiles: Object.keys(result.metafile.inputs).map((name) => path.join(here, name)) };
+    });
+  },
+});
+
 const common = {
   absWorkingDir: here,
   bundle: true,
@@ -75,15 +89,17 @@ const app = {
   outdir: path.join(out, "assets"),
   entryNames: "[name]-[hash]",
   chunkNames: "[name]-[hash]",
+  assetNames: "[name]-[hash]",
   format: "esm",
   splitting: true,
+  plugins: [...common.plugins, worker(true)],
 };
 // The single-file report has everything in one script, which stands inside the page.
-const report = { ...common, entryPoints: { report: "src/report.tsx" }, outdir: path.join(out, "report"), format: "iife" };
+const report = { ...common, entryPoints: { report: "src/report.tsx" }, outdir: path.join(out, "report"), format: "iife", plugins: [...common.plugins, worker(false)], logOverride: { "empty-import-meta": "silent" } };
 
 if (words.includes("--watch")) {
   const end = { name: "end", setup: (build) => build.onEnd((result) => result.errors.length || assemble(result)) };
-  const watching = await context({ ...app, plugins: [...common.plugins, end] });
+  const watching = await context({ ...app, plugins: [...app.plugins, end] });
   await watching.watch();
 } else {
   await rm(out, { recursive: true, force: true });

@@ -18,3 +18,9 @@ declare module "pages" {
   const pages: Page[];
   export default pages;
 }
+
+declare module "timeline-worker" {
+  /** Where the worker of the timeline lies, beside the scripts; "" in a report, which is one file. */
+  const script: string;
+  export default script;
+}

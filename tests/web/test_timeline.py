@@ -238,7 +238,9 @@ def test_the_picture_is_as_busy_as_the_stream(server: "Serve", page: "Page", str
     assert top is not None
     pixels: list[list[int]] = page.evaluate(
         """y => { const c = document.querySelector('.tl-picture canvas'), r = c.width / c.clientWidth;
-            const d = c.getContext('2d').getImageData(0, Math.round((y - 4) * r), c.width, 1).data;
+            const copy = new OffscreenCanvas(c.width, c.height).getContext('2d');
+            copy.drawImage(c, 0, 0);
+            const d = copy.getImageData(0, Math.round((y - 4) * r), c.width, 1).data;
             return Array.from({length: c.width}, (_, x) => [d[4*x], d[4*x+1], d[4*x+2]]) }""",
         y - top["y"],
     )

@@ -7,6 +7,7 @@ import { untip } from "../parts/tip";
 import { source } from "../source";
 import { place } from "../state";
 import { fill } from "../text";
+import { prepare } from "../timeline/artist";
 import { Drawer } from "../timeline/drawer";
 import { Timeline } from "../timeline/model";
 import { Picture } from "../timeline/picture";
@@ -17,6 +18,7 @@ import { text } from "../timeline/words";
 export default function Page() {
   const t = text();
   const run = place.value.run!;
+  useMemo(prepare, []);
   const asked = useAnswer(`${run}\ntimeline`, async () => (await (await source().raw(run, "timeline")).json()) as Header);
   const steps = useTable("tables/steps", { columns: "rank,step,start_ns,end_ns" }, { allSteps: true, skip: !info.value?.tables.steps });
   if (asked.error) return source().still ? <Empty title={t.still} /> : <Trouble error={asked.error} />;

@@ -10,7 +10,8 @@ import type { Table } from "../table";
 import { fill, Say } from "../text";
 import * as units from "../units";
 import type { Details as Known, Sums as Answer, Tab, Timeline } from "./model";
-import { shown, type Area } from "./paint";
+import { shown } from "./labels";
+import type { Area } from "./scene";
 import type { Event } from "./wire";
 import { text } from "./words";
 

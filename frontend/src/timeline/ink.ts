@@ -1,7 +1,23 @@
 /** What an event is drawn with. A tint is one number: red, green and blue as canvas memory has them, and in the highest byte how. */
-import { color, css, family, kindOf, token } from "../colors";
-import { theme } from "../state";
+import { family, kindOf, shade, token } from "../hues";
+import { sheet } from "./scene";
 import type { Names, Tile } from "./wire";
+
+/** The colours of the theme, as the page says them; and how to use them. */
+export interface Palette {
+  dark: boolean;
+  tokens: Record<string, string>;
+  how: Coloring;
+  /** Kinds that are meant; others are pale. None: all are. */
+  only: string[];
+}
+
+/** The tokens that a palette has. */
+export const TOKENS = [
+  ..."surface sunken border border-strong grid text text-2 text-3 accent on-accent on-kind font".split(" "),
+  ..."kind-compute kind-host kind-copy kind-communication kind-wait kind-idle".split(" "),
+  ..."matmul attention conv norm elem reduce cast optim index other".split(" ").map((family) => `op-${family}`),
+].map((name) => `--${name}`);
 
 export const COLORINGS = ["family", "kind", "scope", "duration"] as const;
 export type Coloring = (typeof COLORINGS)[number];
@@ -16,8 +32,9 @@ export const HATCHED = 4 << 24;
 const FRAMES = new Set(["step", "scope", "annotation"]);
 const HUES = ["--op-matmul", "--op-attention", "--op-conv", "--op-norm", "--op-elem", "--op-reduce", "--op-cast", "--op-optim", "--op-index"];
 const RAMP = 24;
+const PALE = 0.18;
 
-const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true })!;
+const pixel = sheet({ willReadFrequently: true });
 
 const parsed = new Map<string, number>();
 
@@ -72,23 +89,29 @@ export class Ink {
   private kindTint = new Map<string, number>();
   private hues: number[] = [];
   private plain = 0;
+  private tokens: Record<string, string> = {};
+  private only = new Set<string>();
+  /** What tells bars apart that touch: the colour furthest from the ground. */
+  edge = 0;
 
   constructor(
     private names: Names,
     private kinds: string[],
-  ) {
-    this.refresh("family");
-  }
+  ) {}
 
   /** Colours as the theme has them now. */
-  refresh(how: Coloring): void {
+  refresh({ dark, tokens, how, only }: Palette): void {
+    const css = (name: string) => tokens[name] ?? "";
     this.how = how;
-    this.dark = theme() === "dark";
+    this.dark = dark;
+    this.tokens = tokens;
+    this.only = new Set(only);
     [this.surface, this.sunken, this.border, this.strong, this.grid] = ["--surface", "--sunken", "--border", "--border-strong", "--grid"].map(css);
     [this.text, this.text2, this.text3, this.accent, this.onAccent, this.onKind] = ["--text", "--text-2", "--text-3", "--accent", "--on-accent", "--on-kind"].map(css);
     [this.host, this.compute, this.idle, this.warn] = ["--kind-host", "--kind-compute", "--kind-idle", "--kind-wait"].map(css);
     this.font = css("--font");
     this.base = rgb(this.surface);
+    this.edge = rgb(this.text);
     this.frame = mixed(rgb(this.strong), rgb(this.sunken), 0.35) | FRAMED | (this.dark ? 0 : DARK);
     this.free = mixed(rgb(this.idle), rgb(this.sunken), 0.55) | HATCHED;
     // The longer, the further from the ground.
@@ -107,6 +130,7 @@ export class Ink {
     let known = this.tints.get(key);
     if (known === undefined) {
       known = this.make(this.names.text[name], this.kinds[kind] ?? "other", this.names.more[name]);
+      if (!this.meant(kind)) known = mixed(known, this.base, PALE) | (known & (FRAMED | HATCHED)) | (this.dark ? 0 : DARK);
       this.tints.set(key, known);
     }
     return known;
@@ -121,7 +145,7 @@ export class Ink {
   private ofKind(name: string): number {
     let known = this.kindTint.get(name);
     if (known === undefined) {
-      known = rgb(css(`--kind-${name}`)) | (!this.dark && (name === "host" || name === "wait") ? DARK : 0);
+      known = rgb(this.tokens[`--kind-${name}`]) | (!this.dark && (name === "host" || name === "wait") ? DARK : 0);
       this.kindTint.set(name, known);
     }
     return known;
@@ -138,13 +162,18 @@ export class Ink {
     if (this.how === "scope") return scope === null ? mixed(this.plain, this.base, 0.4) | DARK : this.hues[hash(scope) % HUES.length];
     const drawn = kindOf(kind);
     if (kind === "api" || kind === "python" || (drawn !== "host" && drawn !== "compute")) return kind === "python" ? this.shaded(name) : this.ofKind(drawn);
-    return family(name) === "other" ? this.plain : rgb(color(name));
+    const of = family(name);
+    return of === "other" ? this.plain : rgb(shade(name, this.tokens[token(of)]));
   }
 
   /** Frames of Python are all of the host; a shade tells neighbours apart. */
   private shaded(name: string): number {
     const host = this.ofKind("host");
     return mixed(host, this.base, 0.62 + 0.09 * (hash(name) % 5)) | (host & DARK);
+  }
+
+  private meant(kind: number): boolean {
+    return !this.only.size || this.only.has(this.kinds[kind]);
   }
 
   paint(tile: Tile): void {
@@ -156,11 +185,11 @@ export class Ink {
     const timed = this.how === "duration";
     for (let at = 0; at < long; at++) {
       const tint = this.tint(tile.longName[at], tile.longKind[at]);
-      tile.longTint[at] = timed && tile.longSpan[at] >= 0 && !(tint & (FRAMED | HATCHED)) ? this.byDuration(tile.longDur[at]) : tint;
+      tile.longTint[at] = timed && tile.longSpan[at] >= 0 && !(tint & (FRAMED | HATCHED)) && this.meant(tile.longKind[at]) ? this.byDuration(tile.longDur[at]) : tint;
     }
     for (let at = 0; at < bucket; at++) {
       const tint = this.tint(tile.bucketName[at], tile.bucketKind[at]);
-      tile.bucketTint[at] = timed && tile.bucketSpan[at] >= 0 && !(tint & (FRAMED | HATCHED)) ? this.byDuration(((tile.bucketBusy[at] / 255) * tile.bucket) / Math.max(1, tile.bucketCount[at])) : tint;
+      tile.bucketTint[at] = timed && tile.bucketSpan[at] >= 0 && !(tint & (FRAMED | HATCHED)) && this.meant(tile.bucketKind[at]) ? this.byDuration(((tile.bucketBusy[at] / 255) * tile.bucket) / Math.max(1, tile.bucketCount[at])) : tint;
     }
   }
 }

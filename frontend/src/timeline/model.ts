@@ -2,20 +2,15 @@
 import { signal } from "@preact/signals";
 import { context, rank } from "../data";
 import { source } from "../source";
-import { go, place, remember, remembered } from "../state";
+import { go, place, remember, remembered, theme } from "../state";
 import { Table } from "../table";
-import { COLORINGS, Ink, type Coloring } from "./ink";
-import { arrange, laneAt, read, rowAt, UNARRANGED, written, type Arrangement, type Layout, type Placed } from "./layout";
-import { Painter, TOP, type Area, type Gap, type Mark, type Scene, type Step } from "./paint";
-import { Tiles } from "./tiles";
-import type { Event, Header, Lane, Tile } from "./wire";
-
-/** What is under the pointer: an event, or several too short to be told apart. */
-export interface Hit extends Event {
-  count: number;
-  /** How much of the bucket is busy; 1 for an event by itself. */
-  busy: number;
-}
+import { css } from "../colors";
+import { artist, type Artist } from "./artist";
+import { COLORINGS, TOKENS, type Coloring } from "./ink";
+import { arrange, read, UNARRANGED, written, type Arrangement, type Layout } from "./layout";
+import { NOTHING, TOP, type Area, type Gap, type Hit, type Lit, type Mark, type Scene, type Step } from "./scene";
+import type { Told, Under } from "./stage";
+import type { Event, Header, Lane } from "./wire";
 
 /** Everything known of one event. */
 export interface Details {
@@ -55,8 +50,6 @@ const SETTLED = 150;
 const TAU = 35;
 
 export class Timeline {
-  readonly tiles: Tiles;
-  readonly ink: Ink;
   readonly layout = signal<Layout>({ pinned: [], pinnedHeight: 0, heads: [], lanes: [], height: 0 });
   readonly arrangement = signal<Arrangement>(UNARRANGED);
   readonly seen = signal<{ t0: number; t1: number }>({ t0: 0, t1: 1 });
@@ -85,15 +78,23 @@ export class Timeline {
   scroll = 0;
   width = 0;
   height = 0;
-  painter: Painter | null = null;
-  /** Called after each picture, with how far it is scrolled. */
-  drawn: () => void = () => undefined;
+  private artist: Artist | null = null;
+  /** Called after each picture, with how many ms it took. */
+  drawn: (took: number) => void = () => undefined;
   /** Called when it begins or ends to move or to wait for something. */
   turned: (busy: boolean) => void = () => undefined;
   words = { step: "Step", free: "free" };
   private aim0 = 0;
   private aim1 = 1;
   private scene: Scene;
+  /** What of it is known where it is drawn. */
+  private sent: Partial<Scene> = {};
+  private drawing = false;
+  /** Something has changed since what is being drawn was sent. */
+  private late = false;
+  private waiting = false;
+  private tilesFailed = false;
+  private ratio = 1;
   private pending = 0;
   private before = 0;
   private held = new Set<string>();
@@ -101,12 +102,11 @@ export class Timeline {
   private wrote = "";
   private history: [number, number][] = [];
   private future: [number, number][] = [];
-  private lit: Uint8Array | null = null;
-  private litBy: ((name: string) => boolean) | null = null;
+  private lit: Lit | null = null;
   private gapsFor = "";
   private wanted = 0;
   private laneOf: Lane[] = [];
-  private emptyKnown = "";
+  private empty = new Set<string>();
   private still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   constructor(
@@ -114,13 +114,9 @@ export class Timeline {
     readonly header: Header,
   ) {
     for (const lane of header.lanes) this.laneOf[lane.id] = lane;
-    this.tiles = new Tiles(run, header, () => this.came());
-    this.ink = new Ink(this.tiles.names, header.kinds);
     const steps = header.lanes.filter((lane) => lane.kind === "steps");
     if (steps.length === 1) this.ruled = steps[0].id;
-    this.scene = {
-      t0: 0, t1: 1, width: 0, height: 0, ratio: 1, scroll: 0, layout: this.layout.value, end: this.end, steps: [], median: 0, gaps: [], marks: [], area: null, hover: null, selected: null, lit: null, into: [], out: [], words: this.words, moving: false,
-    };
+    this.scene = { ...NOTHING, end: this.end };
     this.t1 = this.aim1 = this.end;
   }
 
@@ -139,18 +135,19 @@ export class Timeline {
 
   // The picture
 
+  /** Draw into a canvas from now on. */
   attach(canvas: HTMLCanvasElement): void {
-    this.painter = new Painter(canvas.getContext("2d", { alpha: false })!, this.tiles, this.ink, this.tiles.names);
-    this.invalidate();
+    this.artist?.close();
+    this.sent = {};
+    this.drawing = false;
+    this.artist = artist(canvas, this.run, this.header, (told) => this.told(told));
+    this.recolor();
   }
 
-  resize(canvas: HTMLCanvasElement, width: number, height: number): void {
-    const ratio = Math.min(3, devicePixelRatio || 1);
+  resize(width: number, height: number): void {
     this.width = width;
     this.height = height;
-    this.scene.ratio = ratio;
-    canvas.width = Math.max(1, Math.round(width * ratio));
-    canvas.height = Math.max(1, Math.round(height * ratio));
+    this.ratio = Math.min(3, devicePixelRatio || 1);
     this.scrollTo(this.scroll);
     this.frame(performance.now());
   }
@@ -164,25 +161,31 @@ export class Timeline {
 
   recolor(how = this.coloring.value): void {
     this.coloring.value = how;
-    this.tiles.beside(how === "scope" && !source().still ? "scope" : "");
-    this.ink.refresh(how);
-    this.painter?.labels.forget();
+    const tokens = Object.fromEntries(TOKENS.map((name) => [name, css(name)]));
+    this.artist?.recolor({ dark: theme() === "dark", tokens, how, only: this.kinds.peek() }, how === "scope" && !source().still);
     this.invalidate();
   }
 
   invalidate = (): void => {
     if (!this.pending) this.pending = requestAnimationFrame(this.frame);
+    this.turn();
   };
 
-  private came(): void {
-    this.turn();
-    this.trouble.value = this.tiles.error;
-    const known = this.tiles.bundles.filter((bundle) => this.tiles.get(bundle, this.header.top_level, 0)).length;
-    if (String(known) !== this.emptyKnown) {
-      this.emptyKnown = String(known);
+  private told({ took, waiting, error, empty }: Told): void {
+    this.waiting = waiting;
+    if (error !== (this.trouble.peek()?.message ?? null) && (error !== null || this.tilesFailed)) this.trouble.value = error === null ? null : new Error(error);
+    this.tilesFailed = error !== null;
+    if (empty) {
+      this.empty = new Set(empty);
       this.relayout();
     }
-    this.invalidate();
+    if (took === null) this.invalidate();
+    else {
+      this.drawing = false;
+      this.drawn(took);
+      if (this.late) this.send();
+    }
+    this.turn();
   }
 
   private frame = (now: number): void => {
@@ -198,51 +201,32 @@ export class Timeline {
       if (Math.abs(this.aim0 - this.t0) < near && Math.abs(this.aim1 - this.t1) < near) [this.t0, this.t1] = [this.aim0, this.aim1];
       else moving = true;
     }
-    const { scene } = this;
-    scene.t0 = this.t0;
-    scene.t1 = this.t1;
-    scene.width = this.width;
-    scene.height = this.height;
-    scene.scroll = this.scroll;
-    scene.layout = this.layout.peek();
-    scene.steps = this.steps;
-    scene.gaps = this.gaps.peek();
-    scene.marks = this.marks.peek();
-    scene.area = this.area.peek();
-    scene.hover = this.hover.peek()?.hit ?? null;
-    scene.selected = this.selected.peek();
-    scene.into = this.details.peek()?.into ?? NONE;
     const known = this.details.peek();
-    scene.out = known ? (known.out.length ? known.out : known.launched) : NONE;
-    scene.words = this.words;
-    scene.moving = moving;
-    scene.lit = this.lights();
-    if (this.painter && this.width > 0) this.painter.draw(scene);
-    this.drawn();
+    this.scene = {
+      ...this.scene,
+      t0: this.t0, t1: this.t1, width: this.width, height: this.height, ratio: this.ratio, scroll: this.scroll, moving,
+      layout: this.layout.peek(), steps: this.steps, gaps: this.gaps.peek(), marks: this.marks.peek(), area: this.area.peek(),
+      hover: this.hover.peek()?.hit ?? null, selected: this.selected.peek(), lit: this.lit, words: this.words,
+      into: known?.into ?? NONE, out: known ? (known.out.length ? known.out : known.launched) : NONE,
+    };
+    this.send();
     this.before = moving ? now : 0;
     if (moving) this.invalidate();
   };
 
-  private lights(): Uint8Array | null {
-    if (!this.litBy) return null;
-    const names = this.tiles.names.text;
-    if (!this.lit || this.lit.length < names.length) {
-      const from = this.lit?.length ?? 0;
-      const grown = new Uint8Array(Math.max(256, names.length * 2));
-      if (this.lit) grown.set(this.lit);
-      this.lit = grown;
-      this.litTo = Math.min(this.litTo, from);
-    }
-    for (; this.litTo < names.length; this.litTo++) this.lit[this.litTo] = this.litBy(names[this.litTo]) ? 1 : 0;
-    return this.lit;
+  /** Have the scene drawn: what of it has changed, when the picture before is done. */
+  private send(): void {
+    if (!this.artist || this.width <= 0) return;
+    this.late = this.drawing;
+    if (this.drawing) return;
+    const change: Partial<Scene> = Object.fromEntries(Object.entries(this.scene).filter(([name, value]) => this.sent[name as keyof Scene] !== value));
+    this.sent = this.scene;
+    this.drawing = true;
+    this.artist.draw(change);
   }
 
-  private litTo = 0;
-
-  private light(by: ((name: string) => boolean) | null): void {
-    this.litBy = by;
-    this.litTo = 0;
-    this.lit = null;
+  private light(by: Lit | null): void {
+    this.lit = by;
     this.invalidate();
   }
 
@@ -368,7 +352,7 @@ export class Timeline {
   private asking = 0;
 
   private turn(): void {
-    const busy = this.settling !== 0 || this.asking > 0 || this.tiles.waiting;
+    const busy = this.settling !== 0 || this.asking > 0 || this.waiting || this.drawing || this.pending > 0;
     if (busy === this.busy) return;
     this.busy = busy;
     this.turned(busy);
@@ -462,11 +446,7 @@ export class Timeline {
       scopes: this.scopes.peek(),
       ruled: this.ruled,
       ranks: null,
-      empty: (lane, row) => {
-        const tile = this.tiles.get(this.tiles.bundle(lane.id), this.header.top_level, 0);
-        const of = tile?.row(lane.id, row) ?? -1;
-        return !!tile && of >= 0 && tile.longs[of] === tile.longs[of + 1] && tile.buckets[of] === tile.buckets[of + 1];
-      },
+      empty: (lane, row) => this.empty.has(`${lane.id} ${row}`),
     });
     this.scrollTo(this.scroll);
   }
@@ -504,78 +484,24 @@ export class Timeline {
     return this.t0 + (x / Math.max(1, this.width)) * (this.t1 - this.t0);
   }
 
-  placedAt(y: number): { placed: Placed; inside: number } | null {
-    const layout = this.layout.peek();
-    if (y < TOP) return null;
-    if (y < TOP + layout.pinnedHeight) {
-      const placed = laneAt(layout.pinned, y - TOP);
-      return placed && { placed, inside: y - TOP - placed.y };
-    }
-    const inner = y - TOP - layout.pinnedHeight + this.scroll;
-    const placed = laneAt(layout.lanes, inner);
-    return placed && { placed, inside: inner - placed.y };
-  }
-
-  private tileAt(lane: number, moment: number): Tile | undefined {
-    if (!this.painter) return undefined;
-    const bundle = this.tiles.bundle(lane);
-    const level = this.painter.level(this.scene);
-    const index = Math.floor(moment / this.tiles.span(level));
-    return this.tiles.get(bundle, level, index) ?? this.tiles.coarser(bundle, level, index);
-  }
-
-  hit(x: number, y: number): Hit | null {
-    const where = this.placedAt(y);
-    if (!where || where.placed.lane.kind === "counter") return null;
-    const row = rowAt(where.placed, where.inside);
-    if (row < 0) return null;
-    const at = this.momentAt(x);
-    if (row === where.placed.rows[0]) {
-      for (const also of where.placed.also) {
-        const found = this.eventAt(where.placed.lane.id, also, at, 0);
-        if (found) return found;
-      }
-    }
-    return this.eventAt(where.placed.lane.id, row, at, 2);
-  }
-
-  /** The event of a row at a moment, or within so many pixels of it. */
-  eventAt(lane: number, row: number, moment: number, near: number): Hit | null {
-    const tile = this.tileAt(lane, moment);
-    const of = tile?.row(lane, row) ?? -1;
-    if (!tile || of < 0) return null;
-    const slack = ((this.t1 - this.t0) / Math.max(1, this.width)) * near;
-    const names = this.tiles.names.text;
-    let found: Hit | null = null;
-    let apart = slack;
-    for (let event = tile.longFrom(of, moment - slack); event < tile.longs[of + 1] && tile.longStart[event] <= moment + slack; event++) {
-      const [start, dur] = [tile.longStart[event], tile.longDur[event]];
-      const off = moment < start ? start - moment : Math.max(0, moment - start - dur);
-      if (off > apart) continue;
-      apart = off;
-      found = { span: tile.longSpan[event], lane, row, start, dur, name: names[tile.longName[event]], kind: this.header.kinds[tile.longKind[event]], count: 1, busy: 1 };
-    }
-    if (found && apart === 0) return found;
-    for (let event = tile.bucketFrom(of, Math.max(0, Math.floor((moment - slack - tile.from) / tile.bucket))); event < tile.buckets[of + 1]; event++) {
-      const start = tile.from + tile.bucketX[event] * tile.bucket;
-      if (start > moment + slack) break;
-      const off = moment < start ? start - moment : Math.max(0, moment - start - tile.bucket);
-      if (off > apart || (found && found.count > 1 && off === apart)) continue;
-      apart = off;
-      found = { span: tile.bucketSpan[event], lane, row, start, dur: tile.bucket, name: names[tile.bucketName[event]], kind: this.header.kinds[tile.bucketKind[event]], count: tile.bucketCount[event], busy: tile.bucketBusy[event] / 255 };
-    }
-    return found;
+  /** What is at a place of the picture. */
+  async at(x: number, y: number): Promise<Under> {
+    return this.artist && y >= TOP ? this.artist.at(x, y) : { hit: null, counter: null };
   }
 
   /** An edge of an event near a place of the picture, to which a selection clings. */
-  edge(x: number, y: number): number {
-    const at = this.momentAt(x);
-    const hit = this.hit(x, y);
+  async edge(x: number, y: number): Promise<number> {
+    const [at, slack] = [this.momentAt(x), ((this.t1 - this.t0) / Math.max(1, this.width)) * 6];
+    const { hit } = await this.at(x, y);
     if (!hit || hit.count > 1) return at;
-    const slack = ((this.t1 - this.t0) / Math.max(1, this.width)) * 6;
     if (Math.abs(hit.start - at) < slack) return hit.start;
     if (Math.abs(hit.start + hit.dur - at) < slack) return hit.start + hit.dur;
     return at;
+  }
+
+  /** The picture as it is now. */
+  async picture(): Promise<CanvasImageSource | null> {
+    return this.artist && this.artist.picture();
   }
 
   /** Why nothing ran at a moment. */
@@ -594,23 +520,13 @@ export class Timeline {
     return [...sums].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;
   }
 
-  /** The value of a counter at a moment. */
-  valueAt(lane: number, moment: number): number {
-    const tile = this.tileAt(lane, moment);
-    const points = tile?.pointsOf(lane);
-    if (!tile || !points) return NaN;
-    let value = NaN;
-    for (let point = points[0]; point < points[1] && tile.pointAt[point] <= moment; point++) value = tile.pointHigh[point];
-    return value;
-  }
-
   // Choosing
 
   /** Select an event that is known, or none. */
   choose(event: Event | null, open = true): void {
     this.selected.value = event;
     this.details.value = null;
-    this.light(event && event.name && event.span >= 0 ? (name) => name === event.name : this.finder());
+    this.light(event && event.name && event.span >= 0 ? { name: event.name } : this.finder());
     if (event && event.span >= 0) {
       if (open) this.show("event");
       void this.pick(this.rankOf(event.lane), event.span, "stay");
@@ -632,7 +548,7 @@ export class Timeline {
       if (asked !== this.wanted) return;
       this.selected.value = details.event;
       this.details.value = details;
-      this.light((name) => name === details.event.name);
+      this.light({ name: details.event.name });
       const { start, dur } = details.event;
       if (view === "fit") this.focus(details.event, "jump");
       else if (view === "show" && (start + dur < this.aim0 || start > this.aim1)) this.focus(details.event);
@@ -750,23 +666,11 @@ export class Timeline {
 
   // Searching
 
-  private finder(): ((name: string) => boolean) | null {
+  private finder(): Lit | null {
     const text = this.found.peek()?.text;
     if (!text) return null;
     const pattern = /^\/(.+)\/$/.exec(text);
-    if (pattern) {
-      try {
-        const regex = new RegExp(pattern[1], "i");
-        return (name) => regex.test(name);
-      } catch {
-        return null;
-      }
-    }
-    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    return (name) => {
-      const low = name.toLowerCase();
-      return words.every((word) => low.includes(word));
-    };
+    return pattern ? { pattern: pattern[1] } : { words: text.toLowerCase().split(/\s+/).filter(Boolean) };
   }
 
   private searching = 0;
@@ -864,8 +768,8 @@ export class Timeline {
     cancelAnimationFrame(this.pending);
     clearTimeout(this.settling);
     this.pending = -1;
-    this.painter = null;
-    this.tiles.close();
+    this.artist?.close();
+    this.artist = null;
   }
 }
 

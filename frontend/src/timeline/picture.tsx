@@ -6,10 +6,10 @@ import { source } from "../source";
 import { language, theme } from "../state";
 import { fill } from "../text";
 import * as units from "../units";
-import { cssOf } from "./ink";
+import { amount, shown } from "./labels";
 import type { Head, Placed } from "./layout";
-import type { Hit, Timeline } from "./model";
-import { amount, MINI, shown, TOP } from "./paint";
+import type { Timeline } from "./model";
+import { MINI, TOP, type Hit } from "./scene";
 import { text } from "./words";
 
 type Drag =
@@ -22,28 +22,34 @@ type Drag =
 export function Picture({ of, run }: { of: Timeline; run: string }) {
   const t = text();
   const box = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
   const heads = useRef<HTMLDivElement>(null);
   const bar = useRef<HTMLDivElement>(null);
   const drag = useRef<Drag | null>(null);
+  const hovered = useRef(0);
   const touches = useRef(new Map<number, { x: number; y: number }>());
   const layout = of.layout.value;
 
   useLayoutEffect(() => {
-    of.attach(canvas.current!);
+    // Its own for each: what a worker draws on cannot be given back.
+    const canvas = document.createElement("canvas");
+    canvas.setAttribute("aria-hidden", "true");
+    box.current!.prepend(canvas);
+    of.attach(canvas);
     let scrolled = NaN;
-    of.drawn = () => {
+    of.drawn = (took) => {
+      box.current?.dispatchEvent(new CustomEvent("drawn", { detail: took }));
       if (scrolled === of.scroll) return;
       scrolled = of.scroll;
       if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;
       if (bar.current && Math.abs(bar.current.scrollTop - of.scroll) > 1) bar.current.scrollTop = of.scroll;
     };
     of.turned = (busy) => box.current?.setAttribute("aria-busy", String(busy));
-    const watch = new ResizeObserver(() => box.current && of.resize(canvas.current!, box.current.clientWidth, box.current.clientHeight));
+    const watch = new ResizeObserver(() => box.current && of.resize(box.current.clientWidth, box.current.clientHeight));
     watch.observe(box.current!);
-    of.resize(canvas.current!, box.current!.clientWidth, box.current!.clientHeight);
+    of.resize(box.current!.clientWidth, box.current!.clientHeight);
     return () => {
       watch.disconnect();
+      box.current?.querySelector("canvas")?.remove();
       untip();
     };
   }, [of]);
@@ -77,22 +83,21 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     const { left, top } = box.current!.getBoundingClientRect();
     return { x: event.clientX - left, y: event.clientY - top };
   };
-  const hover = (event: PointerEvent, x: number, y: number) => {
-    of.cursor = of.momentAt(x);
-    const hit = y >= TOP ? of.hit(x, y) : null;
+  const hover = async (event: PointerEvent, x: number, y: number) => {
+    const at = (of.cursor = of.momentAt(x));
+    const number = ++hovered.current;
+    const { hit, counter } = await of.at(x, y);
+    if (number !== hovered.current || drag.current || !box.current) return; // the pointer has gone on
     const before = of.hover.peek();
     if (before?.hit.span !== hit?.span || before?.hit.start !== hit?.start || before?.hit.lane !== hit?.lane) {
       of.hover.value = hit && { hit, x, y };
       of.invalidate();
     }
-    box.current!.style.cursor = y < MINI ? brushCursor(of, x) : y < TOP ? "pointer" : of.mode.peek() === "pan" ? "grab" : hit ? "pointer" : "crosshair";
-    if (hit) return tip(event, <Hover of={of} hit={hit} at={of.momentAt(x)} />);
-    const counter = y >= TOP ? of.placedAt(y)?.placed.lane : undefined;
-    if (counter?.kind === "counter") {
-      const value = of.valueAt(counter.id, of.momentAt(x));
-      if (Number.isFinite(value)) return tip(event, <><b>{counter.label}</b> <span class="b">{amount(value, counter.unit)}</span></>);
-    }
-    untip();
+    box.current.style.cursor = y < MINI ? brushCursor(of, x) : y < TOP ? "pointer" : of.mode.peek() === "pan" ? "grab" : hit ? "pointer" : "crosshair";
+    const lane = counter && of.lane(counter.lane);
+    if (hit) tip(event, <Hover of={of} hit={hit} at={at} />);
+    else if (counter && lane) tip(event, <><b>{lane.label}</b> <span class="b">{amount(counter.value, lane.unit)}</span></>);
+    else untip();
   };
   const down = (event: PointerEvent) => {
     const { x, y } = place(event);
@@ -112,7 +117,10 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       return;
     }
     if (y >= TOP && (of.mode.peek() === "pan" || event.button === 1 || event.pointerType === "touch")) drag.current = { what: "pan", x, y, t0, t1, scroll: of.scroll };
-    else drag.current = { what: "area", from: y >= TOP ? of.edge(x, y) : of.momentAt(x), y, ruler: y < TOP, moved: false, x };
+    else {
+      const held: Drag = (drag.current = { what: "area", from: of.momentAt(x), y, ruler: y < TOP, moved: false, x });
+      void of.edge(x, y).then((at) => (held.from = at));
+    }
   };
   const move = (event: PointerEvent) => {
     const { x, y } = place(event);
@@ -126,7 +134,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     }
     if (held) touches.current.set(event.pointerId, { x, y });
     const now = drag.current;
-    if (!now) return hover(event, x, y);
+    if (!now) return void hover(event, x, y);
     const perPixel = (of.t1 - of.t0) / Math.max(1, of.width);
     if (now.what === "pan") {
       of.drag(now.t0 - (x - now.x) * perPixel, now.t1 - (x - now.x) * perPixel);
@@ -134,10 +142,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     } else if (now.what === "area") {
       if (!now.moved && Math.abs(x - now.x) < 4) return;
       now.moved = true;
-      const at = y >= TOP ? of.edge(x, y) : of.momentAt(x);
-      const lanes = !now.ruler && Math.abs(y - now.y) > 28 ? between(of, now.y, y) : null;
-      of.setArea({ t0: Math.max(0, Math.min(now.from, at)), t1: Math.min(of.end, Math.max(now.from, at)), lanes }, false);
-      of.cursor = at;
+      void of.edge(x, y).then((at) => drag.current === now && span(now, at, y, false));
     } else if (now.what === "brush") {
       if (!now.moved && Math.abs(x - now.x) < 4) return;
       now.moved = true;
@@ -151,13 +156,18 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       of.drag(Math.min(at, now.other), Math.max(at, now.other));
     }
   };
-  const up = (event: PointerEvent) => {
+  const span = (now: Drag & { what: "area" }, at: number, y: number, rest: boolean) => {
+    const lanes = !now.ruler && Math.abs(y - now.y) > 28 ? between(of, now.y, y) : null;
+    of.setArea({ t0: Math.max(0, Math.min(now.from, at)), t1: Math.min(of.end, Math.max(now.from, at)), lanes }, rest);
+    of.cursor = at;
+  };
+  const up = async (event: PointerEvent) => {
     const { x, y } = place(event);
     touches.current.delete(event.pointerId);
     const now = drag.current;
     drag.current = null;
     if (!now) return;
-    if (now.what === "area" && now.moved) return of.setArea(of.area.peek());
+    if (now.what === "area" && now.moved) return span(now, await of.edge(x, y), y, true);
     if (now.what === "brush" && !now.moved) {
       const wide = Math.min(of.t1 - of.t0, of.end / 4);
       return of.to(now.from - wide / 2, now.from + wide / 2);
@@ -167,7 +177,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       const step = of.steps.find((one) => at >= one.start && at < one.end);
       if (step) of.to(step.start, step.end);
     } else if ((now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) && event.button === 0) {
-      const hit = of.hit(x, y);
+      const { hit } = await of.at(x, y);
       if (hit && hit.span < 0) {
         of.choose(null);
         of.selected.value = hit;
@@ -180,9 +190,9 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       }
     }
   };
-  const twice = (event: MouseEvent) => {
+  const twice = async (event: MouseEvent) => {
     const { x, y } = place(event);
-    const hit = y >= TOP ? of.hit(x, y) : null;
+    const { hit } = await of.at(x, y);
     if (hit) of.focus(hit);
     else if (y < MINI) of.all();
   };
@@ -205,7 +215,6 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
         onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={up} onDblClick={twice}
         onPointerLeave={() => { of.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
       >
-        <canvas ref={canvas} aria-hidden="true" />
         <span id="tl-said" class="sr" role="status">
           {selected ? `${selected.name}, ${units.text(units.time(selected.dur))}` : fill(t.summary, { lanes: count, count: units.count(of.header.events).value, length: units.text(units.time(of.end)) })}
         </span>
@@ -240,11 +249,10 @@ function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
   const t = text();
   const step = of.steps.find((one) => hit.start >= one.start && hit.start < one.end);
   const selected = of.selected.peek();
-  const tint = of.ink.tint(of.tiles.names.code(hit.name, null), of.header.kinds.indexOf(hit.kind ?? "other"));
   const gap = hit.kind === "free" ? of.causeAt(hit.lane, at) : null;
   return (
     <>
-      <div class="tl-tipname"><Swatch color={cssOf(tint)} hatch={hit.kind === "free"} /><span class="mono">{hit.kind === "scope" ? hit.name : shown(hit.name)}</span></div>
+      <div class="tl-tipname"><Swatch color={hit.color} hatch={hit.kind === "free"} /><span class="mono">{hit.kind === "scope" ? hit.name : shown(hit.name)}</span></div>
       <dl class="kv">
         {hit.count <= 1 ? (
           <>

@@ -1,5 +1,4 @@
 /** Tiles as they are needed: what is in sight first, then what is beside it; the least used are dropped when there are too many. */
-import { source } from "../source";
 import { Names, Tile, type Header, type Lane } from "./wire";
 
 const ROWS = 16;
@@ -11,6 +10,8 @@ export interface Bundle {
   id: number;
   lanes: string;
 }
+
+export type Ask = { (path: string, signal: AbortSignal): Promise<ArrayBuffer>; still: boolean };
 
 export class Tiles {
   readonly names = new Names();
@@ -27,8 +28,9 @@ export class Tiles {
   private by = "";
 
   constructor(
-    readonly run: string,
     readonly header: Header,
+    /** Asks for a tile; `still` where what cannot be had now never can. */
+    private ask: Ask,
     /** Called when something came. */
     private came: () => void,
   ) {
@@ -104,7 +106,7 @@ export class Tiles {
     this.asked.set(key, abort);
     this.wanted.set(key, NOTHING);
     try {
-      const buffer = await (await source().raw(this.run, path, abort.signal)).arrayBuffer();
+      const buffer = await this.ask(path, abort.signal);
       const tile = new Tile(buffer, this.names, this.header.buckets);
       this.kept.set(key, tile);
       this.bytes += tile.bytes;
@@ -112,8 +114,8 @@ export class Tiles {
       this.error = null;
     } catch (error) {
       if (!abort.signal.aborted) {
-        this.failed.set(key, source().still ? 3 : (this.failed.get(key) ?? 0) + 1);
-        if (!source().still) this.error = error as Error;
+        this.failed.set(key, this.ask.still ? 3 : (this.failed.get(key) ?? 0) + 1);
+        if (!this.ask.still) this.error = error as Error;
       }
     } finally {
       this.asked.delete(key);

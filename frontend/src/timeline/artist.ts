@@ -1,0 +1,94 @@
+/** Who draws the timeline: a worker; or the page itself in a report and where a worker has no canvas. The page sees no difference. */
+import script from "timeline-worker";
+import { source } from "../source";
+import type { Palette } from "./ink";
+import type { Scene } from "./scene";
+import { Stage, type Told, type Under } from "./stage";
+import type { Header } from "./wire";
+import type { Order, Reply } from "./worker";
+
+export interface Artist {
+  recolor(palette: Palette, scopes: boolean): void;
+  /** Draw with what has changed; `told` is called when it is done. */
+  draw(change: Partial<Scene>): void;
+  at(x: number, y: number): Promise<Under>;
+  /** The picture as it is now. */
+  picture(): Promise<CanvasImageSource>;
+  close(): void;
+}
+
+/** Started with the page, so that it is there when the lanes are known. */
+let ready: Worker | null = null;
+
+export function prepare(): void {
+  if (ready || !script || source().still || !("transferControlToOffscreen" in HTMLCanvasElement.prototype)) return;
+  ready = new Worker(new URL(script, import.meta.url));
+}
+
+export function artist(canvas: HTMLCanvasElement, run: string, header: Header, told: (told: Told) => void): Artist {
+  prepare();
+  const worker = ready;
+  ready = null;
+  if (!worker) return near(canvas, run, header, told);
+  // A worker that cannot be started leaves a canvas that nobody can draw on: another takes its place.
+  const scene: Partial<Scene> = {};
+  let colors: [Palette, boolean] | null = null;
+  const failed = () => {
+    worker.terminate();
+    const fresh = canvas.cloneNode() as HTMLCanvasElement;
+    canvas.replaceWith(fresh);
+    now = near(fresh, run, header, told);
+    if (colors) now.recolor(...colors);
+    if (scene.width) now.draw(scene);
+  };
+  let now = far(worker, canvas, run, header, told, failed);
+  return {
+    recolor: (...by) => now.recolor(...(colors = by)),
+    draw: (change) => {
+      Object.assign(scene, change);
+      now.draw(change);
+    },
+    at: (x, y) => now.at(x, y),
+    picture: () => now.picture(),
+    close: () => now.close(),
+  };
+}
+
+function far(worker: Worker, canvas: HTMLCanvasElement, run: string, header: Header, told: (told: Told) => void, failed: () => void): Artist {
+  const asked = new Map<number, (answer: Under | ImageBitmap) => void>();
+  let number = 0;
+  const say = (order: Order, give: Transferable[] = []) => worker.postMessage(order, give);
+  const question = (order: (number: number) => Order) =>
+    new Promise<Under | ImageBitmap>((done) => {
+      asked.set(++number, done);
+      say(order(number));
+    });
+  worker.onmessage = ({ data }: MessageEvent<Reply>) => {
+    if (data.what === "told") return told(data.told);
+    asked.get(data.number)?.(data.answer);
+    asked.delete(data.number);
+  };
+  worker.onerror = failed;
+  const offscreen = canvas.transferControlToOffscreen();
+  say({ what: "begin", canvas: offscreen, header, base: new URL(`api/runs/${encodeURIComponent(run)}/`, document.baseURI).href }, [offscreen]);
+  return {
+    recolor: (palette, scopes) => say({ what: "recolor", palette, scopes }),
+    draw: (change) => say({ what: "draw", change }),
+    at: (x, y) => question((number) => ({ what: "at", number, x, y })) as Promise<Under>,
+    picture: () => question((number) => ({ what: "picture", number })) as Promise<ImageBitmap>,
+    close: () => worker.terminate(),
+  };
+}
+
+function near(canvas: HTMLCanvasElement, run: string, header: Header, told: (told: Told) => void): Artist {
+  const from = source();
+  const fetched = async (path: string, signal: AbortSignal) => (await from.raw(run, path, signal)).arrayBuffer();
+  const stage = new Stage(canvas.getContext("2d", { alpha: false })!, header, Object.assign(fetched, { still: from.still }), told);
+  return {
+    recolor: (palette, scopes) => stage.recolor(palette, scopes),
+    draw: (change) => stage.draw(change),
+    at: async (x, y) => stage.at(x, y),
+    picture: async () => canvas,
+    close: () => stage.close(),
+  };
+}

@@ -1,0 +1,262 @@
+/** The bars of the lanes. Everything of a row is first summed up per pixel of one line, and all lines are drawn by scaling one small image;
+ * so the work depends on the pixels in sight, not on the number of events. Only frames, hatches and labels are drawn one by one. */
+import * as units from "../units";
+import { counter } from "./counter";
+import { cover, Line } from "./coverage";
+import { DARK, FRAMED, HATCHED, type Ink } from "./ink";
+import type { Labels } from "./labels";
+import type { Placed } from "./layout";
+import type { Pieces } from "./pieces";
+import { sheet, type Pen, type Scene } from "./scene";
+import type { Tile } from "./wire";
+
+const LABEL = 26;
+/** From so many pixels on it is looked at by itself. */
+const WIDE = 6;
+/** How high the mark is of what is too short to be seen. */
+const FOOT = 2;
+
+/** Rectangles to be drawn later, with two numbers of their own each. */
+class Boxes {
+  at = new Float64Array(6 * 512);
+  count = 0;
+
+  put(x: number, y: number, wide: number, high: number, what: number, more: number): void {
+    if (6 * this.count === this.at.length) {
+      const grown = new Float64Array(2 * this.at.length);
+      grown.set(this.at);
+      this.at = grown;
+    }
+    const at = 6 * this.count++;
+    this.at[at] = x;
+    this.at[at + 1] = y;
+    this.at[at + 2] = wide;
+    this.at[at + 3] = high;
+    this.at[at + 4] = what;
+    this.at[at + 5] = more;
+  }
+}
+
+/** How a label is written. */
+const [LIGHT_INK, DARK_INK, FRAME_INK, LAST_PART] = [0, 1, 2, 4];
+
+export class Bars {
+  private line = new Line(0);
+  private strip = sheet();
+  private image: ImageData | null = null;
+  private words = new Uint32Array(0);
+  /** Of each line: 1 where there is something, 3 where there are feet, too. */
+  private filled = new Uint8Array(512);
+  private labelled = new Boxes();
+  private framed = new Boxes();
+  private hatched = new Boxes();
+  private under = new Uint8Array(0);
+  private underlines: number[] = [];
+  private pattern: CanvasPattern | null = null;
+  private patternEpoch = -1;
+
+  constructor(
+    private context: Pen,
+    private ink: Ink,
+    private labels: Labels,
+    private pieces: Pieces,
+  ) {}
+
+  /** Draw those of some lanes that are in sight; `lit` says by name which get a line below. */
+  draw(scene: Scene, lanes: Placed[], offset: number, top: number, bottom: number, lit: Uint8Array | null): void {
+    const { context, ink } = this;
+    const seen = lanes.filter((placed) => offset + placed.y < bottom && offset + placed.y + placed.height > top);
+    const lines = seen.reduce((sum, placed) => sum + placed.rows.length, 0);
+    const pixels = Math.round(scene.width * scene.ratio);
+    this.room(pixels, lines);
+    this.labelled.count = this.framed.count = this.hatched.count = 0;
+    let line = 0;
+    for (const placed of seen) {
+      const y = offset + placed.y;
+      this.pieces.resolve(scene, placed.lane.id);
+      if (placed.lane.kind === "counter") counter(context, ink, this.pieces, scene, placed, y);
+      for (let at = 0; at < placed.rows.length; at++, line++) {
+        const rowY = y + placed.pad + at * placed.rowHeight;
+        this.line.clear();
+        let any = this.row(scene, placed, placed.rows[at], rowY, lit);
+        if (at === 0) for (const row of placed.also) any = this.row(scene, placed, row, rowY, lit) || any;
+        this.filled[line] = any ? (this.line.ink(this.words, line * pixels, this.words, (lines + line) * pixels, ink.edge) ? 3 : 1) : 0;
+      }
+      context.fillStyle = ink.grid;
+      context.fillRect(0, y + placed.height - 1, scene.width, 1);
+    }
+    if (!lines) return;
+    this.strip.putImageData(this.image!, 0, 0, 0, 0, pixels, 2 * lines);
+    line = 0;
+    for (const placed of seen) {
+      const high = heightOf(placed);
+      const foot = Math.min(FOOT, high / 2);
+      for (let at = 0; at < placed.rows.length; at++, line++) {
+        const y = offset + placed.y + placed.pad + at * placed.rowHeight;
+        if (this.filled[line] & 1) context.drawImage(this.strip.canvas, 0, line, pixels, 1, 0, y, scene.width, high);
+        if (this.filled[line] & 2) context.drawImage(this.strip.canvas, 0, lines + line, pixels, 1, 0, y + high - foot, scene.width, foot);
+      }
+    }
+    this.decorate(scene);
+  }
+
+  private room(pixels: number, lines: number): void {
+    if (this.line.pixels !== pixels) {
+      this.line = new Line(pixels);
+      this.under = new Uint8Array(pixels);
+    }
+    if (lines > this.filled.length) this.filled = new Uint8Array(lines * 2);
+    if (!this.image || this.image.width !== pixels || this.image.height < 2 * lines) {
+      const high = Math.max(64, Math.ceil(lines * 2.5));
+      this.strip.canvas.width = Math.max(1, pixels);
+      this.strip.canvas.height = high;
+      this.image = new ImageData(Math.max(1, pixels), high);
+      this.words = new Uint32Array(this.image.data.buffer);
+    }
+  }
+
+  /** Sum a row up; answers whether there is anything. */
+  private row(scene: Scene, placed: Placed, row: number, y: number, lit: Uint8Array | null): boolean {
+    const { line } = this;
+    const { ratio, t0 } = scene;
+    const scale = line.pixels / (scene.t1 - t0);
+    const high = heightOf(placed);
+    const labelled = placed.rowHeight >= 13 && placed.lane.kind !== "overlap"; // its rows are named
+    const scoped = placed.lane.kind === "scope" ? LAST_PART : 0;
+    let any = false;
+    let first = true;
+    for (const piece of this.pieces.found) {
+      const { tile } = piece;
+      const of = tile ? tile.row(placed.lane.id, row) : -1;
+      if (!tile || of < 0) continue;
+      const tints = tile.longTint!;
+      const begun = first;
+      first = false;
+      const wide = (event: number, from: number, to: number, begins: boolean): boolean => {
+        const as = tints[event];
+        if (!begins && !begun) return !(as & HATCHED); // its beginning was in the piece before
+        // All of it that can be seen, beyond this piece, too.
+        const size = (Math.max(to, Math.min(line.pixels, (tile.longStart[event] + tile.longDur[event] - t0) * scale)) - from) / ratio;
+        const x = from / ratio;
+        if (as & HATCHED) {
+          this.hatched.put(x, y, size, high, tile.longDur[event], placed.lane.group);
+          return false;
+        }
+        if (as & FRAMED) this.framed.put(x, y, size, high, 0, 0);
+        if (labelled && size >= LABEL) this.labelled.put(x + 4, y + high / 2 + 4, size - 8, high, tile.longName[event], (as & FRAMED ? FRAME_INK : as & DARK ? DARK_INK : LIGHT_INK) | scoped);
+        return true;
+      };
+      const [from, to] = [Math.max(piece.from, t0), Math.min(piece.to, scene.t1)];
+      any = cover(line, tile, of, from, to, t0, scale, WIDE * ratio, wide) || any;
+      if (lit) this.light(scene, tile, of, from, to, scale, lit);
+    }
+    if (lit) this.underline(ratio, y + high);
+    return any;
+  }
+
+  /** Where events of names that are looked for are. */
+  private light(scene: Scene, tile: Tile, row: number, from: number, to: number, scale: number, lit: Uint8Array): void {
+    const { under } = this;
+    const mark = (start: number, end: number) => {
+      const first = Math.max(0, ((start - scene.t0) * scale) | 0);
+      under.fill(1, first, Math.max(first + 1, ((end - scene.t0) * scale) | 0));
+    };
+    for (let event = tile.longFrom(row, from); event < tile.longs[row + 1] && tile.longStart[event] < to; event++) {
+      const end = tile.longStart[event] + tile.longDur[event];
+      if (end > from && lit[tile.longName[event]]) mark(Math.max(from, tile.longStart[event]), Math.min(to, end));
+    }
+    for (let event = tile.bucketFrom(row, Math.floor((from - tile.from) / tile.bucket)); event < tile.buckets[row + 1]; event++) {
+      const start = tile.from + tile.bucketX[event] * tile.bucket;
+      if (start >= to) break;
+      if (lit[tile.bucketName[event]]) mark(Math.max(from, start), start);
+    }
+  }
+
+  private underline(ratio: number, y: number): void {
+    const { under } = this;
+    for (let x = under.indexOf(1); x >= 0; x = under.indexOf(1, x)) {
+      const from = x;
+      while (x < under.length && under[x]) under[x++] = 0;
+      this.underlines.push(from / ratio, y - 2, (x - from) / ratio);
+    }
+  }
+
+  /** Frames, hatches, labels. */
+  private decorate(scene: Scene): void {
+    const { context, ink, hatched, framed, labelled, underlines } = this;
+    context.lineWidth = 1;
+    if (hatched.count) {
+      context.fillStyle = this.hatching();
+      context.strokeStyle = ink.idle;
+      for (let at = 0; at < 6 * hatched.count; at += 6) context.fillRect(hatched.at[at] + 0.5, hatched.at[at + 1], hatched.at[at + 2] - 1, hatched.at[at + 3]);
+      for (let at = 0; at < 6 * hatched.count; at += 6) context.strokeRect(hatched.at[at] + 1, hatched.at[at + 1] + 0.5, Math.max(0, hatched.at[at + 2] - 2), hatched.at[at + 3] - 1);
+      for (let at = 0; at < 6 * hatched.count; at += 6) {
+        if (hatched.at[at + 2] >= 64 && hatched.at[at + 3] >= 10) this.gapLabel(scene, hatched.at[at], hatched.at[at + 2], hatched.at[at + 1], hatched.at[at + 3], hatched.at[at + 4], hatched.at[at + 5]);
+      }
+    }
+    context.strokeStyle = ink.strong;
+    for (let at = 0; at < 6 * framed.count; at += 6) context.strokeRect(framed.at[at] + 0.5, framed.at[at + 1] + 0.5, Math.max(0, framed.at[at + 2] - 1.5), framed.at[at + 3] - 1);
+    for (const way of [LIGHT_INK, DARK_INK, FRAME_INK]) {
+      context.fillStyle = way === FRAME_INK ? ink.text2 : way === DARK_INK ? ink.text : ink.onKind;
+      for (let at = 0; at < 6 * labelled.count; at += 6) {
+        const how = labelled.at[at + 5];
+        if ((how & 3) !== way) continue;
+        const text = this.labels.fit(labelled.at[at + 4], labelled.at[at + 2], (how & LAST_PART) !== 0);
+        if (text) context.fillText(text, labelled.at[at], labelled.at[at + 1]);
+      }
+    }
+    if (!underlines.length) return;
+    context.fillStyle = ink.text;
+    for (let at = 0; at < underlines.length; at += 3) context.fillRect(underlines[at], underlines[at + 1], Math.max(1, underlines[at + 2]), 2.5);
+    underlines.length = 0;
+  }
+
+  /** What time without work is filled with. */
+  private hatching(): CanvasPattern {
+    const { ink } = this;
+    if (this.pattern && this.patternEpoch === ink.epoch) return this.pattern;
+    this.patternEpoch = ink.epoch;
+    const page = sheet();
+    page.canvas.width = page.canvas.height = 12;
+    page.fillStyle = ink.sunken;
+    page.fillRect(0, 0, 12, 12);
+    page.strokeStyle = ink.idle;
+    page.lineWidth = 1;
+    page.beginPath();
+    for (let at = -12; at <= 24; at += 6) {
+      page.moveTo(at, 12);
+      page.lineTo(at + 12, 0);
+    }
+    page.stroke();
+    return (this.pattern = this.context.createPattern(page.canvas, "repeat")!);
+  }
+
+  /** How long nothing ran, and why. */
+  private gapLabel(scene: Scene, x: number, wide: number, y: number, high: number, dur: number, group: number): void {
+    const { context, ink } = this;
+    const perPixel = (scene.t1 - scene.t0) / scene.width;
+    const middle = scene.t0 + (x + wide / 2) * perPixel;
+    const free = `${units.text(units.time(dur))} ${scene.words.free}`;
+    let text = free;
+    for (const gap of scene.gaps) {
+      if (gap.group !== group || middle < gap.start || middle > gap.start + gap.dur) continue;
+      if (gap.said) text = `${free} · ${gap.said}`;
+      break;
+    }
+    let width = context.measureText(text).width + 8;
+    if (width > wide - 8) {
+      text = free;
+      width = context.measureText(text).width + 8;
+      if (width > wide - 4) return;
+    }
+    const left = x + wide / 2 - width / 2;
+    context.fillStyle = ink.surface;
+    context.fillRect(left, y + 1, width, high - 2);
+    context.fillStyle = ink.text2;
+    context.fillText(text, left + 4, y + high / 2 + 4);
+  }
+}
+
+function heightOf(placed: Placed): number {
+  return Math.max(1, placed.rowHeight - (placed.rowHeight > 8 ? 2 : 0.5));
+}

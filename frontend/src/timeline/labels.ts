@@ -1,0 +1,63 @@
+/** Names and values as they are written into the picture. */
+import * as units from "../units";
+import type { Pen } from "./scene";
+import type { Names } from "./wire";
+
+/** Texts at sizes they fit into. */
+export class Labels {
+  private widths: number[] = [];
+  private cut = new Map<number, string>();
+  private short: string[] = [];
+
+  constructor(
+    private names: Names,
+    private context: Pen,
+  ) {}
+
+  text(name: number): string {
+    return (this.short[name] ??= shown(this.names.text[name]));
+  }
+
+  /** The name, or its beginning; "" where nothing useful fits. Of a scope the last part. */
+  fit(name: number, room: number, scope: boolean): string {
+    const whole = scope ? (this.short[name] ??= this.names.text[name].replace(/^.*\//, "")) : this.text(name);
+    const width = (this.widths[name] ??= this.context.measureText(whole).width);
+    if (width <= room) return whole;
+    const letters = Math.floor((room / width) * whole.length) - 1;
+    if (letters < 3) return "";
+    const key = name * 512 + Math.min(letters, 511);
+    let cut = this.cut.get(key);
+    if (cut === undefined) this.cut.set(key, (cut = `${whole.slice(0, Math.min(letters, 511))}…`));
+    return cut;
+  }
+
+  forget(): void {
+    this.widths = [];
+    this.cut.clear();
+  }
+}
+
+/** A name as it is written in a bar: without what every name of its kind has. */
+export function shown(name: string): string {
+  let text = name.replace(/^autograd::engine::evaluate_function: /, "").replace(/^void /, "");
+  if (/[<(]/.test(text) && /::|</.test(text)) {
+    const functor = /(\w*(?:Functor|_functor|Op)\w*)/.exec(text.slice(text.indexOf("<") + 1))?.[1];
+    const plain = text.replace(/\(anonymous namespace\)::/g, "").split(/[<(]/, 1)[0].split("::").pop()!;
+    text = functor && plain && functor !== plain ? `${plain.replace(/_kernel$/, "")} · ${functor}` : plain || text;
+  }
+  return text.length > 160 ? text.slice(0, 160) : text;
+}
+
+/** Units that take a prefix: 3.20 GHz. */
+const SI = new Set(["Hz", "W", "J", "V", "A", "bit/s", "FLOP/s"]);
+
+/** A value of a counter, with its unit. */
+export function amount(value: number, unit?: string | null): string {
+  if (unit === "bytes") return units.text(units.bytes(value));
+  if (unit === "bytes/s") return units.text(units.rate(value));
+  if (unit === "share") return units.text(units.share(value));
+  if (unit === "ns") return units.text(units.time(value));
+  const { value: number, unit: times } = units.short(value);
+  if (unit && SI.has(unit)) return `${number}${units.THIN}${times}${unit}`;
+  return `${units.text({ value: number, unit: times })}${unit ? ` ${unit}` : ""}`;
+}

@@ -1,0 +1,32 @@
+/** The timeline's stage in a worker: tiles are asked for, unpacked and drawn here, so that the page stays free. */
+import { ask } from "../asking";
+import type { Palette } from "./ink";
+import type { Scene } from "./scene";
+import { Stage, type Told, type Under } from "./stage";
+import type { Header } from "./wire";
+
+/** What the page says. Answers carry the number of the question. */
+export type Order =
+  | { what: "begin"; canvas: OffscreenCanvas; header: Header; base: string }
+  | { what: "recolor"; palette: Palette; scopes: boolean }
+  | { what: "draw"; change: Partial<Scene> }
+  | { what: "at"; number: number; x: number; y: number }
+  | { what: "picture"; number: number };
+
+export type Reply = { what: "told"; told: Told } | { what: "answer"; number: number; answer: Under | ImageBitmap };
+
+let stage: Stage | null = null;
+let canvas: OffscreenCanvas | null = null;
+const reply = (said: Reply, give: Transferable[] = []) => (self as unknown as Worker).postMessage(said, give);
+
+self.addEventListener("message", ({ data }: MessageEvent<Order>) => {
+  if (data.what === "begin") {
+    ({ canvas } = data);
+    // An address is meant from the page, not from this script.
+    const fetched = async (path: string, signal: AbortSignal) => (await ask(data.base + path, { signal })).arrayBuffer();
+    stage = new Stage(canvas.getContext("2d", { alpha: false })!, data.header, Object.assign(fetched, { still: false }), (told) => reply({ what: "told", told }));
+  } else if (data.what === "recolor") stage!.recolor(data.palette, data.scopes);
+  else if (data.what === "draw") stage!.draw(data.change);
+  else if (data.what === "at") reply({ what: "answer", number: data.number, answer: stage!.at(data.x, data.y) });
+  else void createImageBitmap(canvas!).then((answer) => reply({ what: "answer", number: data.number, answer }, [answer]));
+});
