@@ -1,0 +1,320 @@
+"""msprof's tables: what each operator, type of operator, task, call and iteration took."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from stepscope.exporters._msprof_work import NO_CONTEXT, TEXTS, Work
+
+_PORTION = 100_000
+_COMMUNICATION = "COMMUNICATION"
+
+
+def tables(work: Work) -> dict[str, Iterator[pl.DataFrame]]:
+    """Each table by the name of its file, in portions: text and numbers as they are written, null for what is not known."""
+    return {
+        "op_summary": op_summary(work),
+        "op_statistic": _whole(op_statistic(work)),
+        "step_trace": _whole(step_trace(work)),
+        "task_time": task_time(work),
+        "fusion_op": _whole(fusion_op(work)),
+        "api_statistic": _whole(api_statistic(work)),
+        "communication_statistic": _whole(communication_statistic(work)),
+        "aicpu": _whole(aicpu(work)),
+    }
+
+
+def _whole(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    if rows.height:
+        yield rows
+
+
+def time(column: str | pl.Expr) -> pl.Expr:
+    """Microseconds with three digits, exactly. The tab behind them keeps spreadsheets from rounding."""
+    return pl.concat_str(microseconds(column), pl.lit("\t"))
+
+
+def microseconds(column: str | pl.Expr) -> pl.Expr:
+    ns = pl.col(column) if isinstance(column, str) else column
+    sign = pl.when(ns < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+    return pl.concat_str(sign, ns.abs() // 1000, pl.lit("."), (ns.abs() % 1000).cast(pl.String).str.zfill(3))
+
+
+def us(column: str | pl.Expr) -> pl.Expr:
+    return ((pl.col(column) if isinstance(column, str) else column) / 1000).round(3)
+
+
+# Operators
+
+
+def kernels(work: Work) -> pl.DataFrame:
+    """What computes. Where nothing is recorded of operators, a kernel that runs on both kinds of core lasts as long as its task."""
+    rows = work.tasks.filter(pl.col("kind") == "kernel")
+    if work.brief:
+        rows = rows.with_columns(
+            start_ns=pl.coalesce("task start_ns", "start_ns"),
+            dur_ns=pl.coalesce("task dur_ns", "dur_ns"),
+            category=pl.lit(None, pl.String),
+            op_type=pl.lit(None, pl.String),
+        )
+    return rows
+
+
+def op_summary(work: Work) -> Iterator[pl.DataFrame]:
+    computing = kernels(work).with_row_index("row")
+    communicating = work.operators.with_row_index("row")
+    both = [
+        frame.select("row", "device", "start_ns", "dur_ns", other=pl.lit(other)) for frame, other in ((computing, 0), (communicating, 1))
+    ]
+    order = pl.concat(both).sort("device", "start_ns", maintain_order=True)
+    # However long ago the last one began: what ran before it and still runs does not count.
+    free = pl.col("start_ns") - (pl.col("start_ns") + pl.col("dur_ns")).shift(1).over("device")
+    order = order.with_columns(wait_ns=free.clip(0).fill_null(0))
+    for part in order.iter_slices(_PORTION):
+        of_kernels, of_operators = (part.filter(pl.col("other") == other) for other in (0, 1))
+        rows = pl.concat(
+            [
+                _kernel_rows(work, computing[of_kernels["row"]].hstack(of_kernels.select("wait_ns"))),
+                _operator_rows(work, communicating[of_operators["row"]].hstack(of_operators.select("wait_ns"))),
+            ]
+        )
+        yield _merged(rows, part)
+
+
+def _merged(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
+    """Rows that stand by kind, in the order of time again."""
+    place = part.with_row_index("place").sort("other", "place", maintain_order=True)["place"]
+    return rows.with_columns(place).sort("place").drop("place")
+
+
+def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
+    known = pl.col("Block Num").is_not_null()
+    blocks: dict[str, pl.Expr] = {"Block Num": pl.col("Block Num").fill_null(0) if _is_ascend(work) else pl.col("Block Num")}
+    if work.stars:
+        blocks["Mix Block Num"] = pl.col("Mix Block Num").fill_null(0)
+    context: dict[str, pl.Expr] = {"Context ID": pl.when(pl.col("Subtask Id") != NO_CONTEXT).then("Subtask Id")} if work.stars else {}
+    if work.brief:
+        blocks = {name: pl.lit(0, pl.Int64) for name in blocks}
+        context = {name: pl.lit(None, pl.Int64) for name in context}
+    op_type = pl.coalesce("OP Type", "op_type", pl.when(_is_ascend(work)).then(pl.coalesce("Op Name", "name")))
+    return rows.select(
+        **{
+            "Device_id": pl.col("device"),
+            "Model ID": pl.col("Model Id"),
+            "Task ID": pl.col("Task Id"),
+            "Stream ID": pl.col("stream"),
+            "Op Name": pl.coalesce("Op Name", "name"),
+            "OP Type": pl.lit(None, pl.String) if work.brief else op_type,
+            "OP State": pl.when(known).then("OP State"),
+            "Task Type": pl.col("category"),
+            "Task Start Time(us)": time("start_ns"),
+            "Task Duration(us)": us("dur_ns"),
+            "Task Wait Time(us)": us("wait_ns"),
+            **blocks,
+            "HF32 Eligible": pl.col("HF32 Eligible"),
+            **{name: pl.format('"{}"', name) if name.endswith("Shapes") else pl.col(name) for name in TEXTS},
+            **context,
+            **{name: _counter(name, rows) for name in work.counters},
+        }
+    )
+
+
+def _counter(name: str, rows: pl.DataFrame) -> pl.Expr:
+    """The time of a core has two digits, and times of its pipes are parts of that; what is bound by memory comes of the printed ratios."""
+    if rows.schema[name] != pl.Float64:
+        return pl.col(name)
+    if name in _CORE_TIMES:
+        return pl.col(name).round(2)
+    if name == "memory_bound" and {"mte2_ratio", "mac_ratio", "vec_ratio"} <= set(rows.columns):
+        most = pl.max_horizontal(pl.col("mac_ratio", "vec_ratio").round(3))
+        return pl.when(most > 0).then(pl.col("mte2_ratio").round(3) / most).when(most == 0).then(0.0).round(3)
+    whole = "aiv_time(us)" if name.startswith("aiv_") else "aicore_time(us)"
+    if not name.endswith("_time(us)") or whole not in rows.columns:
+        return pl.col(name).round(3)
+    return (pl.when(pl.col(whole) > 0).then(pl.col(name) * pl.col(whole).round(2) / pl.col(whole)).otherwise(pl.col(name))).round(3)
+
+
+_CORE_TIMES = ("aicore_time(us)", "aiv_time(us)")
+
+
+def _is_ascend(work: Work) -> bool:
+    return "Task Id" in work.tasks.columns and work.tasks["Task Id"].count() > 0
+
+
+def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
+    told: dict[str, pl.Expr] = {
+        "Device_id": pl.col("device"),
+        "Model ID": pl.col("model id"),
+        "Op Name": pl.col("name"),
+        "OP Type": pl.col("op_type"),
+        "Task Type": pl.lit(_COMMUNICATION),
+        "Task Start Time(us)": time("start_ns"),
+        "Task Duration(us)": us("dur_ns"),
+        "Task Wait Time(us)": us("wait_ns"),
+        "Block Num": pl.lit(0, pl.Int64) if _is_ascend(work) else pl.lit(None, pl.Int64),
+    }
+    columns = _kernel_rows(work, kernels(work).head(0).with_columns(wait_ns=pl.lit(0, pl.Int64))).schema
+    return rows.select(told.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
+
+
+_TIMES = {
+    "Count": pl.len(),
+    "Total Time(us)": us(pl.col("dur_ns").sum()),
+    "Min Time(us)": us(pl.col("dur_ns").min()),
+    "Avg Time(us)": us(pl.col("dur_ns").mean()),
+    "Max Time(us)": us(pl.col("dur_ns").max()),
+}
+
+
+def op_statistic(work: Work) -> pl.DataFrame:
+    if work.brief:
+        return pl.DataFrame()
+    rows = kernels(work).filter(pl.col("category") != _COMMUNICATION)
+    key = {"Device_id": pl.col("device"), "OP Type": pl.coalesce("OP Type", "op_type", "Op Name", "name"), "Core Type": pl.col("category")}
+    return _by_total(rows.group_by(**key, maintain_order=True).agg(**_TIMES))
+
+
+def communication_statistic(work: Work) -> pl.DataFrame:
+    if work.brief:
+        return pl.DataFrame()
+    key = {"Device_id": pl.col("device"), "OP Type": pl.coalesce("op_type", "name")}
+    return _by_total(work.operators.group_by(**key, maintain_order=True).agg(**_TIMES))
+
+
+def _by_total(rows: pl.DataFrame) -> pl.DataFrame:
+    total = pl.col("Total Time(us)")
+    share = pl.when(total.sum() > 0).then(total / total.sum() * 100).otherwise(0.0).over("Device_id")
+    return rows.with_columns(share.round(3).alias("Ratio(%)")).sort("Device_id", total, descending=[False, True], maintain_order=True)
+
+
+# Tasks
+
+
+def task_time(work: Work) -> Iterator[pl.DataFrame]:
+    kernel = pl.col("kind").is_in(["kernel", "communication"])
+    kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
+    # The parts of a task that communicates are not listed: they are tasks of planes.
+    whole = (pl.col("kind") == "kernel") | (pl.col("Subtask Id").fill_null(NO_CONTEXT) == NO_CONTEXT)
+    for rows in work.tasks.filter(whole).iter_slices(_PORTION):
+        yield rows.select(
+            **{
+                "Device_id": pl.col("device"),
+                "kernel_name": pl.coalesce("kernel_name", pl.when(kernel).then(pl.coalesce("Op Name", "name"))),
+                "kernel_type": kind,
+                "stream_id": pl.col("stream"),
+                "task_id": pl.col("Task Id"),
+                "task_time(us)": us("dur_ns"),
+                "task_start(us)": time("start_ns"),
+                "task_stop(us)": time(pl.col("start_ns") + pl.col("dur_ns")),
+            }
+        )
+
+
+def aicpu(work: Work) -> pl.DataFrame:
+    """What operators on AI CPUs said of themselves."""
+    rows = work.tasks.filter(pl.col("run_ns").is_not_null())
+    return rows.select(
+        **{
+            "Device_id": pl.col("device"),
+            "Timestamp(us)": time(pl.coalesce("aicpu start_ns", "start_ns")),
+            "Node": pl.coalesce("Op Name", "name"),
+            "Compute_time(us)": pl.col("compute_us").cast(pl.Float64),
+            "Memcpy_time(us)": pl.col("memcpy_us").cast(pl.Float64),
+            "Task_time(us)": us("run_ns"),
+            "Dispatch_time(us)": pl.col("dispatch_us").cast(pl.Float64),
+            "Total_time(us)": us("total_ns"),
+            "Stream ID": pl.col("stream"),
+            "Task ID": pl.col("Task Id"),
+        }
+    )
+
+
+# The host
+
+
+def api_statistic(work: Work) -> pl.DataFrame:
+    """The calls of the host, for each device: none of them is of one device."""
+    rows = work.calls.filter(pl.col("kind") != "annotation", ~pl.col("event").fill_null(False))
+    if rows.is_empty():
+        return pl.DataFrame()
+    found = rows.group_by(pl.col("level").alias("Level"), pl.col("name").alias("API Name")).agg(
+        **{
+            "Time(us)": us(pl.col("dur_ns").sum()),
+            "Count": pl.len(),
+            "Avg(us)": us(pl.col("dur_ns").mean()),
+            "Min(us)": us(pl.col("dur_ns").min()),
+            "Max(us)": us(pl.col("dur_ns").max()),
+            "Variance": (pl.col("dur_ns") / 1000).var(ddof=0).round(3),
+        }
+    )
+    found = found.sort("API Name", "Level")
+    return pl.concat([found.select(pl.lit(device, pl.Int32).alias("Device_id"), pl.all()) for device in work.devices or [0]])
+
+
+def fusion_op(work: Work) -> pl.DataFrame:
+    rows = [
+        {
+            "Device_id": device,
+            "Model Name": work.models.get(one.get("model") or 0, "N/A"),
+            "Model ID": one.get("model"),
+            "Fusion Op": one.get("name"),
+            "Original Ops": one.get("originals"),
+            **{f"Memory {what.title()}(KB)": (one.get(f"{what}_bytes") or 0) / 1024 for what in _MEMORY},
+        }
+        for device in work.devices
+        for one in work.fusions
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
+
+
+_MEMORY = ("input", "output", "weight", "workspace", "total")
+
+
+# Iterations
+
+
+def step_trace(work: Work) -> pl.DataFrame:
+    """Iterations of each model, and behind them their collectives: by stream, and by time on each."""
+    if work.iterations.is_empty():
+        return pl.DataFrame()
+    rows = bounded(work).select(
+        **{
+            "Device_id": pl.col("device"),
+            "Iteration ID": pl.col("iteration"),
+            "FP Start(us)": time("fp_start_ns"),
+            "BP End(us)": time("bp_end_ns"),
+            "Iteration End(us)": time("end_ns"),
+            "Iteration Time(us)": us(pl.col("end_ns") - pl.col("start_ns")),
+            "FP to BP Time(us)": us(pl.col("bp_end_ns") - pl.col("fp_start_ns")),
+            "Iteration Refresh(us)": us(pl.col("end_ns") - pl.col("bp_end_ns")),
+            "Data Aug Bound(us)": us("bound_ns"),
+            "Model ID": pl.col("model"),
+            "step": pl.col("step"),
+        }
+    )
+    collectives = reduces(work)
+    most = collectives["nth"].max()
+    for nth in range(most + 1 if isinstance(most, int) else 0):
+        one = collectives.filter(pl.col("nth") == nth)
+        cells = one.select("step", **{f"Reduce Start(us)#{nth}": time("start_ns"), f"Reduce Duration(us)#{nth}": us("dur_ns")})
+        rows = rows.join(cells, on="step", how="left", maintain_order="left")
+    return rows.drop("step")
+
+
+def reduces(work: Work) -> pl.DataFrame:
+    """Collectives of iterations: `nth` counts those of one."""
+    rows = work.ranges.filter(pl.col("what") == "Reduce", pl.col("step").is_not_null())
+    first = pl.col("start_ns").min().over("step", "stream")
+    rows = rows.with_columns(first=first).sort("step", "first", "stream", "start_ns", maintain_order=True)
+    return rows.with_columns(nth=pl.int_range(pl.len()).over("step"))
+
+
+def bounded(work: Work) -> pl.DataFrame:
+    """Iterations with what lies between the forward pass and the end, before it, of any iteration of the device."""
+    rows = work.iterations.with_row_index("place").sort("fp_start_ns")
+    ends = work.iterations.select("device", "end_ns").sort("end_ns").with_columns(before="end_ns")
+    found = rows.filter(pl.col("fp_start_ns").is_not_null()).join_asof(
+        ends, left_on="fp_start_ns", right_on="end_ns", by="device", allow_exact_matches=False, check_sortedness=False, coalesce=False
+    )
+    bound = found.select("place", bound_ns=pl.col("fp_start_ns") - pl.col("before"))
+    return work.iterations.with_row_index("place").join(bound, on="place", how="left", maintain_order="left").drop("place")

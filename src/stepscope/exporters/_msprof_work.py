@@ -1,0 +1,253 @@
+"""What msprof's files are made of, out of the tables of any trace: tasks of devices, communication operators, calls, iterations."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from stepscope.trace import Trace
+
+NO_CONTEXT = NO_MODEL = 2**32 - 1
+_DEVICE_KINDS = ["kernel", "copy", "set", "sync", "other", "communication"]
+_CALL_KINDS = ["api", "sync", "op", "annotation", "communication"]
+_STARS_CHIPS = {"5", "7", "8", "9", "11", "15", "16"}
+# What the source of a task says of it, in msprof's words.
+TEXTS = ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")
+_OF_TASK: dict[str, Any] = {
+    **dict.fromkeys(("Model Id", "Physic Stream Id", "Task Id", "Batch Id", "Subtask Id", "connection_id", "launched_ns"), pl.Int64),
+    **dict.fromkeys(("stream", "task start_ns", "task dur_ns", "received_ns", "aicpu start_ns"), pl.Int64),
+    **dict.fromkeys(("compute_us", "memcpy_us", "dispatch_us", "run_ns", "total_ns"), pl.Int64),
+    **dict.fromkeys(("Block Num", "Mix Block Num", "size(B)"), pl.Int64),
+    **dict.fromkeys(("runtime type", "kernel_name", "Op Name", "OP Type", "OP State", "HF32 Eligible", "operation", *TEXTS), pl.String),
+}
+# Columns of counters that a kernel may have: of the groups of metrics, or registers that the user chose.
+_COUNTER = re.compile(
+    r"(aic_|aiv_)?(\w+_time\(us\)|\w+_ratio|total_cycles|icache_miss_rate|\w+_fops|\w+\(GB/s\)|\w+\(KB\)|\w+_cache_\w+|r[0-9a-f]+)"
+    r"|memory_bound|cube_utilization\(%\)"
+)
+_OF_OPERATOR: dict[str, Any] = {
+    **dict.fromkeys(("rank_size", "connection_id", "model id"), pl.Int64),
+    **dict.fromkeys(("data_type", "alg_type", "Process Group Name", "count"), pl.String),
+}
+_OF_PLANE: dict[str, Any] = {
+    **dict.fromkeys(("stream id", "task id", "context id", "src rank", "dst rank", "size(Byte)", "model id"), pl.Int64),
+    **dict.fromkeys(("duration estimated(us)", "bandwidth(GB/s)"), pl.Float64),
+    **dict.fromkeys(("notify_id", "task type", "transport type", "data type", "link type"), pl.String),
+}
+_OF_CALL: dict[str, Any] = {
+    **dict.fromkeys(("level", "type", "id", "item_id", "Mode"), pl.String),
+    "request": pl.Int64,
+    "event": pl.Boolean,
+}
+
+
+class Work(NamedTuple):
+    """One rank. Device tables are by device and start."""
+
+    tasks: pl.DataFrame  # span, device, stream, kind, category, name, op_type, start_ns, dur_ns, flow_in and what _OF_TASK names
+    counters: list[str]  # those of the columns of `tasks` that are counters of cores
+    operators: pl.DataFrame  # of communication: device, name, op_type, group, start_ns, dur_ns, flow_in and _OF_OPERATOR
+    planes: pl.DataFrame  # tasks of these: device, group, plane, name, start_ns, dur_ns and _OF_PLANE
+    calls: pl.DataFrame  # span, parent, thread, level, name, start_ns, dur_ns, connection and _OF_CALL
+    iterations: pl.DataFrame  # device, model, iteration, start_ns, end_ns, fp_start_ns, bp_end_ns
+    ranges: pl.DataFrame  # collectives and GetNext as a graph's tags bound them: device, what, model, stream, start_ns, dur_ns
+    clocks: pl.DataFrame  # device, at_ns, mhz
+    fusions: list[dict[str, Any]]
+    models: dict[int, str]
+    devices: list[int]
+    pid: int
+    process: str
+    stars: bool  # a chip whose kernels have mixed blocks and contexts
+    brief: bool  # recorded without details of operators (level 0)
+
+
+def work(trace: Trace) -> Work:
+    tracks = trace.tracks.with_columns(pl.col("kind", "group").cast(pl.String)).collect()
+    lanes = tracks.filter(pl.col("device").is_not_null()).with_columns(
+        of_group=pl.col("label").str.extract(r"^Group (.*) Communication$"), plane=pl.col("label").str.extract(r"Plane (\d+)$")
+    )
+    streams = lanes.filter(pl.col("kind") == "stream", pl.col("of_group").is_null(), ~pl.col("label").str.starts_with("Reduce on stream"))
+    extra = trace.meta.extra
+    tasks, counters = _tasks(trace, streams)
+    planes = _planes(trace, lanes)
+    operators = _operators(trace, lanes, tasks)
+    iterations = _iterations(trace, lanes)
+    calls = _calls(trace, tracks)
+    devices = sorted({*lanes["device"].to_list(), *trace.devices.select("device").drop_nulls().collect().to_series().to_list()})
+    chip = str(extra.get("platform_version", ""))
+    models = extra.get("models")
+    return Work(
+        tasks=tasks,
+        counters=counters,
+        operators=operators,
+        planes=planes,
+        calls=calls,
+        iterations=iterations,
+        ranges=_ranges(trace, lanes),
+        clocks=_clocks(trace),
+        fusions=[one for one in extra.get("fusions") or [] if isinstance(one, dict)],
+        models={int(key): str(name) for key, name in models.items() if str(key).isdigit()} if isinstance(models, dict) else {},
+        devices=devices,
+        pid=int(pid) if (pid := str(extra.get("pid", ""))).isdigit() else 0,
+        process=str(extra.get("pid_name") or ""),
+        stars=chip in _STARS_CHIPS or any(name.startswith(("aic_", "aiv_")) for name in counters),
+        brief=str(trace.meta.options.get("profLevel", "")) in ("l0", "level0", "0"),
+    )
+
+
+def said(spans: pl.LazyFrame, columns: Mapping[str, Any]) -> pl.DataFrame:
+    """What the sources of spans said of them under these names. Read as lines of JSON: many times as fast as text by text."""
+    parts = [pl.DataFrame(schema=dict(columns))]
+    for batch in spans.select("args").collect_batches(chunk_size=_BATCH, maintain_order=True):
+        lines = batch["args"].fill_null("{}").str.replace_all("\n", " ", literal=True)
+        text = lines.str.join("\n").item() if lines.len() else ""
+        if text:
+            parts.append(pl.read_ndjson(text.encode(), schema=dict(columns), ignore_errors=True))
+    return pl.concat(parts)
+
+
+_BATCH = 50_000
+
+
+def _texts(spans: pl.LazyFrame) -> pl.LazyFrame:
+    return spans.with_columns(pl.col("kind", "name", "op_type", "category", "shapes", "dtypes").cast(pl.String))
+
+
+def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    lanes = streams.select("track", "device", tid="tid").with_columns(
+        lane=pl.col("tid").str.extract(r"(\d+)\s*$").cast(pl.Int64, strict=False)
+    )
+    spans = _texts(trace.spans).join(lanes.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_DEVICE_KINDS))
+    names: dict[str, None] = {}
+    for device in streams["device"].unique().sort().to_list():
+        first = spans.filter(pl.col("device") == device, pl.col("kind") == "kernel").select("args").head(1).collect()
+        if first.height and first["args"][0]:
+            names |= dict.fromkeys(json.loads(first["args"][0]))
+    told = [name for name in names if name not in _OF_TASK and _COUNTER.fullmatch(name)]
+    counters = told if any(name.endswith(("total_cycles", "core_time(us)", "aiv_time(us)")) for name in told) else []
+    whole = ("total_cycles", "_cycles")
+    columns = _OF_TASK | {name: pl.Int64 if name.endswith(whole) else pl.Float64 for name in counters}
+    rows = spans.sort("device", "start_ns", maintain_order=True)
+    about = said(rows, columns)
+    own = rows.select(
+        *(
+            "span",
+            "device",
+            "lane",
+            "track",
+            "kind",
+            "category",
+            "name",
+            "op_type",
+            "start_ns",
+            "dur_ns",
+            "flow_in",
+            "op",
+            "shapes",
+            "dtypes",
+        )
+    ).collect()
+    found = own.hstack(about).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
+    return _with_operators(trace, found), counters
+
+
+def _with_operators(trace: Trace, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Shapes and types as msprof writes them, also where only the operator that launched a kernel has them."""
+    if tasks["op"].null_count() < tasks.height:
+        operators = trace.spans.select(op="span", op_shapes=pl.col("shapes").cast(pl.String), op_dtypes=pl.col("dtypes").cast(pl.String))
+        tasks = tasks.join(operators.filter(pl.col("op_shapes").is_not_null()).collect(), on="op", how="left", maintain_order="left")
+        tasks = tasks.with_columns(shapes=pl.coalesce("shapes", "op_shapes"), dtypes=pl.coalesce("dtypes", "op_dtypes"))
+        tasks = tasks.drop("op_shapes", "op_dtypes")
+    return tasks.with_columns(
+        pl.coalesce("Input Shapes", _flat(tasks["shapes"]).alias("flat")).alias("Input Shapes"),
+        pl.coalesce("Input Data Types", _flat(tasks["dtypes"]).alias("flat")).alias("Input Data Types"),
+    ).drop("shapes", "dtypes")
+
+
+def _flat(texts: pl.Series) -> pl.Series:
+    """`[[2,3],[4]]` as `2,3;4`, each distinct one once."""
+    distinct = texts.drop_nulls().unique()
+    return texts.replace_strict(
+        distinct, pl.Series([_joined(text) for text in distinct], dtype=pl.String), default=None, return_dtype=pl.String
+    )
+
+
+def _joined(text: str) -> str | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, list):
+        return None
+    return ";".join(",".join(map(str, one)) if isinstance(one, list) else str(one) for one in found)
+
+
+def _operators(trace: Trace, lanes: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Communication: on lanes of groups, or, where a source has none, the tasks that communicate."""
+    groups = lanes.filter(pl.col("of_group").is_not_null()).select("track", "device", lane_group="of_group")
+    if groups.height:
+        spans = _texts(trace.spans).join(groups.lazy(), on="track", maintain_order="left").filter(pl.col("kind") == "communication")
+        spans = spans.sort("device", "start_ns", maintain_order=True)
+        about = said(spans, _OF_OPERATOR)
+        own = spans.select("device", "name", "op_type", "start_ns", "dur_ns", "flow_in", "lane_group").collect()
+        return own.hstack(about).with_columns(group=pl.coalesce("lane_group", "Process Group Name")).drop("lane_group")
+    found = tasks.filter(pl.col("kind") == "communication")
+    return found.select(
+        *("device", "name", "op_type", "start_ns", "dur_ns", "flow_in", "connection_id"),
+        *(pl.lit(None, dtype).alias(name) for name, dtype in _OF_OPERATOR.items() if name != "connection_id"),
+        group=pl.lit(None, pl.String),
+    )
+
+
+def _planes(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
+    planes = lanes.filter(pl.col("kind") == "communication", pl.col("plane").is_not_null()).select(
+        "track", "device", pl.col("plane").cast(pl.Int64), group=pl.col("label").str.extract(r"^Group (.*) Plane \d+$")
+    )
+    spans = _texts(trace.spans).join(planes.lazy(), on="track", maintain_order="left").sort("device", "start_ns", maintain_order=True)
+    about = said(spans, _OF_PLANE)
+    return spans.select("device", "group", "plane", "name", "start_ns", "dur_ns").collect().hstack(about)
+
+
+def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
+    """Calls on the host. Operators of a framework are its calls."""
+    threads = tracks.filter(pl.col("kind") == "thread", pl.col("device").is_null()).select(
+        "track", thread=pl.coalesce(pl.col("tid").str.extract(r"^(\d+)$").cast(pl.Int64, strict=False), pl.col("track").cast(pl.Int64))
+    )
+    spans = _texts(trace.spans).join(threads.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_CALL_KINDS))
+    about = said(spans, _OF_CALL)
+    own = spans.select("span", "parent", "thread", "kind", "category", "name", "start_ns", "dur_ns", connection="correlation").collect()
+    framework = pl.lit(trace.meta.framework or "framework")
+    level = pl.when(pl.col("kind").is_in(["api", "sync"])).then(pl.lit("runtime")).otherwise(framework)
+    return own.hstack(about).with_columns(level=pl.coalesce("level", level)).sort("start_ns", maintain_order=True)
+
+
+def _iterations(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
+    """Steps of a model on a device: where the source marks them so."""
+    marks = lanes.filter(pl.col("tid").str.contains(r"^model \d+$")).select(
+        "track", "device", model=pl.col("tid").str.extract(r"(\d+)$").cast(pl.Int64)
+    )
+    spans = trace.spans.filter(pl.col("kind") == "step").join(marks.lazy(), on="track", maintain_order="left")
+    steps = trace.steps.select("step", "fp_start_ns", "bp_end_ns")
+    number = pl.col("name").cast(pl.String).str.extract(r"(\d+)\s*$").cast(pl.Int64)
+    return (
+        spans.select("device", "model", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), iteration=number)
+        .join(steps, on="step", how="left", maintain_order="left")
+        .sort("device", "model", "iteration")
+        .collect()
+    )
+
+
+def _ranges(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
+    spans = trace.spans.with_columns(what=pl.col("category").cast(pl.String)).filter(pl.col("what").is_in(["Reduce", "GetNext Time"]))
+    spans = spans.join(lanes.lazy().select("track", "device"), on="track", maintain_order="left")
+    about = said(spans, {"model": pl.Int64, "stream": pl.Int64})
+    return spans.select("device", "what", "step", "start_ns", "dur_ns").collect().hstack(about).sort("start_ns", maintain_order=True)
+
+
+def _clocks(trace: Trace) -> pl.DataFrame:
+    """How fast the cores ran, and when that changed."""
+    device = pl.col("name").cast(pl.String).str.extract(r"^aicore clock npu (\d+)$").cast(pl.Int32)
+    found = trace.counters.select(device=device, at_ns="at_ns", mhz=pl.col("value") / 1e6)
+    return found.filter(pl.col("device").is_not_null()).sort("device", "at_ns").collect()
