@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from prof_directories import DEVICE_TICKS, MONOTONIC, REAL_US, Directory, device, small_network
+from prof_directories import DEVICE_TICKS, REAL_US, Directory, device, small_network
 from stepscope.errors import StepscopeError
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
@@ -58,33 +58,11 @@ def test_a_task_of_a_plane_says_which_operator_it_is_part_of_and_whether_it_is_i
     assert all(one["master"] for one in said)
 
 
-def test_samples_of_memories_and_links_become_rates(tmp_path: Path) -> None:
-    made = Directory()
-    for at_us, count in ((1000, 7), (2000, 1_000_000)):
-        made.put("device_0/data/hbm.data.0.slice_0", struct.pack("<QQII", at_us, count, 0, 3))
-    made.put("device_0/data/npu_mem.data.0.slice_0", struct.pack("<IIQQQ", 500, 1, 0, 100, 4000))
-    lines = "".join(f"{MONOTONIC + at}: {sent} {sent // 2}\n" for at, sent in ((0, 0), (1_000_000, 5_000)))
-    made.put("device_0/data/hccs.data.0.slice_0", f"Timestamp Tx Rx\n{lines}".encode())
-    made.put("device_0/data/nic.data.0.slice_0", f"{MONOTONIC}: 100 1 2048 3 4 5 6 7 1024 9 10 11 12 0\n".encode())
-    counters = (
-        read(made.write(tmp_path))
-        .counters.select(pl.col("name").cast(pl.String), "at_ns", "value", pl.col("unit").cast(pl.String))
-        .collect()
-    )
-    assert sorted((name, at - START_NS, value, unit) for name, at, value, unit in counters.iter_rows()) == [
-        ("HBM 3 Read npu 0", 2_000_000, 32e9, "bytes/s"),  # 32 MB in a millisecond
-        ("HCCS rxThroughput npu 0", 1_000_000, 2.5e6, "bytes/s"),
-        ("HCCS txThroughput npu 0", 1_000_000, 5e6, "bytes/s"),
-        ("NIC rxByteRate npu 0", 0, 2048.0, "bytes/s"),
-        ("NIC txByteRate npu 0", 0, 1024.0, "bytes/s"),
-        ("memory used npu 0", 500_000, 4100.0, "bytes"),
-    ]
-
-
-def test_files_that_nobody_reads_are_named(tmp_path: Path) -> None:
+def test_files_that_nobody_reads_are_named_with_their_size(tmp_path: Path) -> None:
     made = small_network()
-    made.put("device_0/data/ccu0.instr.0.slice_0", b"?")
-    assert problems(read(made.write(tmp_path))) == [("not read: ccu0.instr.0", 0)]
+    made.put("device_0/data/ccu0.instr.0.slice_0", b"?" * 1000)
+    made.put("device_0/data/ccu0.instr.0.slice_1", b"?" * 234)
+    assert problems(read(made.write(tmp_path))) == [("not read: ccu0.instr.0, 1,234 bytes", 0)]
 
 
 def test_an_unknown_chip_is_said_and_read_as_its_files_suggest(tmp_path: Path) -> None:

@@ -151,10 +151,10 @@ def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
     log = _log(host.path, "host_start.log", notes)
     # Every part says the frequency of the host's counter: one that lacks its info.json is none the worse.
     mhz = next((side.host_mhz for side in (host, *devices) if side.info), Fraction(0))
-    wall = _wall(host, notes)
+    past = wall(host, notes)
     if mhz <= 0:  # the counter is the monotonic clock
-        return Clock(0, wall, Fraction(1))
-    return Clock(log.get("cntvct", 0), log.get("clock_monotonic_raw", 0) + wall, 1000 / mhz)
+        return Clock(0, past, Fraction(1))
+    return Clock(log.get("cntvct", 0), log.get("clock_monotonic_raw", 0) + past, 1000 / mhz)
 
 
 def framework_clock(said: dict[str, Any], host: Side | None, devices: list[Side], notes: Notes) -> Clock | None:
@@ -163,14 +163,14 @@ def framework_clock(said: dict[str, Any], host: Side | None, devices: list[Side]
     counts = start.get("syscnt_enable", True)  # MindSpore does not say: it always reads the counter
     if host is not None and host.path.is_dir():
         clock = host_clock(host, devices, notes)
-        return clock if counts else Clock(0, _wall(host, notes), Fraction(1))
-    wall = number(end.get("collectionTimeEnd")) - number(end.get("MonotonicTimeEnd"))
-    if not wall:
+        return clock if counts else Clock(0, wall(host, notes), Fraction(1))
+    past = number(end.get("collectionTimeEnd")) - number(end.get("MonotonicTimeEnd"))
+    if not past:
         return None
     mhz = number(start.get("freq"))
     if not counts or mhz <= 0:
-        return Clock(0, int(wall), Fraction(1))
-    return Clock(int(number(start.get("start_cnt"))), int(number(start.get("start_monotonic")) + wall), 1000 / mhz)
+        return Clock(0, int(past), Fraction(1))
+    return Clock(int(number(start.get("start_cnt"))), int(number(start.get("start_monotonic")) + past), 1000 / mhz)
 
 
 def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) -> tuple[Clock, bool]:
@@ -185,8 +185,17 @@ def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) 
     start = _log(device.path, "dev_start.log", notes)
     host_mhz = device.host_mhz or (host.host_mhz if host else Fraction(0))
     late = int(log.get("cntvct_diff", 0) * 1000 / host_mhz) if host_mhz > 0 else 0
-    origin = log.get("clock_monotonic_raw", start.get("clock_monotonic_raw", 0)) + late + _wall(device, notes)
+    origin = log.get("clock_monotonic_raw", start.get("clock_monotonic_raw", 0)) + late + wall(device, notes)
     return Clock(start.get("cntvct", 0), origin, 1000 / mhz), "cntvct" in start
+
+
+def counter_clock(device: Side, notes: Notes) -> Clock:
+    """The counter of the host as the device's folder has it: what the driver samples is in its ticks."""
+    log = _log(device.path, "host_start.log", Notes(notes.root))  # what is missing was said for the device's own clock
+    past = wall(device, notes)
+    if device.host_mhz <= 0:
+        return Clock(0, past, Fraction(1))
+    return Clock(log.get("cntvct", 0), log.get("clock_monotonic_raw", 0) + past, 1000 / device.host_mhz)
 
 
 def device_start(device: Side) -> int:
@@ -196,10 +205,15 @@ def device_start(device: Side) -> int:
     return int(found[1]) if found else 0
 
 
-def _wall(side: Side, notes: Notes) -> int:
+def wall(side: Side, notes: Notes) -> int:
     """What to add to the monotonic clock for the date."""
     begin = _json(_first(side.path, "start_info"), notes)
     return int(number(begin.get("collectionTimeBegin")) * 1000) - int(number(begin.get("clockMonotonicRaw")))
+
+
+def begin(side: Side, notes: Notes) -> int:
+    """When the recording began, in the time of day."""
+    return int(number(_json(_first(side.path, "start_info"), notes).get("collectionTimeBegin")) * 1000)
 
 
 def _log(folder: Path, name: str, notes: Notes) -> dict[str, int]:

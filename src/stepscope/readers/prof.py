@@ -19,10 +19,11 @@ from stepscope.readers import (
     _prof_pmu,
     _prof_steps,
     _prof_tasks,
+    _prof_usage,
 )
 from stepscope.readers._prof_communication import Communication
 from stepscope.readers._prof_device import Device
-from stepscope.readers._prof_files import Notes, Side, device_clock, device_start, host_clock, number, raw_files, sides, told
+from stepscope.readers._prof_files import Notes, Side, begin, device_clock, device_start, host_clock, number, raw_files, sides, told, wall
 from stepscope.readers._prof_host import Host
 from stepscope.trace import Meta, Trace, complete
 
@@ -96,8 +97,15 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
         _prof_pmu.read(side, device, executions, notes),
         _prof_communication.read(executions, host),
         steps,
-        pl.concat([_clocks(device, at_ns, hertz), _prof_counters.read(side, device.clock.origin_ns, device_start(side), notes)]),
+        pl.concat(
+            [_clocks(device, at_ns, hertz), _prof_counters.read(side, device.clock, device_start(side), notes), _on_device(side, notes)]
+        ),
     )
+
+
+def _on_device(side: Side, notes: Notes) -> pl.DataFrame:
+    """What the device's own processors do. They run on its monotonic clock."""
+    return _prof_usage.read(side, device_clock(side, None, 1, Notes(notes.root))[0].origin_ns - device_start(side), notes)
 
 
 def _clocks(device: Device, at_ns: Ints, hertz: Ints) -> pl.DataFrame:
@@ -143,7 +151,10 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
     info = (host_side.info if host_side else {}) or next((one.side.info for one in found if one.side.info), {})
     rank = options.rank if options.rank is not None else _rank(info, found)
     steps = _steps(found, host)
+    usage = _prof_usage.read(host_side, wall(host_side, notes), notes) if host_side else pl.DataFrame()
     parts = [_calls(host, steps, info)] if host else []
+    if host_side:
+        parts += _system_calls(host_side, info, notes)
     for one in found:
         parts += _of_device(one, steps)
     spans, tracks = _placed([part for part in parts if part.height])
@@ -158,7 +169,9 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
         "spans": spans,
         "tracks": tracks,
         "steps": steps.drop("device", "iteration", "model_id", strict=False),
-        "counters": pl.concat([one.counters for one in found]) if found else pl.DataFrame(),
+        "counters": pl.concat([*(one.counters for one in found), *([usage] if usage.height else [])])
+        if found or usage.height
+        else pl.DataFrame(),
         "links": pl.concat(links, how="diagonal_relaxed") if links else pl.DataFrame(),
         "devices": pl.DataFrame([_chip(one.side) for one in found]),
         "problems": notes.frame(),
@@ -277,6 +290,27 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
         pid=pl.lit(str(info.get("pid", ""))),
         tid=pl.col("thread").cast(pl.String),
     )
+
+
+def _system_calls(side: Side, info: dict[str, Any], notes: Notes) -> list[pl.DataFrame]:
+    rows = _prof_usage.calls(side, begin(side, notes), notes)
+    if rows.is_empty():
+        return []
+    process = f"{info.get('pid_name') or 'host'} {info.get('pid', '')}".strip()
+    return [
+        rows.select(
+            "name",
+            "category",
+            "start_ns",
+            "dur_ns",
+            kind=pl.lit("api"),
+            group=pl.lit(process),
+            lane=pl.format("Thread {} system", "thread"),
+            track_kind=pl.lit("thread"),
+            pid=pl.lit(str(info.get("pid", ""))),
+            tid=pl.format("{} system", "thread"),
+        )
+    ]
 
 
 def _of_device(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
