@@ -13,8 +13,12 @@ import pytest
 
 import stepscope
 import tiny
+from conftest import ROOT
 from stepscope import exporters, schema, store
+from stepscope.analyses._scopes import stretches
 from stepscope.errors import DataError, UsageError
+from stepscope.exporters import chrome
+from stepscope.timelines.lanes import build
 from stepscope.trace import Meta, Trace, analysis_names
 
 # Two host threads, a stream with an annotation beside it, an async range, an instant, memory, counters, and names that want to be more.
@@ -316,3 +320,52 @@ def test_every_exporter_says_what_comes_out() -> None:
     assert {"chrome", "csv", "parquet", "perfetto"} <= set(exporters.names())
     for name in exporters.names():
         assert exporters.exporter(name).about
+
+
+def test_levels_of_scopes_get_lanes_of_their_own_where_they_are_asked_for(tmp_path: Path) -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind    name  start_ns  dur_ns  scope
+            7      kernel  a     1000      2000    net/one
+            7      kernel  b     4000      1000    net/one
+            7      kernel  c     6000      1000    net/two
+            7      kernel  d     8000      2000    -
+            7      kernel  e     11000     1000    net/two
+            7      kernel  f     13000     1000    net/two
+        """,
+        tracks="""
+            track  kind    label     device  group
+            7      stream  stream7   0       gpu0
+        """,
+        steps="""
+            step  start_ns  end_ns
+            0     0         12000
+            1     12500     20000
+        """,
+    )
+    chrome.export(trace, tmp_path / "plain.json")
+    assert '"scopes' not in (tmp_path / "plain.json").read_text()
+    chrome.export(trace, tmp_path / "scopes.json", scopes=3)
+    events = json.loads((tmp_path / "scopes.json").read_text())["traceEvents"]
+    found = [(one["tid"], one["name"], one["ts"], one["dur"]) for one in events if one.get("cat") == "scopes"]
+    # A scope ends with its last piece of work before another's, and with its step.
+    level_1 = [(1, "net", 1.0, 6.0), (1, "net", 11.0, 1.0), (1, "net", 13.0, 1.0)]
+    level_2 = [(2, "net/one", 1.0, 4.0), (2, "net/two", 6.0, 1.0), (2, "net/two", 11.0, 1.0), (2, "net/two", 13.0, 1.0)]
+    assert found == [*level_1, *level_2]
+    names = {(one["pid"], one.get("tid")): one["args"]["name"] for one in events if one["ph"] == "M" and "scopes" in str(one["pid"])}
+    assert names == {("scopes of gpu0", None): "scopes of gpu0", ("scopes of gpu0", 1): "level 1", ("scopes of gpu0", 2): "level 2"}
+
+
+def test_the_scopes_of_an_exported_trace_are_those_of_the_timeline(tmp_path: Path) -> None:
+    trace = stepscope.open(ROOT / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200")
+    timeline = build(trace)
+    (lane,) = [lane for lane in timeline.lanes if lane.kind == "scope"]
+    found = stretches(trace, lane.rows + 1)
+    assert found["level"].max() == lane.rows
+    events = timeline.pyramid.events
+    for row in range(lane.rows):
+        own = slice(*(int(edge) for edge in events.offsets[lane.first + row : lane.first + row + 2]))
+        part = found.filter(pl.col("level") == row + 1).sort("start_ns")
+        assert (events.start[own] + timeline.origin).tolist() == part["start_ns"].to_list()
+        assert events.dur[own].tolist() == (part["end_ns"] - part["start_ns"]).to_list()
+        assert timeline.labels["name"].gather(events.label[own]).to_list() == part["scope"].to_list()

@@ -1,9 +1,11 @@
 """Chrome trace JSON as torch.profiler writes it, plain or gzip (a name that ends in .gz): for Perfetto, chrome://tracing, our reader.
 
-Names, arguments, threads and nanoseconds are the source's own. A trace of several ranks becomes a folder of one file per rank.
+Names, arguments, threads and nanoseconds are the source's own. A trace of several ranks becomes a folder of one file per rank. With
+scopes=N the first N levels of the scope names (`Default/network/...`) stand on lanes of their own, when work of each ran.
 """
 
 import gzip
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._scopes import stretches
 from stepscope.errors import UsageError
 from stepscope.exporters import whole
 from stepscope.trace import Trace
@@ -36,7 +39,9 @@ _CATEGORIES = {
 _DEVICE_TYPES = {"cpu": 0, "gpu": 1, "xpu": 12, "mps": 13, "mtia": 19, "npu": 20}
 
 
-def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
+def export(trace: Trace, out: Path, *, overwrite: bool = False, scopes: int = 0) -> None:
+    if scopes < 0:
+        raise UsageError(f"scopes is {scopes}; expected how many levels of scopes get a lane")
     ranks = trace.meta.ranks or [0]
     if len(ranks) > 1 and out.name.endswith((".json", ".gz")):
         raise UsageError(
@@ -46,26 +51,26 @@ def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
         raise UsageError(f"{out} holds more than traces, so it is not replaced; choose another name")
     with whole(out, overwrite=overwrite) as draft:
         if len(ranks) == 1:
-            _write(trace, ranks[0], draft)
+            _write(trace, ranks[0], draft, scopes)
         else:
             draft.mkdir()
             for rank in ranks:
-                _write(trace.of_rank(rank), rank, draft / f"rank{rank}.json.gz")
+                _write(trace.of_rank(rank), rank, draft / f"rank{rank}.json.gz", scopes)
 
 
-def _write(trace: Trace, rank: int, file: Path) -> None:
+def _write(trace: Trace, rank: int, file: Path, scopes: int) -> None:
     with file.open("wb") as plain:
         if file.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", 6, plain, mtime=0) as packed:
-                _write_to(trace, rank, packed)
+                _write_to(trace, rank, packed, scopes)
         else:
-            _write_to(trace, rank, plain)
+            _write_to(trace, rank, plain, scopes)
 
 
-def _write_to(trace: Trace, rank: int, file: IO[bytes] | gzip.GzipFile) -> None:
+def _write_to(trace: Trace, rank: int, file: IO[bytes] | gzip.GzipFile, scopes: int) -> None:
     file.write(_json(_header(trace, rank))[:-1].encode() + b',\n"traceEvents": [\n')
     separator = b""
-    for lines in _events(trace):
+    for lines in itertools.chain(_events(trace), _scopes(trace, scopes)):
         if len(lines):
             file.write(separator + ",\n".join(lines).encode())
             separator = b",\n"
@@ -300,6 +305,26 @@ def _memory(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
             )
             .to_series()
         )
+
+
+def _scopes(trace: Trace, levels: int) -> Iterator[pl.Series]:
+    """A process for the scopes of each device, with a thread for each level."""
+    found = stretches(trace, levels) if levels else None
+    if found is None or found.is_empty():
+        return
+    process = _json_of(found.select(pl.format("scopes of {}", "group")).to_series(), _json).alias("pid")
+    rows = found.with_columns(process, _json_of(found["scope"], _json).alias("name"), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
+    threads = rows.select("pid", "level").unique().sort("pid", "level")
+    thread = '{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{"name":"level {}"}}'
+    yield (
+        rows.select("pid")
+        .unique()
+        .select(_filled('{"ph":"M","name":"process_name","pid":{},"args":{"name":{}}}', "pid", "pid"))
+        .to_series()
+    )
+    yield threads.select(_filled(thread, "pid", "level", "level")).to_series()
+    line = '{"ph":"X","cat":"scopes","name":{},"pid":{},"tid":{},"ts":{},"dur":{}}'
+    yield rows.select(_filled(line, "name", "pid", "level", _microseconds("start_ns"), _microseconds("dur_ns"))).to_series()
 
 
 def _allocator_events(trace: Trace) -> pl.DataFrame:

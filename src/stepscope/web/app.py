@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 
 from stepscope import __version__, exporters, parameters
 from stepscope.errors import DataError, StepscopeError, UsageError
-from stepscope.web import answers, exports, live, pages, timeline
+from stepscope.web import answers, exports, live, pages, perfetto, timeline
 from stepscope.web.access import Access, is_loopback
 from stepscope.web.queries import Asker
 from stepscope.web.runs import Run, Table
@@ -81,6 +81,8 @@ class Server:
         routes = [
             Route("/", self.index),
             Route("/assets/{name:path}", self.asset),
+            Route("/perfetto/{name:path}", self.perfetto),
+            Route("/api/perfetto", self.about_perfetto),
             Route("/api/runs", self.runs),
             Route("/api/analyses", self.analyses),
             Route("/api/events", self.events),
@@ -138,6 +140,15 @@ class Server:
         if found is None:
             raise HTTPException(404, "no such file")
         return found
+
+    async def perfetto(self, request: Request) -> Response:
+        found = await self._threaded(lambda: perfetto.answer(request, self.settings.prefix))
+        if found is None:
+            raise HTTPException(404, "no such file of Perfetto here")
+        return found
+
+    async def about_perfetto(self, request: Request) -> Response:
+        return _json(await self._threaded(perfetto.about))
 
     # Runs
 
