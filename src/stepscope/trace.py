@@ -3,7 +3,8 @@
 import html
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,18 @@ class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
 class Trace:
     """Immutable tables (`trace.spans`, lazy) and analyses (`trace.operators()`, a Polars frame)."""
 
-    def __init__(self, tables: Mapping[str, pl.LazyFrame | pl.DataFrame], meta: Meta | None = None) -> None:
+    def __init__(
+        self, tables: Mapping[str, pl.LazyFrame | pl.DataFrame], meta: Meta | None = None, *, said: Sequence[pl.Series | int] = ()
+    ) -> None:
+        """`said` is for a reader of much: in place of the spans' `args`, its fields as structs, for one run of spans after the other,
+        or the length of a run of which nothing is said."""
         unknown = set(tables) - set(schema.TABLES)
         if unknown:
             raise UsageError(f"no such table: {', '.join(sorted(unknown))}")
         self.meta = meta or Meta()
+        self._said = _numbered(said)
+        if said and "spans" in tables:
+            tables = {**tables, "spans": _with_args(tables["spans"], said)}
         self._tables = {name: schema.conform(tables[name].lazy(), name) if name in tables else schema.empty(name) for name in schema.TABLES}
 
     def table(self, name: str) -> pl.LazyFrame:
@@ -75,6 +83,26 @@ class Trace:
     @property
     def problems(self) -> pl.LazyFrame:
         return self.table("problems")
+
+    def said(self, spans: pl.Series, fields: Mapping[str, Any]) -> pl.DataFrame:
+        """Fields of the `args` of spans of a trace of one rank, by the spans' numbers: a row for each of them, in their order."""
+        wanted = pl.DataFrame({"span": spans}).with_row_index("at")
+        parts = [pl.DataFrame(schema={"at": pl.UInt32, **fields})]
+        if self._said:
+            for first, said in self._said:
+                mine = wanted.filter(pl.col("span") >= first, pl.col("span") < first + said.len())
+                there = set(said.struct.fields)
+                rows = said.gather(mine["span"] - first).struct.unnest() if mine.height else pl.DataFrame()
+                typed = [
+                    (pl.col(name).cast(dtype, strict=False) if name in there else pl.lit(None, dtype)).alias(name)
+                    for name, dtype in fields.items()
+                ]
+                parts += [rows.select(mine["at"], *typed)] if mine.height else []
+        else:
+            texts = self.spans.select("span", "args").join(wanted.lazy(), on="span", maintain_order="right")
+            for batch in texts.select("at", "args").collect_batches(chunk_size=_BATCH, maintain_order=True):
+                parts.append(_fields(batch["args"], fields).select(batch["at"], *fields))
+        return pl.concat(parts).sort("at").drop("at")
 
     def of_rank(self, rank: int) -> "Trace":
         """The same trace with one rank's rows."""
@@ -250,6 +278,47 @@ def combine(traces: list[Trace]) -> Trace:
         extra=first.extra,
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
+
+
+_BATCH = 50_000
+
+
+def _numbered(said: Sequence[pl.Series | int]) -> list[tuple[int, pl.Series]]:
+    """Each part that says something, with the number of its first span."""
+    lengths = [part if isinstance(part, int) else part.len() for part in said]
+    firsts = accumulate(lengths, initial=0)
+    return [(first, part) for first, part in zip(firsts, said, strict=False) if not isinstance(part, int)]
+
+
+def _with_args(spans: pl.LazyFrame | pl.DataFrame, said: Sequence[pl.Series | int]) -> pl.LazyFrame:
+    """Text is made when it is asked for, of those rows and in portions: it is several times as large."""
+    frame, here, parts = spans.lazy().collect(), 0, []
+    for part in said:
+        length = part if isinstance(part, int) else part.len()
+        rows = frame[here : here + length]
+        if isinstance(part, int):
+            parts.append(rows.lazy().with_columns(args=pl.lit(None, pl.String)))
+        else:
+            parts.append(rows.with_columns(part.alias("args")).lazy().with_columns(pl.col("args").struct.json_encode()))
+        here += length
+    return pl.concat(parts)
+
+
+def _fields(texts: pl.Series, fields: Mapping[str, Any]) -> pl.DataFrame:
+    """Fields of JSON texts. As lines they are read many times as fast as one by one."""
+    lines = texts.fill_null("{}").str.replace_all("\n", " ", literal=True)
+    try:
+        return pl.read_ndjson(lines.str.join("\n").item().encode(), schema=dict(fields), ignore_errors=True)
+    except pl.exceptions.ComputeError:  # a text that is no JSON says nothing, and spoils the others
+        whole = [text if _is_object(text) else "{}" for text in lines]
+        return pl.read_ndjson("\n".join(whole).encode(), schema=dict(fields), ignore_errors=True)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except msgspec.DecodeError:
+        return False
 
 
 def _in_time(column: str) -> pl.Expr:

@@ -107,6 +107,7 @@ class Device(NamedTuple):
     tasks: pl.DataFrame  # stream, task, batch, context, start_ns, end_ns, type: one row per execution
     steps: pl.DataFrame  # model, stream, tag, at_ns
     blocks: pl.DataFrame  # stream, task, batch, blocks: where the real number was only known on the device
+    copies: pl.DataFrame  # stream, task, received_ns, start_ns: as the scheduler says, where it does
     flips: Records
     clock: Clock
 
@@ -147,7 +148,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
             "at_ns": clock.ns(track["step"]["at"]),
         }
     ).sort("at_ns", maintain_order=True)
-    return Device(side.device, stars, tasks, steps, blocks, flips, clock)
+    return Device(side.device, stars, tasks, steps, blocks, _copies(track["memcpy"], clock), flips, clock)
 
 
 _TASK_COLUMNS: dict[str, Any] = {
@@ -281,6 +282,22 @@ def _by_state(states: Records, kind: int | None, word: str) -> pl.DataFrame:
     stream, task = _whole(states["stream"]), _whole(states["task"])
     starts, ends, _ = paired(stream << 16 | task, states["at"], states["state"] == 1)
     return _executions(states, starts, ends, stream, task, None, np.zeros(len(states), np.int64), {0: word})
+
+
+def _copies(states: Records, clock: Clock) -> pl.DataFrame:
+    """A copy is received (0), then starts (1)."""
+    stream, task = _whole(states["stream"]), _whole(states["task"])
+    early = states["state"] < 2
+    received, starts, _ = paired((stream << 16 | task)[early], states["at"][early], states["state"][early] == 0)
+    rows = states[early]
+    return pl.DataFrame(
+        {
+            "stream": stream[early][starts],
+            "task": task[early][starts],
+            "received_ns": clock.ns(rows["at"][received]),
+            "start_ns": clock.ns(rows["at"][starts]),
+        }
+    )
 
 
 def batched(tasks: pl.DataFrame, flips: Records, clock: Clock) -> pl.DataFrame:

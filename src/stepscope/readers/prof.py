@@ -1,6 +1,7 @@
 """Ascend's raw data: a `PROF_*` directory as the device and CANN wrote it, or the slices of 2020, without Ascend's tools."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from stepscope.readers import (
 )
 from stepscope.readers._prof_communication import Communication
 from stepscope.readers._prof_device import Device
-from stepscope.readers._prof_files import Notes, Side, begin, device_clock, device_start, host_clock, number, raw_files, sides, told, wall
+from stepscope.readers._prof_files import Notes, Side, begin, device_clock, device_start, host_clock, number, raw_files, sides, wall
 from stepscope.readers._prof_host import Host
 from stepscope.trace import Meta, Trace, complete
 
@@ -71,6 +72,7 @@ class _Found(NamedTuple):
     communication: Communication
     steps: _prof_steps.Steps
     counters: pl.DataFrame
+    aicpu: pl.DataFrame  # what operators said of themselves whose tasks are not known
 
 
 def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes) -> _Found:
@@ -89,7 +91,8 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
             side.path, f"{steps.unfinished} iterations did not end while this was recorded: not in the steps", steps.unfinished, "ts_track"
         )
     at_ns, hertz = _prof_pmu.frequencies(side, device.clock, notes)
-    executions = _with_aicpu(executions, _prof_device.aicpu(side, device.clock, notes))
+    executions, alone = _with_aicpu(executions, _prof_device.aicpu(side, device.clock, notes))
+    executions = _with_receipts(executions, device.copies)
     return _Found(
         side,
         device,
@@ -100,6 +103,7 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
         pl.concat(
             [_clocks(device, at_ns, hertz), _prof_counters.read(side, device.clock, device_start(side), notes), _on_device(side, notes)]
         ),
+        alone,
     )
 
 
@@ -128,20 +132,32 @@ def _moved(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -
     return moved, executions.with_columns(pl.col(times) - by)
 
 
-def _with_aicpu(executions: pl.DataFrame, aicpu: pl.DataFrame) -> pl.DataFrame:
-    """What AI CPU operators said of themselves, beside the task that ran them."""
+def _with_aicpu(executions: pl.DataFrame, aicpu: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What AI CPU operators said of themselves, beside the task that ran them; and what is of no task that is known."""
     if aicpu.is_empty():
-        return executions.with_columns(pl.lit(None, pl.Int64).alias(name) for name in _AICPU)
-    runs = executions.select("execution", "stream", "task", "start_ns").sort("start_ns")
-    said = aicpu.sort("start_ns").join_asof(runs, on="start_ns", by=["stream", "task"], check_sortedness=False)
-    said = said.filter(pl.col("execution").is_not_null()).unique("execution", keep="first", maintain_order=True)
-    said = said.select(
-        "execution", "compute_us", "memcpy_us", "dispatch_us", run_ns=pl.col("end_ns") - pl.col("start_ns"), total_ns="waited_ns"
+        return executions.with_columns(pl.lit(None, pl.Int64).alias(name) for name in _AICPU), aicpu
+    runs = executions.select("execution", "stream", "task", "start_ns", until="end_ns").sort("start_ns")
+    told = aicpu.with_columns(
+        pl.col("start_ns").alias("aicpu start_ns"), run_ns=pl.col("end_ns") - pl.col("start_ns"), total_ns="waited_ns"
     )
-    return executions.join(said.select("execution", *_AICPU), on="execution", how="left", maintain_order="left")
+    told = told.sort("start_ns").join_asof(runs, on="start_ns", by=["stream", "task"], check_sortedness=False)
+    mine = pl.col("execution").is_not_null() & (pl.col("start_ns") <= pl.col("until")) & pl.col("execution").is_first_distinct()
+    told = told.with_columns(mine=mine.fill_null(False))
+    own = told.filter("mine").select("execution", *_AICPU)
+    return executions.join(own, on="execution", how="left", maintain_order="left"), told.filter(~pl.col("mine"))
 
 
-_AICPU = ("compute_us", "memcpy_us", "dispatch_us", "run_ns", "total_ns")
+_AICPU = ("aicpu start_ns", "compute_us", "memcpy_us", "dispatch_us", "run_ns", "total_ns")
+
+
+def _with_receipts(executions: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
+    """When the scheduler got a copy to make: it says so beside the log of tasks."""
+    if copies.is_empty():
+        return executions.with_columns(received_ns=pl.lit(None, pl.Int64))
+    runs = executions.select("execution", "stream", "task", "start_ns").sort("start_ns")
+    told = copies.sort("start_ns").join_asof(runs, on="start_ns", by=["stream", "task"], strategy="nearest", check_sortedness=False)
+    told = told.filter(pl.col("execution").is_not_null()).unique("execution", keep="first", maintain_order=True)
+    return executions.join(told.select("execution", "received_ns"), on="execution", how="left", maintain_order="left")
 
 
 # Tables
@@ -157,7 +173,8 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
         parts += _system_calls(host_side, info, notes)
     for one in found:
         parts += _of_device(one, steps)
-    spans, tracks = _placed([part for part in parts if part.height])
+    parts = [part for part in parts if part.height]
+    spans, tracks = _placed(parts)
     links = [_links(one, steps) for one in found]
     if steps.is_empty() and spans.height:
         steps = _whole(spans, notes)
@@ -185,7 +202,11 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
         options={key: value for key in ("ai_core_metrics", "profLevel") if host_side and (value := host_side.sample.get(key))},
         extra=_extra(info, host),
     )
-    return Trace({name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items() if rows.height}, meta)
+    return Trace(
+        {name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items() if rows.height},
+        meta,
+        said=[part["said"] if "said" in part.columns else part.height for part in parts],
+    )
 
 
 def _rank(info: dict[str, Any], found: list[_Found]) -> int:
@@ -283,7 +304,7 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
         correlation="connection",
         start_ns="start_ns",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        args=told({"level": "level", "type": "name", "id": "item", "item_id": "item_number", "request": "request", "event": "event"}),
+        said=pl.struct("level", "request", "event", type="name", id="item", item_id="item_number", Mode=pl.coalesce(_family(), "name")),
         group=pl.lit(process),
         lane=pl.format("Thread {}", "thread"),
         track_kind=pl.lit("thread"),
@@ -313,10 +334,18 @@ def _system_calls(side: Side, info: dict[str, Any], notes: Notes) -> list[pl.Dat
     ]
 
 
+def _family() -> pl.Expr:
+    """What kind of call a call of AscendCL is."""
+    words = {1: "ACL_OP", 2: "ACL_MODEL", 3: "ACL_RTS", 4: "ACL_OTHERS", 5: "ACL_NN", 6: "ACL_ASCENDC"}
+    words |= {7: "HOST_HCCL", 9: "ACL_DVPP", 10: "ACL_GRAPH"}
+    number = (pl.col("type") // 65536).cast(pl.Int64, strict=False)
+    return pl.when(pl.col("level") == "acl").then(number.replace_strict(words, default=None, return_dtype=pl.String))
+
+
 def _of_device(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
     lane = {"group": pl.lit(f"NPU {one.device.number}"), "pid": pl.lit(str(one.device.number)), "device": pl.lit(one.device.number)}
     mine = steps.filter(pl.col("device") == one.device.number) if steps.height else steps
-    parts = [_tasks(one, mine).with_columns(**lane)]
+    parts = [part.with_columns(**lane) for part in _tasks(one, mine)]
     operators, planes = one.communication
     if operators.height:
         parts.append(_in_steps(_collectives(operators), mine).with_columns(**lane))
@@ -325,6 +354,8 @@ def _of_device(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
     ranges = one.steps.ranges
     if ranges.height:
         parts.append(_in_steps(_tagged(ranges, operators.height > 0), mine).with_columns(**lane))
+    if one.aicpu.height:
+        parts.append(_in_steps(_alone(one.aicpu), mine).with_columns(**lane))
     if mine.height:
         parts.append(
             mine.select(
@@ -366,6 +397,7 @@ _TASK_ARGS = {
     "connection_id": pl.col("connection"),
     "runtime type": pl.col("host_type"),
     "kernel_name": pl.col("kernel"),
+    "launched_ns": pl.col("at_ns"),
 }
 _DIRECTIONS = (
     *("host to host", "host to device", "device to host", "device to device", "managed memory"),
@@ -390,7 +422,7 @@ _KERNEL_ARGS = {
 }
 
 
-def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
+def _tasks(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
     rows = one.executions.with_columns(pl.col("model_id").cast(pl.Int64, strict=False), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
     backward = pl.col("dur_ns") >= 0
     rows = _in_steps(rows.filter(backward), steps)
@@ -414,41 +446,52 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> pl.DataFrame:
                 "task start_ns": pl.when(outside).then("whole_ns"),
                 "task dur_ns": pl.when(outside).then(pl.col("whole_end_ns") - pl.col("whole_ns")),
             }
-        parts.append(kernels.with_columns(args=told(about)))
+        parts.append(kernels.with_columns(said=_packed(about)))
     if others.height:
-        copied = pl.col("bytes").is_not_null()
-        parts.append(others.with_columns(args=pl.when(copied).then(told(_TASK_ARGS | _COPY_ARGS)).otherwise(told(_TASK_ARGS))))
-    if not parts:
-        return pl.DataFrame()
+        about = dict(_TASK_ARGS)
+        about |= _COPY_ARGS if others["bytes"].count() else {}
+        about |= {"received_ns": pl.col("received_ns")} if others["received_ns"].count() else {}
+        parts.append(others.with_columns(said=_packed(about)))
     op = pl.coalesce("op", "node_item", "kernel")
     is_kernel = pl.col("kind") == "kernel"
     in_collective = pl.col("category") == "COMMUNICATION"
     name = pl.when(is_kernel & ~in_collective).then(op).when(is_kernel).then(pl.coalesce("part", "kernel", op))
     columns = [column for column in ("step",) if column in rows.columns]
-    return pl.concat([part.select(*columns, *_TASK_COLUMNS, "args") for part in parts]).select(
-        *columns,
-        "kind",
-        "category",
+    return [
+        part.select(
+            *columns,
+            *("kind", "category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "said"),
+            name=pl.coalesce(name, "category"),
+            scope=pl.when(is_kernel & ~in_collective).then(op.str.extract(r"^(.*)/[^/]*$")),
+            op_type=pl.when(is_kernel).then(pl.when(in_collective).then(pl.lit(None, pl.String)).otherwise(pl.coalesce("op_type", op))),
+            flow_in=pl.coalesce("runtime", "node", "acl"),
+            lane=pl.format("Stream {}", "stream"),
+            track_kind=pl.lit("stream"),
+            tid=pl.col("stream").cast(pl.String),
+        )
+        for part in parts
+    ]
+
+
+def _packed(about: Mapping[str, pl.Expr]) -> pl.Expr:
+    """What is said of a span: as JSON text it would be many times as large, so it becomes that when it is asked for."""
+    return pl.struct(column.alias(name) for name, column in about.items())
+
+
+def _alone(aicpu: pl.DataFrame) -> pl.DataFrame:
+    """Operators on AI CPUs that said something of themselves, and whose tasks the log has lost."""
+    about = {"Physic Stream Id": pl.col("stream"), "Task Id": pl.col("task"), **{name: pl.col(name) for name in _AICPU}}
+    return aicpu.select(
         "start_ns",
-        "dur_ns",
-        "bytes",
-        "shapes",
-        "dtypes",
-        "args",
-        name=pl.coalesce(name, "category"),
-        scope=pl.when(is_kernel & ~in_collective).then(op.str.extract(r"^(.*)/[^/]*$")),
-        op_type=pl.when(is_kernel).then(pl.when(in_collective).then(pl.lit(None, pl.String)).otherwise(pl.coalesce("op_type", op))),
-        flow_in=pl.coalesce("runtime", "node", "acl"),
-        lane=pl.format("Stream {}", "stream"),
-        track_kind=pl.lit("stream"),
-        tid=pl.col("stream").cast(pl.String),
-    )
-
-
-_TASK_COLUMNS = (
-    *("kind", "category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "op", "node_item", "part", "kernel", "op_type", "stream"),
-    *("runtime", "node", "acl"),
-)
+        name=pl.lit("AI CPU"),
+        kind=pl.lit("other"),
+        category=pl.lit("AI_CPU"),
+        dur_ns="run_ns",
+        said=_packed(about),
+        lane=pl.format("AI CPU of stream {}", "stream"),
+        track_kind=pl.lit("annotation"),
+        tid=pl.format("aicpu {}", "stream"),
+    ).filter(pl.col("dur_ns") >= 0)
 
 
 def _collectives(operators: pl.DataFrame) -> pl.DataFrame:
@@ -472,7 +515,7 @@ def _collectives(operators: pl.DataFrame) -> pl.DataFrame:
         category=pl.lit("COMMUNICATION"),
         flow_in="node",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        args=told(about),
+        said=_packed(about),
         lane=pl.format("Group {} Communication", "group"),
         track_kind=pl.lit("stream"),
         tid=pl.col("group"),
@@ -507,7 +550,7 @@ def _planes(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
         category=pl.lit("communication task"),
         bytes=pl.when(pl.col("size") > 0).then("size"),
         flow_in=pl.coalesce("communication", "node"),
-        args=told(about),
+        said=_packed(about),
         lane=pl.format("Group {} Plane {}", "group", "plane"),
         track_kind=pl.lit("communication"),
         tid=pl.format("{} plane {}", "group", "plane"),
@@ -534,15 +577,16 @@ def _tagged(ranges: pl.DataFrame, known: bool) -> pl.DataFrame:
         lane=pl.when(reduce).then(pl.format("Reduce on stream {}", "stream")).otherwise(pl.lit("GetNext")),
         track_kind=pl.when(reduce & ~pl.lit(known)).then(pl.lit("stream")).otherwise(pl.lit("annotation")),
         tid=pl.when(reduce).then(pl.format("reduce {}", "stream")).otherwise(pl.lit("getnext")),
-        args=told({"stream": "stream", "model": "model"}),
+        said=pl.struct("stream", "model"),
     ).filter(pl.col("dur_ns") >= 0)
 
 
 def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Spans on tracks, and the tracks: the host's threads, then each device's streams, collectives and marks."""
+    """Spans on tracks, in the order of the parts, and the tracks: the host's threads, then each device's streams, collectives and marks."""
     if not parts:
         return pl.DataFrame(), pl.DataFrame()
     key = ["group", "lane", "track_kind", "pid", "tid", "device"]
+    parts = [part.drop("said", strict=False) for part in parts]
     parts = [part if "device" in part.columns else part.with_columns(device=pl.lit(None, pl.Int64)) for part in parts]
     lanes = pl.concat([part.select(key).unique(maintain_order=True) for part in parts], how="vertical_relaxed").unique(maintain_order=True)
     order = {"thread": 0, "stream": 1, "communication": 2, "annotation": 3}
