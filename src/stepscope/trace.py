@@ -102,7 +102,10 @@ class Trace:
             texts = self.spans.select("span", "args").join(wanted.lazy(), on="span", maintain_order="right")
             for batch in texts.select("at", "args").collect_batches(chunk_size=_BATCH, maintain_order=True):
                 parts.append(_fields(batch["args"], fields).select(batch["at"], *fields))
-        return pl.concat(parts).sort("at").drop("at")
+        found = pl.concat(parts)
+        if found.height != wanted.height:  # numbers that no span has, or two
+            found = wanted.select("at").join(found.unique("at", keep="first"), on="at", how="left")
+        return found.sort("at").drop("at")
 
     def of_rank(self, rank: int) -> "Trace":
         """The same trace with one rank's rows."""
