@@ -1,0 +1,296 @@
+"""A timeline of many events in a browser: the first picture, how long pictures take while one moves, and the memory of the tab."""
+
+import argparse
+import itertools
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from measure import keep, table
+from playwright.sync_api import Browser, Page, sync_playwright
+from timeline import SOURCE, repeated
+
+import stepscope
+from stepscope import store
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+import chromium  # noqa: E402 - the browser of the tests
+
+# From the issue that set them: of ten million events, on a machine that does nothing else.
+_FIRST_S, _MEDIAN_MS, _P95_MS, _TAB_BYTES, _TILE_BYTES = 1.5, 17.0, 34.0, 600e6, 1e6
+_DRAW_MS = 5.0  # what is aimed at: the rest of a frame is the browser's
+_SIZE = {"width": 1600, "height": 1000}
+_WATCH = """
+  window.pictures = [];
+  document.addEventListener('drawn', event => window.pictures.push([performance.now(), event.detail]), true);
+"""
+
+
+class Motion(NamedTuple):
+    """Pictures while one thing was done: ms between them, and ms that each took to draw."""
+
+    what: str
+    between: list[float]
+    drawn: list[float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--millions", type=float, default=10, help="events, about (default: 10 million)")
+    parser.add_argument("--seconds", type=float, default=2.5, help="how long each way of moving lasts (default: 2.5 s)")
+    parser.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what the report calls this machine (default: its cores)")
+    parser.add_argument("--keep", action="store_true", help="put the report into RESULTS.md, in the place of the last one of this machine")
+    args = parser.parse_args()
+    run = _made(args.millions)
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        _server(run, cache) as address,
+        sync_playwright() as playing,
+    ):
+        known = _known(address)
+        # Drawn by the processor alone, as on a server or over a remote desktop.
+        browser = playing.chromium.launch(executable_path=chromium.system(), args=[*chromium.OPTIONS, "--disable-gpu"])
+        report = _report(args, known, *_measured(browser, address, known, args.seconds))
+        browser.close()
+    print(report)
+    if args.keep:
+        keep(HERE / "RESULTS.md", report)
+
+
+def _made(millions: float) -> Path:
+    """A real recording, one after the other, until it is long enough; made once, as timeline.py does."""
+    folder = HERE / "data" / f"timeline{millions:g}m"
+    if not store.sniff(folder):
+        trace = stepscope.open(SOURCE)
+        times = -(-int(millions * 1e6) // trace.spans.select(pl.len()).collect().item())
+        store.write(repeated(trace, times), folder)
+    return folder
+
+
+@contextmanager
+def _server(run: Path, cache: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "stepscope", "view", str(run), "--no-browser", "--no-token", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"STEPSCOPE_CACHE": cache})
+    try:
+        assert process.stdout is not None
+        yield next(match[0] for line in process.stdout if (match := re.search(r"http://127\.0\.0\.1:\d+/", line)))
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _known(address: str) -> dict[str, Any]:
+    """The lanes. The timeline is built when it is first asked for: here, before anything is measured (timeline.py measures that)."""
+    number = _asked(f"{address}api/runs")["runs"][0]["id"]
+    while True:
+        found = _asked(f"{address}api/runs/{number}/timeline")
+        if "lanes" in found:
+            return found | {"run": number}
+        time.sleep(0.2)  # still building
+
+
+def _asked(path: str) -> Any:
+    with urllib.request.urlopen(path, timeout=300) as answer:
+        return json.load(answer)
+
+
+def _measured(
+    browser: Browser, address: str, known: dict[str, Any], seconds: float
+) -> tuple[list[float], list[Motion], int, dict[str, float], dict[str, float]]:
+    firsts = []
+    for _ in range(3):
+        context = browser.new_context(viewport=_SIZE)  # type: ignore[arg-type] # a plain dict is one
+        firsts.append(_first(context.new_page(), f"{address}#/{known['run']}/timeline"))
+        context.close()
+    context = browser.new_context(viewport=_SIZE)  # type: ignore[arg-type]
+    page = context.new_page()
+    sizes: list[int] = []
+    page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))) if "/tiles/" in answer.url else None)
+    _first(page, f"{address}#/{known['run']}/timeline?{_selected(address, known)}")
+    before = _threads(browser)
+    motions = list(_moved(page, known, seconds))
+    cpu = {name: spent - before.get(name, 0) for name, spent in _threads(browser).items()}
+    memory = _memory(browser, page)
+    context.close()
+    return firsts, motions, max(sizes, default=0), memory, cpu
+
+
+def _first(page: Page, address: str) -> float:
+    """Seconds from the address to the picture with all tiles that it needs."""
+    page.add_init_script(_WATCH)
+    page.goto(address)
+    page.wait_for_selector(".tl-picture[aria-busy=false]", timeout=120_000)
+    return float(page.evaluate("window.pictures.at(-1)[0]")) / 1e3
+
+
+def _selected(address: str, known: dict[str, Any]) -> str:
+    """In the middle of the run: a kernel, so that its arrow is drawn, and around it what is too much to be drawn one by one."""
+    lane = max((lane for lane in known["lanes"] if "kernels" in lane["note"]), key=lambda lane: lane["events"])
+    at = f"{address}api/runs/{known['run']}/timeline/near?lane={lane['id']}&row=0&at={known['end_ns'] // 2}&direction=next"
+    event = _asked(at)["event"]
+    return f"span={event['span']}&t0={event['start'] - 40_000_000}&t1={event['start'] + 60_000_000}"
+
+
+def _moved(page: Page, known: dict[str, Any], seconds: float) -> Iterator[Motion]:
+    picture = page.locator(".tl-picture")
+    box = picture.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.7
+    picture.focus()
+    page.mouse.move(x, y)
+
+    def held(key: str, what: str) -> Motion:
+        _rest(page)
+        page.keyboard.down(key)
+        page.wait_for_timeout(seconds * 1e3)
+        pictures = _pictures(page, what)  # before it comes to rest
+        page.keyboard.up(key)
+        return pictures
+
+    yield held("d", "pan, 100 ms in sight (D held)")
+    yield held("a", "and back (A held)")
+    yield held("s", "zoom out to all (S held)")
+    yield held("d", "pan, all in sight")
+    yield held("w", "zoom in (W held)")
+    yield held("d", "pan, zoomed in")
+    page.keyboard.press("0")
+    _rest(page)
+    for sign, what in ((-1, "zoom in with the wheel"), (1, "zoom out with the wheel")):
+        _rest(page)
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            page.mouse.wheel(0, sign * 90)
+            page.wait_for_timeout(12)
+        yield _pictures(page, what)
+    page.evaluate(
+        f"location.hash = location.hash.replace(/t0=\\d+&t1=\\d+/, 't0={known['end_ns'] // 3}&t1={known['end_ns'] // 3 + 20_000_000}')"
+    )
+    page.keyboard.press("p")
+    _rest(page)
+    page.mouse.down(button="middle")
+    until, there = time.perf_counter() + seconds, 0.0
+    while time.perf_counter() < until:
+        there += 12
+        page.mouse.move(x + 300 * (there / 400 % 2 - 1), y)
+        page.wait_for_timeout(8)
+    dragged = _pictures(page, "drag, 20 ms in sight")
+    page.mouse.up(button="middle")
+    yield dragged
+    yield held("ArrowDown", "scroll through the lanes")
+
+
+def _rest(page: Page) -> None:
+    page.wait_for_timeout(250)
+    page.wait_for_selector(".tl-picture[aria-busy=false]", timeout=60_000)
+    page.evaluate("window.pictures.length = 0")
+
+
+def _pictures(page: Page, what: str) -> Motion:
+    found: list[list[float]] = page.evaluate("window.pictures.slice()")
+    times = [at for at, _ in found]
+    between = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return Motion(what, between, [took for _, took in found])
+
+
+def _renderers(browser: Browser) -> list[int]:
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    return [one["id"] for one in processes if one["type"] == "renderer"]
+
+
+def _threads(browser: Browser) -> dict[str, float]:
+    """Seconds of CPU time of what draws: the worker, and the page's own thread."""
+    spent: dict[str, float] = {"worker": 0, "page": 0}
+    for pid in _renderers(browser):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            worker = (task / "comm").read_text().startswith("DedicatedWorker")
+            if worker or task.name == str(pid):
+                spent["worker" if worker else "page"] += int((task / "schedstat").read_text().split()[0]) / 1e9
+    return spent
+
+
+def _memory(browser: Browser, page: Page) -> dict[str, float]:
+    """Of the tab: its process, most and now, and what scripts hold on the page itself."""
+    peak, now = 0, 0
+    for pid in _renderers(browser):
+        status = Path(f"/proc/{pid}/status").read_text()
+        peak = max(peak, int(status.partition("VmHWM:")[2].split()[0]) << 10)
+        now = max(now, int(status.partition("VmRSS:")[2].split()[0]) << 10)
+    metrics = page.context.new_cdp_session(page)
+    metrics.send("Performance.enable")
+    heap = next(one["value"] for one in metrics.send("Performance.getMetrics")["metrics"] if one["name"] == "JSHeapUsedSize")
+    return {"peak": peak, "now": now, "heap": heap}
+
+
+def _report(
+    args: argparse.Namespace,
+    known: dict[str, Any],
+    firsts: list[float],
+    motions: list[Motion],
+    tile: int,
+    memory: dict[str, float],
+    cpu: dict[str, float],
+) -> str:
+    first = statistics.median(firsts)
+    between = [one for motion in motions for one in motion.between]
+    drawn = [one for motion in motions for one in motion.drawn]
+    rows = [
+        [
+            motion.what,
+            str(len(motion.drawn)),
+            *(f"{_part(motion.between, part):.1f}" for part in (0.5, 0.95)),
+            *(f"{_part(motion.drawn, part):.1f}" for part in (0.5, 0.95)),
+        ]
+        for motion in motions
+    ]
+    rows.append(
+        [
+            "**all**",
+            str(len(drawn)),
+            *(f"{_part(between, part):.1f}" for part in (0.5, 0.95)),
+            *(f"{_part(drawn, part):.1f}" for part in (0.5, 0.95)),
+        ]
+    )
+    limits = [
+        ["first picture, all of it in sight", f"{first:.2f} s ({min(firsts):.2f} to {max(firsts):.2f})", _met(first, _FIRST_S, "s")],
+        ["between pictures, median", f"{_part(between, 0.5):.1f} ms", _met(_part(between, 0.5), _MEDIAN_MS, "ms")],
+        ["between pictures, 95 of 100", f"{_part(between, 0.95):.1f} ms", _met(_part(between, 0.95), _P95_MS, "ms")],
+        ["drawing one, median", f"{_part(drawn, 0.5):.1f} ms", _met(_part(drawn, 0.5), _DRAW_MS, "ms")],
+        ["CPU time of the worker per picture, with asking and unpacking", f"{cpu['worker'] / len(drawn) * 1e3:.1f} ms", ""],
+        ["CPU time of the page's own thread per picture", f"{cpu['page'] / len(drawn) * 1e3:.1f} ms", ""],
+        ["the largest tile", f"{tile / 1e6:.2f} MB", _met(tile / 1e6, _TILE_BYTES / 1e6, "MB")],
+        ["the tab's process, the most memory", f"{memory['peak'] / 1e6:.0f} MB", _met(memory["peak"] / 1e6, _TAB_BYTES / 1e6, "MB")],
+        ["the tab's process at the end; scripts of the page", f"{memory['now'] / 1e6:.0f} MB; {memory['heap'] / 1e6:.0f} MB", ""],
+    ]
+    head = ["while moving", "pictures", "between, median ms", "95 of 100", "drawing, median ms", "95 of 100"]
+    return f"""# Timeline: the browser's part ({args.machine})
+
+Written by `timeline_browser.py`: {known["events"]:,} events in {len(known["lanes"])} lanes, `{SOURCE.name}` repeated.
+{_SIZE["width"]} x {_SIZE["height"]} px, headless Chromium without a GPU, an event selected with its arrow, labels and nested lanes on.
+Load average at the end: {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores.
+
+{table(["what", "measured", "limit"], limits)}
+{table(head, rows)}"""
+
+
+def _part(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else float("nan")
+
+
+def _met(value: float, limit: float, unit: str) -> str:
+    return f"{limit:g} {unit}: {'met' if value <= limit else '**missed**'}"
+
+
+if __name__ == "__main__":
+    main()
