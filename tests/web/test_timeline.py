@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -222,48 +222,6 @@ def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", pa
     again = _Shown(page, server(SAMPLES), "resnet50_h200")  # without saying so in the address
     assert page.locator(f'[data-lane="{hidden}"]').count() == 0
     assert again.said["lanes"] == shown.said["lanes"]
-
-
-@pytest.mark.parametrize("zoom", [1, 8, 200])
-def test_the_picture_is_as_busy_as_the_stream(server: "Serve", page: "Page", stream: pl.DataFrame, zoom: int) -> None:
-    """The colour of each pixel says how much of it is busy: their sum is the union of the events."""
-    page.set_viewport_size({"width": 1280, "height": 900})
-    end = int((stream["start"] + stream["dur_ns"]).max() or 0)  # type: ignore[arg-type]
-    low = stream.row(stream.height // 2, named=True)["start"] - end // zoom // 2 if zoom > 1 else 0
-    high = low + end // zoom
-    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}&color=kind")
-    page.mouse.move(5, 5)
-    _, y = shown.place(middle_track(stream), low)
-    top = page.locator(".tl-picture").bounding_box()
-    assert top is not None
-    pixels: list[list[int]] = page.evaluate(
-        """y => { const c = document.querySelector('.tl-picture canvas'), r = c.width / c.clientWidth;
-            const copy = new OffscreenCanvas(c.width, c.height).getContext('2d');
-            copy.drawImage(c, 0, 0);
-            const d = copy.getImageData(0, Math.round((y - 4) * r), c.width, 1).data;
-            return Array.from({length: c.width}, (_, x) => [d[4*x], d[4*x+1], d[4*x+2]]) }""",
-        y - top["y"],
-    )
-    tokens: dict[str, Any] = page.evaluate(
-        """() => { const s = getComputedStyle(document.documentElement);
-            return Object.fromEntries(['--kind-compute', '--kind-copy', '--surface'].map(n => [n, s.getPropertyValue(n).trim()])) }"""
-    )
-    compute, copy, surface = (_rgb(tokens[name]) for name in ("--kind-compute", "--kind-copy", "--surface"))
-    # Above the labels. Red tells all of them from the ground.
-    drawn = sum(max(min(1.0, (surface[0] - one[0]) / (surface[0] - max(compute[0], copy[0]))), 0.0) for one in pixels)
-    union, reach = 0, low
-    for start, dur in stream.select("start", "dur_ns").iter_rows():
-        begin, stop = max(start, reach), min(start + dur, high)
-        union += max(stop - begin, 0)
-        reach = max(reach, stop)
-    busy = union / (high - low) * len(pixels)
-    events = stream.filter(pl.col("start") < high, pl.col("start") + pl.col("dur_ns") > low).height
-    # Bars of 3 px or more are set apart by less than a pixel; a pixel with anything in it is seen.
-    assert abs(drawn - busy) <= 0.02 * len(pixels) + 0.7 * min(events, len(pixels) / 3) + 1, (drawn, busy, events)
-
-
-def _rgb(text: str) -> tuple[int, int, int]:
-    return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
 
 
 def test_every_event_of_a_small_trace_is_reached_by_keyboard(server: "Serve", page: "Page") -> None:

@@ -9,9 +9,11 @@ export const FAINT = 0.16;
 /** From so many pixels on an event is told from the one that it touches. */
 const APART = 3;
 const COLOR = 0xffffff;
+/** Half a pixel, as opacity. */
+const HALF = 127;
 
 export class Line {
-  /** The share of each pixel that is covered; more than 1 only by rounding. */
+  /** The share of each pixel that is covered; it may be more than 1, see `ink`. */
   readonly cover: Float32Array;
   readonly tint: Uint32Array;
   /** Something was there, however short; 2 where a longer event begins. */
@@ -62,10 +64,11 @@ export class Line {
         continue;
       }
       const dense = cover[x];
-      // What is lost by rounding is made up for by the next.
-      const exact = (dense < 1 ? dense : 1) * 255 + carry;
+      // What is lost by rounding is made up for by the next; so is what is more than full: of a bucket that lies across two pixels it is not
+      // known which of them is covered by its short events. More than that is events of one row that overlap, which is seen once.
+      const exact = dense * 255 + carry;
       const alpha = Math.min(255, (exact + 0.5) | 0);
-      carry = exact - alpha;
+      carry = Math.min(HALF, exact - alpha);
       let color = tint[x] & COLOR;
       if (dense < FAINT) {
         feet[footAt + x] = 0xff000000 | color;

@@ -117,8 +117,8 @@ def counter(samples: Samples, number: int, level: int, index: int) -> Points:
 
 
 def _share(busy: _Array, level: int) -> _Array:
-    """Of 255; not nothing where there is something."""
-    return np.where(busy > 0, np.clip((busy * 255 + (1 << level >> 1)) >> level, 1, 255), 0)
+    """Of 255 parts, rounded so that the sum over any buckets in a row is right to one part: many small shares are not all rounded up."""
+    return np.diff((np.cumsum(busy) * 255 + (1 << level >> 1)) >> level, prepend=0)
 
 
 def _names(labels: pl.DataFrame, used: _Array, by: str | None) -> tuple[dict[str, list[str | None]], _Array]:
