@@ -106,7 +106,7 @@ class TestEveryTrace:
                     ends = (part["long_start"] + part["long_dur"]).astype(np.int64)
                     drawn_alone = intervals.clip(intervals.merge(part["long_start"].astype(np.int64), ends), low, high).total
                     shown = drawn_alone + float(part["bucket_busy"].sum()) / 255 * (1 << level)
-                    # Shares are told in 255 parts, but their sum is right to one. What two events of a row share, by the jitter of clocks, may be seen twice.
+                    # The sum of shares is right to one part. What two events of a row share, by the jitter of clocks, may be seen twice.
                     shared = np.maximum(np.minimum(np.maximum.accumulate(end)[:-1], end[1:]) - start[1:], 0)
                     twice = int(shared[(start[1:] < high) & (end[1:] > low)].sum())
                     slack = (1 << level) / 255 + 1
