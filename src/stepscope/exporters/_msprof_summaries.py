@@ -191,33 +191,44 @@ def _by_total(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def task_time(work: Work) -> Iterator[pl.DataFrame]:
-    kernel = pl.col("kind").is_in(["kernel", "communication"])
-    kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
+    """Every task, and behind those of a device its copies once more, as its scheduler saw them."""
     # The parts of a task that communicates are not listed: they are tasks of planes.
     whole = (pl.col("kind") == "kernel") | (pl.col("Subtask Id").fill_null(NO_CONTEXT) == NO_CONTEXT)
-    for rows in work.tasks.filter(whole).iter_slices(_PORTION):
-        yield rows.select(
-            **{
-                "Device_id": pl.col("device"),
-                "kernel_name": pl.coalesce("kernel_name", pl.when(kernel).then(pl.coalesce("Op Name", "name"))),
-                "kernel_type": kind,
-                "stream_id": pl.col("stream"),
-                "task_id": pl.col("Task Id"),
-                "task_time(us)": us("dur_ns"),
-                "task_start(us)": time("start_ns"),
-                "task_stop(us)": time(pl.col("start_ns") + pl.col("dur_ns")),
-            }
-        )
+    for device in work.devices:
+        tasks = work.tasks.filter(pl.col("device") == device, whole)
+        for rows in tasks.iter_slices(_PORTION):
+            yield _task_rows(work, rows)
+        copies = tasks.filter(pl.col("received_ns").is_not_null())
+        if copies.height:
+            yield _task_rows(work, copies.with_columns(kernel_name=pl.lit("MemcopyAsync"), category=pl.lit("other")))
+
+
+def _task_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
+    kernel = pl.col("kind").is_in(["kernel", "communication"])
+    kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
+    return rows.select(
+        **{
+            "Device_id": pl.col("device"),
+            "kernel_name": pl.coalesce("kernel_name", pl.when(kernel).then(pl.coalesce("Op Name", "name"))),
+            "kernel_type": kind,
+            "stream_id": pl.col("stream"),
+            "task_id": pl.col("Task Id"),
+            "task_time(us)": us("dur_ns"),
+            "task_start(us)": time("start_ns"),
+            "task_stop(us)": time(pl.col("start_ns") + pl.col("dur_ns")),
+        }
+    )
 
 
 def aicpu(work: Work) -> pl.DataFrame:
     """What operators on AI CPUs said of themselves."""
-    rows = work.tasks.filter(pl.col("run_ns").is_not_null())
-    return rows.select(
+    rows = work.tasks.filter(pl.col("run_ns").is_not_null()).with_columns(node=pl.coalesce("Op Name", "name"))
+    rows = pl.concat([rows, work.aicpu], how="diagonal").with_columns(start_ns=pl.coalesce("aicpu start_ns", "start_ns"))
+    return rows.sort("device", "start_ns", maintain_order=True).select(
         **{
             "Device_id": pl.col("device"),
-            "Timestamp(us)": time(pl.coalesce("aicpu start_ns", "start_ns")),
-            "Node": pl.coalesce("Op Name", "name"),
+            "Timestamp(us)": time("start_ns"),
+            "Node": pl.col("node"),
             "Compute_time(us)": pl.col("compute_us").cast(pl.Float64),
             "Memcpy_time(us)": pl.col("memcpy_us").cast(pl.Float64),
             "Task_time(us)": us("run_ns"),

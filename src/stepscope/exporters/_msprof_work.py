@@ -53,6 +53,8 @@ class Work(NamedTuple):
     iterations: pl.DataFrame  # device, model, iteration, start_ns, end_ns, fp_start_ns, bp_end_ns
     ranges: pl.DataFrame  # collectives and GetNext as a graph's tags bound them: device, what, model, stream, start_ns, dur_ns
     clocks: pl.DataFrame  # device, at_ns, mhz
+    samples: pl.DataFrame  # of other counters of devices: device, layer, series, field, at_ns, value
+    aicpu: pl.DataFrame  # what operators on AI CPUs said of themselves whose tasks are lost: as `tasks`
     fusions: list[dict[str, Any]]
     models: dict[int, str]
     devices: list[int]
@@ -76,6 +78,7 @@ def work(trace: Trace) -> Work:
     calls = _calls(trace, tracks)
     devices = sorted({*lanes["device"].to_list(), *trace.devices.select("device").drop_nulls().collect().to_series().to_list()})
     chip = str(extra.get("platform_version", ""))
+    stars = chip in _STARS_CHIPS or any(name.startswith(("aic_", "aiv_")) for name in counters)
     models = extra.get("models")
     return Work(
         tasks=tasks,
@@ -85,13 +88,15 @@ def work(trace: Trace) -> Work:
         calls=calls,
         iterations=iterations,
         ranges=_ranges(trace, lanes),
-        clocks=_clocks(trace),
+        clocks=_clocks(trace, stars),
+        samples=_samples(trace),
+        aicpu=_aicpu(trace, lanes),
         fusions=[one for one in extra.get("fusions") or [] if isinstance(one, dict)],
         models={int(key): str(name) for key, name in models.items() if str(key).isdigit()} if isinstance(models, dict) else {},
         devices=devices,
         pid=int(pid) if (pid := str(extra.get("pid", ""))).isdigit() else 0,
         process=str(extra.get("pid_name") or ""),
-        stars=chip in _STARS_CHIPS or any(name.startswith(("aic_", "aiv_")) for name in counters),
+        stars=stars,
         brief=str(trace.meta.options.get("profLevel", "")) in ("l0", "level0", "0"),
     )
 
@@ -230,8 +235,33 @@ def _ranges(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
     return own.hstack(trace.said(own["span"], {"model": pl.Int64, "stream": pl.Int64})).sort("start_ns", maintain_order=True)
 
 
-def _clocks(trace: Trace) -> pl.DataFrame:
-    """How fast the cores ran, and when that changed."""
+def _clocks(trace: Trace, stars: bool) -> pl.DataFrame:
+    """How fast the cores ran: at the beginning as is usual for the chip, and when that changed."""
     device = pl.col("name").cast(pl.String).str.extract(r"^aicore clock npu (\d+)$").cast(pl.Int32)
-    found = trace.counters.select(device=device, at_ns="at_ns", mhz=pl.col("value") / 1e6)
-    return found.filter(pl.col("device").is_not_null()).sort("device", "at_ns").collect()
+    found = trace.counters.select(device=device, at_ns="at_ns", mhz=pl.col("value") / 1e6).filter(pl.col("device").is_not_null()).collect()
+    if stars:
+        begin, _ = trace.ends()
+        usual = trace.devices.filter(pl.col("clock_hz") > 0).select("device", at_ns=pl.lit(begin, pl.Int64), mhz=pl.col("clock_hz") / 1e6)
+        found = pl.concat([usual.collect().join(found.filter(pl.col("at_ns") <= begin), on="device", how="anti"), found])
+    return found.sort("device", "at_ns", maintain_order=True)
+
+
+def _samples(trace: Trace) -> pl.DataFrame:
+    """Counters of devices: `HBM 0 Read npu 1` is of the layer HBM, its series `HBM 0`, and there `Read`."""
+    parts = pl.col("name").cast(pl.String).str.extract_groups(r"^(?<what>.*) npu (?<device>\d+)$")
+    rows = trace.counters.select("at_ns", "value", parts.alias("parts")).collect().unnest("parts")
+    rows = rows.filter(pl.col("device").is_not_null(), pl.col("what") != "aicore clock", pl.col("value").is_finite())
+    memory = pl.col("what").is_in(["memory used", "process memory"])
+    layer = pl.coalesce(
+        pl.when(memory).then(pl.lit("NPU MEM")), pl.col("what").str.extract(r"^(HBM|LLC|HCCS|PCIe|NIC|RoCE|DDR|QoS)\b"), pl.lit("Counters")
+    )
+    split = pl.col("what").str.extract_groups(r"^(?:(?<series>.*) )?(?<field>.*)$")
+    rows = rows.select("at_ns", "value", pl.col("device").cast(pl.Int32), split.alias("split"), layer=layer).unnest("split")
+    return rows.with_columns(pl.coalesce("series", "layer").alias("series")).sort("device", "layer", "at_ns", maintain_order=True)
+
+
+def _aicpu(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
+    own = lanes.filter(pl.col("label").str.starts_with("AI CPU of stream")).select("track", "device")
+    spans = _texts(trace.spans).join(own.lazy(), on="track", maintain_order="left")
+    rows = spans.select("span", "device", "start_ns", "dur_ns").collect()
+    return rows.hstack(trace.said(rows["span"], _OF_TASK)).with_columns(stream="Physic Stream Id")

@@ -7,11 +7,10 @@ scopes=N the first N levels of the scope names (`Default/network/...`) stand on 
 import gzip
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
 import numpy as np
 import polars as pl
 
@@ -19,6 +18,9 @@ from stepscope import intervals
 from stepscope.analyses._scopes import stretches
 from stepscope.errors import UsageError
 from stepscope.exporters import whole
+from stepscope.exporters._lines import filled as _filled
+from stepscope.exporters._lines import json_of as _json_of
+from stepscope.exporters._lines import json_text as _json
 from stepscope.trace import Trace
 
 _BATCH = 1 << 15
@@ -393,13 +395,6 @@ def _line(*parts: pl.Expr) -> pl.Expr:
     return pl.concat_str(*parts, pl.lit("}"), ignore_nulls=True)
 
 
-def _filled(template: str, *values: str | pl.Expr) -> pl.Expr:
-    """The template with a value for each {}; null where one is null. Not pl.format: JSON is full of braces."""
-    texts = [pl.lit(text) for text in template.split("{}")]
-    pairs = zip(texts[1:], values, strict=True)
-    return pl.concat_str(texts[0], *(part for text, value in pairs for part in (value, text)))
-
-
 def _microseconds(column: str | pl.Expr) -> pl.Expr:
     """Exactly: the nanoseconds are the three digits behind the point."""
     ns = pl.col(column) if isinstance(column, str) else column
@@ -407,17 +402,5 @@ def _microseconds(column: str | pl.Expr) -> pl.Expr:
     return _filled("{}{}.{}", sign, ns.abs() // 1000, (ns.abs() % 1000).cast(pl.String).str.zfill(3))
 
 
-def _json_of(texts: pl.Series, encode: Callable[[str], str]) -> pl.Series:
-    """Each text encoded, each distinct one once."""
-    distinct = texts.drop_nulls().unique()
-    return texts.replace_strict(
-        distinct, pl.Series([encode(text) for text in distinct], dtype=pl.String), default=None, return_dtype=pl.String
-    )
-
-
 def _number_or_text(text: str) -> str:
     return text if re.fullmatch(r"0|-?[1-9]\d{0,17}", text) else _json(text)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import polars as pl
 
 from stepscope.errors import UsageError
-from stepscope.exporters import _msprof_summaries, whole
+from stepscope.exporters import _msprof_readme, _msprof_summaries, _msprof_timeline, whole
 from stepscope.exporters._msprof_work import work
 from stepscope.trace import Trace
 
@@ -53,8 +53,29 @@ def _is_ours(path: Path) -> bool:
 def _write(trace: Trace, folder: Path, summary_format: str) -> None:
     found = work(trace)
     at = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
+    _timeline(_msprof_timeline.step_events(found), folder / f"step_trace_{at}.json")
+    _timeline(_msprof_timeline.events(found), folder / f"msprof_{at}.json")
     for name, portions in _msprof_summaries.tables(found).items():
-        _table(portions, folder, name, at, summary_format)
+        taken = summary_format == "json" and name == "step_trace"  # by the timeline
+        _table(portions, folder, f"{name}_summary" if taken else name, at, summary_format)
+    (folder / "README.txt").write_text(_msprof_readme.text({_kind(file) for file in folder.iterdir()}), encoding="utf-8")
+
+
+def _kind(file: Path) -> str:
+    """`op_summary.csv` of op_summary_slice_0_20261115021201.csv."""
+    return re.sub(r"(_slice_\d+)?_\d{14}", "", file.name)
+
+
+def _timeline(portions: Iterator[pl.Series], path: Path) -> None:
+    with path.open("wb") as file:
+        for lines in portions:
+            if lines.len():
+                file.write(b"[\n" if file.tell() == 0 else b",\n")
+                file.write(lines.str.join(",\n").item().encode())
+        if file.tell():
+            file.write(b"\n]\n")
+    if path.stat().st_size == 0:
+        path.unlink()
 
 
 def _table(portions: Iterator[pl.DataFrame], folder: Path, name: str, at: str, summary_format: str) -> None:

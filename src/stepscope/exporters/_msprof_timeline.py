@@ -1,0 +1,405 @@
+"""msprof's timelines: Chrome trace events of calls, tasks, communication and what of it overlaps; and those of iterations.
+
+Layers are processes: their number holds the process, the place in the order and the device, in 5 bits each of the latter.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from stepscope import intervals
+from stepscope.exporters._lines import filled, json_of, json_text
+from stepscope.exporters._msprof_summaries import bounded, kernels, microseconds, reduces, us
+from stepscope.exporters._msprof_work import NO_CONTEXT, NO_MODEL, Work
+
+_HOST = 31
+_FRAMEWORK, _CANN, _HARDWARE, _CLOCK, _COMMUNICATION, _OVERLAP = 6, 7, 14, 15, 17, 20
+_SAMPLES = {"NPU MEM": 18, "HBM": 19, "LLC": 21, "HCCS": 22, "PCIe": 23, "NIC": 24, "RoCE": 25, "DDR": 26, "QoS": 27, "Counters": 28}
+_STEPS = 70_000
+_LEVELS = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
+_PORTION = 100_000
+# Tasks other than kernels from whose launch an arrow leads to them.
+_LAUNCHED = ["EVENT_RECORD", "STREAM_WAIT_EVENT", "MEMCPY_ASYNC"]
+
+
+def events(work: Work) -> Iterator[pl.Series]:
+    """All lines of the timeline, in portions."""
+    yield from step_events(work)
+    yield from _calls(work)
+    for device in work.devices:
+        yield from _hardware(work, device)
+        yield from _communication(work, device)
+        yield from _clocks(work, device)
+        yield from _samples(work, device)
+        yield from _overlap(work, device)
+
+
+def _pid(work: Work, place: int, device: int = _HOST) -> int:
+    return work.pid << 10 | place << 5 | device
+
+
+def _described(pid: int, place: int, name: str, label: str, threads: dict[int, str], order: dict[int, int] | None = None) -> pl.Series:
+    """The names of a process and its threads, and their order."""
+    rows: list[dict[str, Any]] = [_meta("process_name", pid, 0, {"name": name})]
+    for tid, thread in threads.items():
+        rows.append(_meta("thread_name", pid, tid, {"name": thread}))
+        if order is None or tid in order:
+            rows.append(_meta("thread_sort_index", pid, tid, {"sort_index": order[tid] if order else tid}))
+    rows += [_meta("process_labels", pid, 0, {"labels": label}), _meta("process_sort_index", pid, 0, {"sort_index": place})]
+    return pl.Series([json_text(row) for row in rows], dtype=pl.String)
+
+
+def _meta(name: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "pid": pid, "tid": tid, "args": args, "ph": "M"}
+
+
+def _quoted(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """These texts as JSON; null where they are."""
+    return rows.with_columns(json_of(rows[name], json_text).alias(name) for name in columns)
+
+
+def _ts(column: str | pl.Expr) -> pl.Expr:
+    return pl.concat_str(pl.lit('"'), microseconds(column), pl.lit('"'))
+
+
+def _number(column: str | pl.Expr) -> pl.Expr:
+    return (pl.col(column) if isinstance(column, str) else column).cast(pl.String)
+
+
+def _span(pid: int, name: pl.Expr | str, tid: pl.Expr | str, args: pl.Expr | None, more: str = "") -> pl.Expr:
+    parts = [
+        filled('{"name":{},"pid":' + str(pid) + ',"tid":{},"ts":{},"dur":{}', name, tid, _ts("start_ns"), _number(us("dur_ns"))),
+        *([filled(',"args":{}', args)] if args is not None else []),
+        pl.lit(more + ',"ph":"X"}'),
+    ]
+    return pl.concat_str(parts)
+
+
+# The host
+
+
+def _calls(work: Work) -> Iterator[pl.Series]:
+    layered = pl.col("level").is_in(list(_LEVELS)) & (pl.col("kind") != "annotation")
+    for place, name, calls in (
+        (_FRAMEWORK, work.process or "framework", work.calls.filter(~layered)),
+        (_CANN, "CANN", work.calls.filter(layered)),
+    ):
+        if calls.is_empty():
+            continue
+        pid = _pid(work, place)
+        threads = {tid: f"Thread {tid}" for tid in calls["thread"].unique().sort().to_list()}
+        yield _described(pid, place, name, "CPU", threads)
+        prefix = (
+            pl.col("level").replace_strict(_LEVELS, default=None, return_dtype=pl.String) if place == _CANN else pl.lit(None, pl.String)
+        )
+        title = pl.concat_str(prefix, pl.lit("@"), "name") if place == _CANN else pl.col("name")
+        event = pl.col("event").fill_null(False)
+        args = pl.concat_str(
+            filled('{"Thread Id":{},"Mode":{},"level":{}', "thread", "mode", "level"),
+            pl.when(event).then(filled(',"id":0,"item_id":{}', pl.col("item_id").fill_null("0"))),
+            pl.when(~event).then(filled(',"id":{},"item_id":{}', "id", "item")),
+            filled(',"connection_id":{}', "connection"),
+            pl.lit("}"),
+            ignore_nulls=True,
+        )
+        for portion in calls.iter_slices(_PORTION):
+            rows = portion.with_columns(
+                title=title,
+                mode=pl.coalesce("Mode", "name"),
+                item=pl.coalesce("id", pl.lit("0")),
+                id=pl.when(pl.col("level") == "acl").then("name").otherwise(pl.lit("0")),
+            )
+            yield _quoted(rows, "title", "mode", "level", "id", "item").select(_span(pid, "title", "thread", args)).to_series()
+
+
+# Tasks
+
+
+def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
+    tasks = work.tasks.filter(pl.col("device") == device)
+    if tasks.is_empty():
+        return
+    pid = _pid(work, _HARDWARE, device)
+    threads = {tid: f"Stream {tid}" for tid in tasks["stream"].drop_nulls().unique().sort().to_list()}
+    yield _described(pid, _HARDWARE, "Ascend Hardware", f"NPU {device}", threads)
+    kernel = pl.col("kind").is_in(["kernel", "communication"])
+    named = pl.coalesce(pl.when(kernel).then(pl.coalesce("Op Name", "name")), "category", "name")
+    args = filled(
+        '{"Model Id":{},"Task Type":{},"Physic Stream Id":{},"Task Id":{},"Batch Id":{},"Subtask Id":{},"connection_id":{}}',
+        pl.col("Model Id").fill_null(NO_MODEL),
+        "type",
+        "stream",
+        pl.col("Task Id").cast(pl.String).fill_null("null"),
+        pl.col("Batch Id").fill_null(0),
+        pl.col("Subtask Id").fill_null(NO_CONTEXT),
+        pl.coalesce("connection_id", pl.lit(-1)),
+    )
+    kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
+    for portion in tasks.iter_slices(_PORTION):
+        rows = _quoted(portion.with_columns(title=named, type=kind), "title", "type")
+        yield rows.select(_span(pid, "title", "stream", args)).to_series()
+        yield from _copies(portion.filter(pl.col("received_ns").is_not_null()), pid)
+        yield from _arrows(work, _launches(work, portion, device), pid)
+
+
+def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
+    """Copies once more, as the scheduler saw them."""
+    if rows.height:
+        args = filled(
+            '{"Task Type":"other","Stream Id":{},"Task Id":{},"Receive Time":{},"Start Time":{},"End Time":{}}',
+            "stream",
+            "Task Id",
+            _ts("received_ns"),
+            _ts("start_ns"),
+            _ts(pl.col("start_ns") + pl.col("dur_ns")),
+        )
+        yield rows.select(_span(pid, pl.lit('"MemcopyAsync"'), "stream", args)).to_series()
+
+
+def _launches(work: Work, tasks: pl.DataFrame, device: int) -> pl.DataFrame:
+    """Arrows to tasks: flow, from thread and time, to tid and time. A kernel is launched when the runtime takes it."""
+    if not work.tasks["Task Id"].count():  # not Ascend's: a span and the call that caused it
+        rows = tasks.filter(pl.col("flow_in").is_not_null()).with_columns(flow=pl.col("span").cast(pl.String))
+        return _from(rows, work.calls.select("thread", flow_in="span", from_ns="start_ns"), "flow_in")
+    one = sum(
+        (pl.col(name).fill_null(0).cast(pl.Int128) * 2**bits for name, bits in (("stream", 64), ("Task Id", 48), ("Batch Id", 32))),
+        pl.lit(device * 2**80, pl.Int128) + pl.col("Subtask Id").fill_null(NO_CONTEXT).cast(pl.Int128),
+    )
+    called = pl.col("connection_id").cast(pl.Int128) * 2**32 + pl.col("Subtask Id").fill_null(NO_CONTEXT).cast(pl.Int128)
+    copy = pl.col("category") == "MEMCPY_ASYNC"
+    rows = tasks.with_columns(flow=pl.when(copy).then(called).otherwise(one).cast(pl.String))
+    launched = rows.filter(pl.col("kind") == "kernel", pl.col("launched_ns").is_not_null()).with_columns(from_ns="launched_ns")
+    launched = launched.join(work.calls.select("thread", flow_in="span"), on="flow_in", how="inner", maintain_order="left")
+    others = rows.filter(pl.col("category").is_in(_LAUNCHED), pl.col("connection_id").is_not_null())
+    columns = ["flow", "thread", "from_ns", "tid", "start_ns"]
+    found = [
+        launched.select(tid="stream", **{name: pl.col(name) for name in columns if name != "tid"}),
+        _from(others, _connections(work), "connection_id"),
+    ]
+    return pl.concat([frame.select(columns) for frame in found])
+
+
+def _connections(work: Work) -> pl.DataFrame:
+    """Calls by the number that what they launched bears."""
+    return work.calls.select("thread", connection_id="connection", from_ns="start_ns").drop_nulls().unique("connection_id", keep="first")
+
+
+def _from(rows: pl.DataFrame, calls: pl.DataFrame, key: str) -> pl.DataFrame:
+    found = rows.join(calls, on=key, how="inner", maintain_order="left")
+    return found.select("flow", "thread", "from_ns", "start_ns", tid="stream")
+
+
+def _arrows(work: Work, rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
+    if rows.height:
+        host = _pid(work, _CANN if work.calls.filter(pl.col("level").is_in(list(_LEVELS))).height else _FRAMEWORK)
+        start = filled(
+            '{"name":"HostToDevice{}","ph":"s","cat":"HostToDevice","id":"{}","pid":' + str(host) + ',"tid":{},"ts":{}},\n',
+            "flow",
+            "flow",
+            "thread",
+            _ts("from_ns"),
+        )
+        end = filled(
+            '{"name":"HostToDevice{}","ph":"f","id":"{}","ts":{},"cat":"HostToDevice","pid":' + str(pid) + ',"tid":{},"bp":"e"}',
+            "flow",
+            "flow",
+            _ts("start_ns"),
+            "tid",
+        )
+        yield rows.select(pl.concat_str(start, end)).to_series()
+
+
+# Communication
+
+
+def _communication(work: Work, device: int) -> Iterator[pl.Series]:
+    operators = work.operators.filter(pl.col("device") == device).with_columns(pl.col("group").fill_null("unknown"))
+    planes = work.planes.filter(pl.col("device") == device).with_columns(pl.col("group").fill_null("unknown"))
+    if operators.is_empty() and planes.is_empty():
+        return
+    pid = _pid(work, _COMMUNICATION, device)
+    threads: dict[int, str] = {}
+    first: dict[str, int] = {}
+    for group in pl.concat([operators["group"], planes["group"]]).unique(maintain_order=True).to_list():
+        first[group] = len(threads)
+        threads[len(threads)] = f"Group {group} Communication"
+        last = planes.filter(pl.col("group") == group)["plane"].max()
+        threads |= {len(threads) + plane: f"Plane {plane}" for plane in range(last + 1 if isinstance(last, int) else 0)}
+    yield _described(pid, _COMMUNICATION, "Communication", f"NPU {device}", threads)
+    lane = pl.col("group").replace_strict(first, return_dtype=pl.Int64)
+    if operators.height:
+        yield (
+            _quoted(operators.with_columns(tid=lane), "name", "data_type", "alg_type")
+            .select(
+                _span(
+                    pid,
+                    "name",
+                    "tid",
+                    pl.concat_str(
+                        pl.lit("{"),
+                        filled('"rank_size":{},', "rank_size"),
+                        filled('"connection_id":{},', "connection_id"),
+                        filled('"model id":{}', pl.col("model id").fill_null(NO_MODEL)),
+                        filled(',"data_type":{}', "data_type"),
+                        filled(',"alg_type":{}', "alg_type"),
+                        filled(',"count":{}', "count"),
+                        pl.lit("}"),
+                        ignore_nulls=True,
+                    ),
+                )
+            )
+            .to_series()
+        )
+        rows = operators.filter(pl.col("connection_id").is_not_null()).with_columns(
+            stream=lane, flow=(pl.col("connection_id").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
+        )
+        yield from _arrows(work, _from(rows, _connections(work), "connection_id"), pid)
+    for portion in planes.iter_slices(_PORTION):
+        rows = portion.with_columns(tid=lane + 1 + pl.col("plane"))
+        rows = _quoted(rows, "name", "notify_id", "task type", "transport type", "data type", "link type")
+        keys = (
+            *("notify_id", "duration estimated(us)", "stream id", "task id", "context id", "task type", "src rank", "dst rank"),
+            *("transport type", "size(Byte)", "data type", "link type", "bandwidth(GB/s)", "model id"),
+        )
+        args = pl.concat_str([filled(f'"{key}":{{}}', _number(key).fill_null("null")) for key in keys], separator=",")
+        yield rows.select(_span(pid, "name", "tid", pl.concat_str(pl.lit("{"), args, pl.lit("}")))).to_series()
+
+
+# Counters
+
+
+def _clocks(work: Work, device: int) -> Iterator[pl.Series]:
+    """How fast the cores ran: at the beginning, and where it changed. The format's own tool repeats it every millisecond."""
+    rows = work.clocks.filter(pl.col("device") == device)
+    if rows.height:
+        pid = _pid(work, _CLOCK, device)
+        yield _described(pid, _CLOCK, "AI Core Freq", f"NPU {device}", {})
+        yield rows.select(
+            filled(
+                '{"name":"AI Core Freq","ts":{},"pid":' + str(pid) + ',"tid":0,"args":{"MHz":{}},"ph":"C"}', _ts("at_ns"), _number("mhz")
+            )
+        ).to_series()
+
+
+def _samples(work: Work, device: int) -> Iterator[pl.Series]:
+    rows = work.samples.filter(pl.col("device") == device)
+    for (layer,), part in rows.group_by("layer", maintain_order=True):
+        place = _SAMPLES[str(layer)]
+        pid = _pid(work, place, device)
+        yield _described(pid, place, str(layer), f"NPU {device}", {})
+        named = _quoted(part, "series", "field")
+        yield named.select(
+            filled(
+                '{"name":{},"ts":{},"pid":' + str(pid) + ',"tid":0,"args":{{}:{}},"ph":"C"}',
+                "series",
+                _ts("at_ns"),
+                "field",
+                _number("value"),
+            )
+        ).to_series()
+
+
+# Overlap
+
+
+def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
+    computing, communicating = (_union(frame.filter(pl.col("device") == device)) for frame in (kernels(work), work.operators))
+    tasks = work.tasks.filter(pl.col("device") == device)
+    if not len(computing.starts) and not len(communicating.starts):
+        return
+    pid = _pid(work, _OVERLAP, device)
+    words = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
+    yield _described(pid, _OVERLAP, "Overlap Analysis", f"NPU {device}", dict(enumerate(words)), {})
+    busy = intervals.join(computing, communicating)
+    begin, end = int(busy.starts[0]), int(busy.ends[-1])
+    if tasks.height:
+        begin = min(begin, int(tasks["start_ns"].to_numpy().min()))
+        end = max(end, int((tasks["start_ns"] + tasks["dur_ns"]).to_numpy().max()))
+    free = intervals.gaps(busy, begin, end)
+    for tid, one in enumerate((computing, communicating, intervals.subtract(communicating, computing), free)):
+        rows = pl.DataFrame({"start_ns": one.starts, "dur_ns": one.ends - one.starts})
+        if rows.height:
+            yield rows.select(_span(pid, pl.lit(f'"{words[tid]}"'), pl.lit(str(tid)), None)).to_series()
+
+
+def _union(rows: pl.DataFrame) -> intervals.Set:
+    start = rows["start_ns"].to_numpy().astype(np.int64)
+    return intervals.merge(start, start + rows["dur_ns"].to_numpy().astype(np.int64))
+
+
+# Iterations
+
+
+def step_events(work: Work) -> Iterator[pl.Series]:
+    iterations = bounded(work)
+    models = {
+        (device, model): place
+        for place, (device, model) in enumerate(iterations.select("device", "model").unique(maintain_order=True).rows())
+    }
+    for device in work.devices:
+        mine = {model: _STEPS + work.pid + place for (of, model), place in models.items() if of == device}
+        if not mine:
+            continue
+        pid = _pid(work, _HARDWARE, device)
+        threads = {tid: f"Step Trace(Model ID:{model})" for model, tid in mine.items()}
+        yield _described(pid, _HARDWARE, "Ascend Hardware", f"NPU {device}", threads, {tid: _STEPS + model for model, tid in mine.items()})
+        tid = pl.col("model").replace_strict(mine, return_dtype=pl.Int64)
+        rows = iterations.filter(pl.col("device") == device).with_columns(tid=tid)
+        yield from _iterations(rows, pid, work.pid)
+        numbers = rows.select("step", "tid", "iteration")
+        own = pl.col("device") == device
+        yield _reduces(reduces(work).filter(own).join(numbers, on="step", maintain_order="left"), pid)
+        yield _get_next(work.ranges.filter(own, pl.col("what") == "GetNext Time").join(numbers, on="step", maintain_order="left"), pid)
+
+
+def _iterations(rows: pl.DataFrame, pid: int, process: int) -> Iterator[pl.Series]:
+    forward, backward = _ts("fp_start_ns").fill_null('"N/A"'), _ts("bp_end_ns").fill_null('"N/A"')
+    whole = rows.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns"))
+    args = filled(
+        '{"Iteration ID":{},"FP Start":{},"BP End":{},"Iteration End":{},"Iteration Time(us)":{}}',
+        "iteration", forward, backward, _ts("end_ns"), _number(us("dur_ns")),
+    )  # fmt: skip
+    yield whole.select(_span(pid, filled('"Iteration {}"', "iteration"), "tid", args, ',"cat":"Iteration Time"')).to_series()
+    both = rows.filter(pl.col("fp_start_ns").is_not_null(), pl.col("bp_end_ns").is_not_null())
+    passes = both.with_columns(start_ns="fp_start_ns", dur_ns=pl.col("bp_end_ns") - pl.col("fp_start_ns"))
+    args = filled(
+        '{"Iteration ID":{},"FP Start":{},"BP End":{},"FP_BP Time(us)":{}}', "iteration", forward, backward, _number(us("dur_ns"))
+    )
+    yield passes.select(_span(pid, filled('"FP_BP Time {}"', "iteration"), "tid", args, ',"cat":"FP_BP Time"')).to_series()
+    refresh = both.with_columns(start_ns="bp_end_ns", dur_ns=pl.col("end_ns") - pl.col("bp_end_ns"))
+    args = filled(
+        '{"Iteration ID":{},"BP End":{},"Iteration End":{},"Iteration Refresh(us)":{}}',
+        "iteration", backward, _ts("end_ns"), _number(us("dur_ns")),
+    )  # fmt: skip
+    yield refresh.select(_span(pid, filled('"Iteration Refresh {}"', "iteration"), "tid", args, ',"cat":"Iteration Refresh"')).to_series()
+    # From the middle of what follows the backward pass to the next forward pass: the input between them.
+    name = filled('{"name":"Data_aug Bound {}","cat":"Data_aug Bound"', pl.col("iteration") - pl.col("other"))
+    place = filled(',"pid":' + str(pid) + ',"tid":{},"id":"Data_aug Bound ' + str(process) + '_{}"', "tid", "tid")
+    to = filled(',"ph":"t","ts":{}', _ts("fp_start_ns"))
+    middle = pl.col("bp_end_ns") + (pl.col("end_ns") - pl.col("bp_end_ns")) // 2
+    of = filled(',"ph":"s","ts":{}', _ts(middle))
+    bound = pl.coalesce(us("bound_ns"), pl.lit(0.0))
+    yield both.with_columns(other=1).select(pl.concat_str(name, to, place, filled(',"args":{"Iteration ID":{}}}', "iteration"))).to_series()
+    yield (
+        both.with_columns(other=0)
+        .select(pl.concat_str(name, of, place, filled(',"args":{"Data_aug Bound(us)":{}}}', _number(bound))))
+        .to_series()
+    )
+
+
+def _reduces(rows: pl.DataFrame, pid: int) -> pl.Series:
+    args = filled(
+        '{"Iteration ID":{},"Reduce Start {}":{},"Reduce End {}":{}}',
+        "iteration", "nth", _ts("start_ns"), "nth", _ts(pl.col("start_ns") + pl.col("dur_ns")),
+    )  # fmt: skip
+    return rows.select(_span(pid, filled('"Reduce_{}_{}"', "iteration", "nth"), "tid", args, ',"cat":"Reduce"')).to_series()
+
+
+def _get_next(rows: pl.DataFrame, pid: int) -> pl.Series:
+    args = filled(
+        '{"GetNext Start":{},"GetNext End":{},"GetNext Time(us)":{}}',
+        _ts("start_ns"), _ts(pl.col("start_ns") + pl.col("dur_ns")), _number(us("dur_ns")),
+    )  # fmt: skip
+    return rows.select(_span(pid, pl.lit('"GetNext"'), "tid", args, ',"cat":"GetNext Time"')).to_series()
