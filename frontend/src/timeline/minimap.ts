@@ -69,7 +69,7 @@ export class Minimap {
     const devices = new Set(header.lanes.filter((lane) => lane.kind === "overlap").map((lane) => lane.group));
     for (const lane of header.lanes) {
       const tile = tiles.get(tiles.bundle(lane.id), header.top_level, 0);
-      if (!tile || lane.kind === "counter" || lane.kind === "steps" || lane.kind === "scope") continue;
+      if (!tile || lane.kind === "counter" || lane.kind === "steps" || lane.kind === "path" || lane.kind === "scope") continue;
       const group = groups.get(lane.group)!;
       if (lane.kind === "spans" && devices.has(lane.group)) continue;
       const into = group.kind === "device" ? device : host;

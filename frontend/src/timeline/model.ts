@@ -6,8 +6,10 @@ import { go, place, remember, remembered, theme } from "../state";
 import { Table } from "../table";
 import { css } from "../colors";
 import { artist, type Artist } from "./artist";
+import type { Arrow } from "./connections";
 import { COLORINGS, TOKENS, type Coloring } from "./ink";
 import { arrange, read, UNARRANGED, written, type Arrangement, type Layout } from "./layout";
+import type { Measured } from "./measure";
 import { NOTHING, TOP, type Area, type Gap, type Hit, type Lit, type Mark, type Scene, type Step } from "./scene";
 import type { Told, Under } from "./stage";
 import type { Event, Header, Lane } from "./wire";
@@ -26,6 +28,9 @@ export interface Details {
   parents: Event[];
   previous: Event | null;
   next: Event | null;
+  /** What it is connected with, and how many such there are. */
+  arrows: Arrow[];
+  arrowCount: number;
 }
 
 export interface Found {
@@ -43,7 +48,7 @@ export interface Sums {
 }
 
 export type Tab = "area" | "event" | "events" | "flow";
-export type Mode = "select" | "pan";
+export type Mode = "select" | "pan" | "measure";
 
 const SHORTEST = 20;
 const SETTLED = 150;
@@ -57,6 +62,7 @@ export class Timeline {
   readonly coloring = signal<Coloring>("family");
   readonly scopes = signal(2);
   readonly area = signal<Area | null>(null);
+  readonly measured = signal<Measured | null>(null);
   readonly selected = signal<Event | null>(null);
   readonly details = signal<Details | null>(null);
   readonly trouble = signal<Error | null>(null);
@@ -363,6 +369,7 @@ export class Timeline {
     const all = this.t0 === 0 && this.t1 === this.end;
     const area = this.area.peek();
     const selected = this.selected.peek();
+    const measured = this.measured.peek();
     return {
       t0: all ? null : Math.round(this.t0), t1: all ? null : Math.round(this.t1),
       span: selected && selected.span >= 0 ? selected.span : null,
@@ -374,6 +381,7 @@ export class Timeline {
       kinds: this.kinds.peek().join(",") || null,
       notes: this.marks.peek().map((mark) => `${Math.round(mark.t0)}:${Math.round(mark.t1)}:${encodeURIComponent(mark.text)}`).join(";") || null,
       tab: this.open.peek() ? this.tab.peek() : null,
+      measure: measured && measured.to !== null ? `${Math.round(measured.from)}:${Math.round(measured.to)}` : null,
     };
   }
 
@@ -395,7 +403,9 @@ export class Timeline {
     if (place.value.page !== "timeline" || place.value.run !== this.run || (!first && said() === this.wrote)) return;
     this.wrote = said();
     this.followed = true;
-    const { t0, t1, span, area, lanes, color, scopes, find, kinds, notes, tab } = place.value.params;
+    const { t0, t1, span, area, lanes, color, scopes, find, kinds, notes, tab, measure } = place.value.params;
+    const points = (measure ?? "").split(":").map(Number);
+    this.measured.value = measure && points.length === 2 && points.every(Number.isFinite) ? { from: points[0], to: points[1] } : null;
     if (first || lanes !== undefined) this.arrangement.value = read(lanes ?? remembered(`timeline.${this.run}`) ?? this.usual);
     if (COLORINGS.includes((color ?? "family") as Coloring) && (color ?? "family") !== this.coloring.value) this.recolor((color ?? "family") as Coloring);
     this.scopes.value = Math.max(1, Number(scopes) || 2);
@@ -561,8 +571,9 @@ export class Timeline {
   }
 
   private detailed(said: Record<string, unknown>, of: number): Details {
-    const { flows, launched, operator, parents, previous, next, ...rest } = said as Record<string, unknown> & { flows: { in: Event[]; out: Event[]; out_count: number }; launched: Event[]; operator: Event | null; parents: Event[]; previous: Event | null; next: Event | null };
-    return { event: said as unknown as Event, rank: of, said: rest, into: flows.in, out: flows.out, launched, operator, parents, previous, next };
+    const { flows, launched, operator, parents, previous, next, arrows, arrow_count, ...rest } = said as Record<string, unknown> & { flows: { in: Event[]; out: Event[]; out_count: number }; launched: Event[]; operator: Event | null; parents: Event[]; previous: Event | null; next: Event | null; arrows: Arrow[]; arrow_count: number };
+    const [into, out] = [arrows.filter((arrow) => arrow.way === "in"), arrows.filter((arrow) => arrow.way !== "in")];
+    return { event: said as unknown as Event, rank: of, said: rest, into, out, launched, operator, parents, previous, next, arrows, arrowCount: arrow_count };
   }
 
   /** Bring an event into the middle, with what is around it. */
@@ -630,6 +641,11 @@ export class Timeline {
     if (area && rest) this.show("area");
     if (rest) this.write();
     this.invalidate();
+  }
+
+  measure(measured: Measured | null): void {
+    this.measured.value = measured;
+    if (!measured || measured.to !== null) this.write();
   }
 
   /** What `F` goes to. */
@@ -788,7 +804,7 @@ function parseMarks(text: string): Mark[] {
   }).filter((mark) => mark.t1 >= mark.t0);
 }
 
-const OWN = ["t0", "t1", "span", "area", "lanes", "color", "scopes", "find", "kinds", "notes", "tab", "rank"];
+const OWN = ["t0", "t1", "span", "area", "lanes", "color", "scopes", "find", "kinds", "notes", "tab", "measure", "rank"];
 
 /** What of the address is the picture's, as one text. */
 function said(): string {

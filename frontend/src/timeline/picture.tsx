@@ -6,8 +6,10 @@ import { source } from "../source";
 import { language, theme } from "../state";
 import { fill } from "../text";
 import * as units from "../units";
+import { followPath } from "./connections";
 import { amount, shown } from "./labels";
 import type { Head, Placed } from "./layout";
+import { Ruler } from "./measure";
 import type { Timeline } from "./model";
 import { MINI, TOP, type Hit } from "./scene";
 import { text } from "./words";
@@ -178,7 +180,9 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       if (step) of.to(step.start, step.end);
     } else if ((now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) && event.button === 0) {
       const { hit } = await of.at(x, y);
-      if (hit && hit.span < 0) {
+      if (hit && hit.count <= 1 && of.lane(hit.lane)?.kind === "path" && !source().still) {
+        await followPath(of, hit);
+      } else if (hit && hit.span < 0) {
         of.choose(null);
         of.selected.value = hit;
         of.setArea({ t0: hit.start, t1: hit.start + hit.dur, lanes: null });
@@ -215,6 +219,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
         onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={up} onDblClick={twice}
         onPointerLeave={() => { of.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
       >
+        <Ruler of={of} />
         <span id="tl-said" class="sr" role="status">
           {selected ? `${selected.name}, ${units.text(units.time(selected.dur))}` : fill(t.summary, { lanes: count, count: units.count(of.header.events).value, length: units.text(units.time(of.end)) })}
         </span>

@@ -1,7 +1,8 @@
 /** The picture as a file, with the names of the lanes beside it. */
 import { css } from "../colors";
+import { length } from "./measure";
 import type { Timeline } from "./model";
-import { TOP } from "./scene";
+import { RULER, TOP } from "./scene";
 
 const NAMES = 200;
 
@@ -48,6 +49,21 @@ export async function save(of: Timeline, name: string): Promise<void> {
   context.restore();
   context.fillStyle = border;
   context.fillRect(NAMES - 1, 0, 1, of.height);
+  const ruler = of.measured.peek();
+  if (ruler && ruler.to !== null) {
+    // As it is drawn over the picture, of which it is no part.
+    const x = (moment: number) => NAMES + Math.max(0, Math.min(of.width, ((moment - of.t0) / (of.t1 - of.t0)) * of.width));
+    const [left, right] = [x(Math.min(ruler.from, ruler.to)), x(Math.max(ruler.from, ruler.to))];
+    const said = length(of, Math.abs(ruler.to - ruler.from));
+    [context.fillStyle, context.font] = [css("--accent"), `600 11px ${font}`];
+    context.fillRect(left, TOP - RULER, 1, of.height);
+    context.fillRect(right, TOP - RULER, 1, of.height);
+    context.fillRect(left, TOP + 4, right - left, 2);
+    const wide = context.measureText(said).width + 12;
+    context.fillRect((left + right - wide) / 2, TOP + 8, wide, 18);
+    context.fillStyle = css("--on-accent");
+    context.fillText(said, (left + right - wide) / 2 + 6, TOP + 21);
+  }
   const blob = await new Promise<Blob | null>((done) => whole.toBlob(done, "image/png"));
   if (!blob) return;
   const link = document.createElement("a");

@@ -9,6 +9,7 @@ import * as units from "../units";
 import { COLORINGS } from "./ink";
 import { read, written } from "./layout";
 import type { Timeline } from "./model";
+import { exported, InPerfetto } from "./perfetto";
 import { save } from "./saving";
 import { text } from "./words";
 
@@ -24,7 +25,7 @@ export function Tools({ of }: { of: Timeline }) {
   const colorings = COLORINGS.filter((how) => how !== "scope" || levels > 0);
   return (
     <div class="tl-tools-bar">
-      <Segmented label={t.mode} value={of.mode.value} onChange={(mode) => (of.mode.value = mode)} choices={[{ id: "select", label: t.select }, { id: "pan", label: t.pan }]} />
+      <Segmented label={t.mode} value={of.mode.value} onChange={(mode) => (of.mode.value = mode)} choices={[{ id: "select", label: t.select }, { id: "pan", label: t.pan }, { id: "measure", label: t.measure }]} />
       <Search of={of} />
       <Kinds of={of} />
       <span class="d3 small wide">{t.colour}</span>
@@ -169,7 +170,7 @@ function Notes({ of }: { of: Timeline }) {
 
 function Downloads({ of }: { of: Timeline }) {
   const t = text();
-  const base = `api/runs/${encodeURIComponent(of.run)}/export`;
+  const base = `api/runs/${encodeURIComponent(of.run)}`;
   const { t0, t1 } = of.seen.value;
   const area = of.area.value;
   return (
@@ -178,10 +179,11 @@ function Downloads({ of }: { of: Timeline }) {
         <>
           {!source().still && (
             <>
-              <a class="item" href={`${base}/chrome?t0=${Math.round(t0)}&t1=${Math.round(t1)}`} download onClick={close}>{t.chromeView}</a>
-              {area && <a class="item" href={`${base}/chrome?t0=${Math.round(area.t0)}&t1=${Math.round(area.t1)}`} download onClick={close}>{t.chromeArea}</a>}
-              <a class="item" href={`${base}/chrome`} download onClick={close}>{t.chromeAll}</a>
-              <a class="item" href={`${base}/perfetto`} download onClick={close}>{t.perfettoAll}</a>
+              <a class="item" href={`${base}/${exported(of, t0, t1)}`} download onClick={close}>{t.chromeView}</a>
+              {area && <a class="item" href={`${base}/${exported(of, area.t0, area.t1)}`} download onClick={close}>{t.chromeArea}</a>}
+              <a class="item" href={`${base}/${exported(of, null, null)}`} download onClick={close}>{t.chromeAll}</a>
+              {of.scopes.value > 0 && of.header.lanes.some((lane) => lane.kind === "scope") && <span class="item d3 small">{fill(t.withScopes, { count: of.scopes.value })}</span>}
+              <InPerfetto of={of} close={close} />
             </>
           )}
           <button class="item" onClick={() => { void save(of, `${info.value?.name ?? "timeline"}.png`); close(); }}>{t.png}</button>

@@ -12,7 +12,7 @@ export interface Group {
 export interface Lane {
   id: number;
   group: number;
-  kind: "steps" | "scope" | "overlap" | "spans" | "counter";
+  kind: "steps" | "path" | "scope" | "overlap" | "spans" | "counter";
   track: number | null;
   label: string;
   note: string;

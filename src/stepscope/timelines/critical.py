@@ -12,11 +12,23 @@ Once = Callable[[tuple[Any, ...], Callable[[], pl.DataFrame]], pl.DataFrame]
 
 
 def part(trace: Trace, timeline: Timeline, rank: int, span: int, step: int | None, once: Once) -> dict[str, Any]:
-    """How long the span is on the critical path, and as what; null where the path is not known."""
+    """How long the span is on the critical path, and as what; null where the path is not known.
+
+    The path knows the outermost operators of a thread: what is inside one is on the path when that is.
+    """
     path = _path(trace, timeline, rank, step, once)
     if path is None or path.is_empty():
         return {"critical_ns": None, "critical": []}
-    own = path.filter(pl.col("span") == span)
+    of_rank = trace.spans.filter(pl.col("rank") == rank)
+    mine = of_rank.filter(pl.col("span") == span).select("track", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
+    track, start, end = mine.row(0)
+    finish = pl.col("start_ns") + pl.col("dur_ns")
+    near = path.filter(pl.col("span") != span, pl.col("kind").is_in(["host", "wait"]), pl.col("start_ns") < end, finish > start)
+    around = of_rank.filter(pl.col("track") == track, pl.col("span").is_in(near["span"].unique().to_list())).select("span").collect()
+    inside = near.join(around, on="span", how="semi").with_columns(
+        dur_ns=pl.min_horizontal(finish, pl.lit(end)) - pl.max_horizontal("start_ns", pl.lit(start))
+    )
+    own = pl.concat([path.filter(pl.col("span") == span), inside])
     kinds = own.group_by("kind", maintain_order=True).agg(ns=pl.col("dur_ns").sum())
     return {"critical_ns": int(own["dur_ns"].sum()), "critical": kinds.to_dicts()}
 

@@ -41,7 +41,8 @@ def part(trace: Trace, rank: int | None, steps: tuple[int, int] | None, time: tu
 def export(trace: Trace, form: str, given: dict[str, Any], scratch: Path) -> Answer:
     made = scratch / secrets.token_hex(8)
     with tempfile.TemporaryDirectory(dir=scratch) as room:
-        out = Path(room) / _FILES.get(form, form)
+        several = len(trace.meta.ranks) > 1  # then it is a folder, with a file for each
+        out = Path(room) / (form if several else _FILES.get(form, form))
         exporters.exporter(form).function(trace, out, **given)
         if out.is_file():
             out.replace(made)

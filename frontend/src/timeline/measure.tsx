@@ -1,0 +1,135 @@
+/** Measuring: a ruler between two moments, which cling to the edges of events. */
+import { useEffect, useRef } from "preact/hooks";
+import { fill, texts } from "../text";
+import * as units from "../units";
+import type { Timeline } from "./model";
+import { MINI } from "./scene";
+
+/** From where to where; while the end is not chosen, it follows the pointer. */
+export interface Measured {
+  from: number;
+  to: number | null;
+}
+
+const text = texts({
+  en: { steps: "{count} of a step", many: "{count} steps", said: "{length} between the two points", begin: "Measuring: choose the first point, then the second. Esc ends." },
+  zh: { steps: "{count} 个迭代", many: "{count} 个迭代", said: "两点之间 {length}", begin: "测量：选择第一点，再选择第二点。Esc 结束。" },
+});
+const NEAR = 6;
+
+/** What the ruler says: how long, and how many steps of the usual length that is. */
+export function length(of: Timeline, ns: number): string {
+  const t = text();
+  const lengths = of.steps.map((step) => step.end - step.start).sort((a, b) => a - b);
+  const usual = lengths[lengths.length >> 1];
+  const time = units.text(units.time(ns));
+  if (!usual) return time;
+  const count = ns / usual;
+  return `${time} · ${fill(count < 1 ? t.steps : t.many, { count: Number(count.toPrecision(3)).toString() })}`;
+}
+
+/** `T`: the next point of the ruler, where the pointer is, or else at an edge of the selected event. */
+export function measureHere(of: Timeline): void {
+  const now = of.measured.peek();
+  const open = now !== null && now.to === null ? now : null;
+  const at = pointed(of) ?? edgeOfSelected(of, open?.from ?? null);
+  of.mode.value = "measure";
+  if (at === null) return;
+  of.measure(open ? { from: open.from, to: at } : { from: at, to: null });
+}
+
+/** `Esc`; answers whether there was something to end. */
+export function endMeasuring(of: Timeline): boolean {
+  if (of.mode.peek() !== "measure" && of.measured.peek() === null) return false;
+  if (of.mode.peek() === "measure") of.mode.value = "select";
+  of.measure(null);
+  return true;
+}
+
+function pointed(of: Timeline): number | null {
+  if (of.cursor === null) return null;
+  const hit = of.hover.peek()?.hit;
+  const slack = ((of.t1 - of.t0) / Math.max(1, of.width)) * NEAR;
+  const edges = hit && hit.count <= 1 ? [hit.start, hit.start + hit.dur] : [];
+  return edges.find((edge) => Math.abs(edge - of.cursor!) < slack) ?? of.cursor;
+}
+
+/** First its start; then, of the same event, its end. */
+function edgeOfSelected(of: Timeline, from: number | null): number | null {
+  const event = of.selected.peek();
+  if (!event) return null;
+  return from === event.start ? event.start + event.dur : event.start;
+}
+
+/** Over the picture: the ruler, and while measuring what the pointer does. */
+export function Ruler({ of }: { of: Timeline }) {
+  const t = text();
+  const box = useRef<HTMLDivElement>(null);
+  const pressed = useRef<{ x: number; moved: boolean } | null>(null);
+  const measuring = of.mode.value === "measure";
+  const measured = of.measured.value;
+  useEffect(() => {
+    if (!measured) return;
+    // It goes along with the picture, whoever moves that.
+    let asked = 0;
+    let before = "";
+    const place = () => {
+      asked = requestAnimationFrame(place);
+      const to = measured.to ?? of.cursor ?? measured.from;
+      const scale = of.width / (of.t1 - of.t0);
+      const [left, right] = [Math.min(measured.from, to), Math.max(measured.from, to)].map((moment) => (moment - of.t0) * scale);
+      const key = `${left} ${right} ${of.width}`;
+      if (key === before || !box.current) return;
+      before = key;
+      const [line0, line1, bar] = [...box.current.querySelectorAll<HTMLElement>("i, .tl-span")];
+      line0.style.transform = `translateX(${left}px)`;
+      line1.style.transform = `translateX(${right}px)`;
+      for (const [line, x] of [[line0, left], [line1, right]] as const) line.hidden = x < -2 || x > of.width + 2;
+      const [from, until] = [Math.max(0, left), Math.min(of.width, right)];
+      bar.hidden = until < 0 || from > of.width;
+      bar.style.left = `${from}px`;
+      bar.style.width = `${Math.max(0, until - from)}px`;
+      bar.firstElementChild!.textContent = length(of, Math.abs(to - measured.from));
+    };
+    place();
+    return () => cancelAnimationFrame(asked);
+  }, [of, measured]);
+  const place = (event: PointerEvent) => {
+    const { left, top } = box.current!.parentElement!.getBoundingClientRect();
+    return { x: event.clientX - left, y: event.clientY - top };
+  };
+  const down = (event: PointerEvent) => {
+    if (event.button !== 0) return;
+    const { x, y } = place(event);
+    if (y < MINI) return;
+    event.stopPropagation();
+    box.current!.setPointerCapture(event.pointerId);
+    pressed.current = { x, moved: false };
+    const open = of.measured.peek();
+    void of.edge(x, y).then((at) => of.measure(open && open.to === null ? { from: open.from, to: at } : { from: at, to: null }));
+  };
+  const move = (event: PointerEvent) => {
+    event.stopPropagation();
+    const { x, y } = place(event);
+    of.cursor = of.momentAt(x);
+    if (pressed.current && Math.abs(x - pressed.current.x) > 4) pressed.current.moved = true;
+    void of.edge(x, y).then((at) => (of.cursor = at));
+  };
+  const up = (event: PointerEvent) => {
+    const held = pressed.current;
+    pressed.current = null;
+    if (!held) return;
+    event.stopPropagation();
+    const { x, y } = place(event);
+    if (held.moved) void of.edge(x, y).then((at) => {
+      const open = of.measured.peek();
+      if (open) of.measure({ from: open.from, to: at });
+    });
+  };
+  return (
+    <div ref={box} class={`tl-measure ${measuring ? "on" : ""}`} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerLeave={() => (of.cursor = null)}>
+      {measured && <><i /><i /><div class="tl-span"><b /></div></>}
+      <span class="sr" role="status">{measured && measured.to !== null ? fill(t.said, { length: length(of, Math.abs(measured.to - measured.from)) }) : measuring ? t.begin : ""}</span>
+    </div>
+  );
+}

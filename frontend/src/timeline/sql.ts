@@ -1,0 +1,25 @@
+/** What is in view or selected, as a question in SQL. */
+import type { Info } from "../source";
+import type { Timeline } from "./model";
+
+/** A moment of the page as the tables have it. */
+export function absolute(now: Info, ns: number): string {
+  return String(BigInt(now.origin_ns) + BigInt(Math.round(ns)));
+}
+
+/** The spans of the selected range, or of what is in view; of the range's lanes, or else of the selected event's. */
+export function spansSql(of: Timeline, now: Info): string {
+  const area = of.area.value;
+  const event = of.selected.value;
+  const { t0, t1 } = area ?? of.seen.value;
+  const chosen = area?.lanes ?? (event && !area ? [event.lane] : []);
+  const lanes = chosen.map((id) => of.lane(id)).filter((lane) => lane && lane.kind === "spans" && lane.track !== null);
+  const rank = lanes.length ? of.rankOf(lanes[0]!.id) : null;
+  const where = [
+    ...(rank === null ? [] : [`rank = ${rank}`]),
+    ...(lanes.length ? [`track in (${lanes.map((lane) => lane!.track).join(", ")})`] : []),
+    `start_ns < ${absolute(now, t1)}`,
+    `start_ns + dur_ns > ${absolute(now, t0)}`,
+  ];
+  return `select rank, track, kind, name, start_ns, dur_ns, self_ns, depth, step, scope, span\nfrom spans\nwhere ${where.join("\n  and ")}\norder by start_ns, depth\nlimit 10000`;
+}
