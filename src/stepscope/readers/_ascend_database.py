@@ -8,6 +8,7 @@ Times are nanoseconds. Text is a number that STRING_IDS explains; other numbers 
     PYTORCH_API, MSTX_EVENTS   the framework's side; CONNECTION_IDS lists the connections of a call
     STEP_TIME                  steps
     MEMORY_RECORD, OP_MEMORY, NPU_MEM, NPU_MODULE_MEM, AICORE_FREQ, HBM, LLC, DDR, ...     memory and counters
+    STEPSCOPE_*, step          what stepscope's own exporter adds, where the tables above have no place for it
 """
 
 import sqlite3
@@ -17,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from stepscope import schema
@@ -72,6 +74,8 @@ class _Reading:
         self.database, self.path, self.problems = database, path, problems
         database.text_factory = lambda text: text.decode("utf-8", "replace")
         self.names = _table_names(database)
+        self.own_lanes: dict[int, dict[str, Any]] = {}
+        self.groups: list[str] = []
         strings = self.table("STRING_IDS", id=pl.Int64, value=pl.String).unique("id", keep="first")
         self.strings = strings.select(id="id", word=pl.col("value").cast(pl.Categorical))
 
@@ -113,13 +117,7 @@ class _Reading:
             raise DataError(self.path, "nothing that ran is in it")
         spans, _ = _kineto.nested(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
         spans = _kineto.scoped(self._linked(spans))
-        marked = self.table("STEP_TIME", id=pl.Int32, startNs=pl.Int64, endNs=pl.Int64).drop_nulls()
-        if marked.height and options.step_name is None:
-            steps = marked.select(step="id", start_ns="startNs", end_ns="endNs", how=pl.lit("marker")).sort("start_ns")
-        else:
-            steps, remark = _kineto.steps_of(spans, options)
-            self.problems += [remark] if remark else []
-        spans = _kineto.stepped(spans, steps)
+        steps, spans = self._steps(spans, options)
         mapped = self.table("RANK_DEVICE_MAP", rankId=pl.Int64, deviceId=pl.Int64)
         own = int(mapped["rankId"][0]) if mapped.height == 1 and (mapped["rankId"][0] or -1) >= 0 else None
         rank = next((number for number in (rank, own, options.rank) if number is not None and number >= 0), 0)
@@ -127,17 +125,50 @@ class _Reading:
             "spans": spans,
             "tracks": lanes,
             "steps": steps,
-            "counters": pl.concat(list(self._counters())),
+            "counters": pl.concat([*self._counters(), self._own("counters")], how="diagonal_relaxed"),
             "allocations": self._allocations(),
             "links": self._links(spans),
             "devices": self._devices(lanes),
-            "problems": pl.DataFrame(
+            "problems": pl.concat([self._own("problems"), pl.DataFrame(
                 self.problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"
-            ).with_columns(file=pl.lit(str(self.path))),
-        }
-        framework = "pytorch" if "PYTORCH_API" in self.names else "mindspore" if "mindspore" in self.path.name else ""
-        meta = Meta(format="ascend_db", framework=framework, ranks=[rank], versions=self._versions())
+            ).with_columns(file=pl.lit(str(self.path)))], how="diagonal_relaxed"),
+        }  # fmt: skip
+        meta = self._meta()
+        meta.ranks = [rank]
         return Trace({name: rows.lazy().with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items()}, meta)
+
+    def _own(self, table: str) -> pl.DataFrame:
+        """A table of ours that the exporter added."""
+        return self.table(
+            f"STEPSCOPE_{table.upper()}",
+            **{
+                name: pl.String if dtype in (pl.Categorical, pl.Enum) else dtype
+                for name, dtype in schema.TABLES[table].items()
+                if name != "rank"
+            },
+        )
+
+    def _steps(self, spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The steps, and the spans with the step of each."""
+        own = self._own("steps")
+        if own.height and options.step_name is None:
+            return own, spans
+        marked = self.table("STEP_TIME", id=pl.Int32, startNs=pl.Int64, endNs=pl.Int64).drop_nulls()
+        if marked.height and options.step_name is None:
+            steps = marked.select(step="id", start_ns="startNs", end_ns="endNs", how=pl.lit("marker")).sort("start_ns")
+        else:
+            steps, remark = _kineto.steps_of(spans, options)
+            self.problems += [remark] if remark else []
+        return steps, _kineto.stepped(spans, steps)
+
+    def _meta(self) -> Meta:
+        for (text,) in self.table("STEPSCOPE_META", value=pl.String).iter_rows():
+            try:
+                return msgspec.structs.replace(msgspec.json.decode(text, type=Meta), format="ascend_db")
+            except (msgspec.MsgspecError, TypeError) as error:
+                self.problems.append(Problem("STEPSCOPE_META", f"cannot be read ({error})", 0))
+        framework = "pytorch" if "PYTORCH_API" in self.names else "mindspore" if "mindspore" in self.path.name else ""
+        return Meta(format="ascend_db", framework=framework, versions=self._versions())
 
     def _versions(self) -> dict[str, str]:
         said = dict(self.table("META_DATA", name=pl.String, value=pl.String).drop_nulls().iter_rows())
@@ -146,17 +177,17 @@ class _Reading:
     # What ran, on which track
 
     def _spans(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        parts = [part for part in (self._framework(), self._cann(), self._tasks(), self._communication(), self._marks()) if part.height]
-        if not parts:
+        found = (self._framework(), self._cann(), self._tasks(), self._communication(), self._marks(), self._others())
+        spans = pl.concat(found, how="diagonal_relaxed")  # with all columns, though a part may have no rows
+        if spans.is_empty():
             return pl.DataFrame(), pl.DataFrame()
-        spans = pl.concat(parts, how="diagonal_relaxed")
         place = ["layer", "pid", "lane", "device"]
         lanes = spans.select(place).unique(maintain_order=True).with_row_index("track").with_columns(pl.col("track").cast(pl.Int32))
         spans = spans.join(lanes, on=place, how="left", nulls_equal=True, maintain_order="left").drop(place)
         whole = spans.filter(pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0))
         if lost := spans.height - whole.height:
             self.problems.append(Problem("", f"{lost:,} rows without a start, or that end before they start", lost))
-        return whole.with_columns(pl.col("module").cast(pl.Categorical)), _tracks(lanes)
+        return whole.with_columns(pl.col("module").cast(pl.Categorical)), _tracks(lanes, self.own_lanes, self.groups)
 
     def _framework(self) -> pl.DataFrame:
         rows = self.table(
@@ -218,7 +249,14 @@ class _Reading:
     def _cann(self) -> pl.DataFrame:
         rows = self.words(
             self.table(
-                "CANN_API", startNs=pl.Int64, endNs=pl.Int64, type=pl.Int64, globalTid=pl.Int64, connectionId=pl.Int64, name=pl.Int64
+                "CANN_API",
+                startNs=pl.Int64,
+                endNs=pl.Int64,
+                type=pl.Int64,
+                globalTid=pl.Int64,
+                connectionId=pl.Int64,
+                name=pl.Int64,
+                step=pl.Int32,
             ),
             "name",
         )
@@ -244,31 +282,36 @@ class _Reading:
             dur_ns=pl.col("endNs") - pl.col("startNs"),
             category=level.cast(pl.Categorical),
             correlation="connectionId",
+            step="step",
             module=pl.lit(None, pl.String),
         )
 
     def _tasks(self) -> pl.DataFrame:
         tasks = self.table(
             "TASK", startNs=pl.Int64, endNs=pl.Int64, deviceId=pl.Int32, connectionId=pl.Int64, globalTaskId=pl.Int64, taskType=pl.Int64,
-            streamId=pl.Int64, taskId=pl.Int64, contextId=pl.Int64, modelId=pl.Int64,
+            streamId=pl.Int64, taskId=pl.Int64, contextId=pl.Int64, modelId=pl.Int64, step=pl.Int32,
         )  # fmt: skip
         text = ("inputShapes", "inputDataTypes", "inputFormats", "outputShapes", "outputDataTypes", "outputFormats")
         kernels = self.words(
             self.table("COMPUTE_TASK_INFO", globalTaskId=pl.Int64, name=pl.Int64, taskType=pl.Int64, opType=pl.Int64, blockDim=pl.Int64,
-                       mixBlockDim=pl.Int64, hf32=pl.Int64, **dict.fromkeys(text, pl.Int64)),
+                       mixBlockDim=pl.Int64, blockNum=pl.Int64, mixBlockNum=pl.Int64, **dict.fromkeys(text, pl.Int64)),
             "name", "taskType", "opType", *text,
         ).rename({"taskType": "core"}).unique("globalTaskId", keep="first")  # fmt: skip
+        # Newer versions say Num, and mean something else by Dim.
+        kernels = kernels.with_columns(blockDim=pl.coalesce("blockNum", "blockDim"), mixBlockDim=pl.coalesce("mixBlockNum", "mixBlockDim"))
+        copies = self.table("MEMCPY_INFO", globalTaskId=pl.Int64, size=pl.Int64).drop_nulls().unique("globalTaskId", keep="first")
         counters = self.words(self.table("TASK_PMU_INFO", globalTaskId=pl.Int64, name=pl.Int64, value=pl.Float64), "name")
         tasks = self.words(tasks, "taskType").join(kernels, on="globalTaskId", how="left", maintain_order="left")
         tasks = tasks.join(_joined(counters), on="globalTaskId", how="left", maintain_order="left")
+        tasks = tasks.join(copies, on="globalTaskId", how="left", maintain_order="left")
         type_ = pl.col("taskType").cast(pl.String).fill_null("?")
         task = pl.lit("other")
         for pattern, kind in reversed(TASK_KINDS):
             if kind != "kernel":  # a kernel is what COMPUTE_TASK_INFO describes
                 task = pl.when(type_.str.contains(pattern)).then(pl.lit(kind)).otherwise(task)
-        # A transfer's own copies are part of the transfer.
+        # A transfer's own copies and waits are part of the transfer.
         carried = self.table("COMMUNICATION_TASK_INFO", globalTaskId=pl.Int64)["globalTaskId"].unique()
-        of_transfer = pl.col("globalTaskId").is_in(carried.implode()) & task.is_in(["copy", "set"])
+        of_transfer = pl.col("globalTaskId").is_in(carried.implode()) & task.is_in(["copy", "set", "sync"])
         task = pl.when(of_transfer).then(pl.lit("other")).otherwise(task)
         told = pl.col("core").is_not_null() | pl.col("name").is_not_null()
         known = pl.when(told)
@@ -304,17 +347,21 @@ class _Reading:
             .then(args)
             .otherwise(pl.concat_str(args.str.strip_suffix("}"), pl.lit(","), measured, pl.lit("}"))),
             task="globalTaskId",
+            bytes="size",
+            step="step",
         )
 
     def _communication(self) -> pl.DataFrame:
         operators = self.words(
             self.table("COMMUNICATION_OP", opName=pl.Int64, startNs=pl.Int64, endNs=pl.Int64, connectionId=pl.Int64, groupName=pl.Int64,
-                       opId=pl.Int64, dataType=pl.Int64, algType=pl.Int64, count=pl.Int64, opType=pl.Int64, deviceId=pl.Int32),
+                       opId=pl.Int64, dataType=pl.Int64, algType=pl.Int64, count=pl.Int64, opType=pl.Int64, deviceId=pl.Int32,
+                       step=pl.Int32),
             "opName", "groupName", "algType", "opType",
         )  # fmt: skip
         devices = self.table("TASK", deviceId=pl.Int32)["deviceId"].drop_nulls().unique()
         device = int(devices[0]) if len(devices) == 1 else 0
         groups = {name: number for number, name in enumerate(operators["groupName"].cast(pl.String).unique(maintain_order=True))}
+        self.groups = [name or "" for name in groups] if "STEPSCOPE_META" in self.names else []  # others number them
         group = pl.col("groupName").cast(pl.String).replace_strict(groups, default=0, return_dtype=pl.Int64)
         data_type = pl.col("dataType").replace_strict(self.named("ENUM_HCCL_DATA_TYPE"), default=None, return_dtype=pl.String)
         args = pl.struct(
@@ -335,6 +382,7 @@ class _Reading:
             op_type=_known(pl.col("opType").cast(pl.String)),
             module=pl.lit(None, pl.String),
             args=args,
+            step="step",
         )
         # At level 0 the planes are not known; the tasks stand on their streams then.
         tasks = self._planes().filter((pl.col("planeId") < 2**32 - 1).fill_null(True))
@@ -349,8 +397,9 @@ class _Reading:
             name=name.cast(pl.Categorical),
             start_ns="startNs",
             dur_ns=pl.col("endNs") - pl.col("startNs"),
-            category="taskType",
+            category=pl.lit("communication task", pl.Categorical) if self.groups else pl.col("taskType"),
             bytes=pl.when(pl.col("size") > 0).then("size"),
+            step="step",
             module=pl.lit(None, pl.String),
             args=pl.struct("srcRank", "dstRank", "transport", "link", "notifyId").struct.json_encode(),
         )
@@ -362,10 +411,10 @@ class _Reading:
             self.table("COMMUNICATION_TASK_INFO", name=pl.Int64, globalTaskId=pl.Int64, taskType=pl.Int64, planeId=pl.Int64,
                        groupName=pl.Int64,
                        notifyId=pl.Int64, srcRank=pl.Int64, dstRank=pl.Int64, transportType=pl.Int64, size=pl.Int64, linkType=pl.Int64,
-                       opId=pl.Int64),
+                       opId=pl.Int64, rdmaType=pl.Int64, isMaster=pl.Int64, bandwidth=pl.Float64),
             "name", "taskType", "groupName",
         )  # fmt: skip
-        times = self.table("TASK", globalTaskId=pl.Int64, startNs=pl.Int64, endNs=pl.Int64, deviceId=pl.Int32)
+        times = self.table("TASK", globalTaskId=pl.Int64, startNs=pl.Int64, endNs=pl.Int64, deviceId=pl.Int32, step=pl.Int32)
         return tasks.join(times, on="globalTaskId", how="inner", maintain_order="left").with_columns(
             transport=pl.col("transportType").replace_strict(self.named("ENUM_HCCL_TRANSPORT_TYPE"), default=None, return_dtype=pl.String),
             link=pl.col("linkType").replace_strict(self.named("ENUM_HCCL_LINK_TYPE"), default=None, return_dtype=pl.String),
@@ -395,6 +444,39 @@ class _Reading:
             dur_ns=pl.max_horizontal(pl.col("endNs") - pl.col("startNs"), 0),
             category=pl.lit("mstx", pl.Categorical),
             correlation="connectionId",
+            module=pl.lit(None, pl.String),
+        )
+
+    def _others(self) -> pl.DataFrame:
+        """Spans that the exporter could not put into Ascend's tables, on tracks of their own."""
+        lane = {"label": pl.String, "group": pl.String, "device": pl.Int32, "pid": pl.String, "tid": pl.String, "track_kind": pl.String}
+        names = (
+            "start_ns",
+            "dur_ns",
+            "kind",
+            "name",
+            "step",
+            "op_type",
+            "correlation",
+            "shapes",
+            "dtypes",
+            "flops",
+            "bytes",
+            "category",
+            "args",
+        )
+        text = {name: pl.String if isinstance(kind, pl.Enum) else kind for name in names if (kind := schema.TABLES["spans"][name])}
+        rows = self.table("STEPSCOPE_SPANS", **text, **lane)
+        lanes = rows.select(list(lane)).unique(maintain_order=True).with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int64))
+        self.own_lanes = {row["lane"]: row for row in lanes.iter_rows(named=True)}
+        kind = pl.when(pl.col("kind").is_in(schema.KINDS)).then("kind").otherwise(pl.lit("other")).cast(schema.Kind)
+        return rows.join(lanes, on=list(lane), how="left", nulls_equal=True, maintain_order="left").select(
+            *(pl.col(name) for name in names if name != "kind"),
+            kind=kind,
+            layer=pl.lit("own"),
+            pid=pl.lit(None, pl.Int64),
+            lane="lane",
+            device="device",
             module=pl.lit(None, pl.String),
         )
 
@@ -443,6 +525,8 @@ class _Reading:
         operators = self.words(self.table("COMMUNICATION_OP", opName=pl.Int64, opId=pl.Int64), "opName").unique("opId", keep="first")
         known = pl.col("link").is_in(["INVALID_TYPE", "N/A", "RESERVED"]).not_()
         of_step = spans.filter(pl.col("kind") == "communication").select("step", opName=pl.col("name").cast(pl.String)).unique("opName")
+        # A payload is on its way for longer than the task that sends it; newer versions say how fast it was.
+        taken = pl.when(pl.col("bandwidth") > 0).then((pl.col("size") / pl.col("bandwidth") * 1e9).round().cast(pl.Int64))
         moved = tasks.filter((pl.col("size") > 0) & (pl.col("dstRank") < 2**31) & (pl.col("srcRank") < 2**31))
         return (
             moved.join(operators, on="opId", how="left")
@@ -453,9 +537,11 @@ class _Reading:
                 op="opName",
                 src="srcRank",
                 dst="dstRank",
-                transport=pl.coalesce(pl.when(known).then("link"), "transport"),
+                transport=pl.when(pl.col("transport") == "RDMA")
+                .then("transport")
+                .otherwise(pl.coalesce(pl.when(known).then("link"), "transport")),
                 bytes="size",
-                dur_ns=pl.col("endNs") - pl.col("startNs"),
+                dur_ns=pl.coalesce(taken, pl.col("endNs") - pl.col("startNs")),
             )
         )
 
@@ -541,6 +627,8 @@ class _Reading:
             yield _samples(rows, pl.lit(f"{word} {name}"), name, None)
 
     def _devices(self, lanes: pl.DataFrame) -> pl.DataFrame:
+        if (own := self._own("devices")).height:
+            return own
         chips = dict(self.table("NPU_INFO", id=pl.Int32, name=pl.String).drop_nulls().iter_rows())
         numbers = lanes.filter(pl.col("device").is_not_null())["device"].unique().sort().to_list()
         return pl.DataFrame(
@@ -601,21 +689,31 @@ def _samples(rows: pl.DataFrame, name: pl.Expr, value: str, unit: str | None) ->
     )
 
 
-_ORDER = {"host": 0, "mark": 1, "cann": 2, "stream": 3, "group": 4, "plane": 5}
+_ORDER = {"host": 0, "mark": 1, "cann": 2, "stream": 3, "group": 4, "plane": 5, "own": 6}
 
 
-def _tracks(lanes: pl.DataFrame) -> pl.DataFrame:
+def _tracks(lanes: pl.DataFrame, own: dict[int, dict[str, Any]], groups: list[str]) -> pl.DataFrame:
     rows = []
     for track, layer, pid, lane, device in lanes.select("track", "layer", "pid", "lane", "device").iter_rows():
+        if layer == "own":
+            said = own[lane]
+            kind = said["track_kind"] if said["track_kind"] in schema.TRACK_KINDS else "other"
+            rows.append((track, said["group"], said["label"], kind, device, (_ORDER[layer], lane), said["pid"], said["tid"]))
+            continue
+        number = lane or 0
         label = {
             "host": f"Thread {lane}", "cann": f"Thread {lane} CANN", "mark": f"Thread {lane} marks", "stream": f"Stream {lane}",
             "group": f"Group {lane} Communication", "plane": f"Plane {(lane or 0) % 1000}",
         }[layer]  # fmt: skip
+        if groups and layer in ("group", "plane"):
+            name = groups[(lane or 0) // (1000 if layer == "plane" else 1)]
+            label = f"Group {name} {label.split(' ', 2)[-1] if layer == 'group' else label}"
         kind = {"stream": "stream", "group": "stream", "plane": "communication", "mark": "annotation"}.get(layer, "thread")
         group = f"Python {pid}" if layer in ("host", "cann", "mark") else f"NPU {device or 0}"
         place = pid if layer in ("host", "mark") else {"cann": "CANN", "stream": "Ascend Hardware"}.get(layer, "Communication")
-        rows.append((track, group, label, kind, device, (_ORDER[layer], lane or 0), str(place), str(lane)))
+        thread = groups[number] if groups and layer == "group" else lane
+        rows.append((track, group, label, kind, device, (_ORDER[layer], number), str(place), str(thread)))
     rows.sort(key=lambda row: row[5])
     columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid")
     types = {name: schema.TABLES["tracks"][name] for name in columns}
-    return pl.DataFrame([(*row[:5], number, *row[6:]) for number, row in enumerate(rows)], schema=types, orient="row")
+    return pl.DataFrame([(*row[:5], place, *row[6:]) for place, row in enumerate(rows)], schema=types, orient="row")

@@ -42,7 +42,7 @@ _TELLING = {"Ascend Hardware", "CANN", "HCCL", "Overlap Analysis", "Scope Layer"
 TASK_KINDS = (
     (r"^MEMCPY|^Memcpy", "copy"),
     (r"^MEMSET|^Memset", "set"),
-    (r"(?i)^(EVENT|NOTIFY)[_ ]WAIT", "sync"),
+    (r"(?i)^(EVENT|NOTIFY)[_ ]WAIT|^STREAM_WAIT_EVENT", "sync"),
     (r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|AIV|AICPU|MIX_AIC|MIX_AIV|DSA|DSA_SQE|DVPP|HOST_CPU|KERNEL_\w+|VECTOR_CORE)$", "kernel"),
 )
 
