@@ -13,7 +13,7 @@ LAYERS = [
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
     {"cluster", "opening", "exporters", "timelines"},
     {"conversion", "sources"},
-    {"windows", "launching"},
+    {"windows", "launching", "prof_folders"},
     {"profiler"},
     {"callbacks", "recorder"},
     {"jobs"},

@@ -16,7 +16,22 @@ from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError
 
 # In the order of the help: what one uses first stands first.
-COMMANDS = ("run", "attach", "jobs", "view", "summary", "show", "query", "list", "export", "report", "cache", "demo", "completion")
+COMMANDS = (
+    "run",
+    "attach",
+    "jobs",
+    "view",
+    "summary",
+    "show",
+    "query",
+    "list",
+    "export",
+    "msprof",
+    "report",
+    "cache",
+    "demo",
+    "completion",
+)
 _TO_LOOK = ("polars", "msgspec", "rich")  # a training image may have none of them
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
 

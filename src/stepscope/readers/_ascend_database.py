@@ -13,7 +13,6 @@ Times are nanoseconds. Text is a number that STRING_IDS explains; other numbers 
 
 import sqlite3
 import urllib.parse
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import polars as pl
 
 from stepscope import schema
 from stepscope.errors import DataError
-from stepscope.readers import Options, _ascend_tables, _kineto
+from stepscope.readers import Options, _ascend_counters, _kineto
 from stepscope.readers._ascend_layers import TASK_KINDS, json_list
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace
@@ -125,7 +124,7 @@ class _Reading:
             "spans": spans,
             "tracks": lanes,
             "steps": steps,
-            "counters": pl.concat([*self._counters(), self._own("counters")], how="diagonal_relaxed"),
+            "counters": pl.concat([*_ascend_counters.counters(self), self._own("counters")], how="diagonal_relaxed"),
             "allocations": self._allocations(),
             "links": self._links(spans),
             "devices": self._devices(lanes),
@@ -451,27 +450,15 @@ class _Reading:
         """Spans that the exporter could not put into Ascend's tables, on tracks of their own."""
         lane = {"label": pl.String, "group": pl.String, "device": pl.Int32, "pid": pl.String, "tid": pl.String, "track_kind": pl.String}
         names = (
-            "start_ns",
-            "dur_ns",
-            "kind",
-            "name",
-            "step",
-            "op_type",
-            "correlation",
-            "shapes",
-            "dtypes",
-            "flops",
-            "bytes",
-            "category",
-            "args",
+            *("start_ns", "dur_ns", "name", "step", "op_type", "correlation"),
+            *("shapes", "dtypes", "flops", "bytes", "category", "args"),
         )
-        text = {name: pl.String if isinstance(kind, pl.Enum) else kind for name in names if (kind := schema.TABLES["spans"][name])}
-        rows = self.table("STEPSCOPE_SPANS", **text, **lane)
+        rows = self.table("STEPSCOPE_SPANS", kind=pl.String, **{name: schema.TABLES["spans"][name] for name in names}, **lane)
         lanes = rows.select(list(lane)).unique(maintain_order=True).with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int64))
         self.own_lanes = {row["lane"]: row for row in lanes.iter_rows(named=True)}
         kind = pl.when(pl.col("kind").is_in(schema.KINDS)).then("kind").otherwise(pl.lit("other")).cast(schema.Kind)
         return rows.join(lanes, on=list(lane), how="left", nulls_equal=True, maintain_order="left").select(
-            *(pl.col(name) for name in names if name != "kind"),
+            *names,
             kind=kind,
             layer=pl.lit("own"),
             pid=pl.lit(None, pl.Int64),
@@ -557,75 +544,6 @@ class _Reading:
             op=pl.col("name").cast(pl.String),
         )
 
-    def _counters(self) -> Iterator[pl.DataFrame]:
-        yield pl.DataFrame(schema={"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String})
-        record = self.words(
-            self.table("MEMORY_RECORD", component=pl.Int64, timestamp=pl.Int64, totalAllocated=pl.Float64, totalReserved=pl.Float64,
-                       totalActive=pl.Float64, deviceId=pl.Int64), "component",
-        )  # fmt: skip
-        if record.height:
-            yield _ascend_tables.record_counters(
-                record.select(
-                    component=pl.col("component").cast(pl.String).fill_null(""),
-                    at_ns="timestamp",
-                    allocated="totalAllocated",
-                    reserved="totalReserved",
-                    active="totalActive",
-                    device=pl.format("npu {}", pl.col("deviceId").fill_null(0)),
-                )
-            )
-        modules = self.named("ENUM_MODULE")
-        rows = self.table("NPU_MODULE_MEM", moduleId=pl.Int64, timestampNs=pl.Int64, totalReserved=pl.Float64, deviceId=pl.Int64)
-        module = pl.col("moduleId").replace_strict(modules, default="?", return_dtype=pl.String)
-        yield _samples(rows, pl.format("{} reserved", module), "totalReserved", "bytes")
-        usage = self.words(
-            self.table("NPU_MEM", type=pl.Int64, ddr=pl.Float64, hbm=pl.Float64, timestampNs=pl.Int64, deviceId=pl.Int64), "type"
-        )
-        usage = usage.with_columns(type=pl.col("type").cast(pl.String), whole=pl.col("ddr").fill_null(0) + pl.col("hbm").fill_null(0))
-        yield _samples(usage.filter(pl.col("type") == "device"), pl.lit("memory used"), "whole", "bytes")
-        yield _samples(usage.filter(pl.col("type") != "device"), pl.lit("process memory"), "whole", "bytes")
-        frequency = self.table("AICORE_FREQ", timestampNs=pl.Int64, freq=pl.Float64, deviceId=pl.Int64)
-        yield _samples(frequency.with_columns(pl.col("freq") * 1e6), pl.lit("aicore clock"), "freq", "Hz")
-        hbm = self.words(
-            self.table("HBM", timestampNs=pl.Int64, bandwidth=pl.Float64, hbmId=pl.Int64, type=pl.Int64, deviceId=pl.Int64), "type"
-        )
-        way = pl.col("type").cast(pl.String).str.to_titlecase()
-        yield _samples(hbm, pl.format("HBM {} {}", "hbmId", way), "bandwidth", "bytes/s")
-        llc = self.words(
-            self.table(
-                "LLC", timestampNs=pl.Int64, llcId=pl.Int64, hitRate=pl.Float64, throughput=pl.Float64, mode=pl.Int64, deviceId=pl.Int64
-            ),
-            "mode",
-        )
-        way = pl.col("mode").cast(pl.String).str.to_titlecase()
-        yield _samples(llc, pl.format("LLC {} {} Hit Rate", "llcId", way), "hitRate", "percent")
-        yield _samples(llc, pl.format("LLC {} {} Throughput", "llcId", way), "throughput", "bytes/s")
-        acc = {
-            "readBwLevel": "read_bandwidth",
-            "writeBwLevel": "write_band_width",
-            "readOstLevel": "read_ost",
-            "writeOstLevel": "write_ost",
-        }
-        rows = self.table("ACC_PMU", accId=pl.Int64, timestampNs=pl.Int64, deviceId=pl.Int64, **dict.fromkeys(acc, pl.Float64))
-        for column, word in acc.items():
-            yield _samples(rows, pl.format("{} acc {}", pl.lit(word), "accId"), column, None)
-        levels = {"l2BufferBwLevel": "L2 Buffer Bw Level", "mataBwLevel": "Mata Bw Level"}
-        rows = self.table("SOC_BANDWIDTH_LEVEL", timestampNs=pl.Int64, deviceId=pl.Int64, **dict.fromkeys(levels, pl.Float64))
-        for column, word in levels.items():
-            yield _samples(rows, pl.lit(word), column, None)
-        for table, word in (("DDR", "DDR"), ("HCCS", "HCCS"), ("PCIE", "PCIe"), ("NIC", "NIC"), ("ROCE", "RoCE")):
-            yield from self._numbers(table, word)
-
-    def _numbers(self, table: str, word: str) -> Iterator[pl.DataFrame]:
-        """Any other table of samples: every number of it under its own name."""
-        if table not in self.names:
-            return
-        columns = [str(row[1]) for row in self.database.execute(f'pragma table_info("{table}")')]
-        values = [name for name in columns if name not in ("deviceId", "timestampNs") and not name.lower().endswith("id")]
-        rows = self.table(table, timestampNs=pl.Int64, deviceId=pl.Int64, **dict.fromkeys(values, pl.Float64))
-        for name in values:
-            yield _samples(rows, pl.lit(f"{word} {name}"), name, None)
-
     def _devices(self, lanes: pl.DataFrame) -> pl.DataFrame:
         if (own := self._own("devices")).height:
             return own
@@ -678,15 +596,6 @@ def _joined(counters: pl.DataFrame) -> pl.DataFrame:
     one = pl.format('"{}":{}', pl.col("name").cast(pl.String).fill_null("?"), pl.col("value").cast(pl.String).fill_null("null"))
     finite = counters.filter(pl.col("value").is_finite())
     return finite.with_columns(measured=one).group_by("globalTaskId").agg(pl.col("measured").str.join(","))
-
-
-def _samples(rows: pl.DataFrame, name: pl.Expr, value: str, unit: str | None) -> pl.DataFrame:
-    return rows.filter(pl.col(value).is_not_null() & pl.col("timestampNs").is_not_null()).select(
-        name=pl.format("{} npu {}", name, pl.col("deviceId").fill_null(0)),
-        at_ns="timestampNs",
-        value=pl.col(value).cast(pl.Float64),
-        unit=pl.lit(unit, pl.String),
-    )
 
 
 _ORDER = {"host": 0, "mark": 1, "cann": 2, "stream": 3, "group": 4, "plane": 5, "own": 6}

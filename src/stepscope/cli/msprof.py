@@ -1,0 +1,271 @@
+"""What Ascend's msprof does, without Ascend's toolkit: stepscope msprof --export=on --output=PROF_XXX.
+
+DIR is a PROF_* directory or a folder of them; each is worked on by itself, several at the same time.
+
+--export=on    decode, and write mindstudio_profiler_output (or, with --type=db, msprof_TIME.db) into the directory
+--parse=on     decode only, and say what is there
+--query=on     devices, models and their iterations, for --model-id and --iteration-id
+--analyze=on   write analyze/communication.json and communication_matrix.json
+--clear=on     remove the sqlite folders that Ascend's own parser left, afterwards
+
+`stepscope msprof [--output=DIR] COMMAND` records a command as `stepscope run` does.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope import units
+from stepscope.cli._arguments import OneOf
+from stepscope.cli._text import clean
+from stepscope.errors import UsageError
+from stepscope.parameters import nearest
+
+if TYPE_CHECKING:
+    from stepscope.prof_folders import Request, Result
+
+_RULES = ("communication", "communication_matrix")
+# What msprof can be told to collect: the argument of our Profiler; "" for what is recorded in any case, None for what has no effect here.
+_COLLECT: dict[str, str | None] = {
+    "ascendcl": "",
+    "runtime-api": "",
+    "task-time": "",
+    "task-trace": "",
+    "hccl": "",
+    "model-execution": "",
+    "ge-api": "",
+    "ai-core": "",
+    "aic-metrics": "aic_metrics",
+    "msproftx": "mstx",
+    "aicpu": "data_process",
+    "l2": "l2_cache",
+    "task-memory": "profile_memory",
+    "sys-hardware-mem": "hbm_ddr",
+    "sys-io-profiling": "sys_io",
+    "sys-interconnection-profiling": "sys_interconnection",
+    "host-sys": "host_sys",
+} | dict.fromkeys(
+    (
+        *("aic-mode", "aic-freq", "sys-hardware-mem-freq", "sys-io-sampling-freq", "sys-interconnection-freq", "sys-cpu-profiling"),
+        *(
+            "sys-cpu-freq",
+            "sys-profiling",
+            "sys-sampling-freq",
+            "sys-pid-profiling",
+            "sys-pid-sampling-freq",
+            "dvpp-profiling",
+            "dvpp-freq",
+        ),
+        *("llc-profiling", "host-sys-pid", "host-sys-usage", "host-sys-usage-freq", "instr-profiling", "instr-profiling-freq"),
+        *("storage-limit", "environment", "delay", "sys-period", "sys-devices", "python-path"),
+    )
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    group = parser.add_argument_group("what to do")
+    for name, about in _ACTIONS.items():
+        group.add_argument(f"--{name}", type=_switch, metavar="on|off", help=about)
+    group = parser.add_argument_group("with what")
+    group.add_argument("--output", type=Path, metavar="DIR", help="a PROF_* directory, or a folder of them; for a command: where to record")
+    group.add_argument("--type", type=OneOf("type", ("text", "db")), default="text", metavar="TYPE", help="text (JSON and CSV) or db")
+    group.add_argument("--model-id", type=_number, metavar="N", help="only this model; with --iteration-id")
+    group.add_argument("--iteration-id", type=_number, metavar="N", help="only this iteration of it")
+    group.add_argument(
+        "--summary-format", type=OneOf("format", ("csv", "json")), default="csv", metavar="FORMAT", help="csv or json, for tables"
+    )
+    group.add_argument("--reports", type=Path, metavar="FILE", help="JSON that says which layers of the timeline to write: json_process")
+    group.add_argument(
+        "--rule", type=_rules, default=[*_RULES], metavar="A,B", help="communication, communication_matrix; both if not given"
+    )
+    group = parser.add_argument_group("recording")
+    group.add_argument("--application", metavar="COMMAND", help="the command to record, as one word; or give it at the end")
+    group.add_argument("--duration", type=_number, metavar="S", help="record so many seconds")
+    group.add_argument("--dynamic", type=_switch, metavar="on|off", help=argparse.SUPPRESS)
+    group.add_argument("--pid", metavar="PID", help=argparse.SUPPRESS)
+    for name in _COLLECT:
+        group.add_argument(f"--{name}", metavar="VALUE", help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="a script or a command to record, and its arguments")
+
+
+_ACTIONS = {
+    "export": "decode, and write what msprof exports",
+    "parse": "decode, and say what is there",
+    "query": "list devices, models and iterations",
+    "analyze": "write what communication operators took, and the links between ranks",
+    "clear": "remove sqlite folders, when all else went well",
+}
+
+
+def run(args: argparse.Namespace) -> int:
+    command = shlex.split(args.application) if args.application else args.words
+    if command:
+        return _record(command, args)
+    if args.dynamic == "on" or args.pid:
+        raise UsageError(f"a job that runs already is recorded with: stepscope attach {args.pid or 'PID'}")
+    asked = [name for name in _ACTIONS if getattr(args, name) == "on"]
+    if not asked:
+        raise UsageError(_nothing_asked(args))
+    if args.output is None:
+        raise UsageError(f"--{asked[0]}=on needs --output=DIR, a PROF_* directory or a folder of them")
+    if (args.model_id is None) != (args.iteration_id is None):
+        raise UsageError("--model-id and --iteration-id go together; --query=on lists them")
+    from stepscope import prof_folders
+
+    folders = prof_folders.below(args.output)
+    if not folders:
+        raise UsageError(f"{args.output}: no PROF_* directory here; expected one, or a folder of them")
+    reports = _reports(args.reports) if args.reports else None
+    requests = [_request(folder, asked, args, reports) for folder in folders]
+    rows: list[list[str]] = []
+    failed = 0
+    for result in prof_folders.each(requests):
+        name = [Path(result.folder).name] if len(folders) > 1 else []  # many have a device_0
+        rows += [[*row[:2], "/".join([*name, row[2]]), *row[3:]] for row in result.table]
+        failed += bool(result.failed)
+        _tell(result, silent=asked == ["query"])
+    if rows:
+        _put(prof_folders.HEADER, sorted(rows, key=lambda row: (row[0], row[3], row[2])))
+    if len(folders) > 1:
+        sys.stderr.write(f"stepscope: {len(folders) - failed} of {len(folders)} directories done\n")
+    return 1 if failed else 0
+
+
+def _request(folder: Path, asked: list[str], args: argparse.Namespace, reports: dict[str, bool] | None) -> "Request":
+    from stepscope.prof_folders import Request
+
+    return Request(
+        folder=str(folder),
+        query=bool({"query", "parse"} & set(asked)),
+        text="export" in asked and args.type == "text",
+        database="export" in asked and args.type == "db",
+        rules=args.rule if "analyze" in asked else [],
+        rule_type=args.type,
+        clear="clear" in asked,
+        model_id=args.model_id,
+        iteration_id=args.iteration_id,
+        summary_format=args.summary_format,
+        reports=reports,
+    )
+
+
+def _nothing_asked(args: argparse.Namespace) -> str:
+    if any(getattr(args, name.replace("-", "_")) is not None for name in _COLLECT):
+        return (
+            "what is to be recorded? Give a command; data of the whole system is collected by Ascend's own msprof, on a machine with an NPU"
+        )
+    return "what is to be done? --export=on --output=PROF_XXX exports it (`stepscope msprof --help` says more)"
+
+
+def _reports(file: Path) -> dict[str, bool]:
+    """Which layers of the timeline are wanted. A wrong name would leave one out without a word, so it is refused."""
+    try:
+        said = json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--reports: {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"--reports: {file} is no JSON: {error}") from error
+    layers = said.get("json_process") if isinstance(said, dict) else None
+    if not isinstance(layers, dict) or not all(isinstance(wanted, bool) for wanted in layers.values()):
+        raise UsageError(f'--reports: {file} needs an object "json_process" of layers, each true or false')
+    return layers
+
+
+# Telling
+
+
+def _tell(result: "Result", *, silent: bool) -> None:
+    """What became of a directory; silent where a table follows that says it all."""
+    name = clean(result.folder)
+    if result.failed:
+        sys.stderr.write(f"stepscope: {name}: {clean(result.failed)}\n")
+    if silent:
+        return
+    lines = [f"{name}: {result.found}"] if result.found else [name] if result.notes else []
+    lines += [f"  wrote {_file(file.path, result.folder)}  {_size(file.rows, file.bytes)}" for file in result.written]
+    lines += [f"  {clean(note)}" for note in result.notes]
+    if result.lost:
+        lines.append(f"  {result.lost:,} records are missing; `stepscope show problems {name}` says which")
+    if lines:
+        seconds = f" in {result.seconds:.1f} s" if result.written else ""
+        sys.stdout.write("\n".join([f"{lines[0]}{seconds}", *lines[1:]]) + "\n")
+        sys.stdout.flush()
+
+
+def _file(path: str, folder: str) -> str:
+    return clean(str(Path(path).relative_to(folder)))
+
+
+def _size(rows: int | None, size: int) -> str:
+    return units.size(size) if rows is None else f"{rows:,} {'row' if rows == 1 else 'rows'}"
+
+
+def _put(header: tuple[str, ...], rows: list[list[str]]) -> None:
+    """Columns as msprof prints them: filled up, with a tab between."""
+    table = [list(header), *([clean(word) for word in row] for row in rows)]
+    widths = [max(len(row[at]) for row in table) for at in range(len(header))]
+    for row in table:
+        sys.stdout.write("\t".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() + "\n")
+
+
+# Recording
+
+
+def _record(command: list[str], args: argparse.Namespace) -> int:
+    """As `stepscope run` does."""
+    from stepscope.cli import run as recording
+
+    options: dict[str, Any] = {}
+    for name, ours in _COLLECT.items():
+        value = getattr(args, name.replace("-", "_"))
+        if value is None or value == "off":
+            continue
+        if ours is None:
+            sys.stderr.write(f"stepscope: --{name} has no effect here\n")
+        elif ours:
+            options[ours] = value
+    chosen = argparse.Namespace(
+        profiling_options=json.dumps(options) if options else None,
+        **dict.fromkeys(("profile_memory", "record_shapes", "with_stack", "with_flops", "data_process", "profiler_level", "module")),
+        steps=None,
+        seconds=args.duration,
+        idle=False,
+        out=str(args.output or "data"),
+        words=command,
+    )
+    before = _recorded(args.output)
+    code = recording.run(chosen)
+    if _recorded(args.output) == before:
+        sys.stderr.write(
+            "stepscope: Python programs are recorded, with PyTorch, MindSpore or JAX; what calls Ascend's libraries itself is recorded by "
+            "Ascend's own msprof, on a machine with an NPU, and exported here: stepscope msprof --export=on --output=PROF_XXX\n"
+        )
+    return code
+
+
+def _recorded(output: Path | None) -> set[str]:
+    folder = output or Path("data")
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+# Words of the command line
+
+
+def _switch(word: str) -> str:
+    if word not in ("on", "off"):
+        raise UsageError(f"'{word}' is neither on nor off" + nearest(word, ["on", "off"]))
+    return word
+
+
+def _number(word: str) -> int:
+    if not word.isdigit():
+        raise UsageError(f"'{word}' is no whole number")
+    return int(word)
+
+
+def _rules(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return [OneOf("rule", _RULES)(word) for word in words or _RULES]

@@ -1,0 +1,256 @@
+"""`stepscope msprof`: the words that users of Ascend's msprof type, on directories that the tests write themselves."""
+
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from prof_directories import Directory, small_network
+from stepscope import prof_folders
+from stepscope.cli import main
+
+NAME = "PROF_000001_20231114221320000_ABCDEFGH"
+
+
+class Said:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def call(*words: str) -> Said:
+        code = main(["msprof", *words])
+        captured = capsys.readouterr()
+        return Said(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    return small_network().write(tmp_path / NAME)
+
+
+def exported(folder: Path) -> set[str]:
+    """What kinds of files there are: names without the time."""
+    return {file.name.rsplit("_", 1)[0] for file in (folder / "mindstudio_profiler_output").iterdir() if file.name != "README.txt"}
+
+
+# Exporting
+
+
+def test_export_writes_into_the_directory_and_says_what_with_how_many_rows(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    said = say("--export=on", f"--output={raw}")
+    assert (said.code, said.err) == (0, "")
+    assert {"op_summary", "op_statistic", "task_time", "step_trace", "api_statistic"} <= exported(raw)
+    # Three steps of four operators and an all-reduce of two tasks.
+    assert "1 device, 18 tasks, 12 of them kernels, 3 communication operators" in said.out
+    assert next(line for line in said.out.splitlines() if "step_trace" in line and "csv" in line).endswith("  3 rows")
+    assert {path.name for path in raw.iterdir()} == {"host", "device_0", "mindstudio_profiler_output"}
+
+
+def test_exporting_again_keeps_what_an_earlier_export_wrote(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    older = raw / "mindstudio_profiler_output" / "op_summary_20230101000000.csv"
+    older.parent.mkdir()
+    older.write_text("of another tool\n")
+    assert say("--export=on", f"--output={raw}").code == 0
+    assert older.read_text() == "of another tool\n" and len(list(older.parent.glob("op_summary_*"))) == 2
+
+
+def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    said = say("--export=on", f"--output={raw}", "--model-id=8", "--iteration-id=2")
+    assert (said.code, "no model 8 has iterations here; models: 7" in said.err) == (1, True)
+    said = say("--export=on", f"--output={raw}", "--model-id=7", "--iteration-id=4")
+    assert "model 7 has no iteration 4; there are 1 to 3" in said.err
+    said = say("--export=on", f"--output={raw}", "--model-id=7")
+    assert (said.code, "go together" in said.err) == (2, True)
+
+
+def test_tables_can_be_json(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    assert say("--export=on", f"--output={raw}", "--summary-format=json").code == 0
+    (file,) = (raw / "mindstudio_profiler_output").glob("op_statistic_*.json")
+    assert {row["OP Type"] for row in json.loads(file.read_text())} == {"MatMul", "ReLU", "GetLoss", "hcom_allReduce_"} - {
+        "hcom_allReduce_"
+    }
+
+
+def test_a_database_is_written_beside_the_raw_data(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    said = say("--export=on", "--type=db", f"--output={raw}")
+    (file,) = raw.glob("msprof_*.db")
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("select count(*) from TASK").fetchone() == (18,)
+    assert said.code == 0 and not (raw / "mindstudio_profiler_output").exists()
+
+
+def test_all_directories_below_a_folder_are_exported_though_one_cannot_be(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    good = [small_network().write(tmp_path / "job" / f"rank{rank}_ascend_ms" / f"PROF_00000{rank}_2023_A") for rank in range(3)]
+    bad = tmp_path / "job" / "PROF_000009_2023_A"
+    bad.mkdir()
+    said = say("--export=on", f"--output={tmp_path}")
+    assert said.code == 1 and all("op_summary" in exported(folder) for folder in good)
+    assert f"stepscope: {bad}: no raw data in it; expected host/data or device_N/data with files in them" in said.err.splitlines()
+    assert said.err.splitlines()[-1] == "stepscope: 3 of 4 directories done"
+
+
+# Looking
+
+
+def iterations(root: Path) -> Path:
+    """Three iterations of 100, 300 and 200 us: where one ends the next begins."""
+    made = Directory()
+    for at, tag in ((0, 0), (100, 4), (400, 4), (600, 4), (600.5, 1)):
+        made.tag(at, tag)
+    return made.write(root)
+
+
+def test_query_lists_models_with_their_iterations_and_the_longest_first(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    raw = iterations(tmp_path / NAME)
+    said = say("--query=on", f"--output={raw}")
+    header, *rows = [[word.strip() for word in line.split("\t")] for line in said.out.splitlines()]
+    assert header == [
+        "Job Info",
+        "Device ID",
+        "Dir Name",
+        "Collection Time",
+        "Model ID",
+        "Iteration Number",
+        "Top Time Iteration",
+        "Rank ID",
+    ]
+    assert [row for row in rows if row[2] == "device_0"] == [["NA", "0", "device_0", "N/A", "7", "3", "2,3,1", "0"]]
+
+
+def test_query_of_many_says_which_directory_each_row_is_of(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    for number in range(2):
+        iterations(tmp_path / f"PROF_00000{number}_2023_A")
+    said = say("--query=on", f"--output={tmp_path}")
+    assert [f"PROF_00000{number}_2023_A/device_0" in said.out for number in range(2)] == [True, True]
+
+
+def test_parse_decodes_writes_nothing_and_says_what_is_there(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    before = sorted(raw.rglob("*"))
+    said = say("--parse=on", f"--output={raw}")
+    assert said.code == 0 and "18 tasks" in said.out and "Iteration Number" in said.out
+    assert sorted(raw.rglob("*")) == before
+
+
+def test_what_is_missing_is_counted(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    file = next(raw.glob("device_0/data/stars_soc*"))
+    file.write_bytes(file.read_bytes()[:-30])
+    said = say("--parse=on", f"--output={raw}")
+    assert "records are missing; `stepscope show problems" in said.out
+
+
+# Clearing
+
+
+def test_clear_removes_the_databases_of_sqlite_folders_and_nothing_else(raw: Path, say, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine.db").write_bytes(b"mine")
+    for part in ("host", "device_0"):
+        (raw / part / "sqlite").mkdir()
+        (raw / part / "sqlite" / "api_event.db").write_bytes(b"12345")
+    (raw / "device_0" / "sqlite" / "notes.txt").write_text("mine")
+    (raw / "sqlite").symlink_to(elsewhere)
+    said = say("--export=on", "--clear=on", f"--output={raw}")
+    assert said.code == 0 and "removed host/sqlite: 1 databases, 5 bytes" in said.out
+    assert "device_0/sqlite is kept: notes.txt" in said.out
+    assert not (raw / "host" / "sqlite").exists() and (elsewhere / "mine.db").exists()
+    assert [file.name for file in (raw / "device_0" / "sqlite").iterdir()] == ["notes.txt"]
+    assert (raw / "device_0" / "data").is_dir() and "op_summary" in exported(raw)
+
+
+def test_nothing_is_cleared_where_the_export_failed(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    (raw / "host" / "sqlite").mkdir()
+    (raw / "host" / "sqlite" / "api_event.db").write_bytes(b"12345")
+    (raw / "mindstudio_profiler_output").write_text("in the way")
+    said = say("--export=on", "--clear=on", f"--output={raw}")
+    assert said.code == 1 and (raw / "host" / "sqlite" / "api_event.db").exists()
+    assert said.err.count("\n") == 1 and "could not be written" in said.err
+
+
+# Wrong use, and trouble
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "what is to be done? --export=on --output=PROF_XXX exports it"),
+        (["--export=on"], "--export=on needs --output=DIR"),
+        (["--export=yes", "--output=."], "'yes' is neither on nor off"),
+        (["--export=on", "--output=nowhere"], "nowhere: no such folder"),
+        (["--export=off", "--output=."], "what is to be done?"),
+        (["--analyze=on", "--rule=comunication", "--output=."], "no rule 'comunication'; did you mean 'communication'?"),
+        (["--sys-devices=all", "--sys-period=3"], "data of the whole system is collected by Ascend's own msprof, on a machine with an NPU"),
+        (["--dynamic=on", "--pid=4242"], "stepscope attach 4242"),
+        (["--exprt=on"], "no flag --exprt; did you mean '--export'?"),
+    ],
+)
+def test_wrong_use_is_said_in_a_line(words: list[str], told: str, say) -> None:  # type: ignore[no-untyped-def]
+    said = say(*words)
+    assert said.code in (1, 2) and said.out == "" and said.err.count("\n") == 1 and told in said.err
+
+
+def test_a_folder_without_directories_and_a_file_are_refused(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    assert "no PROF_* directory here" in say("--export=on", f"--output={tmp_path}").err
+    (tmp_path / "file").write_text("x")
+    assert "not a folder; expected a PROF_* directory" in say("--export=on", f"--output={tmp_path / 'file'}").err
+
+
+def test_a_disk_that_takes_no_more_is_said_in_a_line_and_leaves_nothing_behind(raw: Path) -> None:
+    for kind in ("text", "db"):
+        done = subprocess.run(
+            [sys.executable, "-m", "stepscope", "msprof", "--export=on", f"--type={kind}", f"--output={raw}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)),
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert "could not be written" in done.stderr
+        assert {path.name for path in raw.iterdir()} == {"host", "device_0"}
+
+
+def test_a_process_that_dies_fails_its_directory_only() -> None:
+    worker = prof_folders._Worker()
+    worker.process.kill()
+    assert worker.ask(prof_folders.Request(folder="x")) is None
+    assert worker.status() == "killed by SIGKILL: memory may have run out"
+    worker.leave()
+
+
+# Recording
+
+
+def test_a_command_is_recorded_as_run_does_it(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("import stepscope\nwith stepscope.record_function('work'):\n    print('done')\n")
+    for words in (
+        ["--application=python job.py"],
+        ["python", "job.py"],
+        ["--aic-metrics=PipeUtilization", "--ascendcl=on", "python", "job.py"],
+    ):
+        out = tmp_path / f"out{len(words)}{len(words[0])}"
+        done = subprocess.run(
+            [sys.executable, "-m", "stepscope", "msprof", f"--output={out}", *words],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "done\n" and "recorded" in done.stderr and any(out.rglob("run.json"))
+
+
+def test_what_cannot_be_recorded_is_said(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "msprof", f"--output={tmp_path / 'out'}", "true"], capture_output=True, text=True, check=True
+    )
+    assert "nothing was recorded" in done.stderr and "Ascend's own msprof" in done.stderr
