@@ -209,6 +209,14 @@ def test_a_rank_of_a_trace_of_several_is_a_trace_of_one(tmp_path: Path) -> None:
     assert stepscope.open(tmp_path / "both", rank=1).meta.ranks == [1]
 
 
+def test_a_folder_that_is_called_after_a_rank_says_whose_its_files_are(tmp_path: Path) -> None:
+    for rank in (0, 3):
+        (tmp_path / f"rank_{rank}").mkdir()
+        event = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0}
+        (tmp_path / f"rank_{rank}" / "trace.json").write_text(json.dumps({"traceEvents": [event]}))
+    assert stepscope.open(tmp_path).meta.ranks == [0, 3]
+
+
 def test_a_rank_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
     chrome(tmp_path / "rank0.json", 0)
     with pytest.raises(UsageError, match="no rank 9"):

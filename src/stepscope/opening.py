@@ -123,8 +123,10 @@ def kept_run(source: Source, *, partial: bool = False, step_name: str | None = N
 
 
 def rank_in_name(path: Path) -> int | None:
-    """rank3, rank-3, rank_3 in the file's own name."""
+    """rank3, rank-3, rank_3 in its own name, or a folder above it that is called so and nothing else."""
     match = re.search(r"rank[-_]?(\d{1,9})", path.name, re.IGNORECASE)
+    above = (re.fullmatch(r"rank[-_]?(\d{1,9})", part, re.IGNORECASE) for part in reversed(path.parts[-DEPTH:-1]))
+    match = match or next((found for found in above if found), None)
     return int(match[1]) if match else None
 
 

@@ -88,6 +88,17 @@ def test_a_file_is_opened_and_what_is_no_trace_is_refused(server: "Serve", page:
     assert "mine" in page.url
 
 
+def test_ranks_that_are_chosen_at_once_become_one_run(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    served = server(SAMPLES, token="uploads")
+    page.goto(served.url())
+    files = [tmp_path / f"job_rank{rank}.json.gz" for rank in (0, 1)]
+    for file in files:
+        shutil.copy(CHROME, file)
+    page.locator("input[type=file]").set_input_files(files)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 987", timeout=PATIENCE)
+    assert served.ask(f"api/runs/{served.run('job')}").json()["ranks"] == [0, 1]
+
+
 def test_a_file_is_dropped_anywhere_on_the_page(server: "Serve", page: "Page") -> None:
     served = server(SAMPLES, token="uploads")
     page.goto(served.url())

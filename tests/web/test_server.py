@@ -23,6 +23,7 @@ import polars as pl
 import pytest
 
 import stepscope
+from prof_directories import small_network
 from stepscope import captures
 from stepscope.cli import main
 from stepscope.trace import analysis, analysis_names
@@ -60,6 +61,50 @@ def test_files_that_differ_in_the_rank_alone_are_one_run(server: Serve, tmp_path
     runs = served.ask("api/runs").json()["runs"]
     assert sorted(run["name"] for run in runs) == ["alone", "ddp", "rank-0.Apr", "rank-1.May"]
     assert served.ask(f"api/runs/{served.run('ddp')}").json()["ranks"] == [0, 1]
+
+
+def test_folders_that_differ_in_the_rank_alone_are_one_run(server: Serve, tmp_path: Path) -> None:
+    for folder in ("job/rank_0", "job/rank_1", "other/a", "other/b"):
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(CPU, tmp_path / folder / "trace.json.gz")
+    served = server(tmp_path)
+    runs = served.ask("api/runs").json()["runs"]
+    assert sorted(run["name"] for run in runs) == ["job/rank_0/trace", "other/a/trace", "other/b/trace"]
+    assert served.ask(f"api/runs/{served.run('job/rank_0/trace')}").json()["ranks"] == [0, 1]
+
+
+def test_ascend_directories_of_one_job_are_one_run_and_every_window_is_another(server: Serve, tmp_path: Path) -> None:
+    """They say their rank in a small file; their names say when they began, and folders of several hosts lie side by side."""
+    whole = small_network()
+    for rank, name in enumerate(
+        (
+            "a/PROF_000001_20260101120000000_A",
+            "b/PROF_000001_20260101120001000_B",
+            "a/PROF_000002_20260101130000000_A",
+            "b/PROF_000002_20260101130001000_B",
+        )
+    ):
+        root = whole.write(tmp_path / name)
+        for file in (root / "host" / "info.json", root / "device_0" / "info.json.0"):
+            file.write_text(file.read_text().replace('"rank_id": 0', f'"rank_id": {rank % 2}'))
+    alone = whole.write(tmp_path / "a" / "PROF_000009_20260101120000000_Z")
+    for file in (alone / "host" / "info.json", alone / "device_0" / "info.json.0"):
+        file.write_text(file.read_text().replace('"rank_id": 0', '"rank_id": -1'))
+    served = server(tmp_path)
+    runs = served.ask("api/runs").json()["runs"]
+    opened = [served.ask(f"api/runs/{run['id']}").json() for run in runs]
+    assert sorted(run["ranks"] for run in opened) == [[0], [0, 1], [0, 1]]
+
+
+def test_traces_of_one_window_whose_names_say_no_rank_are_one_run(server: Serve, tmp_path: Path) -> None:
+    """As torch.profiler's handler for TensorBoard names them: host, process and moment."""
+    for rank, moment in ((0, 1767268800000), (1, 1767268800500), (0, 1767269000000), (1, 1767269000001)):
+        header = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
+        event = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0}
+        (tmp_path / f"host_{rank}.{moment}.pt.trace.json").write_text(json.dumps(header | {"traceEvents": [event]}))
+    served = server(tmp_path)
+    runs = served.ask("api/runs").json()["runs"]
+    assert [served.ask(f"api/runs/{run['id']}").json()["ranks"] for run in runs] == [[0, 1], [0, 1]]
 
 
 def test_recordings_of_one_window_are_one_run_and_every_window_is_another(server: Serve, tmp_path: Path) -> None:
@@ -356,6 +401,16 @@ def test_exports_are_downloads(server: Serve) -> None:
         assert pl.read_csv(archive.read("spans.csv"), infer_schema_length=None).height == spans
     with zipfile.ZipFile(io.BytesIO(served.ask(f"{at}/parquet?steps=2:2").body)) as archive:
         assert pl.read_parquet(archive.read("steps.parquet"))["step"].to_list() == [2]
+
+
+def test_ranks_that_are_dropped_at_once_become_one_run(server: Serve, tmp_path: Path) -> None:
+    served = server(tmp_path)
+    asked = ("ddp_rank0.json.gz&together=x", "ddp_rank1.json.gz&together=x", "ddp_rank1.json.gz&together=x", "ddp_rank2.json.gz")
+    answers = [served.ask(f"api/uploads?name={words}", "POST", CPU.read_bytes()) for words in asked]
+    assert [answer.status for answer in answers] == [201] * 4
+    opened = [served.ask(f"api/runs/{answer.json()['id']}") for answer in answers[1:]]
+    # What has the same name again, or came by itself, is another run.
+    assert [answer.json()["ranks"] for answer in opened] == [[0, 1], [1], [2]]
 
 
 def test_a_file_that_is_dropped_on_the_page_becomes_a_run(server: Serve) -> None:

@@ -324,7 +324,9 @@ function Upload({ children }: { children: (button: ComponentChildren) => Compone
   const [refused, setRefused] = useState<string | null>(null);
   const depth = useRef(0);
 
-  const send = (file: File) => {
+  // Ranks of one job are dropped at once: they are sent one after another, and the last one's run holds them all.
+  const send = ([file, ...others]: File[], together = Math.random().toString(36).slice(2)) => {
+    if (!file) return;
     setRefused(null);
     // fetch does not tell how far a body is; this does.
     const request = new XMLHttpRequest();
@@ -338,12 +340,13 @@ function Upload({ children }: { children: (button: ComponentChildren) => Compone
       } catch {
         /* an answer that is not ours: its status says enough */
       }
-      if (request.status < 300 && said.id) go({ run: said.id, page: "overview" });
+      if (request.status < 300 && said.id && others.length) send(others, together);
+      else if (request.status < 300 && said.id) go({ run: said.id, page: "overview" });
       else fail(said.error ?? `${request.status} ${request.statusText}`);
     };
     request.onerror = () => fail(t.lost);
     request.onabort = () => setSending(null);
-    request.open("POST", `api/uploads?name=${encodeURIComponent(file.name)}`);
+    request.open("POST", `api/uploads?name=${encodeURIComponent(file.name)}&together=${together}`);
     request.send(file);
     setSending(state);
   };
@@ -359,9 +362,8 @@ function Upload({ children }: { children: (button: ComponentChildren) => Compone
       depth.current = 0;
       setOver(false);
       const item = event.dataTransfer!.items[0];
-      const file = event.dataTransfer!.files[0];
       if (item?.webkitGetAsEntry?.()?.isDirectory) setRefused(t.folder);
-      else if (file) send(file);
+      else send([...event.dataTransfer!.files]);
     };
     window.addEventListener("dragenter", enter);
     window.addEventListener("dragleave", leave);
@@ -390,7 +392,7 @@ function Upload({ children }: { children: (button: ComponentChildren) => Compone
       {children(
         <label class="btn sm runs-open">
           {t.openFile}
-          <input type="file" disabled={sending !== null} onChange={(event) => { const file = event.currentTarget.files?.[0]; if (file) send(file); event.currentTarget.value = ""; }} />
+          <input type="file" multiple disabled={sending !== null} onChange={(event) => { send([...event.currentTarget.files ?? []]); event.currentTarget.value = ""; }} />
         </label>,
       )}
     </>

@@ -86,7 +86,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "versions": trace.meta.versions,
         "world_size": trace.meta.world_size,
         "ranks": trace.meta.ranks,
-        "devices": trace.devices.select("name").unique(maintain_order=True).collect()["name"].to_list(),
+        "devices": trace.devices.select("name").drop_nulls().unique(maintain_order=True).collect()["name"].to_list(),
         "overview": _rows(answers["overview"]),
         "steps": _rows(overlap.select("rank", "step", "total_ns")),
         "average_step": _rows(overlap.select(pl.col(parts).mean()))[0] if overlap.height else None,

@@ -46,3 +46,9 @@ def sniff(path: Path) -> str | None:
 def read(path: Path, name: str, options: Options) -> Trace:
     trace: Trace = module(name).read(path, options)
     return trace
+
+
+def rank(path: Path, name: str) -> int | None:
+    """Whose the recording is, where the format says so beside its data; None where only reading tells."""
+    ask: Callable[[Path], int | None] | None = getattr(module(name), "rank", None)
+    return ask(path) if ask else None

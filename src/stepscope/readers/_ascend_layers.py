@@ -586,7 +586,8 @@ def _system_pid(pid: str, sort: int) -> str:
 
 def _devices(lanes: pl.DataFrame) -> pl.DataFrame:
     numbers = lanes.filter(pl.col("layer").is_in(["hardware", "communication", "planes"]))["device"].unique().drop_nulls().sort()
-    return pl.DataFrame({"device": numbers, "kind": pl.Series(["aicore"] * len(numbers), dtype=pl.String)})
+    words = {name: pl.Series([word] * len(numbers), dtype=pl.String) for name, word in (("name", "Ascend"), ("kind", "aicore"))}
+    return pl.DataFrame({"device": numbers, **words})
 
 
 # Counters whose name here is another than the source's: pattern, name, unit, factor.

@@ -12,5 +12,9 @@ def sniff(path: Path) -> bool:
 
 
 def read(path: Path, options: Options) -> Trace:
-    named = re.search(r"profiler_(\d+)\.db$", path.name)
-    return _ascend_database.read([path], options, rank=int(named[1]) if named else None, problems=[])
+    return _ascend_database.read([path], options, rank=rank(path), problems=[])
+
+
+def rank(path: Path) -> int | None:
+    named = re.search(r"profiler_(\d{1,9})\.db$", path.name)
+    return int(named[1]) if named else None

@@ -80,6 +80,11 @@ def read(path: Path, options: Options) -> Trace:
     return _with_meta(trace, path, info)
 
 
+def rank(path: Path) -> int | None:
+    found: int | None = _described(path, [])["rank"]
+    return found
+
+
 def _output(path: Path) -> Path:
     return path / _OUTPUT if (path / _OUTPUT).is_dir() else path
 

@@ -47,6 +47,14 @@ def read(path: Path, options: Options) -> Trace:
     return assemble(path, found.header, found.reports, found.problems, options)
 
 
+def rank(path: Path) -> int | None:
+    """As Kineto's header says of a distributed job."""
+    with path.open("rb") as file:
+        head = _unpacked(file.read(1 << 16))
+    found = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})', head)
+    return int(found[1]) if found else None
+
+
 class Decoded(NamedTuple):
     """A file whose events' columns lie in the scratch folder."""
 

@@ -51,6 +51,11 @@ def read(path: Path, options: Options) -> Trace:
     return _with_chip(_in_time_of_day(trace, begin), info)
 
 
+def rank(path: Path) -> int | None:
+    folder = next(iter([path] if _timelines(path) or _summaries(path) else _older(path)), path)
+    return _rank(_described(_home(folder), [])[0])
+
+
 def _timelines(folder: Path) -> list[Path]:
     """The files that make up one timeline: what an overview file holds need not be read again from its parts."""
     inside = folder / "timeline" if (folder / "timeline").is_dir() else folder
@@ -97,8 +102,8 @@ def _described(home: Path, problems: list[Problem]) -> tuple[dict[str, Any], dic
 
 
 def _rank(info: dict[str, Any]) -> int | None:
-    rank = info.get("rank_id")
-    return rank if isinstance(rank, int) and rank >= 0 else None
+    said = info.get("rank_id")
+    return said if isinstance(said, int) and said >= 0 else None
 
 
 def _decoded(file: Path, before: int, options: Options, problems: list[Problem]) -> list[Any]:

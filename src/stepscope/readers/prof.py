@@ -62,6 +62,13 @@ def read(path: Path, options: Options) -> Trace:
     return _assembled(path, host_side, host, found, notes, options)
 
 
+def rank(path: Path) -> int | None:
+    """As the directory says; a job that is not distributed says -1."""
+    host, devices = sides(path, Notes(path)) if not _prof_2020.sniff(path) else (None, [])
+    said = (number(side.info["rank_id"]) for side in (host, *devices) if side and "rank_id" in side.info)
+    return next((int(one) for one in said if 0 <= one < 2**31), None)
+
+
 class _Found(NamedTuple):
     """One device: what ran on it and what that was."""
 
@@ -165,7 +172,7 @@ def _with_receipts(executions: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFra
 
 def _assembled(path: Path, host_side: Side | None, host: Host | None, found: list[_Found], notes: Notes, options: Options) -> Trace:
     info = (host_side.info if host_side else {}) or next((one.side.info for one in found if one.side.info), {})
-    rank = options.rank if options.rank is not None else _rank(info, found)
+    own = options.rank if options.rank is not None else _rank(info, found)
     steps = _steps(found, host)
     usage = _prof_usage.read(host_side, wall(host_side, notes), notes) if host_side else pl.DataFrame()
     parts = [_calls(host, steps, info)] if host else []
@@ -198,12 +205,12 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
         format="prof",
         framework="cann",
         versions={"cann": str(info["cannVersion"])} if info.get("cannVersion") else {},
-        ranks=[rank],
+        ranks=[own],
         options={key: value for key in ("ai_core_metrics", "profLevel") if host_side and (value := host_side.sample.get(key))},
         extra=_extra(info, host),
     )
     return Trace(
-        {name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items() if rows.height},
+        {name: rows.with_columns(rank=pl.lit(own, pl.Int32)) for name, rows in tables.items() if rows.height},
         meta,
         said=[part["said"] if "said" in part.columns else part.height for part in parts],
     )

@@ -1,23 +1,26 @@
 """The runs below the paths that were given: what the list shows, without reading more of any file than it takes to know its format.
 
 Traces that are the ranks of one run are one run here:
-- files of one folder whose names differ in the rank alone: ddp_rank0.json.gz and ddp_rank1.json.gz;
+- files or folders whose paths differ in the rank alone: ddp_rank0.json.gz and ddp_rank1.json.gz, rank_0/trace.json and rank_1/trace.json;
+- recordings of Ascend's tools and PyTorch that say their rank, in one folder or in folders side by side, begun together, each rank once;
 - recordings of stepscope in one folder that began one after another, of jobs of the same size, each rank once.
 """
 
+import functools
 import hashlib
 import os
 import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
 
-from stepscope import captures, conversion, opening, schema, store
+from stepscope import captures, conversion, opening, readers, schema, store
 from stepscope.errors import DataError
 from stepscope.opening import Source
 from stepscope.tables import finite
@@ -162,20 +165,80 @@ def _groups(found: list[Source]) -> Iterator[_Group]:
         if source.format in ("run", "capture") and _OWN.fullmatch(source.path.name):
             own.setdefault((source.path.parent, _header(source).get("world_size") or 1), []).append(source)
         else:
-            key = _RANK.sub("rank*", source.path.name) if source.path.is_file() else source.path.name
-            by_pattern.setdefault(str(source.path.with_name(key)), []).append(source)
+            by_pattern.setdefault(_pattern(source.path), []).append(source)
+    single: list[Source] = []
     for pattern, sources in by_pattern.items():
         ranks = {opening.rank_in_name(source.path) for source in sources}
         if len(ranks) == len(sources) > 1:
             yield _Group(tuple(sources), pattern)
         else:
-            yield from (_Group((source,), str(source.path)) for source in sources)
+            single += sources
+    for members in _jobs(single):
+        yield _Group(tuple(members), str(members[0].path))
     found_windows = [(folder, size, members) for (folder, size), sources in own.items() for members in _windows(sources, size)]
     in_folder = Counter(folder for folder, _, _ in found_windows)
     for folder, size, members in found_windows:
         first = members[0].path
         pattern = str(first).removesuffix(captures.SUFFIX) if size == 1 else str(folder / f"{folder.name}-{_moment(first)}")
         yield _Group(tuple(members), pattern, in_folder[folder] == 1)
+
+
+def _pattern(path: Path) -> str:
+    """The path without the rank: in its own name, and in folders that are called after nothing else."""
+    above = ("rank*" if _RANK.fullmatch(part) else part for part in path.parts[:-1])
+    return str(Path(*above, _RANK.sub("rank*", path.name)))
+
+
+def _jobs(sources: list[Source]) -> Iterator[list[Source]]:
+    """Recordings that say their rank, in order of time; each of the others by itself."""
+    ranked: dict[tuple[str, Path], list[_Ranked]] = {}
+    for source in sources:
+        rank = _rank(source, max((changed for _, changed, _ in _files([source.path])), default=0) if source.path.is_file() else 0)
+        begun = _begun(source.path)
+        if rank is None or (
+            begun is None and source.format == "chrome"
+        ):  # whose names say nothing, need have nothing to do with each other
+            yield [source]
+        else:
+            where = source.path.parent if begun is None else source.path.parent.parent
+            ranked.setdefault((source.format, where), []).append(_Ranked(begun, rank, source))
+    for members in ranked.values():
+        if members[0].begun is None and len({one.rank for one in members}) < len(members):
+            yield from ([one.source] for one in members)  # nothing tells which of them ran together
+            continue
+        group: list[_Ranked] = []
+        for one in sorted(members, key=lambda member: (member.begun or 0, member.rank)):
+            late = group and (one.begun or 0) - (group[0].begun or 0) > _TOGETHER_S
+            if group and (late or one.rank in {other.rank for other in group}):
+                yield [other.source for other in sorted(group, key=lambda member: member.rank)]
+                group = []
+            group.append(one)
+        yield [other.source for other in sorted(group, key=lambda member: member.rank)]
+
+
+class _Ranked(NamedTuple):
+    begun: float | None
+    rank: int
+    source: Source
+
+
+@functools.lru_cache(maxsize=10_000)
+def _rank(source: Source, changed_ns: int) -> int | None:
+    try:
+        return None if source.format == "run" else readers.rank(source.path, source.format)
+    except OSError:  # gone meanwhile
+        return None
+
+
+def _begun(path: Path) -> float | None:
+    """When the recording began, in seconds, as the name says: 20230818142704322 in Ascend's, 1700000000000 in PyTorch's."""
+    if match := re.search(r"(?<!\d)(20\d\d[01]\d[0-3]\d[0-2]\d[0-5]\d[0-5]\d)\d{0,3}(?!\d)", path.name):
+        try:
+            return datetime.strptime(match[1], "%Y%m%d%H%M%S").timestamp()
+        except ValueError:
+            return None
+    match = re.search(r"\.(1\d{12}(?:\d{3}|\d{6})?)\.pt\.trace\.json", path.name)
+    return int(match[1][:13]) / 1000 if match else None
 
 
 def _windows(sources: list[Source], size: int) -> Iterator[list[Source]]:

@@ -1,8 +1,8 @@
 """Files that are dropped on the page: bounded, in a folder of their own that goes with the server."""
 
+import contextlib
 import functools
 import re
-import shutil
 import unicodedata
 import zlib
 from collections.abc import Awaitable, Callable
@@ -20,6 +20,7 @@ _UNPACKED = 10  # times the most that one may have
 _RATIO = 250  # deflate packs at most 1:1032; traces about 1:20
 _FREE_RATIO = 64 << 20  # up to so much, any ratio
 _PORTION = 1 << 20
+_BATCHES = 100  # that are remembered
 
 
 class Uploads:
@@ -28,6 +29,7 @@ class Uploads:
         self.folder, self._limit = folder, limit
         self._held = 0
         self._count = 0
+        self._together: dict[str, Path] = {}
 
     async def take(self, request: Request, threaded: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Path:
         """Write the body of a request to a file of the name it gives."""
@@ -35,10 +37,7 @@ class Uploads:
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > self._limit:
             raise self._too_large()
-        self._count += 1
-        place = self.folder / f"{self._count:04d}"
-        place.mkdir(mode=0o700)
-        path = place / name
+        path = self._place(request.query_params.get("together", ""), name) / name
         unpacking: _Unpacking | None = None
         size = 0
         try:
@@ -55,16 +54,34 @@ class Uploads:
                 raise UsageError("the file is empty")
         except BaseException:
             self._held -= size
-            shutil.rmtree(place, ignore_errors=True)
+            _remove(path)
             raise
         return path
 
     def discard(self, path: Path) -> None:
         self._held -= path.stat().st_size
-        shutil.rmtree(path.parent, ignore_errors=True)
+        _remove(path)
+
+    def _place(self, together: str, name: str) -> Path:
+        """A folder for each file; one for all that were dropped at once, so that ranks of one job are found together."""
+        known = self._together.get(together) if together else None
+        if known is not None and known.is_dir() and not (known / name).exists():
+            return known
+        self._count += 1
+        place = self.folder / f"{self._count:04d}"
+        place.mkdir(mode=0o700)
+        if together:
+            self._together = {**dict(list(self._together.items())[-_BATCHES:]), together: place}
+        return place
 
     def _too_large(self) -> HTTPException:
         return HTTPException(413, f"more than {units.size(self._limit)}: start `stepscope view` on the file itself, or raise --max-upload")
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # others lie beside it
+        path.parent.rmdir()
 
 
 def clean_name(text: str) -> str:
