@@ -1,19 +1,25 @@
 """What is seen of the events at any zoom is what happened: busy time, counts and the longest, against a count of every nanosecond."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepscope import pyramid
-from stepscope.pyramid import BUCKETS, Events, Pyramid, Tile, Unsorted
+from stepscope.pyramid import BUCKETS, Events, Pyramid, Tile
+from stepscope.timelines import columns, filling
+from stepscope.timelines.columns import Waiting
+
+Portion = list[tuple[int, int, int]]  # row, start and duration
 
 # The fixture is the same for every example of one test.
 LAW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite
-def some_events(draw: st.DrawFn) -> Events:
+def some_events(draw: st.DrawFn) -> list[Portion]:
     """Rows of events that follow one another; some touch, some overlap by a little, some last no time."""
     found = []
     for row in range(draw(st.integers(1, 2))):
@@ -23,11 +29,23 @@ def some_events(draw: st.DrawFn) -> Events:
             found.append((row, now, length))
             now += length
     found = draw(st.permutations(found))
-    rows, start, dur = (np.array([event[at] for event in found], np.int64) for at in range(3))
-    numbers = np.arange(len(found), dtype=np.int32)
-    every = Unsorted(rows, start, dur, numbers, np.zeros(len(found), np.uint8), numbers)
-    apart = [Unsorted(*(column[rows == one] for column in every)) for one in range(2)]
-    return pyramid.events(draw(st.sampled_from([[every], apart])), 2)
+    return [found[low : low + size] for size in [draw(st.integers(1, 30))] for low in range(0, len(found), size)]
+
+
+def built(portions: list[Portion], folder: Path | None = None) -> Pyramid:
+    """Of rows, starts and durations, in portions in any order."""
+    waiting = Waiting((np.int64, np.int64, np.int32, np.uint8, np.int32), folder)
+    for portion in portions:
+        row, start, dur = (np.array([event[at] for event in portion], np.int64) for at in range(3))
+        numbers = np.zeros(len(portion), np.int32)
+        waiting.add(row, (start, dur, numbers, numbers.astype(np.uint8), numbers))
+    end = max((start + dur for portion in portions for _, start, dur in portion), default=1)
+    made, _ = filling.filled(waiting, [0, 1], [-1, -1], 1, end, folder, lambda share: None)
+    return made
+
+
+def ends(made: Pyramid) -> int:
+    return int((made.events.start + made.events.dur).max(initial=1))
 
 
 def covered(events: Events, row: int, low: int, high: int) -> int:
@@ -50,8 +68,9 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
 class TestAnyZoom:
     @LAW
     @given(some_events())
-    def test_a_tile_is_as_busy_as_the_union_of_its_events(self, events: Events) -> None:
-        made = pyramid.build(events)
+    def test_a_tile_is_as_busy_as_the_union_of_its_events(self, portions: list[Portion]) -> None:
+        made = built(portions)
+        events = made.events
         for row, level, index, tile in tiles(made):
             low, high = index * 8 << level, (index + 1) * 8 << level
             line = np.zeros(high - low, bool)
@@ -66,10 +85,11 @@ class TestAnyZoom:
 
     @LAW
     @given(some_events())
-    def test_every_event_is_there_once_and_none_is_longer_than_the_longest(self, events: Events) -> None:
-        made = pyramid.build(events)
+    def test_every_event_is_there_once_and_none_is_longer_than_the_longest(self, portions: list[Portion]) -> None:
+        made = built(portions)
+        events = made.events
         every = tiles(made)
-        for level in range(made.top + 1):
+        for level in range(made.top + 3):
             for row in range(events.rows):
                 found = [tile for at_row, at_level, _, tile in every if (at_row, at_level) == (row, level)]
                 short = sum(int(tile.buckets.began.sum()) for tile in found)
@@ -86,11 +106,18 @@ class TestAnyZoom:
 
     @LAW
     @given(some_events())
-    def test_what_was_written_reads_the_same(self, tmp_path_factory: pytest.TempPathFactory, events: Events) -> None:
+    def test_it_is_the_same_in_files_and_in_memory_and_whatever_waits_there(
+        self, tmp_path_factory: pytest.TempPathFactory, portions: list[Portion]
+    ) -> None:
         folder = tmp_path_factory.mktemp("pyramid")
-        made = pyramid.build(events)
-        pyramid.write(made, folder)
-        for (*_, one), (*_, other) in zip(tiles(made), tiles(pyramid.read(folder)), strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(columns, "ROOM", 5)
+            patch.setattr(columns, "_STRIDE", 2)
+            patch.setattr(filling, "PORTION", 4)
+            patch.setattr(filling, "CHUNK", 2)
+            kept = built(portions, folder)
+        assert isinstance(kept.events.start.base, np.memmap) or not portions
+        for (*_, one), (*_, other) in zip(tiles(built(portions)), tiles(kept), strict=True):
             assert one.long.tolist() == other.long.tolist()
             assert [column.tolist() for column in one.buckets] == [column.tolist() for column in other.buckets]
 
@@ -99,24 +126,20 @@ def tiles(made: Pyramid) -> list[tuple[int, int, int, Tile]]:
     return [
         (row, level, index, pyramid.tile(made, row, level, index))
         for row in range(made.events.rows)
-        for level in range(made.top + 1)
-        for index in range(((made.events.end >> level) // pyramid.BUCKETS) + 1)
+        for level in range(made.top + 3)
+        for index in range(((ends(made) >> level) // pyramid.BUCKETS) + 1)
     ]
 
 
 def test_levels_are_kept_only_where_a_tile_holds_many() -> None:
-    count = pyramid.FEW * 4
-    start = np.arange(count, dtype=np.int64) * 1000
-    zeros, numbers = np.zeros(count, np.int64), np.arange(count, dtype=np.int32)
-    made = pyramid.build(pyramid.events([Unsorted(zeros, start, zeros + 500, numbers, zeros.astype(np.uint8), numbers)], 1))
-    assert made.lowest > 0
-    for level in (0, made.lowest - 1, made.lowest, made.top):
-        for index in range(3):
-            tile = pyramid.tile(made, 0, level, index)
-            assert len(tile.long) + len(tile.buckets.row) <= 2 * BUCKETS
+    made = built([[(0, at * 1000, 500) for at in range(pyramid.FEW * 4)] + [(1, at * 100_000, 500) for at in range(pyramid.FEW)]])
+    assert 0 < made.lowest[0] <= made.top
+    assert made.lowest[1] == made.top + 1
+    for level in (0, int(made.lowest[0]) - 1, int(made.lowest[0]), made.top, made.top + 1):
+        for row, index in ((0, 0), (0, 1), (0, 2), (1, 0)):
+            tile = pyramid.tile(made, row, level, index)
+            assert len(tile.long) + len(tile.buckets.bucket) <= 2 * BUCKETS
 
 
 def test_nothing_at_all_is_a_pyramid_too() -> None:
-    nothing, none = np.empty(0, np.int64), np.empty(0, np.int32)
-    made = pyramid.build(pyramid.events([Unsorted(nothing, nothing, nothing, none, none.astype(np.uint8), none)], 2))
-    assert pyramid.tile(made, 1, 0, 0).long.tolist() == []
+    assert pyramid.tile(built([]), 1, 0, 0).long.tolist() == []

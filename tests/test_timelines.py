@@ -1,5 +1,6 @@
 """The timeline shows what was recorded: every span, its true busy time, the analyses' own figures, at any zoom."""
 
+import bisect
 import json
 from collections import Counter
 from pathlib import Path
@@ -18,7 +19,7 @@ from stepscope import cache, intervals, pyramid, schema
 from stepscope.errors import DataError, UsageError
 from stepscope.intervals import Set
 from stepscope.opening import sources
-from stepscope.timelines import asking, keeping
+from stepscope.timelines import asking, finding, keeping, summing
 from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, first_fit, rows_of
 from stepscope.timelines.tiles import tile
 from stepscope.trace import Meta, Trace, complete
@@ -160,13 +161,19 @@ class TestEveryTrace:
         name = texts[len(texts) // 2][0][5] if texts else "nothing"  # a recording of counters alone
         for words in (name.split()[0], "a", "aten conv", "zebra crossing", "stream"):
             wanted = [row for row, text in texts if all(word in text for word in words.lower().split())]
-            found = asking.search(trace, timeline, words)
-            assert (len(found.at), found.total_ns) == (len(wanted), sum(row[3] for row in wanted))
-            starts = timeline.pyramid.events.start[found.at]
-            assert starts.tolist() == sorted(row[2] - timeline.origin for row in wanted)
+            found = finding.search(trace, timeline, words)
+            assert (found.count, found.total_ns) == (len(wanted), sum(row[3] for row in wanted))
+            starts = timeline.pyramid.events.start[found.between(0, timeline.end + 1)].tolist()
+            assert starts == sorted(row[2] - timeline.origin for row in wanted)
+            for number in range(0, len(starts), max(len(starts) // 5, 1)):
+                at = found.number(number)
+                assert at is not None
+                assert timeline.pyramid.events.start[at] == starts[number]
+                assert found.before(starts[number]) == bisect.bisect_left(starts, starts[number])
+            assert found.number(len(starts)) is None
         rank = trace.meta.ranks[0]
-        of_kind = asking.search(trace, timeline, "a", ["kernel", "op"], rank)
-        assert len(of_kind.at) == sum(row[4] in ("kernel", "op") and row[1] == rank and "a" in text for row, text in texts)
+        of_kind = finding.search(trace, timeline, "a", ["kernel", "op"], rank)
+        assert of_kind.count == sum(row[4] in ("kernel", "op") and row[1] == rank and "a" in text for row, text in texts)
 
     def test_an_area_sums_up_what_lies_in_it(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened
@@ -184,14 +191,14 @@ class TestEveryTrace:
                 totals[key] += inside
                 counts[key] += 1
                 longest[key] = max(longest.get(key, 0), inside)
-        found = asking.area(timeline, drawn(timeline, "spans"), low, high)
+        found = summing.area(timeline, drawn(timeline, "spans"), low, high)
         shown = {tuple(row[:3]): tuple(row[3:]) for row in found.select("key", "kind", "lane", "count", "total_ns", "max_ns").iter_rows()}
         assert shown == {key: (counts[key], totals[key], longest[key]) for key in counts}
         for by, place in (("kind", 1), ("lane", 2)):
             sums: Counter[Any] = Counter()
             for key, total in totals.items():
                 sums[key[place]] += total
-            table = asking.area(timeline, drawn(timeline, "spans"), low, high, by)
+            table = summing.area(timeline, drawn(timeline, "spans"), low, high, by)
             assert dict(table.select("kind" if by == "kind" else "lane", "total_ns").iter_rows()) == sums
 
     def test_own_time_in_all_is_that_of_the_spans(self, opened: tuple[Trace, Timeline]) -> None:
@@ -201,7 +208,7 @@ class TestEveryTrace:
         for rank, track, own in trace.spans.group_by("rank", "track").agg(pl.col("self_ns").sum()).collect().iter_rows():
             if (rank, track) in lanes:
                 truth[lanes[rank, track]] = own
-        table = asking.area(timeline, [timeline.lanes[one] for one in lanes.values()], 0, timeline.end + 1, "lane")
+        table = summing.area(timeline, [timeline.lanes[one] for one in lanes.values()], 0, timeline.end + 1, "lane")
         shown = dict(table.select("lane", "self_ns").iter_rows())
         assert shown.keys() == truth.keys()
         for lane, own in truth.items():
@@ -316,13 +323,13 @@ class TestDetails:
     def test_a_pattern_is_matched_and_a_wrong_one_refused(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         names = trace.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list()
-        found = asking.search(trace, timeline, "/^aten::(conv2d|relu_)$/", ["op"], args=False)
-        assert len(found.at) == sum(name in ("aten::conv2d", "aten::relu_") for name in names)
+        found = finding.search(trace, timeline, "/^aten::(conv2d|relu_)$/", ["op"], args=False)
+        assert found.count == sum(name in ("aten::conv2d", "aten::relu_") for name in names)
         assert found.searched == ("name", "type", "scope")
         with pytest.raises(UsageError, match="not a regular expression"):
-            asking.search(trace, timeline, "/(/")
+            finding.search(trace, timeline, "/(/")
         with pytest.raises(UsageError, match="no kind 'colonel'"):
-            asking.search(trace, timeline, "a", ["colonel"])
+            finding.search(trace, timeline, "a", ["colonel"])
 
 
 SCOPED = """
@@ -466,8 +473,8 @@ def test_what_is_large_is_kept_and_opens_the_same(tmp_path: Path, monkeypatch: p
     assert (entry.path.name, entry.source) == (name, trace.meta.source)
     for level in levels(made):
         assert tile(made, made.lanes, level, 0) == tile(again, again.lanes, level, 0) == tile(build(trace), made.lanes, level, 0)
-    (tmp_path / name / "start.npy").unlink()  # it is mapped: writing into it would be the test's own fault
-    (tmp_path / name / "start.npy").write_bytes(b"damaged")
+    (tmp_path / name / "start").unlink()  # it is mapped: writing into it would be the test's own fault
+    (tmp_path / name / "start").write_bytes(b"damaged")
     assert tile(keeping.opened(trace, name), made.lanes, made.pyramid.top, 0) == tile(made, made.lanes, made.pyramid.top, 0)
 
 

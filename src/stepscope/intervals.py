@@ -48,20 +48,24 @@ def merge(starts: Ints, ends: Ints) -> Set:
 
 def join(*sets: Set) -> Set:
     """What any of them covers."""
-    return merge(np.concatenate([s.starts for s in sets]), np.concatenate([s.ends for s in sets]))
+    some = [s for s in sets if len(s.starts)]
+    if len(some) < 2:
+        return some[0] if some else NONE
+    return merge(np.concatenate([s.starts for s in some]), np.concatenate([s.ends for s in some]))
 
 
 def intersect(a: Set, b: Set) -> Set:
     """What both cover."""
-    if len(a.starts) == 0 or len(b.starts) == 0:
+    if len(a.starts) > len(b.starts):
+        a, b = b, a
+    if len(a.starts) == 0:
         return NONE
-    # At one instant ends come before starts, so that touching intervals do not overlap. Four sorted parts: sorting them is merging.
-    edges = np.concatenate((a.ends, b.ends, a.starts, b.starts))
-    change = np.repeat(np.array([-1, 1], np.int8), [len(a.ends) + len(b.ends), len(a.starts) + len(b.starts)])
-    order = np.argsort(edges, kind="stable")
-    edges, both = edges[order], np.cumsum(change[order], dtype=np.int8) == 2
-    begin = np.flatnonzero(both)
-    return merge(edges[begin], edges[begin + 1])
+    # Each of `a` with those of `b` that it meets. As neither set has intervals that touch, the pieces do not, either.
+    first, last = np.searchsorted(b.ends, a.starts, "right"), np.searchsorted(b.starts, a.ends, "left")
+    count = last - first
+    of_a = np.repeat(np.arange(len(a.starts)), count)
+    of_b = np.arange(len(of_a)) + (first - np.cumsum(count) + count)[of_a]
+    return Set(np.maximum(a.starts[of_a], b.starts[of_b]), np.minimum(a.ends[of_a], b.ends[of_b]))
 
 
 def subtract(a: Set, b: Set) -> Set:
@@ -75,7 +79,9 @@ def subtract(a: Set, b: Set) -> Set:
 def gaps(a: Set, low: int, high: int) -> Set:
     """What `a` leaves uncovered between `low` and `high`."""
     a = clip(a, low, high)
-    return merge(np.append(low, a.ends).astype(np.int64), np.append(a.starts, high).astype(np.int64))
+    starts, ends = np.append(low, a.ends).astype(np.int64), np.append(a.starts, high).astype(np.int64)
+    some = ends > starts  # but at the edges, all of them
+    return Set(starts[some], ends[some])
 
 
 def clip(a: Set, low: int, high: int) -> Set:

@@ -5,13 +5,13 @@ nanoseconds since the start of the trace. At level L a pixel is about 2**L ns wi
 itself; what is shorter is summed up per bucket: how much of it is busy, how many began in it, and which of them is the longest, so that
 neither the share of time nor a rare long event is lost from sight. A tile is BUCKETS buckets of some rows.
 
-Levels whose tiles hold few events are summed up when asked. Only the coarser ones are kept, so that no answer looks at more than
-about FEW events per row, whatever the number of events.
+Levels at which a row's tiles hold few events are summed up when asked. Only the coarser ones are kept, so that no answer looks at more
+than about FEW events of a row, whatever the number of events.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+import bisect
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,8 @@ from stepscope.intervals import Ints
 BUCKETS_LOG2 = 10
 BUCKETS = 1 << BUCKETS_LOG2
 FEW = 1 << 15
-PORTION = 1 << 20
+NEVER = np.iinfo(np.int64).min
 _Codes = NDArray[np.int32]
-_FILES = ("offsets", "start", "dur", "reach", "label", "kind", "span")
 
 
 class Events(NamedTuple):
@@ -41,182 +40,120 @@ class Events(NamedTuple):
     def rows(self) -> int:
         return len(self.offsets) - 1
 
-    @property
-    def end(self) -> int:
-        """When the last event ends."""
-        last = self.offsets[1:][np.diff(self.offsets) > 0] - 1
-        return int(self.reach[last].max(initial=1))
-
-
-class Unsorted(NamedTuple):
-    """Events of some rows, in any order."""
-
-    row: Ints | _Codes
-    start: Ints
-    dur: Ints
-    label: _Codes
-    kind: NDArray[np.uint8]
-    span: _Codes
-
-
-def events(parts: list[Unsorted], rows: int) -> Events:
-    """All of them in order. The events of one row stand in one of the parts. The list is emptied: each column goes when it is copied."""
-    places = [by_row(part.row, part.start, rows) for part in parts]
-    offsets: Ints = np.sum([place.offsets for place in places], axis=0)
-    pieces = [(index, row) for index, place in enumerate(places) for row in np.flatnonzero(np.diff(place.offsets)).tolist()]
-    columns: list[list[NDArray[Any]]] = [list(part[1:]) for part in parts]
-    parts.clear()
-
-    def ordered(number: int, kind: type) -> NDArray[Any]:
-        made: NDArray[Any] = np.empty(int(offsets[-1]), kind)
-        for index, row in pieces:
-            # Nothing is out of bounds; "raise" would copy everything once more.
-            np.take(columns[index][number], places[index].of(row), out=made[offsets[row] : offsets[row + 1]], mode="clip")
-        for own in columns:
-            own[number] = own[number][:0]
-        return made
-
-    start, dur = ordered(0, np.int64), ordered(1, np.int64)
-    reach = start + dur
-    for _, row in pieces:
-        own = reach[offsets[row] : offsets[row + 1]]
-        np.maximum.accumulate(own, out=own)
-    return Events(offsets, start, dur, reach, ordered(2, np.int32), ordered(3, np.uint8), ordered(4, np.int32))
-
-
-class Places(NamedTuple):
-    """Where things of some rows stand, row by row and by time."""
-
-    order: Ints
-    offsets: Ints
-
-    def of(self, row: int) -> Ints:
-        return self.order[self.offsets[row] : self.offsets[row + 1]]
-
-
-def by_row(row: Ints | _Codes, time: Ints, rows: int) -> Places:
-    # Sorting by a small number is a few passes; within a row most readers give the order of time already.
-    order = np.argsort(row.astype(np.uint16) if rows <= 1 << 16 else row, kind="stable")
-    found = Places(order, np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows)))).astype(np.int64))
-    for one in np.flatnonzero(np.diff(found.offsets)).tolist():
-        which = found.of(one)
-        own = time[which]
-        if (own[1:] < own[:-1]).any():
-            which[:] = which[np.argsort(own, kind="stable")]
-    return found
-
 
 class Buckets(NamedTuple):
-    """Short events summed up, by row and bucket. Only buckets that hold something."""
+    """Short events of a row summed up, in order of time. Only buckets that hold something."""
 
-    row: Ints
     bucket: Ints
     busy: Ints  # nanoseconds covered by them, those already covered by an earlier event of the row left out
     began: Ints  # how many began here
-    longest: Ints  # index of the event
-
-
-class Level(NamedTuple):
-    offsets: Ints  # of `buckets`, by row
-    buckets: Buckets
-    long_offsets: Ints
-    long: Ints  # indices of the events that last a bucket or longer
+    longest: Ints  # number of the event
 
 
 class Pyramid(NamedTuple):
     events: Events
     top: int  # the level at which one tile holds everything
-    lowest: int  # below this level everything is summed up when asked
-    levels: list[Level]  # levels[0] is `lowest`
+    lowest: Ints  # by row: below this level everything is summed up when asked
+    places: Ints  # by row and level: from where to where in `buckets`, from where to where in `long`
+    buckets: Buckets
+    long: Ints  # numbers of the events that last a bucket or longer
+
+    def kept(self, row: int, level: int) -> tuple[Buckets, Ints]:
+        low, high, long_low, long_high = self.places[row, level].tolist()
+        return Buckets(*(column[low:high] for column in self.buckets)), self.long[long_low:long_high]
 
 
 def top_level(end: int) -> int:
     return max(0, (max(end, 1) - 1).bit_length() - BUCKETS_LOG2)
 
 
-def build(events: Events, end: int = 0) -> Pyramid:
-    """`end` is a moment that the top level should reach to, where something else than events lasts longer."""
-    top = top_level(max(end, events.end))
-    lowest = _lowest(events, top)
-    levels: list[Level] = []
-    edges = np.arange(events.rows + 1)
+class Crowd:
+    """Finds the first level at which some tile holds more than FEW events of a row, whose starts come in order, portion by portion."""
+
+    def __init__(self) -> None:
+        self._last: Ints = np.empty(0, np.int64)
+        self._nearest = 1 << 62
+
+    def add(self, start: Ints) -> None:
+        both = np.concatenate((self._last, start))
+        if len(both) > FEW:
+            # Any FEW + 1 events in a row that begin in one tile are too many: they differ only in bits within the tile.
+            self._nearest = min(self._nearest, int((both[FEW:] ^ both[:-FEW]).min()))
+        self._last = both[-FEW:].copy()
+
+    def level(self, top: int) -> int:
+        """top + 1 where none does."""
+        return min(max(self._nearest.bit_length() - BUCKETS_LOG2, 0), top + 1)
+
+
+class Some(NamedTuple):
+    """Some events of a row, in order."""
+
+    number: Ints
+    start: Ints
+    dur: Ints
+    before: Ints  # until when the row is covered by earlier events
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Some":
+        return Some(*(column[chosen] for column in self))
+
+
+class _Sums(NamedTuple):
+    """Buckets on their way up."""
+
+    bucket: Ints
+    busy: Ints
+    began: Ints
+    longest: Ints
+    most: Ints  # how long the longest is
+
+
+def levels(portions: Iterator[Some], lowest: int, top: int) -> Iterator[tuple[Buckets, Ints]]:
+    """Of the events of one row, from the lowest level to the top: the short ones summed up, and the numbers of the long ones."""
+    pieces, longs = [], []
+    for some in portions:
+        is_long = some.dur >= 1 << lowest
+        longs.append(some.where(is_long))
+        pieces.append(_sum_up(some if not is_long.any() else some.where(~is_long), lowest))
+    sums = pieces[0] if len(pieces) == 1 else _grouped(_stacked(pieces))
+    long = Some(*(np.concatenate(columns) for columns in zip(*longs, strict=True)))
     for level in range(lowest, top + 1):
-        if level == lowest:
-            pieces, longs = [], []
-            for low, high in _portions(events.offsets):
-                which = np.arange(low, high)
-                is_long = events.dur[low:high] >= 1 << level
-                longs.append(which[is_long])
-                pieces.append(_sum_up(events, which[~is_long], level))
-            buckets, long = _stacked(pieces), np.concatenate(longs)
-        else:
-            still = events.dur[long] >= 1 << level
-            buckets = _grouped(events, _stacked([_halved(buckets), _sum_up(events, long[~still], level)]))
-            long = long[still]
-        levels.append(Level(np.searchsorted(buckets.row, edges), buckets, np.searchsorted(long, events.offsets), long))
-    return Pyramid(events, top, lowest, levels)
+        if level > lowest:
+            sums, long = _up(sums, long, level)
+        yield Buckets(*sums[:4]), long.number
 
 
-def _portions(offsets: Ints) -> Iterator[tuple[int, int]]:
-    """Whole rows of about PORTION events together: so much is worked on at a time."""
-    low = 0
-    for high in offsets[1:].tolist():
-        if high - low >= PORTION:
-            yield low, high
-            low = high
-    yield low, int(offsets[-1])
+def _up(sums: _Sums, long: Some, level: int) -> tuple[_Sums, Some]:
+    """From the level below: two buckets are one, and some events are no longer long."""
+    still = long.dur >= 1 << level
+    halved = sums._replace(bucket=sums.bucket >> 1)
+    return _grouped(_stacked([halved, _sum_up(long.where(~still), level)])), long.where(still)
 
 
-def _lowest(events: Events, top: int) -> int:
-    """The first level at which some tile holds more than FEW events of a row; top + 1 where none does."""
-    counts = np.diff(events.offsets)
-    crowded = [(int(low), int(low + count)) for low, count in zip(events.offsets, counts, strict=False) if count > FEW]
-    low, high = 0, top + 1
-    while low < high:
-        middle = (low + high) // 2
-        # Any FEW + 1 events in a row that begin in one tile are too many.
-        if any(
-            (events.start[from_ : to - FEW] >> middle + BUCKETS_LOG2 == events.start[from_ + FEW : to] >> middle + BUCKETS_LOG2).any()
-            for from_, to in crowded
-        ):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def _sum_up(events: Events, which: Ints, level: int) -> Buckets:
-    """Events shorter than a bucket, in order, per bucket; one that lies across an edge is busy on both sides and counts where it begins."""
-    if len(which) == 0:
-        return Buckets(*[np.empty(0, np.int64)] * 5)
-    start, dur = events.start[which], events.dur[which]
+def _sum_up(some: Some, level: int) -> _Sums:
+    """Events shorter than a bucket, per bucket; one that lies across an edge is busy on both sides and counts where it begins."""
+    number, start, dur, before = some
+    if len(number) == 0:
+        return _Sums(*[np.empty(0, np.int64)] * 5)
     end = start + dur
-    row = np.searchsorted(events.offsets, which, "right") - 1
-    before = np.where(which == events.offsets[row], np.iinfo(np.int64).min, events.reach[np.maximum(which - 1, 0)])
     fresh = np.minimum(np.maximum(start, before), end)  # what an earlier event covers is not covered twice
     bucket = start >> level
     edge = (bucket + 1) << level
     busy = np.minimum(end, edge) - np.minimum(fresh, edge)
-    change = np.empty(len(which), np.bool_)
-    change[0] = True
-    np.logical_or(bucket[1:] != bucket[:-1], row[1:] != row[:-1], out=change[1:])
-    first = np.flatnonzero(change)
-    found = Buckets(
-        row[first],
-        bucket[first],
-        np.add.reduceat(busy, first),
-        np.diff(first, append=len(which)),
-        which[_first_of_most(dur, first)],
-    )
+    first = np.flatnonzero(np.append(True, bucket[1:] != bucket[:-1]))
+    best = _first_of_most(dur, first)
+    found = _Sums(bucket[first], np.add.reduceat(busy, first), np.diff(first, append=len(number)), number[best], dur[best])
     beyond = np.flatnonzero(end > edge)
-    spilled = Buckets(
-        row[beyond],
+    if len(beyond) == 0:
+        return found
+    spilled = _Sums(
         bucket[beyond] + 1,
         end[beyond] - np.maximum(fresh[beyond], edge[beyond]),
         np.zeros(len(beyond), np.int64),
-        which[beyond],
+        number[beyond],
+        dur[beyond],
     )
-    return _grouped(events, _stacked([found, spilled]))
+    return _grouped(_stacked([spilled, found]))  # what is spilled began first: of equals it is told, whatever the portions
 
 
 def _first_of_most(value: Ints, first: Ints) -> Ints:
@@ -231,35 +168,34 @@ def _first_of_most(value: Ints, first: Ints) -> Ints:
     return best[np.diff(group, prepend=-1) > 0]
 
 
-def _halved(buckets: Buckets) -> Buckets:
-    """The same in buckets twice as wide; two that are now one stand beside each other still."""
-    return buckets._replace(bucket=buckets.bucket >> 1)
+def _stacked(pieces: list[_Sums]) -> _Sums:
+    return _Sums(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
 
 
-def _stacked(pieces: list[Buckets]) -> Buckets:
-    return Buckets(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
-
-
-def _grouped(events: Events, pieces: Buckets) -> Buckets:
-    """Pieces of one row and bucket as one."""
-    if len(pieces.row) == 0:
+def _grouped(pieces: _Sums) -> _Sums:
+    """Pieces of one bucket as one."""
+    if len(pieces.bucket) == 0:
         return pieces
-    order = np.lexsort((pieces.bucket, pieces.row))
-    row, bucket, longest = pieces.row[order], pieces.bucket[order], pieces.longest[order]
-    first = np.flatnonzero(np.append(True, (bucket[1:] != bucket[:-1]) | (row[1:] != row[:-1])))
-    return Buckets(
-        row[first],
-        bucket[first],
-        np.add.reduceat(pieces.busy[order], first),
-        np.add.reduceat(pieces.began[order], first),
-        longest[_first_of_most(events.dur[longest], first)],
+    if (pieces.bucket[1:] < pieces.bucket[:-1]).any():
+        order = np.argsort(pieces.bucket, kind="stable")  # of a few stretches that are in order: a merge
+        pieces = _Sums(*(column[order] for column in pieces))
+    first = np.flatnonzero(np.append(True, pieces.bucket[1:] != pieces.bucket[:-1]))
+    if len(first) == len(pieces.bucket):
+        return pieces
+    best = _first_of_most(pieces.most, first)
+    return _Sums(
+        pieces.bucket[first],
+        np.add.reduceat(pieces.busy, first),
+        np.add.reduceat(pieces.began, first),
+        pieces.longest[best],
+        pieces.most[best],
     )
 
 
 class Tile(NamedTuple):
     """What can be seen of one row between two moments."""
 
-    long: Ints  # indices of events
+    long: Ints  # numbers of events
     buckets: Buckets  # `bucket` counts from the start of the tile
 
 
@@ -267,25 +203,55 @@ def tile(pyramid: Pyramid, row: int, level: int, index: int) -> Tile:
     """The tile of a row that begins at index * BUCKETS buckets of the level."""
     begin = index << BUCKETS_LOG2
     low, high = begin << level, (begin + BUCKETS) << level
-    if level >= pyramid.lowest and level - pyramid.lowest < len(pyramid.levels):
-        kept = pyramid.levels[level - pyramid.lowest]
-        from_, to = (int(kept.offsets[row + side]) for side in (0, 1))
-        inside = slice(*(from_ + np.searchsorted(kept.buckets.bucket[from_:to], (begin, begin + BUCKETS))))
-        buckets = Buckets(*(np.asarray(column[inside]) for column in kept.buckets))
-        candidates = kept.long[kept.long_offsets[row] : kept.long_offsets[row + 1]]
-        reach = pyramid.events.reach[candidates]
-        some = slice(int(np.searchsorted(reach, low, "right")), int(np.searchsorted(pyramid.events.start[candidates], high, "left")))
-        long = candidates[some]
-    else:
-        some = within(pyramid.events, row, low, high)
-        which = np.arange(some.start, some.stop)
-        is_long = pyramid.events.dur[some] >= 1 << level
-        long = which[is_long]
-        buckets = _sum_up(pyramid.events, which[~is_long], level)
-        seen = (buckets.bucket >= begin) & (buckets.bucket < begin + BUCKETS)
-        buckets = Buckets(*(column[seen] for column in buckets))
-    long = long[pyramid.events.start[long] + pyramid.events.dur[long] > low]
+    events = pyramid.events
+    if pyramid.lowest[row] <= pyramid.top:
+        if level > pyramid.top:
+            return _above(pyramid, row, level, index)
+        if level >= pyramid.lowest[row]:
+            kept, candidates = pyramid.kept(row, level)
+            inside = slice(*np.searchsorted(kept.bucket, (begin, begin + BUCKETS)).tolist())
+            # Each look is at another place of the file: as few as can be.
+            every = range(len(candidates))
+            first = bisect.bisect_right(every, low, key=lambda at: events.reach[candidates[at]])
+            last = bisect.bisect_left(every, high, key=lambda at: events.start[candidates[at]])
+            return _seen(events, candidates[first:last], Buckets(*(np.array(column[inside]) for column in kept)), begin, low)
+    some = _of(events, within(events, row, low, high), row)
+    is_long = some.dur >= 1 << level
+    sums = _sum_up(some.where(~is_long), level)
+    seen = (sums.bucket >= begin) & (sums.bucket < begin + BUCKETS)
+    return _seen(events, some.number[is_long], Buckets(*(column[seen] for column in sums[:4])), begin, low)
+
+
+def _above(pyramid: Pyramid, row: int, level: int, index: int) -> Tile:
+    """A tile that is wider than everything."""
+    events, (kept, long) = pyramid.events, pyramid.kept(row, pyramid.top)
+    sums = _Sums(kept.bucket, kept.busy, kept.began, kept.longest, events.dur[kept.longest])
+    before = np.where(long > events.offsets[row], events.reach[np.maximum(long - 1, 0)], NEVER)
+    rest = Some(np.asarray(long), events.start[long], events.dur[long], before)
+    for at in range(pyramid.top + 1, level + 1):
+        sums, rest = _up(sums, rest, at)
+    seen = sums.bucket >> BUCKETS_LOG2 == index
+    begin = index << BUCKETS_LOG2
+    long = rest.number[rest.start < (begin + BUCKETS) << level]
+    return _seen(events, long, Buckets(*(column[seen] for column in sums[:4])), begin, begin << level)
+
+
+def _seen(events: Events, long: Ints, buckets: Buckets, begin: int, low: int) -> Tile:
+    long = long[events.start[long] + events.dur[long] > low]
     return Tile(np.asarray(long), buckets._replace(bucket=buckets.bucket - begin))
+
+
+def _of(events: Events, some: slice, row: int) -> Some:
+    return portion(lambda name, low, high: np.asarray(getattr(events, name)[low:high]), some, int(events.offsets[row]))
+
+
+def portion(get: Callable[[str, int, int], Ints], some: slice, first: int) -> Some:
+    """The events of these numbers of the row whose first event has the number `first`."""
+    before = np.empty(some.stop - some.start, np.int64)
+    if len(before):
+        before[0] = get("reach", some.start - 1, some.start)[0] if some.start > first else NEVER
+        before[1:] = get("reach", some.start, some.stop - 1)
+    return Some(np.arange(some.start, some.stop), get("start", some.start, some.stop), get("dur", some.start, some.stop), before)
 
 
 def within(events: Events, row: int, low: int, high: int) -> slice:
@@ -294,31 +260,3 @@ def within(events: Events, row: int, low: int, high: int) -> slice:
     first = from_ + int(np.searchsorted(events.reach[from_:to], low, "left"))
     last = from_ + int(np.searchsorted(events.start[from_:to], high, "left"))
     return slice(first, max(first, last))
-
-
-def write(pyramid: Pyramid, folder: Path) -> None:
-    """Plain arrays, to be mapped into memory."""
-    for name in _FILES:
-        np.save(folder / f"{name}.npy", getattr(pyramid.events, name))
-    for at, level in enumerate(pyramid.levels):
-        np.save(folder / f"level{at}.npy", np.stack(level.buckets))
-        np.save(folder / f"long{at}.npy", level.long)
-        np.save(folder / f"level{at}_offsets.npy", np.stack((level.offsets, level.long_offsets)))
-    np.save(folder / "levels.npy", np.array([pyramid.top, pyramid.lowest, len(pyramid.levels)]))
-
-
-def read(folder: Path) -> Pyramid:
-    found = Events(*(mapped(folder / f"{name}.npy") for name in _FILES))
-    top, lowest, count = (int(value) for value in np.load(folder / "levels.npy"))
-    levels = []
-    for at in range(count):
-        offsets, long_offsets = np.load(folder / f"level{at}_offsets.npy")
-        buckets = Buckets(*mapped(folder / f"level{at}.npy"))
-        levels.append(Level(offsets, buckets, long_offsets, mapped(folder / f"long{at}.npy")))
-    return Pyramid(found, top, lowest, levels)
-
-
-def mapped(file: Path) -> NDArray[Any]:
-    """An array that is read as it is looked at."""
-    found: NDArray[Any] = np.load(file, mmap_mode="r").view(np.ndarray)
-    return found

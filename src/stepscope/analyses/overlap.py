@@ -43,15 +43,16 @@ def overlap(trace: Trace) -> pl.DataFrame:
 def parts(trace: Trace) -> Iterator[tuple[int, pl.DataFrame, dict[str, intervals.Set]]]:
     """Per rank: its steps, and when it was computing, communicating, both at once, only communicating, and only copying."""
     for rank, steps, busy in ranks(trace):
-        computing, communication, copies, sets = (busy.get(kind, intervals.NONE) for kind in ("kernel", "communication", "copy", "set"))
-        yield (
-            rank,
-            steps,
-            {
-                "computing": computing,
-                "communication": communication,
-                "overlapped": intervals.intersect(communication, computing),
-                "exposed": intervals.subtract(communication, computing),
-                "copy": intervals.subtract(intervals.join(copies, sets), intervals.join(computing, communication)),
-            },
-        )
+        yield rank, steps, told_apart(busy)
+
+
+def told_apart(busy: dict[str, intervals.Set]) -> dict[str, intervals.Set]:
+    """What ran, by kind, as the parts of a step."""
+    computing, communication, copies, sets = (busy.get(kind, intervals.NONE) for kind in ("kernel", "communication", "copy", "set"))
+    return {
+        "computing": computing,
+        "communication": communication,
+        "overlapped": intervals.intersect(communication, computing),
+        "exposed": intervals.subtract(communication, computing),
+        "copy": intervals.subtract(intervals.join(copies, sets), intervals.join(computing, communication)),
+    }

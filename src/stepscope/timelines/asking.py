@@ -1,27 +1,24 @@
-"""What a client asks of a timeline: one event and all that is known of it, what is found, what is in an area, what is next."""
+"""What a client asks of a timeline: one event and all that is known of it, what is next, when and why a device is idle."""
 
 import bisect
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from stepscope import intervals, pyramid, tables
 from stepscope.analyses._work import cut
 from stepscope.errors import UsageError
-from stepscope.intervals import Bools, Ints
-from stepscope.timelines.lanes import FLAT, KINDS, WORK, Group, Lane, Timeline, rows_of
+from stepscope.intervals import Ints
+from stepscope.timelines import finding
+from stepscope.timelines.lanes import KINDS, WORK, Group, Lane, Timeline, rows_of
 from stepscope.trace import Trace
 
 MANY = 200  # of one list in an answer
-_ARGS = 1 << 20  # spans whose arguments are read for every search; of more, only where that is asked for
-_PORTION = 1 << 17
 _LOOKED_THROUGH = 1 << 21  # spans among which the causes of gaps are looked for
-_WORDS = ("name", "type", "scope")
 Once = Callable[[tuple[Any, ...], Callable[[], pl.DataFrame]], pl.DataFrame]
 
 
@@ -109,116 +106,6 @@ def details(trace: Trace, timeline: Timeline, rank: int, span: int) -> dict[str,
     }
 
 
-class Found(NamedTuple):
-    """What a search has found, by time."""
-
-    at: NDArray[np.uint32]  # numbers of events
-    total_ns: int
-    searched: tuple[str, ...]
-
-    def before(self, timeline: Timeline, moment: int) -> int:
-        """How many of them begin before a moment."""
-        return bisect.bisect_left(range(len(self.at)), moment, key=lambda one: timeline.pyramid.events.start[self.at[one]])
-
-
-def search(
-    trace: Trace, timeline: Timeline, text: str, kinds: Iterable[str] = (), rank: int | None = None, args: bool | None = None
-) -> Found:
-    """All spans with these words in name, type or scope (or matching a /regular expression/); in arguments, too, where there are few.
-
-    `args` says whether arguments are looked at, however many there are.
-    """
-    events = timeline.pyramid.events
-    with_args = timeline.spans <= _ARGS if args is None else args
-    is_pattern = text.startswith("/") and len(text) > 1
-    words = [text] if is_pattern else text.split()
-    if not words:
-        raise UsageError("nothing to search for")
-    rows = _rows_of_rank(timeline, rank)
-    hit: Bools = events.span[rows] >= 0
-    if kinds:
-        unknown = set(kinds) - set(KINDS)
-        if unknown:
-            raise UsageError(f"no kind '{min(unknown)}'; there are {', '.join(KINDS)}")
-        hit &= np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in kinds])[events.kind[rows]]
-    for word in words:
-        labels = np.zeros(timeline.labels.height, np.bool_)
-        labels[tables.matching(timeline.labels.lazy().with_row_index("at"), word).select("at").collect()["at"].to_numpy()] = True
-        one = labels[events.label[rows]]
-        if with_args:
-            one |= _in_args(trace, timeline, rows.start, rows.stop, word)
-        hit &= one
-    at = rows.start + np.flatnonzero(hit)
-    at = at[np.argsort(events.start[at], kind="stable")]  # of rows that are sorted: a merge
-    return Found(at.astype(np.uint32), int(events.dur[at].sum()), (*_WORDS, "args") if with_args else _WORDS)
-
-
-def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "name") -> pl.DataFrame:
-    """What stands in these lanes between two moments, each event with the part of it that lies there; the most of own time first.
-
-    An event of no length counts where it is. `self_ns` is without what stands below it in the same lane. `by` is name (and kind and
-    lane), kind or lane.
-    """
-    if by not in ("name", "kind", "lane"):
-        raise UsageError(f"no area by '{by}'; there are name, kind, lane")
-    if high <= low:
-        raise UsageError(f"the area ends at {high}, before it begins at {low}")
-    names, of_label = _name_codes(timeline)
-    codes = of_label * len(KINDS) if by == "name" else np.zeros_like(of_label)  # of labels; to which the kind is added
-    groups = int(codes.max(initial=0)) + len(KINDS)
-    pieces = []
-    for lane in lanes:
-        sums = _sums(timeline, lane, low, high, codes, groups)
-        used = np.flatnonzero(sums[0])
-        about = {"name": used // len(KINDS), "kind": used % len(KINDS), "lane": np.full(len(used), lane.id)}
-        pieces.append(pl.DataFrame(about | {name: sums[index, used] for index, name in enumerate(_SUMS)}))
-    whole = pl.concat(pieces) if pieces else pl.DataFrame(schema=dict.fromkeys(("name", "kind", "lane", *_SUMS), pl.Int64))
-    if by != "name":
-        whole = whole.group_by(by).agg(pl.col("count", "total_ns", "self_ns").sum(), pl.col("max_ns").max())
-    texts = {"name": names, "kind": pl.Series(KINDS), "lane": pl.Series([lane.label for lane in timeline.lanes], dtype=pl.String)}
-    nothing = pl.Series([None] * whole.height, dtype=pl.String)
-    return (
-        whole.with_columns(
-            texts[by].gather(whole[by]).alias("key"),
-            (nothing if by == "lane" else texts["kind"].gather(whole["kind"])).alias("kind"),
-            (nothing if by == "kind" else whole["lane"]).cast(pl.Int32).alias("lane"),
-        )
-        .with_columns(share=pl.col("total_ns") / (high - low), mean_ns=pl.col("total_ns") / pl.col("count"))
-        .select("key", "kind", "lane", "count", "total_ns", "self_ns", "share", "mean_ns", "max_ns")
-        .sort("self_ns", "count", "key", "lane", descending=[True, True, False, False], nulls_last=True)
-    )
-
-
-_SUMS = ("count", "total_ns", "self_ns", "max_ns")
-
-
-def summary(timeline: Timeline, groups: Iterable[Group], low: int, high: int) -> list[dict[str, int]]:
-    """How long each group was busy between two moments, and of it how long with each kind of work; idle is the rest."""
-    events = timeline.pyramid.events
-    # Ranges and moments say where, not that something ran.
-    is_work = np.array([kind not in ("step", "scope", "annotation", "instant") for kind in KINDS])
-    told = []
-    for group in groups:
-        sets: dict[str, list[intervals.Set]] = {}
-        for lane in timeline.lanes:
-            if lane.group != group.id or lane.kind != "spans":
-                continue
-            for row in rows_of(lane):
-                some = pyramid.within(events, row, low, high)
-                start, kind = events.start[some], events.kind[some]
-                end, runs = start + events.dur[some], is_work[kind]
-                for one in np.unique(kind[runs]) if group.kind == "device" else [-1]:
-                    own = slice(None) if runs.all() and one < 0 else runs if one < 0 else kind == one
-                    sets.setdefault("" if one < 0 else KINDS[one], []).append(intervals.merge(start[own], end[own]))
-                if lane.nested and len(start) and runs.all():
-                    break  # what is deeper is part of it
-        joined = {kind: intervals.clip(intervals.join(*found), low, high) for kind, found in sets.items()}
-        parts = {kind: one.total for kind, one in joined.items()}
-        busy = intervals.join(*joined.values()).total if joined else 0
-        told.append({"group": group.id, "busy_ns": busy, "idle_ns": high - low - busy} | {f"{k}_ns": v for k, v in parts.items() if k})
-    return told
-
-
 def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, once: Once | None = None) -> list[dict[str, Any]]:
     """The idle stretches of a device within steps that reach into a time, as `gaps` has them, the longest first.
 
@@ -246,65 +133,6 @@ def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, on
         .to_dicts()
     )
     return rows
-
-
-def _sums(timeline: Timeline, lane: Lane, low: int, high: int, codes: Ints, groups: int) -> Ints:
-    """Of the events of a lane between two moments, by code and kind: how many, how long, how long without what is below, the longest."""
-    events = timeline.pyramid.events
-    sums = np.zeros((len(_SUMS), groups), np.int64)
-    tangle: list[tuple[Ints, Ints, Ints]] = []
-    for row in rows_of(lane):
-        for at, first, last in _inside(timeline, row, low, high):
-            key, clipped = events.kind[at] + codes[events.label[at]], last - first
-            sums[0] += np.bincount(key, minlength=groups)
-            sums[1] += np.bincount(key, clipped, groups).astype(np.int64)
-            np.maximum.at(sums[3], key, clipped)
-            if lane.nested and row > lane.first:
-                # A child belongs to the last that began before it in the row above, which is shorter by it.
-                parent = _last_begun(timeline, row - 1, events.start[at])
-                known = parent >= 0
-                parent = parent[known]
-                until = np.minimum(last[known], events.start[parent] + events.dur[parent])
-                taken = np.maximum(until - first[known], 0)
-                sums[2] -= np.bincount(events.kind[parent] + codes[events.label[parent]], taken, groups).astype(np.int64)
-            if lane.tangled:
-                tangle.append((key, first, last))
-    if tangle:
-        keys, first, last = (np.concatenate(column) for column in zip(*tangle, strict=True))
-        own = intervals.nest(np.zeros(len(first), np.int64), first, last).self_time
-        sums[2] = np.bincount(keys, own, groups).astype(np.int64) - sums[1]
-    sums[2] = np.where(np.isin(np.arange(groups) % len(KINDS), [KINDS.index(kind) for kind in FLAT]), sums[1], sums[1] + sums[2])
-    return sums
-
-
-def _inside(timeline: Timeline, row: int, low: int, high: int) -> Iterator[tuple[slice | Ints, Ints, Ints]]:
-    """The events of a row that reach into a time, or are in it and of no length: which, and from when to when they are there.
-
-    In portions that stay in the processor's cache.
-    """
-    events = timeline.pyramid.events
-    every = pyramid.within(events, row, low, high)
-    for begin in range(every.start, every.stop, _PORTION):
-        some = slice(begin, min(begin + _PORTION, every.stop))
-        start, dur = events.start[some], events.dur[some]
-        end = start + dur
-        at: slice | Ints = some
-        if start[0] < low:
-            seen = (end > low) | ((dur == 0) & (start >= low))
-            at, start, end = begin + np.flatnonzero(seen), start[seen], end[seen]
-        yield at, np.maximum(start, low), np.minimum(end, high)
-
-
-def _last_begun(timeline: Timeline, row: int, at: Ints) -> Ints:
-    """The events of a row that began last at these moments, which are in order; -1 for none."""
-    events = timeline.pyramid.events
-    from_, to = (int(edge) for edge in events.offsets[row : row + 2])
-    if len(at) == 0 or from_ == to:
-        return np.full(len(at), -1, np.int64)
-    low, high = from_ + np.searchsorted(events.start[from_:to], (at[0], at[-1]), "right")
-    near = max(int(low) - 1, from_)
-    found = near + np.searchsorted(events.start[near : int(high)], at, "right") - 1
-    return np.where(found >= from_, found, -1)
 
 
 def _idle(timeline: Timeline, group: Group, begin: Ints, end: Ints, steps: pl.Series) -> pl.DataFrame:
@@ -337,24 +165,6 @@ def _count(timeline: Timeline, rank: int, low: int, high: int) -> int:
     lanes = (lane for lane in timeline.lanes if lane.kind == "spans" and lane.rank == rank)
     found = (pyramid.within(timeline.pyramid.events, row, low, high) for lane in lanes for row in rows_of(lane))
     return sum(some.stop - some.start for some in found)
-
-
-def _name_codes(timeline: Timeline) -> tuple[pl.Series, Ints]:
-    """The distinct names, and which of them each label has."""
-    names = timeline.labels["name"].unique(maintain_order=True)
-    codes = timeline.labels.select("name").join(
-        pl.DataFrame({"name": names}).with_row_index("at"), on="name", how="left", maintain_order="left"
-    )
-    return names, codes["at"].cast(pl.Int64).to_numpy()
-
-
-def _rows_of_rank(timeline: Timeline, rank: int | None) -> slice:
-    """The events of a rank, whose rows stand together, or all."""
-    offsets = timeline.pyramid.events.offsets
-    own = [lane for lane in timeline.lanes if lane.kind != "counter" and lane.rank in (rank, lane.rank if rank is None else rank)]
-    if not own:
-        return slice(0, 0)
-    return slice(int(offsets[own[0].first]), int(offsets[own[-1].first + own[-1].rows]))
 
 
 def _place(timeline: Timeline, rank: int, track: int | None, span: int, start: int) -> dict[str, Any] | None:
@@ -402,27 +212,15 @@ def _same_name(timeline: Timeline, rank: int, mine: dict[str, Any] | None, name:
     """The events of the same name in the rank just before and after this one, and how many there are."""
     if mine is None:
         return {"previous": None, "next": None, "same_name": 0, "same_name_before": 0}
-    events = timeline.pyramid.events
-    rows = _rows_of_rank(timeline, rank)
-    labels = (timeline.labels["name"] == name).to_numpy()
-    at = rows.start + np.flatnonzero(labels[events.label[rows]] & (events.span[rows] >= 0))
-    start = events.start[at]
-    order = np.argsort(start, kind="stable")
-    index = int(np.flatnonzero(at[order] == mine["at"])[0])
-    before, after = (event(timeline, int(at[order[one]])) if 0 <= one < len(at) else None for one in (index - 1, index + 1))
-    return {"previous": before, "next": after, "same_name": len(at), "same_name_before": index}
-
-
-def _in_args(trace: Trace, timeline: Timeline, low: int, high: int, word: str) -> Bools:
-    """Of the events from one number to another, which have the word in their arguments."""
-    hits = tables.matching(trace.spans.select("rank", "span", "args"), word).select("rank", "span").collect()
-    found = np.zeros(high - low, np.bool_)
-    for (rank,), rows in hits.partition_by("rank", as_dict=True).items():
-        own = _rows_of_rank(timeline, rank)
-        part = slice(max(own.start, low), min(own.stop, high))
-        if part.start < part.stop:
-            found[part.start - low : part.stop - low] = np.isin(timeline.pyramid.events.span[part], rows["span"].to_numpy())
-    return found
+    found = finding.same_name(timeline, rank, name)
+    together = found.between(mine["start"], mine["start"] + 1).tolist()
+    index = found.before(mine["start"]) + together.index(mine["at"])
+    before, after = (found.number(one) for one in (index - 1, index + 1))
+    told = {"previous": before, "next": after}
+    return {way: event(timeline, at) if at is not None else None for way, at in told.items()} | {
+        "same_name": found.count,
+        "same_name_before": index,
+    }
 
 
 def _parsed(text: str | None) -> Any:

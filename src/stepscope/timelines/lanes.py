@@ -4,9 +4,11 @@ A lane is a track, or something that is told from many: the steps, the scopes, h
 rows are the depths of what nests. All times are nanoseconds since the first moment of the trace.
 """
 
+import functools
 import heapq
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,10 +16,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope import intervals, pyramid, schema
-from stepscope.analyses.overlap import parts
+from stepscope import intervals, schema
+from stepscope.analyses.overlap import told_apart
 from stepscope.intervals import Ints, Set
-from stepscope.pyramid import Pyramid, Unsorted
+from stepscope.pyramid import Pyramid
+from stepscope.timelines import filling, reading
+from stepscope.timelines.columns import Waiting, Window
+from stepscope.timelines.filling import Samples, Sums
+from stepscope.timelines.told import EVER, Pieces, Scopes, Told, Union
 from stepscope.trace import Trace
 
 # Those of the spans, and what else is drawn: the rows of the overlap lane, the pieces of the critical path.
@@ -29,10 +35,7 @@ FLAT = ("kernel", "copy", "set")
 WORK = (*FLAT, "communication")
 _NOTES = {"kernel": "kernels", "copy": "copies", "set": "fills", "op": "operators", "api": "calls", "python": "Python"}
 _SHALLOW = 15  # levels that are taken for nesting unseen
-_TABLE = 1 << 24
-_PORTION = 1 << 18
 _Codes = NDArray[np.int32]
-_Bytes = NDArray[np.uint8]
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,14 +69,6 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     first: int = 0  # its first row among those of all lanes; of a counter, its number among the counters
 
 
-class Samples(NamedTuple):
-    """The counters, one after the other, each by time."""
-
-    offsets: Ints
-    at: Ints
-    value: NDArray[np.float64]
-
-
 class Timeline(NamedTuple):
     origin: int  # the moment that the others count from, on the trace's own clock
     end: int
@@ -81,47 +76,47 @@ class Timeline(NamedTuple):
     groups: list[Group]
     lanes: list[Lane]
     pyramid: Pyramid
-    labels: pl.DataFrame  # name, type and scope, by the number that events bear
+    labels: pl.DataFrame  # name, type, scope and kind, by the number that events bear
     samples: Samples
+    sums: Sums
 
 
-def build(trace: Trace, ends: tuple[int, int] | None = None) -> Timeline:
-    """`ends` are the first and the last moment of the trace, where they are known already."""
+Heard = Callable[[float], None]
+
+
+def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None = None, heard: Heard = lambda share: None) -> Timeline:
+    """`ends` are the first and the last moment of the trace, where they are known already.
+
+    With a folder, the timeline is written there as it is built, and nothing large stays in memory. `heard` is told how much is done.
+    """
     origin, last = ends or trace.ends()
-    overlaps = {rank: _since(found, origin) for rank, _, found in parts(trace)}  # first: what it reads is gone before the rest is read
+    spans = reading.spans(trace, origin, folder, lambda share: heard(0.5 * share))
+    counters = reading.counters(trace, origin, folder, lambda share: heard(0.5 + 0.1 * share))
+    samples = filling.samples(counters.waiting, [one["number"] for one in counters.about], folder)
+    for number, counter in enumerate(counters.about):
+        counter["number"] = number
+    told = Told(spans.waiting)
+    tracks = _tracks(trace, spans, told)
     steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
-    counters, samples = _counters(trace, origin)
-    spans, tracks, labels = _spans(trace, origin)
-    picture, count = _Picture(spans, labels), len(spans.start)
-    del spans
-    chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
-    paths = _paths(trace, origin) if count <= PATH_SPANS else {}
+    paths = _paths(trace, origin) if spans.total <= PATH_SPANS else {}
     steps_of = steps.collect().partition_by("rank", as_dict=True)
-    for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in tracks), *(counter["rank"] for counter in counters)}):
+    chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
+    picture = _Picture(spans, told)
+    for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in tracks), *(one["rank"] for one in counters.about)}):
         own = _Rank(
             rank,
             steps_of.get((rank,), steps.clear().collect()),
             [track for track in tracks if track.rank == rank],
-            overlaps.get(rank),
             {device: name for (of, device), name in chips.items() if of == rank},
-            [counter for counter in counters if counter["rank"] == rank],
+            [counter for counter in counters.about if counter["rank"] == rank],
             paths.get(rank),
         )
         picture.add(own)
-    made = pyramid.build(picture.events(), last - origin)
-    return Timeline(origin, last - origin, count, picture.groups, picture.lanes, made, picture.labels.frame(), samples)
-
-
-class _Spans(NamedTuple):
-    """All spans of the trace, column by column."""
-
-    track: _Codes  # its number among the tracks that have spans
-    depth: _Codes
-    start: Ints
-    dur: Ints
-    label: _Codes
-    kind: _Bytes
-    span: _Codes
+    labels = picture.labels.frame()
+    made, sums = filling.filled(
+        spans.waiting, picture.rows, picture.above, labels.height, last - origin, folder, lambda share: heard(0.65 + 0.35 * share)
+    )
+    return Timeline(origin, last - origin, spans.total, picture.groups, picture.lanes, made, labels, samples, sums)
 
 
 class _Track(NamedTuple):
@@ -133,7 +128,7 @@ class _Track(NamedTuple):
     kind: str
     device: int | None
     pid: str | None
-    rows: int
+    rows: tuple[int, ...]  # their numbers in what waits, from the outermost on
     tangled: bool
     events: int
     kinds: tuple[str, ...]  # of its spans, the most frequent first
@@ -143,41 +138,27 @@ class _Rank(NamedTuple):
     rank: int
     steps: pl.DataFrame
     tracks: list[_Track]
-    overlap: dict[str, Set] | None
     chips: dict[int | None, str | None]
     counters: list[dict[str, Any]]
     path: pl.DataFrame | None
 
-
-class _Labels:
-    """What events are called: what the spans are, and more."""
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self._frame = frame
-        self._more: dict[tuple[str, str | None], int] = {}
-        self.scopes: list[str | None] = frame["scope"].to_list()
-
-    def add(self, name: str, scope: str | None = None) -> int:
-        return self._more.setdefault((name, scope), self._frame.height + len(self._more))
-
-    def frame(self) -> pl.DataFrame:
-        more = pl.DataFrame(
-            [{"name": name, "type": None, "scope": scope} for name, scope in self._more], schema=self._frame.schema, orient="row"
-        )
-        return self._frame.vstack(more)
+    @property
+    def in_steps(self) -> Set:
+        return intervals.merge(self.steps["start"].to_numpy(), self.steps["end"].to_numpy())
 
 
 class _Picture:
     """Groups and lanes in the order in which they are drawn, and what stands in them."""
 
-    def __init__(self, spans: _Spans, labels: _Labels) -> None:
+    def __init__(self, spans: reading.Spans, told: Told) -> None:
         self.groups: list[Group] = []
         self.lanes: list[Lane] = []
-        self.labels = labels
-        self._spans = spans
-        self._rows = 0
-        self._drawn: list[Unsorted] = []
-        self._first_row: dict[int, int] = {}  # by number of the track
+        self.labels = spans.labels
+        self.rows: list[int] = []  # by row of the picture, its number in what waits
+        self.above: list[int] = []  # the row of what its events are part of, or -1
+        self._waiting = spans.waiting
+        self._scopes_known = self.labels.spans()["scope"]
+        self._told = told
 
     def add(self, own: _Rank) -> None:
         """Everything of one rank: its steps, then its devices, then its processes."""
@@ -210,209 +191,152 @@ class _Picture:
             for counter in rest:
                 self._counter(group, counter)
 
-    def events(self) -> pyramid.Events:
-        """All of them, by row and start. Nothing can be added any more."""
-        first = np.zeros(max(self._first_row, default=0) + 1, np.int32)
-        for number, row in self._first_row.items():
-            first[number] = row
-        parts = [Unsorted(first[self._spans.track] + self._spans.depth, *self._spans[2:]), *self._drawn]
-        del self._spans, self._drawn  # they take as much room as what is made of them
-        return pyramid.events(parts, self._rows)
-
     def _group(self, rank: int, kind: str, label: str, **more: Any) -> int:
         self.groups.append(Group(id=len(self.groups), rank=rank, kind=kind, label=label, **more))
         return self.groups[-1].id
 
-    def _lane(self, group: int, kind: str, label: str, drawn: Unsorted | None = None, **more: Any) -> None:
-        more = {"first": self._rows, "events": 0 if drawn is None else len(drawn.row)} | more
-        self.lanes.append(Lane(id=len(self.lanes), group=group, rank=self.groups[group].rank, kind=kind, label=label, **more))
-        if drawn is not None:
-            self._drawn.append(drawn._replace(row=drawn.row + np.int32(self._rows)))
-        if kind != "counter":
-            self._rows += self.lanes[-1].rows
+    def _lane(self, group: int, kind: str, label: str, rows: list[int], **more: Any) -> None:
+        about = {"first": len(self.rows), "events": sum(map(self._waiting.count, rows)), "rows": max(len(rows), 1)} | more
+        self.lanes.append(Lane(id=len(self.lanes), group=group, rank=self.groups[group].rank, kind=kind, label=label, **about))
+        self.above += [len(self.rows) + at - 1 if at and more.get("nested") else -1 for at in range(len(rows))]
+        self.rows += rows
 
     def _steps(self, own: _Rank, group: int) -> None:
         start, dur = own.steps["start"].to_numpy(), (own.steps["end"] - own.steps["start"]).to_numpy()
         if len(start) == 0:
             return
         row = first_fit(start, start + dur)
-        label = np.array([self.labels.add(f"step {step}") for step in own.steps["step"].to_list()], np.int32)
-        self._lane(group, "steps", "steps", self._told(row, start, dur, label, "step"), rows=int(row.max()) + 1)
+        label = np.array([self.labels.add(f"step {step}", KINDS.index("step")) for step in own.steps["step"].to_list()], np.int32)
+        rows = self._told.rows(int(row.max()) + 1)
+        for at, new in enumerate(rows):
+            self._told.tell(new, start[row == at], dur[row == at], label[row == at], KINDS.index("step"))
+        self._lane(group, "steps", "steps", rows)
 
     def _path(self, own: _Rank, group: int) -> None:
         """Which work each step waited for, one piece after the other."""
         if own.path is None:
             return
-        start, dur = own.path["start"].to_numpy(), own.path["dur_ns"].to_numpy()
+        found = own.path.sort("start", maintain_order=True)
+        start, dur = found["start"].to_numpy(), found["dur_ns"].to_numpy()
         # Of several steps that run at the same time each has its own.
         row = first_fit(start, start + dur)
-        label = np.array([self.labels.add(name) for name in own.path["label"].to_list()], np.int32)
-        kinds = own.path["kind"].replace_strict({kind: at for at, kind in enumerate(KINDS)}, return_dtype=pl.UInt8).to_numpy()
-        told = self._told(row, start, dur, label, "host")._replace(kind=kinds)
-        self._lane(group, "path", "critical path", told, note="what each step waited for", rows=int(row.max()) + 1)
+        kind = found["kind"].replace_strict({kind: at for at, kind in enumerate(KINDS)}, return_dtype=pl.UInt8).to_numpy()
+        label = np.array([self.labels.add(*one) for one in zip(found["label"].to_list(), kind.tolist(), strict=True)], np.int32)
+        rows = self._told.rows(int(row.max()) + 1)
+        for at, new in enumerate(rows):
+            self._told.tell(new, start[row == at], dur[row == at], label[row == at], kind[row == at])
+        self._lane(group, "path", "critical path", rows, note="what each step waited for")
 
     def _overlap(self, own: _Rank, group: int) -> None:
         """As `overlap` has it: what is free is so within the steps; the rest is drawn wherever it is."""
-        if own.overlap is None:
+        ran = {kind: Union() for kind in (*WORK, "op")}
+        tracks = [track for track in own.tracks if track.kind != "other"]  # what is there has no place in time
+        known = {kind for track in tracks for kind in track.kinds if kind in ran}
+        if not own.steps.height or not known & {"kernel", "op"}:
             return
-        found = own.overlap
-        in_steps = intervals.merge(own.steps["start"].to_numpy(), own.steps["end"].to_numpy())
-        free = intervals.subtract(in_steps, intervals.join(found["computing"], found["communication"], found["copy"]))
+        computing = "kernel" if "kernel" in known else "op"
+        wanted = known & {*WORK, computing}
         # Communication twice: all of it, told apart by whether something hides it, and what nothing hides by itself.
         drawn = [
-            (0, "computing", "computing", found["computing"]),
-            (1, "communication", "hidden", found["overlapped"]),
-            (1, "communication", "exposed", found["exposed"]),
-            (2, "exposed", "exposed", found["exposed"]),
-            (3, "free", "free", free),
-            (4, "copy", "copy", found["copy"]),
+            (0, "computing", "computing", "computing"),
+            (1, "communication", "hidden", "overlapped"),
+            (1, "communication", "exposed", "exposed"),
+            (2, "exposed", "exposed", "exposed"),
+            (3, "free", "free", "free"),
+            (4, "copy", "copy", "copy"),
         ]
-        pieces = [
-            self._told(np.full(len(part.starts), row), part.starts, part.ends - part.starts, self.labels.add(name), kind)
-            for row, name, kind, part in drawn
-        ]
-        names = tuple(dict.fromkeys(name for _, name, _, _ in drawn))[: 5 if len(found["copy"].starts) else 4]
-        self._lane(group, "overlap", "overlap", _joined(pieces), rows=len(names), row_labels=names)
+        rows = self._told.rows(5)
+        pieces = [Pieces(functools.partial(self._tell_set, rows[row], name, kind)) for row, name, kind, _ in drawn]
+        in_steps, now = own.in_steps, -EVER
+        for window in self._windows([row for track in tracks if wanted & {*track.kinds} for row in track.rows]):
+            start, dur, _, kind, _ = window.columns
+            until = EVER if window.end is None else window.end
+            busy = {}
+            for name in sorted(wanted):
+                of_kind = kind == KINDS.index(name)
+                busy[name] = ran[name].until(start[of_kind], start[of_kind] + dur[of_kind], until)
+            found = told_apart({"kernel" if name == computing else name: part for name, part in busy.items()})
+            everything = intervals.join(found["computing"], found["communication"], found["copy"])
+            found["free"] = intervals.subtract(intervals.clip(in_steps, now, until), everything)
+            for piece, (_, _, _, part) in zip(pieces, drawn, strict=True):
+                piece.add(found[part])
+            now = until
+        for piece in pieces:
+            piece.end()
+        names = tuple(dict.fromkeys(name for _, name, _, _ in drawn))[: 5 if self._waiting.count(rows[4]) else 4]
+        self._lane(group, "overlap", "overlap", rows[: len(names)], row_labels=names)
 
     def _device(self, own: _Rank, label: str, tracks: list[_Track], counters: list[dict[str, Any]], only: bool) -> bool:
         """Returns whether the scopes of its work are known."""
-        number = next(track.device for track in tracks if track.kind == "stream")
-        streams = np.array([track.number for track in tracks if track.kind == "stream"], np.int32)
-        work = np.flatnonzero(np.isin(self._spans.track, streams) & np.isin(self._spans.kind, [KINDS.index(kind) for kind in WORK]))
-        work = work[np.argsort(self._spans.start[work], kind="stable")]
-        start, dur = self._spans.start[work], self._spans.dur[work]
+        streams = [track for track in tracks if track.kind == "stream"]
         low, high = own.steps["start"].to_numpy(), own.steps["end"].to_numpy()
-        in_steps, busy = int((high - low).sum()), int(intervals.covered(intervals.merge(start, start + dur), low, high).sum())
+        in_steps, busy, ran = int((high - low).sum()), 0, Union()
+        is_work = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in WORK])
+        scopes = Scopes(self._told, self.labels, low)
+        for window in self._windows([row for track in streams if {*WORK} & {*track.kinds} for row in track.rows]):
+            works = is_work[window.columns[3]]
+            start, dur, name = (column if works.all() else column[works] for column in window.columns[:3])
+            here = ran.until(start, start + dur, EVER if window.end is None else window.end)
+            busy += int(intervals.covered(here, low, high).sum())
+            scopes.add(name, start, start + dur)
         group = self._group(
             own.rank,
             "device",
             label,
-            note=own.chips.get(number) or "",
-            device=number,
+            note=own.chips.get(streams[0].device) or "",
+            device=streams[0].device,
             busy_share=busy / in_steps if in_steps else None,
         )
-        scoped = self._scopes(group, self._spans.label[work], start, start + dur, low)
+        if rows := scopes.end():
+            self._lane(group, "scope", "scopes", rows, nested=True)
         if only:
             self._overlap(own, group)
         for track in tracks:
             self._track(group, track)
         for counter in counters:
             self._counter(group, counter)
-        return scoped
+        return bool(rows)
 
     def _host_scopes(self, own: _Rank, group: int) -> None:
         """Where no device says: of the operators of the thread that has the most of them."""
-        scoped = np.array([scope is not None for scope in self.labels.scopes], bool)
+        scoped = self._scopes_known.is_not_null().to_numpy()
         if not scoped.any():
             return
-        which = np.flatnonzero(scoped[self._spans.label] & (self._spans.kind == KINDS.index("op")))
-        which = which[np.isin(self._spans.track[which], [track.number for track in own.tracks])]
-        if len(which) == 0:
+        counts = {}
+        for track in own.tracks:
+            if "op" in track.kinds:
+                windows = self._windows(track.rows)
+                counts[track] = sum(int((scoped[one.columns[2]] & (one.columns[3] == KINDS.index("op"))).sum()) for one in windows)
+        if not any(counts.values()):
             return
-        which = which[self._spans.track[which] == np.bincount(self._spans.track[which]).argmax()]
-        which = which[np.argsort(self._spans.start[which], kind="stable")]
-        start = self._spans.start[which]
-        self._scopes(group, self._spans.label[which], start, start + self._spans.dur[which], own.steps["start"].to_numpy())
-
-    def _scopes(self, group: int, label: _Codes, start: Ints, end: Ints, steps: Ints) -> bool:
-        """A row per level: from the first piece of work of a scope to the last before another scope's, or the next step's.
-
-        The work is sorted by start. A scope is called by its whole path.
-        """
-        codes, used = _dense(label)
-        paths = [scope.split("/") if (scope := self.labels.scopes[one]) else [] for one in used]
-        levels = max(map(len, paths), default=0)
-        if levels == 0:
-            return False
-        step = np.searchsorted(steps, start, "right")
-        pieces = []
-        for level in range(levels):
-            whole = [("/".join(path[: level + 1])) if len(path) > level else None for path in paths]
-            known = np.array([-1 if path is None else self.labels.add(path, path) for path in whole], np.int32)
-            scope = known[codes]
-            change = np.ones(len(scope), bool)
-            np.logical_or(scope[1:] != scope[:-1], step[1:] != step[:-1], out=change[1:])
-            first = np.flatnonzero(change)
-            until = np.minimum(np.maximum.reduceat(end, first), np.append(start[first[1:]], np.iinfo(np.int64).max))
-            own = scope[first] >= 0
-            first, until = first[own], until[own]
-            pieces.append(self._told(np.full(len(first), level), start[first], until - start[first], scope[first], "scope"))
-        self._lane(group, "scope", "scopes", _joined(pieces), rows=levels, nested=True)
-        return True
+        most = max(counts, key=lambda track: counts[track])
+        scopes = Scopes(self._told, self.labels, own.steps["start"].to_numpy())
+        for window in self._windows(most.rows):
+            start, dur, name, kind, _ = window.columns
+            which = scoped[name] & (kind == KINDS.index("op"))
+            scopes.add(name[which], start[which], start[which] + dur[which])
+        if rows := scopes.end():
+            self._lane(group, "scope", "scopes", rows, nested=True)
 
     def _track(self, group: int, track: _Track) -> None:
-        self._first_row[track.number] = self._rows
         note = _NOTES.get(track.kinds[0], track.kinds[0]) if track.kinds else ""
         own_thread = track.kind != "stream"
-        rows: dict[str, Any] = {"rows": track.rows, "nested": own_thread and not track.tangled, "tangled": own_thread and track.tangled}
-        self._lane(group, "spans", track.label or "thread", note=note, track=track.track, events=track.events, **rows)
+        rows: dict[str, Any] = {"nested": own_thread and not track.tangled, "tangled": own_thread and track.tangled}
+        self._lane(group, "spans", track.label or "thread", list(track.rows), note=note, track=track.track, **rows)
 
     def _counter(self, group: int, counter: dict[str, Any]) -> None:
         about = {name: counter[name] for name in ("note", "unit", "min", "max", "events")}
-        self._lane(group, "counter", counter["label"], first=counter["number"], **about)
+        self._lane(group, "counter", counter["label"], [], first=counter["number"], **about)
 
-    def _told(self, row: Ints | _Codes, start: Ints, dur: Ints, label: _Codes | int, kind: str) -> Unsorted:
-        count = len(row)
-        labels = np.full(count, label, np.int32) if isinstance(label, int) else label
-        kinds = np.full(count, KINDS.index(kind), np.uint8)
-        return Unsorted(row.astype(np.int32), start, dur, labels, kinds, np.full(count, -1, np.int32))
+    def _windows(self, rows: list[int] | tuple[int, ...]) -> Iterator[Window]:
+        return self._waiting.windows(rows)
 
-
-def _spans(trace: Trace, origin: int) -> tuple[_Spans, list[_Track], _Labels]:
-    frame = trace.spans.select(
-        pl.col("rank").fill_null(0),
-        pl.col("track").fill_null(-1),
-        pl.col("depth").fill_null(0),
-        (pl.col("start_ns") - origin).fill_null(0).alias("start"),
-        pl.col("dur_ns").fill_null(0).alias("dur"),
-        pl.col("kind").to_physical().fill_null(len(schema.KINDS) - 1).cast(pl.UInt8),
-        pl.col("span").cast(pl.Int32),
-        pl.col("name", "op_type", "scope"),
-    ).collect()
-    labels, label = _labels(frame)
-    frame.drop_in_place("name"), frame.drop_in_place("op_type"), frame.drop_in_place("scope")
-    wide = int(frame["track"].max() or 0) + 2  # type: ignore[arg-type]
-    track, keys = _dense(frame["rank"].cast(pl.Int64).to_numpy() * wide + frame["track"].to_numpy() + 1)
-    frame.drop_in_place("rank"), frame.drop_in_place("track")
-    spans = _Spans(
-        track,
-        frame["depth"].to_numpy(writable=True),
-        frame["start"].to_numpy(),
-        np.maximum(frame["dur"].to_numpy(), 0),
-        label,
-        frame["kind"].to_numpy(),
-        frame["span"].to_numpy(),
-    )
-    return spans, _tracks(trace, spans, [(int(key) // wide, int(key) % wide - 1) for key in keys]), labels
+    def _tell_set(self, row: int, name: str, kind: str, start: Ints, end: Ints) -> None:
+        label = np.full(len(start), self.labels.add(name, KINDS.index(kind)), np.int32)
+        self._told.tell(row, start, end - start, label, KINDS.index(kind))
 
 
-def _labels(frame: pl.DataFrame) -> tuple[_Labels, _Codes]:
-    """The distinct combinations of name, type and scope, and the number of each span's."""
-    texts, numbers = [], []
-    for column in (frame["name"], frame["op_type"], frame["scope"]):
-        distinct = column.unique()
-        texts.append(distinct.cast(pl.String))
-        code = (distinct.to_physical().cast(pl.Int64) + 1).fill_null(0).to_numpy()
-        number = np.zeros(int(code.max(initial=0)) + 1, np.int32)
-        number[code] = np.arange(len(code), dtype=np.int32)
-        numbers.append(number)
-    one, two, three = (max(len(text), 1) for text in texts)
-    small = one * two * three < 1 << 31
-    key: Ints | _Codes = np.empty(frame.height, np.int32) if small else np.empty(frame.height, np.int64)
-    for part in _portions(frame.height):
-        own: Ints = np.zeros(part.stop - part.start, np.int64)
-        for column, text, number in zip((frame["name"], frame["op_type"], frame["scope"]), texts, numbers, strict=True):
-            own *= len(text)
-            if len(text) > 1:
-                own += number[(column[part].to_physical() + 1).fill_null(0).to_numpy()]
-        key[part] = own
-    label, found = _dense(key)
-    places = found // (two * three), found // three % two, found % three
-    words = {name: text.gather(at) for name, text, at in zip(("name", "type", "scope"), texts, places, strict=True)}
-    return _Labels(pl.DataFrame(words, schema=dict.fromkeys(words, pl.String)).with_columns(pl.col("name").fill_null(""))), label
-
-
-def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_Track]:
+def _tracks(trace: Trace, spans: reading.Spans, told: Told) -> list[_Track]:
     """The tracks that have spans, in the order in which they are drawn; those whose depths are not nesting get rows that are."""
     said = {
         (row["rank"], row["track"]): row
@@ -422,25 +346,19 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
     for row in said.values():
         home = row["rank"], row["pid"], row["tid"] or row["track"]
         place[home] = min(place.get(home, 1 << 31), row["sort"] or 0)
-    levels = int(spans.depth.max(initial=0)) + 1
-    flat = np.zeros(len(keys) * levels * len(KINDS), np.int64)
-    for part in _portions(len(spans.track)):
-        place_of = (spans.track[part] * np.int64(levels) + spans.depth[part]) * len(KINDS) + spans.kind[part]
-        flat += np.bincount(place_of, minlength=len(flat))
-    table = flat.reshape(-1, levels, len(KINDS))
-    counts = table.sum(axis=1)
-    deepest = levels - 1 - np.argmax(table.sum(axis=2)[:, ::-1] > 0, axis=1)
+    depths: dict[int, dict[int, int]] = {}
+    for (number, depth), code in spans.rows.items():
+        depths.setdefault(number, {})[depth] = code
     found = []
-    for number, (rank, track) in enumerate(keys):
+    for number, (rank, track) in enumerate(spans.tracks):
         row = said.get((rank, track), {})
-        kind, tangled = row.get("kind") or "other", False
-        if deepest[number] > (0 if kind == "stream" else _SHALLOW):
-            which = np.flatnonzero(spans.track == number)
-            start, end = spans.start[which], spans.start[which] + spans.dur[which]
-            if deepest[number] > most_at_once(start, end):
-                spans.depth[which] = first_fit(start, end)
-                deepest[number], tangled = spans.depth[which].max(), True
-        kinds = tuple(KINDS[at] for at in np.argsort(-counts[number], kind="stable") if counts[number, at])
+        kind, tangled = row.get("kind") or "", False
+        deepest = max(depths[number])
+        rows = [depths[number].get(depth, -1) for depth in range(deepest + 1)]  # a depth that nothing has is an empty row
+        if deepest > (0 if kind == "stream" else _SHALLOW) and not _nests(spans.waiting, rows):
+            rows, tangled = _untangled(spans.waiting, rows, told), True
+        counts = spans.kinds[number]
+        kinds = tuple(KINDS[at] for at in np.argsort(-counts, kind="stable") if counts[at])
         home = rank, row.get("pid"), row.get("tid") or track
         one = _Track(
             number,
@@ -451,9 +369,9 @@ def _tracks(trace: Trace, spans: _Spans, keys: list[tuple[int, int]]) -> list[_T
             kind,
             row.get("device"),
             row.get("pid"),
-            int(deepest[number]) + 1,
+            tuple(rows),
             tangled,
-            int(counts[number].sum()),
+            int(counts.sum()),
             kinds,
         )
         # What annotates a thread stands above it, what annotates a stream below.
@@ -468,31 +386,34 @@ def _paths(trace: Trace, origin: int) -> dict[int, pl.DataFrame]:
     return {int(rank): part for (rank,), part in found.partition_by("rank", as_dict=True).items()}
 
 
-def _counters(trace: Trace, origin: int) -> tuple[list[dict[str, Any]], Samples]:
-    """The counters by rank and name: what each is, and its samples by time. What is no number is left out."""
-    rows = trace.counters.select("rank", "name", "unit", "value", at=pl.col("at_ns") - origin).collect()
-    is_sample = pl.all_horizontal(pl.col("value").is_finite().fill_null(False), pl.col("rank", "name", "at").is_not_null())
-    if not (known := rows.select(is_sample).to_series()).all():
-        rows = rows.filter(known)
-    code = rows["name"].to_physical()
-    wide = int(code.max() or 0) + 1  # type: ignore[arg-type]
-    number, keys = _dense((rows["rank"].cast(pl.Int64) * wide + code).to_numpy())
-    moments, values = rows["at"].to_numpy(), rows["value"].to_numpy()
-    places = pyramid.by_row(number, moments, len(keys))
-    at, value = np.empty(rows.height, np.int64), np.empty(rows.height, np.float64)
-    found = []
-    first = places.order[places.offsets[:-1]]
-    names = rows["name"].gather(first).cast(pl.String).to_list()
-    order = sorted(range(len(keys)), key=lambda key: (keys[key] // wide, names[key]))
-    offsets = np.concatenate(([0], np.cumsum(np.diff(places.offsets)[order]))).astype(np.int64)
-    for index, key in enumerate(order):
-        which, to = places.of(key), slice(int(offsets[index]), int(offsets[index + 1]))
-        np.take(moments, which, out=at[to], mode="clip")
-        np.take(values, which, out=value[to], mode="clip")
-        about = {"min": float(value[to].min()), "max": float(value[to].max()), "events": len(which), "number": index}
-        unit = rows["unit"][int(which[0])]
-        found.append({"rank": int(keys[key] // wide), "name": names[key], "unit": unit, **about})
-    return found, Samples(offsets, at, value)
+def _nests(waiting: Waiting, rows: list[int]) -> bool:
+    """Whether as many spans are open at one moment as there are levels above the deepest."""
+    first = next(waiting.windows([rows[-1]], 1)).columns[0][0]
+    around = sum(_is_open(waiting, row, int(first)) for row in rows[:-1])
+    if around >= len(rows) - 1:
+        return True
+    every = list(waiting.windows(rows))
+    start = np.concatenate([window.columns[0] for window in every])
+    return len(rows) - 1 <= most_at_once(start, start + np.concatenate([window.columns[1] for window in every]))
+
+
+def _is_open(waiting: Waiting, row: int, moment: int) -> bool:
+    """Whether the last that began in a row before or at a moment has not ended."""
+    last = waiting.last_before(row, moment + 1)
+    return last is not None and int(last[0] + last[1]) > moment
+
+
+def _untangled(waiting: Waiting, rows: list[int], told: Told) -> list[int]:
+    """Rows in which each span is alone."""
+    every = [window.columns for window in waiting.windows(rows)]
+    columns = [np.concatenate(column) for column in zip(*every, strict=True)]
+    row = first_fit(columns[0], columns[0] + columns[1])
+    for old in rows:
+        waiting.drop(old)
+    made = told.rows(int(row.max()) + 1)
+    for at, new in enumerate(made):
+        waiting.add_row(new, tuple(column[row == at] for column in columns))
+    return made
 
 
 def _placed(
@@ -539,37 +460,6 @@ def most_at_once(start: Ints, end: Ints) -> int:
     begun = np.sort(start)
     closed = np.searchsorted(np.sort(np.maximum(end, start)), begun, "right")
     return int((np.arange(1, len(begun) + 1) - closed).max(initial=0))
-
-
-def _dense(key: Ints | _Codes) -> tuple[_Codes, Ints]:
-    """Each value's number among the distinct ones, and these, in order."""
-    top = int(key.max(initial=-1)) + 1
-    if top > max(_TABLE, 4 * len(key)):
-        values, codes = np.unique(key, return_inverse=True)
-        return codes.astype(np.int32), values.astype(np.int64)
-    seen = np.zeros(top, np.bool_)
-    for part in _portions(len(key)):
-        seen[key[part]] = True
-    values = np.flatnonzero(seen)
-    number = np.empty(top, np.int32)  # what was not seen is not looked at
-    number[values] = np.arange(len(values), dtype=np.int32)
-    result = np.empty(len(key), np.int32)
-    for part in _portions(len(key)):
-        np.take(number, key[part], out=result[part], mode="clip")
-    return result, values
-
-
-def _portions(count: int) -> Iterator[slice]:
-    """So much is worked on at a time that it stays in the processor's cache."""
-    yield from (slice(low, min(low + _PORTION, count)) for low in range(0, count, _PORTION))
-
-
-def _since(found: dict[str, Set], origin: int) -> dict[str, Set]:
-    return {name: Set(part.starts - origin, part.ends - origin) for name, part in found.items()}
-
-
-def _joined(pieces: list[Unsorted]) -> Unsorted:
-    return Unsorted(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
 
 
 def rows_of(lane: Lane) -> Iterator[int]:

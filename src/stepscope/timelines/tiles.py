@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from stepscope import pyramid
 from stepscope.pyramid import BUCKETS, BUCKETS_LOG2
-from stepscope.timelines.lanes import Lane, Samples, Timeline, rows_of
+from stepscope.timelines.filling import Samples
+from stepscope.timelines.lanes import Lane, Timeline, rows_of
 
 _Array = NDArray[Any]
 # In this order, each for all rows of all lanes; see docs/web.md.
@@ -59,7 +60,7 @@ def tile(timeline: Timeline, lanes: list[Lane], level: int, index: int, by: str 
         about.append({"id": lane.id, "rows": []})
         for row in rows_of(lane):
             long, buckets = pyramid.tile(timeline.pyramid, row, level, index)
-            about[-1]["rows"].append([len(long), len(buckets.row)])
+            about[-1]["rows"].append([len(long), len(buckets.bucket)])
             longest = buckets.longest
             columns: dict[str, _Array] = {
                 "long_start": events.start[long],

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from stepscope import parameters, pyramid, tables
 from stepscope.errors import UsageError
-from stepscope.timelines import arrows, asking, critical, keeping, lanes, tiles
+from stepscope.timelines import arrows, asking, critical, finding, keeping, lanes, summing, tiles
 from stepscope.timelines.lanes import Lane, Timeline
 from stepscope.trace import Trace
 from stepscope.web.answers import TYPES
@@ -139,18 +139,18 @@ def search(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     if len(places) > 1:
         raise UsageError("one of after, before and number")
     key = "search", text, kinds, rank, args
-    found = opened.once(key, lambda: asking.search(opened.trace, opened.timeline, text, kinds, rank, args))
+    found = opened.once(key, lambda: finding.search(opened.trace, opened.timeline, text, kinds, rank, args))
     number = places.get("number", 0)
     if "after" in places:
-        number = found.before(opened.timeline, places["after"] + 1)
+        number = found.before(places["after"] + 1)
     elif "before" in places:
-        number = found.before(opened.timeline, places["before"]) - 1
+        number = found.before(places["before"]) - 1
 
     def one(number: int) -> dict[str, Any] | None:
-        there = 0 <= number < len(found.at)
-        return asking.event(opened.timeline, int(found.at[number])) | {"ordinal": number} if there else None
+        at = found.number(number)
+        return None if at is None else asking.event(opened.timeline, at) | {"ordinal": number}
 
-    about = {"count": len(found.at), "total_ns": found.total_ns, "searched": found.searched}
+    about = {"count": found.count, "total_ns": found.total_ns, "searched": found.searched}
     return _json(about | {"first": one(0), "found": one(number)})
 
 
@@ -162,9 +162,9 @@ def area(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     # What was recorded, unless what was told from it is asked for.
     drawn = [lane for lane in _lanes(opened.timeline, said) if lane.kind == "spans" or (said and lane.kind != "counter")]
     key = "area", low, high, by, tuple(lane.id for lane in drawn)
-    table = opened.once(key, lambda: asking.area(opened.timeline, drawn, low, high, by))
+    table = opened.once(key, lambda: summing.area(opened.timeline, drawn, low, high, by))
     groups = [group for group in opened.timeline.groups if any(lane.group == group.id for lane in drawn)]
-    about = opened.once((*key, "groups"), lambda: asking.summary(opened.timeline, groups, low, high))
+    about = opened.once((*key, "groups"), lambda: summing.summary(opened.timeline, groups, low, high))
     headers = {"X-Stepscope-Area": msgspec.json.encode(about).decode(), "X-Stepscope-Rows": str(table.height)}
     return Response(tables.arrow(table), media_type=TYPES["arrow"], headers=headers | {"Cache-Control": "private, no-cache"})
 
