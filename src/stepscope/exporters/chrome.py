@@ -70,16 +70,22 @@ def _write(trace: Trace, rank: int, file: Path, scopes: int) -> None:
 
 
 def _write_to(trace: Trace, rank: int, file: IO[bytes] | gzip.GzipFile, scopes: int) -> None:
-    file.write(_json(_header(trace, rank))[:-1].encode() + b',\n"traceEvents": [\n')
+    file.write(_json(header_of(trace, rank))[:-1].encode() + b',\n"traceEvents": [\n')
+    write_events(trace, file, scopes)
+    file.write(b"\n]}\n")
+
+
+def write_events(trace: Trace, file: IO[bytes] | gzip.GzipFile, scopes: int = 0) -> None:
+    """The events of a trace of one rank, with commas between them."""
     separator = b""
     for lines in itertools.chain(_events(trace), _scopes(trace, scopes)):
         if len(lines):
             file.write(separator + ",\n".join(lines).encode())
             separator = b",\n"
-    file.write(b"\n]}\n")
 
 
-def _header(trace: Trace, rank: int) -> dict[str, Any]:
+def header_of(trace: Trace, rank: int) -> dict[str, Any]:
+    """What stands beside the events: where they come from, and small tables that they do not tell."""
     meta = trace.meta
     header: dict[str, Any] = {"schemaVersion": 1} if meta.framework == "pytorch" else {}
     header |= meta.versions | meta.extra | {name: int(bool(value)) for name, value in meta.options.items()}

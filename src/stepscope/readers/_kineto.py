@@ -515,7 +515,7 @@ def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataF
                 "group": labels if labels and labels != "CPU" else f"{process or 'process'} {pid}".strip(),
                 "label": {"": label, "annotation": f"{label} annotations"}.get(apart, apart.removeprefix("async ")),
                 "kind": "stream" if track in streams else "annotation" if apart == "annotation" else "async" if apart else "thread",
-                "device": pid if track in streams and isinstance(pid, int) else None,
+                "device": pid if track in streams and isinstance(pid, int) and 0 <= pid < 1 << 31 else None,
                 "sort": order(said, pid, tid),
                 "pid": str(pid),
                 "tid": str(tid),

@@ -66,9 +66,26 @@ def read(path: Path, options: Options) -> Trace:
     ranks = {rank: some for rank, some in sorted(files.items()) if any(not file.name.startswith("profiler_info") for file in some)}
     if not ranks:
         raise DataError(path, "no rank has files here")
-    traces = [_Rank(path, rank, options).trace() for rank in ranks]
+    traces = [_exported(path, rank, options) or _Rank(path, rank, options).trace() for rank in ranks]
     trace = combine(traces)
     trace.meta.world_size = max((one.meta.world_size or 0 for one in traces), default=0) or None
+    return trace
+
+
+def _exported(path: Path, rank: int, options: Options) -> Trace | None:
+    """What `exporters/mindinsight` wrote: its timeline has every call, of which the other files are sums."""
+    header = path / f"stepscope_{rank}.json"
+    timeline = next((path / f"{word}timeline_display_{rank}.json" for word in ("ascend_", "gpu_", "")
+                     if (path / f"{word}timeline_display_{rank}.json").is_file()), None)  # fmt: skip
+    said = read_json(header, []) if header.is_file() else None
+    if timeline is None or not isinstance(said, dict):
+        return None
+    scratch = options.scratch / f"timeline {rank}"
+    scratch.mkdir()
+    own = Options(scratch=scratch, partial=options.partial, step_name=options.step_name, rank=rank, progress=options.progress)
+    found = chrome.decoded(timeline, own)
+    trace = _kineto.assemble(timeline, said, found.reports, found.problems, own)
+    trace.meta.format, trace.meta.ranks = "mindinsight", [rank]
     return trace
 
 
