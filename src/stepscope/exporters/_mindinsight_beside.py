@@ -43,11 +43,6 @@ def flops(rows: pl.DataFrame, rank: int, folder: Path) -> None:
     _write_json(folder / f"flops_summary_{rank}.json", summary)
 
 
-def write(trace: Trace, rank: int, folder: Path, waits: Waits) -> None:
-    _memory(trace, rank, folder)
-    _communication(trace, rank, folder, waits)
-
-
 # Memory
 
 
@@ -55,13 +50,13 @@ def has_memory(trace: Trace) -> bool:
     return _of_device(trace.analyse("memory")).height > 0
 
 
-def _of_device(memory: pl.DataFrame) -> pl.DataFrame:
+def _of_device(moments: pl.DataFrame) -> pl.DataFrame:
     """The moments of the first device that is not the host."""
-    rows = memory.filter(pl.col("device") != "cpu", pl.col("allocated_bytes").is_not_null())
+    rows = moments.filter(pl.col("device") != "cpu", pl.col("allocated_bytes").is_not_null())
     return rows.filter(pl.col("device") == pl.col("device").first()) if rows.height else rows
 
 
-def _memory(trace: Trace, rank: int, folder: Path) -> None:
+def memory(trace: Trace, rank: int, folder: Path) -> None:
     rows = _of_device(trace.analyse("memory", pixels=_NODES // 6))
     if rows.is_empty():
         return
@@ -71,7 +66,8 @@ def _memory(trace: Trace, rank: int, folder: Path) -> None:
     peak = int(str(rows["allocated_bytes"].max()))
     static = (int(str(rows["static_bytes"].max() or 0))) / _GIB
     summary = {
-        "capacity": (size or peak) / _GIB,
+        # Where nobody says how much the device has, it has at least what was reserved.
+        "capacity": (size or max(peak, int(str(rows["reserved_bytes"].max() or 0)))) / _GIB,
         "allocations": blocks["alloc_ns"].count(),
         "deallocations": blocks["free_ns"].count(),
         "peak_mem": peak / _GIB,
@@ -123,7 +119,7 @@ def waits(trace: Trace) -> Waits:
     return found
 
 
-def _communication(trace: Trace, rank: int, folder: Path, waits: Waits) -> None:
+def communication(trace: Trace, rank: int, folder: Path, waits: Waits) -> None:
     """Per step: communication and wait in ms, and for each link and transport ms, KB and KB/s; again for each operator; then the mean."""
     links = trace.table("links").with_columns(pl.col("op", "transport").cast(pl.String)).collect()
     if links.is_empty():

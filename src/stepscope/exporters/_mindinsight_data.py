@@ -45,10 +45,10 @@ def _batches(trace: Trace, series: dict[str, pl.DataFrame], rank: int, folder: P
             number, queue = str(most["queue"]).rpartition(" ")[2], str(most["queue"])
             depth = series.get(f"queue {number} depth")
             if (waits := series.get(f"queue {number} wait")) is not None:
-                in_ms = waits.with_columns(pl.col("value") / 1e6)
-                times = {"push time": in_ms.with_columns(value=pl.lit(0.0)), "batch time": in_ms, "pipeline time": in_ms}
+                times = {"pipeline time": waits.with_columns(pl.col("value") / 1e6)}
         if depth is None and not times:
             continue
+        times = _all_times(times)
         capacity = (queues.get(queue) or {}).get("capacity") or 0
         parts = [
             rows.select(batch=pl.int_range(1, pl.len() + 1), order=pl.lit(order), first=pl.lit(0), second=pl.lit(_TIMES[word]),
@@ -65,6 +65,18 @@ def _batches(trace: Trace, series: dict[str, pl.DataFrame], rank: int, folder: P
             pl.format("{} {} {} {} {}", "first", "second", "batch", "value", _milliseconds(pl.col("at") - origin))
         )  # fmt: skip
         (folder / f"{name}_{rank}.txt").write_text("\n".join(lines.to_series()) + "\n")
+
+
+def _all_times(times: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """MindInsight wants all three of a batch: what its source does not tell follows from the others."""
+    if not times:
+        return times
+    known = times.get("pipeline time", times.get("batch time", next(iter(times.values()))))
+    push = times.get("push time", known.with_columns(value=pl.lit(0.0)))
+    whole = times.get("batch time", known)
+    if "batch time" not in times and push.height == known.height:
+        whole = known.with_columns(value=known["value"] + push["value"])
+    return {"push time": push, "batch time": whole, "pipeline time": known}
 
 
 def _on_device(series: dict[str, pl.DataFrame], rank: int, folder: Path, origin: int, *, on_gpu: bool) -> None:

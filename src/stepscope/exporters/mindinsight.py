@@ -41,7 +41,9 @@ def export(trace: Trace, out: Path, *, overwrite: bool = False, pages: str | Non
             _operators(own, rank, chosen, profiler, origin)
             _timeline(own, rank, chosen, profiler)
             data.write(own, rank, profiler, origin, on_gpu=chosen != "ascend")
-            beside.write(own, rank, profiler, waits)
+            beside.communication(own, rank, profiler, waits)
+            if chosen == "ascend":
+                beside.memory(own, rank, profiler)
 
 
 def _pages(trace: Trace) -> str:
@@ -94,11 +96,23 @@ def _steps(trace: Trace, rank: int, folder: Path, origin: int) -> None:
     average = numbered.select(pl.lit("-").alias("step_num"), pl.exclude("step_num").mean().round().cast(pl.Int64))
     # A transfer that a step does not have is 0, which MindInsight leaves out.
     pl.concat([numbered, average]).fill_null(0).write_csv(folder / f"step_trace_raw_{rank}_detail_time.csv")
-    names = {
-        key: rows[column].drop_nulls().mode().sort().to_list()[:1]
-        for key, column in {"fp_start": "fp_start_op", "bp_end": "bp_end_op"}.items()
+    points_of = {
+        "fp_start": _named(trace, rows, "fp_start", "start_ns"),
+        "bp_end": _named(trace, rows, "bp_end", "end_ns") if trains else "",
     }
-    _write_json(folder / f"step_trace_point_info_{rank}.json", {key: (found or [""])[0] for key, found in names.items()})
+    _write_json(folder / f"step_trace_point_info_{rank}.json", points_of)
+
+
+def _named(trace: Trace, steps: pl.DataFrame, point: str, edge: str) -> str:
+    """The operator of a point in most steps. MindInsight takes a training whose backward pass ends with nothing for an inference."""
+    known = steps[f"{point}_op"].drop_nulls()
+    if known.is_empty():
+        work = trace.spans.filter(pl.col("kind").is_in(["op", "kernel"])).select(
+            "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), name=pl.col("name").cast(pl.String)
+        )
+        moments = steps.lazy().select(pl.col(f"{point}_ns").alias(edge)).drop_nulls()
+        known = work.join(moments, on=edge, how="semi").select("name").collect().to_series()
+    return str(known.mode().sort()[0]) if known.len() else "-"
 
 
 def _transfers(trace: Trace, origin: int) -> pl.DataFrame:
@@ -131,6 +145,8 @@ def _number(label: str | None, index: int) -> int:
 
 
 def _operators(trace: Trace, rank: int, pages: str, folder: Path, origin: int) -> None:
+    if pages == "ascend":  # its pages are about cores: transfers and copies are elsewhere
+        trace = Trace(trace.tables | {"spans": trace.spans.filter(~pl.col("kind").is_in(["communication", "copy", "set"]))}, trace.meta)
     rows = trace.analyse("operators").with_columns(full=_full_name(), last=_last_part("name"))
     types = trace.analyse("operator_types")
     host, host_types = rows.filter(pl.col("device") == "cpu"), types.filter(pl.col("device") == "cpu")
@@ -300,11 +316,11 @@ def _timeline(trace: Trace, rank: int, pages: str, folder: Path) -> None:
 
 
 def _ms(column: str) -> pl.Expr:
-    return pl.col(column) / 1e6
+    return (pl.col(column) / 1e6).round(6)
 
 
 def _us(column: str) -> pl.Expr:
-    return pl.col(column) / 1e3
+    return (pl.col(column) / 1e3).round(6)
 
 
 def _write_json(file: Path, value: object) -> None:

@@ -40,7 +40,7 @@ def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str
     """Samples on the clock of everything else: rows in queues, CPU use of operators in percent, milliseconds of batches."""
     offset = int((header.get("monotonic_offset_ns") or [0])[0])
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
-    at = [stamp * 1_000_000 + offset for stamp in cpu.get("time_stamp", [])]
+    at = [round(stamp * 1_000_000) + offset for stamp in cpu.get("time_stamp", [])]
     series: list[tuple[str, str, list[float]]] = []
     types = {}
     queues = _json(folder, f"pipeline_profiling_{rank}.json")
@@ -89,7 +89,7 @@ _MACHINE = {
 def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
     """The machine's CPU use as MindData's monitor samples it, for recordings without one of our own; any of the series may be missing."""
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
-    at = [stamp * 1_000_000 + offset for stamp in cpu.get("time_stamp") or []]
+    at = [round(stamp * 1_000_000) + offset for stamp in cpu.get("time_stamp") or []]
     every = cpu.get("sampling_interval")
     per_second = 1000 / every if isinstance(every, (int, float)) and every > 0 else 1.0
     frames = []
@@ -105,27 +105,31 @@ def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
 def _batches(file: Path, offset: int, waits: bool) -> pl.DataFrame:
     """Where the loop's own waits were recorded, MindData's times of the same batches, in whole milliseconds, would only blur them."""
     where = "device queue" if file.name.startswith("device_queue") else "iterator"
-    try:
-        rows = pl.DataFrame(
-            # Some versions leave out the time of a row.
-            [
-                [*(int(cell) for cell in line.split()[:5]), *[0] * (5 - len(line.split()))]
-                for line in file.read_text().splitlines()
-                if line.strip()
-            ],
-            dict.fromkeys(("type", "extra", "batch", "value", "at"), pl.Int64),
-            orient="row",
-        )
-    except (ValueError, pl.exceptions.PolarsError) as error:
-        raise DataError(file, f"expected five whole numbers in each line ({error})") from error
+    # Some versions leave out the time of a row; ours has fractions of a millisecond.
+    lines = pl.DataFrame({"line": file.read_text("utf-8", "replace").splitlines()}, {"line": pl.String})
+    lines = lines.filter(pl.col("line").str.strip_chars() != "")
+    fields = lines.select(pl.col("line").str.strip_chars().str.replace_all(r"\s+", " ").str.splitn(" ", 6)).unnest("line")
+    whole = {name: pl.col(f"field_{at}").cast(pl.Int64, strict=False) for at, name in enumerate(("type", "extra", "batch"))}
+    rows = fields.select(**whole, value=pl.col("field_3").cast(pl.Float64, strict=False), at=milliseconds(pl.col("field_4").fill_null("0")))
+    if rows.null_count().sum_horizontal().item():
+        broken = rows.select(pl.any_horizontal(pl.all().is_null()).arg_max()).item()
+        raise DataError(file, f"expected five numbers, not '{lines['line'][broken][:80]}'", f"row {broken + 1:,}")
     time = pl.col("extra").replace_strict({0: "pipeline time", 1: "push time", 2: "batch time"}, default=None, return_dtype=pl.String)
     timed = time.is_not_null() & (not waits or where != "iterator")
     return rows.filter((pl.col("type") == 1) | timed).select(
         name=pl.when(pl.col("type") == 1).then(pl.lit(f"queue {where}")).otherwise(pl.format("{} {}", time, pl.lit(where))),
-        at_ns=pl.col("at") * 1_000_000 + offset,
-        value=pl.col("value").cast(pl.Float64),
+        at_ns=pl.col("at") + offset,
+        value="value",
         unit=pl.when(pl.col("type") == 1).then(pl.lit("rows")).otherwise(pl.lit("ms")),
     )
+
+
+def milliseconds(text: pl.Expr) -> pl.Expr:
+    """Milliseconds as text in nanoseconds, exactly."""
+    parts = text.str.extract_groups(r"^(\d+)(?:\.(\d*))?$").struct
+    digits = parts.field("2").fill_null("").str.slice(0, 7).str.pad_end(7, "0")
+    exact = parts.field("1").cast(pl.Int64, strict=False) * 1_000_000 + (digits.cast(pl.Int64, strict=False) + 5) // 10
+    return pl.coalesce(exact, (text.cast(pl.Float64, strict=False) * 1e6).round().cast(pl.Int64, strict=False))
 
 
 def _queue(operator: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ Where a file has only means, each call is a span of the mean length on a track o
 import json
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ class _Rank:
         self.path, self.rank, self.options = path, rank, options
         self.problems: list[Problem] = []
         self.info = self._object(f"profiler_info_{rank}.json")
-        self.shift_ns = -round(1000 * float(self.info.get("diff_time") or 0)) if _is_number(self.info.get("diff_time")) else 0
+        offset = self.info.get("diff_time")  # microseconds; a float of nanoseconds could not hold the time of day
+        self.shift_ns = -round(1000 * Fraction(str(offset))) if _is_number(offset) else 0
 
     def trace(self) -> Trace:
         steps, transfers = self._steps()
@@ -280,8 +282,8 @@ class _Rank:
         if {"op_name", "stream_id", "start_time", "duration"} <= set(names):
             found = rows.select(
                 name="op_name",
-                start_ns=_milliseconds(pl.col(names["start_time"])),
-                dur_ns=_milliseconds(pl.col(names["duration"])),
+                start_ns=_minddata.milliseconds(pl.col(names["start_time"])),
+                dur_ns=_minddata.milliseconds(pl.col(names["duration"])),
                 stream="stream_id",
             )
             whole = found.filter(pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0))
@@ -385,7 +387,7 @@ class _Rank:
             kind=pl.lit("kernel"),
             name=name,
             start_ns=pl.when(begin > 0).then(begin),
-            dur_ns=_milliseconds(pl.col("total_time")),
+            dur_ns=_minddata.milliseconds(pl.col("total_time")),
             op_type=name.str.extract(r"^([^-]*)"),
             category=pl.lit("AI_CPU"),
             args=pl.struct(pl.all()).struct.json_encode(),
@@ -429,6 +431,8 @@ class _Rank:
             )  # fmt: skip
             yield self._mean_spans(known, "kernel", "gpu kernel", "GPU", "gpu_activity_data")
         rows = self._table("gpu_op_detail_info_{}.csv")
+        if "op_side" in rows.columns and self._file("cpu_op_detail_info_{}.csv"):
+            rows = rows.filter(pl.col("op_side") != "Host")  # that file has them as well
         if rows.width and "op_full_name" in rows.columns:
             known = rows.select(
                 name="op_full_name", op_type=column(rows, "op_type"), calls=number(column(rows, "op_occurrences")).fill_null(1),
@@ -721,14 +725,6 @@ def _counts(text: pl.Expr) -> pl.Expr:
     return (
         pl.coalesce(text.cast(pl.Int64, strict=False), text.cast(pl.Float64, strict=False).round().cast(pl.Int64, strict=False)) * _COUNT_NS
     )
-
-
-def _milliseconds(text: pl.Expr) -> pl.Expr:
-    """Milliseconds as text, exactly: the thousandfold of what microseconds would be."""
-    parts = text.str.extract_groups(r"^(\d+)(?:\.(\d*))?$").struct
-    digits = parts.field("2").fill_null("").str.slice(0, 7).str.pad_end(7, "0")
-    exact = parts.field("1").cast(pl.Int64, strict=False) * 1_000_000 + (digits.cast(pl.Int64, strict=False) + 5) // 10
-    return pl.coalesce(exact, (text.cast(pl.Float64, strict=False) * 1e6).round().cast(pl.Int64, strict=False))
 
 
 def _exact_ms(name: str) -> pl.Expr:
