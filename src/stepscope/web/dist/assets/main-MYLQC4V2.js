@@ -1,1 +1,0 @@
-import{a as t}from"./chunk-7QPSLYAL.js";import"./chunk-4XUFG47U.js";import"./chunk-3BRDKAKE.js";import"./chunk-IHBR55AQ.js";import"./chunk-B4YNNSKE.js";import{e,x as r}from"./chunk-J7X54UQW.js";import"./chunk-WOT6VMZA.js";e(r(t,{}),document.getElementById("app"));
