@@ -24,6 +24,7 @@ import polars as pl
 
 from stepscope import conversion, exporters, readers
 from stepscope.errors import DataError, StepscopeError, UsageError
+from stepscope.exporters import _ascend_communication
 from stepscope.readers import prof
 from stepscope.trace import Trace
 
@@ -226,6 +227,21 @@ def _write(request: Request, result: Result, folder: Path, trace: Trace) -> None
             name = f"msprof_{time.strftime('%Y%m%d%H%M%S')}.db"
             exporters.exporter("msprof_db").function(trace, draft / name)
             result.written += _moved(draft, folder)
+    if request.rules:
+        _analyze(request, result, folder, trace)
+
+
+def _analyze(request: Request, result: Result, folder: Path, trace: Trace) -> None:
+    """Several devices of one directory have operators of the same names: each has a folder of its own then."""
+    found = _ascend_communication.of_devices(trace)
+    if not found:
+        result.notes.append("no communication operators with their tasks: nothing to analyze")
+    for device, communication in found.items():
+        with _draft(folder) as draft:
+            _ascend_communication.write(communication, draft, request.rules, text=request.rule_type == "text")
+            place = folder / "analyze"
+            place.mkdir(exist_ok=True)
+            result.written += _moved(draft, place if len(found) == 1 else place / f"device_{device}")
 
 
 @contextlib.contextmanager

@@ -400,9 +400,33 @@ class _Reading:
             bytes=pl.when(pl.col("size") > 0).then("size"),
             step="step",
             module=pl.lit(None, pl.String),
-            args=pl.struct("srcRank", "dstRank", "transport", "link", "notifyId").struct.json_encode(),
+            args=self._told_of_plane(tasks),
         )
         return pl.concat([whole, planes], how="diagonal_relaxed")
+
+    def _told_of_plane(self, tasks: pl.DataFrame) -> pl.Series:
+        """In the words of the raw data, which know most of it."""
+        operators = self.words(self.table("COMMUNICATION_OP", opName=pl.Int64, opId=pl.Int64), "opName").unique("opId", keep="first")
+        rdma = pl.col("rdmaType").replace_strict(self.named("ENUM_HCCL_RDMA_TYPE"), default=None, return_dtype=pl.String)
+        told = {
+            "operator": pl.col("opName").cast(pl.String),
+            "master": pl.col("isMaster") == 1,
+            "notify_id": pl.col("notifyId").cast(pl.String),
+            "stream id": pl.col("streamId"),
+            "task id": pl.col("taskId"),
+            "context id": pl.col("contextId"),
+            "task type": pl.col("taskType").cast(pl.String),
+            "src rank": pl.col("srcRank"),
+            "dst rank": pl.col("dstRank"),
+            "transport type": pl.col("transport"),
+            "size(Byte)": pl.col("size"),
+            "link type": pl.col("link"),
+            "bandwidth(GB/s)": pl.col("bandwidth") / 1e9,
+            "rdma type": rdma,
+            "model id": pl.col("modelId"),
+        }
+        rows = tasks.join(operators, on="opId", how="left", maintain_order="left")
+        return rows.select(pl.struct(words.alias(name) for name, words in told.items()).struct.json_encode()).to_series()
 
     def _planes(self) -> pl.DataFrame:
         """The tasks that carry out communication, with their times."""
@@ -413,7 +437,10 @@ class _Reading:
                        opId=pl.Int64, rdmaType=pl.Int64, isMaster=pl.Int64, bandwidth=pl.Float64),
             "name", "taskType", "groupName",
         )  # fmt: skip
-        times = self.table("TASK", globalTaskId=pl.Int64, startNs=pl.Int64, endNs=pl.Int64, deviceId=pl.Int32, step=pl.Int32)
+        times = self.table(
+            "TASK", globalTaskId=pl.Int64, startNs=pl.Int64, endNs=pl.Int64, deviceId=pl.Int32, step=pl.Int32, streamId=pl.Int64,
+            taskId=pl.Int64, contextId=pl.Int64, modelId=pl.Int64,
+        )  # fmt: skip
         return tasks.join(times, on="globalTaskId", how="inner", maintain_order="left").with_columns(
             transport=pl.col("transportType").replace_strict(self.named("ENUM_HCCL_TRANSPORT_TYPE"), default=None, return_dtype=pl.String),
             link=pl.col("linkType").replace_strict(self.named("ENUM_HCCL_LINK_TYPE"), default=None, return_dtype=pl.String),
