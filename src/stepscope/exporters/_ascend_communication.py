@@ -41,7 +41,7 @@ class _Packets(NamedTuple):
 
     kind: str
     bytes: int
-    count: int
+    number: int
     ms: float
 
 
@@ -259,15 +259,15 @@ def _bandwidth_info(packets: list[_Packets]) -> dict[str, Any]:
         sizes: dict[str, list[float]] = {}
         for one in own:
             counted = sizes.setdefault(repr(one.bytes / 1e6), [0, 0.0])
-            counted[0], counted[1] = counted[0] + one.count, counted[1] + one.ms
-        large = sum(one.count for one in own if one.bytes / 1e6 > _LARGE_MB.get(kind, _LARGE_ELSEWHERE_MB))
+            counted[0], counted[1] = counted[0] + one.number, counted[1] + one.ms
+        large = sum(one.number for one in own if one.bytes / 1e6 > _LARGE_MB.get(kind, _LARGE_ELSEWHERE_MB))
         parts = own if kind != "SDMA" else [one for one in packets if one.kind not in ("RDMA", "UB")]
-        mb, ms = sum(one.bytes * one.count for one in parts) / 1e6, sum(one.ms for one in parts)
+        mb, ms = sum(one.bytes * one.number for one in parts) / 1e6, sum(one.ms for one in parts)
         found[kind] = {
             "Transit Size(MB)": mb,
             "Transit Time(ms)": ms,
             "Bandwidth(GB/s)": _ratio(mb, ms),
-            "Large Packet Ratio": _ratio(large, sum(one.count for one in own)) if kind != "SDMA" else 0,
+            "Large Packet Ratio": _ratio(large, sum(one.number for one in own)) if kind != "SDMA" else 0,
             "Size Distribution": sizes,
         }
     return found
