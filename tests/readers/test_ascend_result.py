@@ -1,6 +1,7 @@
 """Result folders of torch_npu: what the analyses say is what torch_npu's own summaries say, from text and from the database alike."""
 
 import csv
+import json
 import re
 import sqlite3
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import stepscope
 from stepscope import intervals
 from stepscope.readers import ascend_db, ascend_result
-from stepscope.trace import Trace
+from stepscope.trace import Trace, analysis_names
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend" / "torch_npu"
 FOLDERS = sorted(DATA.glob("*/level*/rank*_ascend_pt"))
@@ -70,8 +71,6 @@ def test_the_step_is_divided_as_torch_npu_divides_it(result: tuple[Path, Trace])
 @pytest.mark.parametrize("path", [path for path in FOLDERS if "/text/" in str(path)], ids=lambda path: "/".join(path.parts[-2:]))
 def test_the_files_own_overlap_tracks_are_those_of_our_spans(path: Path) -> None:
     """Not overlapped and free time follow from computing and communication, to the nanosecond."""
-    import json
-
     trace = stepscope.open(path, cache=False)
     assert trace.spans.filter(pl.col("name").cast(pl.String).is_in(["Computing", "Free"])).collect().is_empty()
     events = json.loads((path / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_text())
@@ -140,6 +139,32 @@ def test_text_and_database_give_the_same_analyses(level: str, rank: int) -> None
     text, database = (shape_of(stepscope.open(DATA / kind / level / f"rank{rank}_ascend_pt", cache=False)) for kind in ("text", "db"))
     for name in text:
         assert text[name] == database[name], name
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_every_analysis_of_text_and_database_has_the_same_rows_and_says_the_same_things(rank: int) -> None:
+    """But for those of what happened to be on Python's stack, and in memory at the peak, in each of the two recordings."""
+    text, database = (stepscope.open(DATA / kind / "level1" / f"rank{rank}_ascend_pt", cache=False) for kind in ("text", "db"))
+    for name in set(analysis_names()) - {"callers", "hot_functions", "hot_paths", "operators", "totals", "live_tensors"}:
+        one, other = text.analyse(name), database.analyse(name)
+        assert one.height == other.height, name
+        silent = [{column for column in rows.columns if rows[column].null_count() == rows.height} for rows in (one, other)]
+        assert silent[0] == silent[1], name
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_wait_of_one_rank_alone_is_what_torch_npu_says(rank: int) -> None:
+    text, database = (DATA / kind / "level1" / f"rank{rank}_ascend_pt" for kind in ("text", "db"))
+    said = json.loads((text / "ASCEND_PROFILER_OUTPUT" / "communication.json").read_text())["step50"]["collective"]
+    wanted = {name.partition("@")[0]: round(one["Communication Time Info"]["Wait Time(ms)"] * 1e6) for name, one in said.items()}
+    del wanted["Total Op Info"]
+    found = stepscope.open(text, cache=False).communication()
+    assert dict(found.select("name", "wait_ns").iter_rows()) == wanted
+    assert set(found["note"]) == {"wait as the recording says"} and set(found["matched"]) == {0}
+    with sqlite3.connect(database / "ASCEND_PROFILER_OUTPUT" / "analysis.db") as tables:
+        rows = tables.execute("select hccl_op_name, wait_time from CommAnalyzerTime").fetchall()
+    found = stepscope.open(database, cache=False).communication()
+    assert dict(found.select("name", "wait_ns").iter_rows()) == {name: round(ms * 1e6) for name, ms in rows}
 
 
 def test_a_parent_of_result_folders_is_one_run_whose_ranks_share_a_clock() -> None:

@@ -43,7 +43,7 @@ _ARGUMENTS = [
     *("Collective name", "Process Group Name", "Process Group ID", "Process Group Ranks", "Seq"),
     *("In msg nelems", "Out msg nelems", "dtype"),
     *("Src Rank", "Dst Rank"),  # of a send or a receive
-    *("count", "data_type"),  # HCCL
+    *("count", "data_type", "wait_ns"),  # HCCL
 ]
 
 
@@ -76,6 +76,7 @@ def messages(trace: Trace) -> pl.DataFrame:
         "seq",
         "src",
         "dst",
+        "told_wait_ns",
         collective=pl.coalesce("collective", "named"),
         group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__(\d+)_\d+_\d+$")),
         bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
@@ -121,12 +122,13 @@ def _described(sources: pl.DataFrame) -> pl.DataFrame:
         type=pl.coalesce(said["dtype"], said["data_type"], "dtypes"),
         told_elements=pl.max_horizontal(counts[:3]),
         seq=counts[3],
+        told_wait_ns=said["wait_ns"].cast(pl.Int64, strict=False),
     )
     rows = _mapped(rows, "shape_elements", pl.Int64, _elements, "shapes", "dtypes")
     rows = _mapped(rows, "item_bytes", pl.Int64, _item_bytes, "type")
     rows = _mapped(rows, "collective", pl.String, _collective, "word")
     return rows.group_by("rank", "span", maintain_order=True).agg(
-        pl.col("collective", "group", "members", "seq", "src", "dst", "item_bytes").drop_nulls().first(),
+        pl.col("collective", "group", "members", "seq", "src", "dst", "item_bytes", "told_wait_ns").drop_nulls().first(),
         elements=pl.max_horizontal("told_elements", "shape_elements").max(),
     )
 

@@ -37,7 +37,8 @@ def communication(trace: Trace) -> pl.DataFrame:
 
     Wait is the time from a call's start until the last recorded rank has started the same collective, for the `matched` calls: the
     same place in the order of its group, step and size on every rank, or the same sequence number. It is null for one rank alone,
-    for sends and receives, and where the clocks cannot be compared; `note` says which. Overlapped and exposed time add up to the
+    for sends and receives, and where the clocks cannot be compared; `note` says which. There it is what the recording itself says of the
+    call's wait, if it does (torch_npu, MindSpore on Ascend). Overlapped and exposed time add up to the
     total: calls that run at the same time count each for itself. Bytes are of the larger of a call's input and output, and bandwidth is
     these bytes by the time of the calls that say theirs; `unsized` is how many do not.
     """
@@ -49,6 +50,7 @@ def communication(trace: Trace) -> pl.DataFrame:
     sized = pl.col("bytes").is_not_null()
     seconds = duration.filter(sized).sum() / 1e9
     matched = pl.col("wait_ns").count()
+    told = pl.coalesce("wait_ns", "told_wait_ns")
     return (
         calls.group_by("rank", "name", "collective", "group")
         .agg(
@@ -57,14 +59,16 @@ def communication(trace: Trace) -> pl.DataFrame:
             avg_ns=duration.mean(),
             min_ns=duration.min(),
             max_ns=duration.max(),
-            wait_ns=pl.when(matched > 0).then(pl.col("wait_ns").sum()),
+            wait_ns=pl.when(told.count() > 0).then(told.sum()),
             matched=matched,
             overlapped_ns=pl.col("overlapped_ns").sum(),
             exposed_ns=(duration - pl.col("overlapped_ns")).sum(),
             bytes=pl.when(sized.any()).then(pl.col("bytes").sum()),
             bytes_per_s=pl.when(seconds > 0).then(pl.col("bytes").sum() / seconds),
             unsized=(~sized).sum(),
-            note=pl.col("note").drop_nulls().first(),
+            note=pl.when(pl.col("told_wait_ns").filter(pl.col("note").is_not_null()).count() > 0)
+            .then(pl.lit("wait as the recording says"))
+            .otherwise(pl.col("note").drop_nulls().first()),
         )
         .sort("rank", "total_ns", "name", descending=[False, True, False])
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())

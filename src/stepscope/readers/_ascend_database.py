@@ -11,6 +11,7 @@ Times are nanoseconds. Text is a number that STRING_IDS explains; other numbers 
     STEPSCOPE_*, step          what stepscope's own exporter adds, where the tables above have no place for it
 """
 
+import json
 import sqlite3
 import urllib.parse
 from contextlib import closing
@@ -22,7 +23,7 @@ import polars as pl
 
 from stepscope import schema
 from stepscope.errors import DataError
-from stepscope.readers import Options, _ascend_counters, _kineto
+from stepscope.readers import Options, _ascend_counters, _ascend_tables, _kineto
 from stepscope.readers._ascend_layers import TASK_KINDS, json_list
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace
@@ -52,9 +53,37 @@ def read(paths: list[Path], options: Options, *, rank: int | None, problems: lis
         problems.append(Problem("", f"{len(paths)} databases: {path.name} is read, the others can be opened by themselves", 0))
     try:
         with closing(_connect(path)) as database:
-            return _Reading(database, path, problems).trace(options, rank)
+            trace = _Reading(database, path, problems).trace(options, rank)
+        return _ascend_tables.with_waits(trace, _waits(path.parent))
     except sqlite3.Error as error:
         raise DataError(path, f"not a database that can be read ({error})") from error
+
+
+def _waits(folder: Path) -> pl.DataFrame:
+    """What torch_npu's own analysis says of transfers, in a database beside."""
+    for name in ("analysis.db", "communication_analyzer.db"):
+        try:
+            with closing(_connect(folder / name)) as database:
+                times = database.execute(
+                    "select hccl_op_name, start_timestamp, wait_time, synchronization_time, transit_time, idle_time from CommAnalyzerTime"
+                ).fetchall()
+                moved = database.execute(
+                    "select distinct hccl_op_name, transport_type, transit_size, transit_time from CommAnalyzerBandwidth"
+                    " where transit_size > 0"
+                ).fetchall()
+        except sqlite3.Error:  # not every version has it
+            continue
+        links: dict[str, dict[str, dict[str, int]]] = {}
+        rows = []
+        try:
+            for operator, kind, size, time in moved:
+                links.setdefault(operator, {})[kind] = {"bytes": round(size * 1e6), "dur_ns": round(time * 1e6)}
+            for operator, start, *lengths in times:
+                rows.append((operator, round(start * 1000), *(round(one * 1e6) for one in lengths), json.dumps(links.get(operator, {}))))
+        except (TypeError, ValueError, OverflowError):  # SQLite's columns hold what was put into them
+            continue
+        return pl.DataFrame(rows, _ascend_tables.WAITS, orient="row")
+    return pl.DataFrame(schema=_ascend_tables.WAITS)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -259,6 +259,75 @@ def matrix_rows(found: dict[str, Any], file: str, problems: list[Problem]) -> li
     return rows
 
 
+# communication.json
+
+WAITS: dict[str, Any] = {
+    "name": pl.String,
+    "start_ns": pl.Int64,
+    "wait_ns": pl.Int64,
+    "synchronization_ns": pl.Int64,
+    "transit_ns": pl.Int64,
+    "idle_ns": pl.Int64,
+    "links": pl.String,  # JSON text: kind of link -> bytes, dur_ns
+}
+_TIMES = ("Wait Time(ms)", "Synchronization Time(ms)", "Transit Time(ms)", "Idle Time(ms)")
+
+
+def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
+    """What torch_npu and MindSpore say of each transfer: how long it waited for others, how long bytes were on their way, and how many."""
+    rows, odd = list[tuple[Any, ...]](), 0
+    for file in sorted(folder.glob("communication.json")):
+        found = read_json(file, problems)
+        for kinds in found.values() if isinstance(found, dict) else []:
+            for operators in kinds.values() if isinstance(kinds, dict) else []:
+                for name, said in operators.items() if isinstance(operators, dict) else []:
+                    if name.startswith("Total Op Info"):
+                        continue
+                    try:
+                        times = said["Communication Time Info"]
+                        start = round(float(times["Start Timestamp(us)"]) * 1000)
+                        moved = said.get("Communication Bandwidth Info") or {}
+                        rows.append((name.partition("@")[0], start, *(round(float(times[key]) * 1e6) for key in _TIMES), _moved(moved)))
+                    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+                        odd += 1
+    if odd:
+        problems.append(Problem("communication.json", f"{odd:,} transfers without their times", odd))
+    return pl.DataFrame(rows, WAITS, orient="row")
+
+
+def _moved(said: dict[str, Any]) -> str:
+    """Only the kinds of link that carried something."""
+    links = {
+        kind: {"bytes": round(float(one["Transit Size(MB)"]) * 1e6), "dur_ns": round(float(one["Transit Time(ms)"]) * 1e6)}
+        for kind, one in said.items()
+    }
+    return json.dumps({kind: one for kind, one in links.items() if one["bytes"]})
+
+
+def with_waits(trace: Trace, said: pl.DataFrame) -> Trace:
+    """The trace with what is said of its transfers among their arguments."""
+    calls = trace.spans.filter(pl.col("kind") == "communication").select("span", "start_ns", pl.col("name").cast(pl.String)).collect()
+    if calls.is_empty() or said.is_empty():
+        return trace
+    # The nearest of its name: starts are floats of microseconds since 1970, and those of a database some microseconds off.
+    found = calls.sort("start_ns").join_asof(said.sort("start_ns"), on="start_ns", by="name", strategy="nearest", check_sortedness=False)
+    numbers = pl.struct("wait_ns", "synchronization_ns", "transit_ns", "idle_ns").struct.json_encode().str.strip_suffix("}")
+    more = found.filter(pl.col("wait_ns").is_not_null()).select(
+        "span", more=pl.concat_str(numbers, pl.lit(',"links":'), pl.col("links").fill_null("{}"), pl.lit("}"))
+    )
+    args, told = pl.col("args"), pl.col("more")
+    joined = pl.concat_str(args.str.strip_suffix("}"), pl.lit(","), told.str.strip_prefix("{"))
+    bare = args.is_null() | (args.str.len_bytes() <= 2)
+    tables = trace.tables
+    tables["spans"] = (
+        tables["spans"]
+        .join(more.lazy(), on="span", how="left", maintain_order="left")
+        .with_columns(args=pl.when(told.is_null()).then(args).when(bare).then(told).otherwise(joined))
+        .drop("more")
+    )
+    return Trace(tables, trace.meta)
+
+
 def with_rows(trace: Trace, more: dict[str, pl.DataFrame]) -> Trace:
     """The trace with more rows in some tables."""
     tables = trace.tables

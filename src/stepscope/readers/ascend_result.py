@@ -193,6 +193,7 @@ def _of_text(
         "counters": _ascend_tables.memory_counters(output, more_problems),
         "allocations": _ascend_tables.allocations(output, more_problems),
     }
+    trace = _ascend_tables.with_waits(trace, _ascend_tables.waits(output, more_problems))
     if trace.table("links").select(pl.len()).collect().item() == 0:
         more["links"] = _ascend_tables.matrix_links(output, more_problems)
     more["problems"] = pl.DataFrame(
