@@ -110,36 +110,35 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
         lane=pl.col("tid").str.extract(r"(\d+)\s*$").cast(pl.Int64, strict=False)
     )
     spans = _texts(trace.spans).join(lanes.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_DEVICE_KINDS))
-    names: dict[str, None] = {}
-    for device in streams["device"].unique().sort().to_list():
-        first = spans.filter(pl.col("device") == device, pl.col("kind") == "kernel").select("args").head(1).collect()
-        if first.height and first["args"][0]:
-            names |= dict.fromkeys(json.loads(first["args"][0]))
-    told = [name for name in names if name not in _OF_TASK and _COUNTER.fullmatch(name)]
-    counters = told if any(name.endswith(("total_cycles", "core_time(us)", "aiv_time(us)")) for name in told) else []
-    whole = ("total_cycles", "_cycles")
-    columns = _OF_TASK | {name: pl.Int64 if name.endswith(whole) else pl.Float64 for name in counters}
-    rows = spans.sort("device", "start_ns", maintain_order=True)
-    own = rows.select(
-        *(
-            "span",
-            "device",
-            "lane",
-            "track",
-            "kind",
-            "category",
-            "name",
-            "op_type",
-            "start_ns",
-            "dur_ns",
-            "flow_in",
-            "op",
-            "shapes",
-            "dtypes",
+    own = (
+        spans.select(
+            *("span", "device", "lane", "track", "kind", "category", "name", "op_type"),
+            *("start_ns", "dur_ns", "flow_in", "op", "shapes", "dtypes"),
         )
-    ).collect()
+        .sort("device", "start_ns", maintain_order=True)
+        .collect()
+    )
+    counters = _counters(trace, own)
+    columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in counters}
     found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
     return _with_operators(trace, found), counters
+
+
+def _counters(trace: Trace, tasks: pl.DataFrame) -> list[str]:
+    """The counters that kernels have: all kernels of a device have the same ones, if in vain."""
+    firsts = tasks.filter(pl.col("kind") == "kernel").unique("device", keep="first", maintain_order=True)["span"].to_list()
+    texts = trace.spans.filter(pl.col("span").is_in(firsts)).select("args").collect().to_series().drop_nulls()
+    names = dict.fromkeys(name for text in texts for name in _names(text))
+    told = [name for name in names if name not in _OF_TASK and _COUNTER.fullmatch(name)]
+    return told if any(name.endswith(("total_cycles", "core_time(us)", "aiv_time(us)")) for name in told) else []
+
+
+def _names(text: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return []
+    return list(found) if isinstance(found, dict) else []
 
 
 def _with_operators(trace: Trace, tasks: pl.DataFrame) -> pl.DataFrame:

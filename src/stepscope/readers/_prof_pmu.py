@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from stepscope.intervals import Ints
 from stepscope.readers._prof_device import NO_CONTEXT, Device, numbers
@@ -155,11 +156,12 @@ _GROUPS: dict[str, tuple[list[str], list[str], list[str]]] = {
 def read(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     """A row per execution that has counters: `execution`, and op_summary's columns in its order."""
     frequency = frequencies(side, device.clock, notes)
+    found = pl.DataFrame()
     if files := side.slices(r"ffts_profile\.data\.\d+"):
-        return _stars(side, files, device, executions, frequency, notes)
-    if files := side.slices(r"aicore\.data\.\d+"):
-        return _hwts(side, files, executions, frequency, notes)
-    return pl.DataFrame()
+        found = _stars(side, files, device, executions, frequency, notes)
+    elif files := side.slices(r"aicore\.data\.\d+"):
+        found = _hwts(side, files, executions, frequency, notes)
+    return found.with_columns(cs.float().fill_nan(None))
 
 
 def frequencies(side: Side, clock: Clock, notes: Notes) -> tuple[Ints, Ints]:
@@ -289,9 +291,10 @@ def _core(
 
 
 def _time_us(cycles: Any, hertz: Any, blocks: Any, cores: int) -> Any:
-    """Blocks beyond the number of cores wait for their turn."""
-    turns = np.ceil(blocks / cores) if cores > 0 else np.ones(len(blocks))
-    return _quotient(cycles * 1e6 * turns, hertz * blocks)
+    """Blocks beyond the number of cores wait for their turn. Not a number where it is not said how fast or how many they are."""
+    if cores <= 0:
+        return np.full(len(cycles), np.nan)
+    return np.where(hertz > 0, _quotient(cycles * 1e6 * np.ceil(blocks / cores), hertz * blocks), np.nan)
 
 
 def _quotient(above: Any, below: Any) -> Any:
@@ -320,7 +323,7 @@ def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, 
         elif how == "quotient":
             columns[name] = _quotient(parts[0], parts[1])
         elif how == "bandwidth":
-            columns[name] = _quotient(total, _quotient(cycles, hertz)) / 2**33
+            columns[name] = np.where(hertz > 0, _quotient(total, _quotient(cycles, hertz)) / 2**33, np.nan)
         else:
             columns[name] = total
     return columns
@@ -332,7 +335,8 @@ def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, cycles:
     hertz = np.full(about.height, _usual(side), np.float64)
     cores = int(number(side.unit.get("ai_core_num")))
     lasted = (about["end_ns"] - about["start_ns"]).to_numpy() / 1e9
-    return rows.with_columns(pl.Series("cube_utilization(%)", _quotient(about[cycles].to_numpy() * 100.0, hertz * cores * lasted)))
+    used = _quotient(about[cycles].to_numpy() * 100.0, hertz * cores * lasted)
+    return rows.with_columns(pl.Series("cube_utilization(%)", np.where(hertz * cores > 0, used, np.nan)))
 
 
 # HWTS: one kind of core, and nothing but the order says which execution the counters are of.
