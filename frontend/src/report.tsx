@@ -7,5 +7,6 @@ import { StillSource } from "./still";
 
 const source = new StillSource();
 setSource(source);
+Object.assign(window, { reportSource: source }); // for whoever opens the console
 if (!location.hash) location.hash = source.start;
 render(<Shell />, document.getElementById("app")!);

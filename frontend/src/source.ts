@@ -71,6 +71,8 @@ export interface Source {
   download(run: string, name: string, params: Params): string | null;
   /** Anything else of a run, as it comes: the timeline's lanes and tiles. */
   raw(run: string, path: string, signal?: AbortSignal): Promise<Response>;
+  /** Of a report: how many spans of the timeline it can search and sum up. */
+  carriedSpans?(): Promise<number>;
   /** Server-sent events; the function returned ends them. */
   listen(path: string, hear: (event: string, data: unknown) => void): () => void;
 }

@@ -1,6 +1,8 @@
 /** The source of a report: the tables that `stepscope report` put into the page, each gzipped, unpacked when first asked for. */
 import { Refusal, type Info, type Params, type Run, type Source } from "./source";
 import { Table } from "./table";
+import { Carried } from "./timeline/carried";
+import type { Header } from "./timeline/wire";
 
 interface Part {
   /** The element that holds the table; absent where it was left out. */
@@ -73,8 +75,28 @@ export class StillSource implements Source {
   /** What the report carries beside tables is named as it is asked for. */
   async raw(_run: string, path: string): Promise<Response> {
     const part = this.contents.parts[path.replace(/&v=[^&]*/, "")];
+    if (part?.at === undefined && path.startsWith("timeline/") && !path.startsWith("timeline/tiles/")) {
+      const found = (await (this.spans ??= this.carried())).answer(path);
+      if (found !== null) return new Response(JSON.stringify(found), { headers: { "Content-Type": "application/json" } });
+    }
     if (part?.at === undefined) throw new Refusal("This report does not carry it: open the run itself with `stepscope view`.", "usage", 404);
     return new Response(await unpack(document.getElementById(`part-${part.at}`)!.textContent!));
+  }
+
+  /** The spans of the timeline, as many as the report has room for. */
+  private spans: Promise<Carried> | null = null;
+
+  private async carried(): Promise<Carried> {
+    const header = (await (await this.raw("", "timeline")).json()) as Header;
+    const tables: Table[] = [];
+    for (let at = 0; this.contents.parts[`timeline/spans/${at}`]?.at !== undefined; at++) tables.push(Table.decode(await (await this.raw("", `timeline/spans/${at}`)).arrayBuffer(), 0n));
+    const known = (name: string) => this.table("", name, {}).catch(() => null);
+    return new Carried(header, tables, await known("critical_path"), await known("gaps"));
+  }
+
+  /** How many spans of the timeline can be searched and summed up here. */
+  async carriedSpans(): Promise<number> {
+    return (await (this.spans ??= this.carried())).rows;
   }
 
   listen(): () => void {

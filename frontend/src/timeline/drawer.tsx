@@ -6,7 +6,7 @@ import { Await, CopyButton, Empty, Facts, Icon, Quantity, Segmented, Swatch, Tab
 import { Grid, type Column } from "../parts/grid";
 import { source } from "../source";
 import { link, remember, remembered } from "../state";
-import type { Table } from "../table";
+import { Table } from "../table";
 import { fill, Say } from "../text";
 import * as units from "../units";
 import { Arrows, Connections, onPath } from "./connections";
@@ -97,9 +97,8 @@ function Nothing({ title, how }: { title: string; how?: string }) {
 function Selection({ of, by }: { of: Timeline; by: "name" | "lane" | "kind" }) {
   const t = text();
   const area = of.area.value;
-  const asked = useAnswer(area && !source().still ? `${of.run}\narea ${by} ${area.t0} ${area.t1} ${area.lanes?.join(",") ?? ""}` : null, () => of.sums(area!, by));
+  const asked = useAnswer(area ? `${of.run}\narea ${by} ${area.t0} ${area.t1} ${area.lanes?.join(",") ?? ""}` : null, () => of.sums(area!, by));
   if (!area) return <Nothing title={t.noArea} how={t.noAreaHow} />;
-  if (source().still) return <Nothing title={t.still} />;
   return (
     <div class="tl-split">
       <Summary of={of} area={area} answer={asked.data} />
@@ -277,8 +276,11 @@ function Events({ of }: { of: Timeline }) {
   const tracks = area?.lanes?.map((lane) => of.lane(lane)?.track).filter((track) => track !== null && track !== undefined);
   const ofRank = area?.lanes?.length ? of.rankOf(area.lanes[0]) : rank();
   const fields = "span, rank, track, kind, name, start_ns, dur_ns, self_ns, depth, step, op_type";
-  const asked = useQuery(source().still ? null : `select ${fields} from spans where rank = ${ofRank} and start_ns < ${absolute(now, t1)} and start_ns + dur_ns >= ${absolute(now, t0)} and kind <> 'instant'${tracks?.length ? ` and track in (${tracks.join(", ")})` : ""} order by start_ns, depth limit ${MOST}`);
-  if (source().still) return <Nothing title={t.still} />;
+  const still = source().still;
+  const words = `timeline/events?t0=${Math.round(t0)}&t1=${Math.round(t1)}&rank=${ofRank ?? 0}${area?.lanes ? `&lanes=${area.lanes.join(",")}` : ""}&limit=${MOST}`;
+  const carried = useAnswer(still ? `${of.run}\n${words}` : null, async () => Table.of((await of.json<{ columns: Record<string, number[]> }>(words)).columns));
+  const found = useQuery(still ? null : `select ${fields} from spans where rank = ${ofRank} and start_ns < ${absolute(now, t1)} and start_ns + dur_ns >= ${absolute(now, t0)} and kind <> 'instant'${tracks?.length ? ` and track in (${tracks.join(", ")})` : ""} order by start_ns, depth limit ${MOST}`);
+  const asked = still ? carried : found;
   const lanes = new Map(of.header.lanes.filter((lane) => lane.track !== null && of.rankOf(lane.id) === ofRank).map((lane) => [lane.track!, lane]));
   const shade = (table: Table, row: number) => {
     const kind = table.str("kind")[row] ?? "";

@@ -733,7 +733,7 @@ export class Timeline {
   /** Why the device had nothing to do, for what is in sight. */
   private async findGaps(): Promise<void> {
     const devices = this.header.lanes.filter((lane) => lane.kind === "overlap");
-    if (!devices.length || source().still) return;
+    if (!devices.length) return;
     const wide = this.t1 - this.t0;
     const [from, to] = [Math.max(0, Math.round(this.t0 - wide / 4)), Math.min(this.end, Math.round(this.t1 + wide / 4))];
     const key = `${from} ${to}`;
@@ -776,6 +776,10 @@ export class Timeline {
     const some = area.lanes ?? (shown.length < this.header.lanes.filter((lane) => lane.kind === "spans").length && shown.length ? shown : null);
     const lanes = some ? `&lanes=${some.join(",")}` : "";
     const answer = await source().raw(this.run, `timeline/area?t0=${Math.round(area.t0)}&t1=${Math.max(Math.round(area.t0) + 1, Math.round(area.t1))}${lanes}&by=${by}`);
+    if (source().still) {
+      const { columns, groups } = (await answer.json()) as { columns: Record<string, number[]>; groups: Sums["groups"] };
+      return { table: Table.of(columns), groups };
+    }
     const groups = JSON.parse(answer.headers.get("X-Stepscope-Area") ?? "[]") as Sums["groups"];
     return { table: Table.decode(await answer.arrayBuffer(), 0n), groups };
   }

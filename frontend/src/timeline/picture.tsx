@@ -180,7 +180,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       if (step) of.to(step.start, step.end);
     } else if ((now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) && event.button === 0) {
       const { hit } = await of.at(x, y);
-      if (hit && hit.count <= 1 && of.lane(hit.lane)?.kind === "path" && !source().still) {
+      if (hit && hit.count <= 1 && of.lane(hit.lane)?.kind === "path") {
         await followPath(of, hit);
       } else if (hit && hit.span < 0) {
         of.choose(null);

@@ -1,6 +1,6 @@
 /** Above the picture: search, colours, what is in view, lanes, downloads. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { info } from "../data";
+import { info, useAnswer } from "../data";
 import { Icon, Segmented } from "../parts/basics";
 import { Menu } from "../parts/menu";
 import { source } from "../source";
@@ -36,6 +36,7 @@ export function Tools({ of }: { of: Timeline }) {
         </Menu>
       )}
       <span class="sp" />
+      {source().still && <Carried of={of} />}
       <View of={of} />
       <span class="tl-views">
         <button class="btn sm" disabled={!of.views.value.back} aria-label={t.back} title={`${t.back} (Backspace)`} onClick={() => of.back()}>‹</button>
@@ -75,7 +76,7 @@ function Search({ of }: { of: Timeline }) {
   return (
     <label class="pick tl-find">
       <Icon name="search" size={13} />
-      <input id="tl-find" type="text" spellcheck={false} aria-label={t.find} placeholder={t.find} value={typed} onInput={(event) => type(event.currentTarget.value)} onKeyDown={keys} disabled={source().still} />
+      <input id="tl-find" type="text" spellcheck={false} aria-label={t.find} placeholder={t.find} value={typed} onInput={(event) => type(event.currentTarget.value)} onKeyDown={keys} />
       {found ? <span class={`small nowrap ${found.error ? "bad" : "d3"}`} role="status" title={found.error || (found.total ? units.text(units.time(found.total)) : undefined)}>{found.error ? "!" : count}</span> : <span class="kbd">/</span>}
       <button class="tl-turn" aria-label={t.previous} title={`${t.previous} (Shift Enter)`} disabled={!found?.count} onClick={() => turn("prev")}>‹</button>
       <button class="tl-turn" aria-label={t.next} title={`${t.next} (Enter)`} disabled={!found?.count} onClick={() => turn("next")}>›</button>
@@ -98,6 +99,14 @@ function Kinds({ of }: { of: Timeline }) {
       ))}
     </Menu>
   );
+}
+
+/** A report: how much of the run it can search and sum up. */
+function Carried({ of }: { of: Timeline }) {
+  const t = text();
+  const rows = useAnswer(`${of.run}\ncarried`, async () => (await source().carriedSpans?.()) ?? 0).data;
+  if (rows === null || rows >= of.header.events) return null;
+  return <span class="d3 small nowrap" title={t.carriedNote}>{fill(t.carried, { some: units.count(rows).value, all: units.count(of.header.events).value })}</span>;
 }
 
 /** What is in view, in words. */

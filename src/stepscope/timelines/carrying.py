@@ -1,4 +1,4 @@
-"""What a report carries of a timeline: all of it in outline, and some steps to the last event.
+"""What a report carries of a timeline: all of it in outline, the spans as tables, and some steps to the last event.
 
 A tile in which every event is drawn by itself shows all that finer ones would, so none are carried below it.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import pyramid
-from stepscope.timelines import tiles
+from stepscope.timelines import spans, tiles
 from stepscope.timelines.lanes import KINDS, Lane, Timeline, build
 from stepscope.trace import Trace
 
@@ -35,7 +35,11 @@ def parts(trace: Trace) -> Iterator[tuple[str, bytes]]:
     below = [*range(outline[-1] - _STRIDE, _FINEST, -_STRIDE), *([_FINEST] if outline[-1] > _FINEST else [])]
     sent: set[tuple[int, int, int]] = set()
     exact: set[tuple[int, int, int]] = set()
-    for levels, stretches in ((outline, [(0, timeline.end)]), (below, _chosen(trace, timeline)), (below, [(0, timeline.end)])):
+    chosen = _chosen(trace, timeline)
+    for levels, stretches in ((outline, [(0, timeline.end)]), (below, chosen), (below, [(0, timeline.end)])):
+        if levels is below and stretches is chosen:
+            for number, portion in enumerate(spans.portions(trace, timeline, chosen)):
+                yield f"timeline/spans/{number}", portion
         for level in levels:
             for number, some in enumerate(together):
                 for index in _places(stretches, level):

@@ -1,0 +1,289 @@
+/** A report has no server to ask: what is asked of the timeline there is answered from the spans that it carries. */
+import type { Table } from "../table";
+import type { Event, Header, Lane } from "./wire";
+
+const FLAT = new Set(["kernel", "copy", "set"]);
+const DEVICE_WORK = new Set(["kernel", "copy", "set", "communication"]);
+/** Ranges and moments say where, not that something ran. */
+const NO_WORK = new Set(["step", "scope", "annotation", "instant"]);
+const MANY = 200;
+const WITHIN = 64;
+
+type Words = URLSearchParams;
+type Bound = { low: number; high: number };
+
+export class Carried {
+  private order: Uint32Array;
+  private texts = new Map<string, (string | null)[]>();
+  private numbers = new Map<string, Float64Array>();
+  private byName = new Map<string, number>();
+  private lanes: Lane[] = [];
+  readonly rows: number;
+
+  constructor(
+    readonly header: Header,
+    private tables: Table[],
+    private path: Table | null,
+    private gaps: Table | null,
+  ) {
+    this.rows = tables.reduce((sum, table) => sum + table.rows, 0);
+    for (const lane of header.lanes) this.lanes[lane.id] = lane;
+    const [rank, span, start] = ["rank", "span", "start"].map((name) => this.num(name));
+    for (let at = 0; at < this.rows; at++) this.byName.set(`${rank[at]} ${span[at]}`, at);
+    this.order = Uint32Array.from({ length: this.rows }, (_, at) => at).sort((a, b) => start[a] - start[b] || a - b);
+  }
+
+  answer(path: string): unknown {
+    const [what, query] = path.split("?", 2);
+    const words = new URLSearchParams(query);
+    switch (what) {
+      case "timeline/span": return this.details(Number(words.get("rank") ?? 0), Number(words.get("span")));
+      case "timeline/search": return this.search(words);
+      case "timeline/area": return this.area(words);
+      case "timeline/near": return { event: this.near(words) };
+      case "timeline/gaps": return { gaps: this.idle(words) };
+      case "timeline/path": return { piece: this.piece(words) };
+      case "timeline/events": return this.events(words);
+      default: return null;
+    }
+  }
+
+  private num(name: string): Float64Array {
+    let known = this.numbers.get(name);
+    if (!known) {
+      known = new Float64Array(this.rows);
+      let at = 0;
+      for (const table of this.tables) {
+        known.set(table.num(name), at);
+        at += table.rows;
+      }
+      this.numbers.set(name, known);
+    }
+    return known;
+  }
+
+  private str(name: string): (string | null)[] {
+    let known = this.texts.get(name);
+    if (!known) this.texts.set(name, (known = this.tables.flatMap((table) => table.str(name))));
+    return known;
+  }
+
+  private event(at: number): Event & { rank: number } {
+    const [rank, span, lane, row, start, dur] = ["rank", "span", "lane", "row", "start", "dur"].map((name) => this.num(name)[at]);
+    return { rank, span, lane, row, start, dur, name: this.str("name")[at] ?? "", kind: this.str("kind")[at] ?? "other" };
+  }
+
+  private find(rank: number, span: number): number {
+    return Number.isFinite(span) ? (this.byName.get(`${rank} ${span}`) ?? -1) : -1;
+  }
+
+  // One span
+
+  private details(rank: number, span: number): unknown {
+    const at = this.find(rank, span);
+    if (at < 0) return null;
+    const event = this.event(at);
+    const value = (name: string) => (Number.isFinite(this.num(name)[at]) ? this.num(name)[at] : null);
+    const parents: Event[] = [];
+    for (let up = this.find(rank, this.num("parent")[at]); up >= 0 && parents.length < MANY; up = this.find(rank, this.num("parent")[up])) parents.push(this.event(up));
+    const arrows = this.arrows(at, rank, span, event);
+    const same = [...this.order].filter((one) => this.num("rank")[one] === rank && this.str("name")[one] === event.name);
+    const own = same.indexOf(at);
+    const neighbour = (index: number) => (same[index] === undefined ? null : this.event(same[index]));
+    const critical = this.critical(rank, [span, ...parents.map((one) => one.span)], event);
+    return {
+      ...event, self: value("self_ns"), step: value("step"), op_type: this.str("op_type")[at], scope: this.str("scope")[at], category: this.str("category")[at],
+      shapes: parsed(this.str("shapes")[at]), dtypes: parsed(this.str("dtypes")[at]), flops: value("flops"), bytes: value("bytes"), correlation: value("correlation"), args: null,
+      parents, arrows: arrows.slice(0, MANY), arrow_count: arrows.length, flows: { in: [], out: [], out_count: 0 }, launched: [], operator: null,
+      previous: neighbour(own - 1), next: neighbour(own + 1), same_name: same.length, same_name_before: own, ...critical,
+    };
+  }
+
+  private arrows(at: number, rank: number, span: number, event: Event): unknown[] {
+    const found = new Map<number, [how: string, way: string]>();
+    const [ranks, flow, op] = ["rank", "flow_in", "op"].map((name) => this.num(name));
+    const kinds = this.str("kind");
+    const how = (kind: string | null) => (DEVICE_WORK.has(kind ?? "") ? "launch" : kind === "op" ? "backward" : "flow");
+    const cause = this.find(rank, flow[at]);
+    const operator = this.find(rank, op[at]);
+    if (cause >= 0 && cause !== at) found.set(cause, [how(event.kind ?? ""), "in"]);
+    else if (operator >= 0 && operator !== at) found.set(operator, ["launch", "in"]);
+    for (const one of this.order) if (ranks[one] === rank && one !== at && (flow[one] === span || op[one] === span)) found.set(one, [how(kinds[one]), "out"]);
+    if (event.kind === "op" && ![...found.values()].some(([what]) => what === "backward")) {
+      // Of an operator that only wraps others, their links lead on from it.
+      const [start, dur, lane] = ["start", "dur", "lane"].map((name) => this.num(name));
+      const inner = [...this.order].filter((one) => one !== at && lane[one] === event.lane && kinds[one] === "op" && start[one] >= event.start && start[one] + dur[one] <= event.start + event.dur);
+      if (inner.length && inner.length <= WITHIN) {
+        const ids = new Set(inner.map((one) => this.num("span")[one]));
+        for (const one of inner) {
+          const from = this.find(rank, flow[one]);
+          if (from >= 0 && from !== at && !ids.has(flow[one])) found.set(from, ["backward", "in"]);
+        }
+        for (const one of this.order) if (ranks[one] === rank && kinds[one] === "op" && ids.has(flow[one]) && !inner.includes(one)) found.set(one, ["backward", "out"]);
+      }
+    }
+    const call = this.num("call");
+    if (Number.isFinite(call[at])) {
+      const role = this.str("role")[at];
+      for (const one of this.order) if (call[one] === call[at] && ranks[one] !== rank) found.set(one, role === "together" ? ["collective", "with"] : ["transfer", role === "send" ? "out" : "in"]);
+    }
+    return [...found].map(([one, [what, way]]) => {
+      const other = this.event(one);
+      return { ...other, how: what, way, delay: other.start - event.start };
+    });
+  }
+
+  private critical(rank: number, spans: number[], event: Event): { critical_ns: number | null; critical: { kind: string; ns: number }[] } {
+    if (!this.path) return { critical_ns: null, critical: [] };
+    const [ranks, span, start, dur] = ["rank", "span", "start_ns", "dur_ns"].map((name) => this.path!.num(name));
+    const kind = this.path.str("kind");
+    const sums = new Map<string, number>();
+    const wanted = new Set(spans);
+    for (let at = 0; at < this.path.rows; at++) {
+      if (ranks[at] !== rank || !wanted.has(span[at])) continue;
+      const inside = span[at] === event.span ? dur[at] : kind[at] === "launch" ? 0 : Math.min(start[at] + dur[at], event.start + event.dur) - Math.max(start[at], event.start);
+      if (inside > 0) sums.set(kind[at]!, (sums.get(kind[at]!) ?? 0) + inside);
+    }
+    return { critical_ns: [...sums.values()].reduce((sum, ns) => sum + ns, 0), critical: [...sums].map(([name, ns]) => ({ kind: name, ns })) };
+  }
+
+  private piece(words: Words): unknown {
+    if (!this.path) return null;
+    const [rank, at] = [Number(words.get("rank") ?? 0), Number(words.get("at"))];
+    const [ranks, span, start, dur] = ["rank", "span", "start_ns", "dur_ns"].map((name) => this.path!.num(name));
+    for (let row = 0; row < this.path.rows; row++) {
+      if (ranks[row] === rank && start[row] <= at && start[row] + dur[row] > at) return { kind: this.path.str("kind")[row], name: this.path.str("name")[row], span: this.find(rank, span[row]) < 0 ? null : span[row], start: start[row], dur: dur[row] };
+    }
+    return null;
+  }
+
+  // Several
+
+  private search(words: Words): unknown {
+    const text = (words.get("text") ?? "").trim();
+    const kinds = new Set((words.get("kinds") ?? "").split(",").filter(Boolean));
+    const rank = words.get("rank");
+    const pattern = /^\/(.*?)\/?$/.exec(text);
+    const regex = text.startsWith("/") && text.length > 1 && pattern ? new RegExp(pattern[1], "i") : null;
+    const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const [ranks, start, dur] = ["rank", "start", "dur"].map((name) => this.num(name));
+    const columns = ["name", "op_type", "scope"].map((name) => this.str(name));
+    const kind = this.str("kind");
+    const known = new Map<string, boolean>(); // few texts, many spans
+    const matches = (value: string, word: string) => {
+      const key = `${word}\n${value}`;
+      let hit = known.get(key);
+      if (hit === undefined) known.set(key, (hit = regex ? regex.test(value) : value.toLowerCase().includes(word)));
+      return hit;
+    };
+    const found = [...this.order].filter((at) => (rank === null || ranks[at] === Number(rank)) && (!kinds.size || kinds.has(kind[at] ?? "")) && (regex ? [""] : parts).every((word) => columns.some((column) => column[at] !== null && matches(column[at]!, word))));
+    const before = (moment: number) => found.filter((at) => start[at] < moment).length;
+    const number = words.has("after") ? before(Number(words.get("after")) + 1) : words.has("before") ? before(Number(words.get("before"))) - 1 : Number(words.get("number") ?? 0);
+    const one = (index: number) => (found[index] === undefined ? null : { ...this.event(found[index]), ordinal: index });
+    return { count: found.length, total_ns: found.reduce((sum, at) => sum + dur[at], 0), searched: ["name", "type", "scope"], first: one(0), found: one(number) };
+  }
+
+  private near(words: Words): Event | null {
+    const [lane, row, at] = ["lane", "row", "at"].map((name) => Number(words.get(name)));
+    const [lanes, rows, start, dur, span] = ["lane", "row", "start", "dur", "span"].map((name) => this.num(name));
+    const here = [...this.order].filter((one) => lanes[one] === lane && rows[one] === row);
+    const own = words.has("span") ? here.findIndex((one) => span[one] === Number(words.get("span"))) : -1;
+    const direction = words.get("direction") ?? "at";
+    let found: number | undefined;
+    if (direction === "at") found = here.filter((one) => start[one] <= at && (start[one] + dur[one] > at || start[one] === at)).pop();
+    else if (own >= 0) found = here[own + (direction === "next" ? 1 : -1)];
+    else found = direction === "next" ? here.find((one) => start[one] > at) : here.filter((one) => start[one] < at).pop();
+    return found === undefined ? null : this.event(found);
+  }
+
+  private idle(words: Words): unknown[] {
+    const group = this.header.groups.find((one) => one.id === Number(words.get("group"))) as (Header["groups"][0] & { device?: number | null }) | undefined;
+    if (!this.gaps || !group) return [];
+    const { low, high } = bound(words);
+    const [rank, device, start, dur] = ["rank", "device", "start_ns", "dur_ns"].map((name) => this.gaps!.num(name));
+    const rows = this.gaps.where((at) => rank[at] === group.rank && (device[at] === group.device || (Number.isNaN(device[at]) && group.device === null)) && start[at] < high && start[at] + dur[at] > low);
+    return rows.sort((a, b) => dur[b] - dur[a] || start[a] - start[b]).slice(0, MANY).map((at) => ({ start: start[at], dur: dur[at], cause: this.gaps!.str("cause")[at] }));
+  }
+
+  /** The spans within a time, as columns. */
+  private events(words: Words): unknown {
+    const { low, high } = bound(words);
+    const rank = Number(words.get("rank") ?? 0);
+    const wanted = words.get("lanes") ? new Set(words.get("lanes")!.split(",").map(Number)) : null;
+    const [ranks, lane, start, dur] = ["rank", "lane", "start", "dur"].map((name) => this.num(name));
+    const kind = this.str("kind");
+    const rows = [...this.order].filter((at) => ranks[at] === rank && start[at] < high && start[at] + dur[at] >= low && kind[at] !== "instant" && (!wanted || wanted.has(lane[at]))).slice(0, Number(words.get("limit") ?? Infinity));
+    const numbers = (name: string) => rows.map((at) => (Number.isFinite(this.num(name)[at]) ? this.num(name)[at] : null));
+    const texts = (name: string) => rows.map((at) => this.str(name)[at]);
+    return { columns: { span: numbers("span"), rank: numbers("rank"), track: rows.map((at) => this.lanes[lane[at]]?.track ?? null), kind: texts("kind"), name: texts("name"), start_ns: numbers("start"), dur_ns: numbers("dur"), self_ns: numbers("self_ns"), depth: numbers("row"), step: numbers("step"), op_type: texts("op_type") } };
+  }
+
+  // Sums
+
+  private area(words: Words): unknown {
+    const { low, high } = bound(words);
+    const by = words.get("by") ?? "name";
+    const wanted = new Set(words.get("lanes") ? words.get("lanes")!.split(",").map(Number) : this.header.lanes.map((lane) => lane.id));
+    const drawn = this.header.lanes.filter((lane) => lane.kind === "spans" && wanted.has(lane.id));
+    const ids = new Set(drawn.map((lane) => lane.id));
+    const [lane, start, dur, rank, parent] = ["lane", "start", "dur", "rank", "parent"].map((name) => this.num(name));
+    const [names, kinds] = [this.str("name"), this.str("kind")];
+    const sums = new Map<string, { key: string; kind: string | null; lane: number | null; count: number; total: number; self: number; max: number }>();
+    const sum = (at: number) => {
+      const key = by === "name" ? `${names[at]}\n${kinds[at]}\n${lane[at]}` : by === "kind" ? (kinds[at] ?? "") : String(lane[at]);
+      let own = sums.get(key);
+      if (!own) sums.set(key, (own = { key: by === "name" ? (names[at] ?? "") : by === "kind" ? key : (this.lanes[lane[at]]?.label ?? ""), kind: by === "lane" ? null : kinds[at], lane: by === "kind" ? null : lane[at], count: 0, total: 0, self: 0, max: 0 }));
+      return own;
+    };
+    for (const at of this.order) {
+      if (!ids.has(lane[at])) continue;
+      const end = start[at] + dur[at];
+      if (start[at] >= high || !(end > low || (dur[at] === 0 && start[at] >= low))) continue;
+      const [first, last] = [Math.max(start[at], low), Math.min(end, high)];
+      const own = sum(at);
+      own.count += 1;
+      own.total += last - first;
+      own.self += last - first;
+      own.max = Math.max(own.max, last - first);
+      const above = (this.lanes[lane[at]] as Lane & { nested?: boolean; tangled?: boolean }).nested || (this.lanes[lane[at]] as Lane & { tangled?: boolean }).tangled ? this.find(rank[at], parent[at]) : -1;
+      if (above >= 0 && !FLAT.has(kinds[above] ?? "")) sum(above).self -= Math.max(0, Math.min(last, start[above] + dur[above]) - first);
+    }
+    const rows = [...sums.values()].filter((one) => one.count > 0).sort((a, b) => b.self - a.self || b.count - a.count || (a.key < b.key ? -1 : a.key > b.key ? 1 : 0) || (a.lane ?? 0) - (b.lane ?? 0));
+    const columns = { key: rows.map((one) => one.key), kind: rows.map((one) => one.kind), lane: rows.map((one) => one.lane), count: rows.map((one) => one.count), total_ns: rows.map((one) => one.total), self_ns: rows.map((one) => one.self), share: rows.map((one) => one.total / (high - low)), mean_ns: rows.map((one) => one.total / one.count), max_ns: rows.map((one) => one.max) };
+    return { columns, groups: this.header.groups.filter((group) => drawn.some((one) => one.group === group.id)).map((group) => this.busy(group, low, high)) };
+  }
+
+  /** How long a group was busy, and of a device how long with each kind of work. */
+  private busy(group: Header["groups"][0], low: number, high: number): Record<string, number> {
+    const ids = new Set(this.header.lanes.filter((lane) => lane.group === group.id && lane.kind === "spans").map((lane) => lane.id));
+    const [lane, start, dur] = ["lane", "start", "dur"].map((name) => this.num(name));
+    const kinds = this.str("kind");
+    const reach = new Map<string, number>();
+    const covered = new Map<string, number>();
+    for (const at of this.order) {
+      if (!ids.has(lane[at]) || NO_WORK.has(kinds[at] ?? "")) continue;
+      const [from, to] = [Math.max(low, start[at]), Math.min(high, start[at] + dur[at])];
+      if (to <= from) continue;
+      for (const key of group.kind === "device" ? ["", kinds[at]!] : [""]) {
+        covered.set(key, (covered.get(key) ?? 0) + Math.max(0, to - Math.max(from, reach.get(key) ?? low)));
+        reach.set(key, Math.max(to, reach.get(key) ?? low));
+      }
+    }
+    const all = covered.get("") ?? 0;
+    covered.delete("");
+    return { group: group.id, busy_ns: all, idle_ns: high - low - all, ...Object.fromEntries([...covered].map(([kind, ns]) => [`${kind}_ns`, ns])) };
+  }
+}
+
+function bound(words: Words): Bound {
+  return { low: Number(words.get("t0") ?? 0), high: Number(words.get("t1") ?? Infinity) };
+}
+
+function parsed(text: string | null): unknown {
+  if (text === null) return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
