@@ -648,6 +648,13 @@ def test_list_shows_every_trace_and_reads_none_unless_told(tmp_path: Path, say, 
     assert (rows[0]["framework"], rows[0]["steps"]) == ("pytorch", 1)  # known from the cache now
 
 
+def test_list_counts_the_files_in_folders_of_a_recording(say) -> None:  # type: ignore[no-untyped-def]
+    folder = Path(__file__).parent / "samples" / "prof"
+    (row,) = json.loads(say("list", str(folder), "--format", "json").out)["rows"]
+    assert row["size_bytes"] == sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) > 0
+    assert not row["changed"].startswith("1970")
+
+
 def test_list_goes_on_past_what_cannot_be_read_and_says_so(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     broken = written(tiny.trace(spans=SPANS), tmp_path / "a")
     (Path(broken) / "run.json").write_text("{")

@@ -4,6 +4,7 @@ Files that were not read before are only looked at: --deep reads them, so that f
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 def _row(source: "Source", args: argparse.Namespace) -> tuple[Any, ...]:
     from stepscope.opening import rank_in_name
 
-    files = [source.path] if source.path.is_file() else [file for file in source.path.iterdir() if file.is_file()]
-    status = [file.stat() for file in files]
+    files = [source.path] if source.path.is_file() else [Path(at, name) for at, _, names in os.walk(source.path) for name in names]
+    status = [file.stat() for file in files if file.is_file()]
     about = (sum(one.st_size for one in status), _text.moment(max((one.st_mtime for one in status), default=0)))
     trace = _known(source) or (open_trace(source.path, args) if args.deep else None)
     if trace is None:
