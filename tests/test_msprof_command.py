@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+import stepscope.mindspore
 from prof_directories import Directory, small_network
-from stepscope import prof_folders
+from stepscope import Profiler, prof_folders
 from stepscope.cli import main
+from stepscope.errors import StepscopeError, UsageError
 
 NAME = "PROF_000001_20231114221320000_ABCDEFGH"
 
@@ -254,3 +258,56 @@ def test_what_cannot_be_recorded_is_said(tmp_path: Path) -> None:
         [sys.executable, "-m", "stepscope", "msprof", f"--output={tmp_path / 'out'}", "true"], capture_output=True, text=True, check=True
     )
     assert "nothing was recorded" in done.stderr and "Ascend's own msprof" in done.stderr
+
+
+# From Python
+
+
+def test_offline_analyse_exports_all_directories_below_a_path_from_a_plain_script(tmp_path: Path) -> None:
+    raw = [small_network().write(tmp_path / "data" / f"rank_{rank}_ascend_ms" / f"PROF_00000{rank}_2023_A") for rank in range(3)]
+    (tmp_path / "data" / "PROF_000009_2023_A").mkdir()
+    script = "import stepscope\nprint(*stepscope.Profiler.offline_analyse('data'), sep='\\n')\n"  # no `if __name__`
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str((folder / "mindstudio_profiler_output").relative_to(tmp_path)) for folder in raw]
+    assert all("op_summary" in exported(folder) for folder in raw)
+    assert done.stderr == "stepscope: data/PROF_000009_2023_A: no raw data in it; expected host/data or device_N/data with files in them\n"
+
+
+def test_offline_analyse_keeps_the_steps_asked_for_lays_out_json_and_clears_up(raw: Path) -> None:
+    (raw / "host" / "sqlite").mkdir()
+    (raw / "host" / "sqlite" / "api_event.db").write_bytes(b"12345")
+    (out,) = Profiler.offline_analyse(raw, pretty=True, step_list=[2, 3], data_simplification=False)
+    assert (raw / "host" / "sqlite").exists()
+    (file,) = out.glob("step_trace_*.csv")
+    assert len(file.read_text().splitlines()) == 3
+    assert all(text.startswith(("[\n    {\n", "[]")) for text in (path.read_text() for path in out.glob("*.json")))
+    Profiler.offline_analyse(raw)
+    assert not (raw / "host" / "sqlite").exists()
+    with pytest.raises(StepscopeError, match="no step 9"):
+        Profiler.offline_analyse(raw, step_list=[9])
+
+
+def test_the_function_of_mindspore_does_the_same_in_as_many_processes_as_it_may(tmp_path: Path) -> None:
+    raw = [small_network().write(tmp_path / f"PROF_00000{number}_2023_A") for number in range(2)]
+    stepscope.mindspore.analyse(str(tmp_path), max_process_number=1)
+    assert all("op_summary" in exported(folder) for folder in raw)
+    with pytest.raises(UsageError, match="max_process_number is 0"):
+        stepscope.mindspore.analyse(str(tmp_path), max_process_number=0)
+
+
+def test_offline_analyse_of_several_cases_gives_each_what_it_has_alone(shared: Path, tmp_path: Path) -> None:
+    cases = [
+        next((shared / "ascend" / "synth" / name).glob("PROF_*"))
+        for name in ("c01_train_steps", "c05_comm", "c08_hwts_streams", "c12_base")
+    ]
+    for number, case in enumerate(cases):
+        for parent in ("together", f"alone{number}"):
+            shutil.copytree(case, tmp_path / parent / case.name)
+            for path in (tmp_path / parent).rglob("*"):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+    together = Profiler.offline_analyse(tmp_path / "together")
+    for number, case in enumerate(cases):
+        (alone,) = Profiler.offline_analyse(tmp_path / f"alone{number}")
+        (mine,) = [out for out in together if out.parent.name == case.name]
+        texts = [{re.sub(r"_\d{14}", "", file.name): file.read_bytes() for file in out.iterdir()} for out in (alone, mine)]
+        assert texts[0] == texts[1] and len(texts[0]) > 3

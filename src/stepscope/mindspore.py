@@ -3,13 +3,15 @@
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.callbacks import MarkSteps, StopAtEpoch, StopAtStep
 from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
 from stepscope.collect.plain import mstx
 from stepscope.collect.schedules import ProfilerAction, schedule
-from stepscope.profiler import Profiler, from_environment, profile, tensorboard_trace_handler
+from stepscope.errors import UsageError
+from stepscope.profiler import Profiler, analyse_offline, from_environment, profile, tensorboard_trace_handler
 from stepscope.telling import say
 
 if TYPE_CHECKING:
@@ -72,8 +74,16 @@ def analyse(
     step_list: list[int] | None = None,
     data_simplification: bool = True,
 ) -> None:
-    """Turn the captures below a path into run folders. One process is enough, whatever `max_process_number` says."""
-    Profiler.offline_analyse(profiler_path, pretty, step_list, data_simplification)
+    """As `Profiler.offline_analyse`, in at most `max_process_number` processes."""
+    if max_process_number is not None and (not isinstance(max_process_number, int) or max_process_number < 1):
+        raise UsageError(f"max_process_number is {max_process_number!r}; expected a whole number from 1 on")
+    analyse_offline(
+        Path(profiler_path),
+        pretty=pretty,
+        step_list=step_list,
+        data_simplification=data_simplification,
+        processes=max_process_number,
+    )
 
 
 def __getattr__(name: str) -> Any:

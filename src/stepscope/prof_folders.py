@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from stepscope import conversion, exporters, readers
+from stepscope import captures, conversion, exporters, readers, store
 from stepscope.errors import DataError, StepscopeError, UsageError
 from stepscope.exporters import _ascend_communication
 from stepscope.readers import prof
@@ -93,7 +93,8 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
     except OSError as error:
         raise DataError(folder, error.strerror or str(error)) from error
     for entry in inside if depth else []:
-        if not entry.name.startswith("."):
+        # What a capture or a run folder holds is its own.
+        if not entry.name.startswith(".") and not entry.name.endswith(captures.SUFFIX) and not store.sniff(Path(entry.path)):
             yield from _below(Path(entry.path), depth - 1)
 
 

@@ -115,7 +115,7 @@ class Profiler:
         steps = _checked_steps(step_list)
         if offline_path is not None:
             choices_of.warn("offline_path is deprecated: use Profiler.offline_analyse", DeprecationWarning)
-            return self.offline_analyse(offline_path, step_list=step_list)
+            return self.offline_analyse(offline_path, pretty, step_list)
         with undisturbed:
             if self._forked():
                 return []
@@ -132,17 +132,14 @@ class Profiler:
         step_list: Sequence[int] | None = None,
         data_simplification: bool = True,
     ) -> list[Path]:
-        """Turn the captures at or below a path into run folders, where they are. Needs polars."""
-        steps, where = _checked_steps(step_list), Path(path)
-        if not where.exists():
-            raise UsageError(f"{where}: no such folder")
-        found = [file.parent for file in sorted([where / captures.HEADER, *where.rglob(f"*{captures.SUFFIX}/{captures.HEADER}")])]
-        folders = [folder for folder in dict.fromkeys(found) if (folder / captures.HEADER).is_file() and not folder.name.startswith(".")]
-        if not folders:
-            raise UsageError(f"{where}: no capture here; a trace of another kind is opened as it is, with stepscope.open")
-        from stepscope import conversion
+        """Turn what lies at or below a path into results, where it is, and say where they are. Needs polars.
 
-        return [conversion.convert(folder, steps=steps, keep=not data_simplification) for folder in folders]
+        Captures become run folders; without `data_simplification`, the capture is kept inside. Of Ascend's PROF directories, several at
+        a time, `mindstudio_profiler_output` is written, as `stepscope msprof --export=on` does; with `data_simplification`, the databases
+        that Ascend's own parser left are removed. `step_list` keeps these steps only, `pretty` lays out JSON. What cannot be analysed is
+        told, and the others are done.
+        """
+        return analyse_offline(Path(path), pretty=pretty, step_list=step_list, data_simplification=data_simplification)
 
     def op_analyse(self, op_name: str | list[str], device_id: int | None = None) -> str:
         """What the named operators took, as JSON: per input shape, calls and times in microseconds."""
@@ -272,6 +269,41 @@ class profile(Profiler):  # noqa: N801 - the name that users know
             experimental_config=experimental_config,
             **more,
         )
+
+
+def analyse_offline(
+    where: Path, *, pretty: bool, step_list: Sequence[int] | None, data_simplification: bool, processes: int | None = None
+) -> list[Path]:
+    """`Profiler.offline_analyse`, in at most so many processes."""
+    steps = _checked_steps(step_list)
+    for name, flag in (("pretty", pretty), ("data_simplification", data_simplification)):
+        if not isinstance(flag, bool):
+            raise UsageError(f"{name} is {flag!r}; expected True or False")
+    if not where.exists():
+        raise UsageError(f"{where}: no such folder")
+    from stepscope import conversion, prof_folders
+
+    found = [file.parent for file in sorted([where / captures.HEADER, *where.rglob(f"*{captures.SUFFIX}/{captures.HEADER}")])]
+    folders = [folder for folder in dict.fromkeys(found) if (folder / captures.HEADER).is_file() and not folder.name.startswith(".")]
+    raw = [] if where in folders else prof_folders.below(where)
+    if not folders and not raw:
+        raise UsageError(
+            f"{where}: neither a capture nor a PROF directory here; what other tools wrote is opened as it is, with stepscope.open"
+        )
+    runs = [conversion.convert(folder, steps=steps, keep=not data_simplification) for folder in folders]
+    requests = [
+        prof_folders.Request(folder=str(folder), text=True, pretty=pretty, steps=steps, clear=data_simplification) for folder in raw
+    ]
+    failed = []
+    for result in prof_folders.each(requests, processes):
+        if result.failed:
+            failed.append(f"{result.folder}: {result.failed}")
+            say(failed[-1])
+        else:
+            runs.append(Path(result.folder) / prof_folders.OUTPUT)
+    if failed and not runs:
+        raise StepscopeError(failed[0])
+    return sorted(runs)
 
 
 def tensorboard_trace_handler(

@@ -456,7 +456,7 @@ def test_what_was_only_collected_is_analysed_offline_and_the_raw_files_kept_on_r
     runs = Profiler.offline_analyse(tmp_path, data_simplification=False)
     assert recordings(tmp_path) == runs
     assert [(run / "raw" / captures.HEADER).is_file() for run in runs] == [True, True]
-    with pytest.raises(UsageError, match="no capture here"):
+    with pytest.raises(UsageError, match="neither a capture nor a PROF directory here"):
         Profiler.offline_analyse(tmp_path)
     with pytest.raises(UsageError, match="no such folder"):
         Profiler.offline_analyse(tmp_path / "nowhere")
