@@ -10,16 +10,14 @@ import pytest
 
 import stepscope
 from stepscope.cli import main
+from timeline_page import PATIENCE, RESNET, SAMPLES, Shown
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Page
 
-    from conftest import Serve, Served
+    from conftest import Serve
 
-SAMPLES = Path(__file__).parents[1] / "samples"
-RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
-PATIENCE = 20_000
 RULER = 106  # px above the first lane
 
 
@@ -38,51 +36,9 @@ def stream(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.filter(track=kernels["track"].mode()[0]).sort("start")
 
 
-class _Shown:
-    """A timeline that is open."""
-
-    def __init__(self, page: "Page", served: "Served", run: str, query: str = "") -> None:
-        self.page, self.served, self.run = page, served, served.run(run)
-        self.base = f"api/runs/{self.run}/timeline"
-        page.goto(served.url(f"#/{self.run}/timeline{f'?{query}' if query else ''}"))
-        playwright.expect(page.locator(".tl-picture canvas")).to_be_visible(timeout=PATIENCE)
-        self.rest()
-
-    def rest(self) -> None:
-        """Until nothing is read and nothing moves."""
-        self.page.wait_for_timeout(60)
-        playwright.expect(self.page.locator(".tl-picture")).to_have_attribute("aria-busy", "false", timeout=PATIENCE)
-        self.page.wait_for_timeout(30)
-
-    @property
-    def said(self) -> dict[str, str]:
-        """The parameters of the address."""
-        found: dict[str, str] = self.page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.split('?')[1] ?? ''))")
-        return found
-
-    @property
-    def window(self) -> tuple[float, float]:
-        header = json.loads(self.served.ask(self.base).body)
-        said = self.said
-        return float(said.get("t0", 0)), float(said.get("t1", header["end_ns"]))
-
-    def lane(self, track: int) -> "tuple[int, Locator]":
-        lanes = json.loads(self.served.ask(self.base).body)["lanes"]
-        found = next(lane for lane in lanes if lane["track"] == track and lane["kind"] == "spans")
-        return found["id"], self.page.locator(f'[data-lane="{found["id"]}"]')
-
-    def place(self, track: int, moment: float) -> tuple[float, float]:
-        """Where the first row of a track's lane is at a moment, in the window of the browser."""
-        low, high = self.window
-        picture, name = self.page.locator(".tl-picture").bounding_box(), self.lane(track)[1].bounding_box()
-        assert picture is not None
-        assert name is not None
-        return picture["x"] + (moment - low) / (high - low) * picture["width"], name["y"] + 10
-
-
 def test_a_link_to_a_span_shows_it_with_what_launched_it(server: "Serve", page: "Page", spans: pl.DataFrame, stream: pl.DataFrame) -> None:
     kernel = stream.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).row(100, named=True)
-    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"span={kernel['span']}")
+    shown = Shown(page, server(SAMPLES), "resnet50_h200", f"span={kernel['span']}")
     details = page.locator(".tl-details")
     playwright.expect(details.locator(".tl-title b")).to_have_attribute("title", kernel["name"], timeout=PATIENCE)
     assert details.locator(".q").first.get_attribute("title") == f"{kernel['dur_ns']:,} ns"
@@ -97,7 +53,7 @@ def test_a_link_to_a_span_shows_it_with_what_launched_it(server: "Serve", page: 
 def test_a_click_selects_what_is_drawn_there_and_the_link_shows_it_again(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
     event = stream.sort("dur_ns")[-5].row(0, named=True)
     low, high = event["start"] - 3 * event["dur_ns"], event["start"] + 4 * event["dur_ns"]
-    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}")
+    shown = Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}")
     x, y = shown.place(event["track"], event["start"] + event["dur_ns"] / 2)
     page.mouse.move(x, y)
     playwright.expect(page.get_by_role("tooltip")).to_contain_text("Duration")
@@ -112,7 +68,7 @@ def test_a_click_selects_what_is_drawn_there_and_the_link_shows_it_again(server:
 
 
 def test_keys_move_through_time_and_between_events(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
-    shown = _Shown(page, server(SAMPLES), "resnet50_h200")
+    shown = Shown(page, server(SAMPLES), "resnet50_h200")
     before = shown.window
     page.locator(".tl-picture").focus()
     page.keyboard.press("w")
@@ -149,7 +105,7 @@ def test_keys_move_through_time_and_between_events(server: "Serve", page: "Page"
 
 
 def test_a_search_counts_all_events_and_goes_to_each(server: "Serve", page: "Page", spans: pl.DataFrame) -> None:
-    shown = _Shown(page, server(SAMPLES), "resnet50_h200")
+    shown = Shown(page, server(SAMPLES), "resnet50_h200")
     page.keyboard.press("/")
     playwright.expect(page.locator("#tl-find")).to_be_focused()
     assert page.locator(".palette").count() == 0
@@ -173,7 +129,7 @@ def test_a_search_counts_all_events_and_goes_to_each(server: "Serve", page: "Pag
 def test_an_area_sums_up_what_lies_in_it(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
     middle = stream.row(stream.height // 2, named=True)["start"]
     low, high = middle - 1_000_000, middle + 1_000_000
-    shown = _Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}")
+    shown = Shown(page, server(SAMPLES), "resnet50_h200", f"t0={low}&t1={high}")
     (x0, y), (x1, _) = (shown.place(middle_track(stream), moment) for moment in (low + 500_000, high - 500_000))
     page.mouse.move(x0, y)
     page.mouse.down()
@@ -198,7 +154,7 @@ def middle_track(stream: pl.DataFrame) -> int:
 
 
 def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
-    shown = _Shown(page, server(SAMPLES), "resnet50_h200")
+    shown = Shown(page, server(SAMPLES), "resnet50_h200")
     track = middle_track(stream)
     number, name = shown.lane(track)
     label = name.get_attribute("aria-label")
@@ -219,7 +175,7 @@ def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", pa
     shown.rest()
     assert page.locator(f'[data-lane="{hidden}"]').count() == 0
     page.goto("about:blank")
-    again = _Shown(page, server(SAMPLES), "resnet50_h200")  # without saying so in the address
+    again = Shown(page, server(SAMPLES), "resnet50_h200")  # without saying so in the address
     assert page.locator(f'[data-lane="{hidden}"]').count() == 0
     assert again.said["lanes"] == shown.said["lanes"]
 
@@ -227,7 +183,7 @@ def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", pa
 def test_every_event_of_a_small_trace_is_reached_by_keyboard(server: "Serve", page: "Page") -> None:
     path = next((SAMPLES / "capture").glob("*/python.capture"))
     wanted = stepscope.open(path).spans.filter(pl.col("kind") != "instant").select("span").collect()["span"].to_list()
-    shown = _Shown(page, server(SAMPLES), "python")
+    shown = Shown(page, server(SAMPLES), "python")
     page.locator(".tl-picture").focus()
     seen: set[int] = set()
 

@@ -14,6 +14,7 @@ from stepscope import intervals, schema
 from stepscope.timelines.lanes import build
 from stepscope.timelines.tiles import tile
 from stepscope.trace import Meta, Trace, complete
+from timeline_page import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -179,14 +180,14 @@ def test_pixels_of_a_lane_say_how_busy_it_is(server: "Serve", page: "Page", tmp_
     box, name = picture.bounding_box(), page.locator(".tl-lane", has_text="7").first.bounding_box()
     assert box is not None
     assert name is not None
-    dark: list[float] = page.evaluate(
-        """y => { const c = document.querySelector('.tl-picture canvas');
+    line = round(name["y"] - box["y"] + 6)  # above the labels
+    start, end = (pl.Series(values, dtype=pl.Int64).to_numpy() for values in zip(*events, strict=True))
+    union = intervals.clip(intervals.merge(start, end), low, high).total
+    look = """y => { const c = document.querySelector('.tl-picture canvas');
             const copy = new OffscreenCanvas(c.width, c.height).getContext('2d');
             copy.drawImage(c, 0, 0);
             const d = copy.getImageData(0, y, c.width, 1).data;
-            return Array.from({length: c.width}, (_, x) => 1 - d[4 * x] / 255) }""",
-        round(name["y"] - box["y"] + 6),  # above the labels
-    )
-    start, end = (pl.Series(values, dtype=pl.Int64).to_numpy() for values in zip(*events, strict=True))
-    union = intervals.clip(intervals.merge(start, end), low, high).total
-    assert abs(sum(dark) - union / (high - low) * len(dark)) <= 1, (sum(dark), union / (high - low) * len(dark))
+            return Array.from({length: c.width}, (_, x) => 1 - d[4 * x] / 255) }"""
+    busy = union / (high - low) * box["width"]
+    drawn = until(lambda: sum(page.evaluate(look, line)), lambda seen: abs(seen - busy) <= 1)
+    assert abs(drawn - busy) <= 1, (drawn, busy)

@@ -67,7 +67,7 @@ export class Timeline {
   readonly details = signal<Details | null>(null);
   readonly trouble = signal<Error | null>(null);
   readonly found = signal<Found | null>(null);
-  /** Kinds that the search is restricted to; none, it is not. */
+  /** Kinds that are meant: others are pale, and are not found. None: all are. */
   readonly kinds = signal<string[]>([]);
   readonly marks = signal<Mark[]>([]);
   /** Idle stretches in view, with their causes. */
@@ -407,7 +407,8 @@ export class Timeline {
     const points = (measure ?? "").split(":").map(Number);
     this.measured.value = measure && points.length === 2 && points.every(Number.isFinite) ? { from: points[0], to: points[1] } : null;
     if (first || lanes !== undefined) this.arrangement.value = read(lanes ?? remembered(`timeline.${this.run}`) ?? this.usual);
-    if (COLORINGS.includes((color ?? "family") as Coloring) && (color ?? "family") !== this.coloring.value) this.recolor((color ?? "family") as Coloring);
+    this.kinds.value = kinds ? kinds.split(",").filter((kind) => this.header.kinds.includes(kind)) : [];
+    this.recolor(COLORINGS.includes((color ?? "family") as Coloring) ? ((color ?? "family") as Coloring) : undefined);
     this.scopes.value = Math.max(1, Number(scopes) || 2);
     this.marks.value = notes !== undefined ? parseMarks(notes) : first ? parseMarks(remembered(`timeline.${this.run}.notes`) ?? "") : [];
     if (area) {
@@ -430,7 +431,6 @@ export class Timeline {
     else if (area && span === undefined) this.tab.value = "area";
     else if (span !== undefined) this.tab.value = "event";
     this.seen.value = { t0: this.aim0, t1: this.aim1 };
-    this.kinds.value = kinds ? kinds.split(",").filter((kind) => this.header.kinds.includes(kind)) : [];
     if ((find ?? "") !== (this.found.value?.text ?? "")) void this.search(find ?? "", "count");
     if (span !== undefined && /^\d+$/.test(span)) {
       if (this.selected.value?.span !== Number(span) || this.rankOf(this.selected.value.lane) !== rank()) await this.pick(rank() ?? 0, Number(span), windowed ? "show" : "fit");
@@ -691,9 +691,10 @@ export class Timeline {
 
   private searching = 0;
 
-  /** Find only events of these kinds. */
+  /** Mean only events of these kinds: others are pale, and are not found. */
   restrict(kinds: string[]): void {
     this.kinds.value = kinds;
+    this.recolor();
     const text = this.found.peek()?.text;
     this.found.value = null;
     if (text) void this.search(text);

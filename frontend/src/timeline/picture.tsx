@@ -1,5 +1,6 @@
 /** The picture itself: the canvas, the names of the lanes beside it, and what pointer and wheel do. */
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { TargetedEvent } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Icon, Swatch } from "../parts/basics";
 import { tip, untip } from "../parts/tip";
 import { source } from "../source";
@@ -7,6 +8,7 @@ import { language, theme } from "../state";
 import { fill } from "../text";
 import * as units from "../units";
 import { followPath } from "./connections";
+import { Fingers } from "./fingers";
 import { amount, shown } from "./labels";
 import type { Head, Placed } from "./layout";
 import { Ruler } from "./measure";
@@ -28,7 +30,8 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
   const bar = useRef<HTMLDivElement>(null);
   const drag = useRef<Drag | null>(null);
   const hovered = useRef(0);
-  const touches = useRef(new Map<number, { x: number; y: number }>());
+  const told = useRef(0);
+  const fingers = useMemo(() => new Fingers(of), [of]);
   const layout = of.layout.value;
 
   useLayoutEffect(() => {
@@ -43,7 +46,9 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       if (scrolled === of.scroll) return;
       scrolled = of.scroll;
       if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;
-      if (bar.current && Math.abs(bar.current.scrollTop - of.scroll) > 1) bar.current.scrollTop = of.scroll;
+      if (!bar.current) return;
+      bar.current.scrollTop = of.scroll;
+      told.current = bar.current.scrollTop;
     };
     of.turned = (busy) => box.current?.setAttribute("aria-busy", String(busy));
     const watch = new ResizeObserver(() => box.current && of.resize(box.current.clientWidth, box.current.clientHeight));
@@ -103,11 +108,11 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
   };
   const down = (event: PointerEvent) => {
     const { x, y } = place(event);
-    touches.current.set(event.pointerId, { x, y });
     if (event.button > 1) return;
     box.current!.setPointerCapture(event.pointerId);
     untip();
-    if (touches.current.size === 2) return void (drag.current = null);
+    if (event.pointerType === "touch") fingers.put(event.pointerId, x, y);
+    if (fingers.count > 1) return void (drag.current = null);
     const [t0, t1] = [of.t0, of.t1];
     if (y < MINI) {
       const [from, to] = [(t0 / of.end) * of.width, (t1 / of.end) * of.width];
@@ -126,17 +131,9 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
   };
   const move = (event: PointerEvent) => {
     const { x, y } = place(event);
-    const held = touches.current.get(event.pointerId);
-    if (touches.current.size === 2 && held) {
-      const other = [...touches.current].find(([id]) => id !== event.pointerId)![1];
-      const [before, now] = [Math.abs(held.x - other.x), Math.abs(x - other.x)];
-      if (before > 10 && now > 10) of.zoom(of.momentAt((x + other.x) / 2), before / now);
-      touches.current.set(event.pointerId, { x, y });
-      return;
-    }
-    if (held) touches.current.set(event.pointerId, { x, y });
+    if (fingers.move(event.pointerId, x, y)) return;
     const now = drag.current;
-    if (!now) return void hover(event, x, y);
+    if (!now) return event.pointerType === "touch" ? undefined : void hover(event, x, y);
     const perPixel = (of.t1 - of.t0) / Math.max(1, of.width);
     if (now.what === "pan") {
       of.drag(now.t0 - (x - now.x) * perPixel, now.t1 - (x - now.x) * perPixel);
@@ -163,11 +160,17 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     of.setArea({ t0: Math.max(0, Math.min(now.from, at)), t1: Math.min(of.end, Math.max(now.from, at)), lanes }, rest);
     of.cursor = at;
   };
+  const cancel = (event: PointerEvent) => {
+    drag.current = null;
+    if (!fingers.count) return;
+    fingers.lift(event.pointerId);
+    // The finger that is left moves on.
+    if (fingers.last) drag.current = { what: "pan", ...fingers.last, t0: of.t0, t1: of.t1, scroll: of.scroll };
+  };
   const up = async (event: PointerEvent) => {
     const { x, y } = place(event);
-    touches.current.delete(event.pointerId);
     const now = drag.current;
-    drag.current = null;
+    cancel(event);
     if (!now) return;
     if (now.what === "area" && now.moved) return span(now, await of.edge(x, y), y, true);
     if (now.what === "brush" && !now.moved) {
@@ -200,6 +203,13 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     if (hit) of.focus(hit);
     else if (y < MINI) of.all();
   };
+  // It is told of what it was set to only later, when that may have changed again.
+  const scrolled = (event: TargetedEvent<HTMLElement>) => {
+    const { scrollTop } = event.currentTarget;
+    if (scrollTop === told.current) return;
+    told.current = scrollTop;
+    of.scrollTo(scrollTop);
+  };
   const begin = TOP + layout.pinnedHeight;
   const count = layout.lanes.length + layout.pinned.length;
   const selected = of.selected.value;
@@ -216,7 +226,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       </div>
       <div
         class="tl-picture" ref={box} tabIndex={0} role="application" aria-label={fill(t.picture, { run })} aria-describedby="tl-said" aria-busy="true"
-        onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={up} onDblClick={twice}
+        onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={cancel} onDblClick={twice}
         onPointerLeave={() => { of.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
       >
         <Ruler of={of} />
@@ -224,7 +234,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
           {selected ? `${selected.name}, ${units.text(units.time(selected.dur))}` : fill(t.summary, { lanes: count, count: units.count(of.header.events).value, length: units.text(units.time(of.end)) })}
         </span>
       </div>
-      <div class="tl-bar" ref={bar} style={{ marginTop: `${begin}px` }} onScroll={(event) => Math.abs(event.currentTarget.scrollTop - of.scroll) > 1 && of.scrollTo(event.currentTarget.scrollTop)} tabIndex={-1} aria-hidden="true">
+      <div class="tl-bar" ref={bar} style={{ marginTop: `${begin}px` }} onScroll={scrolled} tabIndex={-1} aria-hidden="true">
         <div style={{ height: `${layout.height + 60}px` }} />
       </div>
     </div>

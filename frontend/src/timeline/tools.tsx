@@ -84,12 +84,12 @@ function Search({ of }: { of: Timeline }) {
   );
 }
 
-/** Which kinds of events the search looks at. */
+/** Which kinds of events are meant. */
 function Kinds({ of }: { of: Timeline }) {
   const t = text();
   const chosen = of.kinds.value;
   const there = Object.keys(info.value?.kinds ?? {}).filter((kind) => kind !== "instant" && info.value!.kinds[kind] > 0);
-  if (!of.found.value || there.length < 2) return null;
+  if (there.length < 2) return null;
   return (
     <Menu label={t.kinds} class={`sm ${chosen.length ? "chosen" : ""}`} button={chosen.length ? <span class="cut">{chosen.join(", ")}</span> : <span class="small">{t.allKinds}</span>}>
       {() => there.map((kind) => (
