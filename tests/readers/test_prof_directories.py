@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from prof_directories import DEVICE_TICKS, REAL_US, Directory, device, small_network
+from prof_directories import DEVICE_MAGIC, DEVICE_TICKS, REAL_US, Directory, device, small_network
 from stepscope.errors import StepscopeError
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
@@ -72,6 +72,57 @@ def test_an_unknown_chip_is_said_and_read_as_its_files_suggest(tmp_path: Path) -
     trace = read(root)
     assert kernels(trace).height == 12
     assert problems(trace) == [("the chip '99' is not known: read as the files suggest", 0)]
+
+
+GIB = 8e-6 * 2**33  # bits in 8 us, 14,400 cycles at 1.8 GHz, as GB/s
+NEWEST_GROUPS: dict[str, tuple[str, dict[str, float]]] = {  # events, which count a half, a quarter, an eighth ... of 14,400 cycles
+    "PipeUtilization": ("0x301,0x1,0x701,0x202,0x714,0x34,0x35", {"mac_ratio": 1 / 2, "fixpipe_ratio": 1 / 32, "icache_miss_rate": 1 / 2}),
+    "ArithmeticUtilization": ("0x323,0x324", {"mac_fp16_ratio": 0.5, "mac_int8_ratio": 0.25, "cube_fops": 7200 * 8192 + 3600 * 16384}),
+    "Memory": ("0x56f,0x571,0x400", {"ub_read_bw(GB/s)": 10_800 * 1024 / GIB, "main_mem_read_bw(GB/s)": 1800 * 64 / GIB}),
+    "MemoryL0": ("0x304,0x703", {"l0a_read_bw(GB/s)": 7200 * 4096 / GIB, "l0a_write_bw(GB/s)": 3600 * 4096 / GIB}),
+    "MemoryUB": ("0x204,0x571,0x70c", {"ub_read_bw_mte(GB/s)": 7200 * 128 / GIB, "fixp2ub_write_bw(GB/s)": 1800 * 2048 / GIB}),
+    "L2Cache": ("0x424,0x42c", {"read_local_l2_hit": 7200, "write_local_l2_victim": 3600}),
+    "ResourceConflictRatio": ("0x540,0x556,0x528,0x502", {"vec_bank_cflt_ratio": 0.75, "vec_resc_cflt_ratio": 2.0}),
+}
+
+
+@pytest.mark.parametrize("group", NEWEST_GROUPS)
+def test_kernels_and_counters_of_the_newest_chips(tmp_path: Path, group: str) -> None:
+    """Records of half the size, tasks numbered without their stream, ten counters; a kernel on both kinds of core has two records."""
+    events, wanted = NEWEST_GROUPS[group]
+    made = Directory()
+    made.call("node", "launch", 100, 108, made.hash("net/MatMul-op1"))
+    high, low, stream = 7, 9, 3  # the task's number is 7 << 16 | 9
+    body = struct.pack("<HHIQQ", 0, stream, high << 16 | low, made.kind("runtime", "KERNEL_MIX_AIC"), 0)
+    made.say("compact.task_track", "runtime", 102, body)
+    made.say(
+        "compact.node_basic_info", "node", 103, struct.pack("<QIQII", made.hash("net/MatMul-op1"), 4, made.hash("MatMul"), 24 | 2 << 16, 0)
+    )
+    for function, at in ((0, 150), (1, 190)):
+        made.put(
+            "device_0/data/stars_soc.data.0.slice_0", struct.pack("<4HQ16x", function | function << 6, DEVICE_MAGIC, low, high, device(at))
+        )
+    for core, flags, cycles in ((0, 3, 14_400), (1, 2, 28_800)):
+        values = [cycles >> place for place in range(1, 11)]
+        record = struct.pack("<4HQBBHBBHHHI10Q", 0b101010, DEVICE_MAGIC, low, high, cycles, 0, flags, 0, core, 0, 0, 0, 0, 0, *values)
+        made.put("device_0/data/ffts_profile.data.0.slice_0", record + struct.pack("<QQ", device(150), device(190)))
+    root = made.write(tmp_path)
+    for info in (root / "host" / "info.json", root / "device_0" / "info.json.0"):
+        info.write_text(info.read_text().replace('"platform_version": "5"', '"platform_version": "15"'))
+    sample = root / "device_0" / "sample.json"
+    said = {"ai_core_metrics": group, "ai_core_profiling_events": events, "aiv_metrics": group, "aiv_profiling_events": events}
+    sample.write_text(json.dumps(json.loads(sample.read_text()) | said))
+    trace = read(root)
+    (row,) = kernels(trace).to_dicts()
+    assert (row["name"], row["start_ns"] - START_NS, row["dur_ns"]) == ("net/MatMul-op1", 150_000, 40_000)
+    about = json.loads(row["args"])
+    assert (about["Task Id"], about["Physic Stream Id"]) == (high << 16 | low, stream)
+    # 14,400 cycles of 24 blocks on 24 cores at 1.8 GHz; 28,800 of 48 blocks on 48.
+    assert (about["aic_total_cycles"], about["aicore_time(us)"]) == (14_400, pytest.approx(14_400 / 1800 / 24, abs=1e-6))
+    assert (about["aiv_total_cycles"], about["aiv_time(us)"]) == (28_800, pytest.approx(28_800 / 1800 / 48, abs=1e-6))
+    assert {name: about[f"aic_{name}"] for name in wanted} == pytest.approx(wanted, abs=1e-6, rel=1e-6)
+    assert all(f"aiv_{name}" in about for name in wanted)
+    assert problems(trace) == [("no iterations are marked: everything is one step", 0)]
 
 
 def test_task_numbers_that_begin_anew_are_told_apart_by_flips(tmp_path: Path) -> None:

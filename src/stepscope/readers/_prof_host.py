@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope import intervals
 from stepscope.intervals import Ints
-from stepscope.readers._prof_device import STREAM_DESTROYED, batches
+from stepscope.readers._prof_device import NEWEST, STREAM_DESTROYED, batches
 from stepscope.readers._prof_files import HOST_MAGIC, Clock, Notes, Records, Side, lines, records
 
 LEVELS = {
@@ -114,7 +114,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Host:
     around = Around(calls)
     names = words.of(streams["additional.graph_id_map"]["name"])
     models = dict(zip(streams["additional.graph_id_map"]["model"].tolist(), names.to_list(), strict=True))
-    tasks = _tasks(streams, words, clock, calls, around)
+    tasks = _tasks(streams, words, clock, calls, around, side.chip in NEWEST)
     fusions = _fusions(streams, words, clock, calls, around, models)
     kept = {name: streams[name] for name in ("compact.hccl_op_info", "additional.hccl_info")}
     return Host(words, calls, tasks, fusions, models, kept, clock, around)
@@ -251,7 +251,7 @@ class Around:
 # Tasks
 
 
-def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around) -> pl.DataFrame:
+def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around, newest: bool) -> pl.DataFrame:
     """Every launched task: where it was to run, and the calls around its launch with what is known of their operator.
 
     device, stream, task, batch, type, kernel, at_ns, thread; node, communication, acl, runtime (rows of calls); model, request,
@@ -263,7 +263,9 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
     flip = (kind == "FLIP_TASK").to_numpy()
     device, stream, task = track["device"].astype(np.int64) & 0xFFF, track["stream"].astype(np.int64), track["task"].astype(np.int64)
     batch = np.zeros(len(track), np.int64)
-    for one in np.unique(device):
+    if newest:  # numbers of 32 bits, which never begin anew
+        task |= track["batch"].astype(np.int64) << 16
+    for one in np.unique(device) if not newest else ():
         mine, flips = (device == one) & ~flip, (device == one) & flip
         number = track["batch"][flips].astype(np.int64)
         batch[mine] = batches(

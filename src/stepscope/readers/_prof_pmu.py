@@ -8,7 +8,7 @@ import polars as pl
 import polars.selectors as cs
 
 from stepscope.intervals import Ints
-from stepscope.readers._prof_device import NO_CONTEXT, Device, numbers
+from stepscope.readers._prof_device import NEWEST, NO_CONTEXT, Device, numbers
 from stepscope.readers._prof_files import DEVICE_MAGIC, Clock, Notes, Side, lost, number, records
 
 _AICORE = np.dtype(
@@ -33,8 +33,16 @@ _PROFILE = np.dtype(
         *[("values", "<u8", 8), ("start", "<u8"), ("end", "<u8")],
     ]
 )
+_NEWEST_PROFILE = np.dtype(
+    [
+        *[("head", "<u2"), ("magic", "<u2"), ("stream", "<u2"), ("task", "<u2"), ("cycles", "<u8"), ("context", "u1"), ("flags", "u1")],
+        *[("pad", "<u2"), ("core", "u1"), ("core_id", "u1"), ("pad2", "<u2"), ("sub_block", "<u2"), ("block", "<u2"), ("pad3", "<u4")],
+        *[("values", "<u8", 10), ("start", "<u8"), ("end", "<u8")],
+    ]
+)
 _FREQUENCIES = np.dtype([("count", "<u4"), ("pad", "<u4"), ("points", np.dtype([("at", "<u8"), ("mhz", "<u4"), ("pad", "<u4")]), 55)])
-_OF_KERNEL, _OF_BLOCK = 0b101000, 0b101001
+_OF_KERNEL, _OF_BLOCK, _OF_NEWEST = 0b101000, 0b101001, 0b101010
+_MASTER, _OVERFLOW = 1, 4  # flags of the newest chips' records
 
 
 class Sum(NamedTuple):
@@ -153,12 +161,77 @@ _GROUPS: dict[str, tuple[list[str], list[str], list[str]]] = {
 }
 
 
+# The newest chips count other events, and ten of them; both kinds of core have the same columns, as far as their events were asked for.
+_NEWEST_RATIOS = {
+    "vec": (0x501,),
+    "mac": (0x301,),
+    "scalar": (0x1,),
+    "mte1": (0x701,),
+    "mte2": (0x202,),
+    "mte3": (0x203,),
+    "fixpipe": (0x714,),
+    "mac_fp16": (0x323,),
+    "mac_int8": (0x324,),
+    "vec_bank_cflt": (0x540, 0x556),
+}
+_NEWEST_BANDWIDTHS = {  # events, and the bits that each of them moves
+    "ub_read_bw": ((0x56F, 0x571), 256 * 4),
+    "ub_write_bw": ((0x570, 0x572), 256 * 4),
+    "l1_read_bw": ((0x707,), 256 * 16),
+    "l1_write_bw": ((0x709,), 256 * 8),
+    "main_mem_read_bw": ((0x400,), 8 * 8),
+    "main_mem_write_bw": ((0x401,), 8 * 8),
+    "l0a_read_bw": ((0x304,), 256 * 16),
+    "l0a_write_bw": ((0x703,), 256 * 16),
+    "l0b_read_bw": ((0x306,), 256 * 8),
+    "l0b_write_bw": ((0x705,), 256 * 8),
+    "l0c_read_bw": ((0x712,), 256 * 8),
+    "l0c_read_bw_cube": ((0x30A,), 256 * 8),
+    "l0c_write_bw_cube": ((0x308,), 256 * 8),
+    "ub_read_bw_mte": ((0x204,), 128),
+    "ub_write_bw_mte": ((0x206,), 128),
+    "ub_read_bw_vector": ((0x571,), 128 * 2),
+    "ub_write_bw_vector": ((0x572,), 128),
+    "ub_read_bw_scalar": ((0x3,), 128),
+    "ub_write_bw_scalar": ((0x5,), 128),
+    "fixp2ub_write_bw": ((0x70C,), 256 * 8),
+}
+_NEWEST_CACHE = {
+    "read_local_l2_hit": 0x424,
+    "read_local_l2_miss": 0x425,
+    "read_local_l2_victim": 0x426,
+    "write_local_l2_hit": 0x42A,
+    "write_local_l2_miss": 0x42B,
+    "write_local_l2_victim": 0x42C,
+}
+_NEWEST_COLUMNS: dict[str, list[tuple[str, Sum]]] = {
+    **{f"{pipe}_ratio": [("ratio", Sum(events))] for pipe, events in _NEWEST_RATIOS.items()},
+    "icache_miss_rate": [("quotient", Sum((0x35, 0x34)))],
+    "vec_resc_cflt_ratio": [("quotient", Sum((0x528, 0x502)))],
+    "cube_fops": [("sum", Sum((0x323, 0x324), (8192, 16384)))],
+    **{f"{name}(GB/s)": [("bandwidth", Sum(events, (float(bits),) * len(events)))] for name, (events, bits) in _NEWEST_BANDWIDTHS.items()},
+    **{name: [("count", Sum((event,)))] for name, event in _NEWEST_CACHE.items()},
+}
+_NEWEST_GROUPS: dict[str, list[str]] = {
+    "PipeUtilization": [*_named("{}_ratio", "vec mac scalar mte1 mte2 mte3 fixpipe"), "icache_miss_rate"],
+    "ArithmeticUtilization": [*_named("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
+    "Memory": _named("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
+    "MemoryL0": _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_read_bw_cube l0c_write_bw_cube"),
+    "MemoryUB": [
+        *_named("ub_{}(GB/s)", "read_bw_mte write_bw_mte read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        "fixp2ub_write_bw(GB/s)",
+    ],
+    "L2Cache": list(_NEWEST_CACHE),
+    "ResourceConflictRatio": _named("vec_{}_cflt_ratio", "bank resc"),
+}
+
+
 def read(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     """A row per execution that has counters: `execution`, and op_summary's columns in its order."""
     frequency = frequencies(side, device.clock, notes)
     found = pl.DataFrame()
     if files := side.slices(r"ffts_profile\.data\.\d+"):
-        found = _stars(side, files, device, executions, frequency, notes)
+        found = (_newest if side.chip in NEWEST else _stars)(side, files, device, executions, frequency, notes)
     elif files := side.slices(r"aicore\.data\.\d+"):
         found = _hwts(side, files, executions, frequency, notes)
     return found.with_columns(cs.float().fill_nan(None))
@@ -231,13 +304,50 @@ def _stars(
         }
     )
     rows = rows.filter(pl.col("known") & ~(pl.col("of_block") & pl.col("leads")))
+    return _of_both(side, files[0], rows, found["values"].astype(np.float64), executions, frequency, notes, ["stream", "task"])
+
+
+def _newest(
+    side: Side, files: list[Path], device: Device, executions: pl.DataFrame, frequency: tuple[Ints, Ints], notes: Notes
+) -> pl.DataFrame:
+    """Chips 15 and 16: of a kernel on both kinds of core each kind has its record, that of the one which leads with a flag."""
+    found = records(files, _NEWEST_PROFILE, notes, DEVICE_MAGIC)
+    function = found["head"] & 63
+    found = found[function == _OF_NEWEST]  # those of single blocks are in them already
+    if not len(found):
+        return pl.DataFrame()
+    if overflown := int((found["flags"] & _OVERFLOW != 0).sum()):
+        notes.add(files[0], "kernels whose counters ran over: their cycles are too few", overflown)
+    rows = pl.DataFrame(
+        {
+            "record": np.arange(len(found)),
+            "task": numbers(found["stream"], found["task"], None, side)[1],
+            "start_ns": device.clock.ns(found["end"]),
+            "of_block": found["flags"] & _MASTER == 0,
+            "vector": found["core"] & 1 == 1,
+            "cycles": found["cycles"].astype(np.int64),
+        }
+    )
+    return _of_both(side, files[0], rows, found["values"].astype(np.float64), executions, frequency, notes, ["task"])
+
+
+def _of_both(
+    side: Side,
+    file: Path,
+    rows: pl.DataFrame,
+    values: Any,
+    executions: pl.DataFrame,
+    frequency: tuple[Ints, Ints],
+    notes: Notes,
+    by: list[str],
+) -> pl.DataFrame:
+    """Counters of the cube cores and of the vector cores, each kernel's in one row."""
     runs = executions.select("execution", "stream", "task", "start_ns", run_end="end_ns").sort("start_ns")
-    rows = rows.sort("start_ns", maintain_order=True).join_asof(runs, on="start_ns", by=["stream", "task"], check_sortedness=False)
+    rows = rows.sort("start_ns", maintain_order=True).join_asof(runs, on="start_ns", by=by, check_sortedness=False, suffix="_ran")
     stray = rows.filter(pl.col("execution").is_null()).height
     if stray:
-        notes.add(files[0], "counters of kernels whose start or end is lost", stray)
+        notes.add(file, "counters of kernels whose start or end is lost", stray)
     rows = rows.filter(pl.col("execution").is_not_null())
-    values = found["values"].astype(np.float64)
     sides = []
     for vector, prefix, metrics, events in (
         (False, "aic_", "ai_core_metrics", "ai_core_profiling_events"),
@@ -270,7 +380,7 @@ def _core(
     kernel = part.select("execution").unique(maintain_order=True).with_row_index("kernel").with_columns(pl.col("kernel").cast(pl.Int64))
     part = part.join(kernel, on="execution", how="left", maintain_order="left")
     at = part["kernel"].to_numpy()
-    summed = np.zeros((kernel.height, 8))
+    summed = np.zeros((kernel.height, values.shape[1]))
     cycles = np.zeros(kernel.height, np.int64)
     np.add.at(summed, at, values[part["record"].to_numpy()])
     np.add.at(cycles, at, part["cycles"].to_numpy())
@@ -286,7 +396,8 @@ def _core(
     cores = int(number(side.unit.get("aiv_num" if vector else "ai_core_num")))
     time = _time_us(cycles, hertz, blocks, cores)
     columns = {f"{'aiv_time' if vector else 'aicore_time'}(us)": time, f"{prefix}total_cycles": cycles}
-    columns |= {prefix + name: column for name, column in metrics(group, 1 if vector else 0, events, summed, cycles, hertz, time).items()}
+    core = 3 if side.chip in NEWEST else 1 if vector else 0
+    columns |= {prefix + name: column for name, column in metrics(group, core, events, summed, cycles, hertz, time).items()}
     return kernel.select("execution").with_columns(pl.Series(name, column) for name, column in columns.items())
 
 
@@ -302,13 +413,16 @@ def _quotient(above: Any, below: Any) -> Any:
 
 
 def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, hertz: Any, time: Any) -> dict[str, Any]:
-    """The columns of a metric group for these counters: `core` is 0 for cube, 1 for vector, 2 for chips with one kind."""
-    if group not in _GROUPS:  # a custom set: the counters as they are
-        return {f"r{event:x}": values[:, place] for place, event in enumerate(events[:8])}
-    place = {event: at for at, event in reversed(list(enumerate(events[:8])))}
+    """The columns of a metric group for these counters: `core` is 0 for cube, 1 for vector, 2 for chips with one kind, 3 for the newest."""
+    events = events[: values.shape[1]]
+    known = _NEWEST_GROUPS if core == 3 else {name: columns[core] for name, columns in _GROUPS.items()}
+    if group not in known:  # a custom set: the counters as they are
+        return {f"r{event:x}": values[:, place] for place, event in enumerate(events)}
+    place = {event: at for at, event in reversed(list(enumerate(events)))}
     columns: dict[str, Any] = {}
-    for name in _GROUPS[group][core]:
-        way = next(((how, of) for how, of in _COLUMNS[name] if all(event in place for event in of.events)), None)
+    ways = _NEWEST_COLUMNS if core == 3 else _COLUMNS
+    for name in known[group]:
+        way = next(((how, of) for how, of in ways[name] if all(event in place for event in of.events)), None)
         if way is None:
             continue
         how, of = way

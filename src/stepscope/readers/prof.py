@@ -89,6 +89,8 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
     stars = any(name.startswith("stars_soc") for name in side.raw)
     clock, placed = device_clock(side, host_side, 50 if stars else 100, notes)
     device = _prof_device.read(side, clock, notes)
+    if chip in _prof_device.NEWEST and host is not None:
+        device = _on_streams(device, host)
     executions = _prof_tasks.joined(device, host)
     if not placed:
         device, executions = _moved(side, device, executions, notes)
@@ -112,6 +114,13 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
         ),
         alone,
     )
+
+
+def _on_streams(device: Device, host: Host) -> Device:
+    """Tasks of the newest chips have numbers of their own whatever their stream, which only the host knows."""
+    known = host.tasks.filter(pl.col("device") == device.number).select("task", of_host="stream").unique("task", keep="first")
+    tasks = device.tasks.join(known, on="task", how="left", maintain_order="left")
+    return device._replace(tasks=tasks.with_columns(stream=pl.coalesce("of_host", "stream")).drop("of_host"))
 
 
 def _on_device(side: Side, notes: Notes) -> pl.DataFrame:
