@@ -9,7 +9,7 @@ import pytest
 
 import stepscope
 from stepscope.cli import main
-from stepscope.timelines import arrows, asking
+from stepscope.timelines import arrows, asking, finding, summing
 from stepscope.timelines.lanes import Timeline, build
 from stepscope.trace import Trace
 
@@ -48,13 +48,15 @@ def test_a_search_finds_as_many_and_goes_to_each(page: "Page", written: Path, tr
     _open(page, written, "")
     page.keyboard.press("/")
     page.keyboard.type("batch_norm")
-    found = asking.search(trace, timeline, "batch_norm", rank=0, args=False)
+    found = finding.search(trace, timeline, "batch_norm", rank=0, args=False)
     status = page.locator(".tl-find [role=status]")
-    expect(status).to_have_text(f"{len(found.at):,}", timeout=PATIENCE)
+    expect(status).to_have_text(f"{found.count:,}", timeout=PATIENCE)
     for number in (1, 2):
         page.keyboard.press("Enter")
-        expect(status).to_have_text(f"{number} of {len(found.at):,}", timeout=PATIENCE)
-        name = asking.event(timeline, int(found.at[number - 1]))["name"]
+        expect(status).to_have_text(f"{number} of {found.count:,}", timeout=PATIENCE)
+        at = found.number(number - 1)
+        assert at is not None
+        name = asking.event(timeline, at)["name"]
         expect(page.locator(".tl-title b")).to_have_attribute("title", name)
 
 
@@ -63,7 +65,7 @@ def test_sums_over_a_range_are_those_of_the_server(page: "Page", written: Path, 
     low, high = 50_000_123, 61_000_456
     _open(page, written, "")
     lanes = [lane for lane in timeline.lanes if lane.kind == "spans"]
-    truth = asking.area(timeline, lanes, low, high, by)
+    truth = summing.area(timeline, lanes, low, high, by)
     script = "async (path) => (await window.reportSource.raw('', path)).json()"
     said: dict[str, Any] = page.evaluate(script, f"timeline/area?t0={low}&t1={high}&by={by}")
     columns = ["key", "kind", "lane", "count", "total_ns", "self_ns", "max_ns"]
@@ -71,7 +73,7 @@ def test_sums_over_a_range_are_those_of_the_server(page: "Page", written: Path, 
     order = ["key", "kind", "lane"]
     assert got.sort(order, nulls_last=True).rows() == truth.select(columns).sort(order, nulls_last=True).rows()
     groups = [group for group in timeline.groups if any(lane.group == group.id for lane in lanes)]
-    wanted = asking.summary(timeline, groups, low, high)
+    wanted = summing.summary(timeline, groups, low, high)
     assert [{key: value for key, value in one.items() if value} for one in said["groups"]] == [
         {key: value for key, value in one.items() if value} for one in wanted
     ]
