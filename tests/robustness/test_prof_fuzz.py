@@ -135,6 +135,17 @@ def far_numbers(root: Path, chance: random.Random) -> None:
     file.write_bytes(data)
 
 
+def late(root: Path, chance: random.Random) -> None:
+    """A number that is hours, days or years too large: as a time, it is one that could be."""
+    file = raw_file(root, chance)
+    data = bytearray(file.read_bytes())
+    for _ in range(chance.randrange(1, 4) if len(data) >= 16 else 0):
+        at = chance.randrange(len(data) // 8 - 1) * 8
+        (value,) = struct.unpack_from("<Q", data, at)
+        struct.pack_into("<Q", data, at, (value + (1 << chance.randrange(20, 56))) % 2**64)
+    file.write_bytes(data)
+
+
 def zero_length(root: Path, chance: random.Random) -> None:
     for _ in range(chance.randrange(1, 5)):
         raw_file(root, chance).write_bytes(b"")
@@ -194,7 +205,8 @@ def unknown_chip(root: Path, chance: random.Random) -> None:
             found = json.loads(path.read_text())
         except ValueError:
             continue
-        path.write_text(json.dumps(found | {"platform_version": chance.choice(("99", "", "-1", "0", "7", "15", "16", "x" * 50, 5, None))}))
+        chip = chance.choice(("99", "", "-1", "0", "7", "15", "16", "x" * 50, 5, None))
+        path.write_text(json.dumps({**found, "platform_version": chip} if isinstance(found, dict) else chip))
 
 
 def other_names(root: Path, chance: random.Random) -> None:
@@ -219,9 +231,23 @@ def other_device(root: Path, chance: random.Random) -> None:
 
 
 DAMAGES: list[Damage] = [
-    *(truncated, junk_head, wrong_magic, lost_records, bits, bits, far_numbers, far_numbers, zero_length, missing, missing_small),
+    *(truncated, junk_head, wrong_magic, lost_records, bits, bits, far_numbers, late, late, zero_length, missing, missing_small),
     *(missing_dictionary, garbled_text, strange_json, strange_json, device_alone, host_alone, unknown_chip, other_names, other_device),
 ]
+
+
+def test_a_time_that_is_years_off_and_a_plane_that_cannot_be_make_no_file_without_end(tmp_path: Path) -> None:
+    raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
+    planes = next(raw.glob("host/data/*hccl_info*"))
+    data = bytearray(planes.read_bytes())
+    struct.pack_into("<I", data, 64, 2**31)  # the plane of the first task
+    planes.write_bytes(data)
+    tasks = next(raw.glob("device_0/data/stars_soc*"))
+    data = bytearray(tasks.read_bytes())
+    struct.pack_into("<Q", data, len(data) - 56, 50_000_000 * 86_400 * 365 * 3)  # the end of the last one: three years later
+    tasks.write_bytes(data)
+    result = prof_folders.done(prof_folders.Request(folder=str(raw), text=True, database=True, rules=list(prof_folders.RULES)))
+    assert result.failed == "" and sum(file.bytes for file in result.written) < 2_000_000
 
 
 class HangsError(Exception):

@@ -20,6 +20,7 @@ _SAMPLES = {"NPU MEM": 18, "HBM": 19, "LLC": 21, "HCCS": 22, "PCIe": 23, "NIC": 
 _STEPS = 70_000
 _LEVELS = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 _PORTION = 100_000
+_PLANES = 1024
 # Tasks other than kernels from whose launch an arrow leads to them.
 _LAUNCHED = ["EVENT_RECORD", "STREAM_WAIT_EVENT", "MEMCPY_ASYNC"]
 
@@ -222,11 +223,15 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
     pid = _pid(work, _COMMUNICATION, device)
     threads: dict[int, str] = {}
     first: dict[str, int] = {}
+    free = 0
     for group in pl.concat([operators["group"], planes["group"]]).unique(maintain_order=True).to_list():
-        first[group] = len(threads)
-        threads[len(threads)] = f"Group {group} Communication"
-        last = planes.filter(pl.col("group") == group)["plane"].max()
-        threads |= {len(threads) + plane: f"Plane {plane}" for plane in range(last + 1 if isinstance(last, int) else 0)}
+        first[group] = free
+        threads[free] = f"Group {group} Communication"
+        there = planes.filter(pl.col("group") == group)["plane"].drop_nulls().unique().sort().to_list()
+        last = there[-1] if there else -1
+        # All up to the last have a name, unless a damaged record names one that cannot be.
+        threads |= {free + 1 + plane: f"Plane {plane}" for plane in (range(last + 1) if last < _PLANES else there)}
+        free += last + 2
     yield _described(pid, _COMMUNICATION, "Communication", f"NPU {device}", threads)
     lane = pl.col("group").replace_strict(first, return_dtype=pl.Int64)
     if operators.height:
