@@ -49,17 +49,33 @@ _ENUMS = {
     "ENUM_MEMCPY_OPERATION": {**dict(enumerate(_COPIES)), 65535: "other"},
     "ENUM_OVERLAP_ANALYSIS_TYPE": {0: "COMPUTE", 1: "COMMUNICATION", 2: "COMM_NOT_OVERLAP_COMP", 3: "FREE", 65535: "RESERVE"},
 }
-_TASK_ARGS = (
-    *("Model Id", "Model ID", "Task Id", "Task ID", "Physic Stream Id", "Stream ID", "Subtask Id", "Context ID", "runtime type"),
-    *("Task Type", "Batch Id", "connection_id", "kernel_name", "size(B)", "operation"),
-)
 _SHAPES = ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")
-_KERNEL_ARGS = ("Op Name", "OP Type", "OP State", "Block Num", "Mix Block Num", "HF32 Eligible", *_SHAPES, "attributes")
-_PLANE_ARGS = (
-    *("operator", "master", "notify_id", "stream id", "task id", "context id", "src rank", "dst rank", "transport type", "size(Byte)"),
-    *("data type", "link type", "rdma type", "bandwidth(GB/s)"),
+_OF_TASK: dict[str, Any] = {
+    **dict.fromkeys(("Model Id", "Model ID", "Task Id", "Task ID", "Physic Stream Id", "Stream ID", "Subtask Id", "Context ID"), pl.Int64),
+    **dict.fromkeys(("Batch Id", "connection_id", "size(B)", "Block Num", "Mix Block Num"), pl.Int64),
+    **dict.fromkeys(("runtime type", "Task Type", "kernel_name", "operation"), pl.String),
+    **dict.fromkeys(("Op Name", "OP Type", "OP State", "HF32 Eligible", *_SHAPES, "attributes"), pl.String),
+}
+_OF_PLANE: dict[str, Any] = {
+    **dict.fromkeys(("stream id", "task id", "context id", "src rank", "dst rank", "size(Byte)"), pl.Int64),
+    **dict.fromkeys(("operator", "notify_id", "transport type", "data type", "link type", "rdma type"), pl.String),
+    "master": pl.Boolean,
+    "bandwidth(GB/s)": pl.Float64,
+}
+_OF_OPERATOR: dict[str, Any] = {
+    **dict.fromkeys(("Process Group Name", "data_type", "alg_type"), pl.String),
+    "count": pl.Int64,
+    "relay": pl.Boolean,
+    "retry": pl.Boolean,
+}
+_PORTION = 100_000  # tasks at a time
+
+
+# What our own table of spans keeps.
+_OF_SPAN = (
+    *("start_ns", "dur_ns", "kind", "name", "step", "scope", "op_type", "correlation", "shapes", "dtypes", "flops", "bytes"),
+    *("category", "args"),
 )
-_GROUP_ARGS = ("Process Group Name", "data_type", "alg_type", "count", "relay", "retry")
 
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
@@ -84,7 +100,9 @@ class _Writing:
         self.database, self.trace = database, trace
         self.words: dict[str, int] = {}
         lanes = trace.tracks.select("track", "device", "pid", "tid", "label", "group", track_kind="kind").collect()
-        spans = trace.spans.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).sort("start_ns", maintain_order=True).collect()
+        # Without `args`, which are large: what is needed of them is asked for where it is.
+        columns = pl.col("span", "track", "kind", *(column for column in _OF_SPAN if column not in ("kind", "args")))
+        spans = trace.spans.select(columns, end_ns=pl.col("start_ns") + pl.col("dur_ns")).sort("start_ns", maintain_order=True).collect()
         self.spans = spans.join(lanes, on="track", how="left", maintain_order="left").with_columns(pl.col("kind").cast(pl.String))
 
     def everything(self) -> None:
@@ -110,9 +128,13 @@ class _Writing:
     # The file
 
     def put(self, table: str, columns: dict[str, str], rows: Sequence[tuple[Any, ...]] | pl.DataFrame) -> None:
-        self.database.execute(f'create table "{table}" ({", ".join(f"{name} {kind}" for name, kind in columns.items())})')
+        self.database.execute(f'create table if not exists "{table}" ({", ".join(f"{name} {kind}" for name, kind in columns.items())})')
         values = rows.select(list(columns)).iter_rows() if isinstance(rows, pl.DataFrame) else rows
         self.database.executemany(f'insert into "{table}" values ({", ".join("?" * len(columns))})', values)
+
+    def said(self, spans: pl.DataFrame, fields: dict[str, Any]) -> pl.DataFrame:
+        """The spans, with what their source said of them under these names."""
+        return pl.concat([spans, self.trace.said(spans["span"], fields)], how="horizontal")
 
     def ids(self, words: pl.Expr, rows: pl.DataFrame) -> pl.Series:
         """The numbers of these words in STRING_IDS."""
@@ -128,38 +150,34 @@ class _Writing:
 
     def _tasks(self, spans: pl.DataFrame) -> pl.DataFrame:
         """TASK and what describes its rows. Returns the tasks with what finds them again."""
-        measured = _measures(spans)
-        said = _said(spans, [*_TASK_ARGS, *_KERNEL_ARGS, *measured])
-        rows = said.with_columns(
-            globalTaskId=pl.int_range(pl.len(), dtype=pl.Int64),
-            streamId=_number(pl.coalesce("Physic Stream Id", "Stream ID", "tid")),
-            taskId=_number(pl.coalesce("Task Id", "Task ID")),
-            contextId=_number(pl.coalesce("Subtask Id", "Context ID")).fill_null(_NONE),
-            modelId=_number(pl.coalesce("Model Id", "Model ID")).fill_null(_NONE),
+        measured = self._measures(spans)
+        spans = spans.with_columns(globalTaskId=pl.int_range(pl.len(), dtype=pl.Int64))
+        found = [self._portion(spans.slice(at, _PORTION), measured) for at in range(0, max(1, spans.height), _PORTION)]
+        self.database.execute("create index TaskIndex on TASK (startNs, globalTaskId)")
+        return pl.concat(found)
+
+    def _portion(self, spans: pl.DataFrame, measured: list[str]) -> pl.DataFrame:
+        rows = self.said(spans, _OF_TASK | dict.fromkeys(measured, pl.Float64)).with_columns(
+            streamId=pl.coalesce("Physic Stream Id", "Stream ID", _number(pl.col("tid"))),
+            taskId=pl.coalesce("Task Id", "Task ID"),
+            contextId=pl.coalesce("Subtask Id", "Context ID").fill_null(_NONE),
+            modelId=pl.coalesce("Model Id", "Model ID").fill_null(_NONE),
             globalPid=_number(pl.lit(str(self.trace.meta.extra.get("pid", "")))),
         )
-        is_kernel = pl.col("kind") == "kernel"
-        kind = (
-            pl.when(is_kernel)
-            .then(pl.coalesce("runtime type", pl.col("category").cast(pl.String)))
-            .otherwise(pl.col("category").cast(pl.String))
+        is_kernel, word = pl.col("kind") == "kernel", pl.col("category").cast(pl.String)
+        kind = pl.coalesce(pl.when(is_kernel).then("runtime type"), word, pl.col("name").cast(pl.String))
+        columns = (
+            *("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "globalPid", "taskType", "contextId", "streamId"),
+            *("taskId", "modelId", "step"),
         )
         self.put(
             "TASK",
-            dict.fromkeys(
-                (
-                    *("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "globalPid", "taskType", "contextId", "streamId"),
-                    *("taskId", "modelId", "step"),
-                ),
-                "INTEGER",
-            ),
+            dict.fromkeys(columns, "INTEGER"),
             rows.select(
                 "globalTaskId", "globalPid", "contextId", "streamId", "taskId", "modelId", "step",
-                startNs="start_ns", endNs="end_ns", deviceId="device", connectionId="correlation",
-                taskType=self.ids(pl.coalesce(kind, pl.col("name").cast(pl.String)), rows),
+                startNs="start_ns", endNs="end_ns", deviceId="device", connectionId="correlation", taskType=self.ids(kind, rows),
             ),
         )  # fmt: skip
-        self.database.execute("create index TaskIndex on TASK (startNs, globalTaskId)")
         self._kernels(rows.filter(is_kernel))
         self._measured(rows.filter(is_kernel), measured)
         copies = rows.filter((pl.col("kind") == "copy") & pl.col("bytes").is_not_null())
@@ -171,7 +189,13 @@ class _Writing:
             {"globalTaskId": "INTEGER PRIMARY KEY", "size": "NUMERIC", "memcpyOperation": "NUMERIC"},
             copies.select("globalTaskId", size="bytes", memcpyOperation=way),
         )
-        return rows.select("globalTaskId", "start_ns", "end_ns", "device", "streamId", "taskId", "contextId", "kind", "category")
+        return rows.select("globalTaskId", "start_ns", "end_ns", "device", "streamId", "taskId", "contextId", "kind")
+
+    def _measures(self, spans: pl.DataFrame) -> list[str]:
+        """The names under which kernels say what their cores counted: all that is not about the task itself."""
+        kernels = spans.filter(pl.col("kind") == "kernel").unique(["device", "category"], keep="first", maintain_order=True)
+        texts = self.trace.spans.filter(pl.col("span").is_in(kernels["span"].implode())).select("args").collect().to_series().drop_nulls()
+        return [key for key in dict.fromkeys(key for text in texts for key in msgspec.json.decode(text)) if key not in _OF_TASK]
 
     def _kernels(self, rows: pl.DataFrame) -> None:
         text = {
@@ -185,7 +209,7 @@ class _Writing:
         }
         # What runs inside of a collective has the type of the collective, which is not its own.
         text["opType"] = pl.when(pl.col("op_type").is_null()).then(pl.lit("N/A")).otherwise(text["opType"])
-        numbers = {"blockNum": _number(pl.col("Block Num")), "mixBlockNum": _number(pl.col("Mix Block Num"))}
+        numbers = {"blockNum": pl.col("Block Num"), "mixBlockNum": pl.col("Mix Block Num")}
         frame = rows.select("globalTaskId", **numbers).with_columns(self.ids(words, rows).alias(name) for name, words in text.items())
         order = ("name", "globalTaskId", "blockNum", "mixBlockNum", "taskType", "opType", "inputFormats", "inputDataTypes", "inputShapes")
         more = ("outputFormats", "outputDataTypes", "outputShapes", "attrInfo", "opState", "hf32Eligible")
@@ -193,14 +217,14 @@ class _Writing:
 
     def _measured(self, rows: pl.DataFrame, names: list[str]) -> None:
         columns = {"globalTaskId": "INTEGER", "name": "INTEGER", "value": "NUMERIC"}
-        values = rows.select("globalTaskId", *(pl.col(name).cast(pl.Float64, strict=False) for name in names))
+        values = rows.select("globalTaskId", *names)
         long = values.unpivot(index="globalTaskId", variable_name="word").drop_nulls("value") if names else values.head(0)
         frame = long.with_columns(name=self.ids(pl.col("word"), long)) if names else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
         self.put("TASK_PMU_INFO", columns, frame)
 
     def _operators(self, spans: pl.DataFrame) -> pl.DataFrame:
         """COMMUNICATION_OP. Returns the operators with their ids."""
-        said = _said(spans, _GROUP_ARGS).with_columns(opId=pl.int_range(pl.len(), dtype=pl.Int64))
+        said = self.said(spans, _OF_OPERATOR).with_columns(opId=pl.int_range(pl.len(), dtype=pl.Int64))
         text = {
             "opName": pl.col("name"),
             "groupName": pl.coalesce("Process Group Name", "tid").fill_null("N/A"),
@@ -210,8 +234,8 @@ class _Writing:
         kinds = {word: number for number, word in _DATA_TYPES.items()}
         frame = said.select(
             "opId", "step",
-            startNs="start_ns", endNs="end_ns", connectionId="correlation", deviceId="device", count=_number(pl.col("count")),
-            relay=(pl.col("relay") == "true").cast(pl.Int64), retry=(pl.col("retry") == "true").cast(pl.Int64),
+            startNs="start_ns", endNs="end_ns", connectionId="correlation", deviceId="device", count="count",
+            relay=pl.col("relay").cast(pl.Int64), retry=pl.col("retry").cast(pl.Int64),
             dataType=pl.col("data_type").fill_null("N/A").replace_strict(kinds, default=65535, return_dtype=pl.Int64),
         ).with_columns(self.ids(words, said).alias(name) for name, words in text.items())  # fmt: skip
         columns = (
@@ -234,10 +258,8 @@ class _Writing:
 
     def _planes(self, spans: pl.DataFrame, tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
         """COMMUNICATION_TASK_INFO. Returns what is no task of a stream."""
-        said = _said(spans, _PLANE_ARGS).with_columns(
-            streamId=_number(pl.col("stream id")),
-            taskId=_number(pl.col("task id")),
-            contextId=_number(pl.col("context id")).fill_null(_NONE),
+        said = self.said(spans, _OF_PLANE).with_columns(
+            streamId="stream id", taskId="task id", contextId=pl.col("context id").fill_null(_NONE)
         )
         key = ["device", "streamId", "taskId", "contextId", "start_ns"]
         found = tasks.select("globalTaskId", *key).unique(key, keep="first", maintain_order=True)
@@ -258,9 +280,9 @@ class _Writing:
             notifyId=pl.col("notify_id").cast(pl.UInt64, strict=False).clip(0, 2**63 - 1).cast(pl.Int64),
             rdmaType=numbered("rdma type", _RDMA), transportType=numbered("transport type", _TRANSPORTS),
             dataType=numbered("data type", _DATA_TYPES), linkType=numbered("link type", _LINKS),
-            srcRank=_number(pl.col("src rank")), dstRank=_number(pl.col("dst rank")), size=_number(pl.col("size(Byte)")),
-            isMaster=(pl.col("master") == "true").cast(pl.Int64),
-            bandwidth=pl.col("bandwidth(GB/s)").cast(pl.Float64, strict=False) * 1e9,
+            srcRank="src rank", dstRank="dst rank", size="size(Byte)",
+            isMaster=pl.col("master").cast(pl.Int64),
+            bandwidth=pl.col("bandwidth(GB/s)") * 1e9,
         ).with_columns(
             name=self.ids(pl.col("operator"), placed),
             taskType=self.ids(pl.col("name"), placed),
@@ -374,24 +396,9 @@ class _Writing:
         tables = {"steps": steps, "devices": self.trace.devices.collect(), "problems": self.trace.problems.collect(), "counters": counters}
         for name, rows in tables.items():
             self._put_own(name, rows, [column for column in schema.TABLES[name] if column != "rank"])
-        lane = ("label", "group", "device", "pid", "tid", "track_kind")
-        own = (
-            "start_ns",
-            "dur_ns",
-            "kind",
-            "name",
-            "step",
-            "scope",
-            "op_type",
-            "correlation",
-            "shapes",
-            "dtypes",
-            "flops",
-            "bytes",
-            "category",
-            "args",
-        )
-        self._put_own("spans", spans, [*own, *lane])
+        texts = self.trace.spans.filter(pl.col("span").is_in(spans["span"].implode())).select("span", "args").collect()
+        told = spans.join(texts, on="span", how="left", maintain_order="left")
+        self._put_own("spans", told, [*_OF_SPAN, "label", "group", "device", "pid", "tid", "track_kind"])
         self.put("STEPSCOPE_META", {"name": "TEXT", "value": "TEXT"}, [("meta", msgspec.json.encode(self.trace.meta).decode())])
 
     def _put_own(self, name: str, rows: pl.DataFrame, columns: list[str]) -> None:
@@ -401,23 +408,6 @@ class _Writing:
         frame = rows.with_columns(pl.col(words).cast(pl.String)) if words else rows
         kinds = {column: "TEXT" if frame.schema[column] == pl.String else "NUMERIC" for column in columns}
         self.put(f"STEPSCOPE_{name.upper()}", {f'"{column}"': kind for column, kind in kinds.items()}, frame.select(columns).rows())
-
-
-def _said(spans: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The spans, with what their JSON says under these keys, as text."""
-    try:
-        found = spans["args"].str.json_decode(pl.Struct(dict.fromkeys(keys, pl.String))).struct.unnest()
-    except pl.exceptions.ComputeError:  # a list or an object, which is no text
-        found = spans.select(pl.col("args").str.json_path_match(f"$['{key}']").alias(key) for key in keys)
-    return pl.concat([spans, found.select(keys)], how="horizontal")
-
-
-def _measures(spans: pl.DataFrame) -> list[str]:
-    """The names under which kernels say what their cores counted: all keys that are not about the task itself."""
-    kernels = spans.filter((pl.col("kind") == "kernel") & pl.col("args").is_not_null())
-    examples = kernels.unique(["device", "category"], keep="first", maintain_order=True)["args"]
-    known = {*_TASK_ARGS, *_KERNEL_ARGS}
-    return [key for key in dict.fromkeys(key for text in examples for key in msgspec.json.decode(text)) if key not in known]
 
 
 def _number(text: pl.Expr) -> pl.Expr:
