@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from prof_directories import DEVICE_MAGIC, DEVICE_TICKS, REAL_US, Directory, device, small_network
+from prof_directories import DEVICE_MAGIC, DEVICE_TICKS, HOST_MAGIC, REAL_US, Directory, device, host, small_network
 from stepscope.errors import StepscopeError
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
@@ -140,6 +140,70 @@ def test_task_numbers_that_begin_anew_are_told_apart_by_flips(tmp_path: Path) ->
     flip[-1] = flip[-1][:30] + struct.pack("<H", 1) + flip[-1][32:]  # its number
     made.put("device_0/data/ts_track.data.0.slice_0", struct.pack("<BBHIQHHHH16x", 1, 14, 40, 0, device(1500), 3, 1, 0, 0))
     assert kernels(read(made.write(tmp_path)))["name"].cast(pl.String).to_list() == ["before", "after"]
+
+
+def marked(event: int, start_us: float, end_us: float, text: bytes, mark: int | None = None, segment: int = 0) -> bytes:
+    head = struct.pack("<HHIIIQ", HOST_MAGIC, 20500, 0, 100, 232, host(start_us))
+    about = struct.pack("<HHIHHIIIIiQ", int(mark is not None), segment, 0, 0, 0, 42, 100, 6, event, 0, 0)
+    return head + about + struct.pack("<4Qi", host(start_us), host(end_us), mark or 0, 0, 0) + text.ljust(156, b"\0")
+
+
+def test_ranges_and_moments_that_a_program_marks_are_annotations_on_the_host_and_on_the_device(tmp_path: Path) -> None:
+    made = small_network()
+    file = "host/data/aging.additional.msproftx.slice_0"
+    made.put(file, marked(1, 100, 250, b"forward"))
+    made.put(file, marked(0, 120, 120, b"here"))
+    made.put(file, marked(2, 130, 300, b"a long " * 22, mark=5))
+    made.put(file, marked(2, 130, 300, b"text", mark=5, segment=1))
+    made.put(file, marked(2, 140, 150, b"lost", mark=6, segment=2))
+    for at in (160, 210):
+        made.put("device_0/data/ts_track.data.0.slice_0", struct.pack("<BBHIQQQHHHH", 1, 10, 40, 0, device(at), 5, 2**32 - 1, 3, 0, 11, 0))
+    trace = read(made.write(tmp_path))
+    rows = (
+        trace.spans.filter(pl.col("category") == "mstx").join(trace.tracks.select("track", "label"), on="track").sort("start_ns", "label")
+    )
+    found = rows.select(pl.col("name", "kind").cast(pl.String), pl.col("start_ns") - START_NS, "dur_ns", "label").collect().rows()
+    long = "a long " * 22 + "text"
+    assert found == [
+        ("forward", "annotation", 100_000, 150_000, "Thread 100 marks"),
+        ("here", "instant", 120_000, 0, "Thread 100 marks"),
+        (long, "annotation", 130_000, 170_000, "Thread 100 marks"),
+        ("lost", "annotation", 140_000, 10_000, "Thread 100 marks"),
+        (long, "annotation", 160_000, 50_000, "Marks on stream 3"),
+    ]
+    assert problems(trace) == [("pieces of the texts of marks are missing", 2)]
+
+
+def test_steps_that_a_framework_marks_itself_and_the_fetching_of_data(tmp_path: Path) -> None:
+    """Tags 60000 and 60001 around steps where no graph marks iterations; even and odd ones from 20000 on around GetNext."""
+    made = Directory()
+    for at, tag in ((100, 60_000), (110, 20_000), (130, 20_001), (200, 60_001), (210, 60_000), (290, 60_001), (300, 60_000)):
+        made.tag(at, tag)
+    made.run(3, 1, 0, 150, 160)
+    made.run(3, 2, 0, 250, 260)
+    trace = read(made.write(tmp_path))
+    steps = trace.steps.sort("step").select("step", pl.col("start_ns") - START_NS, pl.col("end_ns") - START_NS).collect().rows()
+    assert steps == [(1, 100_000, 200_000), (2, 210_000, 290_000)]
+    data = trace.spans.filter(pl.col("kind") == "data").select(
+        pl.col("name").cast(pl.String), pl.col("start_ns") - START_NS, "dur_ns", "step"
+    )
+    assert data.collect().rows() == [("GetNext", 110_000, 20_000, 1)]
+
+
+def test_what_was_loaded_before_is_static_and_may_run_many_times(tmp_path: Path) -> None:
+    """A graph is launched once, before the recording's own calls; its task runs again and again."""
+    made = Directory()
+    made.call("node", "launch", 10, 18, made.hash("loaded"))
+    made.launch(12, 3, 5, "KERNEL_AICORE", "loaded")
+    made.say("compact.node_basic_info", "node", 13, struct.pack("<QIQIIB", made.hash("loaded"), 0, made.hash("MatMul"), 8, 0, 0))
+    made.files = {name.replace("/aging.", "/unaging."): parts for name, parts in made.files.items()}
+    made.call("node", "launch", 100, 108, made.hash("asked"))
+    made.launch(102, 3, 6, "KERNEL_AICORE", "asked")
+    made.say("compact.node_basic_info", "node", 103, struct.pack("<QIQIIB", made.hash("asked"), 0, made.hash("Add"), 8, 0, 0))
+    for task, at in ((5, 200), (6, 220), (5, 300), (5, 400)):
+        made.run(3, task, 0, at, at + 10)
+    rows = [(row["name"], json.loads(row["args"])["OP State"]) for row in kernels(read(made.write(tmp_path))).to_dicts()]
+    assert rows == [("loaded", "static"), ("asked", "dynamic"), ("loaded", "static"), ("loaded", "static")]
 
 
 @pytest.mark.parametrize("cut", [1, 17, 63, 64, 65, 200])

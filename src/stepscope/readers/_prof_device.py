@@ -11,6 +11,7 @@ from stepscope.readers._prof_files import DEVICE_MAGIC, HOST_MAGIC, Clock, Notes
 
 NO_CONTEXT = 2**32 - 1
 STREAM_DESTROYED = 0xFFFF
+MARK = 11  # the tag of a mark that a program made on the host, whose number is the index
 
 HWTS = np.dtype(
     [
@@ -105,7 +106,7 @@ class Device(NamedTuple):
     number: int
     stars: bool
     tasks: pl.DataFrame  # stream, task, batch, context, start_ns, end_ns, type: one row per execution
-    steps: pl.DataFrame  # model, stream, tag, at_ns
+    steps: pl.DataFrame  # model, index, stream, tag, at_ns
     blocks: pl.DataFrame  # stream, task, batch, blocks: where the real number was only known on the device
     copies: pl.DataFrame  # stream, task, received_ns, start_ns: as the scheduler says, where it does
     flips: Records
@@ -143,6 +144,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
     steps = pl.DataFrame(
         {
             "model": _whole(track["step"]["model"]),
+            "index": _whole(track["step"]["index"]),
             "stream": _whole(track["step"]["stream"]),
             "tag": _whole(track["step"]["tag"]),
             "at_ns": clock.ns(track["step"]["at"]),

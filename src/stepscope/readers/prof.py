@@ -17,6 +17,7 @@ from stepscope.readers import (
     _prof_counters,
     _prof_device,
     _prof_host,
+    _prof_marks,
     _prof_pmu,
     _prof_steps,
     _prof_tasks,
@@ -187,8 +188,11 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
     parts = [_calls(host, steps, info)] if host else []
     if host_side:
         parts += _system_calls(host_side, info, notes)
+    marks = _prof_marks.read(host_side, host.clock, host.words, notes) if host_side and host else pl.DataFrame()
+    if marks.height:
+        parts.append(_in_steps(_prof_marks.on_host(marks, _process(info), str(info.get("pid", ""))), steps))
     for one in found:
-        parts += _of_device(one, steps)
+        parts += _of_device(one, steps, marks)
     parts = [part for part in parts if part.height]
     spans, tracks = _placed(parts)
     links = [_links(one, steps) for one in found]
@@ -290,7 +294,7 @@ def _whole(spans: pl.DataFrame, notes: Notes) -> pl.DataFrame:
 
 def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFrame:
     """Calls on the host, in their own order: the row of a call is its span."""
-    process = f"{info.get('pid_name') or 'host'} {info.get('pid', '')}".strip()
+    process = _process(info)
     rows = host.calls.with_columns(pl.col("row").cast(pl.Int64))
     model = host.around.find("model", rows["thread"].to_numpy(), rows["start_ns"].to_numpy())
     rows = rows.with_columns(around=pl.Series(model))
@@ -329,11 +333,14 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
     )
 
 
+def _process(info: dict[str, Any]) -> str:
+    return f"{info.get('pid_name') or 'host'} {info.get('pid', '')}".strip()
+
+
 def _system_calls(side: Side, info: dict[str, Any], notes: Notes) -> list[pl.DataFrame]:
     rows = _prof_usage.calls(side, begin(side, notes), notes)
     if rows.is_empty():
         return []
-    process = f"{info.get('pid_name') or 'host'} {info.get('pid', '')}".strip()
     return [
         rows.select(
             "name",
@@ -341,7 +348,7 @@ def _system_calls(side: Side, info: dict[str, Any], notes: Notes) -> list[pl.Dat
             "start_ns",
             "dur_ns",
             kind=pl.lit("api"),
-            group=pl.lit(process),
+            group=pl.lit(_process(info)),
             lane=pl.format("Thread {} system", "thread"),
             track_kind=pl.lit("thread"),
             pid=pl.lit(str(info.get("pid", ""))),
@@ -358,7 +365,7 @@ def _family() -> pl.Expr:
     return pl.when(pl.col("level") == "acl").then(number.replace_strict(words, default=None, return_dtype=pl.String))
 
 
-def _of_device(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
+def _of_device(one: _Found, steps: pl.DataFrame, marks: pl.DataFrame) -> list[pl.DataFrame]:
     lane = {"group": pl.lit(f"NPU {one.device.number}"), "pid": pl.lit(str(one.device.number)), "device": pl.lit(one.device.number)}
     mine = steps.filter(pl.col("device") == one.device.number) if steps.height else steps
     parts = [part.with_columns(**lane) for part in _tasks(one, mine)]
@@ -372,6 +379,9 @@ def _of_device(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
         parts.append(_in_steps(_tagged(ranges, operators.height > 0), mine).with_columns(**lane))
     if one.aicpu.height:
         parts.append(_in_steps(_alone(one.aicpu), mine).with_columns(**lane))
+    marked = _prof_marks.on_device(marks, one.device)
+    if marked.height:
+        parts.append(_in_steps(marked, mine).with_columns(**lane))
     if mine.height:
         parts.append(
             mine.select(

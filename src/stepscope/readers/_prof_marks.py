@@ -1,0 +1,103 @@
+"""Ranges and moments that a program marks (msproftx, mstx): on the host, and where the device came by them."""
+
+import numpy as np
+import polars as pl
+
+from stepscope.readers._prof_device import MARK, Device
+from stepscope.readers._prof_files import HOST_MAGIC, Clock, Notes, Side, records
+from stepscope.readers._prof_host import Words
+
+_LAYOUT = np.dtype(
+    [
+        *[("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("writer", "<u4"), ("length", "<u4"), ("written", "<u8")],
+        *[("form", "<u2"), ("segment", "<u2"), ("pad", "<u4"), ("pad2", "<u2"), ("tag", "<u2"), ("pid", "<u4"), ("thread", "<u4")],
+        *[("category", "<u4"), ("event", "<u4"), ("payload_type", "<i4"), ("payload", "<u8"), ("start", "<u8"), ("end", "<u8")],
+        *[("mark", "<u8"), ("domain", "<u8"), ("message_type", "<i4"), ("message", "S156")],
+    ]
+)
+_EVENTS = {0: "marker", 1: "push/pop", 2: "start/end", 3: "marker_ex"}
+_MOMENTS = ("marker", "marker_ex")
+_WITH_MARK = 1  # form: long messages are cut into segments, and the device may come by them
+
+
+def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
+    """name, start_ns, end_ns, thread, event, mark, domain, category of everything that was marked on the host."""
+    parts = [records(side.slices(rf"{age}\.additional\.msproftx"), _LAYOUT, notes, HOST_MAGIC) for age in ("aging", "unaging")]
+    raw = np.concatenate(parts)
+    if not len(raw):
+        return pl.DataFrame()
+    # numpy leaves out what is behind the text, also where bytes follow a zero
+    text = pl.Series([message.partition(b"\0")[0].decode("utf-8", "replace") for message in raw["message"].tolist()])
+    rows = pl.DataFrame(
+        {
+            "name": text,
+            "start_ns": clock.ns(raw["start"]),
+            "end_ns": clock.ns(np.maximum(raw["end"], raw["start"])),
+            "thread": raw["thread"].astype(np.int64),
+            "event": pl.Series(raw["event"].astype(np.int64)).replace_strict(_EVENTS, default="?", return_dtype=pl.String),
+            "mark": np.where(raw["form"] == _WITH_MARK, raw["mark"].astype(np.int64), -1),
+            "segment": raw["segment"].astype(np.int64),
+            "domain": words.of(raw["domain"]),
+            "category": raw["category"].astype(np.int64),
+        }
+    )
+    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    if not possible.all():
+        notes.add(side.path / "data", "marks with times that cannot be", int((~possible).sum()), "msproftx")
+        rows = rows.filter(pl.Series(possible))
+    return pl.concat([rows.filter(pl.col("mark") < 0).drop("segment"), _whole(rows.filter(pl.col("mark") >= 0), side, notes)])
+
+
+def _whole(segments: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
+    """A message that is longer than a record lies in several, by number."""
+    rows = segments.sort("mark", "segment", maintain_order=True).group_by("mark", maintain_order=True).agg(
+        pl.col("name").str.join(""),
+        pl.col("start_ns", "end_ns", "thread", "event", "domain", "category").first(),
+        missing=pl.col("segment").max() + 1 - pl.col("segment").n_unique(),
+    )  # fmt: skip
+    if lost := int(rows["missing"].sum()):
+        notes.add(side.path / "data", "pieces of the texts of marks are missing", lost, "msproftx")
+    return rows.select("name", "start_ns", "end_ns", "thread", "event", "mark", "domain", "category")
+
+
+def on_host(marks: pl.DataFrame, group: str, pid: str) -> pl.DataFrame:
+    moment = pl.col("event").is_in(_MOMENTS)
+    return marks.select(
+        "name",
+        "start_ns",
+        kind=pl.when(moment).then(pl.lit("instant")).otherwise(pl.lit("annotation")),
+        category=pl.lit("mstx"),
+        dur_ns=pl.when(moment).then(0).otherwise(pl.col("end_ns") - pl.col("start_ns")),
+        said=pl.struct(event_type="event", mark_id="mark", domain="domain", Category="category"),
+        group=pl.lit(group),
+        lane=pl.format("Thread {} marks", "thread"),
+        track_kind=pl.lit("annotation"),
+        pid=pl.lit(pid),
+        tid=pl.col("thread").cast(pl.String),
+    )
+
+
+def on_device(marks: pl.DataFrame, device: Device) -> pl.DataFrame:
+    """From the first to the last time that the device came by a mark; where it did once, a moment."""
+    tags = device.steps.filter(pl.col("tag") == MARK)
+    if tags.is_empty():
+        return pl.DataFrame()
+    names = (
+        marks.select(index="mark", text="name").unique("index", keep="first")
+        if marks.height
+        else pl.DataFrame(schema={"index": pl.Int64, "text": pl.String})
+    )
+    rows = tags.group_by("index", "stream", maintain_order=True).agg(
+        start_ns=pl.col("at_ns").min(), end_ns=pl.col("at_ns").max(), times=pl.len()
+    )
+    return rows.join(names, on="index", how="left", maintain_order="left").select(
+        "start_ns",
+        name=pl.coalesce("text", pl.format("mark {}", "index")),
+        kind=pl.when(pl.col("times") > 1).then(pl.lit("annotation")).otherwise(pl.lit("instant")),
+        category=pl.lit("mstx"),
+        dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+        lane=pl.format("Marks on stream {}", "stream"),
+        track_kind=pl.lit("annotation"),
+        tid=pl.format("marks {}", "stream"),
+        said=pl.struct(mark_id="index"),
+    )
