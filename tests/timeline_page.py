@@ -73,12 +73,16 @@ class Shown:
         low, high = self.window
         return low + (x - self.box["x"]) / self.box["width"] * (high - low)
 
+    def at(self, moment: float) -> float:
+        """Where a moment is, in the window of the browser."""
+        low, high = self.window
+        return self.box["x"] + (moment - low) / (high - low) * self.box["width"]
+
     def place(self, track: int, moment: float) -> tuple[float, float]:
         """Where the first row of a track's lane is at a moment, in the window of the browser."""
-        low, high = self.window
         name = self.lane(track)[1].bounding_box()
         assert name is not None
-        return self.box["x"] + (moment - low) / (high - low) * self.box["width"], name["y"] + 10
+        return self.at(moment), name["y"] + 10
 
     def pixel(self, x: float, y: float) -> tuple[int, int, int]:
         """The colour that is drawn at a place of the window of the browser."""

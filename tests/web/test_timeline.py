@@ -180,37 +180,6 @@ def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", pa
     assert again.said["lanes"] == shown.said["lanes"]
 
 
-def test_every_event_of_a_small_trace_is_reached_by_keyboard(server: "Serve", page: "Page") -> None:
-    path = next((SAMPLES / "capture").glob("*/python.capture"))
-    wanted = stepscope.open(path).spans.filter(pl.col("kind") != "instant").select("span").collect()["span"].to_list()
-    shown = Shown(page, server(SAMPLES), "python")
-    page.locator(".tl-picture").focus()
-    seen: set[int] = set()
-
-    def press(key: str) -> bool:
-        """Whether it leads to another event."""
-        before = shown.said.get("span")
-        page.keyboard.press(key)
-        try:
-            page.wait_for_function(
-                "before => new URLSearchParams(location.hash.split('?')[1]).get('span') !== before", arg=before, timeout=400
-            )
-        except playwright.TimeoutError:
-            return False
-        seen.add(int(shown.said["span"]))
-        return True
-
-    assert press("Shift+ArrowRight")
-    for _ in range(5):
-        while press("Shift+ArrowLeft"):
-            pass
-        while press("Shift+ArrowRight"):
-            pass
-        if not press("Shift+ArrowDown"):
-            break
-    assert sorted(seen) == sorted(wanted)
-
-
 def test_a_report_has_a_timeline_that_is_drawn_from_what_it_carries(tmp_path: Path, page: "Page", stream: pl.DataFrame) -> None:
     out = tmp_path / "report.html"
     assert main(["report", str(RESNET), "-o", str(out)]) == 0

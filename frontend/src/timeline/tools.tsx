@@ -130,7 +130,7 @@ function Lanes({ of }: { of: Timeline }) {
   const lanes = of.header.lanes.filter((lane) => lane.id !== of.ruled);
   const shown = lanes.filter((lane) => !by.hidden.includes(lane.id));
   return (
-    <Menu label={t.lane} class="sm" align="right" arrow={false} button={fill(t.lanes, { some: shown.length, all: lanes.length })}>
+    <Menu label={fill(t.lanes, { some: shown.length, all: lanes.length })} class="sm" align="right" arrow={false} button={fill(t.lanes, { some: shown.length, all: lanes.length })}>
       {() => (
         <div class="tl-list">
           <div class="tl-listhead">

@@ -1,0 +1,70 @@
+"""Every event of a small trace can be reached in the timeline, by clicking and by keys."""
+
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import stepscope
+from timeline_page import PATIENCE, SAMPLES, Shown, until
+
+playwright = pytest.importorskip("playwright.sync_api")
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from conftest import Serve
+
+SMALL = next((SAMPLES / "capture").glob("*/python.capture"))
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[int]:
+    return stepscope.open(SMALL).spans.filter(pl.col("kind") != "instant").select("span").collect()["span"].to_list()
+
+
+def test_every_event_is_reached_by_clicking(server: "Serve", page: "Page", wanted: list[int]) -> None:
+    served = server(SAMPLES)
+    shown = Shown(page, served, "python")
+    lanes = {lane["id"]: lane for lane in json.loads(served.ask(shown.base).body)["lanes"]}
+    for span in wanted:
+        event = json.loads(served.ask(f"{shown.base}/span?rank=0&span={span}").body)
+        around = max(event["dur"], 500)
+        low, high = max(0, event["start"] - around), event["start"] + event["dur"] + around
+        page.goto(served.url(f"#/{shown.run}/timeline?t0={low}&t1={high}"))
+        shown.rest()
+        name = page.locator(f'[data-lane="{event["lane"]}"]')
+        name.scroll_into_view_if_needed()
+        box = name.bounding_box()
+        assert box is not None
+        row_height = (box["height"] - 6) / lanes[event["lane"]]["rows"]
+        page.mouse.click(shown.at(event["start"] + event["dur"] / 2), box["y"] + 4 + (event["row"] + 0.5) * row_height)
+        playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
+        assert until(lambda: shown.said.get("span"), lambda said, span=span: said == str(span)) == str(span), event
+        page.keyboard.press("Escape")
+
+
+def test_every_event_is_reached_by_keys(server: "Serve", page: "Page", wanted: list[int]) -> None:
+    shown = Shown(page, server(SAMPLES), "python")
+    page.locator(".tl-picture").focus()
+    seen: set[int] = set()
+
+    def press(key: str) -> bool:
+        """Whether it leads to another event."""
+        before = shown.said.get("span")
+        page.keyboard.press(key)
+        shown.rest()
+        if (now := shown.said.get("span")) is None or now == before:
+            return False
+        seen.add(int(now))
+        return True
+
+    assert press("Shift+ArrowRight")
+    while True:
+        while press("Shift+ArrowLeft"):
+            pass
+        while press("Shift+ArrowRight"):
+            pass
+        if not press("Shift+ArrowDown"):
+            break
+    assert sorted(seen) == sorted(wanted)

@@ -1,0 +1,107 @@
+"""Lanes of the timeline are put in order, made higher, pinned and hidden as the reader likes; a run keeps it."""
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from timeline_page import RESNET, SAMPLES, Shown, until
+
+playwright = pytest.importorskip("playwright.sync_api")
+if TYPE_CHECKING:
+    from playwright.sync_api import FloatRect, Locator, Page
+
+    from conftest import Serve
+
+RUN = RESNET.name
+
+
+def box_of(lane: "Locator") -> "FloatRect":
+    found = lane.bounding_box()
+    assert found is not None
+    return found
+
+
+def order(shown: Shown) -> list[int]:
+    """Lanes from top to bottom."""
+    look = "all => all.map(lane => [lane.getBoundingClientRect().y, Number(lane.dataset.lane)])"
+    return [lane for _, lane in sorted(shown.page.eval_on_selector_all(".tl-clip .tl-lane", look))]
+
+
+def drag(page: "Page", x: float, y: float, by: float) -> None:
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y + by / 2)
+    page.mouse.move(x, y + by)
+    page.mouse.up()
+
+
+def test_a_lane_is_dragged_to_another_place_and_stays_there(server: "Serve", page: "Page") -> None:
+    shown = Shown(page, server(SAMPLES), RUN)
+    before = order(shown)
+    lanes = {lane["id"]: lane for lane in json.loads(server(SAMPLES).ask(shown.base).body)["lanes"]}
+    groups = [
+        [lane for lane in before if lanes[lane]["group"] == group] for group in dict.fromkeys(lanes[lane]["group"] for lane in before)
+    ]
+    group = next(group for group in groups if len(group) > 3)
+    at = before.index(group[0])
+    one, below = (page.locator(f'[data-lane="{lane}"]') for lane in (group[0], group[2]))
+    start, end = box_of(one), box_of(below)
+    drag(page, start["x"] + 60, start["y"] + 8, end["y"] + end["height"] - start["y"] - start["height"] + 2)
+    expected = [*before[:at], group[1], group[2], group[0], *before[at + 3 :]]
+    assert until(lambda: order(shown), lambda now: now == expected) == expected
+    page.goto("about:blank")
+    assert order(Shown(page, server(SAMPLES), RUN)) == expected
+    # And back, by keys
+    lane = page.locator(f'[data-lane="{group[0]}"]')
+    for _ in range(2):
+        lane.focus()
+        page.keyboard.press("Alt+ArrowUp")
+    assert until(lambda: order(shown), lambda now: now == before) == before
+
+
+def test_a_lane_is_made_higher_and_stays_so(server: "Serve", page: "Page") -> None:
+    shown = Shown(page, server(SAMPLES), RUN)
+    lane = page.locator(".tl-clip .tl-lane").nth(2)
+    number, before = lane.get_attribute("data-lane"), box_of(lane)
+    drag(page, before["x"] + 60, before["y"] + before["height"] - 3, 40)
+    lane = page.locator(f'[data-lane="{number}"]')
+    assert until(lambda: box_of(lane)["height"], lambda now: now == before["height"] + 40) == before["height"] + 40
+    shown.rest()
+    assert f"{number}x{before['height'] + 40:.0f}" in shown.said["lanes"]
+    page.goto("about:blank")
+    Shown(page, server(SAMPLES), RUN)
+    assert box_of(page.locator(f'[data-lane="{number}"]'))["height"] == before["height"] + 40
+    page.locator(f'[data-lane="{number}"] .tl-size').dblclick()
+    assert until(lambda: box_of(page.locator(f'[data-lane="{number}"]'))["height"], lambda now: now == before["height"]) == before["height"]
+
+
+def test_a_hidden_lane_comes_back_from_the_list_and_keys_do_the_same(server: "Serve", page: "Page") -> None:
+    shown = Shown(page, server(SAMPLES), RUN)
+    before = order(shown)
+    lane = page.locator(f'[data-lane="{before[1]}"]')
+    label = lane.get_attribute("aria-label")
+    lane.focus()
+    page.keyboard.press("Delete")
+    playwright.expect(page.locator(f'[data-lane="{before[1]}"]')).to_have_count(0)
+    page.get_by_role("button", name=re.compile("^Lane")).first.click()
+    page.get_by_role("button", name="Show all").click()
+    playwright.expect(page.locator(f'[data-lane="{before[1]}"]')).to_have_attribute("aria-label", label or "")
+    page.keyboard.press("Escape")
+    lane = page.locator(f'[data-lane="{before[3]}"]')
+    lane.focus()
+    page.keyboard.press("p")
+    playwright.expect(page.locator(f'.tl-names > [data-lane="{before[3]}"]')).to_have_count(1)  # above what is scrolled
+
+
+def test_a_folded_group_shows_no_lanes_and_its_place_is_kept(server: "Serve", page: "Page") -> None:
+    shown = Shown(page, server(SAMPLES), RUN)
+    group = page.locator(".tl-group").first
+    before = len(order(shown))
+    group.click()
+    playwright.expect(page.locator(".tl-group").first).to_have_attribute("aria-expanded", "false")
+    assert len(order(shown)) < before
+    page.goto("about:blank")
+    Shown(page, server(SAMPLES), RUN)
+    playwright.expect(page.locator(".tl-group").first).to_have_attribute("aria-expanded", "false")
