@@ -165,6 +165,24 @@ def test_b9_a_missing_series_costs_only_itself(folder: Any) -> None:
     assert trace.memory()["allocated_bytes"].to_list() == [2**29, 2**30]
 
 
+def test_samples_of_the_machine_that_are_all_zero_were_not_taken_and_the_next_are_about_the_time_of_both(folder: Any) -> None:
+    """MindSpore 2.10 writes zeros every second time: counted in, they would halve the use of the machine."""
+    cpu = {
+        "sampling_interval": 10, "cpu_processor_num": 2, "time_stamp": [100, 150, 200, 260, 300],
+        "device_info": {
+            "user_utilization": [0, 0, 60, 0, 70], "sys_utilization": [0, 0, 30, 0, 10], "idle_utilization": [0, 0, 0, 0, 20],
+            "context_switch_count": [0, 0, 400, 0, 250], "runnable_process": [7, 7, 8, 8, 6],
+        },
+    }  # fmt: skip
+    trace = folder(minddata_cpu_utilization_0__json=cpu)
+    machine = trace.cpu(of="machine")
+    assert machine["user_share"].to_list() == [None, None, 0.6, None, pytest.approx(0.7)]
+    assert machine["context_switches_per_s"].to_list() == [None, None, 400 / 0.1, None, 250 / 0.1]
+    assert machine["run_queue"].to_list() == [7, 7, 8, 8, 6]
+    use = trace.cpu_use(of="machine").row(0, named=True)
+    assert (use["samples"], use["covered_ns"], use["user_share"]) == (2, 200_000_000, pytest.approx(0.65))
+
+
 def test_b10_nothing_to_show_is_an_empty_table_that_is_valid_json(folder: Any) -> None:
     """MindInsight answers `Infinity`, or loads for ever where strategy files are missing."""
     trace = folder(parallel_strategy_0__json={"config": {"rankId": 0, "parallelType": "auto_parallel"}, "graph": {"node": []}})

@@ -8,6 +8,7 @@ Times are milliseconds since the machine's start.
 """
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,23 @@ def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
     at = [round(stamp * 1_000_000) + offset for stamp in cpu.get("time_stamp") or []]
     every = cpu.get("sampling_interval")
-    per_second = 1000 / every if isinstance(every, (int, float)) and every > 0 else 1.0
+    given = cpu.get("device_info") or {}
+    series = {key: [value for value in given.get(key) or [] if isinstance(value, (int, float))][: len(at)] for key in _MACHINE}
+    shares = [values for key, values in series.items() if _MACHINE[key][1] == "share" and values]
+    # Shares that are all zero were not taken: MindSpore 2.10 writes so every second time, and the next are about the time of both.
+    taken = [nth for nth in range(len(at)) if not shares or any(values[nth] for values in shares if nth < len(values))]
+    since = {nth: before for before, nth in pairwise([-1, *taken])}
     frames = []
     for key, (name, unit, factor) in _MACHINE.items():
-        scale = per_second if unit == "1/s" else factor
-        values = [value * scale for value in (cpu.get("device_info") or {}).get(key) or [] if isinstance(value, (int, float))][: len(at)]
-        frames.append(pl.DataFrame({"name": name, "at_ns": at[: len(values)], "value": values, "unit": unit}, _COUNTERS, strict=False))
+        rows: list[tuple[int, float]] = []
+        for nth, value in enumerate(series[key]):
+            if unit == "processes":
+                rows.append((at[nth], value * factor))
+            elif nth in since:
+                passed = (at[nth] - at[max(since[nth], 0)]) / 1e9 or (every / 1000 if isinstance(every, (int, float)) else 0) or 1.0
+                rows.append((at[nth], value / passed if unit == "1/s" else value * factor))
+        columns = {"at_ns": [moment for moment, _ in rows], "value": [value for _, value in rows]}
+        frames.append(pl.DataFrame({"name": [name] * len(rows), **columns, "unit": [unit] * len(rows)}, _COUNTERS, strict=False))
     if isinstance(cores := cpu.get("cpu_processor_num"), int) and at:
         frames.append(pl.DataFrame({"name": ["cpu cores"], "at_ns": at[:1], "value": [float(cores)], "unit": ["cores"]}, _COUNTERS))
     return frames
