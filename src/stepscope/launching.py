@@ -175,7 +175,7 @@ def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
         first, end = settings["steps"]
         return f"nothing was recorded: the job made {steps} steps, and --steps {first}:{end} asks for later ones"
     if not seen:
-        return "nothing was recorded: the job imported neither torch, mindspore nor jax, and used no stepscope.record_function"
+        return "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function"
     if "jax" in seen and settings.get("steps"):
         return "nothing was recorded: JAX has no steps but those marked with jax.profiler.StepTraceAnnotation; --seconds records without"
     return f"nothing was recorded: no step was seen; the job imported {', '.join(seen)}. --seconds records without steps"

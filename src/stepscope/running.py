@@ -5,6 +5,7 @@ the program itself has imported them. An error here is one line on standard erro
 """
 
 import contextlib
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -293,6 +294,7 @@ def _wrap(
     before: Callable[[Any], None] | None = None,
     after: Callable[[Any], None] | None = None,
     around: Callable[[Callable[[], Any]], Any] | None = None,
+    around_self: Callable[[Any, Callable[[], Any]], Any] | None = None,
     when: Callable[[Any], bool] | None = None,
 ) -> None:
     method = getattr(owner, name)
@@ -303,7 +305,10 @@ def _wrap(
             return method(self, *args, **kwargs)
         if before is not None:
             before(self)
-        result = around(lambda: method(self, *args, **kwargs)) if around is not None else method(self, *args, **kwargs)
+        if around_self is not None:
+            result = around_self(self, lambda: method(self, *args, **kwargs))
+        else:
+            result = around(lambda: method(self, *args, **kwargs)) if around is not None else method(self, *args, **kwargs)
         if after is not None:
             after(self)
         return result
@@ -416,15 +421,93 @@ def _jax(jax: Any) -> None:
     before_end(_process().finish)  # before the framework's own exit handlers, which end what we record
 
 
-def _wrap_exit(annotation: type) -> None:
+def _wrap_exit(annotation: type, when: Callable[[Any], bool] = lambda one: True) -> None:
     leave = annotation.__exit__  # type: ignore[attr-defined]
 
     def exit_(self: Any, *args: Any) -> Any:
         result = leave(self, *args)
-        _process().border()
+        if when(self):
+            _process().border()
         return result
 
     annotation.__exit__ = exit_  # type: ignore[attr-defined]
+
+
+# TensorFlow: a step ends with a batch of Keras's fit, else with the outermost call that computes gradients (a tf.function) or applies them
+# (an optimizer), unless the program marks its steps itself.
+
+
+def _tensorflow(tf: Any) -> None:
+    _seen.add("tensorflow")
+    functions = importlib.import_module("tensorflow.python.eager.polymorphic_function.polymorphic_function")
+    _wrap(tf.GradientTape, "gradient", before=lambda tape: _gradients.computed())
+    _wrap(functions.Function, "__call__", around_self=_gradients.called)
+    _wrap(tf.data.Dataset, "__iter__", before=lambda dataset: _process().active())
+    mark = tf.profiler.experimental.Trace
+    _wrap(mark, "__enter__", before=lambda one: _process().active())
+    init = mark.__init__
+
+    @wraps(init)
+    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self._stepscope_step = "step_num" in kwargs and not _process().recorder.busy
+        _gradients.marked = _gradients.marked or self._stepscope_step
+
+    mark.__init__ = remember
+    _wrap_exit(mark, when=lambda one: one._stepscope_step)
+    profiler: Any = importlib.import_module("tensorflow.python.profiler.profiler_v2")
+    start = profiler.start
+
+    @wraps(start)
+    def start_profiler(*args: Any, **kwargs: Any) -> Any:
+        _process().own_profiler()
+        return start(*args, **kwargs)
+
+    profiler.start = tf.profiler.experimental.start = start_profiler
+    before_end(_process().finish)  # before the framework's own exit handlers, which end what we record
+
+
+def _keras(keras: Any) -> None:
+    """Keras 3, on any of its backends."""
+    callbacks = importlib.import_module("keras.src.callbacks.callback_list")
+    _wrap(callbacks.CallbackList, "on_train_batch_end", after=lambda callbacks: _process().border())
+    _wrap(keras.Model, "fit", around=lambda call: _in_step(call, counts=False))
+    _wrap(keras.Model, "train_on_batch", around=_in_step)
+    base = importlib.import_module("keras.src.optimizers.base_optimizer").BaseOptimizer
+    _wrap(base, "apply", around_self=lambda optimizer, call: _gradients.called(optimizer, call, applies=True))
+
+
+class _Gradients:
+    """Which calls train: those within which gradients are computed or applied."""
+
+    def __init__(self) -> None:
+        self._leader = _Leader()
+        self._training: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._seen = False
+        self.marked = False  # the program says itself where its steps end: it knows best
+
+    def computed(self) -> None:
+        """While a function is traced, or by a loop itself."""
+        _process().active()
+        self._seen = True
+
+    def called(self, who: Any, call: Callable[[], Any], *, applies: bool = False) -> Any:
+        global _inside  # noqa: PLW0603
+        _process().active()
+        outermost = not _inside
+        if outermost:
+            self._seen = applies
+        _inside += 1
+        try:
+            result = call()
+        finally:
+            _inside -= 1
+        if outermost and not self.marked:
+            if self._seen:  # a function tells so when it is traced: in its first call
+                self._training.add(who)
+            if who in self._training:
+                self._leader.stepped(who)
+        return result
 
 
 # No framework: ranges that the program names.
@@ -442,11 +525,14 @@ def _plain(plain: Any) -> None:
     plain.record_function.__enter__ = first_range
 
 
+_gradients = _Gradients()
 _BEFORE: dict[str, Callable[[ModuleType], None]] = {"mindspore.profiler": _hide_variable}
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "torch": _torch,
     "mindspore.profiler": _substitute,
     "mindspore": _mindspore,
     "jax": _jax,
+    "tensorflow": _tensorflow,
+    "keras": _keras,
     "stepscope.collect.plain": _plain,
 }

@@ -173,7 +173,7 @@ def test_wrong_use_is_said_before_the_job_starts(tmp_path: Path, words: list[str
 @pytest.mark.parametrize(
     ("text", "words", "message"),
     [
-        ("pass", [], "nothing was recorded: the job imported neither torch, mindspore nor jax"),
+        ("pass", [], "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow"),
         ("pass", ["--idle"], ""),
     ],
 )
@@ -381,3 +381,105 @@ def test_jax_is_recorded_by_its_step_annotations_or_as_a_whole(tmp_path: Path) -
     assert "the program ended in step 0, before step 2" in unmarked.stderr
     run(tmp_path, "--out", "whole", "train.py", "unmarked")
     assert any("dot" in name for name in names(only(recordings(tmp_path / "whole"))))
+
+
+# TensorFlow
+
+TENSORFLOW = """
+    import os, sys
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import tensorflow as tf
+    kind = sys.argv[1]
+    weights = tf.Variable(tf.ones((8, 1)))
+    x = tf.ones((4, 8))
+    @tf.function
+    def evaluate(x):
+        return tf.reduce_mean(x @ weights)
+    @tf.function
+    def train(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weights) ** 2)
+        weights.assign_sub(0.1 * tape.gradient(loss, weights))
+    for number in range(6 if kind == "function" else 0):
+        train(x)
+        evaluate(x)
+    for number in range(6 if kind == "marked" else 0):
+        with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
+            train(x)
+            train(x)
+    if kind in ("eager", "fit"):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    for number in range(6 if kind == "eager" else 0):
+        optimizer = optimizer if number else tf.keras.optimizers.SGD(0.1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+    if kind == "fit":
+        model.compile("sgd", "mse")
+        model.fit(tf.ones((24, 8)), tf.ones((24, 1)), batch_size=4, verbose=0, validation_data=(x, tf.ones((4, 1))))
+"""
+
+
+@pytest.mark.parametrize("kind", ["function", "marked", "eager", "fit"])
+def test_tensorflow_is_recorded_step_by_step_however_it_trains(tmp_path: Path, kind: str) -> None:
+    needs("tensorflow")
+    script(tmp_path, TENSORFLOW)
+    run(tmp_path, "--steps", "2:5", "train.py", kind)
+    assert steps(only(recordings(tmp_path / "data"))) == [2, 3, 4]
+
+
+# What is hooked, with nothing behind it: the real one is not installed everywhere.
+STAND_IN = {
+    "tensorflow/__init__.py": """
+        from types import SimpleNamespace as Names
+        from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+        from tensorflow.python.profiler import profiler_v2
+        class GradientTape:
+            def gradient(self): ...
+        class Dataset:
+            def __iter__(self): return iter(())
+        class Trace:
+            def __init__(self, name, **kwargs): ...
+            def __enter__(self): ...
+            def __exit__(self, *args): ...
+        data = Names(Dataset=Dataset)
+        profiler = Names(experimental=Names(Trace=Trace, start=profiler_v2.start))
+        function = Function
+    """,
+    "tensorflow/python/eager/polymorphic_function/polymorphic_function.py": """
+        class Function:
+            def __init__(self, body): self.body, self.traced = body, False
+            def __call__(self):
+                if not self.traced: self.body()
+                self.traced = True
+    """,
+    "tensorflow/python/profiler/profiler_v2.py": "def start(logdir, options=None): ...",
+}
+
+
+@pytest.mark.parametrize(
+    ("loop", "count"),
+    [
+        ("train(); evaluate()", 6),  # computes gradients while it is traced, once; the other never
+        ("generator(); discriminator()", 6),  # of two that train the first counts
+        ("outer()", 6),  # calls another that trains
+        ("with tf.profiler.experimental.Trace('train', step_num=number): train(); train()", 6),
+        ("with tf.profiler.experimental.Trace('a range'): train(); train()", 12),
+        ("evaluate()", 0),
+    ],
+)
+def test_a_step_of_tensorflow_is_the_outermost_call_that_computes_gradients_unless_steps_are_marked(
+    tmp_path: Path, loop: str, count: int
+) -> None:
+    for name, content in STAND_IN.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        script((tmp_path / name).parent, content, (tmp_path / name).name)
+    body = "".join(f"{name} = tf.function(lambda: tf.GradientTape().gradient())\n" for name in ("train", "generator", "discriminator"))
+    script(
+        tmp_path,
+        f"import tensorflow as tf\n{body}evaluate = tf.function(lambda: None)\nouter = tf.function(lambda: train())\n"
+        f"for number in range(6):\n    {loop}\n",
+    )
+    done = run(tmp_path, "--steps", "100:101", "train.py")
+    assert done.returncode == 0
+    assert f"the program ended in step {count}, before step 100" in done.stderr

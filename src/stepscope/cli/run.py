@@ -2,7 +2,8 @@
 
 SCRIPT is a Python script, `-m MODULE`, or a command that starts some: torchrun, msrun, mpirun, a shell script.
 Steps are counted from 0. A step ends when the optimizer has stepped (PyTorch), when Model.train's step or the call that holds the optimizer
-ends (MindSpore), or with jax.profiler.StepTraceAnnotation (JAX). The exit code is the job's own.
+ends (MindSpore), with jax.profiler.StepTraceAnnotation (JAX), with a batch of fit or the call that computes gradients (TensorFlow).
+The exit code is the job's own.
 """
 
 import argparse
