@@ -1,44 +1,74 @@
 import tiny
 from stepscope.trace import Trace
 
-# The machine is idle up to 100, then half busy for three times as long. The first sample of the process says nothing of shares.
+# The machine is idle up to 100 ms, then half busy for three times as long. The first sample of the process says nothing of shares.
 COUNTERS = """
-    name                     at_ns  value  unit
-    "cpu_cores"              0      4      cores
-    "run_queue"              0      3      processes
-    "process_77_memory"      0      500    bytes
-    "cpu_user"               100    0.0    share
-    "cpu_system"             100    0.0    share
-    "cpu_idle"               100    1.0    share
-    "run_queue"              100    1      processes
-    "process_77_cpu_user"    100    1.0    cores
-    "process_77_cpu_system"  100    0.0    cores
-    "process_77_memory"      100    900    bytes
-    "process_77_threads"     100    6      threads
-    "run_queue"              150    2      processes
-    "cpu_user"               400    0.4    share
-    "cpu_system"             400    0.2    share
-    "cpu_idle"               400    0.4    share
-    "context_switches"       400    9000   1/s
-    "process_77_cpu_user"    400    2.0    cores
-    "process_77_cpu_system"  400    1.0    cores
-    "process_77_memory"      400    700    bytes
-    "cpu_user_3_MapOp"       90     25     percent
-    "cpu_system_3_MapOp"     90     5      percent
+    name                     at_ns      value  unit
+    "cpu_cores"              0          4      cores
+    "run_queue"              0          3      processes
+    "process_77_memory"      0          500    bytes
+    "cpu_user"               100000000  0.0    share
+    "cpu_system"             100000000  0.0    share
+    "cpu_idle"               100000000  1.0    share
+    "run_queue"              100000000  1      processes
+    "process_77_cpu_user"    100000000  1.0    cores
+    "process_77_cpu_system"  100000000  0.0    cores
+    "process_77_memory"      100000000  900    bytes
+    "process_77_threads"     100000000  6      threads
+    "run_queue"              150000000  2      processes
+    "cpu_user"               400000000  0.4    share
+    "cpu_system"             400000000  0.2    share
+    "cpu_idle"               400000000  0.4    share
+    "context_switches"       400000000  9000   1/s
+    "process_77_cpu_user"    400000000  2.0    cores
+    "process_77_cpu_system"  400000000  1.0    cores
+    "process_77_memory"      400000000  700    bytes
+    "cpu_user_3_MapOp"       90000000   25     percent
+    "cpu_system_3_MapOp"     90000000   5      percent
 """
 
 
 def test_means_weigh_each_share_by_its_time_and_the_largest_values_stand_beside_them() -> None:
-    # Machine, from 0: (100 * 0 + 300 * 0.4) / 400 = 0.3 user. The operator's single sample is about an unknown time.
+    # Machine, from 0: (100 * 0 + 300 * 0.4) / 400 = 0.3 user, in ms. The operator's single sample is about an unknown time.
     tiny.assert_rows(
         tiny.trace(counters=COUNTERS).cpu_use(),
         """
         of        name          samples  covered_ns  cores  busy_cores  max_busy_cores  user_share  system_share  idle_share  run_queue
-        machine   machine       2        400         4.0    1.8         2.4             0.3         0.15          0.55        2.0
-        process   "process_77"  2        400         4.0    2.5         3.0             0.4375      0.1875        -           -
+        machine   machine       2        400000000   4.0    1.8         2.4             0.3         0.15          0.55        2.0
+        process   "process_77"  2        400000000   4.0    2.5         3.0             0.4375      0.1875        -           -
         operator  "3_MapOp"     1        0           4.0    1.2         1.2             0.25        0.05          -           -
         """,
     )
+
+
+def test_what_is_counted_in_ticks_of_ten_milliseconds_says_nothing_of_less_than_two_of_them() -> None:
+    """Shares of such a time would be 0, a half or all. The process's own time is finer, and so are counts of other things."""
+    counters = """
+        name                        at_ns     value  unit
+        "cpu_cores"                 0         2      cores
+        "run_queue"                 0         1      processes
+        "process_77_threads"        0         4      threads
+        "data_worker_78_threads"    0         1      threads
+        "run_queue"                 19000000  3      processes
+        "cpu_user"                  19000000  0.0    share
+        "cpu_system"                19000000  0.0    share
+        "cpu_idle"                  19000000  1.0    share
+        "process_77_cpu_user"       19000000  0.5    cores
+        "process_77_cpu_system"     19000000  0.0    cores
+        "data_worker_78_cpu_user"   19000000  0.0    cores
+        "data_worker_78_cpu_system" 19000000  0.0    cores
+    """
+    tiny.assert_rows(
+        tiny.trace(counters=counters).cpu_use(),
+        """
+        name              samples  covered_ns  busy_cores  max_busy_cores  user_share  idle_share  max_run_queue
+        machine           1        19000000    -           -               -           -           3.0
+        "data_worker_78"  1        19000000    -           -               -           -           -
+        "process_77"      1        19000000    0.5         0.5             0.25        -           -
+        """,
+    )
+    longer = counters.replace("19000000", "20000000")
+    assert tiny.trace(counters=longer).cpu_use()["busy_cores"].to_list() == [0.0, 0.0, 0.5]
 
 
 def test_what_is_no_share_is_the_mean_or_the_largest_of_the_samples() -> None:
@@ -60,14 +90,14 @@ def test_what_is_no_share_is_the_mean_or_the_largest_of_the_samples() -> None:
 
 def test_a_range_of_time_keeps_the_samples_taken_in_it_with_the_time_they_are_about() -> None:
     tiny.assert_rows(
-        tiny.trace(counters=COUNTERS).cpu_use(start_ns=101, end_ns=400),
+        tiny.trace(counters=COUNTERS).cpu_use(start_ns=101_000_000, end_ns=400_000_000),
         """
         of       name          samples  covered_ns  busy_cores  user_share  run_queue  max_memory_bytes
-        machine  machine       1        300         2.4         0.4         2.0        -
-        process  "process_77"  1        300         3.0         0.5         -          700
+        machine  machine       1        300000000         2.4         0.4         2.0        -
+        process  "process_77"  1        300000000         3.0         0.5         -          700
         """,
     )
-    assert tiny.trace(counters=COUNTERS).cpu_use(start_ns=500).is_empty()
+    assert tiny.trace(counters=COUNTERS).cpu_use(start_ns=500_000_000).is_empty()
 
 
 def test_a_trace_without_counters_gives_no_rows() -> None:

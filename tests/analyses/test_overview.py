@@ -60,6 +60,48 @@ def test_a_rank_is_summed_up_in_one_row() -> None:
     assert trace.overview()["utilization"].item() == pytest.approx(4000 / 400e-9 / 67e12)  # an H200's data sheet: 67 TFLOP/s in fp32
 
 
+def test_a_slow_first_step_is_in_none_of_the_figures_and_the_idle_causes_are_of_the_same_steps() -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind           name                   start_ns  dur_ns  step  span  op  flops  dtypes
+            0      data           enumerate(DataLoader)  0         800     0     0     -   -      -
+            0      op             aten::mm               850       10      0     1     -   7000   ["float"]
+            0      op             aten::mm               1010      10      1     2     -   4000   ["float"]
+            7      kernel         gemm                   900       50      0     3     1   -      -
+            8      communication  all_reduce             950       50      0     4     -   -      -
+            7      kernel         gemm                   1020      40      1     5     2   -      -
+            7      kernel         gemm                   1150      60      2     6     -   -      -
+        """,
+        tracks="""
+            track  kind    label  device
+            0      thread  main   -
+            7      stream  s      0
+            8      stream  s      0
+        """,
+        steps="""
+            step  start_ns  end_ns  how
+            0     0         1000    marker
+            1     1000      1100    marker
+            2     1100      1220    marker
+        """,
+    )
+    # Steps 1 and 2 take 100 and 120: busy 40 and 60 of 220. Step 0 takes 1000, busy 100, waits 800, all its communication is exposed.
+    columns = ["steps", "left_out", "step_ns", "min_ns", "max_ns", "first_step_ns"]
+    assert trace.overview().select(columns).row(0) == (2, 1, 110, 100, 120, 1000)
+    assert trace.overview(warmup=0).select(columns).row(0) == (3, 0, 120, 100, 1000, 1000)
+    assert trace.overview(warmup=2).select(columns).row(0) == (1, 2, 120, 120, 120, 1000)
+    shares = ["busy_share", "input_wait_share", "exposed_communication_share"]
+    assert trace.overview().select(shares).row(0) == pytest.approx((100 / 220, 0, 0))
+    assert trace.overview(warmup=0).select(shares).row(0) == pytest.approx((200 / 1220, 800 / 1220, 50 / 1220))
+    assert trace.overview()["flops_per_s"].item() == pytest.approx(4000 / 220e-9)
+    for warmup in (None, 0, 2):
+        busy = trace.overview(warmup=warmup)["busy_share"].item()
+        assert trace.gap_causes(warmup=warmup)["share"].sum() + busy == pytest.approx(1)
+    assert trace.gap_causes()["total_ns"].sum() == 60 + 60
+    step, *_ = trace.step_times().filter(stage="step").select("p50_ns", "steps", "left_out").rows()
+    assert step == (110, 2, 1)
+
+
 def test_two_devices_of_a_rank_are_busy_on_average_and_a_host_is_busy_when_any_thread_computes() -> None:
     trace = tiny.trace(
         spans="""
@@ -88,8 +130,8 @@ def test_two_devices_of_a_rank_are_busy_on_average_and_a_host_is_busy_when_any_t
         trace.overview(),
         """
         rank  device  steps_how  busy_share  input_wait_share  peak_memory_bytes  flops_per_s  utilization
-        0     -       given      0.55        0.0               -                  -            -
-        1     -       whole      0.3         0.0               9000               -            -
+        0     -       given      0.55        -                 -                  -            -
+        1     -       whole      0.3         -                 9000               -            -
         """,
     )
 
@@ -121,7 +163,7 @@ def test_a_trace_without_steps_has_no_rows() -> None:
 
 @pytest.mark.parametrize("file", kineto.FILES)
 def test_steps_busy_time_and_input_wait_equal_those_of_the_file(shared: Path, file: str) -> None:
-    row = kineto.opened(shared / file).overview().row(0, named=True)
+    row = kineto.opened(shared / file).overview(warmup=0).row(0, named=True)
     steps, events = list(kineto.steps(shared / file).values()), kineto.events(shared / file)
     totals = [step.end - step.start for step in steps]
     busy = sum(kineto.covered(kineto.work(shared / file), step.start, step.end) for step in steps)
@@ -130,6 +172,6 @@ def test_steps_busy_time_and_input_wait_equal_those_of_the_file(shared: Path, fi
     assert (row["steps"], row["min_ns"], row["max_ns"]) == (len(steps), min(totals), max(totals))
     assert row["step_ns"] == pytest.approx(statistics.median(totals), abs=0.5)
     assert row["busy_share"] == pytest.approx(busy / sum(totals))
-    assert row["input_wait_share"] == pytest.approx(waited / sum(totals))
+    assert row["input_wait_share"] == (pytest.approx(waited / sum(totals)) if loading else None)
     on_device = [e for e in kineto.instants(shared / file) if e.get("args", {}).get("Device Type") == 1]
     assert row["peak_memory_bytes"] == max((e["args"]["Total Allocated"] for e in on_device), default=None)

@@ -6,7 +6,7 @@ _SLOWER = 1.5  # times the median of the steps after it
 
 
 def typical(steps: pl.DataFrame, warmup: int | None) -> pl.DataFrame:
-    """The rows of `step_trace` without each rank's first `warmup` steps; with None, without the first where it was plainly slower.
+    """Steps, sorted by rank and start, without each rank's first `warmup`; with None, without the first where it was plainly slower.
 
     Plainly: than nine in ten of the others, and half as slow again as their median. Such a step has compilation, allocation or the start
     of the data pipeline in it. Two steps must remain to compare it with.

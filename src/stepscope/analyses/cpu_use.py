@@ -25,6 +25,7 @@ COLUMNS = {
     "max_threads": pl.Float64,
     "max_memory_bytes": pl.Int64,
 }
+_TICK_NS = 10_000_000  # in which Linux counts the time of the machine and of other processes
 _SHARES = ("user_share", "system_share", "io_share", "idle_share", "steal_share")
 
 
@@ -32,7 +33,8 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
     """Per rank and machine, process or operator: the means over time of what `cpu` sampled, and the largest values.
 
     `start_ns` and `end_ns` keep the samples taken between them, each of which is about the time before it. The mean of a share
-    weighs each sample by the time it is about; the means of context switches and of the run queue are those of the samples.
+    weighs each sample by the time it is about; the means of context switches and of the run queue are those of the samples. Of less than
+    two ticks of 10 ms, the unit in which the machine's use and that of worker processes are counted, shares are not known.
     """
     key = ["rank", "of", "name"]
     shared = pl.col("user_share").is_not_null()
@@ -48,6 +50,7 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
         about = about.filter(pl.col("at_ns") <= end_ns)
     # A single sample is about an unknown time: it is the mean of itself.
     weight = pl.when(pl.col("covered_ns") > 0).then("covered_ns").otherwise(1)
+    coarse = pl.col("name").str.contains(r"^(machine|data worker \d+|child \d+)$")
     cores = trace.counters.filter(pl.col("name").cast(pl.String) == "cpu cores").group_by("rank").agg(cores=pl.col("value").max()).collect()
     return (
         about.group_by(key, maintain_order=True)
@@ -61,7 +64,10 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
             max_threads=pl.col("threads").max(),
             max_memory_bytes=pl.col("memory_bytes").max(),
         )
-        .with_columns(pl.col(name).fill_nan(None) for name in (*_SHARES, "busy_cores"))
+        .with_columns(
+            pl.when(~(coarse & pl.col("covered_ns").is_between(1, 2 * _TICK_NS - 1))).then(pl.col(name).fill_nan(None)).alias(name)
+            for name in (*_SHARES, "busy_cores", "max_busy_cores")
+        )
         .join(cores, on="rank", how="left", maintain_order="left")
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from stepscope.analyses._warmup import typical
 from stepscope.analyses.gaps import gaps
 from stepscope.trace import Trace
 
@@ -18,15 +19,19 @@ COLUMNS = {
 }
 
 
-def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False) -> pl.DataFrame:
+def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False, warmup: int | None = None) -> pl.DataFrame:
     """Per rank, device and cause: the gaps of at least `min_ns` (see gaps) and their share of the time in steps, the longest first.
 
-    With per_step the same for each step, and the share is of that step.
+    A slow first step is left out, or as many of the first as `warmup` says, as in `overview`. With per_step the same for each step, none
+    left out, and the share is of that step.
     """
     key = ["rank", "step"] if per_step else ["rank"]
-    steps = trace.steps.group_by(key).agg(steps_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
+    every = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
+    counts = every if per_step else typical(every, warmup)
+    steps = counts.group_by(key).agg(steps_ns=pl.col("total_ns").sum())
     found = (
         gaps(trace, min_ns=min_ns)
+        .join(counts.select("rank", "step"), on=["rank", "step"], how="semi")
         .group_by("device", "cause", *key)
         .agg(gaps=pl.len(), total_ns=pl.col("dur_ns").sum(), avg_ns=pl.col("dur_ns").mean().round(), max_ns=pl.col("dur_ns").max())
         .join(steps, on=key)

@@ -5,6 +5,7 @@ import polars as pl
 from stepscope import intervals
 from stepscope.analyses._flop_counts import counted
 from stepscope.analyses._host import host_spans, main_threads
+from stepscope.analyses._warmup import typical
 from stepscope.analyses._work import lanes
 from stepscope.analyses.overlap import overlap
 from stepscope.trace import Trace
@@ -12,7 +13,8 @@ from stepscope.trace import Trace
 COLUMNS = {
     "rank": pl.Int32,
     "device": pl.String,
-    "steps": pl.Int64,
+    "steps": pl.Int64,  # that these figures are of
+    "left_out": pl.Int64,  # steps: warm-up
     "steps_how": pl.String,
     "step_ns": pl.Int64,
     "p90_ns": pl.Int64,
@@ -28,16 +30,21 @@ COLUMNS = {
 }
 
 
-def overview(trace: Trace) -> pl.DataFrame:
-    """One row per rank. `step_ns` is the median and `p90_ns` the 90th percentile of all its steps, warm-up included: see `first_step_ns`.
+def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
+    """One row per rank. `step_ns` is the median and `p90_ns` the 90th percentile of its steps.
 
-    Shares and rates are over the time in steps. Busy: something ran on the device (on average, where a rank has several), or a host
-    operator on any thread where there is no device. Input wait: the thread that runs the steps waited for data. Exposed communication: as
-    in `overlap`. Peak memory: the most allocated at once on the device, or on the host where no device memory was recorded, over the
-    whole recording. FLOPs: of all operators in steps that `flops` can count, null where it can count none; utilization is the time
-    the chip would need for them at its dense peaks over the time in steps, null where a peak is not known.
+    Each rank's first step is left out of all figures where it took more than one and a half times the median of the others, and more
+    than nine in ten of them, as in `step_times`; `warmup` says how many of the first steps to leave out instead, 0 for none.
+    `first_step_ns` is the first one's time in any case. Shares and rates are over the time in the steps that count. Busy: something ran
+    on the device (on average, where a rank has several), or a host operator on any thread where there is no device. Input wait: the
+    thread that runs the steps waited for data; null where nothing of the input was recorded. Exposed communication: as in `overlap`.
+    Peak memory: the most allocated at once on the device, or on the host where no device memory was recorded, over the whole recording.
+    FLOPs: of all operators in steps that `flops` can count, null where it can count none; utilization is the time the chip would need
+    for them at its dense peaks over the time in steps, null where a peak is not known.
     """
-    steps: pl.DataFrame = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
+    every: pl.DataFrame = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
+    steps = typical(every, warmup)
+    firsts = every.group_by("rank").agg(all=pl.len(), first_step_ns=pl.col("total_ns").first())
     rows = steps.group_by("rank", maintain_order=True).agg(
         steps=pl.len(),
         steps_how=pl.col("how").cast(pl.String).unique().sort().str.join(", "),
@@ -45,15 +52,24 @@ def overview(trace: Trace) -> pl.DataFrame:
         p90_ns=pl.col("total_ns").quantile(0.9, "nearest"),
         min_ns=pl.col("total_ns").min(),
         max_ns=pl.col("total_ns").max(),
-        first_step_ns=pl.col("total_ns").first(),
         total_ns=pl.col("total_ns").sum(),
     )
-    for part in (_device_names(trace), _busy(trace, steps), _input_waits(trace, steps), _exposed(trace), _memory(trace), _flops(trace)):
+    counts = steps.select("rank", "step")
+    for part in (
+        firsts,
+        _device_names(trace),
+        _busy(trace, steps),
+        _input_waits(trace, steps),
+        _exposed(trace, counts),
+        _memory(trace),
+        _flops(trace, counts),
+    ):
         rows = rows.join(part, on="rank", how="left", maintain_order="left")
     total = pl.col("total_ns")
     return rows.with_columns(
+        left_out=pl.col("all") - pl.col("steps"),
         busy_share=pl.col("busy_ns") / total,
-        input_wait_share=pl.col("waited_ns").fill_null(0) / total,
+        input_wait_share=pl.col("waited_ns") / total,
         exposed_communication_share=pl.col("exposed_ns") / total,
         flops_per_s=pl.col("flops") / total * 1e9,
         utilization=pl.col("ideal_ns") / total,
@@ -81,17 +97,17 @@ def _busy(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
-    waits = (
+    loading = (
         host_spans(trace)
         .filter(pl.col("kind") == "data")
-        .join(main_threads(trace).lazy(), on=["rank", "thread"], how="semi")
-        .select("rank", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .select("rank", "thread", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .collect()
     )
-    found = [
-        (rank, _within(steps, rank, intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())))
-        for (rank,), rows in waits.group_by("rank")
-    ]
+    waits = loading.join(main_threads(trace), on=["rank", "thread"], how="semi").partition_by("rank", as_dict=True)
+    found = []
+    for rank in loading["rank"].unique():
+        rows = waits.get((rank,), loading.clear())
+        found.append((rank, _within(steps, rank, intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()))))
     return pl.DataFrame(found, schema={"rank": pl.Int32, "waited_ns": pl.Int64}, orient="row")
 
 
@@ -100,8 +116,8 @@ def _within(steps: pl.DataFrame, rank: object, some: intervals.Set) -> int:
     return int(intervals.covered(some, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()).sum())
 
 
-def _exposed(trace: Trace) -> pl.DataFrame:
-    return overlap(trace).group_by("rank").agg(pl.col("exposed_ns").sum())
+def _exposed(trace: Trace, counts: pl.DataFrame) -> pl.DataFrame:
+    return overlap(trace).join(counts, on=["rank", "step"], how="semi").group_by("rank").agg(pl.col("exposed_ns").sum())
 
 
 def _memory(trace: Trace) -> pl.DataFrame:
@@ -131,8 +147,8 @@ def _memory(trace: Trace) -> pl.DataFrame:
     return found
 
 
-def _flops(trace: Trace) -> pl.DataFrame:
-    in_steps = Trace(trace.tables | {"spans": trace.spans.filter(pl.col("step").is_not_null())}, trace.meta)
+def _flops(trace: Trace, counts: pl.DataFrame) -> pl.DataFrame:
+    in_steps = Trace(trace.tables | {"spans": trace.spans.join(counts.lazy(), on=["rank", "step"], how="semi")}, trace.meta)
     calls = counted(in_steps).filter(pl.col("flops") > 0)
     every = pl.col("ideal_ns").is_not_null().all()
     return calls.group_by("rank").agg(pl.col("flops").sum(), ideal_ns=pl.when(every).then(pl.col("ideal_ns").sum()))

@@ -36,9 +36,9 @@ def step_times(
     """Per rank and stage: the mean, the fastest, the median, the percentiles and the slowest, and the stage's share of the step.
 
     Each rank's first step is left out where it took more than one and a half times the median of the others, and more than nine in ten of
-    them; `warmup` says how many of the first steps to leave out instead, 0 for none. `overview` counts all steps. A percentile is a time
-    that occurred; the median of an even number of steps lies between two. Exposed communication, as in `overlap`, lies within the stages,
-    and its share is of host time. See `step_trace` for the stages and the other parameters.
+    them; `warmup` says how many of the first steps to leave out instead, 0 for none; `overview` counts the same steps. A percentile is a
+    time that occurred; the median of an even number of steps lies between two. Exposed communication, as in `overlap`, lies within the
+    stages, and its share is of host time. See `step_trace` for the stages and the other parameters.
     """
     exposed = overlap(trace).filter(pl.col("communication_ns").sum().over("rank") > 0).select("rank", "step", "exposed_ns")
     all_steps = step_trace(trace, fp_start=fp_start, bp_end=bp_end, clock=clock).join(

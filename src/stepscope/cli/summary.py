@@ -68,6 +68,8 @@ def figures(trace: "Trace") -> dict[str, Any]:
     """What the summary says, as plain values: nothing here is computed but sums over ranks of what the analyses say."""
     import polars as pl
 
+    from stepscope.analyses._warmup import typical
+
     kernels = trace.analyse("kernels")
     names = ["overview", "operator_types", "memory_peaks", "overlap"]
     # Without a device, what is idle is the host, and why it does not compute is no question of launches.
@@ -89,7 +91,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "devices": trace.devices.select("name").drop_nulls().unique(maintain_order=True).collect()["name"].to_list(),
         "overview": _rows(answers["overview"]),
         "steps": _rows(overlap.select("rank", "step", "total_ns")),
-        "average_step": _rows(overlap.select(pl.col(parts).mean()))[0] if overlap.height else None,
+        "average_step": _rows(typical(overlap, None).select(pl.col(parts).mean()))[0] if overlap.height else None,
         "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),
         "kernels": _top(kernels, "name", "total_ns"),
         "idle_causes": _top(causes, "cause", "total_ns", count="gaps") if causes.height else _NOTHING,
@@ -219,7 +221,9 @@ def _steps(found: dict[str, Any], room: int) -> Iterator[Line]:
     spread = f"   {_range(units.duration, min(times), max(times))}{slowest}" + (f"; a bar is the longest of {each}" if each > 1 else "")
     yield [_label("steps"), (bars, "blue"), (spread, "")]
     p90 = _range(units.duration, min(row["p90_ns"] for row in overview), max(row["p90_ns"] for row in overview))
-    for line in textwrap.wrap(f"{count}{numbers}, {how}; 90th percentile {p90}", room):
+    slow = [row["first_step_ns"] for row in overview if row["left_out"]]
+    first = f"; the first ({_range(units.duration, min(slow), max(slow))}) is left out of the figures" if slow else ""
+    for line in textwrap.wrap(f"{count}{numbers}, {how}; 90th percentile {p90}{first}", room):
         yield [_label(""), (line, "dim")]
 
 
