@@ -77,6 +77,11 @@ export function context(options: Options = {}): Params {
   return { rank: options.allRanks ? null : rank(), steps: options.allSteps ? null : param("steps") };
 }
 
+/** Whether a slow first step counts: whoever chose a range of steps chose its first one, too. For the analyses that leave it out. */
+export function counting(): Params {
+  return { warmup: param("steps") || param("warmup") === "keep" ? 0 : null };
+}
+
 /** An analysis ("operators") or a raw table ("tables/spans") of the open run, for the chosen rank and steps. */
 export function useTable(name: string, params: Params = {}, options: Options = {}): Asked<Table> {
   const run = place.value.run;

@@ -2,7 +2,7 @@
 import pages from "pages";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { color } from "./colors";
-import { context, info, rank, useAnswer, useTable } from "./data";
+import { context, counting, info, rank, useAnswer, useTable } from "./data";
 import { openHelp } from "./help";
 import { copyText, Icon, Swatch } from "./parts/basics";
 import { source, type Run } from "./source";
@@ -51,7 +51,7 @@ export function Finder({ close }: { close: () => void }) {
   const input = useRef<HTMLInputElement>(null);
   const list = useRef<HTMLDivElement>(null);
   const open = place.value.run !== null && info.value !== null;
-  const overview = useTable("overview", {}, { skip: !open });
+  const overview = useTable("overview", counting(), { skip: !open });
   const steps = useTable("step_trace", { columns: "step,start_ns,end_ns,total_ns" }, { skip: !open });
   const types = useTable("operator_types", {}, { skip: !open });
   const kernels = useTable("kernels", {}, { skip: !open });

@@ -3,7 +3,7 @@ import pages, { type Page } from "pages";
 import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { forget, info, rank, useAnswer, useInfo, useTable } from "./data";
-import { Icon, Loading, Trouble } from "./parts/basics";
+import { copyText, Icon, Loading, Trouble } from "./parts/basics";
 import { Menu } from "./parts/menu";
 import { Tip } from "./parts/tip";
 import { source, type Info, type Run } from "./source";
@@ -48,6 +48,7 @@ export function Shell() {
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       if ((event.key === "k" || event.key === "K") && (event.ctrlKey || event.metaKey)) openPalette();
+      else if (event.key === "c" && (event.ctrlKey || event.metaKey) && exactValue()) void copyText(exactValue()!);
       else if (typing(event)) return;
       else if (event.key === "/") openPalette();
       else if (event.key === "?") openHelp();
@@ -119,6 +120,14 @@ function Reading({ run }: { run: string }) {
       <Loading what={said} rows={10} />
     </div>
   );
+}
+
+/** The number that the pointer is on, or that a focused link holds, as it is: what Ctrl C copies where no text is selected. */
+function exactValue(): string | null {
+  if (getSelection()?.toString()) return null;
+  const shown = document.querySelector<HTMLElement>(".q:hover") ?? document.activeElement?.closest("a, button")?.querySelector<HTMLElement>(".q");
+  const said = /^[−-]?[\d,.e+-]+/.exec(shown?.title ?? "")?.[0];
+  return said ? said.replaceAll(",", "").replace("−", "-") : null;
 }
 
 function typing(event: KeyboardEvent): boolean {
@@ -195,7 +204,7 @@ function Top({ info: now }: { info: Info | null }) {
   );
 }
 
-const FRAMEWORKS: Record<string, string> = { pytorch: "PyTorch", torch: "PyTorch", mindspore: "MindSpore", jax: "JAX", tensorflow: "TensorFlow", python: "Python" };
+const FRAMEWORKS: Record<string, string> = { pytorch: "PyTorch", torch: "PyTorch", mindspore: "MindSpore", jax: "JAX", tensorflow: "TensorFlow", python: "Python", cann: "CANN" };
 
 export function framework(now: { framework: string; versions?: Record<string, string> }): string {
   const name = FRAMEWORKS[now.framework] ?? now.framework;

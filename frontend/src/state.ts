@@ -8,7 +8,7 @@ export interface Place {
 }
 
 /** Kept when the page changes; everything else belongs to one page. */
-const CONTEXT = ["rank", "steps"];
+const CONTEXT = ["rank", "steps", "warmup"];
 
 export const place = signal<Place>(parse(location.hash));
 window.addEventListener("hashchange", () => (place.value = parse(location.hash)));

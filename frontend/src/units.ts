@@ -162,5 +162,6 @@ export function ticks(low: number, high: number, wanted = 5): number[] {
   const step = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough)!;
   const first = Math.ceil(low / step);
   const last = Math.floor(high / step + 1e-9);
+  if (last <= first && wanted < 20) return ticks(low, high, wanted + 1); // one line says nothing of the scale
   return Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step);
 }

@@ -181,8 +181,21 @@ def test_scopes_are_a_tree_whose_parts_add_up(go: Go, page: "Page") -> None:
     page.locator(".gridrow.sub .name", has_text="layer1").first.wait_for()
 
 
+def test_a_run_without_operators_shows_what_it_has_by_name_and_a_row_leads_to_its_spans(go: Go, page: "Page") -> None:
+    go("operators", run="python")
+    totals = stepscope.open(SAMPLES / "capture" / "stepscope-0.1.0" / "python.capture").totals()
+    for row, (name, calls, total) in enumerate(totals.select("name", "calls", "total_ns").iter_rows()):
+        cells = page.locator(f".gridrow[aria-rowindex='{row + 2}'] > div")
+        assert (cells.nth(0).inner_text(), cells.nth(2).inner_text()) == (name, str(calls))
+        assert cells.nth(3).locator(".q").get_attribute("title") == f"{total:,} ns"
+    page.locator(".gridrow[aria-rowindex='2']").click()
+    page.wait_for_url(re.compile("/query"))
+    page.locator("[role=grid] .gridrow[aria-rowindex='5']").wait_for()  # `load` ran four times
+    assert page.locator("[role=grid]").get_attribute("aria-rowcount") == "5"
+
+
 def test_a_run_without_operators_says_how_to_record_them(go: Go, page: "Page") -> None:
-    for name in ("operators", "kernels", "flops"):
+    for name in ("kernels", "flops"):
         go(name, run="python")
         assert page.locator(".empty b").inner_text()
         assert re.search(r"stepscope run|--flops", page.locator(".empty").inner_text())

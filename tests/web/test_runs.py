@@ -39,7 +39,7 @@ def test_each_run_shows_its_step_time_and_what_it_loses(server: "Serve", page: "
         assert f"{overview['step_ns']:,} ns" in titles
         assert str(overview["busy_share"]) in titles
     assert "waits for launches 67.6" in row(page, "resnet50_h200").inner_text()
-    assert "waits for input 15.5" in row(page, "cpu_training").inner_text()
+    assert "waits for input 16.2" in row(page, "cpu_training").inner_text()
     assert page.locator("h1").inner_text().startswith(f"{len(served.ask('api/runs').json()['runs'])} runs are here.")
 
 
@@ -60,7 +60,7 @@ def test_two_ticked_runs_are_compared(server: "Serve", page: "Page") -> None:
         row(page, name).get_by_role("checkbox").check()
     page.get_by_role("link", name="Compare", exact=True).click()
     sentence = page.get_by_role("heading", level=1)
-    playwright.expect(sentence).to_contain_text("A step of cpu_training takes 987", timeout=PATIENCE)
+    playwright.expect(sentence).to_contain_text("A step of cpu_training takes 986", timeout=PATIENCE)
     before, after = (
         stepscope.open(path).overview()["step_ns"].item() for path in (SAMPLES / "capture/stepscope-0.1.0/torch.capture", CHROME)
     )
@@ -84,7 +84,7 @@ def test_a_file_is_opened_and_what_is_no_trace_is_refused(server: "Serve", page:
     mine = tmp_path / "mine.json.gz"
     shutil.copy(CHROME, mine)
     page.locator("input[type=file]").set_input_files(mine)
-    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 987", timeout=PATIENCE)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 986", timeout=PATIENCE)
     assert "mine" in page.url
 
 
@@ -110,7 +110,7 @@ def test_a_file_is_dropped_anywhere_on_the_page(server: "Serve", page: "Page") -
     page.dispatch_event("h1", "dragenter", {"dataTransfer": held})
     playwright.expect(page.get_by_text("Drop to open")).to_be_visible()
     page.dispatch_event("h1", "drop", {"dataTransfer": held})
-    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 987", timeout=PATIENCE)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 986", timeout=PATIENCE)
     assert "dropped" in page.url
 
 

@@ -1,5 +1,5 @@
 // page: {"order": 120, "group": "tools", "icon": "advice", "en": "Advice", "zh": "建议"}
-import { info, useTable } from "../data";
+import { counting, info, useTable } from "../data";
 import { deviceWord, onDevice } from "../finding";
 import { Await, Card, CopyButton, Empty, Share, Time, Verdict } from "../parts/basics";
 import { link, type Change } from "../state";
@@ -41,7 +41,7 @@ export default function Advice() {
   const now = info.value!;
   const device = onDevice(now);
   const word = deviceWord(now) ?? "device";
-  const causes = useTable("gap_causes", {}, { skip: !device });
+  const causes = useTable("gap_causes", counting(), { skip: !device });
   // Several trace files of one folder are one run here; on the command line they are named one by one.
   const path = now.ranks.length > 1 && now.format === "chrome" ? "PATH" : /[^\w./-]/.test(now.path) ? `'${now.path.replaceAll("'", "'\\''")}'` : now.path;
   const commands = [

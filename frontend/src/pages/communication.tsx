@@ -1,7 +1,7 @@
 // page: {"order": 110, "group": "cluster", "icon": "communication", "en": "Communication", "zh": "通信", "needs": ["communication", "links", "ranks"]}
 /** What the ranks send one another, how long they wait for it, and which of them the others wait for. */
 import { useMemo, useState } from "preact/hooks";
-import { info, rank as currentRank, useTable } from "../data";
+import { counting, info, rank as currentRank, useTable } from "../data";
 import { Await, Card, Empty, Facts, Legend, Loading, Segmented, Share, Tile, Tiles, Time, Trouble, Verdict, Quantity } from "../parts/basics";
 import { Drawer } from "../parts/drawer";
 import { Grid, type Column } from "../parts/grid";
@@ -32,10 +32,10 @@ const text = texts({
     chosen: "Rank {rank}, step {step}: {total}", toStep: "Step trace of rank {rank}", toTimeline: "Timeline", clear: "All steps",
     bars: "Ranks side by side", barsMean: "the average step of each", barsStep: "step {step}", free: "nothing", copy: "copies", exposedWord: "exposed communication", gone: "not recorded", goneStep: "did not record this step",
     everyStep: "Every step", everyNote: "click a step to choose it",
-    ranksTable: "Step trace, rank by rank", rowsRanks: "ranks", stepsHead: "Steps", interval: "Interval", fpBp: "Forward and backward", tail: "Tail", comm: "Communication", freeHead: "Nothing runs", copyHead: "Copies", show: "Show",
-    ops: "Operators", which: "Which ranks", thisRank: "Rank {rank}", allRanks: "All ranks", rowsOps: "operators", name: "Operator", collective: "Collective", group: "Group", calls: "Calls", totalHead: "Time", mean: "Mean", min: "Least", max: "Most", waitHead: "Wait", hiddenHead: "Hidden", exposedHead: "Exposed", bytes: "Bytes", bandwidth: "Bandwidth", matchedHead: "Matched", unsized: "Without size", note: "Note",
+    ranksTable: "Step trace, rank by rank", rowsRanks: "rank|ranks", stepsHead: "Steps", interval: "Interval", fpBp: "Forward and backward", tail: "Tail", comm: "Communication", freeHead: "Nothing runs", copyHead: "Copies", show: "Show",
+    ops: "Operators", which: "Which ranks", thisRank: "Rank {rank}", allRanks: "All ranks", rowsOps: "operator|operators", name: "Operator", collective: "Collective", group: "Group", calls: "Calls", totalHead: "Time", mean: "Mean", min: "Least", max: "Most", waitHead: "Wait", hiddenHead: "Hidden", exposedHead: "Exposed", bytes: "Bytes", bandwidth: "Bandwidth", matchedHead: "Matched", unsized: "Without size", note: "Note",
     durations: "How long each call takes", instances: "Calls", stream: "Stream", start: "Start", takes: "Takes", hiddenShare: "Hidden", timeline: "Timeline",
-    links: "Links", linksNote: "bandwidth between each pair of ranks", src: "From", dst: "To", transport: "Transport", transfers: "Transfers", rowsLinks: "links",
+    links: "Links", linksNote: "bandwidth between each pair of ranks", src: "From", dst: "To", transport: "Transport", transfers: "Transfers", rowsLinks: "link|links",
     emptyOps: "No communication was recorded", emptyOne: "One process trains here. Record all ranks with stepscope run torchrun … or stepscope run msrun …, and open the folder that holds them.",
     emptyMany: "These ranks have no collectives, sends or receives in the recording. On a GPU record with activities that include it.",
   },
@@ -82,7 +82,7 @@ export default function Communication() {
   const t = text();
   const now = info.value!;
   const calls = useTable("communication", {}, { allRanks: true });
-  const means = useTable("cluster_steps", { per_step: false, warmup: param("steps") ? 0 : undefined }, { allRanks: true });
+  const means = useTable("cluster_steps", { per_step: false, ...counting() }, { allRanks: true });
   const cells = useTable("cluster_steps", {}, { allRanks: true });
   const asked = [calls, means, cells];
   const error = asked.find((one) => one.error)?.error;

@@ -2,7 +2,7 @@
 import "./compare.css";
 import { useMemo } from "preact/hooks";
 import { color } from "../colors";
-import { info, useAnswer, useTable, type Asked } from "../data";
+import { counting, info, useAnswer, useTable, type Asked } from "../data";
 import { Await, Card, Chip, Empty, Loading, Quantity, Segmented, Trouble, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { framework } from "../shell";
@@ -17,7 +17,7 @@ const text = texts({
     faster: "A step of {b} takes {after}, {by} less than one of {a} ({before}).", slower: "A step of {b} takes {after}, {by} more than one of {a} ({before}).", same: "A step takes {after} in both.", noSteps: "Two runs side by side; one of them has no steps to compare.",
     choose: "Choose a run to put beside {a}.", chooseTitle: "Compare with", noOther: "There is no other run here", noOtherHow: "start stepscope view on a folder with several runs, or drop a file on the list of runs", other: "Another run", swap: "Swap",
     figures: "Figures", figure: "Figure", change: "Change", step: "Step time, median", p90: "Step time, 90th percentile", min: "Shortest step", max: "Longest step", steps: "Steps", busy: "Device busy", input: "Input wait", exposed: "Exposed communication", peak: "Peak memory", rate: "FLOP/s in steps", use: "Model FLOP use", framework: "Framework", device: "Device", rank: "Rank",
-    types: "Operator types", typesNote: "matched by name on {device}; time per step is the total by the steps", type: "Type", inA: "{name}, per step", inB: "{name}, per step", callsA: "Calls, {name}", callsB: "Calls, {name}", totalA: "Total, {name}", totalB: "Total, {name}", state: "In", both: "both", onlyA: "only {name}", onlyB: "only {name}", what: "types", noTypes: "Neither run has operators",
+    types: "Operator types", typesNote: "matched by name on {device}; time per step is the total by the steps", type: "Type", inA: "{name}, per step", inB: "{name}, per step", callsA: "Calls, {name}", callsB: "Calls, {name}", totalA: "Total, {name}", totalB: "Total, {name}", state: "In", both: "both", onlyA: "only {name}", onlyB: "only {name}", what: "type|types", noTypes: "Neither run has operators",
     deviceChoice: "Device", later: "Matched steps, significance, and a gate for CI come with the analysis compare.", worse: "worse", better: "better", plain: "figures of the first recorded rank of each run",
   },
   zh: {
@@ -66,7 +66,7 @@ function useOther(other: Asked<Info>, name: string): Asked<Table> {
 function Beside({ now, other }: { now: Info; other: string }) {
   const t = text();
   const theirs = useAnswer(`${other}\ninfo`, () => source().info(other));
-  const [a, b] = [useTable("overview"), useOther(theirs, "overview")];
+  const [a, b] = [useTable("overview", counting()), useOther(theirs, "overview")];
   const [typesA, typesB] = [useTable("operator_types"), useOther(theirs, "operator_types")];
   const error = theirs.error ?? a.error ?? b.error;
   if (error) return <><Trouble error={error} /><Choose now={now} /></>;
@@ -83,7 +83,7 @@ function Beside({ now, other }: { now: Info; other: string }) {
       <Card title={t.figures} tools={<><a href={link({ run: other, page: "compare", params: { with: place.value.run } })}>{t.swap}</a><a href={link({ params: { with: null } })}>{t.other}</a></>} flush>
         <Figures t={t} now={now} then={theirs.data} a={a.data} b={b.data} />
       </Card>
-      {typesA.error || typesB.error ? <Trouble error={(typesA.error ?? typesB.error)!} /> : typesA.data && typesB.data ? <Types now={now} then={theirs.data} a={typesA.data} b={typesB.data} steps={[first(a.data, "steps"), first(b.data, "steps")]} /> : <Loading />}
+      {typesA.error || typesB.error ? <Trouble error={(typesA.error ?? typesB.error)!} /> : typesA.data && typesB.data ? <Types now={now} then={theirs.data} a={typesA.data} b={typesB.data} steps={[a.data, b.data].map((one) => first(one, "steps") + first(one, "left_out")) as [number, number]} /> : <Loading />}
     </>
   );
 }

@@ -30,7 +30,7 @@ const text = texts({
     use: "Use by process and operator", useNote: "means over time, and the largest values", useRange: "means over the chosen range",
     who: "Name", kind: "Kind", busy: "Cores busy", most: "At most", threads: "Threads", memory: "Memory, at most", contextSwitches: "Switches per s", runQueue: "Run queue", sampled: "Samples", time: "Time covered",
     every: "Samples", summary: "Summary", view: "View", at: "At", share: "User", sys: "System", timeline: "Show on the timeline", all: "All of the time", hint: "Drag over a chart to choose a range; double-click for all of it.",
-    machine_: "machine", process_: "process", operator_: "operator", interval: "Interval",
+    machine_: "machine", process_: "process", operator_: "operator", interval: "Interval", processName: "process", workerName: "data worker", childName: "child", tooShort: "less than two ticks of 10 ms", tooShortTitle: "Too short to tell how busy the machine is",
   },
   zh: {
     calm: "整机繁忙 {busy}：平均使用 {cores} 个核中的 {used} 个。最忙的进程 {process} 占用 {own} 个核。",
@@ -51,12 +51,11 @@ const text = texts({
     use: "各进程与算子的使用", useNote: "按时间平均，以及最大值", useRange: "所选范围内的平均值",
     who: "名称", kind: "类别", busy: "忙碌核数", most: "最大", threads: "线程", memory: "内存（最大）", contextSwitches: "每秒切换", runQueue: "运行队列", sampled: "采样数", time: "覆盖时间",
     every: "采样", summary: "汇总", view: "视图", at: "时刻", share: "用户态", sys: "内核态", timeline: "在时间线上显示", all: "全部时间", hint: "在图上拖动以选择范围；双击恢复全部。",
-    machine_: "整机", process_: "进程", operator_: "算子", interval: "间隔",
+    machine_: "整机", process_: "进程", operator_: "算子", interval: "间隔", processName: "进程", workerName: "数据工作进程", childName: "子进程", tooShort: "不足两个 10 ms 的计时单位", tooShortTitle: "时间太短，无法判断整机的繁忙程度",
   },
 });
 
 const SHOWN = 8;
-const TICK_NS = 10e6;
 const COLORS = ["--kind-host", "--op-matmul", "--op-attention", "--op-norm", "--op-reduce", "--op-cast", "--op-optim", "--op-index"];
 
 export default function Cpu() {
@@ -99,6 +98,8 @@ function Sentence({ use }: { use: Table }) {
   const number = (count: number) => <b title={units.exact(count, "count")}>{units.count(count).value}</b>;
   const busiest = (kind: string) => use.where((row) => of[row] === kind).sort((a, b) => (value("busy_cores", b) || value("user_share", b)) - (value("busy_cores", a) || value("user_share", a)))[0];
   const process = busiest("process");
+  // Whoever records is busy: nothing at all is what a clock that has not ticked says.
+  if (brief(use)) return <Say of={t.brief} time={<b title={units.exact(value("covered_ns", machine), "time")}>{units.text(units.time(value("covered_ns", machine)))}</b>} />;
   if (machine < 0 || Number.isNaN(value("user_share", machine))) {
     const processes = use.where((row) => of[row] === "process" && !Number.isNaN(value("busy_cores", row)));
     if (processes.length) return <Say of={t.processes} used={number(processes.reduce((sum, row) => sum + value("busy_cores", row), 0))} />;
@@ -108,16 +109,27 @@ function Sentence({ use }: { use: Table }) {
   }
   const busy = value("user_share", machine) + value("system_share", machine);
   const cores = value("cores", machine);
-  // Whoever records is busy: nothing at all is what a clock that has not ticked says.
-  if (value("covered_ns", machine) < 2 * TICK_NS || busy === 0) return <Say of={t.brief} time={<b title={units.exact(value("covered_ns", machine), "time")}>{units.text(units.time(value("covered_ns", machine)))}</b>} />;
   const all = {
     busy: share(busy), used: number(value("busy_cores", machine)), cores: number(cores), io: share(value("io_share", machine)), queue: number(value("max_run_queue", machine)),
-    process: process === undefined ? "" : <b>{use.str("name")[process]}</b>, own: process === undefined ? "" : number(value("busy_cores", process)),
+    process: process === undefined ? "" : <b>{spoken(use.str("name")[process])}</b>, own: process === undefined ? "" : number(value("busy_cores", process)),
   };
   if (busy > 0.85) return <Say of={t.full} {...all} />;
   if (value("io_share", machine) > 0.15) return <Say of={t.io} {...all} />;
   if (value("max_run_queue", machine) > 2 * cores) return <Say of={t.crowded} {...all} />;
   return <Say of={process !== undefined && !Number.isNaN(value("busy_cores", process)) ? t.calm : t.calmAlone} {...all} />;
+}
+
+/** "process 461", in the reader's language; an operator's name is its own. */
+function spoken(name: string | null): string {
+  const t = text();
+  const [, what, number] = /^(machine|process|data worker|child)( \d+)?$/.exec(name ?? "") ?? [];
+  return what ? { machine: t.machine_, process: t.processName, "data worker": t.workerName, child: t.childName }[what] + (number ?? "") : (name ?? "");
+}
+
+/** Whether the machine was sampled for so short a time that its clock says nothing. */
+function brief(use: Table): boolean {
+  const machine = use.str("of").indexOf("machine");
+  return machine >= 0 && use.num("samples")[machine] > 0 && !((use.num("user_share")[machine] + use.num("system_share")[machine]) > 0);
 }
 
 function facts(use: Table | null, _live: boolean, range: Range | null) {
@@ -190,14 +202,14 @@ function Charts({ table, use, bands, range }: { table: Table; use: Table | null;
   }, [parts, process, user]);
   const common = { group: "cpu", bands, range: range ?? ends, onRange: choose };
   const some = (names: string[]) => (names.length > SHOWN ? ` · ${fill(t.top, { some: SHOWN, all: names.length })}` : "");
-  const named = (names: string[], lines: Float64Array[]): Line[] => lines.map((values, at) => ({ label: names[at], values, color: COLORS[at], sparse: true, stepped: "before" as const }));
+  const named = (names: string[], lines: Float64Array[]): Line[] => lines.map((values, at) => ({ label: spoken(names[at]), values, color: COLORS[at], sparse: true, stepped: "before" as const }));
   const kinds: [string, string, string][] = [["user", t.user, "--kind-host"], ["system", t.system, "--op-attention"], ["io", t.io_, "--kind-wait"], ["steal", t.steal, "--kind-communication"], ["idle", t.idle, "--kind-idle"]];
   const there = kinds.filter(([name]) => ["user", "system", "idle"].includes(name) || parts.shares[name].some((value) => value > 0));
   const shares = useMemo(() => there.map(([name, label, color]) => ({ label, color, values: parts.shares[name], stepped: "before" as const })), [parts, t]);
   return (
     <div class="stack">
       <Card title={t.machine} tools={<><RangeChip range={range} /><Legend of={there.map(([, label, color]) => ({ label, color: `var(${color})`, hatch: color === "--kind-idle" }))} /></>}>
-        {parts.shares.x.length > 0 && <Series {...common} x={parts.shares.x} lines={shares} stacked as="share" top={1} height={150} bandLabels label={`${t.machine}: ${t.machineNote}`} />}
+        {use && brief(use) ? <Empty title={t.tooShortTitle} height={84}>{t.tooShort}</Empty> : parts.shares.x.length > 0 && <Series {...common} x={parts.shares.x} lines={shares} stacked as="share" top={1} height={150} bandLabels label={`${t.machine}: ${t.machineNote}`} />}
         {parts.queue.x.length > 0 && (
           <>
             <h3 class="sub">{t.queue} <span class="d3">{t.queueNote}{Number.isFinite(cores) && ` · ${fill(t.cores, { count: cores })}`}</span></h3>
@@ -212,7 +224,7 @@ function Charts({ table, use, bands, range }: { table: Table; use: Table | null;
         )}
       </Card>
       {process.x.length > 0 && (
-        <Card title={t.process} note={t.processNote + some(processes)} tools={<Legend of={process.lines.map((_, at) => ({ label: processes[at], color: `var(${COLORS[at]})` }))} />}>
+        <Card title={t.process} note={t.processNote + some(processes)} tools={<Legend of={process.lines.map((_, at) => ({ label: spoken(processes[at]), color: `var(${COLORS[at]})` }))} />}>
           <Series {...common} x={process.x} lines={named(processes, process.lines)} as="count" height={130} label={t.process} />
         </Card>
       )}
@@ -249,12 +261,12 @@ function Uses({ use, samples, range }: { use: ReturnType<typeof useTable>; sampl
     return samples.data.pick(samples.data.where((row) => at[row] >= range[0] && at[row] <= range[1]));
   }, [samples.data, range?.[0], range?.[1]]);
   const who: Column[] = [
-    { key: "name", label: t.who, width: "minmax(150px, 1.6fr)" },
+    { key: "name", label: t.who, width: "minmax(150px, 1.6fr)", as: "text", show: (table, row) => <span class="name" title={table.str("name")[row] ?? ""}>{spoken(table.str("name")[row])}</span> },
     { key: "of", label: t.kind, width: "90px", as: "text", show: (table, row) => t[`${table.str("of")[row]}_` as "machine_"] },
   ];
   const columns: Column[] = [
     ...who,
-    { key: "busy_cores", label: t.busy, bar: true, color: () => "var(--kind-host)" }, { key: "max_busy_cores", label: t.most }, { key: "user_share", label: t.share }, { key: "system_share", label: t.sys },
+    { key: "busy_cores", label: t.busy, bar: true, color: () => "var(--kind-host)", why: t.tooShort }, { key: "max_busy_cores", label: t.most, why: t.tooShort }, { key: "user_share", label: t.share, why: t.tooShort }, { key: "system_share", label: t.sys, why: t.tooShort },
     { key: "io_share", label: t.io_, hide: true }, { key: "idle_share", label: t.idle, hide: true }, { key: "steal_share", label: t.steal, hide: true },
     { key: "context_switches_per_s", label: t.contextSwitches }, { key: "max_run_queue", label: t.runQueue, hide: true }, { key: "max_threads", label: t.threads }, { key: "max_memory_bytes", label: t.memory },
     { key: "samples", label: t.sampled }, { key: "covered_ns", label: t.time },
@@ -269,7 +281,7 @@ function Uses({ use, samples, range }: { use: ReturnType<typeof useTable>; sampl
   return (
     <Card title={t.use} note={range ? t.useRange : t.useNote} tools={<RangeChip range={range} />} flush>
       {view === "summary" ? (
-        <Await of={use}>{(data) => <Grid id="use" table={data} columns={columns} sort="-busy_cores" search={["name"]} tools={tools} label={t.use} />}</Await>
+        <Await of={use}>{(data) => <Grid id="use" table={data} columns={columns} sort="-busy_cores" search={["name"]} tools={tools} onOpen={(of, row) => go({ params: { view: "samples", "samples.find": of.str("name")[row] === "machine" ? "/^machine$/" : of.str("name")[row] } })} label={t.use} />}</Await>
       ) : (
         within && <Grid id="samples" table={within} columns={every} search={["name", "of"]} what={t.every} tools={tools} label={t.every} />
       )}

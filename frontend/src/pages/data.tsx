@@ -2,12 +2,12 @@
 /** Does the training wait for its data, and which part of the pipeline makes it wait? */
 import { useMemo, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { info, useTable, type Asked } from "../data";
+import { counting, info, useTable, type Asked } from "../data";
 import { Await, Card, Chip, Empty, Facts, Legend, Loading, Share, Tabs, Time, Trouble, useWidth, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { minmaxPath, StepBars, type Part } from "../parts/plots";
 import { Series } from "../parts/series";
-import { go, link, param } from "../state";
+import { go, language, link, param } from "../state";
 import { Table } from "../table";
 import { fill, Say, texts } from "../text";
 import * as units from "../units";
@@ -40,13 +40,13 @@ const text = texts({
     noDevice: "No queue on the device", deviceHowMindspore: "It is there with data sinking on an Ascend or GPU; record with data_process=True.",
     deviceHowPytorch: "A PyTorch step copies its batch to the device itself.", deviceHow: "This run has none.",
     rules: "How a verdict is reached", rule1: "Batches in the queue that the step reads: data preparation is not the bottleneck of that step. None: the step waits.",
-    rule2: "The host's queue is empty: data processing is too slow.", rule3: "The host's queue holds batches while the device's is empty: the transfer is too slow.", applies: "applies", applyNot: "does not apply", notKnown: "not known", contrary: "Yet the step waited {share} of the time: batches are handed out in their order, so a late one holds those that are ready back.", noDepth: "How many batches were ready was not recorded",
-    table: "Queues, step by step", rows: "rows", queue: "Queue", step: "Step", batches: "Asked for", depth: "Ready", capacity: "Places", emptyHead: "None ready", fullHead: "All ready", wait: "Wait", verdict: "Verdict", outside: "outside steps",
+    rule2: "The host's queue is empty: data processing is too slow.", rule3: "The host's queue holds batches while the device's is empty: the transfer is too slow.", applies: "applies", applyNot: "does not apply", notKnown: "not known", contrary: "Yet the step waited {share} of the time: batches are handed out in their order, so a late one holds those that are ready back.", noDepth: "How many batches were ready was not recorded", noStepsTitle: "Without steps there is no bar for each", noStepsHow: "{depth} of {capacity} batches were ready on average, none {empty} of {batches} times. stepscope run finds the steps.",
+    table: "Queues, step by step", rows: "row|rows", queue: "Queue", step: "Step", batches: "Asked for", depth: "Ready", capacity: "Places", emptyHead: "None ready", fullHead: "All ready", wait: "Wait", verdict: "Verdict", outside: "outside steps",
     launch: "Work queued on the device", launchNote: "kernels launched and not yet finished; often empty means that the device waits for the host", stream: "Stream", maxLength: "Longest", meanLength: "On average", emptyShare: "Empty",
     pipeTitle: "Pipeline", pipeNote: "operators left to right, queues between them; click a queue for its history", filled: "filled", free: "free", training: "Training step", worker: "1 worker", workersN: "{count} workers", noWorkers: "in the training process", cpu: "CPU {share}", bottleneck: "bottleneck", ofPlaces: "{share} of {places}", direct: "no queue",
     noPipe: "No input pipeline was recorded",
     intoQueue: "Queue into {reader}", queueNote: "{writer} → {reader}, {places} places", samples: "{count} samples", depthLine: "waiting for {reader}", nextLine: "done, waiting for {next}", mean: "On average", producer: "Fills it", consumer: "Empties it", emptyTime: "Empty", fullTime: "Full", noSamples: "This queue was not sampled",
-    opsTitle: "Operators", op: "Operator", workersHead: "Workers", use: "Queue use", user: "CPU user", system: "CPU system", batch: "Per batch", hint: "Advice", id: "No.", operators: "operators",
+    opsTitle: "Operators", op: "Operator", workersHead: "Workers", use: "Queue use", user: "CPU user", system: "CPU system", batch: "Per batch", hint: "Advice", id: "No.", operators: "operator|operators",
     todo: "What to do", todoNone: "No operator holds the others up.", rulesPipe: "Full before and empty after an operator: that operator. Empty everywhere: the source. Full everywhere: the last operator, or the step itself.", toCpu: "CPU",
     "waits for input": "waits for input", "waits for its reader": "waits for its reader", "keeps up": "keeps up", "waits for processing": "waits for processing", "waits for transfer": "waits for transfer", "no queue": "no queue", "v_ready": "ready", "v_full": "full",
   },
@@ -75,13 +75,13 @@ const text = texts({
     noDevice: "设备上没有队列", deviceHowMindspore: "在 Ascend 或 GPU 上使用数据下沉时才有；请用 data_process=True 记录。",
     deviceHowPytorch: "PyTorch 的迭代自己把批次拷贝到设备。", deviceHow: "此训练没有。",
     rules: "结论如何得出", rule1: "迭代所读队列中有批次：数据准备不是该迭代的瓶颈。没有：迭代等待。",
-    rule2: "主机队列为空：数据处理太慢。", rule3: "主机队列有批次而设备队列为空：传输太慢。", applies: "适用", applyNot: "不适用", notKnown: "未知", contrary: "但迭代仍有 {share} 的时间在等待：批次按顺序交付，迟到的一批会挡住已就绪的批次。", noDepth: "没有记录已就绪的批次数",
+    rule2: "主机队列为空：数据处理太慢。", rule3: "主机队列有批次而设备队列为空：传输太慢。", applies: "适用", applyNot: "不适用", notKnown: "未知", contrary: "但迭代仍有 {share} 的时间在等待：批次按顺序交付，迟到的一批会挡住已就绪的批次。", noDepth: "没有记录已就绪的批次数", noStepsTitle: "没有迭代，无法逐迭代显示", noStepsHow: "平均 {capacity} 个批次中有 {depth} 个就绪，{batches} 次中 {empty} 次没有。stepscope run 会识别迭代。",
     table: "逐迭代的队列", rows: "行", queue: "队列", step: "迭代", batches: "取数次数", depth: "就绪", capacity: "位置", emptyHead: "无就绪", fullHead: "全就绪", wait: "等待", verdict: "结论", outside: "迭代之外",
-    launch: "设备上排队的任务", launchNote: "已下发但未完成的核函数；经常为空说明设备在等主机", stream: "流", maxLength: "最长", meanLength: "平均", emptyShare: "为空",
-    pipeTitle: "流水线", pipeNote: "算子从左到右，队列在其间；点击队列查看其历史", filled: "已占用", free: "空闲", training: "训练迭代", worker: "1 个线程", workersN: "{count} 个线程", noWorkers: "在训练进程中", cpu: "CPU {share}", bottleneck: "瓶颈", ofPlaces: "{places} 的 {share}", direct: "无队列",
+    launch: "设备上排队的任务", launchNote: "已下发但未完成的内核；经常为空说明设备在等主机", stream: "流", maxLength: "最长", meanLength: "平均", emptyShare: "为空",
+    pipeTitle: "流水线", pipeNote: "算子从左到右，队列在其间；点击队列查看其历史", filled: "已占用", free: "空闲", training: "训练迭代", worker: "1 个 worker", workersN: "{count} 个 worker", noWorkers: "在训练进程中", cpu: "CPU {share}", bottleneck: "瓶颈", ofPlaces: "{places} 的 {share}", direct: "无队列",
     noPipe: "没有记录数据流水线",
     intoQueue: "进入 {reader} 的队列", queueNote: "{writer} → {reader}，{places} 个位置", samples: "{count} 个采样", depthLine: "等待 {reader}", nextLine: "已完成，等待 {next}", mean: "平均", producer: "写入方", consumer: "读取方", emptyTime: "为空", fullTime: "为满", noSamples: "此队列没有采样",
-    opsTitle: "算子", op: "算子", workersHead: "线程", use: "队列占用", user: "CPU 用户", system: "CPU 系统", batch: "每批次", hint: "建议", id: "编号", operators: "个算子",
+    opsTitle: "算子", op: "算子", workersHead: "worker 数", use: "队列占用", user: "CPU 用户", system: "CPU 系统", batch: "每批次", hint: "建议", id: "编号", operators: "个算子",
     todo: "怎么做", todoNone: "没有算子拖慢其他算子。", rulesPipe: "某算子前满后空：就是该算子。处处为空：数据源。处处为满：最后一个算子，或迭代本身。", toCpu: "CPU",
     "waits for input": "等待输入", "waits for its reader": "等待读取方", "keeps up": "跟得上", "waits for processing": "等待处理", "waits for transfer": "等待传输", "no queue": "无队列", "v_ready": "就绪", "v_full": "已满",
   },
@@ -99,12 +99,12 @@ export default function Data() {
   const queues = useTable("data_queues");
   const whole = useTable("data_queues", { per_step: false });
   const pipeline = useTable("data_pipeline");
-  const overview = useTable("overview");
+  const overview = useTable("overview", counting());
   const asked = [waits, trace, queues, whole, pipeline, overview];
   const error = asked.find((one) => one.error)?.error;
   if (error) return <Trouble error={error} />;
   if (asked.some((one) => one.data === null && one.waiting)) return <Loading rows={12} />;
-  const all: Facts0 = { waits: waits.data, trace: trace.data!, queues: queues.data!, whole: whole.data!, pipeline: pipeline.data!, share: now.kinds.data ? (overview.data!.num("input_wait_share")[0] ?? NaN) : NaN, median: overview.data!.num("step_ns")[0] };
+  const all: Facts0 = { waits: waits.data, trace: trace.data!, queues: queues.data!, whole: whole.data!, pipeline: pipeline.data!, share: overview.data!.num("input_wait_share")[0] ?? NaN, median: overview.data!.num("step_ns")[0] };
   const view = (param("view") as View | undefined) ?? "everything";
   const pipe = all.pipeline.rows > 0;
   return (
@@ -303,7 +303,7 @@ function Queue({ title, name, queues, whole, ...shared }: Chosen & { title: stri
   const rows = useMemo(() => queues.where((row) => queues.str("queue")[row] === name), [queues, name]);
   const depth = useMemo(() => byStep(steps, queues, rows, "depth"), [steps, queues, rows]);
   const row = whole.str("queue").indexOf(name);
-  const [empty, batches, full, capacity] = ["empty", "batches", "full", "capacity"].map((column) => whole.num(column)[row]);
+  const [empty, batches, full, capacity, mean] = ["empty", "batches", "full", "capacity", "depth"].map((column) => whole.num(column)[row]);
   const parts = useMemo<Part[]>(() => [{ label: t.depth, color: "var(--kind-compute)", values: depth }], [depth, t]);
   const most = Math.max(1, ...Array.from(depth).filter(Number.isFinite));
   return (
@@ -318,7 +318,7 @@ function Queue({ title, name, queues, whole, ...shared }: Chosen & { title: stri
       }
       flush
     >
-      {!depth.some(Number.isFinite) ? <div class="bd"><Empty title={t.noDepth} height={100} /></div> : <StepBars
+      {!depth.some(Number.isFinite) ? <div class="bd">{!steps.length && Number.isFinite(mean) ? <Empty title={t.noStepsTitle} height={100}>{fill(t.noStepsHow, { depth: units.count(mean).value, capacity: units.count(capacity).value, empty: units.count(empty).value, batches: units.count(batches).value })}</Empty> : <Empty title={t.noDepth} height={100} />}</div> : <StepBars
         {...shared}
         parts={parts}
         total={depth}
@@ -632,6 +632,21 @@ function Lines({ table, samples, id, above, reader, capacity }: { table: Table; 
   );
 }
 
+/** What `data_pipeline` advises, in Chinese. */
+const HINTS: Record<string, string> = {
+  "raise num_workers or prefetch_factor, or do less per sample in the dataset's __getitem__": "增大 num_workers 或 prefetch_factor，或减少数据集 __getitem__ 中每个样本的工作",
+  "raise num_parallel_workers, or store the data as MindRecord and read it with MindDataset": "增大 num_parallel_workers，或将数据存为 MindRecord 并用 MindDataset 读取",
+  "raise num_parallel_workers; if it calls Python functions, make them faster or use the built-in transforms": "增大 num_parallel_workers；如果它调用 Python 函数，请加快这些函数或改用内置变换",
+  "raise prefetch_size (mindspore.dataset.config.set_prefetch_size) or num_parallel_workers": "增大 prefetch_size（mindspore.dataset.config.set_prefetch_size）或 num_parallel_workers",
+  "raise num_parallel_workers": "增大 num_parallel_workers",
+  "num_workers is 0: the training prepares each batch itself, and waits for it": "num_workers 为 0：训练自己准备每个批次，并等待它",
+};
+
+/** A hint of the analysis in the reader's language. */
+function advised(hint: string | null): string {
+  return (language() === "zh" ? HINTS[hint ?? ""] : undefined) ?? hint ?? "";
+}
+
 /** What the analysis advises, operator by operator. */
 function Todo({ table }: { table: Table }) {
   const t = text();
@@ -642,7 +657,7 @@ function Todo({ table }: { table: Table }) {
         {rows.map((row) => (
           <div key={row} class={table.str("verdict")[row] === "bottleneck" ? "" : "soft"}>
             <b>{table.str("op_type")[row]} <Word of={table.str("verdict")[row]} /></b>
-            <span class="d2">{table.str("hint")[row]}</span>
+            <span class="d2">{advised(table.str("hint")[row])}</span>
           </div>
         ))}
         {!rows.length && <p class="d2">{t.todoNone}</p>}
@@ -666,7 +681,7 @@ function Operators({ table, chosen }: { table: Table; chosen: number }) {
     { key: "system_share", label: t.system },
     { key: "batch_ns", label: t.batch },
     { key: "verdict", label: t.verdict, as: "text", show: (data, row) => <Word of={data.str("verdict")[row]} /> },
-    { key: "hint", label: t.hint, as: "text", width: "minmax(120px, 2fr)" },
+    { key: "hint", label: t.hint, as: "text", width: "minmax(120px, 2fr)", show: (data, row) => <span class="name cut" title={advised(data.str("hint")[row])}>{advised(data.str("hint")[row]) || units.MISSING}</span> },
   ];
   return (
     <Card title={t.opsTitle} flush>

@@ -52,6 +52,9 @@ const text = texts({
 
 preload();
 
+/** Layer 2 before layer 10. */
+const natural = new Intl.Collator("en", { numeric: true }).compare;
+
 export default function Flops() {
   const t = text();
   const scopes = useTable("flops_by_scope");
@@ -62,9 +65,12 @@ export default function Flops() {
   const total = all === undefined ? NaN : scopes.data.num("flops")[all];
   if (!(total > 0)) {
     return (
-      <Empty title={t.none}>
-        <Say of={t.noneHow} flag={<span class="mono">--flops</span>} other={<span class="mono">--shapes</span>} />
-      </Empty>
+      <>
+        <Verdict>{t.none}</Verdict>
+        <Empty title={t.none}>
+          <Say of={t.noneHow} flag={<span class="mono">--flops</span>} other={<span class="mono">--shapes</span>} />
+        </Empty>
+      </>
     );
   }
   const rate = scopes.data.num("flops_per_s")[all], used = scopes.data.num("utilization")[all];
@@ -122,7 +128,7 @@ function nodesBelow(data: Table, root: string, levels: number, widest: number): 
   if (start < 0) return null;
   const make = (row: number, level: number): Node => {
     const name = scope[row] ?? "";
-    const rows = level < levels ? (children.get(name) ?? []).slice().sort((a, b) => flops[b] - flops[a]) : [];
+    const rows = level < levels ? (children.get(name) ?? []).slice().sort((a, b) => flops[b] - flops[a] || natural(scope[a] ?? "", scope[b] ?? "")) : [];
     const shown = rows.length > widest ? rows.slice(0, widest - 1) : rows;
     const rest = rows.slice(shown.length);
     const below = shown.map((one) => make(one, level + 1));

@@ -64,7 +64,7 @@ export default function Kernels() {
   }, [withCopies.data, kernels.data]);
   const names = useMemo(() => (kernels.data ? byName(kernels.data) : []), [kernels.data]);
   if (!kernels.data || !copies) return <><Verdict>{info.value?.name}</Verdict><Await of={kernels.error ? kernels : withCopies}>{() => null}</Await></>;
-  if (!kernels.data.rows && !copies.rows) return <Empty title={t.none}><Say of={t.noneHow} flag={<span class="mono">stepscope run</span>} /></Empty>;
+  if (!kernels.data.rows && !copies.rows) return <><Verdict>{t.none}</Verdict><Empty title={t.none}><Say of={t.noneHow} flag={<span class="mono">stepscope run</span>} /></Empty></>;
   const total = names.reduce((all, one) => all + one.value, 0);
   const copied = copies.num("total_ns").reduce((all, one) => all + one, 0);
   const calls = kernels.data.num("calls").reduce((all, one) => all + one, 0);
@@ -152,7 +152,7 @@ function Activities({ table, id }: { table: Table; id: string }) {
     ...(id === "copies" ? [] : [
       { key: "grid", label: t.grid, as: "text" as const, width: "minmax(82px, .9fr)" },
       { key: "block", label: t.block, as: "text" as const, width: "minmax(76px, .8fr)" },
-      { key: "registers", label: t.registers, width: "minmax(76px, .7fr)" },
+      { key: "registers", label: t.registers, hide: true, width: "minmax(76px, .7fr)" },
       { key: "shared_memory_bytes", label: t.shared, help: t.sharedHelp, width: "minmax(92px, .8fr)" },
       { key: "occupancy", label: t.occupancy, help: t.occHelp, why: t.noOccupancy, width: "minmax(80px, .8fr)" },
       { key: "launch_count", label: t.ways, help: t.waysHelp, hide: true },

@@ -20,7 +20,7 @@ const text = texts({
     pause: "Pause", go: "Go on", paused: "paused · {count} new", live: "live", over: "ended", rank: "rank {rank} of {world}", pid: "process {pid}", lost: "the connection is lost; trying again", written: "what the job has written arrives about every second",
     figures: "Figures", lastStep: "Last step", lastTime: "Its time", median: "Median", rate: "Pace", perSecond: "steps/s", recent: "over the last {count}", since: "Recorded", steps: "Steps so far", leftOut: "{count} earlier ones not shown", samples: "Counters", counted: "{count} samples",
     stepTime: "Step time", stepNote: "each step as it ends; the median dashed", noSteps: "No step has ended yet", noStepsHow: "steps come from the optimizer, Profiler.step() or StepTraceAnnotation",
-    queues: "Queues", cpu: "CPU of the machine", process: "CPU of the processes", memory: "Memory", gpu: "GPU", counters: "All counters", what: "counters", name: "Counter", now: "Now", low: "Lowest", high: "Highest", trend: "Trend", unit: "Unit", rankName: "Rank", count: "Samples",
+    queues: "Queues", cpu: "CPU of the machine", process: "CPU of the processes", memory: "Memory", gpu: "GPU", counters: "All counters", what: "counter|counters", name: "Counter", now: "Now", low: "Lowest", high: "Highest", trend: "Trend", unit: "Unit", rankName: "Rank", count: "Samples",
     notices: "The recorder says", pipeline: "Input pipeline", stepOf: "Rank {rank}", noCounters: "No counters yet",
   },
   zh: {

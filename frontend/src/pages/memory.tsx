@@ -24,14 +24,14 @@ const text = texts({
     none: "This recording has no memory in it",
     how: "Record with {flag}, or {python}; a trace of PyTorch's own profiler needs {torch}.",
     noBlocks: "No blocks were recorded, only the curve", noBlocksHow: "Which tensors are alive is known where allocations are recorded: PyTorch with {flag}.",
-    moments: "{count} moments", blocks: "{count} blocks", steps: "{count} steps", range: "from {from} to {to}",
+    moments: "{count} moments", blocks: "{count} blocks", steps: "{count} steps", stepOne: "1 step", range: "from {from} to {to}",
     device: "Device", capacity: "Capacity", notSaid: "the recording does not say", peak_: "Peak allocated", ofCapacity: "{share} of capacity", static: "Static: parameters, states", staticNote: "there before and after", staticUnknown: "no blocks were recorded",
-    reserved: "Reserved, at most", fragmentation: "Reserved, not used", atPeak: "at the peak: fragmentation", growth: "Growth", growthNote: "all of {count} steps together", free: "Free at the peak", freeNote: "capacity less allocated", afterReserved: "{free} beyond what is reserved",
+    reserved: "Reserved, at most", fragmentation: "Reserved, not used", atPeak: "at the peak: fragmentation", growth: "Growth", growthNote: "all of {count} steps together", growthOne: "in the one step", growthUnknown: "known within whole steps", free: "Free at the peak", freeNote: "capacity less allocated", afterReserved: "{free} beyond what is reserved",
     curve: "Memory over time", curveOrder: "Memory in order of execution", everyPixel: "lowest and highest of every pixel are drawn: no peak is hidden", all: "every moment is drawn", allocated: "allocated", reserved_: "reserved", static_: "static", limit: "limit",
     byTime: "By time", byOrder: "By order", axis: "Axis", scale: "Scale to the limit", forward: "FP", backward: "BP end", reset: "All of the time", timeline: "Show on the timeline", zoom: "Drag to zoom, click for the tensors alive then",
     alive: "Alive at {at}", aliveShort: "Alive then", perStep: "Peak of each step", byOp: "By operator", kept: "Never freed", largest: "Largest blocks", points: "Moments", views: "Views", toPeak: "Back to the peak",
     moment: "Moment", change: "Change", op: "Operator", from: "Allocated at", until: "Freed at", life: "Life", size: "Size", shape: "Shape", dtype: "Type", format: "Format", category: "Category", name: "Name", address: "Address", step: "Step", order: "Nth",
-    blocks_: "Blocks", total: "Allocated in all", most: "Alive at once", keptBlocks: "Never freed", keptBytes: "Never freed, bytes", what: "blocks", before: "before the recording", outlived: "outlived it", noOp: "(none)", rest: "{count} others", unexplained: "static", composition: "What it is made of",
+    blocks_: "Blocks", total: "Allocated in all", most: "Alive at once", keptBlocks: "Never freed", keptBytes: "Never freed, bytes", what: "block|blocks", before: "before the recording", outlived: "outlived it", noOp: "(none)", rest: "{count} others", unexplained: "static", composition: "What it is made of",
     byCategory: "by category", byOperator: "by the operator that allocated it", keptNote: "allocated during the recording and not freed before its end; those of the last step may just be in use", largestNote: "the {count} largest of {all} blocks", nothingKept: "Every block that was allocated was freed again", pick: "Show what was alive then",
   },
   zh: {
@@ -45,9 +45,9 @@ const text = texts({
     none: "本次记录没有内存数据",
     how: "用 {flag} 或 {python} 记录；PyTorch 自带性能工具的 trace 需要 {torch}。",
     noBlocks: "只记录了曲线，没有记录内存块", noBlocksHow: "只有记录了分配才知道哪些张量存活：PyTorch 用 {flag}。",
-    moments: "{count} 个时刻", blocks: "{count} 个内存块", steps: "{count} 个迭代", range: "从 {from} 到 {to}",
+    moments: "{count} 个时刻", blocks: "{count} 个内存块", steps: "{count} 个迭代", stepOne: "1 个迭代", range: "从 {from} 到 {to}",
     device: "设备", capacity: "容量", notSaid: "记录中未注明", peak_: "分配峰值", ofCapacity: "容量的 {share}", static: "静态：参数、状态", staticNote: "记录前后都在", staticUnknown: "未记录内存块",
-    reserved: "最大预留", fragmentation: "预留未用", atPeak: "峰值时：碎片", growth: "增长", growthNote: "{count} 个迭代合计", free: "峰值时空闲", freeNote: "容量减去已分配", afterReserved: "预留之外还有 {free}",
+    reserved: "最大预留", fragmentation: "预留未用", atPeak: "峰值时：碎片", growth: "增长", growthNote: "{count} 个迭代合计", growthOne: "在唯一的迭代中", growthUnknown: "只有完整迭代内才知道", free: "峰值时空闲", freeNote: "容量减去已分配", afterReserved: "预留之外还有 {free}",
     curve: "内存随时间变化", curveOrder: "内存按执行顺序变化", everyPixel: "绘出每个像素的最低与最高值：不会隐藏峰值", all: "绘出每个时刻", allocated: "已分配", reserved_: "预留", static_: "静态", limit: "上限",
     byTime: "按时间", byOrder: "按顺序", axis: "横轴", scale: "按上限缩放", forward: "FP", backward: "BP 终点", reset: "全部时间", timeline: "在时间线上显示", zoom: "拖动缩放，点击查看当时存活的张量",
     alive: "{at} 时存活", aliveShort: "当时存活", perStep: "各迭代峰值", byOp: "按算子", kept: "从未释放", largest: "最大的块", points: "时刻", views: "视图", toPeak: "回到峰值",
@@ -131,7 +131,7 @@ function OfDevice({ devices, device, peaks, blocks }: { devices: Peak[]; device:
       <Verdict
         facts={[
           chip?.name, whole.data && fill(t.moments, { count: units.count(events(whole.data)).value }), blocks > 0 && fill(t.blocks, { count: units.count(blocks).value }),
-          bands.length > 0 && fill(t.steps, { count: units.count(bands.length).value }), range && fill(t.range, { from: units.text(units.time(range[0])), to: units.text(units.time(range[1])) }),
+          bands.length > 0 && (bands.length === 1 ? t.stepOne : fill(t.steps, { count: units.count(bands.length).value })), range && fill(t.range, { from: units.text(units.time(range[0])), to: units.text(units.time(range[1])) }),
         ]}
       >
         <Sentence of={figures} />
@@ -213,7 +213,7 @@ function Overview({ of, curve }: { of: Figures; curve: Table | null }) {
       <Tile label={t.static} context={Number.isNaN(of.static) ? t.staticUnknown : t.staticNote}><Bytes of={of.static} why={t.staticUnknown} /></Tile>
       <Tile label={t.reserved} context={of.reserved > 0 ? share(of.reserved) : t.notSaid}><Bytes of={of.reserved > 0 ? of.reserved : NaN} why={t.notSaid} /></Tile>
       <Tile label={t.fragmentation} context={Number.isNaN(unused) ? t.notSaid : t.atPeak} tone={unused > 0.25 * of.reservedAtPeak ? "warn" : undefined}><Bytes of={unused} why={t.notSaid} /></Tile>
-      <Tile label={t.growth} context={fill(t.growthNote, { count: of.steps })} tone={of.grows ? "bad" : undefined} to={{ params: { tab: "steps" } }}><Bytes of={of.growth} /></Tile>
+      <Tile label={t.growth} context={of.steps > 1 ? fill(t.growthNote, { count: of.steps }) : of.steps ? t.growthOne : t.growthUnknown} tone={of.grows ? "bad" : undefined} to={{ params: { tab: "steps" } }}><Bytes of={of.growth} /></Tile>
     </Tiles>
   );
 }
@@ -366,7 +366,7 @@ function Details({ device, moment, alive, peaks, blocks, shown, figures }: Detai
           <Await of={ops}>
             {(table) => (
               <Grid
-                id="ops" table={table} search={["op"]} sort="-allocated_bytes" label={t.byOp}
+                id="ops" table={table} search={["op"]} sort="-allocated_bytes" label={t.byOp} onOpen={(of, row) => go({ params: { tab: "largest", "largest.find": of.str("op")[row] } })}
                 columns={[
                   { key: "op", label: t.op, as: "name", color: (table, row) => color(table.str("op")[row] ?? "") }, { key: "blocks", label: t.blocks_ }, { key: "allocated_bytes", label: t.total, bar: true, color: (table, row) => color(table.str("op")[row] ?? "") },
                   { key: "peak_bytes", label: t.most }, { key: "largest_bytes", label: t.largest }, { key: "never_freed", label: t.keptBlocks }, { key: "never_freed_bytes", label: t.keptBytes },

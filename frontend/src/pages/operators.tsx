@@ -9,6 +9,7 @@ import { Chart } from "../parts/chart";
 import { Drawer } from "../parts/drawer";
 import { Grid, MOST, type Column } from "../parts/grid";
 import { Ring, type Slice } from "../parts/plots";
+import { source } from "../source";
 import { go, param } from "../state";
 import { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -25,10 +26,11 @@ const text = texts({
     byFamily: "By family", byType: "By type", family: "Family", type: "Type", note: "all {count} types, nothing dropped", topNote: "top {top}, the other {rest} together",
     pie: "Pie", bar: "Bar", treemap: "Treemap", chart: "Chart", group: "Group", rest: "{count} other types", table: "Show as table",
     device: "Device", viewAll: "All", viewType: "Type", viewScope: "Scope", view: "View",
-    name: "Operator", scope: "Scope", count: "Calls", total: "Total", self: "Self", share: "Share", mean: "Mean", min: "Min", max: "Max", p95: "p95", trend: "Steps", shapes: "Shapes", dtypes: "Types", deviceTime: "On device", flops: "FLOPs", shapeCount: "Shapes",
+    byName: "Name", name: "Operator", scope: "Scope", count: "Calls", total: "Total", self: "Self", share: "Share", mean: "Mean", min: "Min", max: "Max", p95: "p95", trend: "Steps", shapes: "Shapes", dtypes: "Types", deviceTime: "On device", flops: "FLOPs", shapeCount: "Shapes",
     find: "operator|operators", whatType: "type|types", whatScope: "scope|scopes", only: "only {family}", noScope: "no scope",
-    none: "No operators were recorded", noneHow: "Record a training with {flag}; it sees the operators of PyTorch, MindSpore and JAX.",
+    none: "No operators were recorded", noneHow: "Record a training with {flag}; it sees the operators of PyTorch, MindSpore, JAX and TensorFlow.",
     noScopes: "No scopes were recorded", noScopesHow: "Record again with modules, as {flag} does, to see the time by part of the model.",
+    totals: "No operators were recorded. Of what is there, {name} takes the most: {time}.", totalsTitle: "Totals by name", totalsNote: "all of the recording; a row opens its spans", kind: "Kind", category: "Category", whatNames: "name|names", spans: "{count} spans",
     noDevice: "No work of a device was recorded",
     aicore: "AI Core", aicpu: "AI CPU", hostcpu: "Host CPU", gpu: "GPU", tpu: "TPU", cpu: "Host operators",
     unknown: "not known", elemOf: "of {all}",
@@ -42,10 +44,11 @@ const text = texts({
     byFamily: "按类别", byType: "按类型", family: "类别", type: "类型", note: "全部 {count} 种类型，没有遗漏", topNote: "前 {top} 种，其余 {rest} 种合并",
     pie: "饼图", bar: "柱图", treemap: "矩形图", chart: "图表", group: "分组", rest: "其他 {count} 种", table: "以表格显示",
     device: "设备", viewAll: "全部", viewType: "类型", viewScope: "作用域", view: "视图",
-    name: "算子", scope: "作用域", count: "次数", total: "总时间", self: "自身", share: "占比", mean: "平均", min: "最小", max: "最大", p95: "p95", trend: "迭代", shapes: "形状", dtypes: "类型", deviceTime: "设备上", flops: "FLOPs", shapeCount: "形状数",
+    byName: "名称", name: "算子", scope: "作用域", count: "次数", total: "总时间", self: "自身", share: "占比", mean: "平均", min: "最小", max: "最大", p95: "p95", trend: "迭代", shapes: "形状", dtypes: "类型", deviceTime: "设备上", flops: "FLOPs", shapeCount: "形状数",
     find: "个算子", whatType: "种类型", whatScope: "个作用域", only: "仅{family}", noScope: "无作用域",
-    none: "没有记录到算子", noneHow: "用 {flag} 记录训练；它能看到 PyTorch、MindSpore 和 JAX 的算子。",
+    none: "没有记录到算子", noneHow: "用 {flag} 记录训练；它能看到 PyTorch、MindSpore、JAX 和 TensorFlow 的算子。",
     noScopes: "没有记录作用域", noScopesHow: "用 {flag} 连同模块一起重新记录，即可按模型的各部分查看时间。",
+    totals: "没有记录到算子。现有内容中 {name} 耗时最多：{time}。", totalsTitle: "按名称汇总", totalsNote: "整个记录；点击一行查看其区间", kind: "种类", category: "类别", whatNames: "个名称", spans: "{count} 个区间",
     noDevice: "没有记录到设备上的工作",
     aicore: "AI Core", aicpu: "AI CPU", hostcpu: "Host CPU", gpu: "GPU", tpu: "TPU", cpu: "主机算子",
     unknown: "未知", elemOf: "/ {all}",
@@ -76,13 +79,46 @@ export default function Operators() {
     return DEVICES.filter((device) => counts.has(device)).map((device) => ({ id: device as string, label: t[device], count: counts.get(device)! }));
   }, [types.data, t]);
   if (types.error || !types.data) return <><Verdict>{info.value?.name}</Verdict><Await of={types}>{() => null}</Await></>;
-  if (!devices.length) return <Empty title={t.none}><Say of={t.noneHow} flag={<span class="mono">stepscope run</span>} /></Empty>;
+  if (!devices.length) return <Totals />;
   const asked = param("tab");
   const device = devices.find((one) => one.id === asked)?.id ?? devices[0].id;
   return (
     <div class={`oppage ${types.waiting ? "stale" : ""}`}>
       <Body types={types.data} device={device} devices={devices} />
     </div>
+  );
+}
+
+/** What stands in for operators where no rule knows what the spans are: everything, by name. */
+function Totals() {
+  const t = text();
+  const totals = useTable("totals");
+  const how = <Say of={t.noneHow} flag={<span class="mono">stepscope run</span>} />;
+  if (!totals.data?.rows) return <><Verdict>{t.none}</Verdict><Await of={totals}>{() => <Empty title={t.none}>{how}</Empty>}</Await></>;
+  const table = totals.data;
+  // A step holds everything else: it is no answer to what takes the time.
+  const top = table.where((row) => table.str("kind")[row] !== "step")[0] ?? 0;
+  const columns: Column[] = [
+    { key: "name", label: t.byName, as: "name", color: (of, row) => color(of.str("name")[row] ?? ""), width: "minmax(220px, 4fr)" },
+    { key: "kind", label: t.kind, as: "text", width: "minmax(80px, 1fr)" },
+    { key: "category", label: t.category, as: "text", width: "minmax(80px, 1fr)" },
+    { key: "calls", label: t.count },
+    { key: "total_ns", label: t.total, bar: true, color: () => "var(--kind-host)" },
+    { key: "self_ns", label: t.self },
+    { key: "avg_ns", label: t.mean },
+    { key: "min_ns", label: t.min },
+    { key: "max_ns", label: t.max },
+  ];
+  const spansOf = (of: Table, row: number) => `select name, start_ns, dur_ns, self_ns, step, span, args from spans where kind = '${of.str("kind")[row]}' and name = '${(of.str("name")[row] ?? "").replaceAll("'", "''")}' order by start_ns`;
+  return (
+    <>
+      <Verdict facts={[fill(t.spans, { count: units.count(table.num("calls").reduce((all, one) => all + one, 0)).value }), how]}>
+        <Say of={t.totals} name={<b class="mono big">{table.str("name")[top]}</b>} time={<b><Time ns={table.num("total_ns")[top]} /></b>} />
+      </Verdict>
+      <Card title={t.totalsTitle} note={t.totalsNote} flush>
+        <Grid id="totals" table={table} columns={columns} search={["name", "kind", "category"]} sort="-total_ns" what={t.whatNames} onOpen={source().still ? undefined : (of, row) => go({ page: "query", params: { sql: spansOf(of, row) } })} label={t.totalsTitle} />
+      </Card>
+    </>
   );
 }
 

@@ -3,14 +3,14 @@ import "./overview.css";
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { color } from "../colors";
-import { info, rank, useTable, type Asked } from "../data";
+import { counting, info, rank, useTable, type Asked } from "../data";
 import { deviceWord, finding, onDevice, type Finding } from "../finding";
-import { Await, Bytes, Card, Chip, Empty, InlineBar, Legend, Loading, Segmented, Share, Swatch, Tile, Tiles, Time, Trouble, useWidth, Verdict } from "../parts/basics";
-import { Ring, StageBar, type Stage } from "../parts/plots";
+import { Await, Bytes, Card, Chip, Empty, InlineBar, Legend, Loading, Quantity, Segmented, Share, Swatch, Tile, Tiles, Time, Trouble, useWidth, Verdict } from "../parts/basics";
+import { Ring, StageBar, wideOf, type Stage } from "../parts/plots";
 import { tip, untip } from "../parts/tip";
-import { framework } from "../shell";
+import { framework, useStepNumbers } from "../shell";
 import { source, type Info } from "../source";
-import { go, link, param } from "../state";
+import { go, link, param, type Change } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
 import * as units from "../units";
@@ -32,27 +32,28 @@ const text = texts({
     hostInput: "For {lost} of it the training waits for input data; operators run for {busy}.",
     hostCommunication: "For {lost} of it data moves between devices or ranks with no operator to hide it.",
     unknown: "What of it is work is not known: this recording has no operators and no kernels.",
-    none: "This recording has no steps and nothing that could stand for one.",
+    none: "This recording has no steps and nothing that could stand for one.", noneData: "This recording has no steps: it shows how data is prepared.", noneCpu: "This recording has no steps: it shows the use of the CPU.", toData: "Data preparation", toCpu: "CPU",
     device: "device",
-    medianOf: "Median of {count} steps, {low} to {high}", oneStep: "One step", marker: "marked by the profiler", given: "marked by --step-name", inferred: "inferred from annotations", wholeHow: "no markers",
+    medianOf: "Median of {count} steps, {low} to {high}", outFact: "step {step} ({time}) left out as warm-up", oneStep: "One step", marker: "marked by the profiler", given: "marked by --step-name", inferred: "inferred from annotations", wholeHow: "no markers",
     rankOf: "rank {rank} of {count}", problem: "1 problem while reading", problems: "{count} problems while reading", noProblems: "no problems while reading",
     where: "Where the step goes", theMedian: "step {step}, the median step", nearMedian: "step {step}, nearest to the median", theStep: "step {step}", theWhole: "the whole recording",
     shareView: "Share", order: "In order", tableView: "Table", view: "View",
     compute: "Compute", operators: "Operators", copy: "Copy", wait: "Input wait", comm: "Communication", idleKind: "Idle", host_: "Host", part: "Part", time: "Time", share: "Share",
     cause_host: "idle, host-bound", cause_launch: "idle, launch latency", cause_sync: "idle, sync", cause_comm: "idle, host communicates", cause_unknown: "idle, cause unknown", noOperator: "no operator runs",
     stage_data: "Data wait", stage_copy: "Input copy", stage_forward: "Forward", stage_backward: "Backward", stage_both: "Forward and backward", stage_optimizer: "Optimizer", stage_comm: "Communication", stage_other: "Other",
-    figures: "Figures", stepTime: "Step time", throughput: "Throughput", perStep: "steps/s", samples: "{rate} samples/s", noBatch: "at the median step", busy: "Device busy", busyHost: "Operators run", use: "Model FLOP use",
-    inputWait: "Input wait", exposed: "Exposed comm.", peak: "Peak memory", idleFor: "{time} idle in {step}", ofPeak: "{rate}; peak: {source}", noPeak: "{rate}; peak of {chip} unknown", noChip: "{rate}; chip not recorded",
+    figures: "Figures", stepTime: "Step time", throughput: "Throughput", perStep: "steps/s", samples: "{rate} samples/s", noBatch: "at the median step", noMarks: "no steps are marked", busy: "Device busy", busyHost: "Operators run", use: "Model FLOP use",
+    inputWait: "Input wait", exposed: "Exposed comm.", peak: "Peak memory", idleFor: "{time} idle in {step}", idleHost: "none runs for {time}", ofPeak: "{rate}; peak: {source}", noPeak: "{rate}; peak of {chip} unknown", noChip: "{rate}; chip not recorded",
     noShapes: "record with --shapes", noFlops: "no FLOPs in these operators", notBottleneck: "not a bottleneck", bottleneck: "the training waits", noLoader: "no loader recorded", oneRank: "one rank, nothing to send", noTransfers: "no transfers recorded",
     hidden: "of the steps", noMemory: "record with --memory", ofMemory: "{share} of {all}", noWork: "no operators recorded", firstStep: "first step {time}",
-    stepsTitle: "Steps", stepsNote: "work solid, waiting hatched; click to look at one", stepTrace: "Step trace", barOf: "a bar is the longest of {count} steps", stepName: "Step {step}", medianLine: "median",
+    stepsTitle: "Steps", stepsNote: "work solid, waiting hatched; click to look at one", stepTrace: "Step trace", barOf: "a bar is the longest of {count} steps", stepName: "Step {step}", moreSteps: "{count} more steps", medianLine: "median",
     preparation: "Data preparation", queues: "Queues", keepsUp: "keeps up", waits: "waits", slow: "too slow", noData: "Nothing of the input is recorded", noDataHow: "stepscope run --data records loaders and queues",
+    queueOnly: "When the training asked for data, {empty} of {all} times no batch was ready.", notKnown: "Whether the loop waited for its batches was not recorded.", oneBatch: "1 batch", oneGap: "1 gap",
     readyAlways: "Batches were ready when asked for: the loop waited {wait} per step.", notReady: "The loop waited {wait} per step for its batches, {share} of the step.",
     loader: "Loader", queue: "Queue", loop: "Training loop", batches: "{count} batches", ready: "{depth} of {capacity} ready", readyOnly: "{depth} ready", notRecorded: "not recorded", emptyTimes: "The queue was empty {count} of {all} times.", neverEmpty: "The queue was never empty.", waited: "{time} waited",
     types: "Operator types", typesNote: "{device} time of {steps}", bar: "Bar", pie: "Pie", operatorsPage: "Operators", more: "{count} more types", noTypes: "No operators are recorded", noTypesHow: "this recording says nothing of operators", kernelsPage: "Totals by name", stepsCount: "{count} steps", stepCount: "1 step", recording: "the recording",
     why: "Why the {device} waits", whyNote: "idle time in steps, by cause", gapsCount: "{count} gaps", longest: "longest {time}",
     why_host: "the host launches too late", why_launch: "launched, not started yet", why_data: "the host waits for input", why_sync: "the host waited for the device", why_comm: "the host waits for other ranks", why_unknown: "no launch recorded",
-    activity: "Device activity", activityHost: "Operator activity", activityNote: "busy share per {bucket}, with allocated memory below; one crosshair", activityNoMemory: "busy share per {bucket}", timeline: "Timeline", noActivity: "Nothing here is known to be work", noActivityHow: "no kernel and no operator in this recording",
+    activity: "Device activity", activityHost: "Operator activity", activityNote: "busy share per {bucket}, with allocated memory below; one crosshair", activityNoMemory: "busy share per {bucket}", timeline: "Timeline", noActivity: "Nothing here is known to be work", noActivityHow: "no kernel and no operator in this recording", noWorkHow: "This recording has no kernels and no operators: {totals} has its ranges, and the timeline shows them in order.",
     reserved: "reserved {bytes}", allocated: "Allocated", reservedWord: "Reserved", at: "At", peakLabel: "peak {bytes}", deviceNumber: "{device} {number}", openHere: "Enter or click opens the timeline there; drag for a range",
   },
   zh: {
@@ -71,27 +72,28 @@ const text = texts({
     hostInput: "其中 {lost} 的时间训练在等待输入数据；算子运行占 {busy}。",
     hostCommunication: "其中 {lost} 是没有被算子掩盖的设备或 rank 间通信。",
     unknown: "其中哪些是计算无从得知：该记录没有算子，也没有内核。",
-    none: "该记录没有迭代，也没有可以当作迭代的内容。",
+    none: "该记录没有迭代，也没有可以当作迭代的内容。", noneData: "该记录没有迭代，只显示数据准备的情况。", noneCpu: "该记录没有迭代，只显示 CPU 的使用。", toData: "数据准备", toCpu: "CPU",
     device: "设备",
-    medianOf: "{count} 个迭代的中位数，{low} 到 {high}", oneStep: "一个迭代", marker: "由 profiler 标记", given: "由 --step-name 标记", inferred: "由标注推断", wholeHow: "没有标记",
+    medianOf: "{count} 个迭代的中位数，{low} 到 {high}", outFact: "迭代 {step}（{time}）作为预热不计入", oneStep: "一个迭代", marker: "由 profiler 标记", given: "由 --step-name 标记", inferred: "由标注推断", wholeHow: "没有标记",
     rankOf: "rank {rank}，共 {count} 个", problem: "读取时发现 1 个问题", problems: "读取时发现 {count} 个问题", noProblems: "读取没有问题",
     where: "迭代时间去向", theMedian: "迭代 {step}，中位迭代", nearMedian: "迭代 {step}，最接近中位数", theStep: "迭代 {step}", theWhole: "整个记录",
     shareView: "占比", order: "按时间", tableView: "表格", view: "视图",
     compute: "计算", operators: "算子", copy: "拷贝", wait: "等待输入", comm: "通信", idleKind: "空闲", host_: "主机", part: "部分", time: "时间", share: "占比",
     cause_host: "空闲，等主机下发", cause_launch: "空闲，启动延迟", cause_sync: "空闲，同步", cause_comm: "空闲，主机通信", cause_unknown: "空闲，原因未知", noOperator: "没有算子运行",
     stage_data: "等待数据", stage_copy: "输入拷贝", stage_forward: "前向", stage_backward: "反向", stage_both: "前向和反向", stage_optimizer: "优化器", stage_comm: "通信", stage_other: "其他",
-    figures: "指标", stepTime: "迭代时间", throughput: "吞吐", perStep: "迭代/s", samples: "{rate} 样本/s", noBatch: "按中位迭代", busy: "设备忙碌", busyHost: "算子运行", use: "模型算力利用率",
-    inputWait: "等待输入", exposed: "未掩盖通信", peak: "内存峰值", idleFor: "{step} 中空闲 {time}", ofPeak: "{rate}；峰值：{source}", noPeak: "{rate}；{chip} 峰值未知", noChip: "{rate}；未记录芯片",
+    figures: "指标", stepTime: "迭代时间", throughput: "吞吐", perStep: "迭代/s", samples: "{rate} 样本/s", noBatch: "按中位迭代", noMarks: "没有标记迭代", busy: "设备忙碌", busyHost: "算子运行", use: "模型算力利用率",
+    inputWait: "等待输入", exposed: "未掩盖通信", peak: "内存峰值", idleFor: "{step} 中空闲 {time}", idleHost: "{time} 没有算子运行", ofPeak: "{rate}；峰值：{source}", noPeak: "{rate}；{chip} 峰值未知", noChip: "{rate}；未记录芯片",
     noShapes: "用 --shapes 记录", noFlops: "这些算子没有 FLOPs", notBottleneck: "不是瓶颈", bottleneck: "训练在等待", noLoader: "没有记录数据加载", oneRank: "单 rank，无需通信", noTransfers: "没有记录通信",
     hidden: "占迭代时间", noMemory: "用 --memory 记录", ofMemory: "{all} 的 {share}", noWork: "没有记录算子", firstStep: "首个迭代 {time}",
-    stepsTitle: "迭代", stepsNote: "实心为工作，斜线为等待；点击查看", stepTrace: "迭代轨迹", barOf: "每柱为 {count} 个迭代中最长者", stepName: "迭代 {step}", medianLine: "中位数",
+    stepsTitle: "迭代", stepsNote: "实心为工作，斜线为等待；点击查看", stepTrace: "迭代轨迹", barOf: "每柱为 {count} 个迭代中最长者", stepName: "迭代 {step}", moreSteps: "另外 {count} 个迭代", medianLine: "中位数",
     preparation: "数据准备", queues: "队列", keepsUp: "跟得上", waits: "有等待", slow: "太慢", noData: "没有记录输入数据", noDataHow: "stepscope run --data 会记录加载器和队列",
+    queueOnly: "训练取数 {all} 次，其中 {empty} 次没有就绪的批次。", notKnown: "没有记录训练循环是否等待批次。", oneBatch: "1 个批次", oneGap: "1 段空闲",
     readyAlways: "取数据时批次已就绪：每个迭代等待 {wait}。", notReady: "每个迭代等待批次 {wait}，占迭代的 {share}。",
     loader: "加载器", queue: "队列", loop: "训练循环", batches: "{count} 个批次", ready: "{capacity} 中 {depth} 就绪", readyOnly: "{depth} 就绪", notRecorded: "未记录", emptyTimes: "{all} 次中队列 {count} 次为空。", neverEmpty: "队列从未为空。", waited: "等待 {time}",
     types: "算子类型", typesNote: "{steps}的 {device} 时间", bar: "条形", pie: "饼图", operatorsPage: "算子", more: "另外 {count} 种类型", noTypes: "没有记录算子", noTypesHow: "该记录没有算子信息", kernelsPage: "按名称汇总", stepsCount: "{count} 个迭代", stepCount: "1 个迭代", recording: "整个记录",
     why: "{device} 为何等待", whyNote: "迭代内空闲时间，按原因", gapsCount: "{count} 段空闲", longest: "最长 {time}",
     why_host: "主机下发太晚", why_launch: "已下发，尚未启动", why_data: "主机在等待输入", why_sync: "主机等待过设备", why_comm: "主机在等待其他 rank", why_unknown: "没有下发记录",
-    activity: "设备活动", activityHost: "算子活动", activityNote: "每 {bucket} 的忙碌占比，下方为已分配内存；共用十字线", activityNoMemory: "每 {bucket} 的忙碌占比", timeline: "时间线", noActivity: "这里没有已知的工作", noActivityHow: "该记录没有内核，也没有算子",
+    activity: "设备活动", activityHost: "算子活动", activityNote: "每 {bucket} 的忙碌占比，下方为已分配内存；共用十字线", activityNoMemory: "每 {bucket} 的忙碌占比", timeline: "时间线", noActivity: "这里没有已知的工作", noActivityHow: "该记录没有内核，也没有算子", noWorkHow: "该记录没有内核，也没有算子：{totals}列出其中的范围，时间线按先后显示。",
     reserved: "预留 {bytes}", allocated: "已分配", reservedWord: "预留", at: "时刻", peakLabel: "峰值 {bytes}", deviceNumber: "{device} {number}", openHere: "回车或点击打开时间线；拖动选择范围",
   },
 });
@@ -100,17 +102,17 @@ type Words = ReturnType<typeof text>;
 
 export default function Overview() {
   const now = info.value!;
-  const overview = useTable("overview");
+  const overview = useTable("overview", counting());
   const overlap = useTable("overlap");
   const device = onDevice(now);
-  const causes = useTable("gap_causes", {}, { skip: !device });
+  const causes = useTable("gap_causes", counting(), { skip: !device });
   if (overview.error) return <Trouble error={overview.error} />;
   if (!overview.data) return <Loading rows={12} />;
   const chosen = pickedStep(overview.data, overlap.data);
   const found = finding(overview.data, 0, causes.data, device);
   return (
     <div class={`ov ${overview.waiting || overlap.waiting || causes.waiting ? "stale" : ""}`}>
-      {device && !causes.data && !causes.error ? <Verdict facts={facts(now, overview.data)}>…</Verdict> : <Sentence now={now} overview={overview.data} found={found} chosen={chosen} />}
+      <Sentence now={now} overview={overview.data} found={device && !causes.data && !causes.error ? null : found} chosen={chosen} />
       {overview.data.rows > 0 && (
         <>
           <StepPicture now={now} overlap={overlap} chosen={chosen} />
@@ -149,25 +151,33 @@ function pickedStep(overview: Table, overlap: Table | null): Chosen | null {
   return { step: steps[row], row, how };
 }
 
-function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table; found: Finding; chosen: Chosen | null }) {
+function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table; found: Finding | null; chosen: Chosen | null }) {
   const t = text();
+  const facts = useFacts(now, overview);
+  if (!found) return <Verdict facts={facts}>…</Verdict>;
   const word = deviceWord(now) ?? t.device;
   const row = overview.rows ? 0 : -1;
-  if (row < 0) return <Verdict facts={facts(now, overview)}>{t.none}</Verdict>;
+  if (row < 0) {
+    const data = (now.tables.pipeline ?? 0) > 0;
+    const cpu = Object.keys(now.counters).some((name) => name.startsWith("cpu"));
+    const to = [data && <a href={link({ page: "data" })}>{t.toData}</a>, cpu && <a href={link({ page: "cpu" })}>{t.toCpu}</a>];
+    return <Verdict facts={[...to, ...facts]}>{data ? t.noneData : cpu ? t.noneCpu : t.none}</Verdict>;
+  }
   const whole = overview.str("steps_how")[0] === "whole";
   const host = found.case.startsWith("host") && !whole;
   const first = whole ? t.whole : overview.num("steps")[0] === 1 ? t.onlyStep : host ? t.stepHost : t.step;
   const busy = overview.num("busy_share")[0];
   return (
-    <Verdict facts={facts(now, overview)}>
+    <Verdict facts={facts}>
       <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{chosen?.step ?? "–"}</b>} />{" "}
       <Say of={t[found.case]} device={word} busy={<b><Share of={busy} /></b>} lost={<b><Share of={found.share} /></b>} />
     </Verdict>
   );
 }
 
-function facts(now: Info, overview: Table): ComponentChildren[] {
+function useFacts(now: Info, overview: Table): ComponentChildren[] {
   const t = text();
+  const firstStep = useStepNumbers()?.[0] ?? "–";
   const said: ComponentChildren[] = [];
   if (overview.rows) {
     const count = overview.num("steps")[0];
@@ -175,6 +185,7 @@ function facts(now: Info, overview: Table): ComponentChildren[] {
     const words = how.split(", ").map((one) => ({ marker: t.marker, given: t.given, inferred: t.inferred, whole: t.wholeHow })[one] ?? one).join(", ");
     if (count > 1) said.push(<Say of={t.medianOf} count={units.count(count).value} low={<Time ns={overview.num("min_ns")[0]} />} high={<Time ns={overview.num("max_ns")[0]} />} />);
     else said.push(t.oneStep);
+    if (overview.num("left_out")[0] === 1) said.push(<a href={link({ page: "steps", params: { sel: firstStep } })}>{fill(t.outFact, { step: firstStep, time: units.text(units.time(overview.num("first_step_ns")[0])) })}</a>);
     said.push(words);
   }
   if (now.ranks.length > 1) said.push(fill(t.rankOf, { rank: rank() ?? "–", count: now.ranks.length }));
@@ -188,6 +199,8 @@ function facts(now: Info, overview: Table): ComponentChildren[] {
 
 interface Piece extends Stage {
   said: string;
+  /** The page with its rows. */
+  to?: Change;
 }
 
 const CAUSE_WORDS: Record<string, "cause_host" | "cause_launch" | "cause_sync" | "cause_comm" | "wait"> = {
@@ -199,9 +212,9 @@ function pieces(t: Words, now: Info, overlap: Table, chosen: Chosen, causes: Tab
   const device = onDevice(now);
   const work = device ? t.compute : t.operators;
   const all: Piece[] = [
-    { name: work, said: work.toLowerCase(), ns: value("computing_ns"), color: "var(--kind-compute)" },
-    { name: t.copy, said: t.copy.toLowerCase(), ns: value("copy_ns"), color: "var(--kind-copy)" },
-    { name: t.comm, said: t.comm.toLowerCase(), ns: value("exposed_ns"), color: "var(--kind-communication)" },
+    { name: work, said: work.toLowerCase(), ns: value("computing_ns"), color: "var(--kind-compute)", to: { page: device ? "kernels" : "operators" } },
+    { name: t.copy, said: t.copy.toLowerCase(), ns: value("copy_ns"), color: "var(--kind-copy)", to: { page: "kernels", params: { tab: "copies" } } },
+    { name: t.comm, said: t.comm.toLowerCase(), ns: value("exposed_ns"), color: "var(--kind-communication)", to: { page: "communication" } },
   ];
   const own = causes?.where((row) => causes.num("step")[row] === chosen.step) ?? [];
   const idle = own.reduce((sum, row) => sum + causes!.num("total_ns")[row], 0);
@@ -211,7 +224,7 @@ function pieces(t: Words, now: Info, overlap: Table, chosen: Chosen, causes: Tab
     parts.sort((a, b) => Number(b.cause === "data wait") - Number(a.cause === "data wait"));
     for (const { cause, ns } of parts) {
       const name = t[CAUSE_WORDS[cause] ?? "cause_unknown"];
-      all.push(cause === "data wait" ? { name, said: name.toLowerCase(), ns, color: "var(--kind-wait)", dark: true } : { name, said: name, ns, hatch: true });
+      all.push(cause === "data wait" ? { name, said: name.toLowerCase(), ns, color: "var(--kind-wait)", dark: true, to: { page: "data" } } : { name, said: name, ns, hatch: true, to: { page: "advice" } });
     }
   } else if (value("free_ns") > 0) {
     const name = device ? t.idleKind : t.noOperator;
@@ -225,6 +238,8 @@ function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Asked<Table
   const device = onDevice(now);
   const causes = useTable("gap_causes", { per_step: 1 }, { skip: !device });
   const stages = useTable("step_stages");
+  const steps = useTable("step_trace", { columns: "rank,step,start_ns,end_ns,total_ns" });
+  const at = chosen && steps.data ? steps.data.num("step").indexOf(chosen.step) : -1;
   const view = (param("view") ?? "share") as "share" | "order" | "table";
   const note = chosen && fill({ median: t.theMedian, near: t.nearMedian, chosen: t.theStep, whole: t.theWhole }[chosen.how], { step: chosen.step });
   const kinds = [
@@ -237,14 +252,15 @@ function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Asked<Table
   const tools = (
     <>
       <Legend of={kinds} />
+      {at >= 0 && <a href={link({ page: "timeline", params: { t0: Math.round(steps.data!.num("start_ns")[at]), t1: Math.round(steps.data!.num("end_ns")[at]) } })}>{t.timeline}</a>}
       <Segmented label={t.view} value={view} onChange={(id) => go({ params: { view: id === "share" ? null : id } }, true)} choices={[{ id: "share", label: t.shareView }, { id: "order", label: t.order, off: source().still }, { id: "table", label: t.tableView }]} />
     </>
   );
   return (
-    <Card title={t.where} note={note} tools={tools}>
+    <Card title={t.where} note={note} tools={overlap.data?.rows === 0 ? undefined : tools}>
       <Await of={overlap} rows={3}>
         {(data) => {
-          if (!chosen) return <HostOnly stages={stages.data} />;
+          if (!chosen) return <HostOnly />;
           const total = data.num("total_ns")[chosen.row];
           const parts = pieces(t, now, data, chosen, causes.data);
           const host = stageRows(t, stages.data, chosen.step);
@@ -258,7 +274,7 @@ function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Asked<Table
                   height={32}
                   total={total}
                   label={summary}
-                  stages={parts.map((piece) => ({ ...piece, label: <><b>{units.text(units.time(piece.ns))}</b> {piece.said} · {units.text(units.share(piece.ns / total))}</> }))}
+                  stages={parts}
                 />
               ) : (
                 <InOrder step={chosen.step} total={total} label={summary} />
@@ -300,18 +316,19 @@ function stageRows(t: Words, stages: Table | null, step: number): HostStage[] {
 }
 
 function HostStages({ rows, total, order }: { rows: HostStage[]; total: number; order: boolean }) {
+  const [box, width] = useWidth<HTMLDivElement>();
   let from = 0;
   const shown = order ? rows.filter((row) => row.kind !== "other") : rows;
   const label = rows.map((row) => `${row.name} ${units.text(units.time(row.ns))}`).join(", ");
   return (
-    <div class="ov-stages" role="img" aria-label={label}>
+    <div class="ov-stages" ref={box} role="img" aria-label={label}>
       {shown.map((row, at) => {
         const start = order ? row.start : from;
         from += row.ns;
         // A stage that happens several times in a step (zero_grad and step) would run into the next one: it ends there.
         const next = order && at + 1 < shown.length ? shown[at + 1].start - row.start : Infinity;
         const length = Math.min(row.ns, next, total - start);
-        const wide = length / total > 0.07;
+        const wide = wideOf(`${row.name} ${units.text(units.time(row.ns))}`) + 8 < (length / total) * width;
         return (
           <span
             key={row.name}
@@ -339,9 +356,9 @@ function Axis({ total }: { total: number }) {
 }
 
 /** Without known work there is only the host's account of the step. */
-function HostOnly({ stages }: { stages: Table | null }) {
+function HostOnly() {
   const t = text();
-  return <Empty title={t.noActivity} height={72}>{stages ? t.noActivityHow : null}</Empty>;
+  return <Empty title={t.noActivity} height={72}><Say of={t.noWorkHow} totals={<a href={link({ page: "operators" })}>{t.kernelsPage}</a>} /></Empty>;
 }
 
 function InOrder({ step, total, label }: { step: number; total: number; label: string }) {
@@ -401,7 +418,7 @@ function StepTable({ parts, host, total, now }: { parts: Piece[]; host: HostStag
     <table>
       <thead><tr><th>{t.part}</th><th /><th>{t.time}</th><th>{t.share}</th></tr></thead>
       <tbody>
-        {parts.map((piece) => <tr key={piece.name}><td><Swatch color={piece.color} hatch={piece.hatch} /> {piece.name}</td><td class="d3">{word}</td><td><Time ns={piece.ns} /></td><td><Share of={piece.ns / total} /></td></tr>)}
+        {parts.map((piece) => <tr key={piece.name}><td><Swatch color={piece.color} hatch={piece.hatch} /> {piece.to ? <a href={link(piece.to)}>{piece.name}</a> : piece.name}</td><td class="d3">{word}</td><td><Time ns={piece.ns} /></td><td><Share of={piece.ns / total} /></td></tr>)}
         {host.map((row) => <tr key={row.name}><td>{row.name}</td><td class="d3">{t.host_}</td><td><Time ns={row.ns} /></td><td><Share of={row.ns / total} /></td></tr>)}
       </tbody>
     </table>
@@ -434,19 +451,20 @@ function FigureTiles({ now, overview, overlap }: { now: Info; overview: Table; o
   const useWhy = Number.isFinite(value("utilization"))
     ? fill(t.ofPeak, { rate: used, source: source ?? "…" })
     : Number.isFinite(value("flops_per_s")) ? (chip ? fill(t.noPeak, { rate: used, chip }) : fill(t.noChip, { rate: used })) : (now.kinds.op ?? 0) > 0 && !now.options.record_shapes ? t.noShapes : t.noFlops;
-  const waits = (now.kinds.data ?? 0) > 0 || (now.tables.pipeline ?? 0) > 0 || value("input_wait_share") > 0;
+  const waits = Number.isFinite(value("input_wait_share"));
   const transfers = (now.kinds.communication ?? 0) > 0;
   const capacity = Math.max(...now.devices.filter((one) => one.rank === rank()).map((one) => Number(one.memory_bytes) || 0), 0);
   const first = value("first_step_ns");
+  const whole = overview.str("steps_how")[0] === "whole";
   return (
     <Tiles label={t.figures}>
       <Tile label={t.stepTime} spark={totals} to={{ page: "steps" }} context={value("steps") > 1 ? <span title={fill(t.firstStep, { time: units.text(units.time(first)) })}><Time ns={value("min_ns")} /> – <Time ns={value("max_ns")} /></span> : undefined}>
         <Time ns={step} />
       </Tile>
-      <Tile label={t.throughput} spark={totals && Array.from(totals, (total) => 1 / total)} to={{ page: "steps" }} context={Number.isFinite(samples) ? fill(t.samples, { rate: units.text(units.short(rate * samples)) }) : t.noBatch}>
-        <span title={`${rate}`}>{units.short(rate).value}<span class="u">{units.THIN}{units.short(rate).unit} {t.perStep}</span></span>
+      <Tile label={t.throughput} spark={totals && Array.from(totals, (total) => 1 / total)} to={{ page: "steps" }} context={whole ? t.noMarks : Number.isFinite(samples) ? fill(t.samples, { rate: units.text(units.short(rate * samples)) }) : t.noBatch}>
+        {whole ? <Quantity value={NaN} as="count" why={t.noMarks} /> : <span class="q" title={`${rate}`}>{units.short(rate).value}<span class="u">{units.THIN}{units.short(rate).unit} {t.perStep}</span></span>}
       </Tile>
-      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && value("busy_share") < 0.8 ? "bad" : undefined} context={Number.isFinite(value("busy_share")) ? fill(t.idleFor, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
+      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && value("busy_share") < 0.8 ? "bad" : undefined} context={Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
         <Share of={value("busy_share")} why={t.noWork} />
       </Tile>
       <Tile label={t.use} to={{ page: "flops" }} context={<span title={useWhy}>{useWhy}</span>}>
@@ -482,6 +500,8 @@ function StepsCard({ overview, overlap, chosen }: { overview: Table; overlap: As
   );
 }
 
+const PLAIN = 10;
+
 /** Steps of a recording that knows no work: their lengths are all there is. */
 function PlainSteps({ rows }: { rows: Table }) {
   const t = text();
@@ -489,13 +509,14 @@ function PlainSteps({ rows }: { rows: Table }) {
   const most = Math.max(...totals);
   return (
     <>
-      {Array.from(totals.slice(0, 10), (total, at) => (
-        <div key={at} class="ov-steprow plain">
-          <span class="d2">{fill(t.stepName, { step: rows.num("step")[at] })}</span>
+      {Array.from(totals.slice(0, PLAIN), (total, at) => (
+        <a key={at} class="ov-steprow" href={link({ page: "steps", params: { sel: rows.num("step")[at] } })}>
+          <span class="no">{fill(t.stepName, { step: rows.num("step")[at] })}</span>
           <span class="track" style={{ width: `${(total / most) * 100}%` }}><span class="bar"><i style={{ width: "100%", background: "var(--kind-host)" }} /></span></span>
           <span class="r"><Time ns={total} /></span>
-        </div>
+        </a>
       ))}
+      {rows.rows > PLAIN && <a class="small" href={link({ page: "steps" })}>{fill(t.moreSteps, { count: units.count(rows.rows - PLAIN).value })}</a>}
     </>
   );
 }
@@ -607,6 +628,13 @@ const WHY: Record<string, "why_host" | "why_launch" | "why_data" | "why_sync" | 
   "host-bound": "why_host", "launch latency": "why_launch", "data wait": "why_data", sync: "why_sync", communication: "why_comm", unknown: "why_unknown",
 };
 
+/** A number of gaps, as a link to them: the longest first, each with its place on the timeline. A report cannot be asked. */
+function gapLink(cause: string, device: number, said: string): ComponentChildren {
+  if (source().still) return said;
+  const where = [`cause = '${cause}'`, rank() !== null && `rank = ${rank()}`, Number.isFinite(device) && `device = ${device}`].filter(Boolean).join(" and ");
+  return <a href={link({ page: "query", params: { sql: `select start_ns, dur_ns, step, host_activity, next_kernel, share_of_step from gaps\nwhere ${where}\norder by dur_ns desc` } })}>{said}</a>;
+}
+
 function WhyCard({ now, causes }: { now: Info; causes: Asked<Table> }) {
   const t = text();
   if (causes.data && causes.data.rows === 0) return null;
@@ -624,7 +652,7 @@ function WhyCard({ now, causes }: { now: Info; causes: Asked<Table> }) {
                   return (
                     <tr key={row}>
                       <td title={fill(t.longest, { time: units.text(units.time(data.num("max_ns")[row])) })}>{t[WHY[cause] ?? "why_unknown"]}{devices > 1 && <span class="d3"> · {data.num("device")[row]}</span>}</td>
-                      <td class="d3 wide">{fill(t.gapsCount, { count: units.count(data.num("gaps")[row]).value })}</td>
+                      <td class="d3 wide">{gapLink(cause, data.num("device")[row], data.num("gaps")[row] === 1 ? t.oneGap : fill(t.gapsCount, { count: units.count(data.num("gaps")[row]).value }))}</td>
                       <td class="ov-why"><InlineBar share={data.num("total_ns")[row] / most} color={cause === "data wait" ? "var(--kind-wait)" : cause === "communication" ? "var(--kind-communication)" : "var(--text-3)"} /></td>
                       <td><Time ns={data.num("total_ns")[row]} /></td>
                       <td class="b"><Share of={data.num("share")[row]} /></td>
@@ -656,18 +684,18 @@ function Preparation({ now, overview }: { now: Info; overview: Table }) {
           if (!recorded) return <Empty title={t.noData} height={84}><code class="mono">{t.noDataHow}</code></Empty>;
           const wait = (overview.num("step_ns")[0] ?? NaN) * share;
           const queue = data.rows ? 0 : -1;
-          const [depth, capacity] = queue < 0 ? [NaN, NaN] : [data.num("depth")[queue], data.num("capacity")[queue]];
+          const [depth, capacity, empty, batches] = ["depth", "capacity", "empty", "batches"].map((name) => (queue < 0 ? NaN : data.num(name)[queue]));
           return (
             <>
-              <p class="d2 small"><Say of={slow ? t.notReady : t.readyAlways} wait={<b><Time ns={wait} /></b>} share={<b><Share of={share} /></b>} /></p>
+              <p class="d2 small"><Say of={Number.isFinite(share) ? (slow ? t.notReady : t.readyAlways) : empty >= 0 ? t.queueOnly : t.notKnown} empty={<b>{units.count(empty).value}</b>} all={units.count(batches).value} wait={<b><Time ns={wait} /></b>} share={<b><Share of={share} /></b>} /></p>
               <div class="ov-flow">
-                <div>{queue >= 0 ? data.str("queue")[queue] : t.loader}<b>{queue >= 0 ? fill(t.batches, { count: units.count(data.num("batches")[queue]).value }) : "DataLoader"}</b></div>
+                <div>{queue >= 0 ? data.str("queue")[queue] : t.loader}<b>{queue >= 0 ? (batches === 1 ? t.oneBatch : fill(t.batches, { count: units.count(batches).value })) : now.framework === "pytorch" ? "DataLoader" : t.notRecorded}</b></div>
                 <span>→</span>
                 <div class={Number.isFinite(depth) ? "" : "off"}>{t.queue}<b>{!Number.isFinite(depth) ? t.notRecorded : Number.isFinite(capacity) ? fill(t.ready, { depth: units.count(depth).value, capacity }) : fill(t.readyOnly, { depth: units.count(depth).value })}</b></div>
                 <span>→</span>
                 <div>{t.loop}<b>{queue >= 0 ? fill(t.waited, { time: units.text(units.time(data.num("wait_ns")[queue])) }) : <Share of={share} />}</b></div>
               </div>
-              {queue >= 0 && Number.isFinite(data.num("empty")[queue]) && <p class="d3 small">{data.num("empty")[queue] ? fill(t.emptyTimes, { count: units.count(data.num("empty")[queue]).value, all: units.count(data.num("batches")[queue]).value }) : t.neverEmpty}</p>}
+              {Number.isFinite(share) && Number.isFinite(empty) && <p class="d3 small">{empty ? fill(t.emptyTimes, { count: units.count(empty).value, all: units.count(batches).value }) : t.neverEmpty}</p>}
             </>
           );
         }}
@@ -684,7 +712,7 @@ function OperatorTypes({ overview }: { overview: Table }) {
   const t = text();
   const types = useTable("operator_types");
   const view = (param("types") ?? "bar") as "bar" | "pie";
-  const steps = overview.rows ? overview.num("steps")[0] : 0;
+  const steps = overview.rows ? overview.num("steps")[0] + overview.num("left_out")[0] : 0;
   const whole = !overview.rows || overview.str("steps_how")[0] === "whole";
   const tools = (
     <>
@@ -788,7 +816,9 @@ function ActivityPlot({ now, data, steps }: { now: Info; data: Table; steps: Tab
   const most = Math.max(0, ...first.map((row) => allocated[row]).filter(Number.isFinite));
   const held = Math.max(0, ...first.map((row) => reserved[row]).filter(Number.isFinite));
   const memoryTop = top + lanes.length * (tall + 8) + 8;
-  const ceiling = Math.max(most, held) * 1.08 || 1;
+  // What is reserved many times over would leave the curve a line at the bottom: it is said, not drawn.
+  const far = held > 8 * most && most > 0;
+  const ceiling = (far ? most * 1.25 : Math.max(most, held) * 1.08) || 1;
   const y = (bytes: number) => memoryTop + (1 - bytes / ceiling) * lower;
   const peak = first.find((row) => allocated[row] === most);
   const curve = first.filter((row) => Number.isFinite(allocated[row]));
@@ -862,12 +892,13 @@ function ActivityPlot({ now, data, steps }: { now: Info; data: Table; steps: Tab
               {units.ticks(0, ceiling, 3).map((tick) => <g key={tick}><line class="gl" x1={left} x2={width - right} y1={y(tick)} y2={y(tick)} /><text class="axis" x={left - 6} y={y(tick) + 4} text-anchor="end">{tick === 0 ? "0" : units.text(units.bytes(tick)).replace(/\.0+(?=\D)/, "")}</text></g>)}
               {curve.length > 0 && <path d={`${line}V${y(0)}H${x(at[curve[0]]).toFixed(1)}z`} fill="var(--kind-compute)" fill-opacity=".12" />}
               <path class="ln" d={line} stroke="var(--kind-compute)" />
-              {held > 0 && <><line class="ru" x1={left} x2={width - right} y1={y(held)} y2={y(held)} stroke="var(--text-2)" /><text class="axis" x={width - right} y={y(held) - 4} text-anchor="end">{fill(t.reserved, { bytes: units.text(units.bytes(held)) })}</text></>}
-              {peak !== undefined && <text x={Math.min(x(at[peak]) + 12, width - 100)} y={y(most) + 11} font-size="11" font-weight="600" fill="var(--text)" paint-order="stroke" stroke="var(--surface)" stroke-width="3">{fill(t.peakLabel, { bytes: units.text(units.bytes(most)) })}</text>}
+              {held > 0 && !far && <line class="ru" x1={left} x2={width - right} y1={y(held)} y2={y(held)} stroke="var(--text-2)" />}
+              {held > 0 && <text class="axis" x={width - right} y={(far ? memoryTop + 8 : y(held)) - 4} text-anchor="end">{fill(t.reserved, { bytes: units.text(units.bytes(held)) })}{far && " ↑"}</text>}
+              {peak !== undefined && <text x={Math.min(x(at[peak]) + 12, width - 100)} y={Math.min(y(most) + 11, memoryTop + lower - 4)} font-size="11" font-weight="600" fill="var(--text)" paint-order="stroke" stroke="var(--surface)" stroke-width="3">{fill(t.peakLabel, { bytes: units.text(units.bytes(most)) })}</text>}
             </g>
           )}
           {rules.map((rule, index) => {
-            const clear = rule.x > free;
+            const clear = rule.x > free && rule.x + wideOf(rule.name) < width;
             if (clear) free = rule.x + rule.name.length * 7 + 8;
             return rules.length > 80 && !clear ? null : <g key={index}><line x1={rule.x} x2={rule.x} y1={clear ? 8 : top} y2={height - 18} stroke="var(--border-strong)" stroke-opacity={clear ? 1 : 0.5} />{clear && <text class="axis" x={rule.x + 4} y={14}>{rule.name}</text>}</g>;
           })}

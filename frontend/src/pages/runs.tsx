@@ -18,7 +18,7 @@ const text = texts({
   en: {
     one: "{count} run is here.", some: "{count} runs are here.", live: "{count} of them is being recorded now.", lives: "{count} of them are being recorded now.", none: "No run is here yet.", losing: "{count} loses a fifth of its step time or more.", losings: "{count} lose a fifth of their step time or more.",
     fact_drop: "drop a trace file anywhere on this page to open it", fact_tick: "tick two runs to compare them", unreadable: "{count} cannot be read", lazy: "runs are read as they come into sight",
-    title: "Runs", runs: "runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", busy: "Busy", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
+    title: "Runs", runs: "run|runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", busy: "Busy", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
     stateLive: "live", stateFinished: "finished", stateUnreadable: "unreadable", openFile: "Open a file…", compare: "Compare", compareTwo: "Compare the two ticked runs", pickTwo: "tick two",
     case_launch: "waits for launches", case_input: "waits for input", case_communication: "exposed communication", case_sync: "synchronises", case_latency: "slow to start kernels", case_idle: "idle", case_used: "well used", case_host: "CPU only", case_hostInput: "waits for input", case_hostCommunication: "exposed communication", case_unknown: "no operators recorded", case_none: "no steps",
     read: "Read", readHow: "{size}: not read until asked for", waiting: "…", recording: "being recorded", wholeOne: "no step markers",
@@ -161,7 +161,8 @@ function rows(list: Run[]): Table {
     framework: list.map((run, at) => framework(of[at]?.info ?? { framework: run.framework ?? "" }) || null),
     device: list.map((run, at) => (of[at] ? chips(of[at]!.info) : (run.devices?.join(", ") ?? null)) || null),
     ranks: list.map((run, at) => of[at]?.info.ranks.length ?? run.ranks?.length ?? NaN),
-    steps: figure("steps"),
+    // All of them, also a slow first one that the figures leave out.
+    steps: figure("steps").map((counted, at) => counted + figure("left_out")[at]),
     step_ns: figure("step_ns"),
     busy_share: figure("busy_share"),
     verdict: of.map((one) => one?.found.case ?? null),

@@ -1,7 +1,7 @@
 // page: {"order": 30, "group": "performance", "icon": "steps", "en": "Step trace", "zh": "迭代轨迹", "needs": ["steps"]}
 /** One step, or the average one: its stages and transfers in order; and every step, with how far they differ. */
 import { useMemo, useState } from "preact/hooks";
-import { info, useTable } from "../data";
+import { counting, info, useTable } from "../data";
 import { Await, Card, Chip, Empty, Legend, Loading, Segmented, Share, Swatch, Time, Trouble, useWidth, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -40,17 +40,17 @@ const text = texts({
     clock: "Clock", host: "Host", device: "Device",
     every: "Every step", everyNote: "click to choose one, drag to keep a range", bandNote: "each column is several steps: the slowest tinted, the fastest solid",
     fpBp: "Forward and backward", tail: "Tail", interval: "Interval", undivided: "Not divided", total: "Step", gap: "Between steps", median: "median",
-    order: "Step {step}, in order", orderAverage: "The average step, in order", orderNote: "{count} transfers: outlined is the share that computation hides, solid the exposed share",
+    order: "Step {step}, in order", orderAverage: "The average step, in order", orderNote: "{count}: outlined is the share that computation hides, solid the exposed share",
     orderNone: "no transfers between ranks", exposed: "exposed {time}", open: "Open in timeline", stages: "Stages",
     forwardStarts: "forward starts", backwardEnds: "backward ends", forwardEnds: "last operator ends", lastEnds: "last transfer ends", stepEnds: "step ends",
     hiddenShort: "hidden", exposedShort: "exposed", beyond: "after the step", moreStreams: "{count} more streams", fewerStreams: "Fewer streams",
     intervalHead: "Step interval", intervalNote: "before the forward pass: waiting for data", fpBpNote: "the network itself", tailHead: "Step tail", tailNote: "aggregation and update",
     against: "against median {p50}", ofStep: "{share} of step", average1: "on average; median {p50}", toData: "Data preparation", toOperators: "Operators", toCommunication: "Communication",
-    distribution: "Distribution", distributionNote: "{count} steps", histogram: "Histogram", cumulative: "Cumulative", shown: "What is shown", how: "How it is shown",
+    distribution: "Distribution", histogram: "Histogram", cumulative: "Cumulative", shown: "What is shown", how: "How it is shown",
     stage: "Stage", starts: "Starts", ends: "Ends", takes: "Takes", mean: "Mean", share: "Share", slowest: "Slowest", fastest: "Fastest",
     stagesTitle: "Stages", stagesOf: "when each starts and ends, from the start of the step",
     transfers: "Transfers", transfersOf: "of step {step}", transfersAverage: "mean over the steps that have each", stream: "Stream", name: "Name", bytes: "Bytes", hidden: "Hidden", exposedHead: "Exposed",
-    table: "All steps", steps: "steps", start: "Start", fpOp: "Forward starts at", bpOp: "Backward ends at", marked: "Marked", foundBy: "Found by", timeline: "Timeline", clockHead: "Clock", show: "Show",
+    table: "All steps", steps: "step|steps", transfersCount: "{count} transfers", transferOne: "1 transfer", whatTransfers: "transfer|transfers", start: "Start", fpOp: "Forward starts at", bpOp: "Backward ends at", marked: "Marked", foundBy: "Found by", timeline: "Timeline", clockHead: "Clock", show: "Show",
     noSteps: "No steps were found", noStepsHow: "Call profiler.step() at the end of each, or let stepscope run find them.",
     noStep: "There is no step {step} here.", backToAverage: "Show the average",
     undividedHow: "Choose the operator that starts the forward pass above, and the one that ends the backward pass.",
@@ -77,22 +77,22 @@ const text = texts({
     counted: "{count} 个迭代", countedOne: "1 个迭代", outOne: "迭代 {step}（{total}）作为预热不计入", keep: "计入", leave: "不计入", kept: "第一个迭代也计入",
     clockHost: "主机时钟", clockDevice: "设备时钟", clockSource: "按记录的时间", ranged: "仅迭代 {range}", allSteps: "全部迭代",
     average: "平均", one: "单个迭代", which: "平均或单个迭代", earlier: "前一个迭代", later: "后一个迭代", step: "迭代", of: "共 {count}",
-    fpAt: "前向起始于", bpAt: "反向结束于", unknown: "未找到", recorded: "按记录", auto: "自动查找", search: "算子、范围或核函数",
+    fpAt: "前向起始于", bpAt: "反向结束于", unknown: "未找到", recorded: "按记录", auto: "自动查找", search: "算子、范围或内核",
     found: "依据：{how}", and: "、", found_given: "名称", found_given_kernel: "内核名称", found_range: "范围", found_module: "模块", found_first_op: "首个算子", found_autograd: "autograd", found_last_op: "最后一个算子", found_none: "无", chosen: "在此选定", more: "还有 {count} 个：输入以缩小范围", none: "此迭代中没有这样的名称。", firstStart: "首次开始于", lastEnd: "最后结束于",
     clock: "时钟", host: "主机", device: "设备",
     every: "每个迭代", everyNote: "点击选择一个，拖动保留一个范围", bandNote: "每列是多个迭代：最慢的为浅色，最快的为实色",
     fpBp: "前向与反向", tail: "拖尾", interval: "间隔", undivided: "未分段", total: "迭代", gap: "迭代之间", median: "中位数",
-    order: "迭代 {step} 的先后顺序", orderAverage: "平均迭代的先后顺序", orderNote: "{count} 次通信：描边部分被计算掩盖，实色部分未被掩盖",
+    order: "迭代 {step} 的先后顺序", orderAverage: "平均迭代的先后顺序", orderNote: "{count}：描边部分被计算掩盖，实色部分未被掩盖",
     orderNone: "没有卡间通信", exposed: "未掩盖 {time}", open: "在时间线中打开", stages: "阶段",
     forwardStarts: "前向开始", backwardEnds: "反向结束", forwardEnds: "最后一个算子结束", lastEnds: "最后一次通信结束", stepEnds: "迭代结束",
     hiddenShort: "被掩盖", exposedShort: "未掩盖", beyond: "迭代之后", moreStreams: "还有 {count} 个流", fewerStreams: "收起",
     intervalHead: "迭代间隔", intervalNote: "前向之前：等待数据", fpBpNote: "网络本身", tailHead: "迭代拖尾", tailNote: "梯度聚合与更新",
     against: "相对中位数 {p50}", ofStep: "占迭代 {share}", average1: "平均值；中位数 {p50}", toData: "数据准备", toOperators: "算子", toCommunication: "通信",
-    distribution: "分布", distributionNote: "{count} 个迭代", histogram: "直方图", cumulative: "累积", shown: "显示内容", how: "显示方式",
+    distribution: "分布", histogram: "直方图", cumulative: "累积", shown: "显示内容", how: "显示方式",
     stage: "阶段", starts: "开始", ends: "结束", takes: "耗时", mean: "平均", share: "占比", slowest: "最慢", fastest: "最快",
     stagesTitle: "阶段", stagesOf: "各阶段的开始与结束，从迭代开始算起",
     transfers: "通信", transfersOf: "迭代 {step}", transfersAverage: "对含有它的迭代取平均", stream: "流", name: "名称", bytes: "字节", hidden: "被掩盖", exposedHead: "未掩盖",
-    table: "全部迭代", steps: "个迭代", start: "开始", fpOp: "前向起始算子", bpOp: "反向结束算子", marked: "标记方式", foundBy: "查找依据", timeline: "时间线", clockHead: "时钟", show: "查看",
+    table: "全部迭代", steps: "个迭代", transfersCount: "{count} 次通信", transferOne: "1 次通信", whatTransfers: "次通信", start: "开始", fpOp: "前向起始算子", bpOp: "反向结束算子", marked: "标记方式", foundBy: "查找依据", timeline: "时间线", clockHead: "时钟", show: "查看",
     noSteps: "没有找到迭代", noStepsHow: "在每个迭代结束时调用 profiler.step()，或用 stepscope run 自动识别。",
     noStep: "这里没有迭代 {step}。", backToAverage: "显示平均",
     undividedHow: "请在上方选择前向计算的起始算子和反向计算的结束算子。",
@@ -109,12 +109,9 @@ const MARKS = ["p50", "p90", "p99"] as const;
 
 export default function Steps() {
   const t = text();
-  const ranged = param("steps");
   const given = { fp_start: param("fp_start"), bp_end: param("bp_end"), clock: param("clock") };
-  // Whoever chose a range chose its first step, too.
-  const warmup = ranged || param("warmup") === "keep" ? 0 : undefined;
   const trace = useTable("step_trace", given);
-  const times = useTable("step_times", { ...given, warmup });
+  const times = useTable("step_times", { ...given, ...counting() });
   if (info.value && info.value.steps.length === 0) {
     return (
       <>
@@ -127,7 +124,7 @@ export default function Steps() {
   const error = trace.error ?? times.error;
   if (error) return <><Trouble error={error} /><Controls table={trace.data} at={null} found="" /></>;
   if (!trace.data || !times.data) return <Loading rows={12} />;
-  return <div class={`stack ${trace.waiting || times.waiting ? "stale" : "fresh"}`} aria-busy={trace.waiting}><Whole trace={trace.data} times={times.data} warmup={warmup} /></div>;
+  return <div class={`stack ${trace.waiting || times.waiting ? "stale" : "fresh"}`} aria-busy={trace.waiting}><Whole trace={trace.data} times={times.data} /></div>;
 }
 
 /** The figures of one stage, as `step_times` has them. */
@@ -138,7 +135,7 @@ function figures(times: Table): Map<string, Figures> {
   return new Map(times.str("stage").map((stage, row) => [stage ?? "", Object.fromEntries(names.map((name) => [name, times.num(name)[row]])) as Figures]));
 }
 
-function Whole({ trace, times, warmup }: { trace: Table; times: Table; warmup: number | undefined }) {
+function Whole({ trace, times }: { trace: Table; times: Table }) {
   const t = text();
   const steps = trace.num("step");
   const total = trace.num("total_ns");
@@ -159,7 +156,7 @@ function Whole({ trace, times, warmup }: { trace: Table; times: Table; warmup: n
   const clock = param("clock");
   const reduces = useTable("reduces", {}, { skip: !(info.value?.kinds.communication) });
   const overlap = useTable("overlap", {}, { skip: at === null || !(info.value?.kinds.communication) });
-  const means = useTable("reduces_per_step", { warmup, clock }, { skip: at !== null || !(info.value?.kinds.communication) });
+  const means = useTable("reduces_per_step", { ...counting(), clock }, { skip: at !== null || !(info.value?.kinds.communication) });
   const transfers = useMemo(() => (at === null ? averaged(means.data) : ofStep(reduces.data, trace, at)), [at, means.data, reduces.data, trace]);
   const pick = (place: number | null) => go({ params: { sel: place === null ? null : steps[place] } });
   const exposed = at === null ? (of.get("exposed communication")?.mean_ns ?? 0) : exposedIn(overlap.data, steps[at]);
@@ -203,7 +200,7 @@ function Whole({ trace, times, warmup }: { trace: Table; times: Table; warmup: n
       ) : (
         <Empty title={t.undivided} height={60}>{t.undividedHow}</Empty>
       )}
-      <div class="two">
+      <div class="two wide">
         <Distribution trace={trace} of={of} at={at} leftOut={leftOut} />
         <Card title={t.stagesTitle} note={t.stagesOf} flush><StageTable trace={trace} of={of} at={at} /></Card>
       </div>
@@ -424,7 +421,7 @@ function InOrder({ trace, of, at, transfers, exposed }: { trace: Table; of: Map<
   return (
     <Card
       title={title}
-      note={transfers.length ? fill(t.orderNote, { count: units.count(transfers.length).value }) : t.orderNone}
+      note={transfers.length ? fill(t.orderNote, { count: transfers.length === 1 ? t.transferOne : fill(t.transfersCount, { count: units.count(transfers.length).value }) }) : t.orderNone}
       tools={
         <>
           {exposed > 0 && <Chip tone={exposed > 0.1 * total ? "bad" : undefined}>{fill(t.exposed, { time: units.text(units.time(exposed)) })}</Chip>}
@@ -542,7 +539,7 @@ function Distribution({ trace, of, at, leftOut }: { trace: Table; of: Map<string
   return (
     <Card
       title={t.distribution}
-      note={fill(t.distributionNote, { count: units.count(stage.steps).value })}
+      note={stage.steps === 1 ? t.countedOne : fill(t.counted, { count: units.count(stage.steps).value })}
       tools={
         <>
           <Segmented choices={choices.map(({ id, label }) => ({ id: id as string, label }))} value={chosen.id as string} onChange={(id) => go({ params: { of: id === "total_ns" ? null : id } }, true)} label={t.shown} />
@@ -570,15 +567,15 @@ function StageTable({ trace, of, at }: { trace: Table; of: Map<string, Figures>;
   let from = 0;
   const rows = [PARTS[2], PARTS[0], PARTS[1]].filter((part) => of.has(part.stage)).map((part) => {
     const ns = take(part.key, part.stage);
-    const row = { label: t[part.word], stage: part.stage, color: part.color, start: from, end: from + ns, ns };
+    const row = { key: part.key as string, label: t[part.word], stage: part.stage, color: part.color, start: from, end: from + ns, ns };
     from += ns;
     return row;
   });
   const gap = take("gap_ns", "gap");
   const all = [
     ...rows,
-    { label: t.total, stage: "step", color: "", start: 0, end: total, ns: total },
-    ...(of.has("gap") ? [{ label: t.gap, stage: "gap", color: "", start: -gap, end: 0, ns: gap }] : []),
+    { key: "total_ns", label: t.total, stage: "step", color: "", start: 0, end: total, ns: total },
+    ...(of.has("gap") ? [{ key: "gap_ns", label: t.gap, stage: "gap", color: "", start: -gap, end: 0, ns: gap }] : []),
   ];
   return (
     <div class="stagetable"><table>
@@ -595,7 +592,11 @@ function StageTable({ trace, of, at }: { trace: Table; of: Map<string, Figures>;
               <td><Time ns={row.end} /></td>
               <td class="b"><Time ns={row.ns} /></td>
               <td><Share of={row.ns / total} /></td>
-              {(["min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"] as const).map((name) => <td key={name}><Time ns={figure?.[name] ?? NaN} /></td>)}
+              {(["min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"] as const).map((name) => {
+                const value = figure?.[name] ?? NaN;
+                const step = trace.num("step")[trace.num(row.key).indexOf(value)];
+                return <td key={name}>{step === undefined ? <Time ns={value} /> : <a href={link({ params: { sel: step } })} aria-label={`${t.step} ${step}`}><Time ns={value} /></a>}</td>;
+              })}
             </tr>
           );
         })}
@@ -620,7 +621,7 @@ function TransferTable({ transfers, note }: { transfers: Transfer[]; note: strin
     { key: "exposed_ns", label: t.exposedHead, bar: true, color: () => "var(--kind-communication)" },
     { key: "timeline", label: "", width: "76px", show: (data, row) => Number.isFinite(data.num("at")[row]) && <a href={link({ page: "timeline", params: { t0: Math.round(data.num("at")[row]), t1: Math.round(data.num("at")[row] + data.num("dur_ns")[row]) } })}>{t.timeline}</a> },
   ];
-  return <Card title={t.transfers} note={note} flush><Grid id="transfers" table={table} columns={columns} search={["name", "stream"]} sort="-dur_ns" label={t.transfers} height={`${Math.min(10, transfers.length + 1) * 28 + 4}px`} /></Card>;
+  return <Card title={t.transfers} note={note} flush><Grid id="transfers" table={table} columns={columns} what={t.whatTransfers} search={["name", "stream"]} sort="-dur_ns" label={t.transfers} height={`${Math.min(10, transfers.length + 1) * 28 + 4}px`} /></Card>;
 }
 
 function AllSteps({ trace, selected }: { trace: Table; selected: string | null }) {

@@ -15,7 +15,7 @@ const text = texts({
     find: "Name, type or /regular expression/",
     shown: "{some} of {all} {what}",
     all: "{all} {what}",
-    rows: "rows",
+    rows: "row|rows",
     columns: "Columns",
     copy: "Copy",
     csv: "Copy as CSV",
@@ -130,10 +130,10 @@ const TALLEST = 12_000_000;
 
 export function Grid(props: GridProps) {
   const { id, table, search = [] } = props;
-  const what = props.what?.includes("|") ? props.what.split("|")[table.total === 1 ? 0 : 1] : props.what;
   const t = text();
-  const [hidden, setHidden] = useHidden(id, props.columns);
-  const columns = props.columns.filter((column) => !hidden.has(column.key) && table.has(column.key) === true || column.show !== undefined && !hidden.has(column.key));
+  const what = (props.what ?? t.rows).split("|").at(table.total === 1 ? 0 : -1)!;
+  const [hidden, setHidden] = useHidden(id, props.columns, table);
+  const columns = props.columns.filter((column) => !hidden.has(column.key) && (column.show !== undefined || table.has(column.key)));
   const sort = param(`${id}.sort`) ?? props.sort ?? "";
   const find = param(`${id}.find`) ?? "";
   const where = param(`${id}.where`) ?? "";
@@ -233,9 +233,9 @@ export function Grid(props: GridProps) {
           {props.chips}
           <span class="sp" />
           <span class="d3 small nowrap" role="status">
-            {far && find ? fill(t.shown, { some: units.count(far.length).value, all: units.count(table.total).value, what: what ?? t.rows }) : far || rows.length === table.rows
-              ? fill(t.all, { all: units.count(table.total).value, what: what ?? t.rows })
-              : fill(t.shown, { some: units.count(rows.length).value, all: units.count(table.total).value, what: what ?? t.rows })}
+            {far && find ? fill(t.shown, { some: units.count(far.length).value, all: units.count(table.total).value, what }) : far || rows.length === table.rows
+              ? fill(t.all, { all: units.count(table.total).value, what })
+              : fill(t.shown, { some: units.count(rows.length).value, all: units.count(table.total).value, what })}
           </span>
           {!far && <Menu button={t.filter} label={t.filter} class="sm" align="right" arrow={false}>
             {(close) => <Condition columns={props.columns.filter((column) => table.has(column.key) && !isName(table, column))} onAdd={(text) => { go({ params: { [`${id}.where`]: [...conditions(where).map((one) => one.text), text].join(" ") } }); close(); }} />}
@@ -549,9 +549,12 @@ function unfolded(table: Table, rows: ArrayLike<number>, opened: Map<string, Tab
   return { length: entries.length, at: (index) => entries[index] };
 }
 
-function useHidden(id: string, columns: Column[]): [Set<string>, (key: string) => void] {
-  const begin = () => new Set(remembered(`columns.${id}`)?.split(",") ?? columns.filter((column) => column.hide).map((column) => column.key));
-  const [hidden, set] = useState(begin);
+/** What the reader chose; else without the columns that are seldom wanted, and without those of which this recording knows nothing. */
+function useHidden(id: string, columns: Column[], table: Table): [Set<string>, (key: string) => void] {
+  const [chosen, set] = useState(() => { const said = remembered(`columns.${id}`); return said === null ? null : new Set(said.split(",")); });
+  const names = columns.map((column) => column.key).join();
+  const usual = useMemo(() => new Set(columns.filter((column, at) => column.hide || at > 0 && table.rows > 0 && table.has(column.key) && table.blank(column.key)).map((column) => column.key)), [table, names]);
+  const hidden = chosen ?? usual;
   const toggle = (key: string) => {
     const next = new Set(hidden);
     if (!next.delete(key)) next.add(key);

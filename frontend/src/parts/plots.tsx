@@ -160,15 +160,21 @@ export interface Stage {
   hatch?: boolean;
   /** Ink for light kinds. */
   dark?: boolean;
-  label?: ComponentChildren;
+  /** What it is called inside the bar; by default its name. */
+  said?: string;
 }
 
 /** Parts of one whole, side by side in one bar. */
 export function StageBar({ stages, total, height = 28, label }: { stages: Stage[]; total: number; height?: number; label: string }) {
+  const [box, width] = useWidth<HTMLDivElement>();
   return (
-    <div class="bar" style={{ height: `${height}px` }} role="img" aria-label={label}>
+    <div class="bar" ref={box} style={{ height: `${height}px` }} role="img" aria-label={label}>
       {stages.filter((stage) => stage.ns > 0).map((stage) => {
         const part = stage.ns / total;
+        const time = units.text(units.time(stage.ns));
+        // As much as fits whole: the rest is on hover, and in the table.
+        const rest = [` ${stage.said ?? stage.name} · ${units.text(units.share(part))}`, ` ${stage.said ?? stage.name}`, ""].find((more) => wideOf(time + more) + 24 < part * width);
+        const inside = rest !== undefined && <><b>{time}</b>{rest}</>;
         return (
           <i
             key={stage.name}
@@ -177,12 +183,17 @@ export function StageBar({ stages, total, height = 28, label }: { stages: Stage[
             onPointerMove={(event) => tip(event, <><b>{stage.name}</b> {units.text(units.time(stage.ns))} · {units.text(units.share(part))}</>)}
             onPointerLeave={untip}
           >
-            {part > 0.08 && (stage.hatch ? <span class="plate">{stage.label ?? stage.name}</span> : (stage.label ?? stage.name))}
+            {inside && stage.hatch ? <span class="plate">{inside}</span> : inside}
           </i>
         );
       })}
     </div>
   );
+}
+
+/** About how wide 12 px letters are; Chinese ones are as wide as high. */
+export function wideOf(said: string): number {
+  return [...said].reduce((sum, letter) => sum + (letter > "⺀" ? 12.5 : 6.6), 0);
 }
 
 /** A hatch for SVG: nothing ran here, or it does not count. */

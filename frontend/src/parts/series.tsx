@@ -300,7 +300,9 @@ function hatch(ground: string, ink: string): CanvasPattern {
 function moments(splits: number[], last: number): string[] {
   const unit = units.timeUnit(last);
   const step = splits.length > 1 ? units.timeIn(splits[1] - splits[0], unit) : 1;
-  const places = Math.max(0, Math.min(9, -Math.floor(Math.log10(step) + 1e-9)));
+  // As many as tell them apart: 122.5 is not 123.
+  let places = 0;
+  while (places < 9 && Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) > 1e-6 * step * 10 ** places) places++;
   return splits.map((value, at) => `${group(units.timeIn(value, unit).toFixed(places))}${at === 0 ? ` ${unit}` : ""}`);
 }
 
@@ -379,17 +381,25 @@ function ruleAll(plot: uPlotType, props: SeriesProps, font: string): void {
     ctx.fillText(label, x + 3 * ratio, bbox.top - 5 * ratio);
     free = x + ctx.measureText(label).width + (close ? 24 : 12) * ratio;
   }
-  free = -Infinity;
+  free = bbox.left;
   ctx.strokeStyle = ink;
+  // A label stands right of its rule, or left of it where another rule or step begins there; on what it crosses it has a ground of its own.
+  const lines = [...(close ? [] : (props.bands ?? []).map((band) => place(band.from))), ...(props.rules ?? []).map((rule) => place(rule.at))];
   for (const { at, label, dashed } of props.rules ?? []) {
     const x = place(at);
     if (x < bbox.left || x > right) continue;
     ctx.setLineDash(dashed ? [3 * ratio, 3 * ratio] : []);
     upright(x);
-    if (label && x > free && x + ctx.measureText(label).width + 4 * ratio < right) {
-      ctx.fillText(label, x + 4 * ratio, bbox.top + 10 * ratio);
-      free = x + ctx.measureText(label).width + 8 * ratio;
-    }
+    if (!label) continue;
+    const wide = ctx.measureText(label).width + 8 * ratio;
+    const clear = (from: number) => from >= free && from + wide <= right && !lines.some((other) => other !== x && other > from && other < from + wide);
+    const from = [x, x - wide].find(clear);
+    if (from === undefined) continue;
+    ctx.fillStyle = css("--surface");
+    ctx.fillRect(from + 2 * ratio, bbox.top + ratio, wide - 4 * ratio, 13 * ratio);
+    ctx.fillStyle = ink;
+    ctx.fillText(label, from + 4 * ratio, bbox.top + 10.5 * ratio);
+    free = from + wide;
   }
   ctx.setLineDash([4 * ratio, 4 * ratio]);
   for (const { at, label } of props.levels ?? []) {

@@ -27,11 +27,13 @@ _VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("durations", {"by": "operator"}),
     ("durations", {"by": "type"}),
     ("gap_causes", {"per_step": True}),
+    ("gap_causes", {"warmup": 0}),
     ("kernels", {"by_scope": True}),
     ("kernels", {"copies": True}),
     ("kernels", {"by_scope": True, "copies": True}),
     ("memory", {"by_event": False, "pixels": 1500}),
     ("memory", {"by_event": True, "pixels": 1500}),
+    ("overview", {"warmup": 0}),
     ("reduces_per_step", {"warmup": 0}),
     ("step_times", {"warmup": 0}),
 ]
