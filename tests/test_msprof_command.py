@@ -77,6 +77,28 @@ def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say
     assert (said.code, "go together" in said.err) == (2, True)
 
 
+def test_one_iteration_of_one_model_is_exported(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    assert say("--export=on", f"--output={raw}", "--model-id=7", "--iteration-id=2").code == 0
+    files = {kind: next((raw / "mindstudio_profiler_output").glob(f"{kind}_*.csv")) for kind in ("step_trace", "task_time", "op_summary")}
+    assert [line.split(",")[1].strip() for line in files["step_trace"].read_text().splitlines()] == ["Iteration ID", "2"]
+    # Four operators and the two tasks of the all-reduce; the collective is a row among the operators.
+    assert [len(files[kind].read_text().splitlines()) - 1 for kind in ("task_time", "op_summary")] == [6, 5]
+
+
+def test_a_file_says_which_layers_the_timeline_has(raw: Path, say, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    chosen = tmp_path / "reports.json"
+    chosen.write_text(json.dumps({"json_process": {"ascend": True, "overlap_analyse": True, "cann": False}}))
+    assert say("--export=on", f"--output={raw}", f"--reports={chosen}").code == 0
+    (file,) = (raw / "mindstudio_profiler_output").glob("msprof_*.json")
+    assert {event["args"]["name"] for event in json.loads(file.read_text()) if event["name"] == "process_name"} == {
+        "Ascend Hardware",
+        "Overlap Analysis",
+    }
+    chosen.write_text("{}")
+    assert 'needs an object "json_process" of layers' in say("--export=on", f"--output={raw}", f"--reports={chosen}").err
+    assert "No such file" in say("--export=on", f"--output={raw}", "--reports=nowhere").err
+
+
 def test_tables_can_be_json(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
     assert say("--export=on", f"--output={raw}", "--summary-format=json").code == 0
     (file,) = (raw / "mindstudio_profiler_output").glob("op_statistic_*.json")

@@ -23,8 +23,9 @@ import msgspec
 import polars as pl
 
 from stepscope import captures, conversion, exporters, readers, store
-from stepscope.errors import DataError, StepscopeError, UsageError
+from stepscope.errors import DataError, StepscopeError
 from stepscope.exporters import _ascend_communication
+from stepscope.exporters.msprof import iterations as marked_iterations
 from stepscope.readers import prof
 from stepscope.trace import Trace
 
@@ -48,7 +49,7 @@ class Request(msgspec.Struct, kw_only=True):
     iteration_id: int | None = None
     summary_format: str = "csv"
     rule_type: str = "text"
-    reports: dict[str, bool] | None = None  # layers of the timeline, on or off
+    reports: str | None = None  # a file that says which layers the timeline has
     steps: list[int] | None = None
     pretty: bool = False
 
@@ -214,12 +215,10 @@ def _do(request: Request, result: Result) -> None:
 
 def _write(request: Request, result: Result, folder: Path, trace: Trace) -> None:
     if request.text:
-        if request.model_id is not None:
-            _check_iteration(trace, request.model_id, request.iteration_id)
         with _draft(folder) as draft:
             found = exporters.exporter("msprof")
-            chosen = {"model_id": request.model_id, "iteration_id": request.iteration_id, "summary_format": request.summary_format}
-            found.function(trace, draft / OUTPUT, **chosen, **({"reports": request.reports} if request.reports is not None else {}))
+            chosen = {name: getattr(request, name) for name in ("model_id", "iteration_id", "summary_format", "reports")}
+            found.function(trace, draft / OUTPUT, **chosen)
             if request.pretty:
                 _lay_out(draft / OUTPUT)
             result.written += _moved(draft / OUTPUT, folder / OUTPUT)
@@ -291,7 +290,7 @@ def _told(trace: Trace) -> str:
     lanes = trace.tracks.filter(pl.col("kind") == "stream", pl.col("label").str.starts_with("Stream ")).select("rank", "track")
     tasks = trace.spans.select("rank", "track").join(lanes, on=["rank", "track"], how="semi").select(pl.len()).collect().item()
     devices = trace.devices.select("device").unique().collect().height
-    iterations = _iterations(trace)
+    iterations = marked_iterations(trace)
     parts = [
         (devices, "device", "devices"),
         (tasks, "task", "tasks"),
@@ -304,40 +303,12 @@ def _told(trace: Trace) -> str:
     return ", ".join(f"{number:,} {one if number == 1 else many}" for number, one, many in parts)
 
 
-def _iterations(trace: Trace) -> pl.DataFrame:
-    """device, model, iteration, dur_ns: what the marks of iterations say, model by model."""
-    lanes = trace.tracks.select("rank", "track", "device", "tid")
-    found = trace.spans.filter(pl.col("kind") == "step").select("rank", "track", "name", "dur_ns").join(lanes, on=["rank", "track"])
-    return (
-        found.select(
-            "device",
-            "dur_ns",
-            model=pl.col("tid").str.extract(r"^model (\d+)$").cast(pl.Int64, strict=False),
-            iteration=pl.col("name").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64, strict=False),
-        )
-        .drop_nulls(["model", "iteration"])
-        .collect()
-    )
-
-
-def _check_iteration(trace: Trace, model: int, iteration: int | None) -> None:
-    """Wrong ids are said with those that there are."""
-    rows = _iterations(trace)
-    own = rows.filter(pl.col("model") == model)["iteration"]
-    if own.is_empty():
-        models = ", ".join(map(str, rows["model"].unique().sort())) or "none"
-        raise UsageError(f"no model {model} has iterations here; models: {models} (--query=on lists them)")
-    there = own.to_list()
-    if iteration is not None and iteration not in there:
-        raise UsageError(f"model {model} has no iteration {iteration}; there are {min(there)} to {max(there)} (--query=on lists them)")
-
-
 HEADER = ("Job Info", "Device ID", "Dir Name", "Collection Time", "Model ID", "Iteration Number", "Top Time Iteration", "Rank ID")
 
 
 def _table(folder: Path, trace: Trace) -> list[list[str]]:
     """What msprof's query shows: a row for each model of each device, and one for the host."""
-    iterations = _iterations(trace)
+    iterations = marked_iterations(trace)
     rows = []
     for part in sorted(folder.iterdir()):
         if not part.is_dir() or not re.fullmatch(r"host|device_\d{1,6}", part.name):

@@ -181,9 +181,10 @@ def garbled_text(root: Path, chance: random.Random) -> None:
 def strange_json(root: Path, chance: random.Random) -> None:
     file = small_file(root, chance)
     try:
-        found = json.loads(file.read_text())
+        read = json.loads(file.read_text())
     except ValueError:
-        found = {}
+        read = None
+    found = read if isinstance(read, dict) else {}
     for key in list(found):
         if chance.random() < 0.4:
             found[key] = chance.choice((None, -1, 0, 1e308, "", "x", [], {}, [[]], [{}], 2**70, "1/0", "NaN", True, ["a"], {"a": []}))

@@ -118,8 +118,7 @@ def run(args: argparse.Namespace) -> int:
     folders = prof_folders.below(args.output)
     if not folders:
         raise UsageError(f"{args.output}: no PROF_* directory here; expected one, or a folder of them")
-    reports = _reports(args.reports) if args.reports else None
-    requests = [_request(folder, asked, args, reports) for folder in folders]
+    requests = [_request(folder, asked, args) for folder in folders]
     rows: list[list[str]] = []
     failed = 0
     for result in prof_folders.each(requests):
@@ -134,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _request(folder: Path, asked: list[str], args: argparse.Namespace, reports: dict[str, bool] | None) -> "Request":
+def _request(folder: Path, asked: list[str], args: argparse.Namespace) -> "Request":
     from stepscope.prof_folders import Request
 
     return Request(
@@ -148,7 +147,7 @@ def _request(folder: Path, asked: list[str], args: argparse.Namespace, reports: 
         model_id=args.model_id,
         iteration_id=args.iteration_id,
         summary_format=args.summary_format,
-        reports=reports,
+        reports=str(args.reports) if args.reports else None,
     )
 
 
@@ -158,20 +157,6 @@ def _nothing_asked(args: argparse.Namespace) -> str:
             "what is to be recorded? Give a command; data of the whole system is collected by Ascend's own msprof, on a machine with an NPU"
         )
     return "what is to be done? --export=on --output=PROF_XXX exports it (`stepscope msprof --help` says more)"
-
-
-def _reports(file: Path) -> dict[str, bool]:
-    """Which layers of the timeline are wanted. A wrong name would leave one out without a word, so it is refused."""
-    try:
-        said = json.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"--reports: {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"--reports: {file} is no JSON: {error}") from error
-    layers = said.get("json_process") if isinstance(said, dict) else None
-    if not isinstance(layers, dict) or not all(isinstance(wanted, bool) for wanted in layers.values()):
-        raise UsageError(f'--reports: {file} needs an object "json_process" of layers, each true or false')
-    return layers
 
 
 # Telling

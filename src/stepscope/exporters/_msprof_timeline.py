@@ -3,7 +3,7 @@
 Layers are processes: their number holds the process, the place in the order and the device, in 5 bits each of the latter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,20 @@ _PLANES = 1024
 _LAUNCHED = ["EVENT_RECORD", "STREAM_WAIT_EVENT", "MEMCPY_ASYNC"]
 
 
-def events(work: Work) -> Iterator[pl.Series]:
-    """All lines of the timeline, in portions."""
-    yield from step_events(work)
-    yield from _calls(work)
+def events(work: Work, wanted: Collection[str] | None = None) -> Iterator[pl.Series]:
+    """All lines of the timeline, in portions; with `wanted`, those of these layers, in the words of msprof's own choice of them."""
+
+    def of(layer: str, lines: Iterator[pl.Series]) -> Iterator[pl.Series]:
+        return lines if wanted is None or layer in wanted else iter(())
+
+    yield from of("step_trace", step_events(work))
+    yield from _calls(work, wanted)
     for device in work.devices:
-        yield from _hardware(work, device)
-        yield from _communication(work, device)
-        yield from _clocks(work, device)
-        yield from _samples(work, device)
-        yield from _overlap(work, device)
+        yield from of("ascend", _hardware(work, device))
+        yield from of("communication", _communication(work, device))
+        yield from of("freq", _clocks(work, device))
+        yield from _samples(work, device, wanted)
+        yield from of("overlap_analyse", _overlap(work, device))
 
 
 def _pid(work: Work, place: int, device: int = _HOST) -> int:
@@ -81,13 +85,13 @@ def _span(pid: int, name: pl.Expr | str, tid: pl.Expr | str, args: pl.Expr | Non
 # The host
 
 
-def _calls(work: Work) -> Iterator[pl.Series]:
+def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
     layered = pl.col("level").is_in(list(_LEVELS)) & (pl.col("kind") != "annotation")
     for place, name, calls in (
         (_FRAMEWORK, work.process or "framework", work.calls.filter(~layered)),
         (_CANN, "CANN", work.calls.filter(layered)),
     ):
-        if calls.is_empty():
+        if calls.is_empty() or (wanted is not None and ("cann" if place == _CANN else "msproftx") not in wanted):
             continue
         pid = _pid(work, place)
         threads = {tid: f"Thread {tid}" for tid in calls["thread"].unique().sort().to_list()}
@@ -288,9 +292,11 @@ def _clocks(work: Work, device: int) -> Iterator[pl.Series]:
         ).to_series()
 
 
-def _samples(work: Work, device: int) -> Iterator[pl.Series]:
+def _samples(work: Work, device: int, wanted: Collection[str] | None) -> Iterator[pl.Series]:
     rows = work.samples.filter(pl.col("device") == device)
     for (layer,), part in rows.group_by("layer", maintain_order=True):
+        if wanted is not None and str(layer).lower().replace(" ", "_") not in wanted:
+            continue
         place = _SAMPLES[str(layer)]
         pid = _pid(work, place, device)
         yield _described(pid, place, str(layer), f"NPU {device}", {})

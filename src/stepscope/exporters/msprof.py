@@ -5,6 +5,7 @@ such folders.
 """
 
 import datetime
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +30,13 @@ def export(
     model_id: int | None = None,
     iteration_id: int | None = None,
     summary_format: str = "csv",
+    reports: str | None = None,
 ) -> None:
-    """`model_id` and `iteration_id` restrict what is written to a model and one of its iterations; `summary_format` is csv or json."""
+    """`model_id` and `iteration_id` restrict what is written to an iteration of a model; `summary_format` is csv or json. `reports` is a
+    JSON file that says which layers the timeline has."""
+    if (model_id is None) != (iteration_id is None):
+        raise UsageError("a model and an iteration of it go together: give both, or neither")
+    wanted = _wanted(Path(reports)) if reports else None
     if summary_format not in ("csv", "json"):
         raise UsageError(f"no such format of tables: '{summary_format}'; there are csv and json")
     if overwrite and out.is_dir() and not all(map(_is_ours, out.iterdir())):
@@ -41,7 +47,8 @@ def export(
         for rank in ranks:
             folder = draft if len(ranks) == 1 else draft / f"rank_{rank}"
             folder.mkdir(exist_ok=True)
-            _write(trace if len(ranks) == 1 else trace.of_rank(rank), folder, summary_format)
+            own = trace if len(ranks) == 1 else trace.of_rank(rank)
+            _write(own if model_id is None else _of_iteration(own, model_id, iteration_id), folder, summary_format, wanted)
 
 
 def _is_ours(path: Path) -> bool:
@@ -50,11 +57,56 @@ def _is_ours(path: Path) -> bool:
     return _OURS.fullmatch(path.name) is not None
 
 
-def _write(trace: Trace, folder: Path, summary_format: str) -> None:
+def _wanted(file: Path) -> set[str]:
+    """The layers of the timeline that are wanted, as msprof's own `reports_sample_config.json` names them."""
+    try:
+        said = json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{file} is no JSON: {error}") from error
+    layers = said.get("json_process") if isinstance(said, dict) else None
+    if not isinstance(layers, dict) or not all(isinstance(on, bool) for on in layers.values()):
+        raise UsageError(f'{file} needs an object "json_process" of layers, each true or false')
+    return {name for name, on in layers.items() if on}
+
+
+def iterations(trace: Trace) -> pl.DataFrame:
+    """device, model, iteration, step, dur_ns: what the marks of iterations say, model by model."""
+    lanes = trace.tracks.select("rank", "track", "device", "tid")
+    found = trace.spans.filter(pl.col("kind") == "step").select("rank", "track", "name", "step", "dur_ns").join(lanes, on=["rank", "track"])
+    return (
+        found.select(
+            "device",
+            "step",
+            "dur_ns",
+            model=pl.col("tid").str.extract(r"^model (\d+)$").cast(pl.Int64, strict=False),
+            iteration=pl.col("name").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64, strict=False),
+        )
+        .drop_nulls(["model", "iteration", "step"])
+        .collect()
+    )
+
+
+def _of_iteration(trace: Trace, model: int, iteration: int | None) -> Trace:
+    """What ran in one iteration of one model. Wrong numbers are said with those that there are."""
+    rows = iterations(trace)
+    own = rows.filter(pl.col("model") == model)
+    if own.is_empty():
+        models = ", ".join(map(str, rows["model"].unique().sort())) or "none"
+        raise UsageError(f"no model {model} has iterations here; models: {models}")
+    there = own["iteration"].to_list()
+    if iteration not in there:
+        raise UsageError(f"model {model} has no iteration {iteration}; there are {min(there)} to {max(there)}")
+    step = own["step"][there.index(iteration)]
+    return trace.of_steps(step, step)
+
+
+def _write(trace: Trace, folder: Path, summary_format: str, wanted: set[str] | None) -> None:
     found = work(trace)
     at = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
     _timeline(_msprof_timeline.step_events(found), folder / f"step_trace_{at}.json")
-    _timeline(_msprof_timeline.events(found), folder / f"msprof_{at}.json")
+    _timeline(_msprof_timeline.events(found, wanted), folder / f"msprof_{at}.json")
     for name, portions in _msprof_summaries.tables(found).items():
         taken = summary_format == "json" and name == "step_trace"  # by the timeline
         _table(portions, folder, f"{name}_summary" if taken else name, at, summary_format)
