@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -227,6 +228,82 @@ def test_bytes_too_many_in_the_middle_cost_only_the_records_around_them(tmp_path
     whole = log.read_bytes()
     log.write_bytes(whole[: 10 * 64 + 20] + b"?" * 33 + whole[10 * 64 + 20 :])
     assert kernels(read(root)).height >= 11
+
+
+STARS, TRACK = "device_0/data/stars_soc.data.0.slice_0", "host/data/aging.compact.task_track.slice_0"
+
+
+def _junk_head(root: Path) -> None:
+    (root / STARS).write_bytes(b"?" * 27 + (root / STARS).read_bytes())
+
+
+def _wrong_magic(root: Path) -> None:
+    """The second record of the task log, the end of the first kernel; and the launch of the first."""
+    for file, size, place in ((STARS, 64, 64 + 2), (TRACK, 64, 0)):
+        data = bytearray((root / file).read_bytes())
+        data[place : place + 2] = b"\0\0"
+        assert len(data) % size == 0
+        (root / file).write_bytes(bytes(data))
+
+
+def _lost_records(root: Path) -> None:
+    """Both of the second kernel's."""
+    data = (root / STARS).read_bytes()
+    (root / STARS).write_bytes(data[:128] + data[256:])
+
+
+def _removed(*names: str) -> Callable[[Path], None]:
+    def remove(root: Path) -> None:
+        for name in names:
+            (shutil.rmtree if (root / name).is_dir() else Path.unlink)(root / name)
+
+    return remove
+
+
+def _emptied(*names: str) -> Callable[[Path], None]:
+    def empty(root: Path) -> None:
+        for name in names:
+            (root / name).write_bytes(b"")
+
+    return empty
+
+
+# What is done to a directory of twelve kernels; how many are left, how many of them have their name; what is said, and how much was lost.
+DAMAGE: dict[str, tuple[Callable[[Path], None], int, int, dict[str, int]]] = {
+    "junk head": (_junk_head, 12, 12, {"27 bytes belong to no whole record": 1}),
+    "wrong magic": (_wrong_magic, 11, 11, {"records with a wrong magic number": 2, "tasks that started and have no end": 1}),
+    "lost records": (_lost_records, 11, 11, {"the device dropped records, at least so many: their numbers jump": 2}),
+    "no info.json of the device": (_removed("device_0/info.json.0"), 12, 12, {"no info.json: clock frequency and chip": 0}),
+    "no info.json of the host": (_removed("host/info.json"), 12, 12, {"no info.json: clock frequency and chip": 0}),
+    "no dictionary of names": (
+        _removed("host/data/unaging.additional.hash_dic.slice_0"), 12, 0, {"no hash_dic: names are shown as numbers": 0},
+    ),
+    "no dictionary of types": (
+        _removed("host/data/unaging.additional.type_info_dic.slice_0"), 12, 12, {"no type_info_dic: types of calls and tasks are shown": 0},
+    ),
+    "a device without its host": (_removed("host"), 0, 0, {"no data of the host: tasks have no names": 0}),
+    "a host without its device": (_removed("device_0"), 0, 0, {"no data of a device: only calls on the host": 0}),
+    "files of no length": (_emptied(STARS, "device_0/data/ffts_profile.data.0.slice_0"), 0, 0, {"the file is empty": 0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_what_is_whole_of_a_damaged_directory_is_read_and_what_is_lost_is_said(tmp_path: Path, damage: str) -> None:
+    spoil, count, named, said = DAMAGE[damage]
+    root = small_network().write(tmp_path)
+    spoil(root)
+    trace = read(root)
+    rows = kernels(trace).with_columns(pl.col("name").cast(pl.String))
+    assert rows.height == count
+    assert rows.filter(pl.col("name").str.contains("-op")).height == named
+    for what, lost in said.items():
+        found = [number for text, number in problems(trace) if text.startswith(what)]
+        assert found and sum(found) == lost, problems(trace)
+    if damage == "a device without its host":
+        ran = trace.spans.filter(pl.col("kind").is_in(["other", "sync", "copy", "kernel"])).collect()
+        assert ran.height == 18  # twelve kernels and the six tasks of three collectives, by their numbers
+    if damage == "a host without its device":
+        assert trace.spans.filter(pl.col("kind") == "api").collect().height > 24
 
 
 def test_times_that_cannot_be_are_left_out_and_counted(tmp_path: Path) -> None:

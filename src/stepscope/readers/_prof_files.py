@@ -1,6 +1,7 @@
 """The files of an Ascend PROF directory: what they say of the machine, their slices put together, and records cut from them."""
 
 import configparser
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -255,8 +256,9 @@ def records(files: list[Path], dtype: np.dtype[Any], notes: Notes, magic: int | 
             notes.add(files[0], f"{over} bytes at the beginning belong to a record that is not whole", 1)
         return np.frombuffer(data, dtype, offset=over)
     place = _offset(dtype, at)
-    found, skipped, bad = [], 0, 0
+    found, bad = [], 0
     here, tries = _rhythm(data, 0, size, place, magic, over), 0
+    skipped = here or 0
     while here is not None:
         part = np.frombuffer(data, dtype, count=(len(data) - here) // size, offset=here)
         good = part[at] == magic
@@ -285,11 +287,12 @@ def _rhythm(data: bytes, start: int, size: int, place: int, magic: int, over: in
     """Where from `start` on records follow one another: at a likely beginning, else where two magic numbers are one record apart."""
     ahead = np.frombuffer(data, np.uint8, count=min(len(data) - start, 64 * size), offset=start)
     hits = (ahead[:-1] == magic & 0xFF) & (ahead[1:] == magic >> 8) if len(ahead) > 1 else np.empty(0, np.bool_)
-    begin = np.flatnonzero(hits[place:])
-    known = set(begin.tolist())
-    likely = [] if over is None else [over, 0]
-    follows = (at for at in (*likely, *begin.tolist()) if at in known and (at + size in known or at + size + place + 2 > len(ahead)))
-    found = next(follows, None)
+    begins = hits[place:]
+    known = set(np.flatnonzero(begins).tolist())
+    # At a likely beginning most records are whole, though the first may not be.
+    likely = () if over is None else (at for at in (over, 0) if 2 * begins[at::size].sum() > len(begins[at::size]))
+    follows = (at for at in sorted(known) if at + size in known or at + size + place + 2 > len(ahead))
+    found = next(itertools.chain(likely, follows), None)
     if found is None:
         return None if over is None else start + over
     return start + found
