@@ -59,15 +59,15 @@ def main() -> int:
     )
     parser.add_argument("--output", type=Path, default=HERE / "RESULTS.md", help="where the figures are kept")
     args = parser.parse_args()
-    peers = _environment("peers")
-    traces = {size: _trace(size) for size in args.sizes}
+    peers = environment("peers")
+    traces = {size: trace(size) for size in args.sizes}
     if os.getloadavg()[0] > 0.5:
         print("bench: the machine is busy; times, and ratios of times, will be off", file=sys.stderr)
     report = [_heading(args), _import_time(args.repeat)]
     print("\n".join(report))
     failed = False
     for size, trace in traces.items():
-        _into_page_cache(trace)
+        into_page_cache(trace)
         rows = _peer_rows(peers, trace, args.repeat_peers, with_hta=args.all or size <= 500) + _our_rows(trace, args.repeat)
         report.append(_section(size, trace, rows))
         print(report[-1])
@@ -79,23 +79,23 @@ def main() -> int:
     return int(failed)  # a command that fails is a fault; a slow one is a figure
 
 
-def _trace(megabytes: int) -> Path:
+def trace(megabytes: int) -> Path:
     """The recording of this size, made where it is missing."""
     path = DATA / f"cpu{megabytes}.json"
     if not path.exists():
         print(f"recording {path.name}", flush=True)
-        subprocess.run([_environment("recorder"), HERE / "record.py", str(megabytes), path], check=True)
+        subprocess.run([environment("recorder"), HERE / "record.py", str(megabytes), path], check=True)
     return path
 
 
-def _into_page_cache(path: Path) -> None:
+def into_page_cache(path: Path) -> None:
     """So that the first contender does not pay for the disk."""
     with path.open("rb") as file:
         while file.read(1 << 24):
             pass
 
 
-def _environment(name: str) -> str:
+def environment(name: str) -> str:
     """The Python of a virtual environment with the pins of `name`.txt, made where it is missing."""
     folder = HERE / f".venv-{name}"
     done = folder / "done"

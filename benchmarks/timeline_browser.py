@@ -56,7 +56,7 @@ def main() -> None:
     run = _made(args.millions)
     with (
         tempfile.TemporaryDirectory() as cache,
-        _server(run, cache) as address,
+        server(run, cache) as address,
         sync_playwright() as playing,
     ):
         known = _known(address)
@@ -80,7 +80,7 @@ def _made(millions: float) -> Path:
 
 
 @contextmanager
-def _server(run: Path, cache: str) -> Iterator[str]:
+def server(run: Path, cache: str) -> Iterator[str]:
     command = [sys.executable, "-m", "stepscope", "view", str(run), "--no-browser", "--no-token", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"STEPSCOPE_CACHE": cache})
     try:
@@ -122,9 +122,9 @@ def _measured(
     before = _threads(browser)
     motions = list(_moved(page, known, seconds))
     cpu = {name: spent - before.get(name, 0) for name, spent in _threads(browser).items()}
-    memory = _memory(browser, page)
+    held = memory(browser, page)
     context.close()
-    return firsts, motions, max(sizes, default=0), memory, cpu
+    return firsts, motions, max(sizes, default=0), held, cpu
 
 
 def _first(page: Page, address: str) -> float:
@@ -155,9 +155,9 @@ def _moved(page: Page, known: dict[str, Any], seconds: float) -> Iterator[Motion
         _rest(page)
         page.keyboard.down(key)
         page.wait_for_timeout(seconds * 1e3)
-        pictures = _pictures(page, what)  # before it comes to rest
+        seen = pictures(page, what)  # before it comes to rest
         page.keyboard.up(key)
-        return pictures
+        return seen
 
     yield held("d", "pan, 100 ms in sight (D held)")
     yield held("a", "and back (A held)")
@@ -173,7 +173,7 @@ def _moved(page: Page, known: dict[str, Any], seconds: float) -> Iterator[Motion
         while time.perf_counter() < until:
             page.mouse.wheel(0, sign * 90)
             page.wait_for_timeout(12)
-        yield _pictures(page, what)
+        yield pictures(page, what)
     page.evaluate(
         f"location.hash = location.hash.replace(/t0=\\d+&t1=\\d+/, 't0={known['end_ns'] // 3}&t1={known['end_ns'] // 3 + 20_000_000}')"
     )
@@ -185,7 +185,7 @@ def _moved(page: Page, known: dict[str, Any], seconds: float) -> Iterator[Motion
         there += 12
         page.mouse.move(x + 300 * (there / 400 % 2 - 1), y)
         page.wait_for_timeout(8)
-    dragged = _pictures(page, "drag, 20 ms in sight")
+    dragged = pictures(page, "drag, 20 ms in sight")
     page.mouse.up(button="middle")
     yield dragged
     yield held("ArrowDown", "scroll through the lanes")
@@ -197,7 +197,7 @@ def _rest(page: Page) -> None:
     page.evaluate("window.pictures.length = 0")
 
 
-def _pictures(page: Page, what: str) -> Motion:
+def pictures(page: Page, what: str) -> Motion:
     found: list[list[float]] = page.evaluate("window.pictures.slice()")
     times = [at for at, _ in found]
     between = [later - earlier for earlier, later in itertools.pairwise(times)]
@@ -220,7 +220,7 @@ def _threads(browser: Browser) -> dict[str, float]:
     return spent
 
 
-def _memory(browser: Browser, page: Page) -> dict[str, float]:
+def memory(browser: Browser, page: Page) -> dict[str, float]:
     """Of the tab: its process, most and now, and what scripts hold on the page itself."""
     peak, now = 0, 0
     for pid in _renderers(browser):

@@ -114,3 +114,13 @@ def _script(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_every_key_that_the_help_lists_for_the_timeline_is_in_its_page() -> None:
+    manual = (ROOT / "frontend" / "src" / "manual.tsx").read_text()
+    timeline = manual.partition('["timeline", [')[2].partition("]],")[0]
+    page = (ROOT / "docs" / "timeline.md").read_text()
+    known = set(re.findall(r"`([^`]+)`", page))
+    listed = {key for group in re.findall(r'^    \["([^"]+)", \{', timeline, re.MULTILINE) for key in group.replace(" · ", " ").split()}
+    assert len(listed) > 20
+    assert listed - known - {"wheel", "drag"} == set()

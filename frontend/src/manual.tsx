@@ -34,11 +34,15 @@ const KEYS: ["everywhere" | "chart" | "timeline" | "table", [string, Both][]][] 
     ["/", { en: "search; Enter and Shift Enter go to the next and previous", zh: "搜索；回车与 Shift 回车到下一个与上一个" }],
     ["Shift ← → ↑ ↓", { en: "from event to event, and to those above and below", zh: "在事件之间及上下层移动" }],
     ["[ · ]", { en: "previous and next of the same name", zh: "上一个与下一个同名事件" }],
+    ["C · E", { en: "along an arrow: to the cause, to the effect", zh: "沿箭头前往起因或后果" }],
+    ["X", { en: "the same communication on the next rank", zh: "下一个 rank 上的同一通信" }],
     ["F", { en: "go to what is selected", zh: "前往所选内容" }],
     ["R", { en: "select the time of the event, or what is in view", zh: "选择该事件的时间，或当前范围" }],
+    ["T", { en: "measure: set a point of the ruler at the pointer, or at an edge of the event; Esc ends", zh: "测量：在指针处或事件边缘设点；Esc 结束" }],
     ["M", { en: "keep the range as a note", zh: "将范围保存为笔记" }],
     ["Backspace", { en: "back to the view before; with Shift forward", zh: "回到之前的视图；加 Shift 前进" }],
     ["drag", { en: "select a range; over several lanes, these alone. Middle button: pan", zh: "选择范围；跨多条泳道时仅选这些泳道。中键：平移" }],
+    ["Tab · P · Delete", { en: "to a lane’s name; there pin and hide it, + and − change its height, Alt with ↑ ↓ moves it", zh: "到泳道名称；在那里固定或隐藏，+ − 改变高度，Alt 加 ↑ ↓ 移动" }],
   ]],
   ["table", [
     ["↑ ↓ · PgUp PgDn", { en: "move between rows", zh: "在行之间移动" }],
@@ -81,6 +85,7 @@ const WORDS: [Both, Both][] = [
 
 const DOCS: [string, Both][] = [
   ["docs/run.md", { en: "record a job that nobody edited: stepscope run", zh: "无需改动脚本的记录：stepscope run" }],
+  ["docs/timeline.md", { en: "every lane, key and gesture of the timeline", zh: "时间线的泳道、按键与手势" }],
   ["docs/recording.md", { en: "Profiler: every argument, by platform", zh: "Profiler：各平台的所有参数" }],
   ["docs/attach.md", { en: "record a job that is running", zh: "记录正在运行的任务" }],
   ["docs/formats.md", { en: "what can be opened, and what becomes of it", zh: "可以打开的格式" }],
