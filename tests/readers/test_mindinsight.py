@@ -188,7 +188,7 @@ def test_b10_nothing_to_show_is_an_empty_table_that_is_valid_json(folder: Any) -
     trace = folder(parallel_strategy_0__json={"config": {"rankId": 0, "parallelType": "auto_parallel"}, "graph": {"node": []}})
     for name in analysis_names():
         json.loads(trace.analyse(name).write_json(), parse_constant=pytest.fail)
-    assert trace.meta.extra["parallel_strategy"]["parallelType"] == "auto_parallel"
+    assert [stage["mode"] for stage in trace.meta.extra["parallel_strategy"]] == ["auto_parallel"]
 
 
 @pytest.mark.parametrize("thread", ["Model ID:2", "Step Trace(Model ID:2)", "Step Trace(Model ID:12)"])
@@ -355,3 +355,61 @@ def test_ranks_of_a_cpu_job_are_one_run_and_pipelines_alone_open() -> None:
     pipeline = stepscope.open(CPU / "minddata", cache=False)
     assert pipeline.data_pipeline()["op_type"].to_list() == ["EpochCtrlOp", "BatchOp", "ShuffleOp", "MapOp", "GeneratorOp"]
     assert pipeline.data_queues(per_step=False)["batches"][0] > 0
+
+
+def test_what_hccl_says_of_calls_are_their_times_and_waits(folder: Any) -> None:
+    """By hand: op1 takes 1 ms and waits 0.5 in each step, op2 2 ms and 0.5 in step 1. Where they ran nobody knows."""
+    calls = folder(hccl_raw_0__csv=HCCL).communication()
+    rows = """
+    name          calls total_ns wait_ns matched overlapped_ns
+    AllReduce-op1 2     3000000  1000000 2       -
+    AllReduce-op2 1     2500000  500000  1       -
+    """
+    assert_rows(calls, rows)
+    older = 'step_num,communication_cost,wait_cost,link_info\n1,3.0,1.0,"{}"\n-,3.0,1.0,"{}"\n'
+    assert_rows(folder(hccl_raw_0__csv=older).communication(), "name total_ns wait_ns\ncommunication 4000000 1000000")
+
+
+def test_waits_of_hccl_belong_to_the_transfers_of_the_step_trace(folder: Any) -> None:
+    head = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail,"
+    slot = "stream_7_1_AllReduce-op1"
+    steps = head + f"{slot}_start_point,{slot}_end_point,{slot}\n1,0,100,100,0,80,0,80,20,30,60,30\n"
+    trace = folder(hccl_raw_0__csv=HCCL, step_trace_raw_0_detail_time__csv=steps)
+    assert_rows(trace.communication(), "name calls total_ns wait_ns\nAllReduce-op1 1 300 500000")
+    assert "2 waits of operators that are not on the timeline" in " ".join(trace.problems.collect()["what"])
+
+
+STRATEGY = {
+    "config": {"rankId": 0, "stageId": 1, "parallelType": "semi_auto_parallel", "stageDevices": [{"dim": [{"size": "0"}, {"size": "1"}]}]},
+    "graph": {
+        "node": [
+            {"name": "1", "opType": "MatMul", "scope": "Default/net", "fullName": "Default/net/MatMul-op1", "input": [{"name": "w"}],
+             "attribute": [{"name": "in_strategy", "value": {"dtype": "DT_TUPLE", "values": [
+                 {"dtype": "DT_TUPLE", "values": [{"dtype": "DT_INT64", "intVal": "2"}, {"dtype": "DT_INT64", "intVal": "1"}]},
+                 {"dtype": "DT_TUPLE", "values": [{"dtype": "DT_INT64", "intVal": "1"}, {"dtype": "DT_INT64", "intVal": "4"}]}]}}]},
+            {"name": "2", "opType": "AllReduce", "scope": "Gradients/Default/net", "instanceName": "grad_mirror1", "input": [{"name": "1"}]},
+            {"name": "3", "opType": "Send", "scope": "Default/net"},
+            {"opType": "Lost"},
+        ]
+    },
+}  # fmt: skip
+
+
+def test_the_parallel_strategy_tells_how_each_operator_is_cut(folder: Any) -> None:
+    """Also of one rank of many: MindInsight shows nothing unless every rank's file is there."""
+    trace = folder(parallel_strategy_0__json=STRATEGY)
+    rows = """
+    rank stage mode               name                                part     shards              pieces role
+    0    1     semi_auto_parallel Default/net/MatMul-op1              forward  "[[2,_1],_[1,_4]]"  4      -
+    0    1     semi_auto_parallel Gradients/Default/net/AllReduce-op2 backward -                   -      "gradient_aggregation"
+    0    1     semi_auto_parallel Default/net/Send-op3                forward  -                   -      send
+    """
+    assert_rows(trace.strategy(), rows)
+    assert trace.strategy(sharded=True).height == 3
+    assert "1 nodes without a name or a type" in trace.problems.collect()["what"].to_list()
+
+
+def test_a_file_that_nothing_reads_is_told(folder: Any) -> None:
+    trace = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100), something_new_0__json={}, something_new_1__json={}, notes__txt="a")
+    told = {row["where"]: row["what"] for row in trace.problems.collect().iter_rows(named=True)}
+    assert told == {"notes.txt": "not read", "something_new_0.json": "2 files of this kind are not read"}

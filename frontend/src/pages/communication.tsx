@@ -23,6 +23,7 @@ const text = texts({
     hidden: "Communication takes {time} a step, and computation hides {share} of it.",
     noSteps: "The ranks communicate for {time} in all. No steps were found to divide that by.",
     none: "The ranks that were recorded send nothing to one another.",
+    unplaced: "The ranks communicate for {time} in all, of which they wait {wait} for one another. How much of it computation hides is not known.",
     alone: "One rank, nothing to send.",
     ranksOf: "{count} of {world} ranks", ranks: "{count} ranks", oneRank: "1 rank", missing: "not recorded: rank {list}", missingMore: "not recorded: ranks {list} and {count} more", steps: "{count} steps", oneStep: "1 step", leftOut: "a slow first step is left out of the averages",
     "no wait: one rank": "only one rank was recorded", "no wait: not known to be a collective": "sends and receives have none", "no wait: the other ranks have no such call": "the other ranks have no such call", "no wait: the ranks' clocks differ, or calls are missing": "the ranks' clocks differ, or calls are missing", "wait as the recording says": "waits are those that the recording itself tells",
@@ -35,7 +36,7 @@ const text = texts({
     ranksTable: "Step trace, rank by rank", rowsRanks: "rank|ranks", stepsHead: "Steps", interval: "Interval", fpBp: "Forward and backward", tail: "Tail", comm: "Communication", freeHead: "Nothing runs", copyHead: "Copies", show: "Show",
     ops: "Operators", which: "Which ranks", thisRank: "Rank {rank}", allRanks: "All ranks", rowsOps: "operator|operators", name: "Operator", collective: "Collective", group: "Group", calls: "Calls", totalHead: "Time", mean: "Mean", min: "Least", max: "Most", waitHead: "Wait", hiddenHead: "Hidden", exposedHead: "Exposed", bytes: "Bytes", bandwidth: "Bandwidth", matchedHead: "Matched", unsized: "Without size", note: "Note",
     durations: "How long each call takes", instances: "Calls", stream: "Stream", start: "Start", takes: "Takes", hiddenShare: "Hidden", timeline: "Timeline",
-    links: "Links", linksNote: "bandwidth between each pair of ranks", src: "From", dst: "To", transport: "Transport", transfers: "Transfers", rowsLinks: "link|links",
+    links: "Links", linksNote: "bandwidth between each pair of ranks", strategy: "Parallel strategy", strategyNote: "how each operator is cut over the ranks of its stage", stage: "Stage", node: "Node", type: "Type", scope: "Scope", part: "Part", shards: "Shards of its inputs", pieces: "Pieces", role: "Put in for", inputs: "Reads", rowsStrategy: "operator|operators", src: "From", dst: "To", transport: "Transport", transfers: "Transfers", rowsLinks: "link|links",
     emptyOps: "No communication was recorded", emptyOne: "One process trains here. Record all ranks with stepscope run torchrun … or stepscope run msrun …, and open the folder that holds them.",
     emptyMany: "These ranks have no collectives, sends or receives in the recording. On a GPU record with activities that include it.",
   },
@@ -47,6 +48,7 @@ const text = texts({
     hidden: "每个迭代通信 {time}，其中 {share} 被计算掩盖。",
     noSteps: "各 rank 共通信 {time}。没有找到可用于划分的迭代。",
     none: "已记录的各 rank 之间没有通信。",
+    unplaced: "各 rank 的通信共 {time}，其中 {wait} 在互相等待。其中有多少被计算掩盖不得而知。",
     alone: "只有一个 rank，没有通信。",
     ranksOf: "{world} 个 rank 中的 {count} 个", ranks: "{count} 个 rank", oneRank: "1 个 rank", missing: "未记录：rank {list}", missingMore: "未记录：rank {list} 以及另外 {count} 个", steps: "{count} 个迭代", oneStep: "1 个迭代", leftOut: "较慢的第一个迭代不计入平均",
     "no wait: one rank": "只记录了一个 rank", "no wait: not known to be a collective": "发送与接收没有等待", "no wait: the other ranks have no such call": "其他 rank 没有这样的调用", "no wait: the ranks' clocks differ, or calls are missing": "各 rank 的时钟不一致，或缺少调用", "wait as the recording says": "等待时间取自记录本身",
@@ -59,7 +61,7 @@ const text = texts({
     ranksTable: "逐 rank 的迭代轨迹", rowsRanks: "个 rank", stepsHead: "迭代数", interval: "间隔", fpBp: "前向与反向", tail: "拖尾", comm: "通信", freeHead: "空闲", copyHead: "拷贝", show: "查看",
     ops: "算子", which: "哪些 rank", thisRank: "Rank {rank}", allRanks: "全部 rank", rowsOps: "个算子", name: "算子", collective: "集合通信", group: "通信域", calls: "次数", totalHead: "时间", mean: "平均", min: "最小", max: "最大", waitHead: "等待", hiddenHead: "被掩盖", exposedHead: "未掩盖", bytes: "字节", bandwidth: "带宽", matchedHead: "已对应", unsized: "无大小", note: "说明",
     durations: "每次调用的耗时", instances: "调用", stream: "流", start: "开始", takes: "耗时", hiddenShare: "被掩盖", timeline: "时间线",
-    links: "链路", linksNote: "每对 rank 之间的带宽", src: "从", dst: "到", transport: "传输方式", transfers: "传输次数", rowsLinks: "条链路",
+    links: "链路", linksNote: "每对 rank 之间的带宽", strategy: "并行策略", strategyNote: "每个算子在其 stage 的各 rank 间如何切分", stage: "Stage", node: "节点", type: "类型", scope: "作用域", part: "部分", shards: "输入的切分", pieces: "份数", role: "插入用于", inputs: "读取", rowsStrategy: "个算子", src: "从", dst: "到", transport: "传输方式", transfers: "传输次数", rowsLinks: "条链路",
     emptyOps: "没有记录通信", emptyOne: "这里只有一个进程在训练。请用 stepscope run torchrun … 或 stepscope run msrun … 记录全部 rank，并打开包含它们的文件夹。",
     emptyMany: "记录中这些 rank 没有集合通信、发送或接收。在 GPU 上请包含 GPU 活动进行记录。",
   },
@@ -90,7 +92,7 @@ export default function Communication() {
   if (asked.some((one) => one.data === null)) return <Loading rows={12} />;
   const ranks = now.ranks;
   const many = ranks.length > 1;
-  if (!calls.data!.rows && !many) {
+  if (!calls.data!.rows && !many && !("parallel_strategy" in now.extra)) {
     return (
       <>
         <Verdict>{t.alone}</Verdict>
@@ -106,6 +108,7 @@ export default function Communication() {
       {means.data!.rows > 0 && many && <RankTable means={means.data!} />}
       {calls.data!.rows > 0 ? <Operators calls={calls.data!} /> : <Card title={t.ops}><Empty title={t.emptyOps} height={100}>{t.emptyMany}</Empty></Card>}
       {(now.tables.links ?? 0) > 0 && <Links />}
+      {"parallel_strategy" in now.extra && <Strategy />}
     </div>
   );
 }
@@ -161,6 +164,7 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
   let said;
   if (!calls.rows) said = t.none;
   else if (!Number.isFinite(total)) said = <Say of={t.noSteps} time={time(sum(calls.num("total_ns")))} />;
+  else if (!Number.isFinite(communication) && !calls.blank("wait_ns")) said = <Say of={t.unplaced} time={time(sum(calls.num("total_ns")))} wait={time(sum(calls.num("wait_ns")))} />;
   else if (slow) said = <Say of={Number.isFinite(slow.wait) ? t.uneven : t.unevenOnly} rank={<b>{slow.rank}</b>} own={time(slow.own)} others={time(slow.others)} wait={time(slow.wait)} />;
   else if (share > 0.05 && wait > 0.1 * communication) said = <Say of={t.waiting} share={<b><Share of={share} /></b>} wait={time(wait)} />;
   else if (share > 0.05) said = <Say of={t.exposed} share={<b><Share of={share} /></b>} exposed={time(exposed)} />;
@@ -476,6 +480,29 @@ function Links() {
   return (
     <Card title={t.links} note={t.linksNote} flush>
       <Await of={asked}>{(table) => <Grid id="links" table={table} columns={columns} what={t.rowsLinks} search={["transport"]} sort="-bytes" label={t.links} />}</Await>
+    </Card>
+  );
+}
+
+/** How the model is cut, where MindSpore said so; ranks without that file are not in it, and need not be. */
+function Strategy() {
+  const t = text();
+  const asked = useTable("strategy", {}, { allRanks: true, allSteps: true });
+  const columns: Column[] = [
+    { key: "rank", label: t.rank, as: "count" },
+    { key: "stage", label: t.stage, as: "count" },
+    { key: "node", label: t.node },
+    { key: "name", label: t.name },
+    { key: "type", label: t.type },
+    { key: "part", label: t.part },
+    { key: "shards", label: t.shards },
+    { key: "pieces", label: t.pieces },
+    { key: "role", label: t.role },
+    { key: "inputs", label: t.inputs },
+  ];
+  return (
+    <Card title={t.strategy} note={t.strategyNote} flush>
+      <Await of={asked}>{(table) => <Grid id="strategy" table={table} columns={columns} what={t.rowsStrategy} search={["name", "type", "shards"]} label={t.strategy} />}</Await>
     </Card>
   );
 }

@@ -107,8 +107,9 @@ function Sentence({ use }: { use: Table }) {
     if (operator !== undefined) return <Say of={t.operators} process={<b>{use.str("name")[operator]}</b>} own={share(value("user_share", operator) + value("system_share", operator))} />;
     return <>{t.machine}</>;
   }
-  const busy = value("user_share", machine) + value("system_share", machine);
   const cores = value("cores", machine);
+  const both = value("user_share", machine) + value("system_share", machine);
+  const busy = Number.isNaN(both) ? value("busy_cores", machine) / cores : both;
   const all = {
     busy: share(busy), used: number(value("busy_cores", machine)), cores: number(cores), io: share(value("io_share", machine)), queue: number(value("max_run_queue", machine)),
     process: process === undefined ? "" : <b>{spoken(use.str("name")[process])}</b>, own: process === undefined ? "" : number(value("busy_cores", process)),

@@ -49,7 +49,7 @@ def communication(trace: Trace) -> pl.DataFrame:
     duration = pl.col("end_ns") - pl.col("start_ns")
     sized = pl.col("bytes").is_not_null()
     seconds = duration.filter(sized).sum() / 1e9
-    matched = pl.col("wait_ns").count()
+    matched, hidden = pl.col("wait_ns").count(), pl.col("overlapped_ns").is_not_null()
     told = pl.coalesce("wait_ns", "told_wait_ns")
     return (
         calls.group_by("rank", "name", "collective", "group")
@@ -61,8 +61,8 @@ def communication(trace: Trace) -> pl.DataFrame:
             max_ns=duration.max(),
             wait_ns=pl.when(told.count() > 0).then(told.sum()),
             matched=matched,
-            overlapped_ns=pl.col("overlapped_ns").sum(),
-            exposed_ns=(duration - pl.col("overlapped_ns")).sum(),
+            overlapped_ns=pl.when(hidden.any()).then(pl.col("overlapped_ns").sum()),
+            exposed_ns=pl.when(hidden.any()).then((duration - pl.col("overlapped_ns")).sum()),
             bytes=pl.when(sized.any()).then(pl.col("bytes").sum()),
             bytes_per_s=pl.when(seconds > 0).then(pl.col("bytes").sum() / seconds),
             unsized=(~sized).sum(),
@@ -89,18 +89,22 @@ def _hidden(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
         mine = work.filter(pl.col("rank") == rank)
         computing = intervals.merge(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy())
         overlapped[rows["index"].to_numpy()] = intervals.covered(computing, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    return calls.with_columns(pl.Series("overlapped_ns", overlapped))
+    # What has no place in time overlaps nobody knows what.
+    return calls.with_columns(pl.Series("overlapped_ns", overlapped)).with_columns(
+        overlapped_ns=pl.when(pl.col("placed").fill_null(True)).then("overlapped_ns")
+    )
 
 
 def waits(trace: Trace) -> pl.DataFrame:
     """Every communication call, with `wait_ns` where it has its like on the other ranks, and a `note` where it has none."""
-    calls = alike(messages(trace)).with_columns(
+    every, nowhere = messages(trace), _unplaced(trace)
+    calls = alike(every.join(nowhere, on=["rank", "span"], how="anti", maintain_order="left")).with_columns(
         impossible=pl.col("matched") & pl.col("meeting") & (pl.col("first_end") < pl.col("last_start"))
     )
     meetings = calls.filter(pl.col("matched") & pl.col("meeting"))["impossible"]
     one_clock = meetings.sum() <= _IMPOSSIBLE_SHARE * meetings.len()
     known = pl.col("matched") & ~pl.col("impossible") & pl.lit(one_clock)
-    return calls.with_columns(
+    found = calls.with_columns(
         wait_ns=pl.when(known).then(pl.min_horizontal("last_start", "end_ns") - pl.col("start_ns")),
         note=pl.when(known)
         .then(None)
@@ -112,3 +116,13 @@ def waits(trace: Trace) -> pl.DataFrame:
         .then(pl.lit("no wait: the other ranks have no such call"))
         .otherwise(pl.lit("no wait: the ranks' clocks differ, or calls are missing")),
     )
+    # Of those only the source can tell.
+    return pl.concat([found, every.join(nowhere, on=["rank", "span"]).with_columns(wait_ns="told_wait_ns")], how="diagonal")
+
+
+def _unplaced(trace: Trace) -> pl.DataFrame:
+    """The calls of which only the length is known, not the place in time."""
+    nowhere = trace.tracks.filter(pl.col("kind") == "other").select("rank", "track")
+    calls = trace.spans.filter(pl.col("kind") == "communication").join(nowhere, on=["rank", "track"], how="semi")
+    unplaced: pl.DataFrame = calls.select("rank", "span", placed=pl.lit(False)).collect()
+    return unplaced

@@ -85,7 +85,11 @@ def cpu(trace: Trace, *, of: str | None = None) -> pl.DataFrame:
         wide.sort("rank", order, "name", "at_ns")
         .with_columns(
             interval_ns=pl.col("at_ns").diff().over("rank", "of", "name"),
-            busy_cores=(pl.col("user_share") + pl.col("system_share")) * pl.col("cores"),
+            # Where user or system time is not recorded, what is neither idle nor waiting for a disk is busy.
+            busy_cores=pl.coalesce(
+                pl.col("user_share") + pl.col("system_share"), 1 - pl.col("idle_share") - pl.col("io_share").fill_null(0.0)
+            )
+            * pl.col("cores"),
             context_switches_per_s=switches,
         )
         .select(pl.col(name).round().cast(dtype) if dtype == pl.Int64 else pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())

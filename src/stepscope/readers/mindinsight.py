@@ -31,6 +31,7 @@ import polars as pl
 from stepscope import intervals, schema
 from stepscope.errors import DataError
 from stepscope.readers import Options, _kineto, _minddata, _mindspore_host, chrome
+from stepscope.readers import _mindinsight_cluster as cluster
 from stepscope.readers._ascend_tables import column, number, read_csv, read_json, with_rows
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace, combine, complete
@@ -69,8 +70,29 @@ def read(path: Path, options: Options) -> Trace:
         raise DataError(path, "no rank has files here")
     traces = [_exported(path, rank, options) or _Rank(path, rank, options).trace() for rank in ranks]
     trace = combine(traces)
+    if strategies := [one.meta.extra["parallel_strategy"] for one in traces if "parallel_strategy" in one.meta.extra]:
+        trace.meta.extra["parallel_strategy"] = [row for rows in strategies for row in rows]
+    trace = with_rows(trace, {"problems": _unread(path)})
     trace.meta.world_size = max((one.meta.world_size or 0 for one in traces), default=0) or None
     return trace
+
+
+# Sums of what other files have, and what only says what a name or a folder says, too.
+_KNOWN_BESIDE = re.compile(
+    r"^(profiler_info|step_trace_point_info|min_cycle_counter|output_op_compute_time|.*timeline_summary|cpu_framework|cpu_ms_memory_record"
+    r"|flops_scope|memory_usage|.*op_type_info|aicore_intermediate_\d+_type|pynative_op_intermediate_\d+_type|stepscope)_?.*$"
+)
+
+
+def _unread(path: Path) -> pl.DataFrame:
+    """A remark on the files that nothing here knows, one for each kind of name."""
+    read = {file.name for pattern in _PATTERNS for file in path.glob(pattern) if _RANK.search(file.name)}
+    names = sorted(file.name for file in path.iterdir() if file.is_file() and file.name not in read and not _KNOWN_BESIDE.match(file.name))
+    kinds: dict[str, list[str]] = {}
+    for name in names:
+        kinds.setdefault(re.sub(r"\d+", "N", name), []).append(name)
+    rows = [(some[0], "not read" if len(some) == 1 else f"{len(some)} files of this kind are not read", 0) for some in kinds.values()]
+    return pl.DataFrame(rows, {"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(file=pl.lit(str(path)))
 
 
 def _exported(path: Path, rank: int, options: Options) -> Trace | None:
@@ -117,9 +139,20 @@ class _Rank:
         spans = pl.concat([pl.DataFrame(schema=_SPANS), *timeline, transfers], how="diagonal_relaxed")
         covered = {str(kind) for kind in spans.filter(pl.col("kind") == "kernel")["track_kind"].unique()}
         sums = [*(self._means(kinds) if not covered else []), *self._ai_cpu(), *self._dynamic(), *self._host_means(host is not None)]
+        hccl = self._table("hccl_raw_{}.csv")
+        told = cluster.calls(hccl, self.problems)
+        if spans.filter(pl.col("kind") == "communication").height:
+            spans = self._with_waits(spans, told)
+        elif told.height:
+            sums.append(self._unplaced(told))
         spans = pl.concat([spans, self._laid_out(sums, spans, steps)], how="diagonal_relaxed")
         spans = self._with_steps(spans, steps)
-        tables: dict[str, pl.DataFrame] = {"steps": steps, "links": self._links(), "pipeline": self._pipeline(), "devices": self._devices()}
+        tables: dict[str, pl.DataFrame] = {
+            "steps": steps,
+            "links": cluster.links(hccl, self.rank, self.problems),
+            "pipeline": self._pipeline(),
+            "devices": self._devices(),
+        }
         if spans.height:
             tables |= self._placed(spans)
         memory, blocks = self._memory()
@@ -128,9 +161,10 @@ class _Rank:
         for name in ("start_ns", "end_ns", "fp_start_ns", "bp_end_ns"):
             if name in tables["steps"].columns:
                 tables["steps"] = tables["steps"].with_columns(pl.col(name) + self.shift_ns)
+        meta = self._meta()  # may have problems of its own
         tables["problems"] = self._noted()
         own = pl.lit(self.rank, pl.Int32)
-        trace = Trace({name: rows.with_columns(rank=own) for name, rows in tables.items()}, self._meta())
+        trace = Trace({name: rows.with_columns(rank=own) for name, rows in tables.items()}, meta)
         if host is not None:
             # Its spans and tracks are numbered from 0, too.
             first_span, first_track = spans.height, int(tables["tracks"]["track"].max() or 0) + 1 if "tracks" in tables else 0  # type: ignore[arg-type]
@@ -174,8 +208,8 @@ class _Rank:
                 extra["points"] = points
         if flops := self._object("flops_summary_{}.json"):
             extra["flops_summary"] = flops
-        if config := self._object("parallel_strategy_{}.json").get("config"):
-            extra["parallel_strategy"] = config
+        if strategy := cluster.strategy(self._object("parallel_strategy_{}.json"), self.rank, self.problems):
+            extra["parallel_strategy"] = strategy
         for file in sorted(self.path.glob(f"*_cluster_analyse_*_{self.rank}.csv")):
             extra["cluster_analyse"] = read_csv(file, self.problems).to_dicts()
         version = self.info.get("ms_version")
@@ -403,7 +437,7 @@ class _Rank:
     def _means(self, kinds: pl.DataFrame) -> Iterator[pl.DataFrame]:
         rows = self._table("aicore_intermediate_{}_detail.csv")
         if rows.width:
-            # Mean of a call in ms; without a frequency, which older files lack, the type's tells how many calls there are.
+            # Mean of a call in ms; older files have no frequency: there each operator counts once, as in their sums by type.
             name, calls = pl.col(rows.columns[0]), number(column(rows, "execution_frequency"))
             known = rows.select(name=name, mean_ns=_exact_ms("execution_time"), calls=calls.fill_null(1)).join(
                 kinds, on="name", how="left", maintain_order="left"
@@ -567,53 +601,35 @@ class _Rank:
         size = round(float(str(capacity)) * 2**30) if _is_number(capacity) else None
         return pl.DataFrame([(self.rank, kind, size)], columns, orient="row")
 
-    def _links(self) -> pl.DataFrame:
-        """hccl_raw: per step and operator `{"src-dst": {"SDMA": [ms, KB, KB/s]}}`; the rate there is a sum of rates, and is not read."""
-        columns = {
-            "step": pl.Int32,
-            "op": pl.String,
-            "src": pl.Int32,
-            "dst": pl.Int32,
-            "transport": pl.String,
-            "bytes": pl.Int64,
-            "dur_ns": pl.Int64,
-        }
-        rows = self._table("hccl_raw_{}.csv")
-        found: list[tuple[Any, ...]] = []
-        odd = 0
-        for row in rows.iter_rows(named=True):
-            step = str(row.get("step_num") or "")
-            if not step.isdigit() or int(step) == 0:  # the average
-                continue
-            operators = _decoded(row.get("communication_operator_cost"))
-            named: dict[str | None, Any] = (
-                {str(name): cost[3] if isinstance(cost, list) and len(cost) > 3 else {} for name, cost in operators.items()}
-                if operators
-                else {}
-            )
-            for name, pairs in (named or {None: _decoded(row.get("link_info")) or {}}).items():
-                for pair, transports in pairs.items() if isinstance(pairs, dict) else []:
-                    for transport, said in transports.items() if isinstance(transports, dict) else []:
-                        try:
-                            src, dst = (int(one) for one in str(pair).split("-"))
-                            found.append(
-                                (int(step), name, src, dst, str(transport), round(float(said[1]) * 1000), round(float(said[0]) * 1e6))
-                            )
-                        except (ValueError, TypeError, IndexError):
-                            odd += 1
-        if odd:
-            self.problems.append(Problem("hccl_raw", f"{odd:,} links without two ranks, a time and a size", odd))
-        return self._of_world(pl.DataFrame(found, columns, orient="row"))
+    def _unplaced(self, told: pl.DataFrame) -> pl.DataFrame:
+        return told.select(
+            kind=pl.lit("communication"),
+            name="name",
+            start_ns=pl.lit(None, pl.Int64),
+            dur_ns=pl.col("communication_ns") + pl.col("wait_ns"),
+            category=pl.lit("hccl"),
+            step="step",
+            args=pl.struct("wait_ns", "communication_ns").struct.json_encode(),
+            group=pl.lit(f"NPU {self.rank}"),
+            label=pl.lit("communication of each step, without a place in time"),
+            track_kind=pl.lit("other"),
+            device=pl.lit(self.rank, pl.Int32),
+            tid=pl.lit("hccl"),
+        )
 
-    def _of_world(self, links: pl.DataFrame) -> pl.DataFrame:
-        """Ranks are counted within their group; where this rank is in none of its own links, the group is one of several alike."""
-        ends = {*links["src"], *links["dst"]}
-        if not ends or self.rank in ends:
-            return links
-        size = max(ends) + 1
-        first = self.rank - self.rank % size
-        self.problems.append(Problem("hccl_raw", f"links count ranks within groups of {size}: rank {first} of all is their 0", 0))
-        return links.with_columns(pl.col("src") + first, pl.col("dst") + first)
+    def _with_waits(self, spans: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+        """The transfers on the timeline with the waits that hccl_raw says, by step and name: where a step has one of that name."""
+        once = pl.len().over("step", "name") == 1
+        calls = spans.filter(pl.col("kind") == "communication", pl.col("step").is_not_null()).filter(once).select("step", "name")
+        known = told.filter(once).join(calls, on=["step", "name"], how="semi")
+        if lost := told.height - known.height:
+            self.problems.append(Problem("hccl_raw", f"{lost:,} waits of operators that are not on the timeline by that name", lost))
+        said = known.select(
+            "step", "name", kind=pl.lit("communication"), said=pl.struct("wait_ns", "communication_ns").struct.json_encode()
+        )
+        return spans.join(said, on=["step", "name", "kind"], how="left", maintain_order="left").with_columns(
+            args=pl.coalesce("said", "args")
+        ).drop("said")  # fmt: skip
 
     def _memory(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Tensors alive in the order of execution, of every graph: a microsecond for each node, as there are no times."""
@@ -637,7 +653,8 @@ class _Rank:
                         alloc = None if start is None else (first + int(start)) * 1000
                         free = None if end is None else (first + int(end) + 1) * 1000
                         said = [tensor.get(key) for key in ("tensor_name", "data_type", "shape", "format", "type")]
-                        blocks.append((device, size, alloc, free, *said[:2], json.dumps(said[2]), *said[3:]))
+                        shape = None if said[2] is None else json.dumps(said[2])
+                        blocks.append((device, size, alloc, free, *said[:2], shape, *said[3:]))
                     except (KeyError, TypeError, ValueError):
                         odd += 1
             first += max(len(lines), len(graph.get("nodes") or []), 1)
@@ -685,7 +702,7 @@ class _Rank:
         if self._file("pipeline_profiling_{}.json") is None:
             rows = self._table("minddata_pipeline_raw_{}.csv")
             for row in rows.iter_rows(named=True):
-                sizes = _decoded(row.get("output_queue_size"))
+                sizes = cluster.decoded(row.get("output_queue_size"))
                 every = float(row.get("sample_interval") or 1) * 1e6 if _is_number(row.get("sample_interval") or 1) else 1e6
                 if isinstance(sizes, list):
                     at = [round(every * nth) + self.shift_ns for nth in range(len(sizes))]
@@ -747,7 +764,7 @@ def _scope(column: str) -> pl.Expr:
 
 def _operands(info: str | None) -> tuple[str | None, str | None, str | None]:
     """Shapes and types of the inputs: `{"input_0": {"format", "data_type", "shape"}, ...}`; a shape is text or a list."""
-    found = _decoded(info)
+    found = cluster.decoded(info)
     if not isinstance(found, dict):
         return None, None, None
     inputs = [said for name, said in sorted(found.items(), key=_place) if str(name).startswith("input") and isinstance(said, dict)]
@@ -764,17 +781,6 @@ def _place(item: tuple[str, Any]) -> tuple[str, int]:
 def _shape(said: object) -> list[int]:
     sizes = said if isinstance(said, list) else str(said or "").strip("[]").split(",")
     return [int(size) for size in (str(one).strip() for one in sizes) if size.lstrip("-").isdigit()]
-
-
-def _decoded(text: object) -> Any:
-    if not isinstance(text, str):
-        return None
-    for attempt in (text, text.replace("'", '"')):
-        try:
-            return json.loads(attempt)
-        except (ValueError, RecursionError):
-            continue
-    return None
 
 
 def _is_number(value: object) -> bool:

@@ -1,0 +1,80 @@
+"""How is the model cut over the ranks: which operator is sharded how, in which stage?"""
+
+import json
+from typing import Any
+
+import polars as pl
+
+from stepscope.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "stage": pl.Int32,
+    "mode": pl.String,  # data_parallel, semi_auto_parallel, auto_parallel, ...
+    "node": pl.String,  # in the graph of its stage
+    "name": pl.String,
+    "type": pl.String,
+    "scope": pl.String,
+    "part": pl.String,  # forward, backward, recompute
+    "shards": pl.String,  # JSON text: of each input into how many pieces each of its dimensions is cut; null where nothing is said
+    "pieces": pl.Int64,  # into which the most cut input falls
+    "role": pl.String,  # send, receive, redistribution, gradient aggregation; null for the model's own operators
+    "inputs": pl.String,  # JSON text: the nodes it reads
+    "devices": pl.String,  # JSON text: the ranks of its stage
+}
+_MOVES = ("AllGather", "AllReduce", "ReduceScatter", "AlltoAll", "AllToAll")
+
+
+def strategy(trace: Trace, *, sharded: bool = False) -> pl.DataFrame:
+    """Per rank, in the order of the graph: the operators of its stage and their shards, as MindSpore's parallel strategy says.
+
+    With `sharded`, only those that are cut or that move data between ranks. Ranks whose file is missing are missing here, and no others.
+    """
+    rows = [
+        _row(stage, operator)
+        for stage in trace.meta.extra.get("parallel_strategy") or []
+        if isinstance(stage, dict)
+        for operator in stage.get("operators") or []
+    ]
+    table = pl.DataFrame(rows, COLUMNS, strict=False)
+    ranks = trace.meta.ranks
+    table = table.filter(pl.col("rank").is_in(ranks)) if ranks else table
+    return table.filter((pl.col("pieces") > 1) | pl.col("role").is_not_null()) if sharded else table
+
+
+def _row(stage: dict[str, Any], operator: dict[str, Any]) -> dict[str, Any]:
+    shards, scope = operator.get("shards"), str(operator.get("scope") or "")
+    whole = scope.lower()
+    part = "recompute" if "recompute" in whole else "backward" if whole.startswith("gradients") else "forward"
+    number = stage.get("stage")
+    return {
+        "rank": stage.get("rank"),
+        "stage": int(str(number)) if str(number).isdigit() else None,
+        "mode": stage.get("mode"),
+        "node": operator.get("node"),
+        "name": operator.get("name"),
+        "type": operator.get("type"),
+        "scope": scope,
+        "part": part,
+        "shards": json.dumps(shards) if shards else None,
+        "pieces": max((_pieces(one) for one in shards), default=1) if isinstance(shards, list) else None,
+        "role": _role(str(operator.get("type")), str(operator.get("instance") or ""), part),
+        "inputs": json.dumps(operator.get("inputs") or []),
+        "devices": json.dumps(stage.get("devices") or []),
+    }
+
+
+def _pieces(dimensions: object) -> int:
+    product = 1
+    for size in dimensions if isinstance(dimensions, list) else []:
+        product *= size if isinstance(size, int) and size > 0 else 1
+    return product
+
+
+def _role(kind: str, instance: str, part: str) -> str | None:
+    """What the compiler put in between: the instance's name says for what."""
+    if kind in ("Send", "Receive"):
+        return kind.lower()
+    if "grad_mirror" in instance or (kind == "AllReduce" and part == "backward"):
+        return "gradient aggregation"
+    return "redistribution" if "redistribution" in instance or kind in _MOVES else None

@@ -1,0 +1,68 @@
+"""MindInsight's Marey timeline: all devices of a step on one clock."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import stepscope
+from stepscope.errors import DataError
+
+SAMPLE = Path(__file__).parents[1] / "samples" / "marey" / "by-hand" / "ascend_marey_timeline_1.json"
+OWN = Path(__file__).parents[3] / "shared" / "data" / "mindinsight" / "marey_graph"
+
+
+def test_each_device_is_a_rank_with_its_operators_and_transfers_in_one_step() -> None:
+    trace = stepscope.open(SAMPLE, cache=False)
+    spans = (
+        trace.spans.collect()
+        .sort("start_ns", "rank")
+        .select("rank", pl.col("kind", "name", "op_type").cast(pl.String), "start_ns", "dur_ns")
+    )
+    assert spans.rows() == [
+        (0, "kernel", "Conv2D-op1", "Conv2D", 1_000_500, 40_250),
+        (0, "communication", "AllReduce-op2", "AllReduce", 1_041_000, 20_000),
+        (1, "communication", "Receive-op4", "Receive", 1_060_000, 6_000),
+        (0, "communication", "Send-op3", "Send", 1_061_000, 4_500),
+        (1, "kernel", "MatMul-op5", "MatMul", 1_066_000, 30_125),
+    ]
+    assert trace.steps.collect().sort("rank").select("rank", "step", "start_ns", "end_ns").rows() == [
+        (0, 1, 1_000_500, 1_065_500),
+        (1, 1, 1_060_000, 1_096_125),
+    ]
+    assert trace.meta.extra["stages"] == {"stage0": ["device0"], "stage1": ["device1"]}
+
+
+def test_the_map_beside_it_tells_the_scopes_and_the_name_of_the_file_the_step(tmp_path: Path) -> None:
+    (tmp_path / "ascend_marey_timeline_7.json").write_text(SAMPLE.read_text())
+    (tmp_path / "scope_map_7.json").write_text(json.dumps({"scope_map": {"Conv2D-op1": "/net/conv1"}}))
+    trace = stepscope.open(tmp_path, cache=False)
+    assert trace.spans.filter(pl.col("scope") == "net/conv1").collect()["name"].to_list() == ["Conv2D-op1"]
+    assert set(trace.steps.collect()["step"]) == {7}
+
+
+def test_b10_a_step_in_which_nothing_ran_is_said_to_be_empty(tmp_path: Path) -> None:
+    """MindInsight answers it with `Infinity`, which is no JSON."""
+    file = tmp_path / "empty.json"
+    file.write_text('{"maps": {"device0": {}}, "minT": Infinity, "maxT": 0, "stage_data": {}}')
+    with pytest.raises(DataError, match="no device has operators"):
+        stepscope.open(file, cache=False)
+
+
+def test_an_operator_without_times_is_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "damaged.json"
+    file.write_text('{"maps": {"device0": {"a-op1": {"st": 1}, "b-op2": {"st": 1, "ed": 2}}, "device1": 5}}')
+    trace = stepscope.open(file, cache=False)
+    assert trace.spans.collect()["name"].to_list() == ["b-op2"]
+    assert trace.problems.collect()["lost"].sum() == 1
+
+
+@pytest.mark.skipif(not OWN.exists(), reason="MindInsight's test data is not here")
+def test_the_timeline_of_mindinsights_own_tests_has_every_operator_of_every_device() -> None:
+    trace = stepscope.open(OWN, cache=False)
+    maps = json.loads((OWN / "ascend_marey_timeline_1.json").read_text())["maps"]
+    told = {int(name.removeprefix("device")): len(calls) for name, calls in maps.items()}
+    found = trace.spans.group_by("rank").len().collect()
+    assert dict(found.iter_rows()) == told and sum(told.values()) > 1000
+    assert trace.spans.filter(pl.col("scope").is_not_null()).collect().height > 100
