@@ -6,7 +6,7 @@ import polars as pl
 
 from stepscope.exporters._msprof_work import NO_CONTEXT, TEXTS, Work
 
-_PORTION = 100_000
+_PORTION = 20_000
 _COMMUNICATION = "COMMUNICATION"
 
 
@@ -169,7 +169,8 @@ _TIMES = {
 def op_statistic(work: Work) -> pl.DataFrame:
     if work.brief:
         return pl.DataFrame()
-    rows = kernels(work).filter(pl.col("category") != _COMMUNICATION)
+    needed = ("device", "kind", "category", "op_type", "OP Type", "Op Name", "name", "dur_ns")
+    rows = work.tasks.select(needed).filter(pl.col("kind") == "kernel", pl.col("category") != _COMMUNICATION)
     key = {"Device_id": pl.col("device"), "OP Type": pl.coalesce("OP Type", "op_type", "Op Name", "name"), "Core Type": pl.col("category")}
     return _by_total(rows.group_by(**key, maintain_order=True).agg(**_TIMES))
 
@@ -258,7 +259,7 @@ def api_statistic(work: Work) -> pl.DataFrame:
             "Variance": (pl.col("dur_ns") / 1000).var(ddof=0).round(3),
         }
     )
-    found = found.sort("API Name", "Level")
+    found = found.with_columns(pl.col("API Name").cast(pl.String)).sort("API Name", "Level")
     return pl.concat([found.select(pl.lit(device, pl.Int32).alias("Device_id"), pl.all()) for device in work.devices or [0]])
 
 

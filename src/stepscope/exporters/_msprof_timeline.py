@@ -4,7 +4,7 @@ Layers are processes: their number holds the process, the place in the order and
 """
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,13 +13,14 @@ from stepscope import intervals
 from stepscope.exporters._lines import filled, json_of, json_text
 from stepscope.exporters._msprof_summaries import bounded, kernels, microseconds, reduces, us
 from stepscope.exporters._msprof_work import NO_CONTEXT, NO_MODEL, Work
+from stepscope.intervals import Ints
 
 _HOST = 31
 _FRAMEWORK, _CANN, _HARDWARE, _CLOCK, _COMMUNICATION, _OVERLAP = 6, 7, 14, 15, 17, 20
 _SAMPLES = {"NPU MEM": 18, "HBM": 19, "LLC": 21, "HCCS": 22, "PCIe": 23, "NIC": 24, "RoCE": 25, "DDR": 26, "QoS": 27, "Counters": 28}
 _STEPS = 70_000
 _LEVELS = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
-_PORTION = 100_000
+_PORTION = 20_000
 _PLANES = 1024
 # Tasks other than kernels from whose launch an arrow leads to them.
 _LAUNCHED = ["EVENT_RECORD", "STREAM_WAIT_EVENT", "MEMCPY_ASYNC"]
@@ -110,7 +111,7 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
             ignore_nulls=True,
         )
         for portion in calls.iter_slices(_PORTION):
-            rows = portion.with_columns(
+            rows = portion.with_columns(pl.col("name").cast(pl.String)).with_columns(
                 title=title,
                 mode=pl.coalesce("Mode", "name"),
                 item=pl.coalesce("id", pl.lit("0")),
@@ -142,11 +143,12 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
         pl.coalesce("connection_id", pl.lit(-1)),
     )
     kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
+    callers = _callers(work)
     for portion in tasks.iter_slices(_PORTION):
         rows = _quoted(portion.with_columns(title=named, type=kind), "title", "type")
         yield rows.select(_span(pid, "title", "stream", args)).to_series()
         yield from _copies(portion.filter(pl.col("received_ns").is_not_null()), pid)
-        yield from _arrows(work, _launches(work, portion, device), pid)
+        yield from _arrows(work, _launches(work, callers, portion, device), pid)
 
 
 def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
@@ -163,11 +165,39 @@ def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
         yield rows.select(_span(pid, pl.lit('"MemcopyAsync"'), "stream", args)).to_series()
 
 
-def _launches(work: Work, tasks: pl.DataFrame, device: int) -> pl.DataFrame:
+class _Callers(NamedTuple):
+    """Calls on the host by a number, which ascends: where and when they were."""
+
+    number: Ints
+    thread: pl.Series
+    start_ns: pl.Series
+
+    def of(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
+        """Rows with `thread` and `from_ns` of their call; those without a call are left out."""
+        rows = rows.filter(pl.col(number).is_not_null())
+        wanted = rows[number].to_numpy().astype(np.int64)
+        place = np.minimum(np.searchsorted(self.number, wanted), max(len(self.number) - 1, 0))
+        known = pl.Series(self.number[place] == wanted) if len(self.number) else pl.Series([False] * rows.height, dtype=pl.Boolean)
+        at = pl.Series(place).filter(known)
+        return rows.filter(known).with_columns(self.thread.gather(at).alias("thread"), self.start_ns.gather(at).alias("from_ns"))
+
+
+def _callers(work: Work) -> tuple[_Callers, _Callers]:
+    """Calls by their span, and by the number that what they launched bears."""
+    found = []
+    for number in ("span", "connection"):
+        calls = work.calls.select(number, "thread", "start_ns").drop_nulls().sort(number, maintain_order=True)
+        calls = calls.filter(pl.col(number).is_first_distinct())
+        found.append(_Callers(calls[number].to_numpy().astype(np.int64), calls["thread"], calls["start_ns"]))
+    return found[0], found[1]
+
+
+def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFrame, device: int) -> pl.DataFrame:
     """Arrows to tasks: flow, from thread and time, to tid and time. A kernel is launched when the runtime takes it."""
+    by_span, by_connection = callers
+    columns = ["flow", "thread", "from_ns", "start_ns", "stream"]
     if not work.tasks["Task Id"].count():  # not Ascend's: a span and the call that caused it
-        rows = tasks.filter(pl.col("flow_in").is_not_null()).with_columns(flow=pl.col("span").cast(pl.String))
-        return _from(rows, work.calls.select("thread", flow_in="span", from_ns="start_ns"), "flow_in")
+        return by_span.of(tasks.with_columns(flow=pl.col("span").cast(pl.String)), "flow_in").select(columns)
     one = sum(
         (pl.col(name).fill_null(0).cast(pl.Int128) * 2**bits for name, bits in (("stream", 64), ("Task Id", 48), ("Batch Id", 32))),
         pl.lit(device * 2**80, pl.Int128) + pl.col("Subtask Id").fill_null(NO_CONTEXT).cast(pl.Int128),
@@ -175,30 +205,14 @@ def _launches(work: Work, tasks: pl.DataFrame, device: int) -> pl.DataFrame:
     called = pl.col("connection_id").cast(pl.Int128) * 2**32 + pl.col("Subtask Id").fill_null(NO_CONTEXT).cast(pl.Int128)
     copy = pl.col("category") == "MEMCPY_ASYNC"
     rows = tasks.with_columns(flow=pl.when(copy).then(called).otherwise(one).cast(pl.String))
-    launched = rows.filter(pl.col("kind") == "kernel", pl.col("launched_ns").is_not_null()).with_columns(from_ns="launched_ns")
-    launched = launched.join(work.calls.select("thread", flow_in="span"), on="flow_in", how="inner", maintain_order="left")
-    others = rows.filter(pl.col("category").is_in(_LAUNCHED), pl.col("connection_id").is_not_null())
-    columns = ["flow", "thread", "from_ns", "tid", "start_ns"]
-    found = [
-        launched.select(tid="stream", **{name: pl.col(name) for name in columns if name != "tid"}),
-        _from(others, _connections(work), "connection_id"),
-    ]
-    return pl.concat([frame.select(columns) for frame in found])
-
-
-def _connections(work: Work) -> pl.DataFrame:
-    """Calls by the number that what they launched bears."""
-    return work.calls.select("thread", connection_id="connection", from_ns="start_ns").drop_nulls().unique("connection_id", keep="first")
-
-
-def _from(rows: pl.DataFrame, calls: pl.DataFrame, key: str) -> pl.DataFrame:
-    found = rows.join(calls, on=key, how="inner", maintain_order="left")
-    return found.select("flow", "thread", "from_ns", "start_ns", tid="stream")
+    launched = by_span.of(rows.filter(pl.col("kind") == "kernel", pl.col("launched_ns").is_not_null()), "flow_in")
+    others = by_connection.of(rows.filter(pl.col("category").is_in(_LAUNCHED)), "connection_id")
+    return pl.concat([launched.with_columns(from_ns="launched_ns").select(columns), others.select(columns)])
 
 
 def _arrows(work: Work, rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
     if rows.height:
-        host = _pid(work, _CANN if work.calls.filter(pl.col("level").is_in(list(_LEVELS))).height else _FRAMEWORK)
+        host = _pid(work, _CANN if work.calls["level"].is_in(list(_LEVELS)).any() else _FRAMEWORK)
         start = filled(
             '{"name":"HostToDevice{}","ph":"s","cat":"HostToDevice","id":"{}","pid":' + str(host) + ',"tid":{},"ts":{}},\n',
             "flow",
@@ -211,7 +225,7 @@ def _arrows(work: Work, rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
             "flow",
             "flow",
             _ts("start_ns"),
-            "tid",
+            "stream",
         )
         yield rows.select(pl.concat_str(start, end)).to_series()
 
@@ -264,7 +278,7 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
         rows = operators.filter(pl.col("connection_id").is_not_null()).with_columns(
             stream=lane, flow=(pl.col("connection_id").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
         )
-        yield from _arrows(work, _from(rows, _connections(work), "connection_id"), pid)
+        yield from _arrows(work, _callers(work)[1].of(rows, "connection_id"), pid)
     for portion in planes.iter_slices(_PORTION):
         rows = portion.with_columns(tid=lane + 1 + pl.col("plane"))
         rows = _quoted(rows, "name", "notify_id", "task type", "transport type", "data type", "link type")

@@ -36,8 +36,7 @@ _OF_PLANE: dict[str, Any] = {
     **dict.fromkeys(("notify_id", "task type", "transport type", "data type", "link type"), pl.String),
 }
 _OF_CALL: dict[str, Any] = {
-    **dict.fromkeys(("level", "type", "id", "item_id", "Mode"), pl.String),
-    "request": pl.Int64,
+    **dict.fromkeys(("level", "id", "item_id", "Mode"), pl.String),
     "event": pl.Boolean,
 }
 
@@ -49,7 +48,7 @@ class Work(NamedTuple):
     counters: list[str]  # those of the columns of `tasks` that are counters of cores
     operators: pl.DataFrame  # of communication: device, name, op_type, group, start_ns, dur_ns, flow_in and _OF_OPERATOR
     planes: pl.DataFrame  # tasks of these: device, group, plane, name, start_ns, dur_ns and _OF_PLANE
-    calls: pl.DataFrame  # span, parent, thread, level, name, start_ns, dur_ns, connection and _OF_CALL
+    calls: pl.DataFrame  # span, thread, kind, name, start_ns, dur_ns, connection and _OF_CALL
     iterations: pl.DataFrame  # device, model, iteration, start_ns, end_ns, fp_start_ns, bp_end_ns
     ranges: pl.DataFrame  # collectives and GetNext as a graph's tags bound them: device, what, model, stream, start_ns, dur_ns
     clocks: pl.DataFrame  # device, at_ns, mhz
@@ -203,12 +202,11 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
     threads = tracks.filter(pl.col("kind") == "thread", pl.col("device").is_null()).select(
         "track", thread=pl.coalesce(pl.col("tid").str.extract(r"^(\d+)$").cast(pl.Int64, strict=False), pl.col("track").cast(pl.Int64))
     )
-    spans = _texts(trace.spans).join(threads.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_CALL_KINDS))
-    own = spans.select("span", "parent", "thread", "kind", "category", "name", "start_ns", "dur_ns", connection="correlation").collect()
+    spans = trace.spans.join(threads.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_CALL_KINDS))
+    own = spans.select("span", "thread", "kind", "name", "start_ns", "dur_ns", connection="correlation").collect()
     framework = pl.lit(trace.meta.framework or "framework")
     level = pl.when(pl.col("kind").is_in(["api", "sync"])).then(pl.lit("runtime")).otherwise(framework)
-    found = own.hstack(trace.said(own["span"], _OF_CALL)).with_columns(level=pl.coalesce("level", level))
-    return found.sort("start_ns", maintain_order=True)
+    return own.hstack(trace.said(own["span"], _OF_CALL)).with_columns(level=pl.coalesce("level", level))
 
 
 def _iterations(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:

@@ -269,7 +269,7 @@ def records(files: list[Path], dtype: np.dtype[Any], notes: Notes, magic: int | 
             skipped += next_at - (here + stop * size)
             here, tries = next_at, tries + 1
             continue
-        found.append(part[good])
+        found.append(part if good.all() else part[good])
         bad += int((~good).sum())
         here = None
     whole = np.concatenate(found) if len(found) > 1 else found[0] if found else np.empty(0, dtype)

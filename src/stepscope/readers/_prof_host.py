@@ -1,5 +1,6 @@
 """What CANN wrote on the host: calls by level, the tasks they launched, and what these tasks are."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,6 +154,8 @@ def _both(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records
         pattern = ("" if aging else "un") + "aging." + name
         part = records(side.slices(pattern.replace(".", r"\.")), layout, notes, HOST_MAGIC)
         parts.append((part, aging))
+    if name.startswith("additional") and not all(len(part) for part, _ in parts):
+        return next((part for part, _ in parts if len(part)), parts[0][0])  # large, and nobody asks which it is
     fields = [(field, layout[field]) for field in layout.names or () if field != "rest"]
     whole = np.empty(sum(len(part) for part, _ in parts), [*fields, ("aging", "?")])
     here = 0
@@ -351,7 +354,7 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
     # Records of one launch, one operator and one moment are one operator's; alone, most are like others.
     alone = (pl.len().over("node", "op", "at") == 1) & (pl.col("node") >= 0)
     whole = whole.with_columns(alone=alone).with_row_index("record")
-    same, first = _alike(np.ascontiguousarray(raw["tensors"]).view(np.uint8).reshape(len(raw), -1), count)
+    same, first = _alike(_bytes(raw, "tensors"), count)
     texts = pl.DataFrame(
         [_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()], schema=dict.fromkeys(TENSOR_TEXTS, pl.String), orient="row"
     ).with_row_index("same")
@@ -380,16 +383,36 @@ TENSOR_TEXTS = (
 
 
 def _alike(payload: Any, count: Ints) -> tuple[Ints, Ints]:
-    """Which records are equal: a number for each, and the first record of each number."""
-    padded = np.zeros((len(payload), (payload.shape[1] + 7) // 8 * 8), np.uint8)
-    padded[:, : payload.shape[1]] = payload
-    mixed = padded.view(np.uint64)
-    weights = np.random.default_rng(0).integers(1, 2**63, mixed.shape[1], dtype=np.uint64) | np.uint64(1)
-    digest = (mixed * weights).sum(axis=1, dtype=np.uint64) + count.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    """Which records are equal: a number for each, and the first record of each number. In portions: there may be millions."""
+    wide = (payload.shape[1] + 7) // 8
+    weights = np.random.default_rng(0).integers(1, 2**63, wide, dtype=np.uint64) | np.uint64(1)
+    digest = np.empty(len(payload), np.uint64)
+    for rows, mixed in _portions(payload, wide):
+        digest[rows] = (mixed * weights).sum(axis=1, dtype=np.uint64)
+    digest += count.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     _, first, same = np.unique(digest, return_index=True, return_inverse=True)
-    if not (mixed == mixed[first[same]]).all():  # never seen: two different records with one digest
-        return np.arange(len(payload)), np.arange(len(payload))
+    for rows, _ in _portions(payload, wide):
+        if not (payload[rows] == payload[first[same[rows]]]).all():  # never seen: two different records with one digest
+            return np.arange(len(payload)), np.arange(len(payload))
     return same, first
+
+
+def _bytes(raw: Records, field: str) -> Any:
+    """One field of all records, byte by byte and where it lies."""
+    fields = raw.dtype.fields
+    assert fields is not None
+    dtype, place = fields[field][:2]
+    whole = np.ascontiguousarray(raw).view(np.uint8).reshape(len(raw), raw.dtype.itemsize)
+    return whole[:, place : place + dtype.itemsize]
+
+
+def _portions(payload: Any, wide: int) -> Iterator[tuple[slice, Any]]:
+    """Rows of bytes as rows of so many whole numbers."""
+    for start in range(0, len(payload), 1 << 16):
+        rows = slice(start, min(start + (1 << 16), len(payload)))
+        padded = np.zeros((rows.stop - start, wide * 8), np.uint8)
+        padded[:, : payload.shape[1]] = payload[rows]
+        yield rows, padded.view(np.uint64)
 
 
 def _texts(parts: list[Records]) -> tuple[str, ...]:

@@ -234,7 +234,7 @@ def read(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> 
         found = (_newest if side.chip in NEWEST else _stars)(side, files, device, executions, frequency, notes)
     elif files := side.slices(r"aicore\.data\.\d+"):
         found = _hwts(side, files, executions, frequency, notes)
-    return found.with_columns(cs.float().fill_nan(None))
+    return found.with_columns(cs.float().fill_nan(None).round(6))
 
 
 def frequencies(side: Side, clock: Clock, notes: Notes) -> tuple[Ints, Ints]:

@@ -26,8 +26,9 @@ def joined(device: Device, host: Host | None) -> pl.DataFrame:
     `nth` counts how often its host task has run: a graph that was loaded once runs many times.
     """
     rows = _parts(device.tasks).with_columns(device=pl.lit(device.number, pl.Int64)).with_row_index("execution")
-    launched = _launched(rows, host, device.number)
-    rows = rows.join(launched, on="execution", how="left", maintain_order="left").sort("start_ns", maintain_order=True)
+    rows = rows.hstack(_launched(rows, host, device.number))
+    if not rows["start_ns"].is_sorted():
+        rows = rows.sort("start_ns", maintain_order=True)
     rows = rows.with_columns(pl.Series("nth", _nth(rows)))
     if device.blocks.height:
         rows = _real_blocks(rows, device.blocks)
@@ -77,10 +78,10 @@ def _parts(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFrame:
-    """For each execution the launch before it with the same stream, task and batch, or else the first after it."""
+    """For each execution, in their order, the launch before it with the same stream, task and batch, or else the first after it."""
     keys = rows.select("execution", *_KEY, "start_ns").sort("start_ns")
     if host is None:
-        return keys.select("execution").with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _HOST_COLUMNS.items())
+        return pl.DataFrame(schema=_HOST_COLUMNS).clear(rows.height)
     tasks = (
         host.tasks.filter(pl.col("device") == device)
         .drop("device")
@@ -88,12 +89,19 @@ def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFram
         .with_columns(start_ns="at_ns")
         .sort("start_ns")
     )
-    before = keys.join_asof(tasks, on="start_ns", by=_KEY, check_sortedness=False)
-    unknown = before.filter(pl.col("at_ns").is_null()).select(keys.columns)
+    tasks = tasks.with_row_index("row")
+    known = tasks.select(*_KEY, "start_ns", "row")
+    row = keys.join_asof(known, on="start_ns", by=_KEY, check_sortedness=False)
+    unknown = row.filter(pl.col("row").is_null()).select(keys.columns)
     if unknown.height:  # clocks that do not agree
-        after = unknown.join_asof(tasks, on="start_ns", by=_KEY, strategy="forward", check_sortedness=False)
-        before = pl.concat([before.filter(pl.col("at_ns").is_not_null()), after])
-    return before.drop(*_KEY, "start_ns")
+        after = unknown.join_asof(known, on="start_ns", by=_KEY, strategy="forward", check_sortedness=False)
+        row = pl.concat([row.filter(pl.col("row").is_not_null()), after])
+    return _gathered(tasks.drop(*_KEY, "start_ns", "row"), row.sort("execution")["row"])
+
+
+def _gathered(rows: pl.DataFrame, at: pl.Series) -> pl.DataFrame:
+    """These rows, and nulls where there is none."""
+    return rows.select(pl.all().gather(at)) if rows.height else rows.clear(at.len())
 
 
 _HOST_COLUMNS = {

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from stepscope import schema
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import (
@@ -55,6 +56,8 @@ def read(path: Path, options: Options) -> Trace:
     if not device_sides:
         notes.add(path, "no data of a device: only calls on the host")
     found = [_device(side, host_side, host, notes) for side in device_sides]
+    if host is not None:
+        host = host._replace(tasks=host.tasks.clear(), streams={})  # of millions: what ran has them
     for side in (host_side, *device_sides):
         if side is not None:
             _prof_counters.unread(side, notes)
@@ -191,8 +194,9 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
     marks = _prof_marks.read(host_side, host.clock, host.words, notes) if host_side and host else pl.DataFrame()
     if marks.height:
         parts.append(_in_steps(_prof_marks.on_host(marks, _process(info), str(info.get("pid", ""))), steps))
-    for one in found:
+    for place, one in enumerate(found):
         parts += _of_device(one, steps, marks)
+        found[place] = one._replace(executions=one.executions.clear(), pmu=one.pmu.clear())
     parts = [part for part in parts if part.height]
     spans, tracks = _placed(parts)
     links = [_links(one, steps) for one in found]
@@ -450,20 +454,17 @@ _KERNEL_ARGS = {
 
 def _tasks(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
     rows = one.executions.with_columns(pl.col("model_id").cast(pl.Int64, strict=False), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
-    backward = pl.col("dur_ns") >= 0
-    rows = _in_steps(rows.filter(backward), steps)
-    kernels = rows.filter(pl.col("kind") == "kernel")
+    rows = _only(rows, pl.col("dur_ns") >= 0)
+    if steps.height:
+        rows = rows.with_columns(_in_steps(rows.select("start_ns", "model_id"), steps)["step"])
+    kernels = _only(rows, pl.col("kind") == "kernel")
     others = rows.filter(pl.col("kind") != "kernel")
     parts = []
     if kernels.height:
         about = dict(_TASK_ARGS) | _KERNEL_ARGS
         if one.pmu.height:
             kernels = kernels.join(one.pmu, on="execution", how="left", maintain_order="left")
-            about |= {
-                name: pl.col(name).round(6) if kernels[name].dtype == pl.Float64 else pl.col(name)
-                for name in one.pmu.columns
-                if name != "execution"
-            }
+            about |= {name: pl.col(name) for name in one.pmu.columns if name != "execution"}
         if kernels["run_ns"].count():
             about |= {name: pl.col(name) for name in _AICPU}
         outside = (pl.col("whole_ns") != pl.col("start_ns")) | (pl.col("whole_end_ns") != pl.col("end_ns"))
@@ -497,6 +498,12 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
         )
         for part in parts
     ]
+
+
+def _only(rows: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
+    """Not copied where that is all of them: there may be millions, of many columns."""
+    wanted = rows.select(where).to_series()
+    return rows if wanted.all() else rows.filter(wanted)
 
 
 def _packed(about: Mapping[str, pl.Expr]) -> pl.Expr:
@@ -625,10 +632,19 @@ def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
     ).with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
     label = ["group", "lane", "track_kind"]
     tracked = lanes.select(*label, "track").unique(label, keep="first", maintain_order=True)
-    placed = [part.join(tracked, on=label, how="left", maintain_order="left").drop(*key) for part in parts]
+    placed = [_small(part.join(tracked, on=label, how="left", maintain_order="left").drop(*key)) for part in parts]
     spans = _numbered(complete(pl.concat(placed, how="diagonal_relaxed")))
     tracks = lanes.select("track", "group", "device", "pid", "tid", label="lane", kind="track_kind", sort="track")
     return spans, tracks
+
+
+def _small(spans: pl.DataFrame) -> pl.DataFrame:
+    """Texts that repeat as numbers, a quarter of their size."""
+    return spans.with_columns(
+        pl.col(name).cast(dtype)
+        for name, dtype in schema.TABLES["spans"].items()
+        if name in spans.columns and dtype in (schema.Kind, schema.Text)
+    )
 
 
 def _numbered(spans: pl.DataFrame) -> pl.DataFrame:
