@@ -1,5 +1,6 @@
 """`stepscope msprof`: the words that users of Ascend's msprof type, on directories that the tests write themselves."""
 
+import csv
 import json
 import os
 import re
@@ -123,6 +124,22 @@ def test_all_directories_below_a_folder_are_exported_though_one_cannot_be(tmp_pa
     assert said.code == 1 and all("op_summary" in exported(folder) for folder in good)
     assert f"stepscope: {bad}: no raw data in it; expected host/data or device_N/data with files in them" in said.err.splitlines()
     assert said.err.splitlines()[-1] == "stepscope: 3 of 4 directories done"
+
+
+def test_all_iterations_of_a_recording_of_2020_are_exported_with_the_times_that_mindspore_found(shared: Path, say, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    legacy = shared / "ascend" / "legacy"
+    raw = shutil.copytree(legacy / "raw" / "JOB3", tmp_path / "JOB3")
+    raw.chmod(0o755)
+    assert say("--export=on", f"--output={tmp_path}").code == 0
+    (file,) = (raw / "mindstudio_profiler_output").glob("step_trace_*.csv")
+    found = list(csv.DictReader(file.open()))
+    expected = legacy / "expected" / "run_1" / "normal_run" / "profiler" / "step_trace_raw_1_detail_time.csv"
+    rows = list(csv.DictReader(expected.open()))[:-1]  # the last one is their mean
+    # A tick is 10 ns, the tables have microseconds.
+    for own, row in zip(found, rows, strict=True):
+        assert float(own["Iteration Time(us)"]) == pytest.approx((int(row["end_point"]) - int(row["start_point"])) / 100, abs=0.006)
+        assert float(own["FP to BP Time(us)"]) == pytest.approx((int(row["bp_point"]) - int(row["fp_point"])) / 100, abs=0.006)
+    assert len(found) == 322
 
 
 # Looking
@@ -273,6 +290,13 @@ def test_a_command_is_recorded_as_run_does_it(tmp_path: Path) -> None:
             check=True,
         )
         assert done.stdout == "done\n" and "recorded" in done.stderr and any(out.rglob("run.json"))
+
+
+def test_flags_behind_the_command_are_the_commands_own(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("import sys, stepscope\nwith stepscope.record_function('work'):\n    print(*sys.argv[1:])\n")
+    words = [f"--output={tmp_path / 'out'}", str(tmp_path / "job.py"), "--debug", "--export=on", "--output=x"]
+    done = subprocess.run([sys.executable, "-m", "stepscope", "msprof", *words], capture_output=True, text=True, check=True)
+    assert done.stdout == "--debug --export=on --output=x\n"
 
 
 def test_what_cannot_be_recorded_is_said(tmp_path: Path) -> None:

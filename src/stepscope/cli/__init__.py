@@ -39,7 +39,7 @@ _INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGIN
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 for bad data, 2 for wrong use."""
     words = sys.argv[1:] if argv is None else argv
-    own = words[:1] if "run" in words[:2] else words  # what follows `run` may be the script's
+    own = words[: _ours(words)]
     debug = "--debug" in own or bool(os.environ.get("STEPSCOPE_DEBUG"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -61,6 +61,16 @@ def main(argv: list[str] | None = None) -> int:
             _abandon_stdout()
         return error.exit_code if isinstance(error, StepscopeError) else 1
     return code
+
+
+def _ours(words: list[str]) -> int:
+    """How many words are ours in any case: what follows `run`, or the flags of `msprof`, may be the script's."""
+    if "run" in words[:2]:
+        return 1
+    if "msprof" in words[:2]:
+        after = words.index("msprof") + 1
+        return next((at for at in range(after, len(words)) if not words[at].startswith("-")), len(words))
+    return len(words)
 
 
 def command(name: str) -> ModuleType:
