@@ -177,6 +177,14 @@ def test_query_of_many_says_which_directory_each_row_is_of(tmp_path: Path, say) 
     assert [f"PROF_00000{number}_2023_A/device_0" in said.out for number in range(2)] == [True, True]
 
 
+def test_query_shows_what_it_can_of_small_files_that_are_damaged(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    raw = iterations(tmp_path / NAME)
+    (raw / "device_0" / "start_info.0").write_bytes(b'{"collectionDateBegin": "\xff\xfe"}')
+    (raw / "host" / "info.json").write_bytes(b"[" * 100_000)
+    said = say("--query=on", f"--output={raw}")
+    assert said.code == 0 and "2,3,1" in said.out
+
+
 def test_parse_decodes_writes_nothing_and_says_what_is_there(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
     before = sorted(raw.rglob("*"))
     said = say("--parse=on", f"--output={raw}")

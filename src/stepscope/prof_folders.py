@@ -334,7 +334,7 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
         if file.is_file() and not file.name.endswith((".done", ".complete")):
             try:
                 found = msgspec.json.decode(file.read_bytes())
-            except (OSError, msgspec.MsgspecError, RecursionError):
+            except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
                 return {}
             return found if isinstance(found, dict) else {}
     return {}
