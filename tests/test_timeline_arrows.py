@@ -4,13 +4,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 
+import stepscope
 import tiny
+from conftest import ROOT
 from stepscope.analyses._meetings import meetings
 from stepscope.timelines import arrows, critical
 from stepscope.timelines.lanes import KINDS, build
 from stepscope.trace import Trace
 
+RESNET = ROOT / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
 TRACKS = """
     rank  track  kind           label     device  group
     0     0      thread         main      -       "python_1"
@@ -127,3 +131,15 @@ def test_a_span_says_how_much_of_it_is_on_the_path() -> None:
     piece = critical.at(trace, timeline, 0, 20, _once)
     assert piece == {"kind": "host", "name": "aten::linear", "span": 0, "start": 0, "dur": 50}
     assert critical.at(trace, timeline, 0, 401, _once) is None
+
+
+def test_the_path_of_a_step_alone_is_that_of_the_whole_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = stepscope.open(RESNET)
+    timeline = build(trace)
+    whole = trace.critical_path()
+    monkeypatch.setattr(critical, "PATH_SPANS", 0)
+    for step in whole["step"].unique():
+        asked: list[pl.DataFrame] = []
+        span = whole.filter(pl.col("step") == step, pl.col("span").is_not_null())["span"][5]
+        critical.part(trace, timeline, 0, span, step, lambda _, ask, into=asked: into.append(ask()) or into[-1])  # type: ignore[misc]
+        assert asked[0].rows() == whole.filter(pl.col("step") == step).rows()

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.analyses.critical_path import COLUMNS
 from stepscope.timelines.lanes import PATH_SPANS, Timeline
 from stepscope.trace import Trace
 
@@ -48,6 +49,14 @@ def _path(trace: Trace, timeline: Timeline, rank: int, step: int | None, once: O
     """Of the whole rank where that is quickly found, else of the step alone."""
     if timeline.spans <= PATH_SPANS:
         return once(("path", rank), lambda: trace.analyse("critical_path", rank=rank))
-    if step is None:
-        return None
-    return once(("path", rank, step), lambda: trace.analyse("critical_path", rank=rank, steps=(step, step)))
+    return None if step is None else once(("path", rank, step), lambda: _of_step(trace, rank, step))
+
+
+def _of_step(trace: Trace, rank: int, step: int) -> pl.DataFrame:
+    """Found from what was recorded in the step and the one before it, where the first of its work was launched."""
+    own = trace.of_rank(rank)
+    near = own.steps.filter(pl.col("step").is_between(step - 1, step)).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()
+    low, high = near.row(0)
+    if low is None:
+        return pl.DataFrame(schema=COLUMNS)
+    return own.of_time(low, high).analyse("critical_path").filter(pl.col("step") == step)
