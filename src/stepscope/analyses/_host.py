@@ -23,6 +23,11 @@ _ROLES = (
 
 def host_spans(trace: Trace) -> pl.LazyFrame:
     """The spans that are not on a device, with `thread`: the track of the thread, also for ranges on the annotation track beside it."""
+    return on_host(trace.spans, trace)
+
+
+def on_host(spans: pl.LazyFrame, trace: Trace) -> pl.LazyFrame:
+    """The same of any table with rank and track."""
     home = (
         trace.tracks.filter(pl.col("kind").is_in(["thread", "stream"]))
         .select("rank", "pid", "tid", pl.col("track").alias("thread"), (pl.col("kind") == "stream").alias("on_device"))
@@ -36,20 +41,20 @@ def host_spans(trace: Trace) -> pl.LazyFrame:
         pl.col("kind").is_in(["stream", "communication"]).alias("is_stream"),
         (pl.col("kind") == "annotation").alias("beside"),
     ).join(home, on=["rank", "pid", "tid"], how="left")
-    spans: pl.LazyFrame = (
-        trace.spans.join(tracks, on=["rank", "track"], how="left")
+    return (
+        spans.join(tracks, on=["rank", "track"], how="left")
         .filter(~(pl.col("is_stream") | (pl.col("beside") & pl.col("on_device"))).fill_null(False))
         .with_columns(thread=pl.when("beside").then(pl.coalesce("thread", "track")).otherwise("track"))
     )
-    return spans
 
 
 def main_threads(trace: Trace) -> pl.DataFrame:
     """Per rank the thread that runs the steps: the one with the step markers, else the one whose own operators take longest."""
+    # Few names, many spans: the rule is tried once per name.
+    found = trace.spans.filter(pl.col("kind").is_in(["step", "op"])).group_by("rank", "track", "kind", "name").agg(pl.col("self_ns").sum())
     backward = pl.col("name").cast(pl.String).str.contains(_ROLES[0][3])
     return (
-        host_spans(trace)
-        .filter(pl.col("kind").is_in(["step", "op"]))
+        on_host(found, trace)
         .group_by("rank", "thread")
         .agg(marked=(pl.col("kind") == "step").any(), own_ns=pl.col("self_ns").filter((pl.col("kind") == "op") & ~backward).sum())
         .sort("rank", "marked", "own_ns", "thread", descending=[False, True, True, False])

@@ -1,13 +1,15 @@
 """Device work by lane, with the host calls that launched it."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from stepscope import intervals
 from stepscope.intervals import Ints
+from stepscope.schema import KINDS
 from stepscope.trace import Trace
 
 DEVICE_KINDS = ["kernel", "copy", "set", "communication"]
@@ -26,13 +28,15 @@ class Lane(NamedTuple):
         return intervals.merge(self.work["start_ns"].to_numpy(), self.work["end_ns"].to_numpy())
 
 
-def lanes(trace: Trace) -> Iterator[Lane]:
-    """Every device of every rank, in order."""
-    device = device_work(trace)
+def lanes(trace: Trace, every: "Every | None" = None) -> Iterator[Lane]:
+    """Every device of every rank, in order; `every` where it is read already."""
+    device = device_work(trace, every)
     nothing = {"launch_ns": pl.lit(None, pl.Int64), "launch_track": pl.lit(None, pl.Int32)}
+    ops = trace.spans.filter(pl.col("kind") == "op")
+    # Most of what there is are operators: they are read only where they are needed.
+    without = set(ops.select(pl.col("rank").unique()).collect().to_series().to_list()) - set(device["rank"].unique().to_list())
     host = (
-        trace.spans.filter(pl.col("kind") == "op")
-        .join(device.lazy().select("rank").unique(), on="rank", how="anti")
+        ops.filter(pl.col("rank").is_in(without) if without else pl.lit(False))
         .select("rank", "span", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), **nothing)
         .sort("rank", "start_ns", "end_ns", descending=[False, False, True])
         .collect()
@@ -42,25 +46,86 @@ def lanes(trace: Trace) -> Iterator[Lane]:
     yield from sorted(found, key=lambda lane: (lane.rank, -1 if lane.device is None else lane.device))
 
 
-def device_work(trace: Trace) -> pl.DataFrame:
+def device_work(trace: Trace, every: "Every | None" = None) -> pl.DataFrame:
     """Every piece of work on a device stream, by rank and start; the launch is null where the source does not link it."""
     streams = trace.tracks.filter(pl.col("kind") == "stream").select("rank", "track", "device", stream="label")
-    calls = trace.spans.filter(pl.col("kind").is_in(["api", "sync", "op"])).select(
-        "rank",
-        pl.col("span").alias("flow_in"),
-        pl.col("track").alias("launch_track"),
-        pl.col("start_ns").alias("launch_ns"),
-        (pl.col("start_ns") + pl.col("dur_ns")).alias("launched_ns"),
-    )
     work: pl.DataFrame = (
         trace.spans.filter(pl.col("kind").is_in(DEVICE_KINDS))
         .select("rank", "track", "span", "kind", "name", "step", "start_ns", "flow_in", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .join(streams, on=["rank", "track"])
-        .join(calls, on=["rank", "flow_in"], how="left")
         .sort("rank", "start_ns", "span")
         .collect()
     )
-    return work
+    every = every or Every.of(trace)
+    at = _positions(every, work)
+    known = at.is_not_null() & pl.Series(every.kind[at.fill_null(0).to_numpy()] if work.height else []).is_in(_CALLS)
+    at = at.set(~known, None)
+    launch: dict[str, NDArray[Any]] = {"launch_track": every.track, "launch_ns": every.start, "launched_ns": every.end}
+    return work.with_columns(pl.Series(name, column[at.fill_null(0).to_numpy()]).set(~known, None) for name, column in launch.items())
+
+
+_CALLS = [KINDS.index(kind) for kind in ("api", "sync", "op")]
+
+
+class Every(NamedTuple):
+    """All spans of a trace, column by column."""
+
+    rank: NDArray[np.int32]
+    track: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    start: Ints
+    end: Ints
+    span: Ints
+    parent: Ints  # -1 for none
+    name: pl.Series
+
+    @staticmethod
+    def of(trace: Trace) -> "Every":
+        frame = trace.spans.select(
+            pl.col("rank").fill_null(0),
+            pl.col("track").fill_null(-1),
+            pl.col("kind").to_physical().fill_null(len(KINDS) - 1).cast(pl.UInt8),
+            "start_ns",
+            (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
+            pl.col("span").fill_null(-1),
+            pl.col("parent").fill_null(-1),
+            "name",
+        ).collect()
+        # One after the other: each goes when it is in one piece.
+        rank, track, kind, start, end, span, parent = (frame.drop_in_place(name).to_numpy() for name in frame.columns[:-1])
+        return Every(rank, track, kind, start, end, span, parent, frame["name"])
+
+
+def _positions(every: Every, work: pl.DataFrame) -> pl.Series:
+    """Where what launched each piece of work stands; null for none."""
+    found = np.full(work.height, -1, np.int64)
+    flows, of_rank = work["flow_in"].fill_null(-1).to_numpy(), work["rank"].to_numpy()
+    for rank in np.unique(of_rank).tolist():
+        wanted = np.flatnonzero((of_rank == rank) & (flows >= 0))
+        if (every.rank == rank).all():
+            found[wanted] = find(every.span, flows[wanted])
+        else:
+            own = np.flatnonzero(every.rank == rank)
+            place = find(every.span[own], flows[wanted])
+            found[wanted] = np.where(place >= 0, own[place], -1)
+    return or_null(found)
+
+
+def find(ids: Ints, wanted: Ints) -> Ints:
+    """Where each of the wanted stands among the ids, each of which is there once; -1 where it is not."""
+    if len(ids) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    order = None if (ids[1:] > ids[:-1]).all() else np.argsort(ids)
+    known = ids if order is None else ids[order]
+    if known[-1] - known[0] == len(known) - 1:  # nearly always: counted on
+        at = np.clip(wanted - known[0], 0, len(known) - 1)
+    else:
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[at] == wanted, at if order is None else order[at], -1)
+
+
+def or_null(index: Ints) -> pl.Series:
+    return pl.Series(index).set(pl.Series(index < 0), None)
 
 
 class Pieces(NamedTuple):

@@ -1,13 +1,17 @@
 """When does a device stand idle inside a step, and why?"""
 
+import itertools
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals
-from stepscope.analyses._host import host_spans, main_threads
-from stepscope.analyses._work import Lane, cut, lanes
+from stepscope.analyses._host import main_threads, on_host
+from stepscope.analyses._work import Every, Lane, cut, find, lanes, or_null
 from stepscope.intervals import Bools, Ints, Set
+from stepscope.schema import KINDS
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -22,7 +26,6 @@ COLUMNS = {
     "share_of_step": pl.Float64,
     "next_span": pl.Int64,
 }
-_Texts = NDArray[np.str_]
 
 
 def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
@@ -41,39 +44,98 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     """
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect().partition_by("rank", as_dict=True)
     threads: dict[int, int] = dict(main_threads(trace).iter_rows())
-    hosts = (
-        host_spans(trace)
-        .filter(pl.col("kind") != "instant")
-        .select("rank", "track", "thread", "span", "parent", "kind", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-        .sort("rank", "track", "start_ns", "end_ns", descending=[False, False, False, True])
-        .collect()
-    )
-    of_rank = hosts.partition_by("rank", as_dict=True)
+    every = Every.of(trace)
     tables = [pl.DataFrame(schema=COLUMNS)]
-    for lane in lanes(trace):
+    for lane in lanes(trace, every):
         if (rank := (lane.rank,)) in steps:
-            host = of_rank.get(rank, hosts.clear()).with_row_index("row")
-            tables.append(_idle(lane, steps[rank], host, threads.get(lane.rank, -1)))
+            tables.append(_idle(lane, steps[rank], _Host(trace, every, lane.rank), threads.get(lane.rank, -1)))
     return pl.concat(tables).filter(pl.col("dur_ns") >= min_ns)
 
 
-def _idle(lane: Lane, steps: pl.DataFrame, host: pl.DataFrame, main: int) -> pl.DataFrame:
+class _Thread(NamedTuple):
+    """The spans of one thread, or of the ranges beside it: by track, start and, of those that start together, the longest first."""
+
+    row: Ints
+    kind: NDArray[np.uint8]
+    start: Ints
+    end: Ints
+    span: Ints
+    parent: Ints  # -1 for none
+
+    def union(self, kind: str) -> Set:
+        some = self.kind == KINDS.index(kind)
+        return intervals.merge(self.start[some], self.end[some])
+
+
+class _Host:
+    """What ran on the host of one rank."""
+
+    def __init__(self, trace: Trace, every: Every, rank: int) -> None:
+        self._every = every
+        self._alone = bool((every.rank == rank).all())
+        self._rank = rank
+        tracks = trace.tracks.filter(pl.col("rank") == rank).select("rank", "track").unique()
+        known = set(tracks.collect()["track"].to_list())
+        self._thread_of = {
+            track: thread for _, track, thread in on_host(tracks, trace).select("rank", "track", "thread").collect().iter_rows()
+        }
+        self._elsewhere = known - set(self._thread_of)  # on a device
+
+    def thread(self, track: int) -> tuple[_Thread, _Thread]:
+        """What stands on a thread's own track, and on those beside it."""
+        own, beside = self._tracks(track)
+        return self._of(own), self._of(beside)
+
+    def union(self, kind: str, thread: int | None = None) -> Set:
+        """When something of a kind ran on a thread, or on any."""
+        rows = np.flatnonzero(self._every.kind == KINDS.index(kind))
+        track = self._every.track[rows]
+        there = ~np.isin(track, list(self._elsewhere)) if thread is None else np.isin(track, list(itertools.chain(*self._tracks(thread))))
+        rows = rows[there & (self._every.rank[rows] == self._rank)]
+        return intervals.merge(self._every.start[rows], self._every.end[rows])
+
+    def names(self, rows: Ints) -> pl.Series:
+        return self._every.name.gather(or_null(rows))
+
+    def _tracks(self, thread: int) -> tuple[list[int], list[int]]:
+        beside = sorted(one for one, home in self._thread_of.items() if home == thread and one != thread)
+        return [] if thread in self._elsewhere or self._thread_of.get(thread, thread) != thread else [thread], beside
+
+    def _of(self, tracks: list[int]) -> _Thread:
+        every, parts = self._every, [np.empty(0, np.int64)]
+        for track in tracks:
+            is_own = every.track == track
+            rows = np.flatnonzero(is_own if self._alone else is_own & (every.rank == self._rank))
+            rows = rows[every.kind[rows] != KINDS.index("instant")]
+            start, end = every.start[rows], every.end[rows]
+            if not ((start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))).all():
+                rows = rows[np.lexsort((-end, start))]
+            parts.append(rows)
+        rows = np.concatenate(parts)
+        return _Thread(rows, every.kind[rows], every.start[rows], every.end[rows], every.span[rows], every.parent[rows])
+
+
+# In the order of the least to the most telling.
+_CAUSES = ("host-bound", "communication", "sync", "data wait", "unknown", "launch latency")
+
+
+def _idle(lane: Lane, steps: pl.DataFrame, host: _Host, main: int) -> pl.DataFrame:
     """The idle stretches of one lane, cut at the steps."""
     step_starts, step_ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     idle = intervals.gaps(lane.busy, int(step_starts.min()), int(step_ends.max()))
     index = np.searchsorted(lane.work["start_ns"].to_numpy(), idle.ends, "left")
     following = np.where(index < lane.work.height, index, -1)
-    after = lane.work.select(pl.col("name", "span", "launch_ns", "launch_track").gather(_or_null(following)))
+    after = lane.work.select(pl.col("name", "span", "launch_ns", "launch_track").gather(or_null(following)))
     linked = after["launch_ns"].is_not_null().to_numpy()
     launch = after["launch_ns"].fill_null(0).to_numpy()
     until = np.where(linked, np.clip(launch, idle.starts, idle.ends), idle.ends)
     cause, activity = _host_side(host, main, idle.starts, until, after["launch_track"].fill_null(main).to_numpy())
-    cause[~linked & (cause == "host-bound") & (following >= 0) & (not lane.on_host)] = "unknown"
+    cause[~linked & (cause == 0) & (following >= 0) & (not lane.on_host)] = _CAUSES.index("unknown")
     latency = linked & (launch <= idle.starts)
-    cause[latency], activity[latency] = "launch latency", -1
+    cause[latency], activity[latency] = _CAUSES.index("launch latency"), -1
     pieces = cut(idle.starts, idle.ends, step_starts, step_ends)
     return (
-        after.with_columns(pl.Series("cause", cause), host_activity=host["name"].gather(_or_null(activity)))
+        after.with_columns(pl.Series(_CAUSES).gather(cause).alias("cause"), host_activity=host.names(activity))
         .select(pl.all().gather(pieces.interval))
         .with_columns(
             pl.Series("start_ns", pieces.starts),
@@ -88,34 +150,30 @@ def _idle(lane: Lane, steps: pl.DataFrame, host: pl.DataFrame, main: int) -> pl.
     )
 
 
-def _host_side(host: pl.DataFrame, main: int, starts: Ints, ends: Ints, tracks: Ints) -> tuple[_Texts, Ints]:
+def _host_side(host: _Host, main: int, starts: Ints, ends: Ints, tracks: Ints) -> tuple[NDArray[np.uint8], Ints]:
     """What kept the host from launching between each start and end: the cause, and what the launching thread was doing half way."""
-    cause, activity = np.full(len(starts), "host-bound", "U16"), np.full(len(starts), -1, np.int64)
-    waiting, transfers = _union(host.filter(pl.col("thread") == main), "data"), _union(host, "communication")
-    for track in np.unique(tracks):
+    cause, activity = np.zeros(len(starts), np.uint8), np.full(len(starts), -1, np.int64)
+    transfers = host.union("communication")
+    waiting = host.union("data", main)
+    for track in np.unique(tracks).tolist():
         rows = np.flatnonzero(tracks == track)
-        thread = host.filter(pl.col("thread") == track)
         begin, end = starts[rows], ends[rows]
-        idle_or_part = ~_half(_union(thread, "op"), begin, end) | _half(_union(thread, "communication"), begin, end)
-        sync = _union(thread, "sync")
-        # In the order of the least to the most telling.
-        cause[rows[_half(transfers, begin, end) & idle_or_part]] = "communication"
-        cause[rows[_half(sync, begin, end) | _open(sync, begin)]] = "sync"
-        cause[rows[_half(waiting, begin, end)]] = "data wait"
-        for beside in (False, True):  # a range of the user's is all we know where nothing of the thread itself is recorded
+        thread = host.thread(track)
+        ops, shared, sync = (intervals.join(*(own.union(kind) for own in thread)) for kind in ("op", "communication", "sync"))
+        idle_or_part = ~_half(ops, begin, end) | _half(shared, begin, end)
+        cause[rows[_half(transfers, begin, end) & idle_or_part]] = _CAUSES.index("communication")
+        cause[rows[_half(sync, begin, end) | _open(sync, begin)]] = _CAUSES.index("sync")
+        cause[rows[_half(waiting, begin, end)]] = _CAUSES.index("data wait")
+        for own in thread:  # a range of the user's is all we know where nothing of the thread itself is recorded
             unknown = rows[activity[rows] < 0]
-            spans = thread.filter((pl.col("track") != track) == beside)
-            activity[unknown] = _innermost(spans, (starts[unknown] + ends[unknown]) // 2)
+            activity[unknown] = _innermost(own, (starts[unknown] + ends[unknown]) // 2)
     return cause, activity
-
-
-def _union(spans: pl.DataFrame, kind: str) -> Set:
-    some = spans.filter(pl.col("kind") == kind)
-    return intervals.merge(some["start_ns"].to_numpy(), some["end_ns"].to_numpy())
 
 
 def _half(a: Set, starts: Ints, ends: Ints) -> Bools:
     """Where `a` covers at least half of an interval that has a length."""
+    if len(a.starts) == 0:
+        return np.zeros(len(starts), np.bool_)
     return (ends > starts) & (2 * intervals.covered(a, starts, ends) >= ends - starts)
 
 
@@ -125,20 +183,12 @@ def _open(a: Set, at: Ints) -> Bools:
     return (index >= 0) & (np.append(a.ends, 0)[index] >= at)
 
 
-def _innermost(spans: pl.DataFrame, at: Ints) -> Ints:
-    """The `row` of the deepest span around each moment, -1 for none but a step. The spans, of one track, are sorted by start."""
-    rows = np.append(spans.select(pl.when(pl.col("kind") == "step").then(-1).otherwise("row")).to_series().to_numpy(), -1)
-    ends, ids, parents = spans["end_ns"].to_numpy(), spans["span"].to_numpy(), spans["parent"].fill_null(-1).to_numpy()
-    by_id = np.argsort(ids)
-    parent = np.append(by_id, -1)[np.searchsorted(ids[by_id], parents)]
-    parent[np.append(ids, -1)[parent] != parents] = -1  # none, or in a step that was not asked for
-    index = np.searchsorted(spans["start_ns"].to_numpy(), at, "right") - 1
+def _innermost(spans: _Thread, at: Ints) -> Ints:
+    """The `row` of the deepest span around each moment, -1 for none but a step."""
+    index = np.searchsorted(spans.start, at, "right") - 1
     # The span that started last may have ended: then one of those around it is the deepest that is still open.
-    while (ended := (index >= 0) & (np.append(ends, 0)[index] <= at)).any():
-        index[ended] = parent[index[ended]]
-    found: Ints = rows[index]
-    return found
-
-
-def _or_null(index: Ints) -> pl.Series:
-    return pl.Series(index).set(pl.Series(index < 0), None)
+    asked = np.flatnonzero(index >= 0)
+    while len(asked := asked[spans.end[index[asked]] <= at[asked]]):
+        index[asked] = find(spans.span, spans.parent[index[asked]])  # none, or in a step that was not asked for: -1
+        asked = asked[index[asked] >= 0]
+    return np.where((index >= 0) & (spans.kind[index] != KINDS.index("step")), spans.row[index], -1) if len(spans.row) else index
