@@ -25,6 +25,7 @@ from stepscope.trace import Trace
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
+_MANY = 10  # millions
 _ROWS = 16  # that a page asks for at once
 _TICK = os.sysconf("SC_CLK_TCK")
 # From the issue that set them: of ten million events.
@@ -66,7 +67,8 @@ def _made(millions: float) -> Path:
     """A real recording, one after the other, until it is long enough; made once."""
     folder = HERE / "data" / f"timeline{millions:g}m"
     if not store.sniff(folder):
-        trace = stepscope.open(SOURCE)
+        # Many times the recording, then many times that: a plan of thousands of pieces takes longer than what it does.
+        trace = stepscope.open(SOURCE if millions <= _MANY else _made(_MANY))
         times = -(-int(millions * 1e6) // trace.spans.select(pl.len()).collect().item())
         store.write(repeated(trace, times), folder)
     return folder
@@ -85,7 +87,7 @@ def repeated(trace: Trace, times: int) -> Trace:
     }
     tables: dict[str, pl.LazyFrame] = {name: trace.table(name) for name in ("tracks", "devices")}
     for name in ("spans", "steps", "counters"):
-        frame = trace.table(name).collect().lazy()
+        frame = trace.table(name)
         columns = [column for column in frame.collect_schema().names() if column in shifts]
         tables[name] = pl.concat([frame.with_columns(pl.col(column) + at * shifts[column] for column in columns) for at in range(times)])
     return Trace(tables, trace.meta)

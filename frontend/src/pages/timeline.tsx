@@ -1,6 +1,6 @@
 // page: {"order": 80, "group": "performance", "icon": "timeline", "en": "Timeline", "zh": "时间线"}
 import "./timeline.css";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { info, useAnswer, useTable } from "../data";
 import { Empty, Loading, Trouble } from "../parts/basics";
 import { untip } from "../parts/tip";
@@ -16,6 +16,7 @@ import { Picture } from "../timeline/picture";
 import { Tools } from "../timeline/tools";
 import type { Header } from "../timeline/wire";
 import { text } from "../timeline/words";
+import * as units from "../units";
 
 export default function Page() {
   const t = text();
@@ -24,9 +25,39 @@ export default function Page() {
   const asked = useAnswer(`${run}\ntimeline`, async () => (await (await source().raw(run, "timeline")).json()) as Header);
   const steps = useTable("tables/steps", { columns: "rank,step,start_ns,end_ns" }, { allSteps: true, skip: !info.value?.tables.steps });
   if (asked.error) return source().still ? <Empty title={t.still} /> : <Trouble error={asked.error} />;
-  if (!asked.data || (steps.waiting && !steps.data)) return <Loading rows={12} what={fill(t.loading, { run: info.value?.name ?? run })} />;
+  if (!asked.data || (steps.waiting && !steps.data)) return <Building run={run} />;
   if (!asked.data.lanes.length) return <Empty title={t.empty}>{t.emptyHow}</Empty>;
   return <Body key={`${run} ${asked.data.version}`} run={run} header={asked.data} steps={steps.data} />;
+}
+
+/** While the timeline of a large run is built: how far that is. */
+function Building({ run }: { run: string }) {
+  const t = text();
+  const [share, setShare] = useState<number | null>(null);
+  useEffect(() => {
+    if (source().still) return;
+    let close: () => void = () => undefined;
+    // What is built at once needs no second request.
+    const timer = setTimeout(() => {
+      close = source().listen(`api/runs/${encodeURIComponent(run)}/timeline/progress`, (event, data) => (event === "progress" ? setShare((data as { share: number }).share) : close()));
+    }, 400);
+    return () => {
+      clearTimeout(timer);
+      close();
+    };
+  }, [run]);
+  const said = fill(t.loading, { run: info.value?.name ?? run });
+  return (
+    <div>
+      {share !== null && (
+        <p class="reading" role="status">
+          {said} {units.text(units.share(share))}
+          <progress max={1} value={share} aria-label={said} />
+        </p>
+      )}
+      <Loading rows={12} what={said} />
+    </div>
+  );
 }
 
 function Body({ run, header, steps }: { run: string; header: Header; steps: ReturnType<typeof useTable>["data"] }) {

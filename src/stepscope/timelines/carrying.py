@@ -4,7 +4,6 @@ A tile in which every event is drawn by itself shows all that finer ones would, 
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,7 +11,7 @@ import polars as pl
 
 from stepscope import pyramid
 from stepscope.timelines import spans, tiles
-from stepscope.timelines.lanes import KINDS, Lane, Timeline, build
+from stepscope.timelines.lanes import Lane, Timeline, build
 from stepscope.trace import Trace
 
 _ROWS = 16  # of the lanes of one tile
@@ -29,7 +28,7 @@ def parts(trace: Trace) -> Iterator[tuple[str, bytes]]:
     if not timeline.lanes:
         return
     together = _bundles(timeline.lanes)
-    yield "timeline", msgspec.json.encode(header(timeline) | {"bundles": [[lane.id for lane in some] for some in together]})
+    yield "timeline", msgspec.json.encode(tiles.header(timeline) | {"bundles": [[lane.id for lane in some] for some in together]})
     top = timeline.pyramid.top
     outline = range(top, max(_FINEST, top - _OUTLINE + 1) - 1, -1) or range(top, top - 1, -1)
     below = [*range(outline[-1] - _STRIDE, _FINEST, -_STRIDE), *([_FINEST] if outline[-1] > _FINEST else [])]
@@ -52,21 +51,6 @@ def parts(trace: Trace) -> Iterator[tuple[str, bytes]]:
                     if whole:
                         exact.add((number, level, index))
                     yield f"timeline/tiles/{level}/{index}?lanes={','.join(str(lane.id) for lane in some)}", content
-
-
-def header(timeline: Timeline) -> dict[str, Any]:
-    """What a client must know before it asks for tiles."""
-    return {
-        "origin_ns": str(timeline.origin),
-        "end_ns": timeline.end,
-        "top_level": timeline.pyramid.top,
-        "buckets": pyramid.BUCKETS,
-        "version": "",
-        "events": timeline.spans,
-        "kinds": KINDS,
-        "groups": timeline.groups,
-        "lanes": timeline.lanes,
-    }
 
 
 def _tile(timeline: Timeline, lanes: list[Lane], level: int, index: int) -> tuple[bytes, bool]:

@@ -82,6 +82,7 @@ class Timeline(NamedTuple):
 
 
 Heard = Callable[[float], None]
+READ = 0.6  # of the work is done when all is read
 
 
 def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None = None, heard: Heard = lambda share: None) -> Timeline:
@@ -90,8 +91,8 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
     With a folder, the timeline is written there as it is built, and nothing large stays in memory. `heard` is told how much is done.
     """
     origin, last = ends or trace.ends()
-    spans = reading.spans(trace, origin, folder, lambda share: heard(0.5 * share))
-    counters = reading.counters(trace, origin, folder, lambda share: heard(0.5 + 0.1 * share))
+    spans = reading.spans(trace, origin, folder, lambda share: heard(0.8 * READ * share))
+    counters = reading.counters(trace, origin, folder, lambda share: heard((0.8 + 0.2 * share) * READ))
     samples = filling.samples(counters.waiting, [one["number"] for one in counters.about], folder)
     for number, counter in enumerate(counters.about):
         counter["number"] = number
@@ -114,7 +115,7 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
         picture.add(own)
     labels = picture.labels.frame()
     made, sums = filling.filled(
-        spans.waiting, picture.rows, picture.above, labels.height, last - origin, folder, lambda share: heard(0.65 + 0.35 * share)
+        spans.waiting, picture.rows, picture.above, labels.height, last - origin, folder, lambda share: heard(READ + (1 - READ) * share)
     )
     return Timeline(origin, last - origin, spans.total, picture.groups, picture.lanes, made, labels, samples, sums)
 

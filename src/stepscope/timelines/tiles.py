@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stepscope import pyramid
 from stepscope.pyramid import BUCKETS, BUCKETS_LOG2
 from stepscope.timelines.filling import Samples
-from stepscope.timelines.lanes import Lane, Timeline, rows_of
+from stepscope.timelines.lanes import KINDS, Lane, Timeline, rows_of
 
 _Array = NDArray[Any]
 # In this order, each for all rows of all lanes; see docs/web.md.
@@ -33,6 +33,21 @@ LAYOUT = {
     "bucket_busy": "u1",
     "bucket_kind": "u1",
 }
+
+
+def header(timeline: Timeline, version: str = "") -> dict[str, Any]:
+    """What a client must know before it asks for tiles."""
+    return {
+        "origin_ns": str(timeline.origin),
+        "end_ns": timeline.end,
+        "top_level": timeline.pyramid.top,
+        "buckets": BUCKETS,
+        "version": version,
+        "events": timeline.spans,
+        "kinds": KINDS,
+        "groups": timeline.groups,
+        "lanes": timeline.lanes,
+    }
 
 
 class Points(NamedTuple):

@@ -29,6 +29,7 @@ from stepscope.web import answers, exports, live, pages, perfetto, timeline
 from stepscope.web.access import Access, is_loopback
 from stepscope.web.queries import Asker
 from stepscope.web.runs import Run, Table
+from stepscope.web.timeline import Building
 from stepscope.web.traces import Opening, Traces
 from stepscope.web.uploads import Uploads
 
@@ -95,6 +96,7 @@ class Server:
             Route("/api/runs/{run}/query", self.query, methods=["POST"]),
             Route("/api/runs/{run}/export/{format}", self.export),
             Route("/api/runs/{run}/live", self.live),
+            Route("/api/runs/{run}/timeline/progress", self.timeline_progress),
             *(
                 Route(f"/api/runs/{{run}}/timeline{rest}", functools.partial(self.timeline, answer))
                 for rest, answer in timeline.ROUTES.items()
@@ -121,6 +123,7 @@ class Server:
         """Nobody waits any longer: not for events, nor for what is being read or asked."""
         self.ending.set()
         self.traces.stop()
+        self.timelines.stop()
         self.asker.close()
 
     def close(self) -> None:
@@ -229,11 +232,26 @@ class Server:
 
     async def timeline(self, answer: timeline.Answer, request: Request) -> Response:
         run, words = await self._run(request), _words(request)
+        opened = await (await self._timeline(run)).opened()
+        return await self._threaded(lambda: answer(opened, request.path_params, words))
+
+    async def timeline_progress(self, request: Request) -> Response:
+        """Events "progress" while the timeline is being built, then "finished". Begins that, if need be."""
+        building = await self._timeline(await self._run(request))
+
+        async def shares() -> AsyncIterator[tuple[str, Any]]:
+            while not building.over and not self.ending.is_set():
+                yield "progress", building.progress()
+                await asyncio.sleep(_PROGRESS_S)
+            yield "finished", building.progress()
+
+        return _events(shares())
+
+    async def _timeline(self, run: Run) -> Building:
         trace, info, signature = await self.traces.trace(run)
         said, ends = self.settings, (int(info["origin_ns"]), int(info["end_ns"]))
         keep = said.cache and run.state != "live"
-        opened = await self.timelines.of(trace, ends, run.id, signature, said.partial, said.step_name, keep=keep)
-        return await self._threaded(lambda: answer(opened, request.path_params, words))
+        return self.timelines.begin(trace, ends, run.id, signature, said.partial, said.step_name, keep=keep)
 
     # What goes wrong
 

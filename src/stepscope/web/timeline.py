@@ -13,9 +13,10 @@ from starlette.responses import Response
 from stepscope import parameters, pyramid, tables
 from stepscope.errors import UsageError
 from stepscope.timelines import arrows, asking, critical, finding, keeping, lanes, summing, tiles
-from stepscope.timelines.lanes import Lane, Timeline
+from stepscope.timelines.lanes import READ, Lane, Timeline
 from stepscope.trace import Trace
 from stepscope.web.answers import TYPES
+from stepscope.web.traces import CancelledError
 
 _T = TypeVar("_T")
 
@@ -58,49 +59,72 @@ class Opened:
         return found
 
 
+class Building:
+    """One timeline that is being built, or was."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.share = 0.0  # of the work that is done
+        self.future: asyncio.Future[Opened] | None = None
+        self._stop = stop
+
+    @property
+    def over(self) -> bool:
+        return self.future is not None and self.future.done()
+
+    def failed(self) -> bool:
+        return self.future is not None and self.future.done() and (self.future.cancelled() or self.future.exception() is not None)
+
+    def heard(self, share: float) -> None:
+        """Called by the thread that builds; the exception ends it, and what it has written so far is removed."""
+        if self._stop.is_set():
+            raise CancelledError("stopped")
+        self.share = share
+
+    async def opened(self) -> Opened:
+        assert self.future is not None
+        return await asyncio.shield(self.future)  # who asked may leave: others wait as well
+
+    def progress(self) -> dict[str, Any]:
+        return {"share": round(self.share, 3), "what": "reading" if self.share < READ else "arranging"}
+
+
 class Timelines:
     """The timelines that are open, the longest unused forgotten first."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, asyncio.Future[Opened]] = OrderedDict()
+        self._open: OrderedDict[str, Building] = OrderedDict()
         self._pool = ThreadPoolExecutor(1, "stepscope-timeline")
+        self._stop = threading.Event()
 
-    async def of(self, trace: Trace, ends: tuple[int, int], *how: object, keep: bool) -> Opened:
+    def begin(self, trace: Trace, ends: tuple[int, int], *how: object, keep: bool) -> Building:
         """The timeline of a trace from one moment to another, opened like this; a large one is kept in the cache if `keep`."""
         version = keeping.named(*how)
         found = self._open.get(version)
-        if found is None or (found.done() and found.exception() is not None):
-            found = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._pool, _opened, trace, ends, version, keep))
-            self._open[version] = found
+        if found is None or found.failed():
+            found = self._open[version] = Building(self._stop)
+            work = asyncio.get_running_loop().run_in_executor(self._pool, _opened, trace, ends, version, keep, found.heard)
+            found.future = asyncio.ensure_future(work)
             while len(self._open) > _KEPT:
                 self._open.popitem(last=False)
         self._open.move_to_end(version)
-        return await asyncio.shield(found)
+        return found
+
+    def stop(self) -> None:
+        """Whatever is being built is not wanted any more."""
+        self._stop.set()
 
     def close(self) -> None:
+        self.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _opened(trace: Trace, ends: tuple[int, int], version: str, keep: bool) -> Opened:
-    return Opened(trace, keeping.opened(trace, version if keep else None, ends), version)
+def _opened(trace: Trace, ends: tuple[int, int], version: str, keep: bool, heard: lanes.Heard) -> Opened:
+    return Opened(trace, keeping.opened(trace, version if keep else None, ends, heard), version)
 
 
 def overview(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     _no_more(words, "timeline")
-    found = opened.timeline
-    return _json(
-        {
-            "origin_ns": str(found.origin),
-            "end_ns": found.end,
-            "top_level": found.pyramid.top,
-            "buckets": pyramid.BUCKETS,
-            "version": opened.version,
-            "events": found.spans,
-            "kinds": lanes.KINDS,
-            "groups": found.groups,
-            "lanes": found.lanes,
-        }
-    )
+    return _json(tiles.header(opened.timeline, opened.version))
 
 
 def tile(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
