@@ -2,7 +2,9 @@
 
 import bisect
 import json
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -488,3 +490,61 @@ def test_a_trace_of_nothing_has_no_lanes() -> None:
     timeline = build(Trace({}))
     assert (timeline.lanes, timeline.end, timeline.spans) == ([], 0, 0)
     assert decoded(tile(timeline, [], 0, 0))["header"]["lanes"] == []
+
+
+def test_of_two_who_build_at_the_same_time_both_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(keeping, "WORTH", 1000)
+    trace, name = stepscope.open(RESNET), keeping.named("a run")
+    both = threading.Barrier(2)
+    arrived: set[int] = set()
+
+    def heard(share: float) -> None:
+        if threading.get_ident() not in arrived:
+            arrived.add(threading.get_ident())
+            both.wait(60)  # neither is done before the other has begun
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: keeping.opened(trace, name, heard=heard), range(2)))
+    assert [entry.path.name for entry in cache.entries()] == [name]
+    assert not list(tmp_path.glob(".reading.*"))
+    tiles = [tile(one, one.lanes, one.pyramid.top, 0) for one in found]
+    assert tiles[0] == tiles[1]
+
+
+def test_building_that_is_stopped_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(keeping, "WORTH", 1000)
+
+    def heard(share: float) -> None:
+        if share > 0.5:
+            raise UsageError("stopped")
+
+    with pytest.raises(UsageError, match="stopped"):
+        keeping.opened(stepscope.open(RESNET), keeping.named("a run"), heard=heard)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_room_for_a_cache_it_is_built_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "file"))  # where no folder can be
+    monkeypatch.setattr(keeping, "WORTH", 1000)
+    timeline = keeping.opened(stepscope.open(RESNET), keeping.named("a run"))
+    assert not isinstance(timeline.pyramid.events.start.base, np.memmap)
+    assert timeline.lanes
+    assert (tmp_path / "file").read_text() == ""
+
+
+@pytest.mark.parametrize("damage", ["start", "labels.parquet", "timeline.json", "offsets.npy", "busy"])
+def test_what_is_damaged_in_the_cache_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(keeping, "WORTH", 1000)
+    trace, name = stepscope.open(RESNET), keeping.named("a run")
+    made = keeping.opened(trace, name)
+    before = tile(made, made.lanes, made.pyramid.top, 0)
+    size = (tmp_path / name / damage).stat().st_size
+    (tmp_path / name / damage).unlink()  # it is mapped: writing into it would be the test's own fault
+    (tmp_path / name / damage).write_bytes(b"damaged")
+    again = keeping.opened(trace, name)
+    assert tile(again, again.lanes, again.pyramid.top, 0) == before
+    assert (tmp_path / name / damage).stat().st_size == size

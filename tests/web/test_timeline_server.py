@@ -144,3 +144,13 @@ def test_what_is_not_there_is_refused_in_a_line(server: "Serve", address: str, r
     answer = server(SAMPLES).ask(address + rest)
     assert answer.status == 400
     assert "\n" not in answer.json()["error"]
+
+
+def test_how_far_the_building_is_is_told_until_it_is_done(server: "Serve", address: str) -> None:
+    body = server(SAMPLES).ask(f"{address}/progress").body.decode()
+    said = [block.splitlines() for block in body.strip().split("\n\n")]
+    names = [lines[0].removeprefix("event: ") for lines in said]
+    assert names == ["progress"] * (len(said) - 1) + ["finished"]
+    shares = [json.loads(lines[1].removeprefix("data: "))["share"] for lines in said]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1

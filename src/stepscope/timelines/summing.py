@@ -55,7 +55,7 @@ def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "
         )
         .with_columns(share=pl.col("total_ns") / (high - low), mean_ns=pl.col("total_ns") / pl.col("count"))
         .select("key", "kind", "lane", "count", "total_ns", "self_ns", "share", "mean_ns", "max_ns")
-        .sort("self_ns", "count", "key", "lane", descending=[True, True, False, False], nulls_last=True)
+        .sort("self_ns", "count", "key", "lane", "kind", descending=[True, True, False, False, False], nulls_last=True)
     )
 
 
