@@ -37,6 +37,9 @@ export class Labels {
   }
 }
 
+/** Of which the end tells one from another: "Default/network/fc1-Dense/MatMul-op12", "torch/nn/modules/module.py(1532): _call_impl". */
+const PATH = /^[^\s/(]+(\/[^\s/(]+)+(\(\d+\): .*)?$/;
+
 /** A name as it is written in a bar: without what every name of its kind has. */
 export function shown(name: string): string {
   let text = name.replace(/^autograd::engine::evaluate_function: /, "").replace(/^void /, "");
@@ -44,7 +47,7 @@ export function shown(name: string): string {
     const functor = /(\w*(?:Functor|_functor|Op)\w*)/.exec(text.slice(text.indexOf("<") + 1))?.[1];
     const plain = text.replace(/\(anonymous namespace\)::/g, "").split(/[<(]/, 1)[0].split("::").pop()!;
     text = functor && plain && functor !== plain ? `${plain.replace(/_kernel$/, "")} · ${functor}` : plain || text;
-  }
+  } else if (PATH.test(text)) text = text.replace(/^[^(]*\//, "");
   return text.length > 160 ? text.slice(0, 160) : text;
 }
 
@@ -58,6 +61,7 @@ export function amount(value: number, unit?: string | null): string {
   if (unit === "share") return units.text(units.share(value));
   if (unit === "ns") return units.text(units.time(value));
   const { value: number, unit: times } = units.short(value);
+  if (unit === "1/s") return `${number}${units.THIN}${times}/s`;
   if (unit && SI.has(unit)) return `${number}${units.THIN}${times}${unit}`;
   return `${units.text({ value: number, unit: times })}${unit ? ` ${unit}` : ""}`;
 }

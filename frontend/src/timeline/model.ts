@@ -85,8 +85,8 @@ export class Timeline {
   width = 0;
   height = 0;
   private artist: Artist | null = null;
-  /** Called after each picture, with how many ms it took. */
-  drawn: (took: number) => void = () => undefined;
+  /** Called after each picture, with how many ms it took and whether it has all its tiles. */
+  drawn: (took: number, whole: boolean) => void = () => undefined;
   /** Called when it begins or ends to move or to wait for something. */
   turned: (busy: boolean) => void = () => undefined;
   words = { step: "Step", free: "free" };
@@ -177,7 +177,7 @@ export class Timeline {
     this.turn();
   };
 
-  private told({ took, waiting, error, empty }: Told): void {
+  private told({ took, whole, waiting, error, empty }: Told): void {
     this.waiting = waiting;
     if (error !== (this.trouble.peek()?.message ?? null) && (error !== null || this.tilesFailed)) this.trouble.value = error === null ? null : new Error(error);
     this.tilesFailed = error !== null;
@@ -188,7 +188,7 @@ export class Timeline {
     if (took === null) this.invalidate();
     else {
       this.drawing = false;
-      this.drawn(took);
+      this.drawn(took, whole);
       if (this.late) this.send();
     }
     this.turn();
@@ -746,7 +746,7 @@ export class Timeline {
       if (key !== this.gapsFor) return;
       const gaps: Gap[] = [];
       said.forEach((answer, at) => {
-        for (const gap of answer.gaps) gaps.push({ start: gap.start, dur: gap.dur, said: gap.cause ?? "", group: groups[at] });
+        for (const gap of answer.gaps) gaps.push({ start: gap.start, dur: gap.dur, said: gap.cause === "unknown" ? "" : (gap.cause ?? ""), group: groups[at] });
       });
       this.gaps.value = gaps;
       this.invalidate();

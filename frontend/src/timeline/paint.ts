@@ -30,6 +30,11 @@ export class Painter {
     this.minimap = new Minimap(tiles, ink);
   }
 
+  /** Whether the last picture had all its tiles. */
+  get whole(): boolean {
+    return this.pieces.missing === 0;
+  }
+
   /** `lit` says by name which events get a line below. */
   draw(scene: Scene, lit: Uint8Array | null): void {
     const { context, ink, tiles } = this;

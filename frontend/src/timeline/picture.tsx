@@ -41,8 +41,8 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     box.current!.prepend(canvas);
     of.attach(canvas);
     let scrolled = NaN;
-    of.drawn = (took) => {
-      box.current?.dispatchEvent(new CustomEvent("drawn", { detail: took }));
+    of.drawn = (took, whole) => {
+      box.current?.dispatchEvent(new CustomEvent("drawn", { detail: { took, whole } })); // for whoever measures
       if (scrolled === of.scroll) return;
       scrolled = of.scroll;
       if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;

@@ -19,6 +19,8 @@ export function levelOf(scene: Scene, tiles: Tiles): number {
 
 export class Pieces {
   found: Piece[] = [];
+  /** How many tiles the picture would have had, and had not. */
+  missing = 0;
   private of = -1;
 
   constructor(
@@ -29,6 +31,7 @@ export class Pieces {
   /** Before each picture: other tiles may have come. */
   begin(): void {
     this.of = -1;
+    this.missing = 0;
   }
 
   resolve(scene: Scene, lane: number): void {
@@ -51,6 +54,7 @@ export class Pieces {
     const [from, middle, to] = [index * span, (index + 0.5) * span, (index + 1) * span];
     const own = tiles.get(bundle, level, index);
     if (own) return this.add(own, from, to);
+    this.missing += 1;
     const [left, right] = level > 0 ? [tiles.get(bundle, level - 1, 2 * index), tiles.get(bundle, level - 1, 2 * index + 1)] : [];
     if (left && (right || middle >= tiles.header.end_ns)) {
       this.add(left, from, middle);

@@ -11,6 +11,8 @@ import type { Header, Tile } from "./wire";
 export interface Told {
   /** How long it took to draw, in ms; null where nothing was drawn. */
   took: number | null;
+  /** Whether the picture has all its tiles, none of them a coarser one. */
+  whole: boolean;
   /** Whether tiles are asked for. */
   waiting: boolean;
   error: string | null;
@@ -67,7 +69,7 @@ export class Stage {
     const known = tiles.bundles.filter((bundle) => tiles.get(bundle, header.top_level, 0)).length;
     const empty = known === this.known ? null : this.empty();
     this.known = known;
-    return { took, waiting: tiles.waiting, error: tiles.error?.message ?? null, empty };
+    return { took, whole: this.painter.whole && this.scene.layout.height > 0, waiting: tiles.waiting, error: tiles.error?.message ?? null, empty };
   }
 
   private empty(): string[] {
