@@ -14,6 +14,7 @@ type Both = { en: string; zh: string };
 
 const KEYS: ["everywhere" | "chart" | "timeline" | "table", [string, Both][]][] = [
   ["everywhere", [
+    ["Ctrl C", { en: "copy the exact value of the number under the pointer", zh: "复制指针所指数字的精确值" }],
     ["/ · Ctrl K", { en: "find a page, step, operator, kernel, run or command", zh: "查找页面、迭代、算子、内核、训练或命令" }],
     ["Ctrl Enter", { en: "in the search: show it on the timeline; on Query: run the question", zh: "搜索中：在时间线上显示；查询页：运行" }],
     ["?", { en: "this help, and away with it", zh: "打开或关闭此帮助" }],

@@ -59,6 +59,8 @@ export function Shell() {
     return () => document.removeEventListener("keydown", keys);
   }, []);
   const found = pages.find((one) => one.id === page);
+  // The page's code comes while the run is being opened, not after.
+  useEffect(() => void found?.load().catch(() => undefined), [found]);
   useEffect(() => {
     const title = found ? found[language()] : "";
     document.title = [title, info.value?.name, "stepscope"].filter(Boolean).join(" · ");

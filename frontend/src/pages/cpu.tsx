@@ -225,12 +225,14 @@ function Charts({ table, use, bands, range }: { table: Table; use: Table | null;
         )}
       </Card>
       {process.x.length > 0 && (
-        <Card title={t.process} note={t.processNote + some(processes)} tools={<Legend of={process.lines.map((_, at) => ({ label: spoken(processes[at]), color: `var(${COLORS[at]})` }))} />}>
+        <Card title={t.process} note={t.processNote + some(processes)}>
+          <Legend of={process.lines.map((_, at) => ({ label: spoken(processes[at]), color: `var(${COLORS[at]})` }))} />
           <Series {...common} x={process.x} lines={named(processes, process.lines)} as="count" height={130} label={t.process} />
         </Card>
       )}
       {user.x.length > 0 && (
-        <Card title={t.operator} note={t.operatorNote + some(operators)} tools={<Legend of={user.lines.map((_, at) => ({ label: operators[at], color: `var(${COLORS[at]})` }))} />}>
+        <Card title={t.operator} note={t.operatorNote + some(operators)}>
+          <Legend of={user.lines.map((_, at) => ({ label: operators[at], color: `var(${COLORS[at]})` }))} />
           <Series {...common} x={user.x} lines={named(operators, user.lines)} as="share" height={130} label={t.operator} />
         </Card>
       )}

@@ -129,7 +129,7 @@ export default function Query() {
           {asked === "" ? (
             <Card title={t.begin} flush>
               <div class="begin">
-                {examples.map((one) => <button key={one.sql} class="item" onClick={() => ask(one.sql, { chart: one.chart ?? null, x: one.x ?? null, y: one.y ?? null })}><b>{one[language()]}</b><span class="mono d3 cut">{one.sql.replace(/\s+/g, " ")}</span></button>)}
+                {examples.map((one) => <button key={one.sql} class="item" onClick={() => ask(one.sql, { chart: one.chart ?? null, x: one.x ?? null, y: one.y ?? null })}><b>{one[language()]}</b><span class="mono d3 cut" title={one.sql}>{one.sql.replace(/\s+/g, " ")}</span></button>)}
               </div>
             </Card>
           ) : answer.data ? (

@@ -619,7 +619,7 @@ function TransferTable({ transfers, note }: { transfers: Transfer[]; note: strin
     { key: "bytes", label: t.bytes },
     { key: "overlapped_share", label: t.hidden },
     { key: "exposed_ns", label: t.exposedHead, bar: true, color: () => "var(--kind-communication)" },
-    { key: "timeline", label: "", width: "76px", show: (data, row) => Number.isFinite(data.num("at")[row]) && <a href={link({ page: "timeline", params: { t0: Math.round(data.num("at")[row]), t1: Math.round(data.num("at")[row] + data.num("dur_ns")[row]) } })}>{t.timeline}</a> },
+    { key: "timeline", label: "", width: "112px", show: (data, row) => !Number.isFinite(data.num("at")[row]) ? <a href={link({ page: "communication", params: { "ops.find": data.str("name")[row] } })}>{t.toCommunication}</a> : <a href={link({ page: "timeline", params: { t0: Math.round(data.num("at")[row]), t1: Math.round(data.num("at")[row] + data.num("dur_ns")[row]) } })}>{t.timeline}</a> },
   ];
   return <Card title={t.transfers} note={note} flush><Grid id="transfers" table={table} columns={columns} what={t.whatTransfers} search={["name", "stream"]} sort="-dur_ns" label={t.transfers} height={`${Math.min(10, transfers.length + 1) * 28 + 4}px`} /></Card>;
 }

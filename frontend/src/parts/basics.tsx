@@ -105,7 +105,7 @@ export function Card({ title, note, tools, children, flush, style, label, ...mor
     <section class={`card ${more.class ?? ""}`} style={style} aria-label={label}>
       <header>
         <h2>{title}</h2>
-        {note && <span class="note">{note}</span>}
+        {note && <span class="note" title={typeof note === "string" ? note : undefined}>{note}</span>}
         <span class="sp" />
         {tools}
       </header>
@@ -138,7 +138,7 @@ export function Tile({ label, children, context, tone, spark, to }: TileProps) {
     <>
       <div class="l">{label}</div>
       <div class="f">{children}</div>
-      <div class={`x ${tone ?? ""}`}>{context ?? " "}</div>
+      <div class={`x ${tone ?? ""}`} title={typeof context === "string" ? context : undefined}>{context ?? " "}</div>
       {spark && spark.length > 1 && <Spark values={spark} />}
     </>
   );

@@ -75,6 +75,7 @@ interface SeriesProps {
 
 let library: Promise<typeof uPlotType> | null = null;
 const load = () => (library ??= import("uplot").then((module) => module.default));
+load().catch(() => (library = null)); // at once: whoever has lines to draw asks for their data meanwhile
 
 export function Series(props: SeriesProps) {
   const [box, width] = useWidth<HTMLDivElement>();
