@@ -230,6 +230,59 @@ def test_bytes_too_many_in_the_middle_cost_only_the_records_around_them(tmp_path
     assert kernels(read(root)).height >= 11
 
 
+def _mixed(text: str | int, size: int) -> bytes:
+    """A name as older versions of CANN write it: text, or a hash."""
+    return (
+        struct.pack("<B7xQ", 0, text).ljust(8 + size, b"\0")
+        if isinstance(text, int)
+        else (b"\1" + bytes(7) + text.encode()).ljust(8 + size, b"\0")
+    )
+
+
+def test_a_host_of_cann_5_and_6_names_what_the_device_ran(tmp_path: Path) -> None:
+    """Files of each library, tasks with their batch in the upper half of their number, and the task log of an older chip."""
+    made = Directory()
+
+    def operator(op: str | int, kind: str, core: int, task: int, at: float) -> None:
+        body = struct.pack("<HHI", HOST_MAGIC, 23, core) + _mixed(op, 120) + _mixed(kind, 56)
+        made.put("host/data/Framework.task_desc_info.0.slice_0", body + struct.pack("<QQ6I16x", 1, host(at), 0, 24, 7, 3, task, 100))
+
+    operator("net/MatMul-op1", "MatMul", 0, 5, 20)
+    operator(77, "GetLoss", 1, 6, 30)
+    made.put("host/data/Framework.hash_dic.0.slice_0", b"77:net/loss/GetLoss-op2\n")
+    tensors = b"".join(struct.pack("<11I", way, 2, 1, 16, 32, *[0] * 6) for way in (0, 0, 1))
+    record = struct.pack("<HHIQ3I", HOST_MAGIC, 24, 7, 1, 3, 5, 3) + tensors.ljust(220, b"\0") + bytes(8)
+    made.put("host/data/Framework.tensor_data_info.0.slice_0", record)
+    made.put("host/data/Framework.model_load_info_7.0.slice_0", struct.pack("<HHI", HOST_MAGIC, 20, 7) + _mixed("net", 120) + bytes(120))
+    for task, kind, at in ((5, b"KERNEL_AICORE", 21), (6, b"KERNEL_AICPU", 31), (9, b"MEMCPY_ASYNC", 41)):
+        made.put("host/data/runtime.task_track.0.slice_0", struct.pack("<HHIQ32sIH10x", HOST_MAGIC, 0, 100, host(at), kind, task, 3))
+    api = struct.pack("<HHIQQQ64s160x", HOST_MAGIC, 0, 100, host(20.5), host(22), 0, b"KernelLaunch")
+    made.put("host/data/runtime.api.0.slice_0", api)
+    acl = struct.pack("<HHIQQII64s32x", HOST_MAGIC, 0, 2, host(10), host(60), 42, 100, b"aclmdlExecute")
+    made.put("host/data/AclModule.acl_model.0.slice_0", acl)
+    for number, (task, sqe, start, end) in enumerate(((5, 0, 150, 190), (6, 1, 200, 210), (9, 9, 220, 230))):
+        for tag, at in ((0, start), (1, end)):
+            head = struct.pack("<BBHHHQI44x", tag | (2 * number + tag) % 16 << 4, sqe, DEVICE_MAGIC, 0, task, device(at), 3)
+            made.put("device_0/data/hwts.data.0.slice_0", head)
+    root = made.write(tmp_path)
+    for name in ("hash_dic", "type_info_dic"):
+        (root / "host" / "data" / f"unaging.additional.{name}.slice_0").unlink()
+    trace = read(root)
+    rows = kernels(trace).with_columns(pl.col("name", "op_type", "scope", "category").cast(pl.String)).to_dicts()
+    found = [(row["name"], row["op_type"], row["scope"], row["category"], row["start_ns"] - START_NS, row["dur_ns"]) for row in rows]
+    assert found == [
+        ("net/MatMul-op1", "MatMul", "net", "AI_CORE", 150_000, 40_000),
+        ("net/loss/GetLoss-op2", "GetLoss", "net/loss", "AI_CPU", 200_000, 10_000),
+    ]
+    assert (rows[0]["shapes"], rows[0]["dtypes"]) == ("[[16,32],[16,32]]", '["FLOAT16","FLOAT16"]')
+    assert json.loads(rows[0]["args"])["Block Num"] == 24 and trace.meta.extra["models"] == {"7": "net"}
+    calls = {row["span"]: row["name"] for row in trace.spans.filter(pl.col("kind") == "api").collect().to_dicts()}
+    assert sorted(calls.values()) == ["KernelLaunch", "aclmdlExecute"]
+    assert [calls[row["flow_in"]] for row in rows] == ["KernelLaunch", "aclmdlExecute"]
+    assert trace.spans.filter(pl.col("kind") == "copy").collect().height == 1
+    assert problems(trace) == [("no iterations are marked: everything is one step", 0)]
+
+
 STARS, TRACK = "device_0/data/stars_soc.data.0.slice_0", "host/data/aging.compact.task_track.slice_0"
 
 

@@ -51,6 +51,8 @@ _READ = (
     r"|(stars_soc|hwts|ts_track|ffts_profile|aicore|aicpu|lpmFreqConv|hbm|ddr|llc|hccs|nic|roce|pcie|qos|ub|netdev_stats|stars_soc_profile"
     r"|npu_module_mem)\.data\.\d+"
     r"|hwts\.log\.data\.\d+.*|DATA_PREPROCESS\.AICPU\.\d+|npu_mem\.(data|app)\.\d+"
+    r"|Framework\.(task_desc_info|tensor_data_info|fusion_op_info_\d+|model_load_info_\d+|hash_dic)\.\d+"
+    r"|[rR]untime\.(task_track|api)\.\d+|AclModule\.(acl_(model|op|rts|others)|hash_dic)\.\d+"
     r"|host_(cpu|mem|disk|network|syscall|pthreadcall|sys_cpu|sys_mem)\.data|(System|\d+-)CpuUsage\.data(\.\d+)?|(\d+-)?Memory\.data(\.\d+)?"
 )
 

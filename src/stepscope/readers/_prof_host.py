@@ -26,7 +26,7 @@ _CODES = {word: code for code, word in LEVELS.items()}
 _HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
 _API = np.dtype([*_HEAD[:4], ("request", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("item", "<u8")])
 _EVENT = 2**64 - 1  # in place of an end: this record is one of two moments
-_TENSOR = np.dtype([("kind", "<u4"), ("format", "<u4"), ("dtype", "<u4"), ("dims", "<u4", 8)])
+TENSOR = np.dtype([("kind", "<u4"), ("format", "<u4"), ("dtype", "<u4"), ("dims", "<u4", 8)])
 
 
 def _record(size: int, *fields: Any) -> np.dtype[Any]:
@@ -45,7 +45,7 @@ STREAMS: dict[str, np.dtype[Any]] = {
     "compact.node_attr_info": _record(64, ("op", "<u8"), ("kind", "<u4"), ("attributes", "<u8")),
     "compact.memcpy_info": _record(64, ("bytes", "<u8"), ("direction", "<u2")),
     "compact.hccl_op_info": _record(64, ("flags", "u1"), ("dtype", "u1"), ("algorithm", "<u8"), ("count", "<u8"), ("group", "<u8")),
-    "additional.tensor_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("tensors", _TENSOR, 5)),
+    "additional.tensor_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("tensors", TENSOR, 5)),
     "additional.graph_id_map": _record(256, ("name", "<u8"), ("graph", "<u4"), ("model", "<u4")),
     "additional.fusion_op_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("bytes", "<u8", 5), ("originals", "<u8", 8)),
     "additional.context_id_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("ids", "<u4", 55)),
@@ -356,7 +356,9 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
     whole = whole.with_columns(alone=alone).with_row_index("record")
     same, first = _alike(_bytes(raw, "tensors"), count)
     texts = pl.DataFrame(
-        [_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()], schema=dict.fromkeys(TENSOR_TEXTS, pl.String), orient="row"
+        [tensor_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()],
+        schema=dict.fromkeys(TENSOR_TEXTS, pl.String),
+        orient="row",
     ).with_row_index("same")
     single = (
         whole.with_columns(pl.Series("same", same).cast(pl.UInt32))
@@ -369,7 +371,7 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
     rows = []
     for pieces in several["pieces"].unique().to_list():
         members = [int(first[int(one)]) for one in pieces.split(" ")]
-        rows.append((pieces, *_texts([raw["tensors"][row][: count[row]] for row in members])))
+        rows.append((pieces, *tensor_texts([raw["tensors"][row][: count[row]] for row in members])))
     joined = pl.DataFrame(rows, schema={"pieces": pl.String, **dict.fromkeys(TENSOR_TEXTS, pl.String)}, orient="row")
     several = several.join(joined, on="pieces", how="left", maintain_order="left")
     columns = ["node", *TENSOR_TEXTS]
@@ -415,7 +417,7 @@ def _portions(payload: Any, wide: int) -> Iterator[tuple[slice, Any]]:
         yield rows, padded.view(np.uint64)
 
 
-def _texts(parts: list[Records]) -> tuple[str, ...]:
+def tensor_texts(parts: list[Records]) -> tuple[str, ...]:
     sides: list[tuple[list[str], list[str], list[str]]] = [([], [], []), ([], [], [])]
     for part in parts:
         for kind, form, dtype, dims in part.tolist():
@@ -452,13 +454,13 @@ def _fusions(
             "model": [int(number) if row >= 0 else None for number, row in zip(model, rows, strict=True)],
             "name": words.of(raw["op"]),
             "originals": [";".join(filter(None, names)) for names in originals],
-            **{f"{what}_bytes": raw["bytes"][:, place].astype(np.int64) for place, what in enumerate(_FUSION_MEMORY)},
+            **{f"{what}_bytes": raw["bytes"][:, place].astype(np.int64) for place, what in enumerate(FUSION_MEMORY)},
         },
-        schema={"model": pl.Int64, "name": pl.String, "originals": pl.String, **{f"{what}_bytes": pl.Int64 for what in _FUSION_MEMORY}},
+        schema={"model": pl.Int64, "name": pl.String, "originals": pl.String, **{f"{what}_bytes": pl.Int64 for what in FUSION_MEMORY}},
     )
 
 
-_FUSION_MEMORY = ("input", "output", "weight", "workspace", "total")
+FUSION_MEMORY = ("input", "output", "weight", "workspace", "total")
 
 # Words by their numbers.
 _DTYPES = """

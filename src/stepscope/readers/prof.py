@@ -18,6 +18,7 @@ from stepscope.readers import (
     _prof_counters,
     _prof_device,
     _prof_host,
+    _prof_host_older,
     _prof_marks,
     _prof_pmu,
     _prof_steps,
@@ -26,7 +27,7 @@ from stepscope.readers import (
 )
 from stepscope.readers._prof_communication import Communication
 from stepscope.readers._prof_device import Device
-from stepscope.readers._prof_files import Notes, Side, begin, device_clock, device_start, host_clock, number, raw_files, sides, wall
+from stepscope.readers._prof_files import Clock, Notes, Side, begin, device_clock, device_start, host_clock, number, raw_files, sides, wall
 from stepscope.readers._prof_host import Host
 from stepscope.trace import Meta, Trace, complete
 
@@ -50,7 +51,7 @@ def read(path: Path, options: Options) -> Trace:
     host_side, device_sides = sides(path, notes)
     if host_side is not None and not host_side.raw:
         host_side = None
-    host = _prof_host.read(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
+    host = _host(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
     if host is None:
         notes.add(path, "no data of the host: tasks have no names")
     if not device_sides:
@@ -64,6 +65,11 @@ def read(path: Path, options: Options) -> Trace:
     if host is None and not found:
         raise DataError(path, "neither host nor device data")
     return _assembled(path, host_side, host, found, notes, options)
+
+
+def _host(side: Side, clock: Clock, notes: Notes) -> Host:
+    older = _prof_host_older.claims(side) and not side.slices(r"(un)?aging\.compact\.task_track")
+    return _prof_host_older.read(side, clock, notes) if older else _prof_host.read(side, clock, notes)
 
 
 def rank(path: Path) -> int | None:
