@@ -135,8 +135,9 @@ def test_overlap_equals_counting_every_nanosecond(trace: Trace) -> None:
 
 
 def test_chrome_json_read_back_gives_the_same_answers(trace: Trace, tmp_path: Path) -> None:
-    chrome.export(trace, tmp_path / "trace.json.gz")
-    back = stepscope.open(tmp_path / "trace.json.gz", cache=False)
+    out = tmp_path / ("trace.json.gz" if len(trace.meta.ranks) < 2 else "a file for each rank")
+    chrome.export(trace, out)
+    back = stepscope.open(out, cache=False)
     assert back.meta.framework == trace.meta.framework
     for name in analysis_names():
         theirs, ours = (one.analyse(name).drop("track", strict=False) for one in (back, trace))  # tracks are numbered anew

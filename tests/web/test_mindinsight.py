@@ -24,7 +24,7 @@ HCCL = """step_num,communication_cost,wait_cost,link_info,communication_operator
 1,3.0,1.0,"{""0-1"": {""SDMA"": [3.0, 4000.0, 5000.0]}}","{""AllReduce-op1"": [1, 1.0, 0.5, {""0-1"": {""SDMA"": [1.0, 1000.0, 1000.0]}}], ""AllReduce-op2"": [1, 2.0, 0.5, {""0-1"": {""SDMA"": [2.0, 3000.0, 4000.0]}}]}"
 -,3.0,1.0,"{""0-1"": {""SDMA"": [3.0, 4000.0, 5000.0]}}","{}"
 """
-CPU = {"sampling_interval": 10, "cpu_processor_num": 4, "time_stamp": [10, 20, 30],
+CPU = {"sampling_interval": 1000, "cpu_processor_num": 4, "time_stamp": [1000, 2000, 3000],
        "device_info": {"user_utilization": [10, 20, 30], "idle_utilization": [90, 80, 70], "runable_processes": [1, 2, 3]}}  # fmt: skip
 GRAPH = {"static_mem": 0.0, "nodes": [{"node_id": 0, "name": "a", "size": 1}], "lines": [0.25, 0.5],
          "breakdowns": [[{"tensor_name": "t", "size": 0.25, "life_start": 0, "life_end": 1}]]}  # fmt: skip
@@ -173,7 +173,7 @@ def test_b8_flops_are_shown_by_operator_and_by_scope(opened: Any) -> None:
 
 
 def test_b9_a_series_that_is_missing_costs_only_itself(opened: Any) -> None:
-    """There is no system time: 10, 20 and 30 percent are not idle, 20 ms of samples, of which the first begins nowhere."""
+    """There is no system time: 10, 20 and 30 percent are not idle, of which the first is about no known time."""
     page = opened("machine", "cpu")
     said = page.locator("h1").inner_text().replace("\u202f", " ")
     assert re.match(r"The machine is 25\.0 % busy: 1(\.0+)? of 4 cores on average", said), said

@@ -130,7 +130,8 @@ function spoken(name: string | null): string {
 /** Whether the machine was sampled for so short a time that its clock says nothing. */
 function brief(use: Table): boolean {
   const machine = use.str("of").indexOf("machine");
-  return machine >= 0 && use.num("samples")[machine] > 0 && !((use.num("user_share")[machine] + use.num("system_share")[machine]) > 0);
+  const [user, system, cores] = ["user_share", "system_share", "busy_cores"].map((name) => use.num(name)[machine]);
+  return machine >= 0 && use.num("samples")[machine] > 0 && !(user + system > 0 || cores > 0);
 }
 
 function facts(use: Table | null, _live: boolean, range: Range | null) {

@@ -49,14 +49,19 @@ def read(path: Path, options: Options) -> Trace:
         step=pl.lit(step, pl.Int32),
         scope=pl.col("name").replace_strict(scopes, default=None, return_dtype=pl.String) if scopes else pl.lit(None, pl.String),
     )
+    ends = spans.group_by("rank", maintain_order=True).agg(
+        start_ns=pl.col("start_ns").min(), end_ns=(pl.col("start_ns") + pl.col("dur_ns")).max()
+    )
+    marks = ends.select("rank", "start_ns", dur_ns=pl.col("end_ns") - pl.col("start_ns"), name=pl.lit(f"Step {step}"), kind=pl.lit("step"),
+                        track=pl.lit(2, pl.Int32), step=pl.lit(step, pl.Int32))  # fmt: skip
+    spans = pl.concat([spans, marks], how="diagonal_relaxed")
     parts = [complete(part.sort("start_ns")) for part in spans.partition_by("rank", maintain_order=True)]
     ranks = sorted(devices)
-    ends = spans.group_by("rank").agg(start_ns=pl.col("start_ns").min(), end_ns=(pl.col("start_ns") + pl.col("dur_ns")).max())
     lanes = spans.select("rank", "track").unique().sort("rank", "track").with_columns(
         group=pl.format("NPU {}", "rank"),
-        label=pl.when(pl.col("track") == 1).then(pl.lit("communication")).otherwise(pl.lit("operators")),
-        kind=pl.lit("stream"),
-        device="rank",
+        label=pl.col("track").replace_strict({0: "operators", 1: "communication", 2: "steps"}, return_dtype=pl.String),
+        kind=pl.when(pl.col("track") == 2).then(pl.lit("annotation")).otherwise(pl.lit("stream")),
+        device=pl.when(pl.col("track") != 2).then("rank"),
         sort="track",
         pid=pl.col("rank").cast(pl.String),
         tid=pl.col("track").cast(pl.String),
