@@ -12,14 +12,13 @@ import polars as pl
 from stepscope import intervals
 from stepscope.exporters._lines import filled, json_of, json_text
 from stepscope.exporters._msprof_summaries import bounded, kernels, microseconds, reduces, us
-from stepscope.exporters._msprof_work import NO_CONTEXT, NO_MODEL, Work
+from stepscope.exporters._msprof_work import LAYERS, NO_CONTEXT, NO_MODEL, Work
 from stepscope.intervals import Ints
 
 _HOST = 31
 _FRAMEWORK, _CANN, _HARDWARE, _CLOCK, _COMMUNICATION, _OVERLAP = 6, 7, 14, 15, 17, 20
 _SAMPLES = {"NPU MEM": 18, "HBM": 19, "LLC": 21, "HCCS": 22, "PCIe": 23, "NIC": 24, "RoCE": 25, "DDR": 26, "QoS": 27, "Counters": 28}
 _STEPS = 70_000
-_LEVELS = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 _PORTION = 20_000
 _PLANES = 1024
 # Tasks other than kernels from whose launch an arrow leads to them.
@@ -87,7 +86,7 @@ def _span(pid: int, name: pl.Expr | str, tid: pl.Expr | str, args: pl.Expr | Non
 
 
 def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
-    layered = pl.col("level").is_in(list(_LEVELS)) & (pl.col("kind") != "annotation")
+    layered = pl.col("level").is_in(list(LAYERS)) & (pl.col("kind") != "annotation")
     for place, name, calls in (
         (_FRAMEWORK, work.process or "framework", work.calls.filter(~layered)),
         (_CANN, "CANN", work.calls.filter(layered)),
@@ -97,9 +96,7 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
         pid = _pid(work, place)
         threads = {tid: f"Thread {tid}" for tid in calls["thread"].unique().sort().to_list()}
         yield _described(pid, place, name, "CPU", threads)
-        prefix = (
-            pl.col("level").replace_strict(_LEVELS, default=None, return_dtype=pl.String) if place == _CANN else pl.lit(None, pl.String)
-        )
+        prefix = pl.col("level").replace_strict(LAYERS, default=None, return_dtype=pl.String) if place == _CANN else pl.lit(None, pl.String)
         title = pl.concat_str(prefix, pl.lit("@"), "name") if place == _CANN else pl.col("name")
         event = pl.col("event").fill_null(False)
         args = pl.concat_str(
@@ -212,7 +209,7 @@ def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFram
 
 def _arrows(work: Work, rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
     if rows.height:
-        host = _pid(work, _CANN if work.calls["level"].is_in(list(_LEVELS)).any() else _FRAMEWORK)
+        host = _pid(work, _CANN if work.calls["level"].is_in(list(LAYERS)).any() else _FRAMEWORK)
         start = filled(
             '{"name":"HostToDevice{}","ph":"s","cat":"HostToDevice","id":"{}","pid":' + str(host) + ',"tid":{},"ts":{}},\n',
             "flow",

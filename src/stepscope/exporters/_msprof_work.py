@@ -35,6 +35,8 @@ _OF_PLANE: dict[str, Any] = {
     **dict.fromkeys(("duration estimated(us)", "bandwidth(GB/s)"), pl.Float64),
     **dict.fromkeys(("notify_id", "task type", "transport type", "data type", "link type"), pl.String),
 }
+# Levels of calls, and what they are called in the timeline.
+LAYERS = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 _OF_CALL: dict[str, Any] = {
     **dict.fromkeys(("level", "id", "item_id", "Mode"), pl.String),
     "event": pl.Boolean,
@@ -94,7 +96,7 @@ def work(trace: Trace) -> Work:
         models={int(key): str(name) for key, name in models.items() if str(key).isdigit()} if isinstance(models, dict) else {},
         devices=devices,
         pid=int(pid) if (pid := str(extra.get("pid", ""))).isdigit() else 0,
-        process=str(extra.get("pid_name") or ""),
+        process=str(extra.get("pid_name") or trace.meta.framework),
         stars=stars,
         brief=str(trace.meta.options.get("profLevel", "")) in ("l0", "level0", "0"),
     )
@@ -206,7 +208,15 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
     own = spans.select("span", "thread", "kind", "name", "start_ns", "dur_ns", connection="correlation").collect()
     framework = pl.lit(trace.meta.framework or "framework")
     level = pl.when(pl.col("kind").is_in(["api", "sync"])).then(pl.lit("runtime")).otherwise(framework)
-    return own.hstack(trace.said(own["span"], _OF_CALL)).with_columns(level=pl.coalesce("level", level))
+    found = own.hstack(trace.said(own["span"], _OF_CALL))
+    # What msprof's own timeline names: `Node@launch`.
+    words = pl.col("name").cast(pl.String).str.extract_groups(r"^(?<layer>AscendCL|Model|Node|Communication|Runtime)@(?<rest>.+)$").struct
+    layer = words.field("layer").replace_strict({word: key for key, word in LAYERS.items()}, default=None, return_dtype=pl.String)
+    known = pl.col("level").is_null() & layer.is_not_null()
+    if found.select(known.any()).item():
+        name = pl.when(known).then(words.field("rest")).otherwise(pl.col("name").cast(pl.String))
+        found = found.with_columns(level=pl.when(known).then(layer).otherwise("level"), name=name)
+    return found.with_columns(level=pl.coalesce("level", level))
 
 
 def _iterations(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:

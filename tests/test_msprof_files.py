@@ -1,0 +1,136 @@
+"""msprof's files of traces that the tests write themselves: raw Ascend data, and a PyTorch trace."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import stepscope
+from prof_directories import small_network
+from stepscope.errors import UsageError
+from stepscope.exporters import msprof
+from stepscope.readers import Options, prof
+from stepscope.trace import Trace
+
+TORCH: list[dict[str, Any]] = [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 5, "tid": 5, "ts": 1000.002, "dur": 30.5,
+     "args": {"External id": 3, "Input Dims": [[2, 3], [3, 2]], "Input type": ["float", "float"]}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 5, "ts": 1002.003, "dur": 2,
+     "args": {"correlation": 9, "External id": 3}},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1010.004, "dur": 5.006,
+     "args": {"correlation": 9, "External id": 3, "device": 0, "stream": 7, "blocks per SM": 0.5}},
+    {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH", "pid": 0, "tid": 7, "ts": 1020.0, "dur": 1.5,
+     "args": {"device": 0, "stream": 7, "bytes": 64}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Trace:
+    return prof.read(small_network().write(tmp_path / "raw"), Options(scratch=tmp_path))
+
+
+@pytest.fixture
+def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": TORCH}))
+    return stepscope.open(tmp_path / "trace.json")
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with next(folder.glob(f"{name}_2*.csv")).open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(next(folder.glob("msprof_2*.json")).read_text())
+    return found
+
+
+def test_of_a_pytorch_trace_kernels_are_tasks_and_operators_are_calls(torch: Trace, tmp_path: Path) -> None:
+    msprof.export(torch, tmp_path / "out")
+    (operator,) = rows(tmp_path / "out", "op_summary")
+    assert {
+        key: operator[key] for key in ("Op Name", "OP Type", "Task Start Time(us)", "Task Duration(us)", "Input Shapes", "Input Data Types")
+    } == {
+        "Op Name": "gemm",
+        "OP Type": "aten::mm",
+        "Task Start Time(us)": "1010.004\t",
+        "Task Duration(us)": "5.006",
+        "Input Shapes": '"2,3;3,2"',
+        "Input Data Types": "float;float",
+    }
+    assert {operator[key] for key in ("Model ID", "Task ID", "OP State", "Block Num", "Output Shapes")} == {"N/A"}
+    assert [(row["kernel_name"], row["stream_id"], row["task_stop(us)"]) for row in rows(tmp_path / "out", "task_time")] == [
+        ("gemm", "7", "1015.010\t"),
+        ("N/A", "7", "1021.500\t"),
+    ]
+    assert [(row["Level"], row["API Name"], row["Time(us)"]) for row in rows(tmp_path / "out", "api_statistic")] == [
+        ("pytorch", "aten::mm", "30.5"),
+        ("runtime", "cudaLaunchKernel", "2.0"),
+    ]
+    arrows = [(event["ph"], event["ts"]) for event in events(tmp_path / "out") if event.get("cat") == "HostToDevice"]
+    assert arrows == [("s", "1002.003"), ("f", "1010.004")]
+
+
+def test_no_column_is_made_up_of_what_another_source_says(torch: Trace, tmp_path: Path) -> None:
+    msprof.export(torch, tmp_path / "out")
+    (operator,) = rows(tmp_path / "out", "op_summary")
+    assert not {"blocks per SM", "Mix Block Num", "Context ID", "aicore_time(us)"} & set(operator)
+
+
+def test_of_a_run_folder_the_same_is_written_as_of_the_raw_data(network: Trace, tmp_path: Path) -> None:
+    """What the reader still has as columns, and what a run folder has as text."""
+    from stepscope import store
+
+    store.write(network, tmp_path / "run")
+    msprof.export(network, tmp_path / "one")
+    msprof.export(store.read(tmp_path / "run"), tmp_path / "two")
+    texts = [
+        {file.name.rpartition("_")[0] + file.suffix: file.read_text() for file in (tmp_path / name).iterdir()} for name in ("one", "two")
+    ]
+    assert len(texts[0]) == 9 and texts[0] == texts[1]
+
+
+def test_a_table_of_more_rows_than_fit_is_several_files(network: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    msprof.export(network, tmp_path / "one")
+    monkeypatch.setattr(msprof, "_ROWS", 5)
+    msprof.export(network, tmp_path / "cut")
+    whole = next((tmp_path / "one").glob("op_summary_2*.csv")).read_text().splitlines()
+    parts = [file.read_text().splitlines() for file in sorted((tmp_path / "cut").glob("op_summary_slice_?_2*.csv"))]
+    assert len(whole) == 16 and [len(part) for part in parts] == [6, 6, 6]
+    assert {part[0] for part in parts} == {whole[0]} and [line for part in parts for line in part[1:]] == whole[1:]
+
+
+def test_tables_may_be_json(network: Trace, tmp_path: Path) -> None:
+    msprof.export(network, tmp_path / "csv")
+    msprof.export(network, tmp_path / "out", summary_format="json")
+    found = json.loads(next((tmp_path / "out").glob("op_summary_2*.json")).read_text())
+    assert [row["Op Name"] for row in found] == [row["Op Name"] for row in rows(tmp_path / "csv", "op_summary")]
+    assert not list((tmp_path / "out").glob("*.csv"))
+    with pytest.raises(UsageError, match="csv and json"):
+        msprof.export(network, tmp_path / "other", summary_format="xml")
+
+
+def test_the_readme_tells_of_every_file_and_of_no_other(network: Trace, torch: Trace, tmp_path: Path) -> None:
+    for name, trace in (("network", network), ("torch", torch)):
+        msprof.export(trace, tmp_path / name)
+        text = (tmp_path / name / "README.txt").read_text()
+        kinds = {msprof._kind(file) for file in (tmp_path / name).iterdir()} - {"README.txt"}
+        assert {line.split(".", 1)[1].split(":")[0] for line in text.splitlines() if line[:1].isdigit()} == kinds
+
+
+def test_ranks_are_folders(network: Trace, tmp_path: Path) -> None:
+    both = Trace(
+        {
+            name: pl.concat([frame, frame.with_columns(rank=pl.lit(3, pl.Int32))])
+            for name, frame in network.tables.items()
+        },
+        network.meta,
+    )  # fmt: skip
+    both.meta.ranks = [0, 3]
+    msprof.export(both, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rank_0", "rank_3"]
+    assert len(rows(tmp_path / "out" / "rank_3", "op_summary")) == 15
