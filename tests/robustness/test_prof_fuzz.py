@@ -237,7 +237,7 @@ DAMAGES: list[Damage] = [
 ]
 
 
-def test_a_time_that_is_years_off_and_a_plane_that_cannot_be_make_no_file_without_end(tmp_path: Path) -> None:
+def test_a_time_that_is_years_off_a_plane_and_a_process_that_cannot_be_make_no_file_without_end(tmp_path: Path) -> None:
     raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
     planes = next(raw.glob("host/data/*hccl_info*"))
     data = bytearray(planes.read_bytes())
@@ -247,6 +247,8 @@ def test_a_time_that_is_years_off_and_a_plane_that_cannot_be_make_no_file_withou
     data = bytearray(tasks.read_bytes())
     struct.pack_into("<Q", data, len(data) - 56, 50_000_000 * 86_400 * 365 * 3)  # the end of the last one: three years later
     tasks.write_bytes(data)
+    for path in (raw / "host" / "info.json", raw / "device_0" / "info.json.0"):
+        path.write_text(path.read_text().replace('"pid": "42"', f'"pid": {2**70}'))
     result = prof_folders.done(prof_folders.Request(folder=str(raw), text=True, database=True, rules=list(prof_folders.RULES)))
     assert result.failed == "" and sum(file.bytes for file in result.written) < 2_000_000
 

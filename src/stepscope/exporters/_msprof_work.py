@@ -95,7 +95,7 @@ def work(trace: Trace) -> Work:
         fusions=[one for one in extra.get("fusions") or [] if isinstance(one, dict)],
         models={int(key): str(name) for key, name in models.items() if str(key).isdigit()} if isinstance(models, dict) else {},
         devices=devices,
-        pid=int(pid) if (pid := str(extra.get("pid", ""))).isdigit() else 0,
+        pid=int(pid) if re.fullmatch(r"[0-9]{1,10}", pid := str(extra.get("pid", ""))) else 0,  # a damaged one may be any number
         process=str(extra.get("pid_name") or trace.meta.framework),
         stars=stars,
         brief=str(trace.meta.options.get("profLevel", "")) in ("l0", "level0", "0"),
