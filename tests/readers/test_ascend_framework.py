@@ -1,6 +1,7 @@
 """What torch_npu and MindSpore leave in FRAMEWORK, written by the test byte by byte: every expected value follows from what was written."""
 
 import json
+import random
 import struct
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 import stepscope
 from prof_directories import HOST_TICKS, MONOTONIC, REAL_US, host, small_network
-from stepscope.readers import ascend_result
+from stepscope.errors import StepscopeError
+from stepscope.readers import Options, ascend_result
 from stepscope.trace import Trace
 
 START_NS = REAL_US * 1000
@@ -197,6 +199,31 @@ def test_a_record_that_is_cut_off_costs_only_itself(tmp_path: Path, cut: int) ->
     trace = stepscope.open(written(tmp_path, files), cache=False)
     assert len(spans(trace, "op")) == 4 and spans(trace, "data") == []
     assert any("belong to no whole record" in what for what in trace.problems.select("what").collect().to_series())
+
+
+def test_damaged_files_of_the_framework_raise_nothing_but_a_message(tmp_path: Path) -> None:
+    """Texts that are no text, lengths beyond the end, files that are empty or doubled."""
+    files = TORCH | {
+        "torch.memory_usage": block(0x10, 92, 4096, 4096, 0) + block(0x10, 130, -4096, 512, 1),
+        "torch.python_tracer_func": struct.pack("<4QB", host(50), MAIN, PID, 1, 0) + struct.pack("<4QB", host(60), MAIN, PID, 1, 1),
+        "torch.python_tracer_hash": record(struct.pack("<Q", 1), f1="main"),
+    }
+    for seed in range(60):
+        chance = random.Random(seed)
+        spoilt = dict(files)
+        for name in chance.sample(sorted(files), 2):
+            data, at = files[name], chance.randrange(len(files[name]))
+            junk = bytes(chance.randrange(256) for _ in range(chance.randint(1, 40)))
+            spoilt[name] = chance.choice(
+                [data[:at], data[at:], b"", data * 2, data[:at] + junk + data[at + len(junk) :], b"\xff" * len(data)]
+            )
+        folder = written(tmp_path / str(seed), spoilt, prof=False)
+        try:
+            trace = ascend_result.read(folder, Options(scratch=tmp_path))
+            for name in trace.tables:
+                trace.table(name).collect()
+        except StepscopeError:
+            continue
 
 
 def test_beside_exports_only_what_they_lack_is_taken(tmp_path: Path) -> None:

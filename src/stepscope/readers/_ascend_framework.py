@@ -318,7 +318,7 @@ def _named(keys: NDArray[np.uint64], names: dict[int, str | None]) -> pl.Series:
             counts[kind] = counts.get(kind, -1) + 1
             name = f"nn.Module: {kind}_{counts[kind]}"
         words[key] = name
-    return pl.Series(keys).replace_strict(list(words), list(words.values()), return_dtype=pl.String)
+    return pl.Series([words[key] for key in keys.tolist()], dtype=pl.String)
 
 
 def _garbage(folder: Path, clock: Clock, problems: list[Problem]) -> pl.DataFrame:

@@ -24,9 +24,9 @@ class Tlv(NamedTuple):
     def text(self, field: int) -> pl.Series:
         """The field of each record; null where it has none."""
         rows, begins, ends = self.fields.get(field, (_NONE, _NONE, _NONE))
-        found = pl.Series([self.data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)], dtype=pl.Binary)
+        texts = [self.data[begin:end].decode("utf-8", "replace") for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         words = pl.Series([None], dtype=pl.String).new_from_index(0, len(self.heads))
-        return words.scatter(pl.Series(rows), found.cast(pl.String, strict=False)) if len(rows) else words
+        return words.scatter(pl.Series(rows), pl.Series(texts, dtype=pl.String)) if len(rows) else words
 
 
 _NONE = np.empty(0, np.int64)
