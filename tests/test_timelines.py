@@ -548,3 +548,12 @@ def test_what_is_damaged_in_the_cache_is_made_anew(tmp_path: Path, monkeypatch: 
     again = keeping.opened(trace, name)
     assert tile(again, again.lanes, again.pyramid.top, 0) == before
     assert (tmp_path / name / damage).stat().st_size == size
+
+
+def test_what_is_given_back_is_there_when_it_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(keeping, "WORTH", 1000)
+    timeline = keeping.opened(stepscope.open(RESNET), keeping.named("a run"))
+    before = tile(timeline, timeline.lanes, timeline.pyramid.top, 0)
+    keeping.release(timeline)
+    assert tile(timeline, timeline.lanes, timeline.pyramid.top, 0) == before

@@ -13,7 +13,7 @@ from stepscope import intervals, pyramid, tables
 from stepscope.analyses._work import cut
 from stepscope.errors import UsageError
 from stepscope.intervals import Ints
-from stepscope.timelines import finding
+from stepscope.timelines import finding, summing
 from stepscope.timelines.lanes import KINDS, WORK, Group, Lane, Timeline, rows_of
 from stepscope.trace import Trace
 
@@ -120,7 +120,9 @@ def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, on
     first, last = max(int(inside[0]) - 1, 0), min(int(inside[-1]) + 1, steps.height - 1)
     if timeline.spans <= _LOOKED_THROUGH or _count(timeline, group.rank, int(begin[first]), int(end[last])) <= _LOOKED_THROUGH:
         numbers = None if timeline.spans <= _LOOKED_THROUGH else (int(steps["step"][first]), int(steps["step"][last]))
-        ask = functools.partial(trace.analyse, "gaps", rank=group.rank, steps=numbers)
+        ask = functools.partial(
+            trace.analyse if numbers is None else _near(trace, steps[first : last + 1]).analyse, "gaps", rank=group.rank
+        )
         found = ask() if once is None else once(("gaps", group.rank, numbers), ask)
     else:
         found = _idle(timeline, group, begin[inside], end[inside], steps["step"].gather(inside))
@@ -135,17 +137,29 @@ def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, on
     return rows
 
 
+def _near(trace: Trace, steps: pl.DataFrame) -> Trace:
+    """What begins in the time of some steps of one rank: of a large file the few parts of it that hold that."""
+    begin, end = steps["start_ns"].min(), steps["end_ns"].max()
+    columns = ("rank", "track", "kind", "name", "start_ns", "dur_ns", "self_ns", "span", "parent", "flow_in", "step")
+    spans = trace.spans.filter(pl.col("rank") == steps["rank"][0], pl.col("start_ns") >= begin, pl.col("start_ns") < end)
+    return Trace({**trace.tables, "spans": spans.select(columns).collect(), "steps": steps}, trace.meta)
+
+
 def _idle(timeline: Timeline, group: Group, begin: Ints, end: Ints, steps: pl.Series) -> pl.DataFrame:
     """When no stream of a device ran anything in these steps."""
     events = timeline.pyramid.events
+    lanes = [lane for lane in timeline.lanes if lane.group == group.id and lane.kind == "spans" and group.kind == "device"]
+    rows = [row for lane in lanes for row in rows_of(lane)]
+    is_work = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in WORK])
     sets = [intervals.NONE]
-    for lane in timeline.lanes:
-        if lane.group == group.id and lane.kind == "spans" and group.kind == "device":
-            for row in rows_of(lane):
-                some = pyramid.within(events, row, int(begin[0]), int(end.max()))
-                ran = np.isin(events.kind[some], [KINDS.index(kind) for kind in WORK])
-                start = events.start[some][ran]
-                sets.append(intervals.merge(start, start + events.dur[some][ran]))
+    for low, high in summing.stretches(timeline, rows, int(begin[0]), int(end.max())):
+        here = []
+        for row in rows:
+            some = pyramid.within(events, row, low, high)
+            ran = is_work[events.kind[some]]
+            start = events.start[some][ran]
+            here.append(intervals.merge(start, start + events.dur[some][ran]))
+        sets.append(intervals.clip(intervals.join(*here), low, high))
     idle = intervals.gaps(intervals.join(*sets), int(begin[0]), int(end.max())) if group.kind == "device" else intervals.NONE
     pieces = cut(idle.starts, idle.ends, begin, end)
     length = pieces.ends - pieces.starts

@@ -5,6 +5,7 @@ all the portions. A *window* is what begins in some rows between two moments, in
 """
 
 import itertools
+import mmap
 import os
 import weakref
 from collections.abc import Iterable, Iterator
@@ -81,6 +82,14 @@ def mapped(file: Path, kind: Any, count: int) -> _Array:
     if file.stat().st_size != expected:
         raise ValueError(f"{file} has {file.stat().st_size} bytes; expected {expected}")
     return np.memmap(file, kind, "r", shape=(count,)).view(np.ndarray) if count else np.empty(0, kind)
+
+
+def release(arrays: Iterable[_Array]) -> None:
+    """Give back the memory of what was looked at of mapped arrays; the system still has it, and it comes again when it is looked at."""
+    for array in arrays:
+        own = getattr(array.base, "_mmap", None)
+        if own is not None:
+            own.madvise(mmap.MADV_DONTNEED)
 
 
 class Window(NamedTuple):

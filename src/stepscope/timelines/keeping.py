@@ -110,6 +110,12 @@ def read(folder: Path) -> Timeline:
     return Timeline(**about, pyramid=made, labels=labels, samples=samples, sums=sums)
 
 
+def release(timeline: Timeline) -> None:
+    """Give back the memory of what was looked at so far."""
+    made = timeline.pyramid
+    columns.release([*made.events, *made.buckets, made.long, *timeline.samples, *timeline.sums.entries])
+
+
 def _folder(name: str | None) -> Path | None:
     try:
         return None if name is None else cache.folder() / name

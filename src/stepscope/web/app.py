@@ -233,7 +233,9 @@ class Server:
     async def timeline(self, answer: timeline.Answer, request: Request) -> Response:
         run, words = await self._run(request), _words(request)
         opened = await (await self._timeline(run)).opened()
-        return await self._threaded(lambda: answer(opened, request.path_params, words))
+        found = await self._threaded(lambda: answer(opened, request.path_params, words))
+        opened.answered()
+        return found
 
     async def timeline_progress(self, request: Request) -> Response:
         """Events "progress" while the timeline is being built, then "finished". Begins that, if need be."""

@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 
 _KEPT = 8
 _ANSWERS = 6  # that are kept, of each timeline
+_RELEASED = 16  # answers, each of which looks at some megabytes at most
 _LONGEST = 1000  # characters of what is searched for
 _ROWS = 64  # of all lanes of a tile
 
@@ -36,6 +37,13 @@ class Opened:
         self._lock = threading.Lock()
         self._under_way: dict[tuple[Any, ...], threading.Lock] = {}
         self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._answers = 0
+
+    def answered(self) -> None:
+        """Now and then what was looked at is given back: all of a large timeline would be in memory in the end."""
+        self._answers += 1
+        if self._answers % _RELEASED == 0:
+            keeping.release(self.timeline)
 
     def once(self, key: tuple[Any, ...], ask: Callable[[], _T]) -> _T:
         """What takes long and is asked again and again; of several who ask at the same time, one computes it."""
