@@ -222,7 +222,8 @@ def _report(args: argparse.Namespace, run: Path, built: list[Cost], again: Cost,
         ["open again", f"{last['cpu_s'] * 1e3:.0f} ms", f"{last['wall_s'] * 1e3:.0f} ms", _megabytes(again.rss_bytes), ""],
     ]
     counts = f"{said[0]['spans']:,} spans, {said[0]['events']:,} events with scopes, steps and overlap, {said[0]['samples']:,} samples"
-    return f"""# Timeline: the server's part ({args.machine})
+    size = "" if args.millions == _MANY else f", {args.millions:g} million events"
+    return f"""# Timeline: the server's part ({args.machine}{size})
 
 Written by `timeline.py`: {counts}: `{SOURCE.name}`, a recording of {stepscope.open(SOURCE).steps.collect().height} steps, repeated.
 Kept on disk: {kept / 1e6:,.0f} MB. {args.repeat} builds, each in a new process. Load average at the end: {os.getloadavg()[0]:.1f}.
