@@ -5,7 +5,7 @@ import { counting, info, useTable } from "../data";
 import { Await, Card, Chip, Empty, Legend, Loading, Segmented, Share, Swatch, Time, Trouble, useWidth, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { Menu } from "../parts/menu";
-import { Histogram, StepBars, StepLine, type Part } from "../parts/plots";
+import { Histogram, StepBars, StepLine, wideOf, type Part } from "../parts/plots";
 import { tip, untip } from "../parts/tip";
 import { go, link, param } from "../state";
 import { Table } from "../table";
@@ -451,7 +451,7 @@ function InOrder({ trace, of, at, transfers, exposed }: { trace: Table; of: Map<
               onPointerMove={(event) => tip(event, <><b>{bar.name}</b><dl><dt>{t.starts}</dt><dd><Time ns={bar.start} /></dd><dt>{t.ends}</dt><dd><Time ns={bar.start + bar.ns} /></dd><dt>{t.takes}</dt><dd><Time ns={bar.ns} /> · <Share of={bar.ns / total} /></dd></dl></>)}
               onPointerLeave={untip}
             >
-              {wide(bar.ns) > 60 && <><b>{units.text(units.time(bar.ns))}</b>{wide(bar.ns) > 190 && ` ${bar.name.toLowerCase()} · ${units.text(units.share(bar.ns / total))}`}</>}
+              {wide(bar.ns) > 60 && <><b>{units.text(units.time(bar.ns))}</b>{[` ${bar.name.toLowerCase()} · ${units.text(units.share(bar.ns / total))}`].find((more) => wideOf(units.text(units.time(bar.ns)) + more) + 20 < wide(bar.ns))}</>}
             </i>
           ))}
           {end > total && <i class="beyond hatch" style={{ left: place(total), width: place(end - total) }} title={t.beyond} />}
