@@ -19,10 +19,16 @@ export interface Artist {
 
 /** Started with the page, so that it is there when the lanes are known. */
 let ready: Worker | null = null;
+/** It could not be started. */
+let broken = false;
 
 export function prepare(): void {
-  if (ready || !script || source().still || !("transferControlToOffscreen" in HTMLCanvasElement.prototype)) return;
+  if (ready || broken || !script || source().still || !("transferControlToOffscreen" in HTMLCanvasElement.prototype)) return;
   ready = new Worker(new URL(script, import.meta.url));
+  ready.onerror = () => {
+    broken = true;
+    ready = null;
+  };
 }
 
 export function artist(canvas: HTMLCanvasElement, run: string, header: Header, told: (told: Told) => void): Artist {
