@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.exporters._msprof_work import NO_CONTEXT, TEXTS, Work
+from stepscope.exporters._msprof_work import NO_CONTEXT, TEXTS, Work, only
 
 _PORTION = 20_000
 _COMMUNICATION = "COMMUNICATION"
@@ -48,24 +48,20 @@ def us(column: str | pl.Expr) -> pl.Expr:
 
 
 def kernels(work: Work) -> pl.DataFrame:
-    """What computes. Where nothing is recorded of operators, a kernel that runs on both kinds of core lasts as long as its task."""
-    rows = work.tasks.filter(pl.col("kind") == "kernel")
-    if work.brief:
-        rows = rows.with_columns(
-            start_ns=pl.coalesce("task start_ns", "start_ns"),
-            dur_ns=pl.coalesce("task dur_ns", "dur_ns"),
-            category=pl.lit(None, pl.String),
-            op_type=pl.lit(None, pl.String),
-        )
-    return rows
+    """What computes: row in `tasks`, device, start_ns, dur_ns."""
+    rows = work.tasks.select("kind", "device", "start_ns", "dur_ns", "task start_ns", "task dur_ns").with_row_index("row")
+    rows = rows.filter(pl.col("kind") == "kernel")
+    return (_briefly(rows) if work.brief else rows).select("row", "device", "start_ns", "dur_ns")
+
+
+def _briefly(rows: pl.DataFrame) -> pl.DataFrame:
+    """Where nothing is recorded of operators, a kernel that runs on both kinds of core lasts as long as its task."""
+    return rows.with_columns(start_ns=pl.coalesce("task start_ns", "start_ns"), dur_ns=pl.coalesce("task dur_ns", "dur_ns"))
 
 
 def op_summary(work: Work) -> Iterator[pl.DataFrame]:
-    computing = kernels(work).with_row_index("row")
-    communicating = work.operators.with_row_index("row")
-    both = [
-        frame.select("row", "device", "start_ns", "dur_ns", other=pl.lit(other)) for frame, other in ((computing, 0), (communicating, 1))
-    ]
+    communicating = work.operators.with_row_index("row").select("row", "device", "start_ns", "dur_ns")
+    both = [frame.with_columns(other=pl.lit(other)) for frame, other in ((kernels(work), 0), (communicating, 1))]
     order = pl.concat(both).sort("device", "start_ns", maintain_order=True)
     # However long ago the last one began: what ran before it and still runs does not count.
     free = pl.col("start_ns") - (pl.col("start_ns") + pl.col("dur_ns")).shift(1).over("device")
@@ -74,11 +70,18 @@ def op_summary(work: Work) -> Iterator[pl.DataFrame]:
         of_kernels, of_operators = (part.filter(pl.col("other") == other) for other in (0, 1))
         rows = pl.concat(
             [
-                _kernel_rows(work, computing[of_kernels["row"]].hstack(of_kernels.select("wait_ns"))),
-                _operator_rows(work, communicating[of_operators["row"]].hstack(of_operators.select("wait_ns"))),
+                _kernel_rows(work, _detailed(work, of_kernels["row"]).hstack(of_kernels.select("wait_ns"))),
+                _operator_rows(work, work.operators[of_operators["row"]].hstack(of_operators.select("wait_ns"))),
             ]
         )
         yield _merged(rows, part)
+
+
+def _detailed(work: Work, rows: pl.Series) -> pl.DataFrame:
+    found = work.tasks[rows]
+    if work.brief:
+        found = _briefly(found).with_columns(category=pl.lit(None, pl.String), op_type=pl.lit(None, pl.String))
+    return found
 
 
 def _merged(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
@@ -153,7 +156,7 @@ def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
         "Task Wait Time(us)": us("wait_ns"),
         "Block Num": pl.lit(0, pl.Int64) if _is_ascend(work) else pl.lit(None, pl.Int64),
     }
-    columns = _kernel_rows(work, kernels(work).head(0).with_columns(wait_ns=pl.lit(0, pl.Int64))).schema
+    columns = _kernel_rows(work, work.tasks.clear().with_columns(wait_ns=pl.lit(0, pl.Int64))).schema
     return rows.select(told.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
 
 
@@ -196,7 +199,7 @@ def task_time(work: Work) -> Iterator[pl.DataFrame]:
     # The parts of a task that communicates are not listed: they are tasks of planes.
     whole = (pl.col("kind") == "kernel") | (pl.col("Subtask Id").fill_null(NO_CONTEXT) == NO_CONTEXT)
     for device in work.devices:
-        tasks = work.tasks.filter(pl.col("device") == device, whole)
+        tasks = only(work.tasks, pl.col("device") == device, whole)
         for rows in tasks.iter_slices(_PORTION):
             yield _task_rows(work, rows)
         copies = tasks.filter(pl.col("received_ns").is_not_null())

@@ -12,7 +12,7 @@ import polars as pl
 from stepscope import intervals
 from stepscope.exporters._lines import filled, json_of, json_text
 from stepscope.exporters._msprof_summaries import bounded, kernels, microseconds, reduces, us
-from stepscope.exporters._msprof_work import LAYERS, NO_CONTEXT, NO_MODEL, Work
+from stepscope.exporters._msprof_work import LAYERS, NO_CONTEXT, NO_MODEL, Work, only
 from stepscope.intervals import Ints
 
 _HOST = 31
@@ -89,7 +89,7 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
     layered = pl.col("level").is_in(list(LAYERS)) & (pl.col("kind") != "annotation")
     for place, name, calls in (
         (_FRAMEWORK, work.process or "framework", work.calls.filter(~layered)),
-        (_CANN, "CANN", work.calls.filter(layered)),
+        (_CANN, "CANN", only(work.calls, layered)),
     ):
         if calls.is_empty() or (wanted is not None and ("cann" if place == _CANN else "msproftx") not in wanted):
             continue
@@ -121,7 +121,7 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
 
 
 def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
-    tasks = work.tasks.filter(pl.col("device") == device)
+    tasks = only(work.tasks, pl.col("device") == device)
     if tasks.is_empty():
         return
     pid = _pid(work, _HARDWARE, device)
@@ -328,7 +328,7 @@ def _samples(work: Work, device: int, wanted: Collection[str] | None) -> Iterato
 
 def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
     computing, communicating = (_union(frame.filter(pl.col("device") == device)) for frame in (kernels(work), work.operators))
-    tasks = work.tasks.filter(pl.col("device") == device)
+    tasks = only(work.tasks, pl.col("device") == device)
     if not len(computing.starts) and not len(communicating.starts):
         return
     pid = _pid(work, _OVERLAP, device)

@@ -102,6 +102,12 @@ def work(trace: Trace) -> Work:
     )
 
 
+def only(rows: pl.DataFrame, *where: pl.Expr) -> pl.DataFrame:
+    """Those rows: not copied where that is all of them, as there may be millions."""
+    wanted = rows.select(pl.all_horizontal(*where)).to_series()
+    return rows if wanted.all() else rows.filter(wanted)
+
+
 def _texts(spans: pl.LazyFrame) -> pl.LazyFrame:
     return spans.with_columns(pl.col("kind", "name", "op_type", "category", "shapes", "dtypes").cast(pl.String))
 
