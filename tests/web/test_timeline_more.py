@@ -1,5 +1,6 @@
 """Arrows, the ruler, the critical path and questions in SQL, from the timeline."""
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -153,3 +154,32 @@ def test_what_is_selected_can_be_asked_in_sql(server: "Serve", page: "Page", spa
     page.get_by_role("link", name="Query").last.click()
     playwright.expect(page.locator(".verdict")).to_contain_text(f"{inside.height:,} rows", timeout=PATIENCE)
     assert f"track in ({kernel['track']})" in page.locator("textarea").input_value()
+
+
+def test_the_picture_is_saved_with_the_names_of_its_lanes_and_the_ruler(server: "Serve", page: "Page") -> None:
+    _open(page, server(SAMPLES), "t0=50000000&t1=60000000&measure=52000000:54000000")
+    box = page.locator(".tl-picture").bounding_box()
+    assert box is not None
+    page.get_by_role("button", name="Download").click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="The picture, as PNG").click()
+    content = saved.value.path().read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(content[16:20], "big") == round(box["width"]) + 200
+    assert int.from_bytes(content[20:24], "big") == round(box["height"])
+    # Dark pixels in the strip of names: letters; and a line of the accent's colour where the ruler begins.
+    script = """async ([data, x]) => {
+      const image = await createImageBitmap(await (await fetch(data)).blob());
+      const page = new OffscreenCanvas(image.width, image.height).getContext("2d");
+      page.drawImage(image, 0, 0);
+      const names = page.getImageData(20, 106, 170, image.height - 106).data;
+      let dark = 0;
+      for (let at = 0; at < names.length; at += 4) if (names[at] + names[at + 1] + names[at + 2] < 200) dark += 1;
+      const [red, green, blue] = page.getImageData(x, 300, 1, 1).data;
+      return [dark, blue > red + 40 && blue > green + 40];
+    }"""
+    data = "data:image/png;base64," + base64.b64encode(content).decode()
+    page.goto("about:blank")
+    dark, ruled = page.evaluate(script, [data, 200 + int(box["width"] * 0.2)])
+    assert dark > 200
+    assert ruled

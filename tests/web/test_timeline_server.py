@@ -1,6 +1,9 @@
 """What the server says of a run's timeline: lanes, and tiles that hold what was recorded."""
 
+import gzip
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +12,8 @@ import polars as pl
 import pytest
 
 import stepscope
+import tiny
+from stepscope import store
 from tiles import decoded
 
 if TYPE_CHECKING:
@@ -154,3 +159,17 @@ def test_how_far_the_building_is_is_told_until_it_is_done(server: "Serve", addre
     shares = [json.loads(lines[1].removeprefix("data: "))["share"] for lines in said]
     assert shares == sorted(shares)
     assert shares[-1] == 1
+
+
+def test_several_ranks_are_exported_as_an_archive_of_a_file_each_and_one_as_a_file(server: "Serve", tmp_path: Path) -> None:
+    spans = "rank  kind  name  start_ns  dur_ns  scope\n0  op  a  1000  500  net/a\n1  op  b  1200  500  net/b"
+    store.write(tiny.trace(spans=spans, tracks="rank  track  kind  label\n0  0  thread  main\n1  0  thread  main"), tmp_path / "two")
+    served = server(tmp_path)
+    (run,) = [one["id"] for one in served.ask("api/runs").json()["runs"]]
+    both = served.ask(f"api/runs/{run}/export/chrome?scopes=1")
+    assert both.status == 200
+    with zipfile.ZipFile(io.BytesIO(both.body)) as archive:
+        assert sorted(archive.namelist()) == ["rank0.json.gz", "rank1.json.gz"]
+    one = served.ask(f"api/runs/{run}/export/chrome?rank=1&scopes=1")
+    events = json.loads(gzip.decompress(one.body))["traceEvents"]
+    assert [event["name"] for event in events if event["ph"] == "X"] == ["b", "net"]

@@ -4,7 +4,7 @@ import * as units from "../units";
 import { counter } from "./counter";
 import { cover, Line } from "./coverage";
 import { DARK, FRAMED, HATCHED, type Ink } from "./ink";
-import type { Labels } from "./labels";
+import { shown, type Labels } from "./labels";
 import type { Placed } from "./layout";
 import type { Pieces } from "./pieces";
 import { sheet, type Pen, type Scene } from "./scene";
@@ -237,18 +237,12 @@ export class Bars {
     const perPixel = (scene.t1 - scene.t0) / scene.width;
     const middle = scene.t0 + (x + wide / 2) * perPixel;
     const free = `${units.text(units.time(dur))} ${scene.words.free}`;
-    let text = free;
-    for (const gap of scene.gaps) {
-      if (gap.group !== group || middle < gap.start || middle > gap.start + gap.dur) continue;
-      if (gap.said) text = `${free} · ${gap.said}`;
-      break;
-    }
-    let width = context.measureText(text).width + 8;
-    if (width > wide - 8) {
-      text = free;
-      width = context.measureText(text).width + 8;
-      if (width > wide - 4) return;
-    }
+    const gap = scene.gaps.find((one) => one.group === group && middle >= one.start && middle <= one.start + one.dur);
+    // As much as there is room for.
+    const choices = [...(gap?.said && gap.host ? [`${free} · ${gap.said}: ${shown(gap.host)}`] : []), ...(gap?.said ? [`${free} · ${gap.said}`] : []), free];
+    const text = choices.find((one) => context.measureText(one).width + 16 <= wide);
+    if (text === undefined) return;
+    const width = context.measureText(text).width + 8;
     const left = x + wide / 2 - width / 2;
     context.fillStyle = ink.surface;
     context.fillRect(left, y + 1, width, high - 2);

@@ -202,7 +202,7 @@ export class Carried {
     const { low, high } = bound(words);
     const [rank, device, start, dur] = ["rank", "device", "start_ns", "dur_ns"].map((name) => this.gaps!.num(name));
     const rows = this.gaps.where((at) => rank[at] === group.rank && (device[at] === group.device || (Number.isNaN(device[at]) && group.device === null)) && start[at] < high && start[at] + dur[at] > low);
-    return rows.sort((a, b) => dur[b] - dur[a] || start[a] - start[b]).slice(0, MANY).map((at) => ({ start: start[at], dur: dur[at], cause: this.gaps!.str("cause")[at] }));
+    return rows.sort((a, b) => dur[b] - dur[a] || start[a] - start[b]).slice(0, MANY).map((at) => ({ start: start[at], dur: dur[at], cause: this.gaps!.str("cause")[at], host_activity: this.gaps!.str("host_activity")[at] }));
   }
 
   /** The spans within a time, as columns. */

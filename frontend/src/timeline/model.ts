@@ -742,11 +742,11 @@ export class Timeline {
     this.gapsFor = key;
     try {
       const groups = [...new Set(devices.map((lane) => lane.group))].slice(0, 8);
-      const said = await Promise.all(groups.map((group) => this.json<{ gaps: { start: number; dur: number; cause: string | null }[] }>(`timeline/gaps?t0=${from}&t1=${Math.max(from + 1, to)}&group=${group}`)));
+      const said = await Promise.all(groups.map((group) => this.json<{ gaps: { start: number; dur: number; cause: string | null; host_activity?: string | null }[] }>(`timeline/gaps?t0=${from}&t1=${Math.max(from + 1, to)}&group=${group}`)));
       if (key !== this.gapsFor) return;
       const gaps: Gap[] = [];
       said.forEach((answer, at) => {
-        for (const gap of answer.gaps) gaps.push({ start: gap.start, dur: gap.dur, said: gap.cause === "unknown" ? "" : (gap.cause ?? ""), group: groups[at] });
+        for (const gap of answer.gaps) gaps.push({ start: gap.start, dur: gap.dur, said: gap.cause === "unknown" ? "" : (gap.cause ?? ""), host: gap.host_activity ?? null, group: groups[at] });
       });
       this.gaps.value = gaps;
       this.invalidate();

@@ -6,6 +6,8 @@ export interface Gap {
   start: number;
   dur: number;
   said: string;
+  /** What the host was doing. */
+  host: string | null;
   group: number;
 }
 
