@@ -114,7 +114,7 @@ def _described(streams: dict[str, list[Path]]) -> pl.DataFrame:
     tasks = []
     for line in lines(streams.get("Framework.host.vm.task_desc_info.", [])):
         parts = line.rsplit(maxsplit=3)
-        if len(parts) == 4 and all(part.isdigit() for part in parts[1:]):
+        if len(parts) == 4 and all(re.fullmatch(r"[0-9]{1,18}", part) for part in parts[1:]):  # more digits are damage
             tasks.append({"op": parts[0], "blocks": int(parts[1]), "task": int(parts[2]), "graph_stream": int(parts[3])})
     graph = [_operator(line) for line in lines(streams.get("Framework.host.vm.graph_desc_info.", [])) if line.startswith("op_name:")]
     texts = ("op", "op_type", "shapes", "dtypes", "tensors")
@@ -255,8 +255,8 @@ def _collectives(tags: Any, points: dict[int, str], described: pl.DataFrame) -> 
 def _aicpu(files: list[Path], described: pl.DataFrame) -> pl.DataFrame:
     """AI CPU operators: a line of the node, with microseconds of a clock of its own, then one of the thread that ran it."""
     text = "\n".join(lines(files))
-    nodes = r"Node:(\S+), Run \w*tart:(\d+),.*?Run end:(\d+)"
-    threads = r"Thread\[.*?dispatchTime=(\d+) us, totalTime=(\d+) us"
+    nodes = r"Node:(\S+), Run \w*tart:(\d{1,15})\b,.*?Run end:(\d{1,15})\b"
+    threads = r"Thread\[.*?dispatchTime=(\d{1,15}) us, totalTime=(\d{1,15}) us"
     rows, open_nodes = [], []
     for match in re.finditer(f"(?s){nodes}|{threads}", text):
         name, start, end, dispatch, total = match.groups()
