@@ -30,7 +30,7 @@ _FRAMES = """
 """
 _DRAWN = """
   window.pictures = [];
-  document.addEventListener('drawn', event => window.pictures.push([performance.now(), event.detail]), true);
+  document.addEventListener('drawn', event => window.pictures.push([performance.now(), event.detail.took]), true);
 """
 _WAYS = {"d": "pan", "w": "zoom in", "s": "zoom out"}
 
