@@ -100,9 +100,9 @@ def test_seconds_are_recorded_where_no_steps_are_counted(here: Path, ranks: list
 
 
 def test_a_rank_that_dies_while_it_is_recorded_is_told_of(here: Path, ranks: list[Any]) -> None:
-    step = listed(here, 2)[0]["step"]
-    with started(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--from-step", str(step + 300), "--steps", "100000") as attached:
-        time.sleep(1)
+    with started(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--steps", "1000000") as attached:
+        while {one["state"] for one in listed(here, 2)} != {"recording"}:
+            assert attached.poll() is None
         ranks[1].kill()
         (here / "end").touch()
         _, err = attached.communicate(timeout=60)
