@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import polars as pl
@@ -761,18 +760,7 @@ def test_other_shells_have_a_script_that_names_everything(shell: str, say) -> No
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
-# Speed and the notebook
-
-
-def test_an_analysis_of_a_large_run_folder_is_quick(tmp_path: Path) -> None:
-    spans = tiny.trace(spans=SPANS).spans.collect()
-    many = pl.concat([spans.with_columns(pl.col("start_ns") + 200_000 * n) for n in range(2000)])
-    many = pl.concat([many] * 60).with_columns(span=pl.int_range(pl.len(), dtype=pl.Int64))
-    run = written(Trace({"spans": many, "steps": tiny.trace(steps=STEPS).steps}), tmp_path / "run")
-    assert many.height == 600_000
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "stepscope", "show", "overlap", run], capture_output=True, check=True)
-    assert time.perf_counter() - began < 5  # 1.5 s is the promise, kept by benchmarks/; this machine may be busy
+# The notebook
 
 
 def test_a_notebook_shows_the_trace(run: str) -> None:
