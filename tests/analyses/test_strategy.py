@@ -19,7 +19,7 @@ def test_pieces_are_those_of_the_most_cut_input_and_roles_what_the_compiler_put_
         {"node": "3", "name": "c", "type": "Add", "scope": "recompute_Default/c", "shards": [[1, 1]], "inputs": [], "instance": ""},
     ]
     stages = [{"rank": 4, "stage": 1, "mode": "auto_parallel", "devices": ["4", "5"], "operators": operators}]
-    trace = Trace({}, Meta(ranks=[4], extra={"parallel_strategy": stages}))
+    trace = Trace({}, Meta(ranks=[4], extra={"strategy_stages": stages}))
     rows = """
     rank stage name part      pieces role           devices
     4    1     a    forward   4      -              "[""4"",_""5""]"
@@ -34,3 +34,7 @@ def test_pieces_are_those_of_the_most_cut_input_and_roles_what_the_compiler_put_
 
 def test_without_a_strategy_there_are_no_rows() -> None:
     assert Trace({}).strategy().is_empty()
+
+
+def test_a_recording_that_was_only_asked_for_strategies_has_none() -> None:
+    assert Trace({}, Meta(extra={"strategy_stages": 1, "parallel_strategy": 1})).strategy().is_empty()

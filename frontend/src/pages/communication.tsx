@@ -92,7 +92,7 @@ export default function Communication() {
   if (asked.some((one) => one.data === null)) return <Loading rows={12} />;
   const ranks = now.ranks;
   const many = ranks.length > 1;
-  if (!calls.data!.rows && !many && !("parallel_strategy" in now.extra)) {
+  if (!calls.data!.rows && !many && !("strategy_stages" in now.extra)) {
     return (
       <>
         <Verdict>{t.alone}</Verdict>
@@ -108,7 +108,7 @@ export default function Communication() {
       {means.data!.rows > 0 && many && <RankTable means={means.data!} />}
       {calls.data!.rows > 0 ? <Operators calls={calls.data!} /> : <Card title={t.ops}><Empty title={t.emptyOps} height={100}>{t.emptyMany}</Empty></Card>}
       {(now.tables.links ?? 0) > 0 && <Links />}
-      {"parallel_strategy" in now.extra && <Strategy />}
+      {"strategy_stages" in now.extra && <Strategy />}
     </div>
   );
 }

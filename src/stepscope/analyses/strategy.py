@@ -30,9 +30,10 @@ def strategy(trace: Trace, *, sharded: bool = False) -> pl.DataFrame:
 
     With `sharded`, only those that are cut or that move data between ranks. Ranks whose file is missing are missing here, and no others.
     """
+    stages = trace.meta.extra.get("strategy_stages")
     rows = [
         _row(stage, operator)
-        for stage in trace.meta.extra.get("parallel_strategy") or []
+        for stage in (stages if isinstance(stages, list) else [])
         if isinstance(stage, dict)
         for operator in stage.get("operators") or []
     ]

@@ -70,8 +70,9 @@ def read(path: Path, options: Options) -> Trace:
         raise DataError(path, "no rank has files here")
     traces = [_exported(path, rank, options) or _Rank(path, rank, options).trace() for rank in ranks]
     trace = combine(traces)
-    if strategies := [one.meta.extra["parallel_strategy"] for one in traces if "parallel_strategy" in one.meta.extra]:
-        trace.meta.extra["parallel_strategy"] = [row for rows in strategies for row in rows]
+    if strategies := [found for one in traces if isinstance(found := one.meta.extra.get("strategy_stages"), list)]:
+        # Each rank of an export of ours has those of all.
+        trace.meta.extra["strategy_stages"] = list({str(row.get("rank")): row for rows in strategies for row in rows}.values())
     trace = with_rows(trace, {"problems": _unread(path)})
     trace.meta.world_size = max((one.meta.world_size or 0 for one in traces), default=0) or None
     return trace
@@ -209,7 +210,7 @@ class _Rank:
         if flops := self._object("flops_summary_{}.json"):
             extra["flops_summary"] = flops
         if strategy := cluster.strategy(self._object("parallel_strategy_{}.json"), self.rank, self.problems):
-            extra["parallel_strategy"] = strategy
+            extra["strategy_stages"] = strategy
         for file in sorted(self.path.glob(f"*_cluster_analyse_*_{self.rank}.csv")):
             extra["cluster_analyse"] = read_csv(file, self.problems).to_dicts()
         version = self.info.get("ms_version")
