@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -90,10 +91,35 @@ LOOK = r"""
     const fine = e.closest(`${reached}, [role=grid], [role=treegrid], [role=img]`) || e.querySelector(reached);
     if (!fine) wrong.push(`for the mouse alone: ${said(e)}`);
   }
+  for (const e of main.querySelectorAll('.q')) {
+    if (shown(e) && !e.title) wrong.push(`a number without its exact value: ${said(e)} in ${said(e.parentElement)}`);
+  }
   const copy = main.cloneNode(true);
   for (const e of copy.querySelectorAll('.mono, code, pre, textarea')) e.remove(); // names may be anything
   const bad = copy.textContent.match(/\{[a-z]\w*\}|\bundefined\b|\bNaN\b|\[object \w+\]|\bInfinity\b/g) ?? [];
   wrong.push(...bad.map(one => `says ${one}`));
+  return wrong;
+}
+"""
+# What is shortened without a way to see it whole, and what is cut off.
+SHORTENED = r"""
+() => {
+  const wrong = [];
+  const main = document.querySelector('main');
+  const shown = e => e.getClientRects().length > 0 && getComputedStyle(e).visibility !== 'hidden';
+  const said = e => `${e.tagName.toLowerCase()}.${e.getAttribute('class') ?? ''} ${(e.textContent ?? '').trim().slice(0, 60)}`;
+  // The timeline decides itself what it shortens.
+  for (const e of location.hash.includes('/timeline') ? [] : main.querySelectorAll('*')) {
+    if (!shown(e) || e.closest('.sr, svg, textarea, input') || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    const style = getComputedStyle(e);
+    if (style.overflowX !== 'hidden' || e.scrollWidth <= e.clientWidth + 1) continue;
+    if (style.textOverflow !== 'ellipsis') wrong.push(`cut off: ${said(e)}`);
+    else if (!e.closest('[title]') && !e.querySelector('[title]')) wrong.push(`shortened, and nowhere whole: ${said(e)}`);
+  }
+  for (const e of main.querySelectorAll('svg text')) {
+    const [own, all] = [e.getBoundingClientRect(), e.closest('svg').getBoundingClientRect()];
+    if (own.width && (own.right > all.right + 2 || own.left < all.left - 2)) wrong.push(`beyond its picture: ${said(e)}`);
+  }
   return wrong;
 }
 """
@@ -144,10 +170,10 @@ def opened(page: "Page", served: "Served") -> None:
         page.evaluate(GO, None)
 
 
-def looked_at(page: "Page", run: str, name: str, place: str, theme: str = "light") -> list[str]:
+def looked_at(page: "Page", run: str, name: str, place: str, theme: str = "light", looks: tuple[str, ...] = (LOOK, SHORTENED)) -> list[str]:
     page.evaluate(GO, f"#/{run}/{place}" if run else "#/")
     page.screenshot(path=PICTURES / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}_{place}_{theme}.png")
-    return [f"{name}/{place}: {wrong}" for wrong in page.evaluate(LOOK)]
+    return [f"{name}/{place}: {wrong}" for look in looks for wrong in page.evaluate(look)]
 
 
 @contextlib.contextmanager
@@ -173,7 +199,7 @@ def test_every_page_of_the_shared_recordings_does_too(server: "Serve", quiet: "P
     wrong = []
     for run in runs(served):
         for place in OF_A_RUN:
-            wrong += looked_at(quiet, run["id"], run["name"], place)
+            wrong += looked_at(quiet, run["id"], run["name"], place, looks=(LOOK,))
     assert not wrong, "\n".join(wrong)
 
 
@@ -189,6 +215,64 @@ def test_every_page_fits_a_window_of_1280_and_can_be_dark(server: "Serve", quiet
             assert quiet.evaluate("document.documentElement.dataset.theme") == "dark"
     quiet.emulate_media(color_scheme="light")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", ["resnet50_h200", "python", "PROF_000001_20231114221320000_ABCDEFGH", "lenet_ascend_ms"])
+def test_pages_in_chinese_fit_a_dark_window_of_1280_too(server: "Serve", quiet: "Page", name: str) -> None:
+    served = server(SAMPLES)
+    opened(quiet, served)
+    quiet.get_by_role("button", name="Language").click()
+    quiet.emulate_media(color_scheme="dark")
+    with wide(quiet, 1280, 800):
+        wrong = [one for place in OF_A_RUN for one in looked_at(quiet, served.run(name), name, place, "dark_zh")]
+    quiet.emulate_media(color_scheme="light")
+    quiet.get_by_role("button", name="语言").click()
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_page_works_below_a_path(server: "Serve", quiet: "Page") -> None:
+    """As behind a proxy: no address of the page's own may begin at the root."""
+    served = server(SAMPLES, prefix="/behind/a/proxy")
+    opened(quiet, served)
+    asked: list[str] = []
+    quiet.on("request", lambda request: asked.append(request.url))
+    wrong = [one for place in OF_A_RUN for one in looked_at(quiet, served.run("resnet50_h200"), "below", place)]
+    assert not wrong, "\n".join(wrong)
+    assert len(asked) > len(OF_A_RUN)
+    assert not [url for url in asked if not url.startswith((served.base, "blob:", "data:"))]
+
+
+def test_control_c_copies_the_number_under_the_pointer_as_it_is(server: "Serve", quiet: "Page") -> None:
+    served = server(SAMPLES)
+    opened(quiet, served)
+    quiet.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    row = stepscope.open(RESNET).overview().row(0, named=True)
+    quiet.evaluate(GO, f"#/{served.run('resnet50_h200')}/overview")
+    for label, column in (("Step time", "step_ns"), ("Peak memory", "peak_memory_bytes"), ("Device busy", "busy_share")):
+        quiet.locator(".tile", has_text=label).locator(".f .q").hover()
+        quiet.keyboard.press("Control+c")
+        quiet.wait_for_function("async wanted => Number(await navigator.clipboard.readText()) === wanted", arg=row[column])
+
+
+@pytest.mark.parametrize("place", ["overview", "steps", "memory", "cpu", "query", "communication"])
+def test_figures_lead_to_their_place_on_the_timeline(server: "Serve", quiet: "Page", place: str) -> None:
+    served = server(SAMPLES)
+    opened(quiet, served)
+    name = "PROF_000001_20231114221320000_ABCDEFGH" if place == "communication" else "resnet50_h200"
+    run = served.run(name)
+    more = {"cpu": "?view=samples", "query": "?sql=select+*+from+steps"}
+    quiet.evaluate(GO, f"#/{run}/{place}{more.get(place, '')}")
+    if place == "communication":
+        quiet.locator("[aria-label=Operators] .gridrow[aria-rowindex='2']").click()
+        quiet.locator(".drawer a[href*='/timeline?']").first.wait_for()
+    about = served.ask(f"api/runs/{run}").json()
+    length = int(about["end_ns"]) - int(about["origin_ns"])
+    addresses = quiet.locator(".app a[href*='/timeline?']").evaluate_all("all => all.map(e => e.getAttribute('href'))")
+    assert addresses
+    for address in addresses:
+        given = parse_qs(address.partition("?")[2])
+        start, end = int(given["t0"][0]), int(given["t1"][0])
+        assert -1_000_000_000 <= start <= end <= length + 1_000_000_000
 
 
 def test_pages_in_chinese_have_no_english_but_names_and_terms(server: "Serve", quiet: "Page") -> None:
