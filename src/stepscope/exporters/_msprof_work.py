@@ -22,7 +22,7 @@ _OF_TASK: dict[str, Any] = {
     **dict.fromkeys(("runtime type", "kernel_name", "Op Name", "OP Type", "OP State", "HF32 Eligible", "operation", *TEXTS), pl.String),
 }
 # Columns of counters that a kernel may have: of the groups of metrics, or registers that the user chose.
-_COUNTER = re.compile(
+COUNTER = re.compile(
     r"(aic_|aiv_)?(\w+_time\(us\)|\w+_ratio|total_cycles|icache_miss_rate|\w+_fops|\w+\(GB/s\)|\w+\(KB\)|\w+_cache_\w+|r[0-9a-f]+)"
     r"|memory_bound|cube_utilization\(%\)"
 )
@@ -136,7 +136,7 @@ def _counters(trace: Trace, tasks: pl.DataFrame) -> list[str]:
     firsts = tasks.filter(pl.col("kind") == "kernel").unique("device", keep="first", maintain_order=True)["span"].to_list()
     texts = trace.spans.filter(pl.col("span").is_in(firsts)).select("args").collect().to_series().drop_nulls()
     names = dict.fromkeys(name for text in texts for name in _names(text))
-    told = [name for name in names if name not in _OF_TASK and _COUNTER.fullmatch(name)]
+    told = [name for name in names if name not in _OF_TASK and COUNTER.fullmatch(name)]
     return told if any(name.endswith(("total_cycles", "core_time(us)", "aiv_time(us)")) for name in told) else []
 
 

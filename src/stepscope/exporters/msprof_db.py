@@ -16,6 +16,7 @@ import polars as pl
 from stepscope import __version__, intervals, schema
 from stepscope.errors import UsageError
 from stepscope.exporters import whole
+from stepscope.exporters._msprof_work import COUNTER
 from stepscope.trace import Trace
 
 _NONE = 2**32 - 1  # how Ascend writes that there is no model, no context
@@ -81,6 +82,8 @@ _OF_SPAN = (
 def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
     if len(trace.meta.ranks) > 1:
         raise UsageError(f"{len(trace.meta.ranks)} ranks do not go into one database; choose one of them with --rank")
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder, so it is not replaced; choose another name")
     with whole(out, overwrite=overwrite) as draft, contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as database:
         try:
             # Nobody sees the draft: no journal is needed to undo half of it.
@@ -192,10 +195,10 @@ class _Writing:
         return rows.select("globalTaskId", "start_ns", "end_ns", "device", "streamId", "taskId", "contextId", "kind")
 
     def _measures(self, spans: pl.DataFrame) -> list[str]:
-        """The names under which kernels say what their cores counted: all that is not about the task itself."""
+        """The names under which kernels say what their cores counted."""
         kernels = spans.filter(pl.col("kind") == "kernel").unique(["device", "category"], keep="first", maintain_order=True)
         texts = self.trace.spans.filter(pl.col("span").is_in(kernels["span"].implode())).select("args").collect().to_series().drop_nulls()
-        return [key for key in dict.fromkeys(key for text in texts for key in msgspec.json.decode(text)) if key not in _OF_TASK]
+        return [key for key in dict.fromkeys(key for text in texts for key in msgspec.json.decode(text)) if COUNTER.fullmatch(key)]
 
     def _kernels(self, rows: pl.DataFrame) -> None:
         text = {
