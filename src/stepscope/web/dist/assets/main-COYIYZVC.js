@@ -1,1 +1,0 @@
-import{a as t}from"./chunk-IS6C6XHQ.js";import"./chunk-CWPO2VGJ.js";import"./chunk-3BRDKAKE.js";import"./chunk-IHBR55AQ.js";import"./chunk-QVZUPAAW.js";import{e,x as r}from"./chunk-J7X54UQW.js";import"./chunk-WOT6VMZA.js";e(r(t,{}),document.getElementById("app"));
