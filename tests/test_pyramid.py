@@ -15,7 +15,7 @@ from stepscope.timelines.columns import Waiting
 Portion = list[tuple[int, int, int]]  # row, start and duration
 
 # The fixture is the same for every example of one test.
-LAW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LAW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 @st.composite

@@ -809,7 +809,7 @@ def test_a_gzip_file_that_unpacks_to_more_than_any_of_ours_is_refused(read: Any,
         read(path)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_recording_with_any_bytes_changed_is_read_or_refused(data: st.DataObject, read: Any) -> None:
     content = bytearray(data.draw(st.sampled_from([b"".join(planes()), CPU.read_bytes(), GPU.read_bytes()])))
