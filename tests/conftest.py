@@ -1,14 +1,17 @@
 """What all tests share: real data kept beside the project, and a cache that is not the user's."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no reason to fail.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# A busy machine is no reason to fail, and what passed once passes again. STEPSCOPE_EXPLORE=1 tries other examples each time.
+settings.register_profile(
+    "stepscope", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="STEPSCOPE_EXPLORE" not in os.environ
+)
+settings.load_profile("stepscope")
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
