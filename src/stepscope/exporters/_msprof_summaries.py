@@ -78,7 +78,7 @@ def op_summary(work: Work) -> Iterator[pl.DataFrame]:
 
 
 def _detailed(work: Work, rows: pl.Series) -> pl.DataFrame:
-    found = work.tasks[rows]
+    found = work.tasks[rows].with_columns(pl.col(TEXTS).cast(pl.String))
     if work.brief:
         found = _briefly(found).with_columns(category=pl.lit(None, pl.String), op_type=pl.lit(None, pl.String))
     return found
@@ -156,7 +156,8 @@ def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
         "Task Wait Time(us)": us("wait_ns"),
         "Block Num": pl.lit(0, pl.Int64) if _is_ascend(work) else pl.lit(None, pl.Int64),
     }
-    columns = _kernel_rows(work, work.tasks.clear().with_columns(wait_ns=pl.lit(0, pl.Int64))).schema
+    none = _detailed(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
+    columns = _kernel_rows(work, none).schema
     return rows.select(told.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
 
 
@@ -227,7 +228,9 @@ def _task_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
 def aicpu(work: Work) -> pl.DataFrame:
     """What operators on AI CPUs said of themselves."""
     rows = work.tasks.filter(pl.col("run_ns").is_not_null()).with_columns(node=pl.coalesce("Op Name", "name"))
-    rows = pl.concat([rows, work.aicpu], how="diagonal").with_columns(start_ns=pl.coalesce("aicpu start_ns", "start_ns"))
+    rows = pl.concat([rows.drop(TEXTS), work.aicpu.drop(TEXTS, strict=False)], how="diagonal").with_columns(
+        start_ns=pl.coalesce("aicpu start_ns", "start_ns")
+    )
     return rows.sort("device", "start_ns", maintain_order=True).select(
         **{
             "Device_id": pl.col("device"),

@@ -141,11 +141,12 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     )
     kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
     callers = _callers(work)
+    host = _host(work)
     for portion in tasks.iter_slices(_PORTION):
         rows = _quoted(portion.with_columns(title=named, type=kind), "title", "type")
         yield rows.select(_span(pid, "title", "stream", args)).to_series()
         yield from _copies(portion.filter(pl.col("received_ns").is_not_null()), pid)
-        yield from _arrows(work, _launches(work, callers, portion, device), pid)
+        yield from _arrows(_launches(work, callers, portion, device), host, pid)
 
 
 def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
@@ -163,11 +164,11 @@ def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
 
 
 class _Callers(NamedTuple):
-    """Calls on the host by a number, which ascends: where and when they were."""
+    """Calls on the host by a number, which ascends: their rows in the table of all calls, which is not copied."""
 
     number: Ints
-    thread: pl.Series
-    start_ns: pl.Series
+    row: pl.Series
+    calls: pl.DataFrame
 
     def of(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
         """Rows with `thread` and `from_ns` of their call; those without a call are left out."""
@@ -175,17 +176,21 @@ class _Callers(NamedTuple):
         wanted = rows[number].to_numpy().astype(np.int64)
         place = np.minimum(np.searchsorted(self.number, wanted), max(len(self.number) - 1, 0))
         known = pl.Series(self.number[place] == wanted) if len(self.number) else pl.Series([False] * rows.height, dtype=pl.Boolean)
-        at = pl.Series(place).filter(known)
-        return rows.filter(known).with_columns(self.thread.gather(at).alias("thread"), self.start_ns.gather(at).alias("from_ns"))
+        at = self.row.gather(pl.Series(place).filter(known))
+        thread, start = self.calls["thread"].gather(at), self.calls["start_ns"].gather(at)
+        return rows.filter(known).with_columns(thread.alias("thread"), start.alias("from_ns"))
 
 
 def _callers(work: Work) -> tuple[_Callers, _Callers]:
-    """Calls by their span, and by the number that what they launched bears."""
+    """Calls by their span, and by the number that what they launched bears; of several with one number, the first."""
     found = []
     for number in ("span", "connection"):
-        calls = work.calls.select(number, "thread", "start_ns").drop_nulls().sort(number, maintain_order=True)
-        calls = calls.filter(pl.col(number).is_first_distinct())
-        found.append(_Callers(calls[number].to_numpy().astype(np.int64), calls["thread"], calls["start_ns"]))
+        row = work.calls.select(pl.all_horizontal(pl.col(number, "thread", "start_ns").is_not_null())).to_series().arg_true()
+        numbers = work.calls[number].gather(row).to_numpy().astype(np.int64)
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        first = np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)]
+        found.append(_Callers(numbers[first], row.gather(order[first]), work.calls))
     return found[0], found[1]
 
 
@@ -207,9 +212,13 @@ def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFram
     return pl.concat([launched.with_columns(from_ns="launched_ns").select(columns), others.select(columns)])
 
 
-def _arrows(work: Work, rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
+def _host(work: Work) -> int:
+    """The process whose calls launch."""
+    return _pid(work, _CANN if work.calls["level"].is_in(list(LAYERS)).any() else _FRAMEWORK)
+
+
+def _arrows(rows: pl.DataFrame, host: int, pid: int) -> Iterator[pl.Series]:
     if rows.height:
-        host = _pid(work, _CANN if work.calls["level"].is_in(list(LAYERS)).any() else _FRAMEWORK)
         start = filled(
             '{"name":"HostToDevice{}","ph":"s","cat":"HostToDevice","id":"{}","pid":' + str(host) + ',"tid":{},"ts":{}},\n',
             "flow",
@@ -275,7 +284,7 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
         rows = operators.filter(pl.col("connection_id").is_not_null()).with_columns(
             stream=lane, flow=(pl.col("connection_id").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
         )
-        yield from _arrows(work, _callers(work)[1].of(rows, "connection_id"), pid)
+        yield from _arrows(_callers(work)[1].of(rows, "connection_id"), _host(work), pid)
     for portion in planes.iter_slices(_PORTION):
         rows = portion.with_columns(tid=lane + 1 + pl.col("plane"))
         rows = _quoted(rows, "name", "notify_id", "task type", "transport type", "data type", "link type")
@@ -341,8 +350,7 @@ def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
         end = max(end, int((tasks["start_ns"] + tasks["dur_ns"]).to_numpy().max()))
     free = intervals.gaps(busy, begin, end)
     for tid, one in enumerate((computing, communicating, intervals.subtract(communicating, computing), free)):
-        rows = pl.DataFrame({"start_ns": one.starts, "dur_ns": one.ends - one.starts})
-        if rows.height:
+        for rows in pl.DataFrame({"start_ns": one.starts, "dur_ns": one.ends - one.starts}).iter_slices(_PORTION):
             yield rows.select(_span(pid, pl.lit(f'"{words[tid]}"'), pl.lit(str(tid)), None)).to_series()
 
 

@@ -127,7 +127,8 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
     )
     counters = _counters(trace, own)
     columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in counters}
-    found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
+    said = trace.said(own["span"], columns).with_columns(pl.col(TEXTS).cast(pl.Categorical()))  # they repeat, and there may be millions
+    found = own.hstack(said).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
     return _with_operators(trace, found), counters
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import polars as pl
 
+from stepscope import heap
 from stepscope.errors import UsageError
 from stepscope.exporters import _msprof_readme, _msprof_summaries, _msprof_timeline, whole
 from stepscope.exporters._msprof_work import work
@@ -103,7 +104,9 @@ def _of_iteration(trace: Trace, model: int, iteration: int | None) -> Trace:
 
 
 def _write(trace: Trace, folder: Path, summary_format: str, wanted: set[str] | None) -> None:
+    heap.give_back()
     found = work(trace)
+    heap.give_back()
     at = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
     _timeline(_msprof_timeline.step_events(found), folder / f"step_trace_{at}.json")
     _timeline(_msprof_timeline.events(found, wanted), folder / f"msprof_{at}.json")
