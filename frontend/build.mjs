@@ -46,11 +46,11 @@ const pages = {
 };
 
 // `import script from "timeline-worker"` is where the timeline's worker lies: a script of its own, named after its content. A report, being one
-// file, has none.
+// file, has none. Its path is not a real one: names of files would depend on where the project lies.
 const worker = (made) => ({
   name: "worker",
   setup(within) {
-    within.onResolve({ filter: /^timeline-worker$/ }, () => ({ path: path.join(here, "src/timeline/worker.js"), namespace: "worker" }));
+    within.onResolve({ filter: /^timeline-worker$/ }, () => ({ path: "worker.js", namespace: "worker" }));
     within.onLoad({ filter: /.*/, namespace: "worker" }, async () => {
       if (!made) return { contents: 'export default "";', loader: "js" };
       const result = await build({ ...common, entryPoints: ["src/timeline/worker.ts"], format: "iife", write: false });
