@@ -95,7 +95,7 @@ def test_ranks_that_are_chosen_at_once_become_one_run(server: "Serve", page: "Pa
     for file in files:
         shutil.copy(CHROME, file)
     page.locator("input[type=file]").set_input_files(files)
-    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 987", timeout=PATIENCE)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 986", timeout=PATIENCE)
     assert served.ask(f"api/runs/{served.run('job')}").json()["ranks"] == [0, 1]
 
 
