@@ -165,9 +165,8 @@ def _with_operators(trace: Trace, tasks: pl.DataFrame) -> pl.DataFrame:
 def _flat(texts: pl.Series) -> pl.Series:
     """`[[2,3],[4]]` as `2,3;4`, each distinct one once."""
     distinct = texts.drop_nulls().unique()
-    return texts.replace_strict(
-        distinct, pl.Series([_joined(text) for text in distinct], dtype=pl.String), default=None, return_dtype=pl.String
-    )
+    flat = pl.Series([_joined(text) for text in distinct], dtype=pl.String)
+    return texts.replace_strict(distinct, flat, default=None, return_dtype=pl.String).cast(pl.Categorical())
 
 
 def _joined(text: str) -> str | None:

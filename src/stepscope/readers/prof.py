@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope import schema
+from stepscope import heap, schema
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import (
@@ -52,6 +52,7 @@ def read(path: Path, options: Options) -> Trace:
     if host_side is not None and not host_side.raw:
         host_side = None
     host = _host(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
+    heap.give_back()
     if host is None:
         notes.add(path, "no data of the host: tasks have no names")
     if not device_sides:
@@ -104,6 +105,7 @@ def _device(side: Side, host_side: Side | None, host: Host | None, notes: Notes)
     executions = _prof_tasks.joined(device, host)
     if not placed:
         device, executions = _moved(side, device, executions, notes)
+    heap.give_back()
     steps = _prof_steps.read(device.steps)
     if steps.unfinished:
         notes.add(
