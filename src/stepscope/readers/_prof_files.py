@@ -67,7 +67,7 @@ class Side(NamedTuple):
     def host_mhz(self) -> Fraction:
         processors = self.info.get("CPU")
         first = processors[0] if isinstance(processors, list) and processors and isinstance(processors[0], dict) else {}
-        return number(first.get("Frequency"))
+        return _frequency(first.get("Frequency"))
 
 
 def sides(root: Path, notes: Notes) -> tuple[Side | None, list[Side]]:
@@ -119,6 +119,17 @@ def number(text: object) -> Fraction:
         return Fraction(0)
 
 
+def _frequency(text: object) -> Fraction:
+    """In MHz; 0 where it is none, or one that no counter has: damage may leave any number."""
+    found = number(text)
+    return found if Fraction(1, 1000) <= found <= 100_000 and found.denominator <= 10**6 else Fraction(0)
+
+
+def _moment(nanoseconds: Fraction | int) -> int:
+    """0 for one that is not within what 64 bits hold, with room to add others."""
+    return int(nanoseconds) if -(2**62) < nanoseconds < 2**62 else 0
+
+
 def _slice_number(path: Path) -> tuple[int, str]:
     match = re.search(r"(\d{1,18})$", path.name)
     return (int(match[1]) if match else 0, path.name)
@@ -155,7 +166,7 @@ def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
     past = wall(host, notes)
     if mhz <= 0:  # the counter is the monotonic clock
         return Clock(0, past, Fraction(1))
-    return Clock(log.get("cntvct", 0), log.get("clock_monotonic_raw", 0) + past, 1000 / mhz)
+    return Clock(log.get("cntvct", 0), _moment(log.get("clock_monotonic_raw", 0) + past), 1000 / mhz)
 
 
 def framework_clock(said: dict[str, Any], host: Side | None, devices: list[Side], notes: Notes) -> Clock | None:
@@ -168,15 +179,15 @@ def framework_clock(said: dict[str, Any], host: Side | None, devices: list[Side]
     past = number(end.get("collectionTimeEnd")) - number(end.get("MonotonicTimeEnd"))
     if not past:
         return None
-    mhz = number(start.get("freq"))
+    mhz = _frequency(start.get("freq"))
     if not counts or mhz <= 0:
-        return Clock(0, int(past), Fraction(1))
-    return Clock(int(number(start.get("start_cnt"))), int(number(start.get("start_monotonic")) + past), 1000 / mhz)
+        return Clock(0, _moment(past), Fraction(1))
+    return Clock(_moment(number(start.get("start_cnt"))), _moment(number(start.get("start_monotonic")) + past), 1000 / mhz)
 
 
 def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) -> tuple[Clock, bool]:
     """And whether the device's times can be compared with those of the host."""
-    mhz = number(device.unit.get("hwts_frequency"))
+    mhz = _frequency(device.unit.get("hwts_frequency"))
     if mhz <= 0:
         mhz = Fraction(usual_mhz)
         notes.add(
@@ -187,7 +198,7 @@ def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) 
     host_mhz = device.host_mhz or (host.host_mhz if host else Fraction(0))
     late = int(log.get("cntvct_diff", 0) * 1000 / host_mhz) if host_mhz > 0 else 0
     origin = log.get("clock_monotonic_raw", start.get("clock_monotonic_raw", 0)) + late + wall(device, notes)
-    return Clock(start.get("cntvct", 0), origin, 1000 / mhz), "cntvct" in start
+    return Clock(start.get("cntvct", 0), _moment(origin), 1000 / mhz), "cntvct" in start
 
 
 def counter_clock(device: Side, notes: Notes) -> Clock:
@@ -196,25 +207,25 @@ def counter_clock(device: Side, notes: Notes) -> Clock:
     past = wall(device, notes)
     if device.host_mhz <= 0:
         return Clock(0, past, Fraction(1))
-    return Clock(log.get("cntvct", 0), log.get("clock_monotonic_raw", 0) + past, 1000 / device.host_mhz)
+    return Clock(log.get("cntvct", 0), _moment(log.get("clock_monotonic_raw", 0) + past), 1000 / device.host_mhz)
 
 
 def device_start(device: Side) -> int:
     """The device's own monotonic clock at the start."""
     path = _first(device.path, "dev_start.log")
-    found = re.search(r"clock_monotonic_raw\s*[:=]\s*(\d{1,19})", path.read_text("utf-8", "replace")) if path else None
+    found = re.search(r"clock_monotonic_raw\s*[:=]\s*(\d{1,18})", path.read_text("utf-8", "replace")) if path else None
     return int(found[1]) if found else 0
 
 
 def wall(side: Side, notes: Notes) -> int:
     """What to add to the monotonic clock for the date."""
     begin = _json(_first(side.path, "start_info"), notes)
-    return int(number(begin.get("collectionTimeBegin")) * 1000) - int(number(begin.get("clockMonotonicRaw")))
+    return _moment(int(number(begin.get("collectionTimeBegin")) * 1000) - int(number(begin.get("clockMonotonicRaw"))))
 
 
 def begin(side: Side, notes: Notes) -> int:
     """When the recording began, in the time of day."""
-    return int(number(_json(_first(side.path, "start_info"), notes).get("collectionTimeBegin")) * 1000)
+    return _moment(number(_json(_first(side.path, "start_info"), notes).get("collectionTimeBegin")) * 1000)
 
 
 def _log(folder: Path, name: str, notes: Notes) -> dict[str, int]:
@@ -231,7 +242,7 @@ def _log(folder: Path, name: str, notes: Notes) -> dict[str, int]:
         notes.add(path, f"not lines of key: value ({str(error).splitlines()[0]})")
     section = next(iter(found.sections()), None)
     values = found.items(section) if section else []
-    return {key: int(value) for key, value in values if re.fullmatch(r"\d{1,19}", value.strip())}
+    return {key: int(value) for key, value in values if re.fullmatch(r"\d{1,18}", value.strip())}
 
 
 # Records
