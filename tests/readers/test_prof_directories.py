@@ -400,3 +400,17 @@ def test_without_the_counters_start_device_work_is_placed_by_its_launch(tmp_path
     first = kernels(trace).to_dicts()[0]
     assert (first["start_ns"] - START_NS, first["dur_ns"]) == (107_000, 40_000)  # launched 107 us after the start
     assert DEVICE_TICKS > 0
+
+
+@pytest.mark.parametrize("strange", [2**80, -(2**80), "1e400", "nan"])
+@pytest.mark.parametrize("key", ["collectionTimeBegin", "clockMonotonicRaw"])
+def test_a_date_that_cannot_be_leaves_lengths_and_names_as_they_are(key: str, strange: object, tmp_path: Path) -> None:
+    right = read(small_network().write(tmp_path / "right"))
+    root = small_network().write(tmp_path / "strange")
+    for place in (root / "host" / "start_info", root / "device_0" / "start_info.0"):
+        place.write_text(json.dumps(json.loads(place.read_text()) | {key: strange}))
+    kernels = [
+        trace.spans.filter(pl.col("kind") == "kernel").select("name", "dur_ns").sort("name", "dur_ns").collect().rows()
+        for trace in (right, read(root))
+    ]
+    assert kernels[0] == kernels[1] and kernels[0]
