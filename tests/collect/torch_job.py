@@ -157,6 +157,7 @@ def rank(number: int, folder: str) -> None:
     with job.recording(f"rank{number}"):
         steps(job)
     torch.distributed.destroy_process_group()
+    os._exit(0)  # a thread of gloo may still hold Python objects: PyTorch 2.13 then waits for ever, or aborts, as the interpreter goes
 
 
 if __name__ == "__main__":
