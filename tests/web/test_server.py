@@ -413,6 +413,24 @@ def test_ranks_that_are_dropped_at_once_become_one_run(server: Serve, tmp_path: 
     assert [answer.json()["ranks"] for answer in opened] == [[0, 1], [1], [2]]
 
 
+def test_what_is_to_be_followed_by_more_is_no_run_until_the_last_has_come(server: Serve, tmp_path: Path) -> None:
+    served = server(tmp_path)
+
+    def send(words: str, content: bytes = CPU.read_bytes()) -> tuple[int, list[str]]:
+        answer = served.ask(f"api/uploads?name={words}", "POST", content)
+        return answer.status, [run["name"] for run in served.ask("api/runs").json()["runs"]]
+
+    assert send("job_rank0.json.gz&together=a&more=1") == (202, [])
+    assert send("other.json.gz") == (201, ["other"])
+    status, names = send("job_rank1.json.gz&together=a")
+    assert (status, sorted(names)) == (201, ["job", "other"])
+    assert served.ask(f"api/runs/{served.run('job')}").json()["ranks"] == [0, 1]
+    # Where one of them is refused, what came before it is there all the same.
+    assert send("late_rank0.json.gz&together=b&more=1")[0] == 202
+    status, names = send("notes.txt&together=b&more=1", b"no trace")
+    assert (status, sorted(names)) == (409, ["job", "late_rank0", "other"])
+
+
 def test_a_file_that_is_dropped_on_the_page_becomes_a_run(server: Serve) -> None:
     served = server(SAMPLES)
     answer = served.ask("api/uploads?name=mine.json.gz", "POST", CPU.read_bytes())

@@ -325,7 +325,7 @@ function Upload({ children }: { children: (button: ComponentChildren) => Compone
   const [refused, setRefused] = useState<string | null>(null);
   const depth = useRef(0);
 
-  // Ranks of one job are dropped at once: they are sent one after another, and the last one's run holds them all.
+  // Ranks of one job are dropped at once: they are sent one after another, and become a run when the last one has come.
   const send = ([file, ...others]: File[], together = Math.random().toString(36).slice(2)) => {
     if (!file) return;
     setRefused(null);
@@ -341,13 +341,13 @@ function Upload({ children }: { children: (button: ComponentChildren) => Compone
       } catch {
         /* an answer that is not ours: its status says enough */
       }
-      if (request.status < 300 && said.id && others.length) send(others, together);
+      if (request.status < 300 && others.length) send(others, together);
       else if (request.status < 300 && said.id) go({ run: said.id, page: "overview" });
       else fail(said.error ?? `${request.status} ${request.statusText}`);
     };
     request.onerror = () => fail(t.lost);
     request.onabort = () => setSending(null);
-    request.open("POST", `api/uploads?name=${encodeURIComponent(file.name)}&together=${together}`);
+    request.open("POST", `api/uploads?name=${encodeURIComponent(file.name)}&together=${together}${others.length ? "&more=1" : ""}`);
     request.send(file);
     setSending(state);
   };

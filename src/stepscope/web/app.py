@@ -184,14 +184,31 @@ class Server:
         return _events(live.states(run, again, self._threaded, self.ending))
 
     async def upload(self, request: Request) -> Response:
-        path = await self.uploads.take(request, self._threaded)
-        await self._scan()
-        run = next((one for one in self.list.runs() if any(source.path == path for source in one.sources)), None)
-        if run is None:
-            self.uploads.discard(path)
-            raise DataError(path.name, "not a trace that stepscope knows")
-        self.watch.wake()
-        return _json({"id": run.id}, 201)
+        """A file becomes a run. One sent with more=1 waits for the next of its batch (together=): ranks are one run from the first."""
+        batch = request.query_params.get("together", "")
+        try:
+            path = await self.uploads.take(request, self._threaded)
+        except Exception:
+            await self._show(batch)  # what came before it does not wait for what will not come
+            raise
+        if batch and request.query_params.get("more") == "1":
+            self.uploads.keep(path, batch)
+            return _json({"id": None}, 202)
+        shown = await self._show(batch, path)
+        return _json({"id": next(run.id for run in self.list.runs() if any(source.path == shown for source in run.sources))}, 201)
+
+    async def _show(self, batch: str, last: Path | None = None) -> Path | None:
+        """Nobody looks while the files of a batch are put, one after another, where the list looks. Where the last one is now."""
+        async with self._scanning:
+            if last is not None:
+                self.uploads.keep(last, batch)
+            shown = await self._threaded(lambda: self.uploads.show(batch))
+            if shown:
+                await self._threaded(self.list.scan)
+                self._scanned = True
+        if shown:
+            self.watch.wake()
+        return shown[-1] if shown else None
 
     # Tables
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import re
+import shutil
 import unicodedata
 import zlib
 from collections.abc import Awaitable, Callable
@@ -12,8 +13,8 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from stepscope import units
-from stepscope.errors import UsageError
+from stepscope import opening, units
+from stepscope.errors import DataError, UsageError
 
 _KEPT = 4  # times the most that one may have
 _UNPACKED = 10  # times the most that one may have
@@ -24,12 +25,16 @@ _BATCHES = 100  # that are remembered
 
 
 class Uploads:
+    """What is dropped arrives in a folder that nobody looks at. `show` puts it where the list of runs looks: `folder`."""
+
     def __init__(self, folder: Path, limit: int) -> None:
-        folder.mkdir(mode=0o700)
-        self.folder, self._limit = folder, limit
+        self.folder, self._arriving, self._limit = folder, folder.with_name("arriving"), limit
+        for one in (self.folder, self._arriving):
+            one.mkdir(mode=0o700)
         self._held = 0
         self._count = 0
-        self._together: dict[str, Path] = {}
+        self._waiting: dict[str, list[Path]] = {}  # what has arrived of each batch
+        self._places: dict[str, Path] = {}
 
     async def take(self, request: Request, threaded: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Path:
         """Write the body of a request to a file of the name it gives."""
@@ -37,7 +42,7 @@ class Uploads:
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > self._limit:
             raise self._too_large()
-        path = self._place(request.query_params.get("together", ""), name) / name
+        path = self._new(self._arriving) / name
         unpacking: _Unpacking | None = None
         size = 0
         try:
@@ -52,26 +57,36 @@ class Uploads:
                     await threaded(functools.partial(_put, file, chunk, unpacking))
             if not size:
                 raise UsageError("the file is empty")
+            if not await threaded(functools.partial(_is_trace, path)):
+                raise DataError(name, "not a trace that stepscope knows")
         except BaseException:
             self._held -= size
             _remove(path)
             raise
         return path
 
-    def discard(self, path: Path) -> None:
-        self._held -= path.stat().st_size
-        _remove(path)
+    def keep(self, path: Path, batch: str) -> None:
+        """It is whole, and waits for the others that were dropped with it."""
+        self._waiting.setdefault(batch, []).append(path)
 
-    def _place(self, together: str, name: str) -> Path:
+    def show(self, batch: str) -> list[Path]:
+        """Put what has arrived of a batch where the list looks, and say where, in the order in which it came."""
+        return [self._shown(path, batch) for path in self._waiting.pop(batch, [])]
+
+    def _shown(self, path: Path, batch: str) -> Path:
         """A folder for each file; one for all that were dropped at once, so that ranks of one job are found together."""
-        known = self._together.get(together) if together else None
-        if known is not None and known.is_dir() and not (known / name).exists():
-            return known
+        place = self._places.get(batch) if batch else None
+        if place is None or not place.is_dir() or (place / path.name).exists():
+            place = self._new(self.folder)
+            self._places = {**dict(list(self._places.items())[-_BATCHES:]), batch: place}
+        shutil.move(path, place / path.name)
+        path.parent.rmdir()
+        return place / path.name
+
+    def _new(self, folder: Path) -> Path:
         self._count += 1
-        place = self.folder / f"{self._count:04d}"
+        place = folder / f"{self._count:04d}"
         place.mkdir(mode=0o700)
-        if together:
-            self._together = {**dict(list(self._together.items())[-_BATCHES:]), together: place}
         return place
 
     def _too_large(self) -> HTTPException:
@@ -80,8 +95,15 @@ class Uploads:
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # others lie beside it
+    with contextlib.suppress(OSError):
         path.parent.rmdir()
+
+
+def _is_trace(path: Path) -> bool:
+    try:
+        return any(opening.sources(path))
+    except DataError:
+        return False
 
 
 def clean_name(text: str) -> str:
