@@ -1,7 +1,5 @@
 """The page Data preparation: waits, queues and the pipeline are those of the analyses, and a queue that is clicked shows its history."""
 
-import ast
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -120,14 +118,3 @@ def test_a_loader_of_pytorch_has_a_picture_too(opened: Any) -> None:
     page = opened(run="resnet50_h200", root=SAMPLES)
     assert page.get_by_role("button", name=re.compile("^Queue into Training step: 92")).count() == 1
     assert "8 workers" in page.locator(".facts").inner_text()
-
-
-def test_every_hint_of_the_analysis_can_be_said_in_chinese() -> None:
-    root = Path(__file__).parents[2]
-    tree = ast.parse((root / "src/stepscope/analyses/data_pipeline.py").read_text())
-    advising = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in ("_hint", "_without_workers")]
-    returned = [node.value for function in advising for node in ast.walk(function) if isinstance(node, ast.Return)]
-    hints = [value.value for value in returned if isinstance(value, ast.Constant) and isinstance(value.value, str)]
-    assert len(hints) == 6
-    page = (root / "frontend/src/pages/data.tsx").read_text()
-    assert not [hint for hint in hints if f"{json.dumps(hint)}: " not in page]

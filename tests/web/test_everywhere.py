@@ -315,7 +315,7 @@ TERMS |= {
     "trace",
 }
 TERMS |= {"flop", "flops", "kflop", "mflop", "gflop", "tflop", "gpu", "rank", "run", "step", "shapes", "xla"}
-TERMS |= {"data", "sheet", "halved", "for", "density", "sxm"}  # where a chip's peak is from
+TERMS |= {"sxm"}
 
 
 @pytest.mark.parametrize("place", [page for page in OF_A_RUN if page != "timeline"])

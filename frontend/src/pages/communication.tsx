@@ -7,6 +7,7 @@ import { Drawer } from "../parts/drawer";
 import { Grid, type Column } from "../parts/grid";
 import { Heat, heatRange, Histogram, StepBars, type Part } from "../parts/plots";
 import { tip, untip } from "../parts/tip";
+import { said } from "../said";
 import { go, link, param } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -391,7 +392,7 @@ function Operators({ calls }: { calls: Table }) {
     { key: "group", label: t.group, hide: calls.blank("group") },
     { key: "calls", label: t.calls },
     { key: "total_ns", label: t.totalHead, bar: true, color: warm },
-    { key: "wait_ns", label: t.waitHead, show: (data, at) => <Time ns={data.num("wait_ns")[at]} why={data.str("note")[at] ?? undefined} /> },
+    { key: "wait_ns", label: t.waitHead, show: (data, at) => <Time ns={data.num("wait_ns")[at]} why={said(data.str("note")[at]) || undefined} /> },
     { key: "overlapped_ns", label: t.hiddenHead },
     { key: "exposed_ns", label: t.exposedHead, bar: true, color: warm },
     { key: "bytes", label: t.bytes },
@@ -401,7 +402,7 @@ function Operators({ calls }: { calls: Table }) {
     { key: "max_ns", label: t.max, hide: true },
     { key: "matched", label: t.matchedHead, hide: true },
     { key: "unsized", label: t.unsized, hide: true },
-    { key: "note", label: t.note, hide: true },
+    { key: "note", label: t.note, as: "said", hide: true },
   ];
   return (
     <Card title={t.ops} flush>
@@ -429,7 +430,7 @@ function Details({ calls, row }: { calls: Table; row: number }) {
   const rank = calls.num("rank")[row];
   const name = calls.str("name")[row] ?? "";
   const asked = useTable("reduces", { rank }, { allRanks: true });
-  const number = (key: string, as: units.Quantity) => <Quantity value={calls.num(key)[row]} as={as} why={calls.str("note")[row] ?? undefined} />;
+  const number = (key: string, as: units.Quantity) => <Quantity value={calls.num(key)[row]} as={as} why={said(calls.str("note")[row]) || undefined} />;
   const columns: Column[] = [
     { key: "step", label: t.step, as: "count", width: "60px" },
     { key: "start_ns", label: t.start },
@@ -446,7 +447,7 @@ function Details({ calls, row }: { calls: Table; row: number }) {
           [t.bytes, number("bytes", "bytes")], [t.bandwidth, number("bytes_per_s", "rate")], [t.min, number("min_ns", "time")], [t.mean, number("avg_ns", "time")], [t.max, number("max_ns", "time")],
         ]}
       />
-      {calls.str("note")[row] && <p class="d3 small">{calls.str("note")[row]}</p>}
+      {calls.str("note")[row] && <p class="d3 small">{said(calls.str("note")[row])}</p>}
       <Await of={asked}>
         {(table) => {
           const rows = table.where((one) => table.str("name")[one] === name);

@@ -6,6 +6,7 @@ import { Await, Card, Chip, Count, Empty, Quantity, Segmented, Share, Swatch, Ti
 import { shapeText, typeText } from "../parts/calls";
 import { Chart, preload } from "../parts/chart";
 import { Grid, type Column } from "../parts/grid";
+import { said } from "../said";
 import { go, link, param } from "../state";
 import { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -75,7 +76,7 @@ export default function Flops() {
   }
   const rate = scopes.data.num("flops_per_s")[all], used = scopes.data.num("utilization")[all];
   const unknown = scopes.data.num("unknown_calls")[all];
-  const source = scopes.data.str("peak_source")[all] ?? "";
+  const source = said(scopes.data.str("peak_source")[all]);
   const how = scopes.data.str("how")[all] ?? "";
   const told = how.includes("recorded") ? (how.includes("shapes") ? t.both : t.recorded) : t.shapes;
   const count = new Set(steps.data?.num("step")).size;
@@ -281,7 +282,7 @@ function ScopeTable({ data, root }: { data: Table; root: string }) {
   const columns: Column[] = [
     { key: "scope", label: t.scope, as: "name", width: "minmax(240px, 3fr)", show: (of, row) => <span class="name mono" title={of.str("scope")[row] ?? ""}><span class={`cut ${searched ? "tail" : ""}`}><bdi>{searched ? of.str("scope")[row] : (of.str("scope")[row] ?? "").split("/").at(-1)}</bdi></span></span> },
     ...FIGURES(t),
-    { key: "how", label: t.how, as: "text", hide: true },
+    { key: "how", label: t.how, as: "said", hide: true },
     { key: "unknown_calls", label: t.unknownColumn, hide: true },
   ];
   return <Grid id="scopes" table={table} columns={columns} search={["scope"]} sort="-flops" what={t.whatScopes} rowKey={(of, row) => of.str("scope")[row] ?? ""} children={(of, row) => below(of.str("scope")[row] ?? "")} leaf={(of, row) => !parents.has(of.str("scope")[row] ?? "")} label={t.byScope} />;
@@ -295,9 +296,9 @@ function Operators({ data }: { data: Table }) {
     { key: "device", label: t.device, as: "text", hide: true },
     ...FIGURES(t).map((column) => (column.bar ? { ...column, color: shade } : column)),
     { key: "precision", label: t.precision, as: "text", width: "minmax(72px, .8fr)" },
-    { key: "how", label: t.how, as: "text", width: "minmax(96px, 1fr)" },
+    { key: "how", label: t.how, as: "said", width: "minmax(96px, 1fr)" },
     { key: "unknown_calls", label: t.unknownColumn, hide: true },
-    { key: "peak_source", label: t.source, as: "text", hide: true },
+    { key: "peak_source", label: t.source, as: "said", hide: true },
   ];
   return (
     <section class="card opcard">
@@ -327,7 +328,7 @@ function RoofRows({ data }: { data: Table }) {
     { key: "shapes", label: t.inputs, as: "name", width: "minmax(200px, 2.4fr)", show: (of, row) => <span class="name mono" title={of.str("shapes")[row] ?? ""}><span class="cut">{shapeText(of.str("shapes")[row] ?? "[]")}</span></span> },
     { key: "dtypes", label: t.precision, as: "name", width: "minmax(80px, 1fr)", hide: true, show: (of, row) => typeText(of.str("dtypes")[row] ?? "[]") },
     { key: "calls", label: t.count, width: "minmax(60px, .7fr)" }, { key: "flops", label: t.flops, width: "minmax(96px, 1fr)" }, { key: "bytes", label: t.bytes }, { key: "time_ns", label: t.took }, { key: "intensity", label: t.intensity, width: "minmax(96px, 1fr)" },
-    { key: "flops_per_s", label: t.rate, width: "minmax(100px, 1fr)" }, { key: "reached_share", label: t.reached }, { key: "bound", label: t.bound, as: "text" },
+    { key: "flops_per_s", label: t.rate, width: "minmax(100px, 1fr)" }, { key: "reached_share", label: t.reached }, { key: "bound", label: t.bound, as: "said" },
   ];
   return <Grid id="roofrows" table={data} columns={columns} search={["name", "shapes"]} sort="-flops" label={t.roofline} />;
 }

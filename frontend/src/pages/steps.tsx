@@ -637,9 +637,9 @@ function AllSteps({ trace, selected }: { trace: Table; selected: string | null }
     { key: "gap_ns", label: t.gap },
     { key: "fp_start_op", label: t.fpOp, as: "name", hide: true },
     { key: "bp_end_op", label: t.bpOp, as: "name", hide: true },
-    { key: "clock", label: t.clockHead, hide: true },
-    { key: "how", label: t.marked, hide: true },
-    { key: "found", label: t.foundBy, hide: true },
+    { key: "clock", label: t.clockHead, as: "said", hide: true },
+    { key: "how", label: t.marked, as: "said", hide: true },
+    { key: "found", label: t.foundBy, as: "said", hide: true },
     { key: "timeline", label: "", width: "76px", show: (data, row) => <a href={link({ page: "timeline", params: { t0: Math.round(data.num("start_ns")[row]), t1: Math.round(data.num("end_ns")[row]) } })} onClick={(event) => event.stopPropagation()}>{t.timeline}</a> },
   ];
   return (

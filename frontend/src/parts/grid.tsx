@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { fill, texts } from "../text";
 import { go, param, place, remember, remembered } from "../state";
 import { fetchTable } from "../data";
+import { said } from "../said";
 import { source, type Params } from "../source";
 import type { Table } from "../table";
 import * as units from "../units";
@@ -60,8 +61,9 @@ const text = texts({
 export interface Column {
   key: string;
   label: string;
-  /** How values are written; by default the column's name and type decide. "name" is code: mono, with the full text on hover. */
-  as?: units.Quantity | "name";
+  /** How values are written; by default the column's name and type decide. "name" is code: mono, with the full text on hover; "said" are
+   * words of an analysis, in the reader's language. */
+  as?: units.Quantity | "name" | "said";
   /** A bar beside the number, scaled to the largest row. */
   bar?: boolean;
   /** A CSS grid track, such as "2fr" or "90px". */
@@ -354,7 +356,8 @@ function Cell({ column, entry, scale }: { column: Column; entry: Entry; scale: S
   const { table, row } = entry;
   if (column.show) return <>{column.show(table, row)}</>;
   if (isName(table, column)) {
-    const name = table.str(column.key)[row] ?? "";
+    const own = table.str(column.key)[row] ?? "";
+    const name = column.as === "said" ? said(own) : own;
     return (
       <span class={`name ${column.as === "name" ? "mono" : ""}`} title={name}>
         {column.color && <Swatch color={column.color(table, row)} />}
@@ -375,7 +378,7 @@ function Cell({ column, entry, scale }: { column: Column; entry: Entry; scale: S
 }
 
 function isName(table: Table, column: Column): boolean {
-  return column.as === "name" || column.as === "text" || (column.as === undefined && table.isText(column.key));
+  return column.as === "name" || column.as === "text" || column.as === "said" || (column.as === undefined && table.isText(column.key));
 }
 
 /** The largest value, and one unit of time where the column spans less than a thousandfold. */

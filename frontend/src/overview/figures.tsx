@@ -1,0 +1,66 @@
+/** The figures that matter, each leading to its page. */
+import { rank, useTable } from "../data";
+import { onDevice } from "../finding";
+import { Bytes, Quantity, Share, Tile, Tiles, Time } from "../parts/basics";
+import { said } from "../said";
+import type { Info } from "../source";
+import type { Table } from "../table";
+import { fill } from "../text";
+import * as units from "../units";
+import { text } from "./words";
+
+/** Samples in a batch, where whoever recorded said so: Profiler.add_metadata("batch_size", "8"). */
+function batch(now: Info): number {
+  const metadata = now.extra.metadata as Record<string, unknown> | undefined;
+  const said = Number(metadata?.batch_size);
+  return said > 0 ? said : NaN;
+}
+
+export function FigureTiles({ now, overview, overlap }: { now: Info; overview: Table; overlap: Table | null }) {
+  const t = text();
+  const value = (name: string) => overview.num(name)[0];
+  const device = onDevice(now);
+  const flops = useTable("flops", { columns: "rank,peak_source", limit: 1 }, { skip: !Number.isFinite(value("flops_per_s")) });
+  const totals = overlap?.num("total_ns");
+  const idle = overlap?.num("free_ns");
+  const busies = totals && idle && Array.from(totals, (total, row) => 1 - idle[row] / total);
+  const step = value("step_ns");
+  const rate = 1e9 / step;
+  const samples = batch(now);
+  const chip = overview.str("device")[0];
+  const used = units.text(units.flopsRate(value("flops_per_s")));
+  const source = said(flops.data?.str("peak_source")[0]);
+  const useWhy = Number.isFinite(value("utilization"))
+    ? fill(t.ofPeak, { rate: used, source: source || "…" })
+    : Number.isFinite(value("flops_per_s")) ? (chip ? fill(t.noPeak, { rate: used, chip }) : fill(t.noChip, { rate: used })) : (now.kinds.op ?? 0) > 0 && !now.options.record_shapes ? t.noShapes : t.noFlops;
+  const waits = Number.isFinite(value("input_wait_share"));
+  const transfers = (now.kinds.communication ?? 0) > 0;
+  const capacity = Math.max(...now.devices.filter((one) => one.rank === rank()).map((one) => Number(one.memory_bytes) || 0), 0);
+  const first = value("first_step_ns");
+  const whole = overview.str("steps_how")[0] === "whole";
+  return (
+    <Tiles label={t.figures}>
+      <Tile label={t.stepTime} spark={totals} to={{ page: "steps" }} context={value("steps") > 1 ? <span title={fill(t.firstStep, { time: units.text(units.time(first)) })}><Time ns={value("min_ns")} /> – <Time ns={value("max_ns")} /></span> : undefined}>
+        <Time ns={step} />
+      </Tile>
+      <Tile label={t.throughput} spark={totals && Array.from(totals, (total) => 1 / total)} to={{ page: "steps" }} context={whole ? t.noMarks : Number.isFinite(samples) ? fill(t.samples, { rate: units.text(units.short(rate * samples)) }) : t.noBatch}>
+        {whole ? <Quantity value={NaN} as="count" why={t.noMarks} /> : <span class="q" title={`${rate}`}>{units.short(rate).value}<span class="u">{units.THIN}{units.short(rate).unit} {t.perStep}</span></span>}
+      </Tile>
+      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && value("busy_share") < 0.8 ? "bad" : undefined} context={Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
+        <Share of={value("busy_share")} why={t.noWork} />
+      </Tile>
+      <Tile label={t.use} to={{ page: "flops" }} context={<span title={useWhy}>{useWhy}</span>}>
+        <Share of={value("utilization")} why={useWhy} />
+      </Tile>
+      <Tile label={t.inputWait} to={{ page: "data" }} tone={!waits ? undefined : value("input_wait_share") < 0.05 ? "good" : "bad"} context={!waits ? t.noLoader : value("input_wait_share") < 0.05 ? t.notBottleneck : t.bottleneck}>
+        <Share of={waits ? value("input_wait_share") : NaN} why={t.noLoader} />
+      </Tile>
+      <Tile label={t.exposed} to={{ page: "communication" }} tone={transfers && value("exposed_communication_share") >= 0.05 ? "bad" : undefined} context={transfers ? t.hidden : (now.world_size ?? now.ranks.length) > 1 ? t.noTransfers : t.oneRank}>
+        <Share of={transfers ? value("exposed_communication_share") : NaN} why={t.noTransfers} />
+      </Tile>
+      <Tile label={t.peak} to={{ page: "memory" }} context={!Number.isFinite(value("peak_memory_bytes")) ? t.noMemory : capacity > 0 && device ? fill(t.ofMemory, { share: units.text(units.share(value("peak_memory_bytes") / capacity)), all: units.text(units.bytes(capacity)) }) : undefined}>
+        <Bytes of={value("peak_memory_bytes")} why={t.noMemory} />
+      </Tile>
+    </Tiles>
+  );
+}
