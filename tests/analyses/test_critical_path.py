@@ -53,6 +53,75 @@ def test_the_path_leads_from_a_synchronising_call_over_what_the_device_did_to_th
     )
 
 
+def test_a_wait_on_another_track_of_the_same_thread_is_one_of_that_thread() -> None:
+    # Ascend: operators on one track, calls into its libraries on another, launches by a thread of their own.
+    tracks = """
+        track  kind    label         device  group        tid  sort
+        0      thread  main          -       "python_9"   9    0
+        1      thread  "main_CANN"   -       "python_9"   9    1
+        2      thread  "queue_CANN"  -       "python_9"   10   2
+        7      stream  "stream_7"    0       "NPU_0"      7    3
+    """
+    trace = tiny.trace(
+        spans="""
+            track  kind    name      start_ns  dur_ns  span  flow_in
+            0      step    step      0         100     0     -
+            0      op      a         0         10      1     -
+            0      op      item      20        75      2     -
+            1      sync    wait      25        65      3     -
+            2      api     launch    12        2       4     -
+            7      kernel  k1        30        50      5     4
+        """,
+        tracks=tracks,
+        steps="""
+            step  start_ns  end_ns
+            0     0         100
+        """,
+    )
+    tiny.assert_rows(
+        trace.critical_path(),
+        """
+        start_ns  dur_ns  kind    name
+        0         10      host    a
+        10        2       host    -
+        12        18      launch  k1
+        30        50      kernel  k1
+        80        10      host    wait
+        90        5       host    item
+        95        5       host    -
+        """,
+    )
+
+
+def test_reading_a_value_of_the_device_waits_for_it_where_no_call_says_so() -> None:
+    def path(*more: str, until: int = 95) -> list[str]:
+        read = "aten::_local_scalar_dense"
+        lines = [
+            "track  kind    name      start_ns  dur_ns  span  flow_in",
+            "0      op      a         0         10      1     -",
+            f"0     op      {read}    20        {until - 20}  2     -",
+            "0      api     launch    2         2       4     -",
+            "7      kernel  k1        30        50      5     4",
+            *more,
+        ]
+        trace = tiny.trace(spans="\n".join(lines), tracks=TRACKS, steps="step start_ns end_ns\n0 0 100")
+        found = trace.critical_path().select("kind", "name", "dur_ns")
+        return [f"{kind} {(name or '-').removeprefix('aten::_')} {dur}" for kind, name, dur in found.iter_rows()]
+
+    assert path() == ["host a 2", "launch k1 28", "kernel k1 50", "host local_scalar_dense 15", "host - 5"]
+    # Something still runs when it returns: the value was one of the host's.
+    assert path("8 kernel k2 40 58 6 -") == ["host a 10", "host - 10", "host local_scalar_dense 75", "host - 5"]
+    # A call that waits is recorded inside, and over before the work is: it is the call that tells.
+    assert path("0 sync query 21 2 6 -") == [
+        "host a 10",
+        "host - 10",
+        "host local_scalar_dense 1",
+        "host query 2",
+        "host local_scalar_dense 72",
+        "host - 5",
+    ]
+
+
 def test_work_waits_for_another_stream_only_if_its_launch_call_had_returned() -> None:
     def path(launch_ns: int) -> list[str]:
         trace = tiny.trace(

@@ -83,6 +83,43 @@ def test_a_gap_is_communication_when_the_launching_thread_waits_for_host_transfe
     assert cause("op", 1) == "communication"
 
 
+def test_the_thread_of_the_operator_says_why_where_another_one_makes_the_call() -> None:
+    # Ascend: operators on one track of a thread, calls into its libraries on another, launches by a thread that empties a queue.
+    trace = tiny.trace(
+        spans="""
+            track  kind    name       start_ns  dur_ns  span  flow_in  op
+            0      step    step       0         100     0     -        -
+            0      op      mul        0         10      1     -        -
+            0      op      item       20        30      2     -        -
+            0      op      add        55        10      3     -        -
+            1      sync    wait       22        26      4     -        -
+            2      api     launch     4         2       5     -        -
+            2      api     launch     75        2       6     -        -
+            7      kernel  k1         10        30      7     5        1
+            7      kernel  k2         80        20      8     6        3
+        """,
+        tracks="""
+            track  kind    label         device  group       tid  sort
+            0      thread  main          -       "python_9"  9    0
+            1      thread  "main_CANN"   -       "python_9"  9    1
+            2      thread  "queue_CANN"  -       "python_9"  10   2
+            7      stream  "stream_7"    0       "NPU_0"     7    3
+        """,
+        steps="""
+            step  start_ns  end_ns
+            0     0         100
+        """,
+    )
+    tiny.assert_rows(
+        trace.gaps(),
+        """
+        start_ns  dur_ns  cause       next_kernel  host_activity
+        0         10      host-bound  k1           mul
+        40        40      sync        k2           add
+        """,
+    )
+
+
 def test_a_gap_over_several_steps_counts_in_each_and_not_between_them() -> None:
     trace = tiny.trace(
         spans="""

@@ -22,8 +22,19 @@ _ROLES = (
 
 
 def host_spans(trace: Trace) -> pl.LazyFrame:
-    """The spans that are not on a device, with `thread`: the track of the thread, also for ranges on the annotation track beside it."""
+    """The spans that are not on a device, with `thread`: the track of the thread, also for ranges on the annotation track beside it.
+
+    Of a thread that has several tracks, as Ascend's has for the framework and for its libraries, it is the first.
+    """
     return on_host(trace.spans, trace)
+
+
+def threads(trace: Trace) -> pl.LazyFrame:
+    """The tracks of threads, each with `thread`, the first track of the same thread of the system."""
+    same = pl.col("track").sort_by("sort", "track").first().over("rank", "group", "tid")
+    known = pl.all_horizontal(pl.col("group", "tid").is_not_null())
+    tracks = trace.tracks.filter(pl.col("kind") == "thread")
+    return tracks.select("rank", "track", thread=pl.when(known).then(same).otherwise("track"))
 
 
 def on_host(spans: pl.LazyFrame, trace: Trace) -> pl.LazyFrame:
@@ -41,10 +52,14 @@ def on_host(spans: pl.LazyFrame, trace: Trace) -> pl.LazyFrame:
         pl.col("kind").is_in(["stream", "communication"]).alias("is_stream"),
         (pl.col("kind") == "annotation").alias("beside"),
     ).join(home, on=["rank", "pid", "tid"], how="left")
+    same = threads(trace).rename({"thread": "same"})
     return (
         spans.join(tracks, on=["rank", "track"], how="left")
         .filter(~(pl.col("is_stream") | (pl.col("beside") & pl.col("on_device"))).fill_null(False))
         .with_columns(thread=pl.when("beside").then(pl.coalesce("thread", "track")).otherwise("track"))
+        .join(same, left_on=["rank", "thread"], right_on=["rank", "track"], how="left")
+        .with_columns(thread=pl.coalesce("same", "thread"))
+        .drop("same")
     )
 
 

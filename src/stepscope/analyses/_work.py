@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals
+from stepscope.analyses._host import threads
 from stepscope.intervals import Ints
 from stepscope.schema import KINDS
 from stepscope.trace import Trace
@@ -31,7 +32,7 @@ class Lane(NamedTuple):
 def lanes(trace: Trace, every: "Every | None" = None) -> Iterator[Lane]:
     """Every device of every rank, in order; `every` where it is read already."""
     device = device_work(trace, every)
-    nothing = {"launch_ns": pl.lit(None, pl.Int64), "launch_track": pl.lit(None, pl.Int32)}
+    nothing = {"launch_ns": pl.lit(None, pl.Int64), "launch_track": pl.lit(None, pl.Int32), "op_track": pl.lit(None, pl.Int32)}
     ops = trace.spans.filter(pl.col("kind") == "op")
     # Most of what there is are operators: they are read only where they are needed.
     without = set(ops.select(pl.col("rank").unique()).collect().to_series().to_list()) - set(device["rank"].unique().to_list())
@@ -47,21 +48,36 @@ def lanes(trace: Trace, every: "Every | None" = None) -> Iterator[Lane]:
 
 
 def device_work(trace: Trace, every: "Every | None" = None) -> pl.DataFrame:
-    """Every piece of work on a device stream, by rank and start; the launch is null where the source does not link it."""
+    """Every piece of work on a device stream, by rank and start; the launch is null where the source does not link it.
+
+    `op_track` is the thread of the operator behind it: another one launches where the framework hands its work on through a queue.
+    """
     streams = trace.tracks.filter(pl.col("kind") == "stream").select("rank", "track", "device", stream="label")
     work: pl.DataFrame = (
         trace.spans.filter(pl.col("kind").is_in(DEVICE_KINDS))
-        .select("rank", "track", "span", "kind", "name", "step", "start_ns", "flow_in", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .select("rank", "track", "span", "kind", "name", "step", "start_ns", "flow_in", "op", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .join(streams, on=["rank", "track"])
         .sort("rank", "start_ns", "span")
         .collect()
     )
     every = every or Every.of(trace)
-    at = _positions(every, work)
+    at, op = _positions(every, work, "flow_in"), _positions(every, work, "op")
     known = at.is_not_null() & pl.Series(every.kind[at.fill_null(0).to_numpy()] if work.height else []).is_in(_CALLS)
     at = at.set(~known, None)
-    launch: dict[str, NDArray[Any]] = {"launch_track": every.track, "launch_ns": every.start, "launched_ns": every.end}
-    return work.with_columns(pl.Series(name, column[at.fill_null(0).to_numpy()]).set(~known, None) for name, column in launch.items())
+    places: dict[str, tuple[pl.Series, NDArray[Any]]] = {
+        "launch_track": (at, every.track),
+        "launch_ns": (at, every.start),
+        "launched_ns": (at, every.end),
+        "op_track": (op, every.track),
+    }
+    found = work.with_columns(
+        pl.Series(name, column[rows.fill_null(0).to_numpy()]).set(rows.is_null(), None) for name, (rows, column) in places.items()
+    )
+    same = threads(trace).collect()
+    for name in ("launch_track", "op_track"):
+        found = found.join(same.rename({"track": name}), on=["rank", name], how="left", maintain_order="left")
+        found = found.with_columns(pl.coalesce("thread", name).alias(name)).drop("thread")
+    return found
 
 
 _CALLS = [KINDS.index(kind) for kind in ("api", "sync", "op")]
@@ -96,10 +112,10 @@ class Every(NamedTuple):
         return Every(rank, track, kind, start, end, span, parent, frame["name"])
 
 
-def _positions(every: Every, work: pl.DataFrame) -> pl.Series:
-    """Where what launched each piece of work stands; null for none."""
+def _positions(every: Every, work: pl.DataFrame, column: str) -> pl.Series:
+    """Where the span stands that a column names for each piece of work; null for none."""
     found = np.full(work.height, -1, np.int64)
-    flows, of_rank = work["flow_in"].fill_null(-1).to_numpy(), work["rank"].to_numpy()
+    flows, of_rank = work[column].fill_null(-1).to_numpy(), work["rank"].to_numpy()
     for rank in np.unique(of_rank).tolist():
         wanted = np.flatnonzero((of_rank == rank) & (flows >= 0))
         if (every.rank == rank).all():

@@ -21,6 +21,7 @@ COLUMNS = {
     "span": pl.Int64,
     "share_of_step": pl.Float64,
 }
+_READING = "aten::_local_scalar_dense"
 _ON_DEVICE = {"kernel": "kernel", "copy": "copy", "set": "copy", "communication": "communication"}
 
 
@@ -29,7 +30,8 @@ def critical_path(trace: Trace) -> pl.DataFrame:
 
     The last piece is the work that runs on the device as the step ends, or else what its thread does then. Device work waited for
     whatever was over last: the work before it on its stream, its launch, or, if its launch call had returned long before, work of another
-    stream. A host thread waited for the device where it was in a synchronising call while work ended there.
+    stream. A host thread waited for the device where it was in a synchronising call while work ended there, or, where such calls are not
+    recorded, in the operator that reads a value of the device (`aten::_local_scalar_dense`, of `item()`) until nothing ran there.
 
     `kernel`, `copy` and `communication` are that work (communication on host threads, too, while no operator runs); `launch` is from a
     launch call's start, or from the end of the work before, until the device begins; `wait` is for input, or for what is not known;
@@ -127,10 +129,16 @@ def _or_never(end: Ints, index: Ints) -> Ints:
 
 
 def _waits(spans: pl.DataFrame | None, threads: list[int], by_end: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """The synchronising calls in which work ended: when they returned, in order, and the work that was over last."""
+    """The calls that waited for the device, in which work ended: when they returned, in order, and the work that was over last."""
     if spans is None or len(end) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    calls = spans.filter(pl.col("kind") == "sync", pl.col("thread").is_in(threads)).sort("end_ns")
+    own = spans.filter(pl.col("thread").is_in(threads))
+    calls = own.filter(pl.col("kind") == "sync")
+    reads = own.filter(pl.col("kind") == "op", pl.col("name").cast(pl.String) == _READING)
+    begun, returned = reads["start_ns"].to_numpy(), reads["end_ns"].to_numpy()
+    inside = np.diff(np.searchsorted(calls["start_ns"].to_numpy(), np.stack([begun, returned])), axis=0)[0]  # they say it themselves
+    running = np.searchsorted(start, returned, "right") - np.searchsorted(end[by_end], returned, "right")
+    calls = pl.concat([calls, reads.filter(pl.Series((inside == 0) & (running == 0)))]).sort("end_ns")
     begun, returned = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
     work = _last_over(by_end, end, returned)
     waited = _or_never(end, work) > begun

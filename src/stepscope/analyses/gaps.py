@@ -1,6 +1,5 @@
 """When does a device stand idle inside a step, and why?"""
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,8 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     when the device ran dry while the host was in a synchronising call, or such calls took at least half; communication, when transfers
     on host threads took at least half while the launching thread took part in them or ran no operators; else host-bound. The cause is
     unknown where the source does not say what launched the work. `host_activity` is the innermost span of the launching thread at the
-    middle of the time the host took; null where nothing is recorded there.
+    middle of the time the host took; null where nothing is recorded there. The launching thread is that of the operator behind the work,
+    also where another one makes the call.
 
     A rank without device work is judged by its host operators, with a null device: a gap is when no thread runs an operator.
     A gap over the border of two steps counts in each for its part; time between steps is in none.
@@ -53,7 +53,7 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
 
 
 class _Thread(NamedTuple):
-    """The spans of one thread, or of the ranges beside it: by track, start and, of those that start together, the longest first."""
+    """The spans of one track of a thread: by start and, of those that start together, the longest first."""
 
     row: Ints
     kind: NDArray[np.uint8]
@@ -81,37 +81,33 @@ class _Host:
         }
         self._elsewhere = known - set(self._thread_of)  # on a device
 
-    def thread(self, track: int) -> tuple[_Thread, _Thread]:
+    def thread(self, track: int) -> list[_Thread]:
         """What stands on a thread's own track, and on those beside it."""
-        own, beside = self._tracks(track)
-        return self._of(own), self._of(beside)
+        return [self._of(one) for one in self._tracks(track)]
 
     def union(self, kind: str, thread: int | None = None) -> Set:
         """When something of a kind ran on a thread, or on any."""
         rows = np.flatnonzero(self._every.kind == KINDS.index(kind))
         track = self._every.track[rows]
-        there = ~np.isin(track, list(self._elsewhere)) if thread is None else np.isin(track, list(itertools.chain(*self._tracks(thread))))
+        there = ~np.isin(track, list(self._elsewhere)) if thread is None else np.isin(track, self._tracks(thread))
         rows = rows[there & (self._every.rank[rows] == self._rank)]
         return intervals.merge(self._every.start[rows], self._every.end[rows])
 
     def names(self, rows: Ints) -> pl.Series:
         return self._every.name.gather(or_null(rows))
 
-    def _tracks(self, thread: int) -> tuple[list[int], list[int]]:
+    def _tracks(self, thread: int) -> list[int]:
         beside = sorted(one for one, home in self._thread_of.items() if home == thread and one != thread)
-        return [] if thread in self._elsewhere or self._thread_of.get(thread, thread) != thread else [thread], beside
+        return beside if thread in self._elsewhere or self._thread_of.get(thread, thread) != thread else [thread, *beside]
 
-    def _of(self, tracks: list[int]) -> _Thread:
-        every, parts = self._every, [np.empty(0, np.int64)]
-        for track in tracks:
-            is_own = every.track == track
-            rows = np.flatnonzero(is_own if self._alone else is_own & (every.rank == self._rank))
-            rows = rows[every.kind[rows] != KINDS.index("instant")]
-            start, end = every.start[rows], every.end[rows]
-            if not ((start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))).all():
-                rows = rows[np.lexsort((-end, start))]
-            parts.append(rows)
-        rows = np.concatenate(parts)
+    def _of(self, track: int) -> _Thread:
+        every = self._every
+        is_own = every.track == track
+        rows = np.flatnonzero(is_own if self._alone else is_own & (every.rank == self._rank))
+        rows = rows[every.kind[rows] != KINDS.index("instant")]
+        start, end = every.start[rows], every.end[rows]
+        if not ((start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))).all():
+            rows = rows[np.lexsort((-end, start))]
         return _Thread(rows, every.kind[rows], every.start[rows], every.end[rows], every.span[rows], every.parent[rows])
 
 
@@ -125,11 +121,12 @@ def _idle(lane: Lane, steps: pl.DataFrame, host: _Host, main: int) -> pl.DataFra
     idle = intervals.gaps(lane.busy, int(step_starts.min()), int(step_ends.max()))
     index = np.searchsorted(lane.work["start_ns"].to_numpy(), idle.ends, "left")
     following = np.where(index < lane.work.height, index, -1)
-    after = lane.work.select(pl.col("name", "span", "launch_ns", "launch_track").gather(or_null(following)))
+    thread = pl.coalesce("op_track", "launch_track").alias("thread")
+    after = lane.work.select(pl.col("name", "span", "launch_ns").gather(or_null(following)), thread.gather(or_null(following)))
     linked = after["launch_ns"].is_not_null().to_numpy()
     launch = after["launch_ns"].fill_null(0).to_numpy()
     until = np.where(linked, np.clip(launch, idle.starts, idle.ends), idle.ends)
-    cause, activity = _host_side(host, main, idle.starts, until, after["launch_track"].fill_null(main).to_numpy())
+    cause, activity = _host_side(host, main, idle.starts, until, after["thread"].fill_null(main).to_numpy())
     cause[~linked & (cause == 0) & (following >= 0) & (not lane.on_host)] = _CAUSES.index("unknown")
     latency = linked & (launch <= idle.starts)
     cause[latency], activity[latency] = _CAUSES.index("launch latency"), -1
