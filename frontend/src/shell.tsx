@@ -1,7 +1,7 @@
 /** Everything around a page: the context bar (run, rank, steps), the menu, the drawer's place, search and help. */
 import pages, { type Page } from "pages";
 import { Component, type ComponentChildren, type ComponentType } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { forget, info, rank, useAnswer, useInfo, useTable } from "./data";
 import { copyText, Icon, Loading, Trouble } from "./parts/basics";
 import { Menu } from "./parts/menu";
@@ -302,8 +302,11 @@ function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
 
 function Nav({ current, info: now }: { current: string; info: Info | null }) {
   const t = text();
+  const own = useRef<HTMLElement>(null);
+  // In a narrow window the menu is a strip, of which the page that is open should be in sight.
+  useEffect(() => own.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current, now === null]);
   return (
-    <nav class="nav" aria-label={t.pages}>
+    <nav class="nav" ref={own} aria-label={t.pages}>
       {GROUPS.map((group) => {
         const inside = pages.filter((page) => page.group === group && (page.alone || now) && !(source().still && ELSEWHERE.includes(page.id)));
         if (!inside.length) return null;

@@ -217,6 +217,23 @@ def test_every_page_fits_a_window_of_1280_and_can_be_dark(server: "Serve", quiet
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("name", ["resnet50_h200", "lenet_ascend_ms"])
+def test_every_page_fits_a_telephone(server: "Serve", quiet: "Page", name: str) -> None:
+    served = server(SAMPLES)
+    opened(quiet, served)
+    with wide(quiet, 390, 844):
+        wrong = looked_at(quiet, "", "all", "runs", "narrow")
+        wrong += [one for place in OF_A_RUN for one in looked_at(quiet, served.run(name), name, place, "narrow")]
+        quiet.evaluate(GO, f"#/{served.run(name)}/operators")
+        quiet.locator("main .gridrow:not(.head)").first.click()
+        drawer = quiet.locator(".drawer")
+        drawer.wait_for()
+        assert (drawer.bounding_box() or {})["width"] == 390
+        quiet.keyboard.press("Escape")
+        drawer.wait_for(state="detached")
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("name", ["resnet50_h200", "python", "PROF_000001_20231114221320000_ABCDEFGH", "lenet_ascend_ms"])
 def test_pages_in_chinese_fit_a_dark_window_of_1280_too(server: "Serve", quiet: "Page", name: str) -> None:
     served = server(SAMPLES)

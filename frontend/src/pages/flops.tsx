@@ -141,7 +141,8 @@ function nodesBelow(data: Table, root: string, levels: number, widest: number): 
 
 function Scopes({ data }: { data: Table }) {
   const t = text();
-  const view = param("view") ?? "sankey";
+  const usual = matchMedia("(max-width: 760px)").matches ? "icicle" : "sankey"; // whose words need room
+  const view = param("view") ?? usual;
   const root = param("root") ?? "";
   const deepest = data.num("depth").reduce((most, one) => Math.max(most, one), 0);
   const here = root ? root.split("/").length : 0;
@@ -155,7 +156,7 @@ function Scopes({ data }: { data: Table }) {
       {view !== "table" && (
         <label class="levels small d2">{t.depth} <input type="range" min={1} max={Math.max(1, deepest - here)} value={depth} onInput={(event) => go({ params: { depth: event.currentTarget.value } }, true)} /> <b>{depth}</b></label>
       )}
-      <Segmented label={t.view} value={view} onChange={(id) => go({ params: { view: id === "sankey" ? null : id } })} choices={[{ id: "sankey", label: t.sankey }, { id: "icicle", label: t.icicle }, { id: "table", label: t.table }]} />
+      <Segmented label={t.view} value={view} onChange={(id) => go({ params: { view: id === usual ? null : id } })} choices={[{ id: "sankey", label: t.sankey }, { id: "icicle", label: t.icicle }, { id: "table", label: t.table }]} />
     </>
   );
   const crumbs = (
@@ -249,6 +250,7 @@ function Icicle({ node, depth, data, label, onPick }: { node: Node; depth: numbe
           key={`${level} ${one.scope}`}
           style={{ left: `${from * 100}%`, width: `${width * 100}%`, top: `${level * 30}px`, background: one.row < 0 ? "var(--border-strong)" : `color-mix(in srgb, var(--kind-compute) ${fullness(data, one.row) * 100}%, var(--surface))` }}
           class={`${fullness(data, one.row) > 0.75 && one.row >= 0 ? "deep" : ""} ${width > 0.03 ? "" : "thin"}`}
+          title={one.row < 0 ? one.label : one.scope || text().model}
           aria-label={`${one.label} ${units.text(units.share(one.flops / node.flops))}`}
           onClick={() => { untip(); onPick(one.scope); }}
           onPointerMove={(event) => tip(event, about(data, one))}
