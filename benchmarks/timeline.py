@@ -26,6 +26,7 @@ from stepscope.trace import Trace
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
 _MANY = 10  # millions
+_TOGETHER = 25  # repetitions of the recording that are made in memory: about a million spans
 _ROWS = 16  # that a page asks for at once
 _TICK = os.sysconf("SC_CLK_TCK")
 # From the issue that set them: of ten million events.
@@ -44,7 +45,7 @@ def main() -> None:
     if args.build:
         _build(args.build)
         return
-    run = _made(args.millions)
+    run = made(args.millions)
     with tempfile.TemporaryDirectory() as cache:
         built = []
         for _ in range(args.repeat):
@@ -63,12 +64,11 @@ def main() -> None:
         keep(HERE / "RESULTS.md", report)
 
 
-def _made(millions: float) -> Path:
+def made(millions: float) -> Path:
     """A real recording, one after the other, until it is long enough; made once."""
     folder = HERE / "data" / f"timeline{millions:g}m"
     if not store.sniff(folder):
-        # Many times the recording, then many times that: a plan of thousands of pieces takes longer than what it does.
-        trace = stepscope.open(SOURCE if millions <= _MANY else _made(_MANY))
+        trace = stepscope.open(SOURCE)
         times = -(-int(millions * 1e6) // trace.spans.select(pl.len()).collect().item())
         store.write(repeated(trace, times), folder)
     return folder
@@ -85,11 +85,18 @@ def repeated(trace: Trace, times: int) -> Trace:
         **dict.fromkeys(("span", "parent", "op", "flow_in"), next_span),
         "step": next_step,
     }
+
+    def later(frame: pl.LazyFrame, by: int) -> pl.LazyFrame:
+        columns = [column for column in frame.collect_schema().names() if column in shifts]
+        return frame.with_columns(pl.col(column) + by * shifts[column] for column in columns)
+
     tables: dict[str, pl.LazyFrame] = {name: trace.table(name) for name in ("tracks", "devices")}
     for name in ("spans", "steps", "counters"):
-        frame = trace.table(name)
-        columns = [column for column in frame.collect_schema().names() if column in shifts]
-        tables[name] = pl.concat([frame.with_columns(pl.col(column) + at * shifts[column] for column in columns) for at in range(times)])
+        # Some in memory, then these many times: a plan of thousands of pieces, or of files, takes longer than what it does.
+        one = trace.table(name).collect()
+        some = pl.concat([later(one.lazy(), at) for at in range(min(times, _TOGETHER))]).collect().rechunk()
+        pieces = [some[: one.height * min(_TOGETHER, times - at)] for at in range(0, times, _TOGETHER)]
+        tables[name] = pl.concat([later(piece.lazy(), at * _TOGETHER) for at, piece in enumerate(pieces)])
     return Trace(tables, trace.meta)
 
 

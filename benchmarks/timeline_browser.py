@@ -16,13 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import polars as pl
 from measure import keep, table
 from playwright.sync_api import Browser, Page, sync_playwright
-from timeline import SOURCE, repeated
-
-import stepscope
-from stepscope import store
+from timeline import SOURCE, made
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -56,7 +52,7 @@ def main() -> None:
     parser.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what the report calls this machine (default: its cores)")
     parser.add_argument("--keep", action="store_true", help="put the report into RESULTS.md, in the place of the last one of this machine")
     args = parser.parse_args()
-    run = _made(args.millions)
+    run = made(args.millions)
     with (
         tempfile.TemporaryDirectory() as cache,
         server(run, cache) as address,
@@ -70,16 +66,6 @@ def main() -> None:
     print(report)
     if args.keep:
         keep(HERE / "RESULTS.md", report)
-
-
-def _made(millions: float) -> Path:
-    """A real recording, one after the other, until it is long enough; made once, as timeline.py does."""
-    folder = HERE / "data" / f"timeline{millions:g}m"
-    if not store.sniff(folder):
-        trace = stepscope.open(SOURCE)
-        times = -(-int(millions * 1e6) // trace.spans.select(pl.len()).collect().item())
-        store.write(repeated(trace, times), folder)
-    return folder
 
 
 @contextmanager

@@ -11,7 +11,7 @@ LAYERS = [
     {"trace", "agents", "parameters", "telling"},
     {"endings", "tables"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
-    {"cluster", "opening", "exporters", "timelines"},
+    {"cluster", "opening", "exporters", "timelines", "facts"},
     {"conversion", "sources"},
     {"windows", "launching", "prof_folders"},
     {"profiler"},

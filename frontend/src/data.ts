@@ -72,14 +72,25 @@ export interface Options {
   skip?: boolean;
 }
 
+/** The steps that the pages show, as FIRST:LAST; undefined for all. Of a large run some, unless the address says otherwise. */
+export function ranged(): string | undefined {
+  const said = param("steps");
+  return said === "all" ? undefined : (said ?? info.value?.part?.join(":"));
+}
+
+/** What the address says where all steps are shown. */
+export function everyStep(): string | null {
+  return info.value?.part ? "all" : null;
+}
+
 /** The parameters that the context bar adds to every question. */
 export function context(options: Options = {}): Params {
-  return { rank: options.allRanks ? null : rank(), steps: options.allSteps ? null : param("steps") };
+  return { rank: options.allRanks ? null : rank(), steps: options.allSteps ? null : ranged() };
 }
 
 /** Whether a slow first step counts: whoever chose a range of steps chose its first one, too. For the analyses that leave it out. */
 export function counting(): Params {
-  return { warmup: param("steps") || param("warmup") === "keep" ? 0 : null };
+  return { warmup: ranged() || param("warmup") === "keep" ? 0 : null };
 }
 
 /** An analysis ("operators") or a raw table ("tables/spans") of the open run, for the chosen rank and steps. */

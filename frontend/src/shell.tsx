@@ -2,12 +2,12 @@
 import pages, { type Page } from "pages";
 import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { forget, info, rank, useAnswer, useInfo, useTable } from "./data";
+import { everyStep, forget, info, rank, ranged, useAnswer, useInfo, useTable } from "./data";
 import { copyText, Icon, Loading, Trouble } from "./parts/basics";
 import { Menu } from "./parts/menu";
 import { Tip } from "./parts/tip";
 import { source, type Info, type Run } from "./source";
-import { go, language, link, param, place, setLanguage, setTheme, theme } from "./state";
+import { go, language, link, place, setLanguage, setTheme, theme } from "./state";
 import { fill, texts } from "./text";
 import * as units from "./units";
 import { Palette, openPalette } from "./palette";
@@ -22,6 +22,7 @@ const text = texts({
     opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", all: "all",
     export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_parquet: "Parquet tables", export_csv: "CSV tables",
     broke: "This page stopped working", again: "Try again", reading: "Reading {run}: {percent} of {size}", readingFile: "Reading {run}: file {file} of {files}, {percent}", cancel: "Cancel", cancelled: "Reading was stopped.",
+    part: "{spans} spans: this page is of steps {steps}, the timeline of all.", everything: "All {spans} spans: one analysis after the other, each of which may take minutes and many GB of memory.", only: "Steps {steps} only", timeline: "Timeline",
     compare: "Compare", rankOf: "{rank} of {count}", step: "{step}", filter: "Filter", noStep: "No step has this number", version: "stepscope · offline",
   },
   zh: {
@@ -32,6 +33,7 @@ const text = texts({
     opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", all: "全部",
     export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_parquet: "Parquet 表", export_csv: "CSV 表",
     broke: "此页面已停止工作", again: "重试", reading: "正在读取 {run}：{size} 的 {percent}", readingFile: "正在读取 {run}：第 {file} 个文件，共 {files} 个，{percent}", cancel: "取消", cancelled: "读取已停止。",
+    part: "共 {spans} 个区间：此页面只含迭代 {steps}，时间线包含全部。", everything: "全部 {spans} 个区间：逐个分析，每个可能需要数分钟和大量内存。", only: "仅迭代 {steps}", timeline: "时间线",
     compare: "对比", rankOf: "{count} 中的 {rank}", step: "{step}", filter: "筛选", noStep: "没有此编号的迭代", version: "stepscope · 离线",
   },
 });
@@ -39,6 +41,8 @@ const text = texts({
 const GROUPS = ["", "performance", "resources", "cluster", "tools"] as const;
 /** What a report cannot have: other runs, a job that runs, questions. */
 const ELSEWHERE = ["runs", "live", "compare", "query"];
+/** What shows all of a large run, whatever steps are chosen. */
+const WHOLE = ["timeline", "files", "live"];
 const EXPORTS = ["chrome", "perfetto", "parquet", "csv"] as const;
 
 export function Shell() {
@@ -81,7 +85,7 @@ export function Shell() {
           ) : info.value === null ? (
             <Reading run={run} />
           ) : (
-            <Opened page={found} />
+            <>{info.value.part && !WHOLE.includes(page) && <Part now={info.value} />}<Opened page={found} /></>
           )}
         </main>
         <div id="side" />
@@ -90,6 +94,22 @@ export function Shell() {
       <Help />
       <Tip />
     </div>
+  );
+}
+
+/** Of a large run: which steps the page is of, and the way to others. */
+function Part({ now }: { now: Info }) {
+  const t = text();
+  const range = ranged();
+  const spans = units.count(now.tables.spans).value;
+  const usual = span(now.part![0], now.part![1]);
+  const to = range ? everyStep() : null;
+  return (
+    <p class="reading" role="note">
+      {range ? fill(t.part, { spans, steps: span(...(range.split(":").map(Number) as [number, number])) }) : fill(t.everything, { spans })}
+      <button class="aslink" title={range ? fill(t.everything, { spans }) : undefined} onClick={() => go({ params: { steps: to } })}>{range ? t.allSteps : fill(t.only, { steps: usual })}</button>
+      <a href={link({ page: "timeline" })}>{t.timeline}</a>
+    </p>
   );
 }
 
@@ -251,15 +271,15 @@ function Steps({ now }: { now: Info }) {
   const numbers = useStepNumbers();
   if (!now.tables.steps) return null;
   const all = numbers?.length ? span(numbers[0], numbers[numbers.length - 1]) : "…";
-  const chosen = param("steps")?.split(":").map(Number);
+  const chosen = ranged()?.split(":").map(Number);
   return (
-    <Menu label={`${t.steps}: ${param("steps") ?? t.all}`} class={chosen ? "chosen" : ""} button={<><span class="k">{t.steps}</span>{chosen ? span(chosen[0], chosen[chosen.length - 1]) : all}</>}>
+    <Menu label={`${t.steps}: ${ranged() ?? t.all}`} class={chosen ? "chosen" : ""} button={<><span class="k">{t.steps}</span>{chosen ? span(chosen[0], chosen[chosen.length - 1]) : all}</>}>
       {(close) => (numbers?.length ? <StepRange steps={numbers} close={close} /> : null)}
     </Menu>
   );
 }
 
-function span(first: number, last: number): string {
+function span(first: number, last: number = first): string {
   return first === last ? String(first) : `${first}–${last}`;
 }
 
@@ -279,14 +299,14 @@ function Runs({ close }: { close: () => void }) {
 
 function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
   const t = text();
-  const [first, last] = (param("steps") ?? `${steps[0]}:${steps[steps.length - 1]}`).split(":");
+  const [first, last] = (ranged() ?? `${steps[0]}:${steps[steps.length - 1]}`).split(":");
   const [wrong, setWrong] = useState(false);
   const apply = (event: Event) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
     const [low, high] = [Number(form.get("first")), Number(form.get("last"))].sort((a, b) => a - b);
     if (!steps.some((step) => step >= low && step <= high)) return setWrong(true);
-    go({ params: { steps: low <= steps[0] && high >= steps[steps.length - 1] ? null : `${low}:${high}` } });
+    go({ params: { steps: low <= steps[0] && high >= steps[steps.length - 1] ? everyStep() : `${low}:${high}` } });
     close();
   };
   return (
@@ -294,7 +314,7 @@ function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
       <label>{t.first} <input name="first" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={first} /></label>
       <label>{t.last} <input name="last" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={last ?? first} /></label>
       <button class="btn sm pri">{t.apply}</button>
-      <button class="btn sm" type="button" onClick={() => { go({ params: { steps: null } }); close(); }}>{t.allSteps}</button>
+      <button class="btn sm" type="button" onClick={() => { go({ params: { steps: everyStep() } }); close(); }}>{t.allSteps}</button>
       {wrong && <span class="bad small" role="alert">{t.noStep}</span>}
     </form>
   );

@@ -53,6 +53,8 @@ export interface Info {
   counters: Record<string, number>;
   devices: Device[];
   steps: number[];
+  /** Of a large run, the first and the last of the steps that pages show unless others are chosen. */
+  part: [number, number] | null;
   problems: Problem[];
   problem_count: number;
 }

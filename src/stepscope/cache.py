@@ -20,8 +20,8 @@ _DAY = 86_400
 # Only what bears these names is ever removed: STEPSCOPE_CACHE may point at a folder that holds other things.
 _ENTRY = re.compile(r"[0-9a-f]{32}")
 _DRAFT = re.compile(r"\.reading\..+")
-# What says what an entry was made of: a trace that was read, or the timeline of one.
-_HEADERS = ("run.json", "timeline.json")
+# What says what an entry was made of: a trace that was read, the timeline of one, or what is known of one.
+_HEADERS = ("run.json", "timeline.json", "facts.json")
 
 
 class Entry(NamedTuple):

@@ -128,8 +128,16 @@ class Trace:
             raise UsageError(f"no steps {first} to {last} in {self.meta.source or 'this trace'}; {known}")
         # From the first start to the last end of a rank: what lies between two of the steps is part of the range.
         time = steps.group_by("rank").agg(from_ns=pl.col("start_ns").min(), to_ns=pl.col("end_ns").max()).lazy()
-        of_step = {name: frame.join(time, on="rank", how="left", maintain_order="left") for name, frame in self._tables.items()}
-        at = {
+        begin, end = steps["start_ns"].min(), steps["end_ns"].max()
+        # Said before the times are joined, so that of a large file the parts that hold other steps are not read.
+        start, at = pl.col("start_ns"), pl.col("at_ns")
+        about = {
+            **self._tables,
+            "spans": self.spans.filter(within | (pl.col("step").is_null() & (start >= begin) & (start < end))),
+            "counters": self.counters.filter(at >= begin, at < end),
+        }
+        of_step = {name: frame.join(time, on="rank", how="left", maintain_order="left") for name, frame in about.items()}
+        rules = {
             "spans": pl.when(pl.col("step").is_null()).then(_in_time("start_ns")).otherwise(within),
             "links": pl.col("step").is_null() | within,
             "counters": _in_time("at_ns"),
@@ -137,7 +145,7 @@ class Trace:
             & (pl.col("alloc_ns").is_null() | (pl.col("alloc_ns") < pl.col("to_ns")))
             & (pl.col("free_ns").is_null() | (pl.col("free_ns") > pl.col("from_ns"))),
         }
-        kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in at.items()}
+        kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in rules.items()}
         return Trace({**self._tables, **kept, "steps": steps}, self.meta)
 
     def of_time(self, start_ns: int, end_ns: int) -> "Trace":
@@ -166,7 +174,7 @@ class Trace:
             "allocations": (pl.col("alloc_ns"), pl.max_horizontal("alloc_ns", "free_ns")),
         }
         found = [
-            self.table(name).select(first.min().alias("first"), last.max().alias("last")).collect().row(0)
+            self.table(name).select(first.min().alias("first"), last.max().alias("last")).collect(engine="streaming").row(0)
             for name, (first, last) in within.items()
         ]
         firsts, lasts = ([ends[at] for ends in found if ends[at] is not None] for at in (0, 1))

@@ -124,7 +124,7 @@ function HostOnly() {
 }
 
 function InOrder({ step, total, label }: { step: number; total: number; label: string }) {
-  const activity = useTable("activity", { step, buckets: 400 }, { allSteps: true });
+  const activity = useTable("activity", { step, buckets: 400 }, { allSteps: !info.value!.part });
   return (
     <Await of={activity} rows={1}>
       {(data) => <Columns data={data} rows={data.where((row) => equal(data.num("device")[row], data.num("device")[0]))} height={32} from={data.num("at_ns")[0]} to={data.num("at_ns")[0] + total} label={label} />}

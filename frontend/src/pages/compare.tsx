@@ -56,11 +56,11 @@ function Choose({ now }: { now: Info }) {
   );
 }
 
-/** An analysis of the other run, of its first rank. */
+/** An analysis of the other run, of its first rank and of what its pages show. */
 function useOther(other: Asked<Info>, name: string): Asked<Table> {
   const run = other.data?.id ?? null;
-  const rank = other.data?.ranks[0];
-  return useAnswer(run === null ? null : `${run}\n${name}\n${JSON.stringify({ rank })}`, () => source().table(run!, name, { rank }));
+  const part = { rank: other.data?.ranks[0], steps: other.data?.part?.join(":") };
+  return useAnswer(run === null ? null : `${run}\n${name}\n${JSON.stringify(part)}`, () => source().table(run!, name, part));
 }
 
 function Beside({ now, other }: { now: Info; other: string }) {

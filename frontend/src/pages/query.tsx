@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import examples from "../examples.json";
 import { color } from "../colors";
-import { info, useAnswer } from "../data";
+import { info, ranged, useAnswer } from "../data";
 import { Card, copyText, CopyButton, Count, Empty, Icon, InlineBar, Loading, Quantity, Segmented, Verdict } from "../parts/basics";
 import { Grid, save, type Column } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -52,7 +52,7 @@ export default function Query() {
   const asked = param("sql") ?? "";
   const [sql, setSql] = useState(asked || examples[0].sql);
   const box = useRef<HTMLTextAreaElement>(null);
-  const part: Params = { rank: param("rank") === undefined ? null : Number(param("rank")), steps: param("steps") ?? null };
+  const part: Params = { rank: param("rank") === undefined ? null : Number(param("rank")), steps: ranged() ?? null };
   const run = place.value.run!;
   const began = useRef(0);
   const [took, setTook] = useState(NaN);

@@ -18,7 +18,7 @@ const text = texts({
   en: {
     one: "{count} run is here.", some: "{count} runs are here.", live: "{count} of them is being recorded now.", lives: "{count} of them are being recorded now.", none: "No run is here yet.", losing: "{count} loses a fifth of its step time or more.", losings: "{count} lose a fifth of their step time or more.",
     fact_drop: "drop a trace file anywhere on this page to open it", fact_tick: "tick two runs to compare them", unreadable: "{count} cannot be read", lazy: "runs are read as they come into sight",
-    title: "Runs", runs: "run|runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", busy: "Busy", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
+    ofSteps: "of steps {steps}", title: "Runs", runs: "run|runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", busy: "Busy", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
     stateLive: "live", stateFinished: "finished", stateUnreadable: "unreadable", openFile: "Open a file…", compare: "Compare", compareTwo: "Compare the two ticked runs", pickTwo: "tick two",
     case_launch: "waits for launches", case_input: "waits for input", case_communication: "exposed communication", case_sync: "synchronises", case_latency: "slow to start kernels", case_idle: "idle", case_used: "well used", case_host: "CPU only", case_hostInput: "waits for input", case_hostCommunication: "exposed communication", case_unknown: "no operators recorded", case_none: "no steps",
     read: "Read", readHow: "{size}: not read until asked for", waiting: "…", recording: "being recorded", wholeOne: "no step markers",
@@ -29,7 +29,7 @@ const text = texts({
   zh: {
     one: "这里有 {count} 个训练。", some: "这里有 {count} 个训练。", live: "其中 {count} 个正在记录。", lives: "其中 {count} 个正在记录。", none: "这里还没有训练。", losing: "{count} 个损失了五分之一以上的迭代时间。", losings: "{count} 个损失了五分之一以上的迭代时间。",
     fact_drop: "把 trace 文件拖到此页即可打开", fact_tick: "勾选两个训练进行对比", unreadable: "{count} 个无法读取", lazy: "训练滚动到可见时才读取",
-    title: "训练列表", runs: "个训练", pick: "对比", name: "名称", framework: "框架", device: "设备", ranks: "Rank 数", steps: "迭代数", step: "迭代时间", trend: "走势", busy: "忙碌", verdict: "结论", state: "状态", size: "大小", date: "修改时间", format: "格式", path: "路径",
+    ofSteps: "迭代 {steps}", title: "训练列表", runs: "个训练", pick: "对比", name: "名称", framework: "框架", device: "设备", ranks: "Rank 数", steps: "迭代数", step: "迭代时间", trend: "走势", busy: "忙碌", verdict: "结论", state: "状态", size: "大小", date: "修改时间", format: "格式", path: "路径",
     stateLive: "进行中", stateFinished: "已结束", stateUnreadable: "无法读取", openFile: "打开文件…", compare: "对比", compareTwo: "对比勾选的两个训练", pickTwo: "勾选两个",
     case_launch: "等待任务下发", case_input: "等待输入", case_communication: "未掩盖通信", case_sync: "同步等待", case_latency: "内核启动慢", case_idle: "空闲", case_used: "利用充分", case_host: "仅 CPU", case_hostInput: "等待输入", case_hostCommunication: "未掩盖通信", case_unknown: "没有记录算子", case_none: "没有迭代",
     read: "读取", readHow: "{size}：需要时才读取", waiting: "…", recording: "正在记录", wholeOne: "没有迭代标记",
@@ -88,14 +88,15 @@ function next(): void {
 
 async function figures(run: Run): Promise<Figures> {
   const info = await source().info(run.id);
-  const overview = await source().table(run.id, "overview", {});
+  const part = { steps: info.part?.join(":") }; // of a large run, what its pages are of
+  const overview = await source().table(run.id, "overview", part);
   const steps = overview.num("step_ns");
   let row = 0;
   for (let at = 1; at < overview.rows; at++) if (steps[at] > steps[row]) row = at;
   const rank = overview.rows ? overview.num("rank")[row] : null;
   const [trace, causes] = await Promise.all([
-    source().table(run.id, "step_trace", { rank, columns: "rank,step,total_ns", limit: 2000 }),
-    onDevice(info) ? source().table(run.id, "gap_causes", { rank }) : null,
+    source().table(run.id, "step_trace", { ...part, rank, columns: "rank,step,total_ns", limit: 2000 }),
+    onDevice(info) ? source().table(run.id, "gap_causes", { ...part, rank }) : null,
   ]);
   return { info, overview, row, totals: trace.num("total_ns"), found: finding(overview, row, causes, onDevice(info)) };
 }
@@ -161,8 +162,8 @@ function rows(list: Run[]): Table {
     framework: list.map((run, at) => framework(of[at]?.info ?? { framework: run.framework ?? "" }) || null),
     device: list.map((run, at) => (of[at] ? chips(of[at]!.info) : (run.devices?.join(", ") ?? null)) || null),
     ranks: list.map((run, at) => of[at]?.info.ranks.length ?? run.ranks?.length ?? NaN),
-    // All of them, also a slow first one that the figures leave out.
-    steps: figure("steps").map((counted, at) => counted + figure("left_out")[at]),
+    // All of them, also a slow first one that the figures leave out, and those of a large run that they are not of.
+    steps: figure("steps").map((counted, at) => (of[at]?.info.part ? Math.max(...of[at]!.info.steps) : counted + figure("left_out")[at])),
     step_ns: figure("step_ns"),
     busy_share: figure("busy_share"),
     verdict: of.map((one) => one?.found.case ?? null),
@@ -297,6 +298,7 @@ function Said({ run, of }: { run: Run; of: Known | undefined }) {
       {t[`case_${found.case}`]}
       {!plain.includes(found.case) && Number.isFinite(found.share) && <> <b><Share of={found.share} /></b></>}
       {whole && <span class="d3"> · {t.wholeOne}</span>}
+      {of.info.part && <span class="d3"> · {fill(t.ofSteps, { steps: of.info.part.join("–") })}</span>}
     </span>
   );
 }

@@ -1,7 +1,7 @@
 // page: {"order": 30, "group": "performance", "icon": "steps", "en": "Step trace", "zh": "迭代轨迹", "needs": ["steps"]}
 /** One step, or the average one: its stages and transfers in order; and every step, with how far they differ. */
 import { useMemo, useState } from "preact/hooks";
-import { counting, info, useTable } from "../data";
+import { counting, everyStep, info, ranged, useTable } from "../data";
 import { Await, Card, Chip, Empty, Legend, Loading, Segmented, Share, Swatch, Time, Trouble, useWidth, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -170,7 +170,7 @@ function Whole({ trace, times }: { trace: Table; times: Table }) {
     </>
   );
   const shared = { steps, leftOut, selected: at, hovered, onHover: setHovered, onPick: pick, say };
-  const ranged = param("steps");
+  const range = ranged();
   return (
     <>
       <Verdict
@@ -179,7 +179,7 @@ function Whole({ trace, times }: { trace: Table; times: Table }) {
           leftOut.size > 0 && <>{fill(t.outOne, { step: Array.from(leftOut, (place) => steps[place]).join(", "), total: units.text(units.time(total[0])) })} <button class="aslink" onClick={() => go({ params: { warmup: "keep" } })}>{t.keep}</button></>,
           param("warmup") === "keep" && <>{t.kept} <button class="aslink" onClick={() => go({ params: { warmup: null } })}>{t.leave}</button></>,
           trace.str("how")[0] === "whole" && t.noStepsHow,
-          ranged && <>{fill(t.ranged, { range: ranged.replace(":", "–") })} <button class="aslink" onClick={() => go({ params: { steps: null } })}>{t.allSteps}</button></>,
+          range && <>{fill(t.ranged, { range: range.replace(":", "–") })} <button class="aslink" onClick={() => go({ params: { steps: everyStep() } })}>{t.allSteps}</button></>,
           { host: t.clockHost, device: t.clockDevice, source: t.clockSource }[trace.str("clock")[0] ?? ""],
         ]}
       >

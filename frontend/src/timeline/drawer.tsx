@@ -1,7 +1,7 @@
 /** Below the picture: what is known of the selected event, of the selected range, and what happened in it. */
 import { useRef, useState } from "preact/hooks";
 import { color, kindOf } from "../colors";
-import { info, rank, useAnswer, useQuery } from "../data";
+import { everyStep, info, rank, useAnswer, useQuery } from "../data";
 import { Await, CopyButton, Empty, Facts, Icon, Quantity, Segmented, Swatch, Tabs, Time } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { source } from "../source";
@@ -73,7 +73,7 @@ export function Drawer({ of }: { of: Timeline }) {
         />
         <span class="sp" />
         {tab === "area" && area && <Segmented label={t.by} value={by} onChange={setBy} choices={[{ id: "name", label: t.byName }, { id: "lane", label: t.byLane }, { id: "kind", label: t.byKind }]} />}
-        {!source().still && <a class="btn sm" href={link({ page: "query", params: { sql: spansSql(of, info.value!), rank: null, steps: null } })} title={t.queryNote}>{t.query}</a>}
+        {!source().still && <a class="btn sm" href={link({ page: "query", params: { sql: spansSql(of, info.value!), rank: null, steps: everyStep() } })} title={t.queryNote}>{t.query}</a>}
         <button class="pick bare" aria-label={t.close} title={`${t.close} (Esc)`} onClick={close}><Icon name="close" size={14} /></button>
       </header>
       <div class="tl-body">

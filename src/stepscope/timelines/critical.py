@@ -5,8 +5,9 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import pyramid
 from stepscope.analyses.critical_path import COLUMNS
-from stepscope.timelines.lanes import PATH_SPANS, Timeline
+from stepscope.timelines.lanes import PATH_SPANS, Timeline, rows_of
 from stepscope.trace import Trace
 
 Once = Callable[[tuple[Any, ...], Callable[[], pl.DataFrame]], pl.DataFrame]
@@ -49,14 +50,25 @@ def _path(trace: Trace, timeline: Timeline, rank: int, step: int | None, once: O
     """Of the whole rank where that is quickly found, else of the step alone."""
     if timeline.spans <= PATH_SPANS:
         return once(("path", rank), lambda: trace.analyse("critical_path", rank=rank))
-    return None if step is None else once(("path", rank, step), lambda: _of_step(trace, rank, step))
+    return None if step is None else once(("path", rank, step), lambda: _of_step(trace, timeline, rank, step))
 
 
-def _of_step(trace: Trace, rank: int, step: int) -> pl.DataFrame:
+def _of_step(trace: Trace, timeline: Timeline, rank: int, step: int) -> pl.DataFrame:
     """Found from what was recorded in the step and the one before it, where the first of its work was launched."""
     own = trace.of_rank(rank)
     near = own.steps.filter(pl.col("step").is_between(step - 1, step)).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()
     low, high = near.row(0)
     if low is None:
         return pl.DataFrame(schema=COLUMNS)
-    return own.of_time(low, high).analyse("critical_path").filter(pl.col("step") == step)
+    # Said of the start alone, so that of a large file the parts that are over before are not read.
+    first = _first_start(timeline, rank, low - timeline.origin, high - timeline.origin) + timeline.origin
+    near_spans = own.spans.filter(pl.col("start_ns") >= first)
+    return Trace(own.tables | {"spans": near_spans}, own.meta).of_time(low, high).analyse("critical_path").filter(pl.col("step") == step)
+
+
+def _first_start(timeline: Timeline, rank: int, low: int, high: int) -> int:
+    """When the first of the spans of a rank that reach into a time begins."""
+    events = timeline.pyramid.events
+    rows = [row for lane in timeline.lanes if lane.kind == "spans" and lane.rank == rank for row in rows_of(lane)]
+    found = (pyramid.within(events, row, low, high) for row in rows)
+    return min((int(events.start[some.start]) for some in found if some.stop > some.start), default=low)

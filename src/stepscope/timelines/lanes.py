@@ -30,6 +30,7 @@ from stepscope.trace import Trace
 KINDS = (*schema.KINDS, "computing", "exposed", "hidden", "free", "launch", "host", "wait")
 # The critical path of more spans would take as long as everything else; `critical_path` finds that of some steps.
 PATH_SPANS = 1 << 21
+_NO_PATH = pl.DataFrame()
 # Work on a device is not nested: where two pieces overlap, neither is part of the other.
 FLAT = ("kernel", "copy", "set")
 WORK = (*FLAT, "communication")
@@ -99,7 +100,7 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
     told = Told(spans.waiting)
     tracks = _tracks(trace, spans, told)
     steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
-    paths = _paths(trace, origin) if spans.total <= PATH_SPANS else {}
+    paths = _paths(trace, origin) if spans.total <= PATH_SPANS else None
     steps_of = steps.collect().partition_by("rank", as_dict=True)
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
     picture = _Picture(spans, told)
@@ -110,7 +111,7 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
             [track for track in tracks if track.rank == rank],
             {device: name for (of, device), name in chips.items() if of == rank},
             [counter for counter in counters.about if counter["rank"] == rank],
-            paths.get(rank),
+            None if paths is None else paths.get(rank, _NO_PATH),
         )
         picture.add(own)
     labels = picture.labels.frame()
@@ -141,7 +142,7 @@ class _Rank(NamedTuple):
     tracks: list[_Track]
     chips: dict[int | None, str | None]
     counters: list[dict[str, Any]]
-    path: pl.DataFrame | None
+    path: pl.DataFrame | None  # null where it is not looked for
 
     @property
     def in_steps(self) -> Set:
@@ -215,7 +216,11 @@ class _Picture:
 
     def _path(self, own: _Rank, group: int) -> None:
         """Which work each step waited for, one piece after the other."""
-        if own.path is None:
+        if own.path is None and own.steps.height:
+            # An empty lane, so that nobody looks for it in vain.
+            note = f"left out of more than {PATH_SPANS:,} spans; a selected event tells its step's"
+            self._lane(group, "path", "critical path", self._told.rows(1), note=note)
+        if own.path is None or own.path.is_empty():
             return
         found = own.path.sort("start", maintain_order=True)
         start, dur = found["start"].to_numpy(), found["dur_ns"].to_numpy()

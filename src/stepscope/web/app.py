@@ -28,13 +28,14 @@ from stepscope.errors import DataError, StepscopeError, UsageError
 from stepscope.web import answers, exports, live, pages, perfetto, timeline
 from stepscope.web.access import Access, is_loopback
 from stepscope.web.queries import Asker
-from stepscope.web.runs import Run, Table
+from stepscope.web.runs import LARGE, Run, Table
 from stepscope.web.timeline import Building
 from stepscope.web.traces import Opening, Traces
 from stepscope.web.uploads import Uploads
 
 _T = TypeVar("_T")
 _WORKERS = 4
+_MANY = 1 << 20  # rows of a table that is not answered at once
 _PROGRESS_S = 0.25
 _LONGEST_BODY = 1 << 20
 
@@ -74,6 +75,9 @@ class Server:
         self.asker = Asker(settings.query_s)
         self.watch = live.Watch(self._rows)
         self._pool = ThreadPoolExecutor(_WORKERS, "stepscope-answer")
+        # Analyses may take minutes: whoever looks at the timeline meanwhile does not wait for them.
+        self._analysing = ThreadPoolExecutor(_WORKERS, "stepscope-analyse")
+        self._alone = asyncio.Semaphore(1)
         self._scanning = asyncio.Lock()
         self._scanned = False
 
@@ -131,6 +135,7 @@ class Server:
         self.traces.close()
         self.timelines.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._analysing.shutdown(wait=False, cancel_futures=True)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     # Pages
@@ -219,11 +224,15 @@ class Server:
         run = await self._run(request)
         words = _words(request)
         asked = await self._threaded(lambda: answers.question(kind, request.path_params["name"], words))
-        trace, _, signature = await self.traces.trace(run)
+        trace, info, signature = await self.traces.trace(run)
         tag = answers.tag(*answers.identity(asked), run.id, signature)
         if _has(request, tag):
             return self._unchanged(tag)
-        answer = await self._threaded(lambda: self.kept.answer(trace, asked, (run.id, signature), self.scratch, str(run.path)))
+        pool = self._analysing if kind == "analyses" or info["tables"][asked.name] > _MANY else self._pool
+        # Two analyses of all of a large run at the same time would need more memory than there is.
+        large = info["tables"]["spans"] > LARGE and asked.steps is None and pool is self._analysing
+        async with self._alone if large else contextlib.nullcontext():
+            answer = await self._threaded(lambda: self.kept.answer(trace, asked, (run.id, signature), self.scratch, str(run.path)), pool)
         return await self._sent(request, answer, run, tag)
 
     async def query(self, request: Request) -> Response:
@@ -244,7 +253,9 @@ class Server:
         trace, info, _ = await self.traces.trace(run)
         time = exports.window(words, int(info["origin_ns"]))
         given = parameters.values(words, exporters.exporter(form).parameters, form)
-        answer = await self._threaded(lambda: exports.export(exports.part(trace, rank, steps, time), form, given, self.scratch))
+        answer = await self._threaded(
+            lambda: exports.export(exports.part(trace, rank, steps, time), form, given, self.scratch), self._analysing
+        )
         return await self._sent(request, answer, run, None)
 
     async def timeline(self, answer: timeline.Answer, request: Request) -> Response:
@@ -321,8 +332,8 @@ class Server:
             raise DataError(run.path, run.error or "cannot be read")
         return run
 
-    async def _threaded(self, question: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, question)
+    async def _threaded(self, question: Callable[[], _T], pool: ThreadPoolExecutor | None = None) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(pool or self._pool, question)
 
     async def _progress(self, opening: Opening) -> AsyncIterator[tuple[str, Any]]:
         while not opening.over and not self.ending.is_set():

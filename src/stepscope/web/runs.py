@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from stepscope import captures, conversion, opening, readers, schema, store
+from stepscope import captures, conversion, facts, opening, readers, schema, store
 from stepscope.errors import DataError
 from stepscope.opening import Source
 from stepscope.tables import finite
@@ -34,6 +34,8 @@ _QUIET_S = 30  # a job on another machine that has written nothing for so long i
 _TOGETHER_S = 120  # ranks of one window begin within so long
 _FILES_LOOKED_AT = 10_000
 _PROBLEMS = 1000
+LARGE = 1 << 24  # spans: of more, one analysis of everything takes all memory that a desktop has
+_SHOWN = 1 << 20
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -111,10 +113,15 @@ class Table:
             yield Run(_identity(path.name, path), path.name, path, root, (), "", "unreadable", 0, 0, str(problem))
 
 
-def describe(trace: Trace, identity: str, name: str, *, path: str | None = None, state: str = "finished") -> dict[str, Any]:
-    """What a page needs to know of a trace before it asks anything: how much of what there is, when it began, what could not be read."""
+def describe(
+    trace: Trace, identity: str, name: str, *, path: str | None = None, state: str = "finished", known: str | None = None
+) -> dict[str, Any]:
+    """What a page needs to know of a trace before it asks anything: how much of what there is, when it began, what could not be read.
+
+    `known` is the name by which what takes long to find is kept, where it may be.
+    """
     counts = {table: trace.table(table).select(pl.len()).collect().item() for table in schema.TABLES}
-    first, last = trace.ends()
+    found = facts.facts(trace, known)
     problems = trace.problems.select("rank", "file", "where", "what", "lost")
     steps = dict(trace.steps.group_by("rank").len().collect().iter_rows())
     meta = msgspec.to_builtins(trace.meta)
@@ -124,21 +131,27 @@ def describe(trace: Trace, identity: str, name: str, *, path: str | None = None,
         "path": path or trace.meta.source,
         "state": state,
         **{key: meta[key] for key in ("format", "framework", "versions", "world_size", "ranks", "options", "extra")},
-        "origin_ns": str(first),
-        "end_ns": str(last),
+        "origin_ns": str(found.first_ns),
+        "end_ns": str(found.last_ns),
         "tables": counts,
-        "kinds": _counted(trace.spans, "kind"),
-        "counters": _counted(trace.counters, "name"),
+        "kinds": found.kinds,
+        "counters": found.counters,
         "devices": finite(trace.devices).collect().to_dicts(),
         "steps": [steps.get(rank, 0) for rank in trace.meta.ranks],
+        "part": _part(trace, counts["spans"]),
         "problems": finite(problems.head(_PROBLEMS)).collect().to_dicts(),
         "problem_count": counts["problems"],
     }
 
 
-def _counted(frame: pl.LazyFrame, column: str) -> dict[str, int]:
-    rows = frame.group_by(pl.col(column).cast(pl.String)).len().sort("len", column, descending=[True, False]).collect()
-    return {key: count for key, count in rows.iter_rows() if key is not None}
+def _part(trace: Trace, spans: int) -> list[int] | None:
+    """The first and the last of the steps that the pages of a large run show unless others are chosen: analyses hold all of their spans.
+
+    As many as have about _SHOWN spans, from the second one on: the first is often another one.
+    """
+    steps = trace.steps.select(pl.col("step").unique().sort()).collect().to_series().to_list() if spans > LARGE else []
+    many = max(1, len(steps) * _SHOWN // max(spans, 1))
+    return [steps[1], steps[min(many, len(steps) - 1)]] if len(steps) > 2 else None
 
 
 def confine(source: Source, root: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from stepscope import opening
 from stepscope.errors import StepscopeError
+from stepscope.timelines import keeping
 from stepscope.trace import Trace
 from stepscope.web.runs import Run, confine, describe
 
@@ -124,7 +125,8 @@ class Traces:
             confine(source, run.root)
         found.heard(0, 0)
         trace = opening.together(list(run.sources), run.path, progress=found.heard, room=found.room, **self._how)
-        return trace, describe(trace, run.id, run.name, path=str(run.path), state=run.state)
+        known = keeping.named("facts", run.id, found.signature, self._how) if self._how["cache"] and run.state != "live" else None
+        return trace, describe(trace, run.id, run.name, path=str(run.path), state=run.state, known=known)
 
     def _ended(self, found: Opening, future: "asyncio.Future[Any]") -> None:
         error = None if future.cancelled() else future.exception()
