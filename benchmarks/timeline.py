@@ -25,7 +25,7 @@ from stepscope.trace import Trace
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
-_MANY = 10  # millions
+MANY = 10  # millions
 _TOGETHER = 25  # repetitions of the recording that are made in memory: about a million spans
 _ROWS = 16  # that a page asks for at once
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -229,7 +229,7 @@ def _report(args: argparse.Namespace, run: Path, built: list[Cost], again: Cost,
         ["open again", f"{last['cpu_s'] * 1e3:.0f} ms", f"{last['wall_s'] * 1e3:.0f} ms", _megabytes(again.rss_bytes), ""],
     ]
     counts = f"{said[0]['spans']:,} spans, {said[0]['events']:,} events with scopes, steps and overlap, {said[0]['samples']:,} samples"
-    size = "" if args.millions == _MANY else f", {args.millions:g} million events"
+    size = "" if args.millions == MANY else f", {args.millions:g} million events"
     return f"""# Timeline: the server's part ({args.machine}{size})
 
 Written by `timeline.py`: {counts}: `{SOURCE.name}`, a recording of {stepscope.open(SOURCE).steps.collect().height} steps, repeated.

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from measure import keep, table
-from playwright.sync_api import Browser, Page, sync_playwright
-from timeline import SOURCE, made
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from timeline import MANY, SOURCE, made
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -26,6 +26,7 @@ import chromium  # noqa: E402 - the browser of the tests
 
 # From the issue that set them: of ten million events, on a machine that does nothing else.
 _FIRST_S, _MEDIAN_MS, _P95_MS, _TAB_BYTES, _TILE_BYTES = 1.5, 17.0, 34.0, 600e6, 1e6
+_ASKED_S, _SERVER_BYTES = {"search": 1.0, "sum": 0.5}, 1.5e9
 _DRAW_MS = 5.0  # what is aimed at: the rest of a frame is the browser's
 _SIZE = {"width": 1600, "height": 1000}
 _WATCH = """
@@ -35,6 +36,18 @@ _WATCH = """
     if (detail.whole) window.first ??= performance.now();
   }, true);
 """
+
+
+class Measured(NamedTuple):
+    new: float  # s until the first picture, when the server had just begun
+    firsts: list[float]
+    motions: "list[Motion]"
+    tile: int  # bytes of the largest
+    memory: dict[str, float]
+    cpu: dict[str, float]
+    asked: dict[str, float]  # ms, by question
+    overview: float  # s until everything on it is there
+    server: int  # the most bytes of memory that it had
 
 
 class Motion(NamedTuple):
@@ -53,16 +66,14 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="put the report into RESULTS.md, in the place of the last one of this machine")
     args = parser.parse_args()
     run = made(args.millions)
-    with (
-        tempfile.TemporaryDirectory() as cache,
-        server(run, cache) as address,
-        sync_playwright() as playing,
-    ):
-        known = _known(address)
-        # Drawn by the processor alone, as on a server or over a remote desktop.
-        browser = playing.chromium.launch(executable_path=chromium.system(), args=[*chromium.OPTIONS, "--disable-gpu"])
-        report = _report(args, known, *_measured(browser, address, known, args.seconds))
-        browser.close()
+    with tempfile.TemporaryDirectory() as cache:
+        with server(run, cache) as address:
+            known = _known(address)
+        # A new one finds what was built. The browser draws by the processor alone, as on a server or over a remote desktop.
+        with server(run, cache) as address, sync_playwright() as playing:
+            browser = playing.chromium.launch(executable_path=chromium.system(), args=[*chromium.OPTIONS, "--disable-gpu"])
+            report = _report(args, known, _measured(browser, address, known, args.seconds))
+            browser.close()
     print(report)
     if args.keep:
         keep(HERE / "RESULTS.md", report)
@@ -95,11 +106,9 @@ def _asked(path: str) -> Any:
         return json.load(answer)
 
 
-def _measured(
-    browser: Browser, address: str, known: dict[str, Any], seconds: float
-) -> tuple[list[float], list[Motion], int, dict[str, float], dict[str, float]]:
+def _measured(browser: Browser, address: str, known: dict[str, Any], seconds: float) -> Measured:
     firsts = []
-    for _ in range(3):
+    for _ in range(4):
         context = browser.new_context(viewport=_SIZE)  # type: ignore[arg-type] # a plain dict is one
         firsts.append(_first(context.new_page(), f"{address}#/{known['run']}/timeline"))
         context.close()
@@ -112,8 +121,45 @@ def _measured(
     motions = list(_moved(page, known, seconds))
     cpu = {name: spent - before.get(name, 0) for name, spent in _threads(browser).items()}
     held = memory(browser, page)
+    asked = {what: _took(page, f"{address}api/runs/{known['run']}/timeline/{path}") for what, path in _questions(known).items()}
     context.close()
-    return firsts, motions, max(sizes, default=0), held, cpu
+    page = browser.new_page(viewport=_SIZE)  # type: ignore[arg-type]
+    overview = _overview(page, f"{address}#/{known['run']}/overview")
+    page.close()
+    return Measured(firsts[0], firsts[1:], motions, max(sizes, default=0), held, cpu, asked, overview, _peak_of_server())
+
+
+def _questions(known: dict[str, Any]) -> dict[str, str]:
+    end = known["end_ns"]
+    return {
+        "search for one name": "search?text=cudaLaunchKernel&args=0",
+        "search for a letter, which nearly all have": "search?text=a&args=0",
+        "sum up everything by name": f"area?t0=0&t1={end}",
+        "sum up a tenth by name": f"area?t0={end // 2}&t1={end * 6 // 10}",
+        "a span with its flows and its part of the critical path": f"span?rank=0&span={known['events'] // 3}",
+    }
+
+
+def _took(page: Page, address: str) -> float:
+    """Milliseconds from the page's question to the whole answer."""
+    ask = "async (at) => { const from = performance.now(); await (await fetch(at)).arrayBuffer(); return performance.now() - from; }"
+    return float(page.evaluate(ask, address))
+
+
+def _overview(page: Page, address: str) -> float:
+    begun = time.perf_counter()
+    page.goto(address)
+    page.wait_for_selector("a.tile", timeout=120_000)
+    expect(page.locator(".loading, .stale")).to_have_count(0, timeout=120_000)
+    return time.perf_counter() - begun
+
+
+def _peak_of_server() -> int:
+    """Of all that this process has started, `stepscope view` is what is no browser."""
+    own = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    views = [pid for pid in own if "stepscope" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
+    (status,) = (Path(f"/proc/{pid}/status").read_text() for pid in views)
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 def _first(page: Page, address: str) -> float:
@@ -222,15 +268,8 @@ def memory(browser: Browser, page: Page) -> dict[str, float]:
     return {"peak": peak, "now": now, "heap": heap}
 
 
-def _report(
-    args: argparse.Namespace,
-    known: dict[str, Any],
-    firsts: list[float],
-    motions: list[Motion],
-    tile: int,
-    memory: dict[str, float],
-    cpu: dict[str, float],
-) -> str:
+def _report(args: argparse.Namespace, known: dict[str, Any], measured: Measured) -> str:
+    _, firsts, motions, tile, memory, cpu, asked, _, _ = measured
     first = statistics.median(firsts)
     between = [one for motion in motions for one in motion.between]
     drawn = [one for motion in motions for one in motion.drawn]
@@ -253,6 +292,7 @@ def _report(
     )
     limits = [
         ["first picture, all of it in sight", f"{first:.2f} s ({min(firsts):.2f} to {max(firsts):.2f})", _met(first, _FIRST_S, "s")],
+        ["first picture of a server that has just begun; everything was built before", f"{measured.new:.2f} s", ""],
         ["between pictures, median", f"{_part(between, 0.5):.1f} ms", _met(_part(between, 0.5), _MEDIAN_MS, "ms")],
         ["between pictures, 95 of 100", f"{_part(between, 0.95):.1f} ms", _met(_part(between, 0.95), _P95_MS, "ms")],
         ["drawing one, median", f"{_part(drawn, 0.5):.1f} ms", _met(_part(drawn, 0.5), _DRAW_MS, "ms")],
@@ -261,16 +301,26 @@ def _report(
         ["the largest tile", f"{tile / 1e6:.2f} MB", _met(tile / 1e6, _TILE_BYTES / 1e6, "MB")],
         ["the tab's process, the most memory", f"{memory['peak'] / 1e6:.0f} MB", _met(memory["peak"] / 1e6, _TAB_BYTES / 1e6, "MB")],
         ["the tab's process at the end; scripts of the page", f"{memory['now'] / 1e6:.0f} MB; {memory['heap'] / 1e6:.0f} MB", ""],
+        *([what, f"{took:.0f} ms", *_limit_of(what, took / 1e3)] for what, took in asked.items()),
+        ["the overview, all of it", f"{measured.overview:.1f} s", ""],
+        ["the server, the most memory", f"{measured.server / 1e6:,.0f} MB", _met(measured.server / 1e6, _SERVER_BYTES / 1e6, "MB")],
     ]
     head = ["while moving", "pictures", "between, median ms", "95 of 100", "drawing, median ms", "95 of 100"]
-    return f"""# Timeline: the browser's part ({args.machine})
+    size = "" if args.millions == MANY else f", {args.millions:g} million events"
+    limit = "" if args.millions == MANY else " The limits are those of ten million."
+    return f"""# Timeline: the browser's part ({args.machine}{size})
 
 Written by `timeline_browser.py`: {known["events"]:,} events in {len(known["lanes"])} lanes, `{SOURCE.name}` repeated.
 {_SIZE["width"]} x {_SIZE["height"]} px, headless Chromium without a GPU, an event selected with its arrow, labels and nested lanes on.
-Load average at the end: {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores.
+Load average at the end: {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores.{limit}
 
 {table(["what", "measured", "limit"], limits)}
 {table(head, rows)}"""
+
+
+def _limit_of(what: str, took_s: float) -> list[str]:
+    limit = _ASKED_S.get(what.split(maxsplit=1)[0])
+    return [_met(took_s, limit, "s") if limit else ""]
 
 
 def _part(values: list[float], part: float) -> float:

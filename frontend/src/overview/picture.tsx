@@ -1,5 +1,5 @@
 /** Where the step goes: the device's time and the host's stages, as shares, in order, or as a table. */
-import { type Asked, useTable } from "../data";
+import { info, type Asked, useTable } from "../data";
 import { deviceWord, onDevice } from "../finding";
 import { Await, Card, Empty, Legend, Segmented, Share, Swatch, Time } from "../parts/basics";
 import { type Stage, StageBar } from "../parts/plots";
