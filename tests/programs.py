@@ -1,6 +1,7 @@
 """Programs of their own, started as a user would: what they said, and what they left."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -46,8 +47,17 @@ def run(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[
     return said(folder, *STEPSCOPE, "run", *words, **more)
 
 
-def started(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(words, cwd=folder, env=environment(folder, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def started(folder: Path, *words: str, stdin: int | None = None, **more: str) -> "subprocess.Popen[str]":
+    pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(words, cwd=folder, env=environment(folder, **more), text=True, **pipes)
+
+
+def free_port() -> int:
+    """One that nobody listens on: several of these tests may run on a machine at a time."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
 
 
 def recordings(folder: Path) -> list[Path]:

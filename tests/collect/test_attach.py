@@ -92,7 +92,7 @@ def test_a_step_that_has_passed_is_refused_and_nothing_is_left_waiting(here: Pat
 
 
 def test_seconds_are_recorded_where_no_steps_are_counted(here: Path, ranks: list[Any]) -> None:
-    attached = said(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--seconds", "0.3")
+    attached = said(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--seconds", "1")
     assert attached.returncode == 0, attached.stderr
     for recording in recordings(here / "out"):
         assert "work" in names(recording)

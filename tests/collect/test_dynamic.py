@@ -2,9 +2,9 @@
 
 import json
 import os
+import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -227,57 +227,46 @@ def test_nothing_but_a_sleeping_thread_stays_with_the_job() -> None:
 
 
 def test_all_ranks_record_the_same_steps_though_they_hear_of_them_at_different_times(tmp_path: Path) -> None:
+    """Rank 0 is in its 11th iteration when it reads of the 12th. Until the others have heard of it they may be two on: the 14th it is.
+    Each rank looks at every iteration, and makes as many as it is told to."""
     script(
         tmp_path,
         """
-        import os, pathlib, time
         from stepscope import DynamicProfilerMonitor
-        time.sleep(0.3 * int(os.environ["RANK"]))  # not all start at once
-        monitor = DynamicProfilerMonitor("cfg", "out", 0.2, host_interval_ms=0)
-        pathlib.Path(f"ready{os.environ['RANK']}").touch()
-        for number in range(2000):
-            time.sleep(0.005)
-            monitor.step()
-            if pathlib.Path("end").exists():
-                break
+        monitor = DynamicProfilerMonitor("cfg", "out", 1e-6, host_interval_ms=0)
+        print(monitor._recorder.step, flush=True)
+        for count in iter(input, ""):
+            for _ in range(int(count)):
+                monitor.step()
+            print(monitor._recorder.step, flush=True)
         """,
     )
     cluster = {"WORLD_SIZE": "3", "MASTER_ADDR": "localhost", "MASTER_PORT": "29999"}
-    jobs = [started(tmp_path, sys.executable, "train.py", **cluster, RANK=str(rank)) for rank in range(3)]
+    jobs = [started(tmp_path, sys.executable, "train.py", stdin=subprocess.PIPE, **cluster, RANK=str(rank)) for rank in range(3)]
+
+    def iterations(rank: int, count: int) -> int:
+        print(count, file=jobs[rank].stdin, flush=True)
+        return int(jobs[rank].stdout.readline())  # type: ignore[union-attr]
+
     try:
-        _until(lambda: all(Path(f"ready{rank}").exists() for rank in range(3)))
-        now = json.loads(only(list(Path("cfg/profiler_status").glob("*.rank0.json"))).read_text())["job"]
-        time.sleep(0.3)
-        soon = _step_of(0) + 60  # rank 0 looks every 40 steps or so
-        configure({"start_step": soon, "stop_step": soon + 2})
-        _until(lambda: all(_taken(rank).get("state") == "recorded" for rank in range(3)))
+        assert [job.stdout.readline() for job in jobs] == ["1\n"] * 3  # type: ignore[union-attr]
+        assert _status(0)["job"].startswith("job-")
+        assert [iterations(rank, count) for rank, count in ((0, 10), (1, 11), (2, 5))] == [11, 12, 6]
+        configure({"start_step": 12, "stop_step": 14})
+        for rank in (0, 1, 2):
+            iterations(rank, 15)
     finally:
-        Path("end").touch()
         for job in jobs:
-            job.communicate(timeout=60)
-    assert now.startswith("job-")
+            job.communicate("\n")
     recorded = [steps(only(recordings(Path("out").glob(f"rank{rank}_*").__next__()))) for rank in range(3)]
-    assert recorded[0] == recorded[1] == recorded[2] and len(recorded[0]) == 3
-    assert _taken(0)["moved_from"] < recorded[0][0], "the step asked for was too soon for the others to hear of it"
+    assert recorded == [[14, 15, 16]] * 3
+    assert [only(_status(rank)["taken"])["state"] for rank in range(3)] == ["recorded"] * 3
+    assert only(_status(0)["taken"])["moved_from"] == 12, "too soon for the others to hear of it"
 
 
-def _taken(rank: int) -> dict[str, Any]:
-    found = json.loads(only(list(Path("cfg/profiler_status").glob(f"*.rank{rank}.json"))).read_text())["taken"]
-    return found[-1] if found else {}
-
-
-def _step_of(rank: int) -> int:
-    """From the socket, as `stepscope jobs` does."""
-    from stepscope import jobs
-
-    return next(int(member.said["step"]) for member in jobs.members() if member.said["rank"] == rank)
-
-
-def _until(met: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def _status(rank: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(only(list(Path("cfg/profiler_status").glob(f"*.rank{rank}.json"))).read_text())
+    return found
 
 
 def test_two_jobs_in_one_folder_do_not_hear_each_others_agreements(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import stepscope
+from programs import free_port
 from stepscope import captures
 from stepscope.errors import DataError
 from stepscope.trace import Trace
@@ -183,10 +184,11 @@ def test_the_input_pipeline_has_its_operators_queues_and_waits(recorded: str, wi
     assert counters["at_ns"].is_between(header["start_ns"] - 2_000_000, header["end_ns"] + 2_000_000).all()
     batches = counters.filter(pl.col("name").cast(pl.String) == "pipeline time iterator")
     assert batches.height == (8 if recorded == "graph" else 4)  # read once more by the evaluation
-    # MindData's own, in whole milliseconds, of the same batches; it leaves out what it takes to start the pipeline.
+    # MindData's own, in whole milliseconds, of the same batches: it sees a part of the wait.
     lines = [line.split() for line in next(capture.glob("minddata/dataset_iterator_profiling_*.txt")).read_text().splitlines()]
     theirs = [int(value) for kind, extra, _, value, _ in lines if (kind, extra) == ("0", "0")]
-    assert batches["value"].min() > 0 and batches["value"].to_list()[1:4] == pytest.approx(theirs[1:4], abs=2)
+    assert batches["value"].min() > 0 and len(theirs) >= 4
+    assert all(own + 1 >= its for own, its in zip(batches["value"].to_list()[1:4], theirs[1:4], strict=True))
     waits = trace.spans.filter(pl.col("kind") == "data", pl.col("step").is_not_null()).collect()
     assert set(waits["step"]) == set(trace.steps.collect()["step"])
 
@@ -298,9 +300,9 @@ def test_a_bound_ends_the_recording_and_says_so(tmp_path: Path) -> None:
 
 def test_two_ranks_open_together_and_wait_for_one_another(tmp_path: Path) -> None:
     pytest.importorskip("mindspore")
-    command = ["msrun", "--worker_num=2", "--local_worker_num=2", "--master_port=8127", f"--log_dir={tmp_path / 'log'}", "--join=True"]
+    command = ["msrun", "--worker_num=2", "--local_worker_num=2", f"--master_port={free_port()}", f"--log_dir={tmp_path / 'log'}"]
     done = subprocess.run(
-        [*command, SCRIPTS / "mindspore_ranks.py", tmp_path / "out", "graph"],
+        [*command, "--join=True", SCRIPTS / "mindspore_ranks.py", tmp_path / "out", "graph"],
         env=ENVIRONMENT | {"GLOG_v": "2"},
         cwd=tmp_path,
         capture_output=True,

@@ -305,8 +305,8 @@ def test_workers_that_load_data_are_not_recorded_whether_forked_or_spawned(tmp_p
 
 def test_every_rank_that_torchrun_starts_is_recorded_and_they_open_as_one(tmp_path: Path) -> None:
     needs("torch")
-    # os._exit: a thread of gloo gives back Python objects of the last backward pass when it comes to it. Where that is after the interpreter
-    # has begun to go, PyTorch 2.13 aborts the process, with us or without.
+    # os._exit: a thread of gloo gives back Python objects of the last backward pass when it comes to it. Where that is after the
+    # interpreter has begun to go, PyTorch 2.13 aborts the process, with us or without.
     ranks = """
     import os, torch.distributed as dist
     dist.init_process_group("gloo")

@@ -200,7 +200,7 @@ def test_a_loaders_queue_is_seen_without_touching_it() -> None:
     depth, wait = (counters.filter(pl.col("name") == f"queue 0 {what}")["value"] for what in ("depth", "wait"))
     assert pipeline == [("DataLoader", 2, 6)]
     assert len(depth) == len(wait) == 12
-    assert depth.max() <= 6 and depth.tail(3).max() >= 1  # ahead of a slow training, until the last batches are given out
+    assert depth.max() <= 6 and depth.tail(5).min() >= 1  # ahead of a slow training, but for the first batch
     assert wait.min() > 0
     asked = trace.spans.filter(pl.col("name").cast(pl.String).str.starts_with("enumerate(DataLoader)")).collect()
     assert counters.filter(pl.col("name") == "queue 0 wait")["value"].sum() <= asked["dur_ns"].sum()

@@ -10,7 +10,7 @@ import pytest
 
 import stepscope
 from key_averages import nothing_but_itself
-from programs import needs, only, recordings, run, said
+from programs import free_port, needs, only, recordings, run, said
 from stepscope.trace import Trace
 
 SCRIPTS = Path(__file__).parent / "seed_scripts"
@@ -229,7 +229,7 @@ ms.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True,
 train(Net())
 """
     )
-    words = ["msrun", "--worker_num=2", "--local_worker_num=2", "--master_port=8347", "--log_dir=logs", "--join=True", "ranks.py"]
+    words = ["msrun", "--worker_num=2", "--local_worker_num=2", f"--master_port={free_port()}", "--log_dir=logs", "--join=True", "ranks.py"]
     done = run(folder, "--steps", "2:4", *words)
     assert done.returncode == 0, done.stderr
     trace = stepscope.open(only(list((folder / "data").iterdir())), cache=False)

@@ -110,10 +110,17 @@ def loader(job: Job) -> None:
     batches = DataLoader(TensorDataset(torch.randn(24, 8)), batch_size=4, num_workers=2, prefetch_factor=3)
     with job.recording():
         for _ in range(2):
-            for (batch,) in batches:
-                time.sleep(0.05)  # so slow that the loaders are ahead
+            iterator = iter(batches)
+            for number, (batch,) in enumerate(iterator):
+                while number < 5 and not ahead(iterator):  # so slow that the next one waits; there are six
+                    time.sleep(0.001)
                 job.train(batch)
     assert dataloader._MultiProcessingDataLoaderIter._next_data is before
+
+
+def ahead(iterator: Any) -> bool:
+    """Whether a batch is there, in the queue or taken from it out of turn."""
+    return not iterator._worker_result_queue.empty() or any(len(task) == 2 for task in iterator._task_info.values())
 
 
 def raising(job: Job) -> None:
