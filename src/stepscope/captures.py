@@ -11,6 +11,8 @@ A piece is written under another name and renamed: what is there is whole, also 
 import io
 import json
 import os
+import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +42,12 @@ class Capture:
         # The folder appears with its header in it: a job killed in between leaves nothing that looks like a capture.
         draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
         draft.mkdir(parents=True)
-        _write(draft / HEADER, self._header_text())
-        draft.rename(folder)
+        try:
+            _write(draft / HEADER, self._header_text())
+            draft.rename(folder)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)  # not even what it is could be written
+            raise
 
     def append(self, table: str, columns: Mapping[str, Column]) -> None:
         """Add rows to a table. Columns are arrays, or lists of text where None is null."""
@@ -97,8 +103,25 @@ class Pace:
 
 def header(folder: Path) -> dict[str, Any]:
     """What capture.json says."""
-    found: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
-    return found
+    found: Any = json.loads((folder / HEADER).read_bytes())
+    # JSON can hold halves of characters, which no table and no other file can.
+    plain: dict[str, Any] = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    return plain
+
+
+def recorder(folder: Path) -> int | None:
+    """The process that is still writing it, if there is one on this machine."""
+    said = header(folder)
+    pid = said.get("pid")
+    if said.get("whole") or said.get("host") != socket.gethostname() or not isinstance(pid, int) or pid < 1:
+        return None
+    try:
+        os.kill(pid, 0)
+    except PermissionError:  # another user's
+        return pid
+    except (OSError, OverflowError):
+        return None
+    return pid
 
 
 def pieces(folder: Path, table: str) -> Iterator[dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]]:

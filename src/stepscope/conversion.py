@@ -1,5 +1,6 @@
 """From a capture to a run folder. `python -m stepscope.conversion JSON` does it in a process of its own."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,22 +18,34 @@ RAW = "raw"  # in the run folder: the capture it was made of, where the user wan
 
 
 def convert(folder: Path, *, steps: list[int] | None = None, keep: bool = False) -> Path:
-    """Make the run folder next to the capture, with these steps only; the capture goes, or is kept inside."""
+    """Make the run folder next to the capture, with these steps only; the capture goes, or is kept inside.
+
+    Two processes may do it at once, and one may be killed in the midst of it: a run folder that exists is whole, and the capture goes.
+    """
     run = run_of(folder)
-    trace = opening.open(folder, cache=False)
-    store.write(_with_doubts(of_steps(trace, steps) if steps else trace), run)
+    try:
+        if not store.sniff(run):
+            trace = opening.open(folder, cache=False)
+            store.write(_with_doubts(of_steps(trace, steps) if steps else trace), run)
+    except (OSError, StepscopeError):
+        if not store.sniff(run):
+            raise
+    with contextlib.suppress(FileNotFoundError):  # somebody else has done it
+        _put_away(folder, run, keep)
+    return run
+
+
+def _put_away(folder: Path, run: Path, keep: bool) -> None:
     # What another tool wrote for its own readers is kept in any case.
     foreign = [folder / name for name in captures.header(folder).get("keep", [])] + list(folder.glob("*_ascend_pt"))
-    # Out of sight first: at no moment is there half a capture to be opened.
-    gone = folder.with_name(f".{folder.name}.old")
     if keep:
         folder.rename(run / RAW)
-        return run
+        return
     for path in foreign:
         (run / RAW).mkdir(exist_ok=True)
         path.rename(run / RAW / path.name)
-    shutil.rmtree(folder.rename(gone), ignore_errors=True)
-    return run
+    # Out of sight first: at no moment is there half a capture to be opened.
+    shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}.old")), ignore_errors=True)
 
 
 def run_of(folder: Path) -> Path:
@@ -90,7 +103,8 @@ def _with_doubts(trace: Trace) -> Trace:
             try:
                 trace.analyse("step_trace", **{point: text})
             except UsageError as error:
-                doubts.append({"rank": trace.meta.ranks[0], "what": f"PROFILING_{point.upper()} is not used: {error}", "lost": 0})
+                why = str(error).partition(": ")[2] or str(error)  # without the flag's name
+                doubts.append({"rank": trace.meta.ranks[0], "what": f"{point} (PROFILING_{point.upper()}) is not used: {why}", "lost": 0})
     if not doubts:
         return trace
     return Trace(trace.tables | {"problems": pl.concat([trace.problems, schema.conform(pl.LazyFrame(doubts), "problems")])}, trace.meta)

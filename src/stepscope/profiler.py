@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,7 +17,7 @@ from stepscope.collect.schedules import ProfilerAction, Schedule
 from stepscope.endings import undisturbed
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.telling import say, told
-from stepscope.windows import Window
+from stepscope.windows import Window, wait_for_conversions
 
 
 class Profiler:
@@ -41,7 +42,8 @@ class Profiler:
             raise UsageError(f"start_profile is {begin!r}; expected True or False")
         if isinstance(ready, _TraceHandler):
             choices |= {name: value for name, value in (("output_path", ready.folder), ("worker_name", ready.worker)) if value is not None}
-        self.options = choices_of.parse(choices)
+        options = choices_of.parse(choices)
+        self.options = replace(options, output_path=options.output_path.absolute())  # the program may change its folder later
         self.step_num = 0
         self._plan: Schedule | None = plan
         self._on_trace_ready: Callable[[Profiler], Any] | None = ready
@@ -52,6 +54,7 @@ class Profiler:
         self._warm: Window | None = None
         self._finished: list[Window] = []
         self._ready = False  # on_trace_ready runs
+        self._recorded = False  # or tried to, and said why not
         self._gives_way = False  # nobody's own: started by an environment variable
         self._pid = os.getpid()
         _check_writable(self.options.output_path)
@@ -82,6 +85,9 @@ class Profiler:
                 raise UsageError("stop() of a profiler that is not running; start() it first")
             if self._window and self._plan:
                 self._window.capture.notice("stopped before the active steps of the schedule were over")
+            if not self._recorded:
+                came = f"stopped in step {self.step_num}, before those of the schedule" if self.step_num else _UNMOVED
+                say(f"nothing was recorded: {came}")
             self._enter(None)
             self._started = ""
             _state.release(self)
@@ -122,6 +128,8 @@ class Profiler:
             if self._started and not self._ready:
                 self.stop()
             windows, self._finished = self._finished, []
+            if not self._recorded and not self._plan:
+                say("nothing was recorded: analyse() of a profiler that was never started")
         return [window.convert(steps=steps, wait=mode == "sync") for window in windows]
 
     @classmethod
@@ -212,6 +220,7 @@ class Profiler:
             # What is slow the first time happens now, and is thrown away.
             self._warm = _opened(self.options, self.step_num, warm=True)
         if action in recording and not goes_on:
+            self._recorded = True
             self._window = _opened(self.options, self.step_num, self._metadata)
 
     def _end_window(self) -> None:
@@ -281,20 +290,30 @@ def analyse_offline(
             raise UsageError(f"{name} is {flag!r}; expected True or False")
     if not where.exists():
         raise UsageError(f"{where}: no such folder")
-    from stepscope import conversion, prof_folders
+    from stepscope import conversion, prof_folders, store
 
+    wait_for_conversions()  # that this program began
     found = [file.parent for file in sorted([where / captures.HEADER, *where.rglob(f"*{captures.SUFFIX}/{captures.HEADER}")])]
     folders = [folder for folder in dict.fromkeys(found) if (folder / captures.HEADER).is_file() and not folder.name.startswith(".")]
     raw = [] if where in folders else prof_folders.below(where)
     if not folders and not raw:
+        if done := sorted(file.parent for file in where.rglob(store.RUN_JSON)):
+            say(f"{where}: analysed already")
+            return done
         raise UsageError(
             f"{where}: neither a capture nor a PROF directory here; what other tools wrote is opened as it is, with stepscope.open"
         )
-    runs = [conversion.convert(folder, steps=steps, keep=not data_simplification) for folder in folders]
+    runs, failed = [], []
+    for folder in folders:
+        try:
+            if pid := captures.recorder(folder):
+                raise StepscopeError(f"{folder}: process {pid} is still recording it; it can be opened as it is")
+            runs.append(conversion.convert(folder, steps=steps, keep=not data_simplification))
+        except (OSError, ValueError, StepscopeError) as error:
+            failed.append(say(f"{folder}: {error}" if str(folder) not in str(error) else str(error)))
     requests = [
         prof_folders.Request(folder=str(folder), text=True, pretty=pretty, steps=steps, clear=data_simplification) for folder in raw
     ]
-    failed = []
     for result in prof_folders.each(requests, processes):
         if result.failed:
             failed.append(f"{result.folder}: {result.failed}")
@@ -328,6 +347,7 @@ class _TraceHandler:
             profiler.analyse(mode="async" if self._in_background else "sync")
 
 
+_UNMOVED = "step() was never called, and a schedule moves on with each call of it"
 _EXAMPLES = {"schedule": "schedule(wait=1, active=3)", "on_trace_ready": 'tensorboard_trace_handler("./data")'}
 
 
@@ -368,7 +388,7 @@ def _opened(options: Options, step: int, metadata: dict[str, Any] | None = None,
             return window
         name = sources.chosen(options)
         return Window(options, [sources.collector(name, options)], step=step, hidden=True) if name else None
-    except (OSError, StepscopeError) as error:
+    except Exception as error:  # noqa: BLE001 - training goes on
         say(f"nothing is recorded from step {step} on: {told(error)}")
         return None
 

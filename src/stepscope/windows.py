@@ -52,10 +52,14 @@ class Window:
             self._waits = given is None and not sources.present(options)  # for a framework that may still be imported
             self.capture = _capture(options, hidden)
             _Here.window = self
-            endings.catch_signals()
-            for collector in sources.collectors(options) if given is None else given:
-                self._begin(collector)
-            self.step(step)
+            try:
+                endings.catch_signals()
+                for collector in sources.collectors(options) if given is None else given:
+                    self._begin(collector)
+                self.step(step)
+            except BaseException:
+                self.discard()  # or there could be no other
+                raise
 
     @property
     def place(self) -> Path:
@@ -177,6 +181,7 @@ def _capture(options: Options, hidden: bool) -> Capture:
         "rank": sources.rank(),
         "world_size": sources.world_size(),
         "pid": os.getpid(),
+        "host": socket.gethostname(),
         "program": Path(sys.argv[0]).name if sys.argv else "",
         "framework": sources.chosen(options) or "",
         "versions": {"stepscope": __version__, "python": platform.python_version()},
@@ -184,11 +189,7 @@ def _capture(options: Options, hidden: bool) -> Capture:
         "metadata": options.metadata,
     }
     folder = options.output_path.absolute() / f"{'.' * hidden}{_name(options)}{captures.SUFFIX}"
-    try:
-        return Capture(folder, header)
-    except OSError:
-        shutil.rmtree(folder, ignore_errors=True)  # not even what it is could be written
-        raise
+    return Capture(folder, header)
 
 
 def _name(options: Options) -> str:
@@ -223,7 +224,7 @@ def _converted(process: subprocess.Popen[bytes]) -> bool:
 
 
 @atexit.register
-def _wait_for_conversions() -> None:
+def wait_for_conversions() -> None:
     """Frameworks and profilers are through by now. Where a signal ends the program nobody waits: the processes are on their own."""
     for process in _Here.converting:
         _converted(process)

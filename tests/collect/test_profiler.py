@@ -19,8 +19,9 @@ import polars as pl
 import pytest
 
 import stepscope
+import stepscope.store
 import tiny
-from stepscope import Profiler, ProfilerActivity, ProfilerLevel, captures, conversion, profile, record_function, schedule
+from stepscope import Profiler, ProfilerActivity, ProfilerLevel, captures, conversion, profile, record_function, schedule, telling
 from stepscope.collect import options as choices_of
 from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, Options
 from stepscope.collect.schedules import ProfilerAction
@@ -205,6 +206,8 @@ def test_a_schedule_refuses_what_is_no_count(wrong: dict[str, Any]) -> None:
         ({"activities": "CPU"}, "activities is 'CPU'; expected a list of ProfilerActivity"),
         ({"activities": []}, "activities is empty"),
         ({"output_path": 5}, "output_path is 5; expected a path"),
+        ({"output_path": "a\0b"}, "expected a path"),
+        ({"worker_name": "x" * 200}, "expected text for the name of a folder, of 150 bytes at most"),
         ({"schedule": 3}, "schedule is 3; expected a function"),
         ({"on_trace_ready": "x"}, "on_trace_ready is 'x'; expected a function"),
         ({"start_profile": 1}, "start_profile is 1; expected True or False"),
@@ -221,6 +224,17 @@ def test_what_is_plainly_wrong_is_refused_by_name(choice: dict[str, Any], messag
     with pytest.raises(UsageError) as error:
         Profiler(**{"output_path": tmp_path, "start_profile": False} | choice)
     assert message in str(error.value)
+
+
+def test_a_relative_output_path_is_where_the_profiler_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    profiler = Profiler(output_path="data", start_profile=False, **QUIET)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with profiler:
+        pass
+    assert [path.parent for path in profiler.analyse()] == [tmp_path / "data"]
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_both_spellings_of_the_metrics_are_one(tmp_path: Path) -> None:
@@ -336,6 +350,37 @@ def test_a_window_cut_short_by_stop_says_so(tmp_path: Path) -> None:
     trace = stepscope.open(run)
     assert steps_of(trace) == [0]
     assert said_by(trace) == "stopped before the active steps of the schedule were over"
+
+
+@pytest.mark.parametrize(
+    ("plan", "count", "why"),
+    [
+        (schedule(wait=1, active=5), 0, "step() was never called, and a schedule moves on with each call of it"),
+        (schedule(wait=9, active=5), 3, "stopped in step 3, before those of the schedule"),
+    ],
+)
+def test_a_schedule_that_came_to_nothing_is_told(
+    plan: schedule, count: int, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "_said", set())  # a line is said once in a process
+    with Profiler(schedule=plan, output_path=tmp_path, **QUIET) as profiler:
+        for _ in range(count):
+            profiler.step()
+    assert profiler.analyse() == []
+    assert capsys.readouterr().err == f"stepscope: nothing was recorded: {why}\n"
+    assert not recordings(tmp_path)
+
+
+def test_a_profiler_that_was_never_started_is_told_of_when_it_is_analysed(tmp_path: Path) -> None:
+    done = job(
+        """
+        from stepscope import Profiler
+        print(Profiler(start_profile=False).analyse())
+        """,
+        tmp_path,
+    )
+    assert done.stdout == "[]\n"
+    assert done.stderr == "stepscope: nothing was recorded: analyse() of a profiler that was never started\n"
 
 
 def test_the_trace_handler_says_where_and_under_which_name(tmp_path: Path) -> None:
@@ -456,10 +501,56 @@ def test_what_was_only_collected_is_analysed_offline_and_the_raw_files_kept_on_r
     runs = Profiler.offline_analyse(tmp_path, data_simplification=False)
     assert recordings(tmp_path) == runs
     assert [(run / "raw" / captures.HEADER).is_file() for run in runs] == [True, True]
+    assert Profiler.offline_analyse(tmp_path) == runs, "analysed already"
+    (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="neither a capture nor a PROF directory here"):
-        Profiler.offline_analyse(tmp_path)
+        Profiler.offline_analyse(tmp_path / "empty")
     with pytest.raises(UsageError, match="no such folder"):
         Profiler.offline_analyse(tmp_path / "nowhere")
+
+
+def test_offline_what_cannot_be_analysed_is_told_and_the_others_are_done(
+    profiler: Profiler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for count in (1, 3):
+        profiler.step_num = 0
+        profiler.start()
+        for _ in range(count):
+            profiler.step()
+        profiler.stop()
+    profiler.start()  # a third, that is not over
+    short, long, open_ = recordings(tmp_path)
+    assert Profiler.offline_analyse(tmp_path, step_list=[2]) == [conversion.run_of(long)]
+    err = capsys.readouterr().err
+    assert f"no step 2 in {short}; there are 0 to 0" in err and f"{open_}: process {os.getpid()} is still recording it" in err
+    assert {path.suffix for path in (short, open_) if path.exists()} == {".capture"}
+    profiler.stop()
+    assert profiler.analyse() == [conversion.run_of(path) for path in (short, long, open_)], "the second was done already"
+
+
+def test_a_conversion_that_was_killed_after_its_run_folder_was_there_is_finished_by_the_next(profiler: Profiler, tmp_path: Path) -> None:
+    profiler.start()
+    profiler.step()
+    profiler.stop()
+    (capture,) = recordings(tmp_path)
+    stepscope.store.write(stepscope.open(capture, cache=False), conversion.run_of(capture))
+    assert profiler.analyse() == recordings(tmp_path) == [conversion.run_of(capture)]
+
+
+def test_a_capture_that_is_being_converted_by_another_process_is_converted_once(tmp_path: Path) -> None:
+    done = job(
+        """
+        from stepscope import Profiler
+        for _ in range(3):
+            profiler = Profiler(host_interval_ms=0)
+            profiler.step()
+            profiler.analyse(mode="async")
+            print(*Profiler.offline_analyse("data"))
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, len(recordings(tmp_path / "data"))) == (0, 3), done.stderr
+    assert len(done.stdout.splitlines()[-1].split()) == 3
 
 
 def test_offline_path_is_the_earlier_name_of_offline_analyse(profiler: Profiler, tmp_path: Path) -> None:
@@ -513,7 +604,7 @@ def test_forward_start_and_backward_end_of_the_environment_count_where_none_are_
     rows = trace.step_trace()
     assert rows["fp_start_op"].to_list() == ["first", "first"]
     assert rows["found"].str.starts_with("given, ").all()
-    assert "PROFILING_BP_END is not used: --bp-end: nothing in the trace is named 'no such operator'" in said_by(trace)
+    assert "bp_end (PROFILING_BP_END) is not used: nothing in the trace is named 'no such operator'" in said_by(trace)
     again = trace.step_trace(fp_start="load", bp_end="last")
     assert again["fp_start_op"].to_list() == ["load", "load"]
     assert again["bp_end_op"].to_list() == ["last", "last"]
@@ -655,6 +746,32 @@ def test_a_collector_that_fails_is_told_and_the_others_go_on(
     assert steps_of(trace) == [0, 1]
     assert said_by(trace) == f"test_profiler: {where} failed: RuntimeError: cannot {where}"
     assert capsys.readouterr().err == f"stepscope: test_profiler: {where} failed: RuntimeError: cannot {where}\n"
+
+
+def test_a_window_that_cannot_be_opened_is_told_and_the_next_one_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stepscope import endings
+
+    with monkeypatch.context() as patched:
+        patched.setattr(endings, "catch_signals", lambda: 1 / 0)
+        with Profiler(output_path=tmp_path, **QUIET):
+            pass
+    assert not list(tmp_path.iterdir())
+    with Profiler(output_path=tmp_path, **QUIET) as profiler:
+        profiler.step()
+    assert steps_of(stepscope.open(*profiler.analyse())) == [0]
+
+
+@pytest.mark.parametrize("name", ["half a \ud83d smile", 5, None, b"bytes", 'a "quote"'], ids=repr)
+def test_a_range_of_any_name_is_recorded(name: Any, tmp_path: Path) -> None:
+    metadata = {"half": "\ud83d"}
+    with Profiler(output_path=tmp_path, mstx=True, metadata=metadata, **QUIET) as profiler:
+        with record_function(name, args=name):
+            pass
+        stepscope.mstx.mark(name, None, "domain")
+    trace = stepscope.open(*profiler.analyse(), cache=False)
+    shown = str(name).replace("\ud83d", "?")
+    assert trace.annotations().select("name", "calls").rows() == [(shown, 2)]
+    assert (said_by(trace), trace.meta.extra["metadata"]) == ("", {"half": "?"})
 
 
 def test_a_window_with_collectors_given_by_hand_starts_no_others(tmp_path: Path) -> None:

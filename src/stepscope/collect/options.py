@@ -231,8 +231,8 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     expected: str
     if kind is Path:
         expected = "a path"
-        if isinstance(value, (str, os.PathLike)) and os.fspath(value):
-            return Path(value)
+        if isinstance(value, (str, os.PathLike)) and (path := os.fspath(value)) and isinstance(path, str) and "\0" not in path:
+            return Path(path)
     elif kind is bool:
         expected = "True or False"
         if isinstance(value, bool):
@@ -257,8 +257,9 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         if word in (*FRAMEWORKS, "python"):
             return word
     else:
-        expected = "text"
-        if isinstance(value, str):
+        longest = _LONGEST_NAME if name == "worker_name" else sys.maxsize
+        expected = "text" if longest == sys.maxsize else f"text for the name of a folder, of {longest} bytes at most"
+        if isinstance(value, str) and "\0" not in value and len(value.encode("utf-8", "surrogatepass")) <= longest:
             return value
     raise UsageError(f"{name} is {value!r}; expected {expected}")
 
@@ -284,6 +285,7 @@ def _member(kind: Any, value: Any) -> Any:
     return next((member for member in kind if name is not None and name in (member.name, member.value)), None)
 
 
+_LONGEST_NAME = 150  # with what comes before and after it, no file system refuses it
 _ENUMS_OF_OTHERS = {"ProfilerLevel", "ProfilerActivity", "AicoreMetrics", "AiCoreMetrics", "ExportType", "HostSystem", "_ProfilerActivity"}
 
 

@@ -1,6 +1,7 @@
 """Ranges that the user names: `with record_function("load"): ...`, in any program, with or without a framework."""
 
 import itertools
+import json
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ class record_function:  # noqa: N801 - the name that PyTorch users know
     """A named range: a context manager and a decorator. Costs next to nothing while nothing records."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
-        self.name, self.args = name, args
+        self.name, self.args = str(name), None if args is None else str(args)  # whatever it is: a range must not end the training
         self._start = 0
 
     def __enter__(self) -> "record_function":
@@ -151,7 +152,7 @@ _open: dict[int, tuple[str, int, int]] = {}  # mstx ranges that have begun: mess
 def _mark(message: str, start: int, end: int, domain: str) -> None:
     for collector in _active:
         if collector.wants(domain):
-            collector.add(message, start, end, None if domain == "default" else f'{{"domain": "{domain}"}}')
+            collector.add(str(message), start, end, None if domain == "default" else json.dumps({"domain": str(domain)}))
 
 
 def _stock_mstx() -> Any:

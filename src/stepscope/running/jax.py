@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Any
 
 from stepscope.endings import before_end
+from stepscope.running import stock
 from stepscope.running.calls import wrap, wrap_exit
 from stepscope.running.process import here
 
@@ -24,3 +25,4 @@ def after(jax: Any) -> None:
     jax.profiler.start_trace = start_trace
     setattr(sys.modules[start.__module__], "start_trace", start_trace)  # noqa: B010  jax.profiler.trace looks there
     before_end(here().finish)  # before the framework's own exit handlers, which end what we record
+    stock.start_by_variable(jax)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stepscope.running import stock
 from stepscope.running.process import here
 
 
@@ -11,6 +12,7 @@ def after(plain: Any) -> None:
     def first_range(self: Any) -> Any:
         plain.record_function.__enter__ = enter
         here().seen.add("record_function")
+        stock.start_by_variable()
         here().active()
         return enter(self)
 

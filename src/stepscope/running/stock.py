@@ -48,10 +48,11 @@ _STOCK: dict[str, dict[str, str]] = {
 }
 
 
-def start_by_variable(framework: Any) -> None:
+def start_by_variable(framework: Any = None) -> None:
     """MS_PROFILER_OPTIONS, with our profiler."""
     if _OPTIONS in os.environ:
-        framework.__spec__._initializing = False  # it is whole: importlib says so a moment later
+        if framework is not None:
+            framework.__spec__._initializing = False  # it is whole: importlib says so a moment later
         from stepscope import profiler
 
         if profiler.running() is None:

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from stepscope.endings import before_end
+from stepscope.running import stock
 from stepscope.running.calls import Leader, outermost, wrap, wrap_exit
 from stepscope.running.process import here
 
@@ -40,6 +41,7 @@ def after(tf: Any) -> None:
 
     profiler.start = tf.profiler.experimental.start = start_profiler
     before_end(here().finish)  # before the framework's own exit handlers, which end what we record
+    stock.start_by_variable(tf)
 
 
 class Gradients:
