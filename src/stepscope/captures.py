@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +23,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepscope.errors import UsageError
+
 SUFFIX = ".capture"
 HEADER = "capture.json"
 VERSION = 1
 _WRITTEN_S = 1.0
 
 Column = NDArray[Any] | Sequence[str | None]
+
+
+def check_writable(folder: Path, name: str) -> None:
+    """Plainly wrong, so said at once rather than when the recording is over."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"{name} is '{folder}', which cannot be written: {error.strerror or error}") from error
 
 
 class Capture:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stepscope import captures
 from stepscope.errors import StepscopeError, UsageError
 
 _STARTUP = Path(__file__).parent / "startup"
@@ -40,7 +41,8 @@ def launch(words: list[str], settings: dict[str, Any], *, name: str) -> int:
     """Run the command as a job of these settings. Returns the wait status of the command."""
     job = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     out = Path(settings["out"]).absolute() / job
-    there = out.parent.exists()
+    new = [out, *(folder for folder in out.parents if not folder.exists())]
+    captures.check_writable(out.parent, "--out")
     with tempfile.TemporaryDirectory(prefix="stepscope.") as folder:
         journal = Path(folder) / "journal"
         said = settings | {"job": job, "root": os.getpid(), "out": str(out), "journal": str(journal)}
@@ -51,9 +53,8 @@ def launch(words: list[str], settings: dict[str, Any], *, name: str) -> int:
         for line in _report(_read(journal), settings, out):
             sys.stderr.write(f"stepscope: {line}\n")
         with contextlib.suppress(OSError):  # there is something in it
-            out.rmdir()
-            if not there:
-                out.parent.rmdir()
+            for made in new if out.exists() else new[1:]:
+                made.rmdir()
     return status
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +56,7 @@ class Profiler:
         self._recorded = False  # or tried to, and said why not
         self._gives_way = False  # nobody's own: started by an environment variable
         self._pid = os.getpid()
-        _check_writable(self.options.output_path)
+        captures.check_writable(self.options.output_path, "output_path")
         sources.prepare(self.options)
         if begin is not False:
             self.start()
@@ -442,16 +441,6 @@ def running() -> Profiler | None:
 def _announce() -> None:
     for listener in telling.listeners:
         listener.own_profiler()
-
-
-def _check_writable(folder: Path) -> None:
-    """Plainly wrong, so said at once rather than when the recording is over."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UsageError(f"output_path is '{folder}', which cannot be written: {error.strerror or error}") from error
 
 
 def _checked_steps(steps: Sequence[int] | None) -> list[int] | None:

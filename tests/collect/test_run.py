@@ -159,7 +159,9 @@ def test_what_a_shell_script_starts_is_recorded_too(tmp_path: Path) -> None:
         (["--steps", "5:5", "train.py"], "--steps is '5:5'; expected A:B"),
         (["--seconds", "0", "train.py"], "--seconds is '0'; expected a number greater than 0"),
         (["--idle", "--steps", "1:2", "train.py"], "--steps, --seconds and --idle exclude one another"),
-        (["--level", "Level9", "train.py"], "profiler_level is 'Level9'; expected a member of ProfilerLevel"),
+        (["--level", "Level9", "train.py"], "expected a member of ProfilerLevel: LevelNone, Level0, Level1, Level2"),
+        (["--out", "/proc/nowhere", "train.py"], "--out is '/proc/nowhere', which cannot be written: "),
+        (["--out", "train.py", "train.py"], "train.py', which cannot be written: "),
         (["--profiling-options", "{", "train.py"], "--profiling-options is no JSON"),
         (["--profiling-options", '{"aic_metric": "Memory"}', "train.py"], "has no 'aic_metric'; did you mean 'aic_metrics'?"),
     ],
@@ -182,6 +184,13 @@ def test_a_job_with_nothing_to_record_says_so_and_leaves_nothing(tmp_path: Path,
     under = run(tmp_path, *words, "train.py")
     assert under.returncode == 0 and (message in under.stderr if message else not under.stderr)
     assert not (tmp_path / "data").exists()
+
+
+def test_folders_made_for_a_recording_that_never_was_go_again(tmp_path: Path) -> None:
+    script(tmp_path, "pass")
+    (tmp_path / "there").mkdir()
+    run(tmp_path, "--out", "there/a/b", "--", "train.py")
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["there"] and not list((tmp_path / "there").iterdir())
 
 
 def test_a_python_that_ignores_its_environment_is_told_of(tmp_path: Path) -> None:

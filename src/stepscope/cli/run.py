@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     from stepscope import launching
 
-    words = args.module or args.words
+    words = args.module or (args.words[1:] if args.words[:1] == ["--"] else args.words)
     if not words:
         raise UsageError("what is to be run? (`stepscope run --help` says more)")
     if sum(map(bool, (args.steps, args.seconds, args.idle))) > 1:

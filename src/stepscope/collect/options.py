@@ -242,7 +242,7 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     elif isinstance(kind, type) and issubclass(kind, enum.Enum):
-        expected = f"a member of {kind.__name__}"
+        expected = f"a member of {_members(kind)}"
         if (member := _member(kind, value)) is not None:
             return member
     elif typing.get_origin(kind) is tuple:
@@ -266,13 +266,17 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
 
 def _several(name: str, value: Any, kind: type) -> tuple[Any, ...]:
     text = kind is str
-    expected = "a list of text" if text else f"a list of {kind.__name__}"
+    expected = "a list of text" if text else f"a list of {_members(kind)}"
     listed = [value] if name == "export_type" and not isinstance(value, (list, tuple)) else value  # MindSpore takes one by itself, too
     if isinstance(listed, (list, tuple, set, frozenset)):
         items = [item if text and isinstance(item, str) and item else None if text else _member(kind, item) for item in listed]
         if None not in items:
             return tuple(dict.fromkeys(items))
     raise UsageError(f"{name} is {value!r}; expected {expected}")
+
+
+def _members(kind: Any) -> str:
+    return f"{kind.__name__}: {', '.join(member.name for member in kind)}"
 
 
 def _member(kind: Any, value: Any) -> Any:
