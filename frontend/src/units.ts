@@ -165,3 +165,14 @@ export function ticks(low: number, high: number, wanted = 5): number[] {
   if (last <= first && wanted < 20) return ticks(low, high, wanted + 1); // one line says nothing of the scale
   return Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step);
 }
+
+/** Whole numbers in order, neighbours together: 2–33, 40. */
+export function ranges(numbers: number[]): string {
+  const found: [number, number][] = [];
+  for (const one of numbers) {
+    const last = found.at(-1);
+    if (last && one === last[1] + 1) last[1] = one;
+    else found.push([one, one]);
+  }
+  return found.map(([first, end]) => (first === end ? `${first}` : `${first}–${end}`)).join(", ");
+}

@@ -70,6 +70,12 @@ def test_the_sentence_names_the_rank_that_the_others_wait_for(opened: Any, trace
     assert "not recorded" in page.locator(".ranks").inner_text()
 
 
+def test_missing_ranks_are_told_as_ranges(opened: Any, shared: Path) -> None:
+    page = opened(run="sampled", root=shared / "torch_public" / "two_ranks")
+    assert "2 of 128 ranks" in page.locator(".facts").inner_text()
+    assert page.locator(".facts .warn").inner_text() == "not recorded: rank 2–127"  # noqa: RUF001
+
+
 def test_a_cell_that_is_clicked_is_named_and_leads_to_its_step(opened: Any) -> None:
     page = opened()
     cells = page.get_by_role("img", name="Every rank and step: Step time")

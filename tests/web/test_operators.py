@@ -194,6 +194,23 @@ def test_a_run_without_operators_shows_what_it_has_by_name_and_a_row_leads_to_it
     assert page.locator("[role=grid]").get_attribute("aria-rowcount") == "5"
 
 
+def test_thousands_of_types_of_one_family_are_a_whole_ring_and_are_counted(server: Serve, page: "Page", tmp_path: Path) -> None:
+    common = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "dur": 1}
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 30_000}
+    events = [{**common, "name": f"mine::op_{number}", "ts": 2 * number} for number in range(12_000)]
+    (tmp_path / "many.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [step, *events]}))
+    served = server(tmp_path)
+    page.goto(served.url(f"#/{served.run('many')}/operators"))
+    page.get_by_text("all 12,000 types").wait_for()
+    slice_ = page.locator(".oppie path")
+    assert slice_.count() == 1
+    assert slice_.evaluate("e => [e.getBBox().width, e.getBBox().height].map(Math.round)") == [116, 116]
+    page.goto(served.url(f"#/{served.run('many')}/overview"))
+    rest = page.locator(".ov-rank").last
+    rest.wait_for()
+    assert rest.inner_text().replace("\u202f", " ").split("\n") == ["11,990 more types", "12.0 ms", "99.9 %"]
+
+
 def test_a_run_without_operators_says_how_to_record_them(go: Go, page: "Page") -> None:
     for name in ("kernels", "flops"):
         go(name, run="python")

@@ -54,7 +54,7 @@ export function OperatorTypes({ overview }: { overview: Table }) {
                 <a class="ov-rank" href={link({ page: "operators" })}>
                   <span class="d2">{!bars && <><Swatch color="var(--border-strong)" /> </>}{more}</span>
                   {bars ? <InlineBar share={restTime / most} color="var(--border-strong)" /> : <span />}
-                  <span class="r"><Time ns={restTime} unit={unit} /></span>
+                  <span class="r"><Time ns={restTime} unit={units.timeIn(restTime, unit) < 9999.5 ? unit : undefined} /></span>
                   <span class="r d2"><Share of={restShare} /></span>
                 </a>
               )}

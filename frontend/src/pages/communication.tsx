@@ -26,7 +26,7 @@ const text = texts({
     none: "The ranks that were recorded send nothing to one another.",
     unplaced: "The ranks communicate for {time} in all, of which they wait {wait} for one another. How much of it computation hides is not known.",
     alone: "One rank, nothing to send.",
-    ranksOf: "{count} of {world} ranks", ranks: "{count} ranks", oneRank: "1 rank", missing: "not recorded: rank {list}", missingMore: "not recorded: ranks {list} and {count} more", steps: "{count} steps", oneStep: "1 step", leftOut: "a slow first step is left out of the averages",
+    ranksOf: "{count} of {world} ranks", ranks: "{count} ranks", oneRank: "1 rank", missing: "not recorded: rank {list}", missingMore: "not recorded: ranks {list} and {count} more ranges", steps: "{count} steps", oneStep: "1 step", leftOut: "a slow first step is left out of the averages",
     "no wait: one rank": "only one rank was recorded", "no wait: not known to be a collective": "sends and receives have none", "no wait: the other ranks have no such call": "the other ranks have no such call", "no wait: the ranks' clocks differ, or calls are missing": "the ranks' clocks differ, or calls are missing", "wait as the recording says": "waits are those that the recording itself tells",
     matched: "waits are known for {matched} of {calls} calls",
     tiles: "Communication in figures", timeTile: "Communication", timeContext: "a step and rank, on average", exposedTile: "Exposed", exposedContext: "{share} of the step", waitTile: "Waiting for other ranks", waitContext: "{share} of communication", bytesTile: "Sent or received", bytesContext: "{calls} calls, all ranks", slowTile: "Slowest rank", slowContext: "{time} a step; fastest rank {rank}: {fast}", noBytes: "sizes were not recorded",
@@ -51,7 +51,7 @@ const text = texts({
     none: "已记录的各 rank 之间没有通信。",
     unplaced: "各 rank 的通信共 {time}，其中 {wait} 在互相等待。其中有多少被计算掩盖不得而知。",
     alone: "只有一个 rank，没有通信。",
-    ranksOf: "{world} 个 rank 中的 {count} 个", ranks: "{count} 个 rank", oneRank: "1 个 rank", missing: "未记录：rank {list}", missingMore: "未记录：rank {list} 以及另外 {count} 个", steps: "{count} 个迭代", oneStep: "1 个迭代", leftOut: "较慢的第一个迭代不计入平均",
+    ranksOf: "{world} 个 rank 中的 {count} 个", ranks: "{count} 个 rank", oneRank: "1 个 rank", missing: "未记录：rank {list}", missingMore: "未记录：rank {list} 以及另外 {count} 段", steps: "{count} 个迭代", oneStep: "1 个迭代", leftOut: "较慢的第一个迭代不计入平均",
     "no wait: one rank": "只记录了一个 rank", "no wait: not known to be a collective": "发送与接收没有等待", "no wait: the other ranks have no such call": "其他 rank 没有这样的调用", "no wait: the ranks' clocks differ, or calls are missing": "各 rank 的时钟不一致，或缺少调用", "wait as the recording says": "等待时间取自记录本身",
     matched: "{calls} 次调用中有 {matched} 次已知等待时间",
     tiles: "通信概况", timeTile: "通信", timeContext: "每个迭代每个 rank 的平均", exposedTile: "未掩盖", exposedContext: "占迭代 {share}", waitTile: "等待其他 rank", waitContext: "占通信 {share}", bytesTile: "收发数据", bytesContext: "{calls} 次调用，全部 rank", slowTile: "最慢的 rank", slowContext: "每个迭代 {time}；最快 rank {rank}：{fast}", noBytes: "没有记录大小",
@@ -170,7 +170,7 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
   else if (share > 0.05 && wait > 0.1 * communication) said = <Say of={t.waiting} share={<b><Share of={share} /></b>} wait={time(wait)} />;
   else if (share > 0.05) said = <Say of={t.exposed} share={<b><Share of={share} /></b>} exposed={time(exposed)} />;
   else said = <Say of={t.hidden} time={time(communication)} share={<b><Share of={communication ? 1 - exposed / communication : NaN} /></b>} />;
-  const list = missing.slice(0, 8).join(", ");
+  const list = units.ranges(missing).split(", ");
   const most = Math.max(0, ...means.num("steps"));
   const left = cells.rows - sum(means.num("steps"));
   const matched = sum(calls.num("matched"));
@@ -178,7 +178,7 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
     <Verdict
       facts={[
         now.world_size && now.world_size > 1 ? fill(t.ranksOf, { count: now.ranks.length, world: now.world_size }) : now.ranks.length === 1 ? t.oneRank : fill(t.ranks, { count: now.ranks.length }),
-        missing.length > 0 && <span class="warn">{fill(missing.length > 8 ? t.missingMore : t.missing, { list, count: missing.length - 8 })}</span>,
+        missing.length > 0 && <span class="warn" title={list.join(", ")}>{fill(list.length > 8 ? t.missingMore : t.missing, { list: list.slice(0, 8).join(", "), count: list.length - 8 })}</span>,
         means.rows > 0 && (most === 1 ? t.oneStep : fill(t.steps, { count: units.count(most).value })),
         left > 0 && t.leftOut,
         now.ranks.length > 1 && calls.rows > 0 && <>{fill(t.matched, { matched: units.count(matched).value, calls: units.count(sum(calls.num("calls"))).value })}{matched < sum(calls.num("calls")) && ` (${reason(calls)})`}</>,

@@ -100,7 +100,7 @@ function sourceFacts(run: Info, length: number): [string, ComponentChildren][] {
     [t.began, moment(run) ?? "–"],
     [t.length, <Time ns={length} />],
     [t.ranks, run.world_size && run.world_size !== run.ranks.length ? fill(t.ranksOf, { here: run.ranks.length, all: run.world_size }) : String(run.ranks.length || "–")],
-    ...(missing.length ? ([[t.missing, missing.slice(0, 24).join(", ") + (missing.length > 24 ? " …" : "")]] as [string, ComponentChildren][]) : []),
+    ...(missing.length ? ([[t.missing, units.ranges(missing)]] as [string, ComponentChildren][]) : []),
     [t.steps, <Count of={run.tables.steps ?? NaN} />],
   ];
 }
