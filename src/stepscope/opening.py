@@ -175,7 +175,8 @@ def _asked(question: Callable[[], _T], path: Path) -> _T:
     try:
         return question()
     except OSError as error:
-        raise DataError(path, error.strerror or str(error)) from error
+        named = error.filename if isinstance(error.filename, str) else path
+        raise DataError(named, error.strerror or str(error)) from error
 
 
 def _raise(error: DataError) -> None:
@@ -201,7 +202,7 @@ def _open_one(
         scratch = room / "scratch"
         scratch.mkdir()
         options = readers.Options(scratch=scratch, partial=partial, step_name=step_name, rank=rank_in_name(source.path), progress=progress)
-        trace = readers.read(source.path, source.format, options)
+        trace = _asked(lambda: readers.read(source.path, source.format, options), source.path)
         trace.meta.source = str(source.path)
         store.write(trace, room / "run")
     except BaseException:

@@ -1,52 +1,157 @@
-"""Damaged results of Ascend's tools: what can be read is read, the rest is refused in one line or told in `problems`."""
+"""Damaged results of Ascend's tools and of MindSpore: what can be read is read, the rest is refused in one line or told in `problems`.
 
+A sample of them belongs to the suite. STEPSCOPE_FUZZ=2000 tries as many, also of larger recordings beside the project.
+"""
+
+import json
+import os
 import random
 import shutil
+import struct
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import stepscope
+from conftest import SHARED
+from damage import BYTES, FILES, TABLES, TEXT, bounded, damaged
+from prof_directories import HOST_TICKS, MONOTONIC, REAL_US, host, small_network
+from robustness_tries import looked_at
+from stepscope import exporters
 from stepscope.errors import StepscopeError
 
+COUNT = int(os.environ.get("STEPSCOPE_FUZZ", "20"))
+SEED = int(os.environ.get("STEPSCOPE_FUZZ_SEED", "1"))
 SAMPLES = Path(__file__).parents[1] / "samples"
 FORMATS = ("ascend_result", "ascend_db", "msprof_output", "cluster_output", "mindinsight")
-FOLDERS = [path for name in FORMATS for path in sorted(SAMPLES.glob(f"{name}/*/*"))]
-DAMAGE = 12  # of each sample
 
 
-def damaged(data: bytes, chance: random.Random) -> bytes:
-    where = chance.randrange(len(data) + 1)
-    kind = chance.randrange(5)
-    if kind == 0:
-        return data[:where]
-    if kind == 1:
-        return b""
-    if kind == 2:
-        noise = bytes(chance.randrange(256) for _ in range(8))
-        return data[:where] + noise + data[where + 8 :]
-    if kind == 3:
-        return data[:where] + data[min(len(data), where + chance.randrange(1, 64)) :]
-    words = [b"N/A", b"", b"-1", b"99999999999999999999", b"nan", b"[]", b"{}", b"null", b'"', b"\x00"]
-    digits = [at for at, byte in enumerate(data) if 48 <= byte < 58]
-    at = chance.choice(digits) if digits else 0
-    return data[:at] + chance.choice(words) + data[at + 1 :]
+# Folders to damage
 
 
-@pytest.mark.parametrize("sample", FOLDERS, ids=lambda path: f"{path.parent.parent.name}/{path.name}")
-def test_damage_is_refused_or_told_and_never_surprises(sample: Path, tmp_path: Path) -> None:
-    chance = random.Random(sample.name)
-    for number in range(DAMAGE):
-        copy = tmp_path / f"{number}" / sample.name
-        copy.parent.mkdir()
-        (shutil.copytree if sample.is_dir() else shutil.copy)(sample, copy)
-        files = sorted(file for file in copy.rglob("*") if file.is_file()) if copy.is_dir() else [copy]
-        target = chance.choice(files)
-        target.write_bytes(damaged(target.read_bytes(), chance))
+def bases(room: Path) -> list[list[Path]]:
+    """Samples, what this project writes in the forms of these tools, and what the tools themselves wrote, where it is there."""
+    samples = [path for name in FORMATS for path in sorted(SAMPLES.glob(f"{name}/*/*"))]
+    made = [*exported(room / "exported"), with_framework(room / "result"), with_tables(room / "tables"), cluster(room / "cluster")]
+    ascend, mindspore = SHARED / "ascend", SHARED / "mindspore_cpu"
+    others = [
+        *ascend.glob("torch_npu/*/*/*_ascend_pt"),
+        *ascend.glob("torch_npu/db/*/*/*/ascend_pytorch_profiler_*.db"),
+        *(ascend / "prof_2023").glob("PROF_*"),
+        *(path for path in (ascend / "cluster_output", ascend / "trace_view") if path.is_dir()),
+        *ascend.glob("synth/*/expected/mindstudio_profiler_output"),
+        *ascend.glob("legacy/expected/*/*/profiler"),
+        *(SHARED / "mindinsight").glob("run_*/*/profiler"),
+        *(path for name in ("profiler", "parallel_strategy", "marey_graph") if (path := SHARED / "mindinsight" / name).is_dir()),
+        *mindspore.glob("*/*_ascend_ms"),
+        *mindspore.glob("all*/rank_*"),
+        *mindspore.glob("minddata*"),
+    ]
+    return [samples, made, *([sorted(others)] if others and COUNT >= 100 else [])]
+
+
+def exported(room: Path) -> list[Path]:
+    """A small network as msprof, its database and MindInsight have it."""
+    trace = stepscope.open(small_network().write(room / "raw"), cache=False)
+    folders = [room / "mindstudio_profiler_output", room / "msprof_20260101000000.db", room / "profiler"]
+    for name, folder in zip(("msprof", "msprof_db", "mindinsight"), folders, strict=True):
+        exporters.exporter(name).function(trace, folder)
+    return folders
+
+
+def record(head: bytes, **fields: str) -> bytes:
+    """As both frameworks write it: fields are `f2="name"`."""
+    body = head + b"".join(struct.pack("<HI", int(key[1:]), len(text)) + text.encode() for key, text in fields.items())
+    return struct.pack("<HI", 1, len(body)) + body
+
+
+def with_framework(room: Path) -> Path:
+    """A result that was never analysed: raw data, and what torch_npu recorded on the host."""
+    folder = room / "host_42_20231114_ascend_pt"
+    small_network().write(folder / "PROF_000001_20231114221320000_ABCDEFGH")
+    (folder / "FRAMEWORK").mkdir()
+    calls, marks, blocks = b"", b"", b""
+    for at in range(0, 900, 30):
+        head = struct.pack("<3q4QB?", host(at), host(at + 20), at, 42, 7, 7, 0, 0, False)
+        calls += record(
+            head, f2="ProfilerStep#5" if at % 300 == 0 else "aten::linear", f3="float;float", f4="16,32;32,8", f9="Net_0/Linear_0"
+        )
+        for category in range(4):
+            marks += record(struct.pack("<q4Q", host(at + category), category, at, 7 if category < 2 else 100, 42), f1="aten::addmm")
+        blocks += record(struct.pack("<7q2b3B2Q", at, host(at), (-1) ** at * 512, 512, 1024, 512, 0, 20, 0, 0, at % 2, 0, 7, 42))
+    for name, data in (("op_range", calls), ("op_mark", marks), ("memory_usage", blocks)):
+        (folder / "FRAMEWORK" / f"torch.{name}").write_bytes(data)
+    started = {"syscnt_enable": True, "freq": 100, "start_cnt": HOST_TICKS, "start_monotonic": MONOTONIC}
+    ended = {"collectionTimeEnd": REAL_US * 1000 + 5_000, "MonotonicTimeEnd": MONOTONIC + 5_000}
+    said = {"config": {"common_config": {"record_shapes": True}}, "start_info": started, "end_info": ended, "rank_id": 3}
+    (folder / "profiler_info_3.json").write_text(json.dumps(said))
+    return folder
+
+
+def with_tables(room: Path) -> Path:
+    """A result with the tables that not every sample has."""
+    folder = room / "rank0_ascend_pt"
+    shutil.copytree(SAMPLES / "ascend_result" / "torch_npu-by-hand" / "rank0_ascend_pt", folder)
+    output = folder / "ASCEND_PROFILER_OUTPUT"
+    times = dict.fromkeys(("Wait Time(ms)", "Synchronization Time(ms)", "Transit Time(ms)", "Idle Time(ms)", "Elapse Time(ms)"), 0.5)
+    moved = {"SDMA": {"Transit Size(MB)": 1.5, "Transit Time(ms)": 0.5}}
+    said = {"Communication Time Info": times | {"Start Timestamp(us)": 1_700_000_000_000_215.0}, "Communication Bandwidth Info": moved}
+    (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce__123_0_1@5": said}, "p2p": {}}}))
+    link = {"Transport Type": "HCCS", "Transit Time(ms)": 0.5, "Transit Size(MB)": 1.5, "Bandwidth(GB/s)": 3.0}
+    (output / "communication_matrix.json").write_text(
+        json.dumps({"step1": {"collective": {"allreduce-total@5": {"0-1": link, "1-0": link}}}})
+    )
+    (output / "operator_memory.csv").write_text(
+        "Name,Size(KB),Allocation Time(us),Release Time(us),Duration(us),Device Type\n"
+        "aten::mm,512.0,1700000000000060.000\t,1700000000000080.000\t,20.0,NPU:0\ncann::add,4.0,1700000000000070.000\t,,,NPU:0\n"
+    )
+    (output / "npu_module_mem.csv").write_text(
+        "Component,Timestamp(us),Total Reserved(KB),Device\nHCCL,1700000000000070.000\t,2048.0,NPU:0\n"
+    )
+    (output / "step_trace_time.csv").write_text("Step,Computing,Communication,Free\n1,100.75,80.0,5.0\n")
+    return folder
+
+
+def cluster(room: Path) -> Path:
+    """What a cluster's analysis says of steps, transfers and links."""
+    folder = room / "cluster_analysis_output"
+    shutil.copytree(SAMPLES / "cluster_output" / "by-hand" / "cluster_analysis_output", folder)
+    link = {"Transport Type": "HCCS", "Transit Time(ms)": 0.5, "Transit Size(MB)": 1.5, "Bandwidth(GB/s)": 3.0}
+    matrix = {"(0, 1)": {"step1": {"allreduce-total@5": {"0-1": link, "1-0": link}}}}
+    (folder / "cluster_communication_matrix.json").write_text(json.dumps(matrix))
+    times = {"Start Timestamp(us)": 1_700_000_000_000_215.0, "Elapse Time(ms)": 0.5}
+    said = {"(0, 1)": {"step1": {"allreduce@5": {"0": {"Communication Time Info": times}, "1": {"Communication Time Info": times}}}}}
+    (folder / "cluster_communication.json").write_text(json.dumps(said))
+    (folder / "communication_group.json").write_text(json.dumps({"collective": [[0, 1]], "p2p": []}))
+    return folder
+
+
+def test_damage_is_refused_or_told_and_never_surprises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bases(tmp_path / "bases")
+    became: dict[str, int] = {}
+    for number in range(COUNT):
+        chance = random.Random(f"{SEED}.{number}")
+        base = chance.choice(chance.choice(whole))
+        room = tmp_path / str(number)
+        folder, done = damaged(base, room, (*BYTES, *FILES, *TEXT, *TEXT, *TABLES), chance)
+        monkeypatch.setattr(tempfile, "tempdir", str(room))
         try:
-            trace = stepscope.open(copy, cache=False, partial=bool(number % 2))
-            for name in ("overview", "step_trace", "operators", "overlap", "communication", "memory", "data_pipeline"):
-                trace.analyse(name)
-        except StepscopeError as error:
-            assert "\n" not in str(error)
-        shutil.rmtree(copy.parent)
+            with bounded():
+                end = tried(folder, room, chance)
+        except BaseException as error:
+            raise AssertionError(
+                f"seed {SEED}.{number} of {base.parent.name}/{base.name}: {done}: {type(error).__name__}: {error}"
+            ) from error
+        became[end] = became.get(end, 0) + 1
+        shutil.rmtree(room)
+    print(became)
+    assert became.get("refused", 0) < COUNT // 2
+
+
+def tried(path: Path, room: Path, chance: random.Random) -> str:
+    try:
+        return "told" if looked_at(path, room, chance).problems else "whole"
+    except StepscopeError as error:
+        assert "\n" not in str(error)
+        return "refused"

@@ -25,6 +25,7 @@ from stepscope import schema
 from stepscope.errors import DataError
 from stepscope.readers import Options, _ascend_counters, _ascend_tables, _kineto
 from stepscope.readers._ascend_layers import TASK_KINDS, json_list
+from stepscope.readers._documents import exact
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace
 
@@ -77,10 +78,10 @@ def _waits(folder: Path) -> pl.DataFrame:
         rows = []
         try:
             for operator, kind, size, time in moved:
-                links.setdefault(operator, {})[kind] = {"bytes": round(size * 1e6), "dur_ns": round(time * 1e6)}
+                links.setdefault(operator, {})[kind] = {"bytes": exact(size, 1e6), "dur_ns": exact(time, 1e6)}
             for operator, start, *lengths in times:
-                rows.append((operator, round(start * 1000), *(round(one * 1e6) for one in lengths), json.dumps(links.get(operator, {}))))
-        except (TypeError, ValueError, OverflowError):  # SQLite's columns hold what was put into them
+                rows.append((str(operator), exact(start, 1000), *(exact(one, 1e6) for one in lengths), json.dumps(links.get(operator, {}))))
+        except (TypeError, ValueError):  # SQLite's columns hold what was put into them
             continue
         return pl.DataFrame(rows, _ascend_tables.WAITS, orient="row")
     return pl.DataFrame(schema=_ascend_tables.WAITS)
@@ -569,7 +570,7 @@ class _Reading:
         known = pl.col("link").is_in(["INVALID_TYPE", "N/A", "RESERVED"]).not_()
         of_step = spans.filter(pl.col("kind") == "communication").select("step", opName=pl.col("name").cast(pl.String)).unique("opName")
         # A payload is on its way for longer than the task that sends it; newer versions say how fast it was.
-        taken = pl.when(pl.col("bandwidth") > 0).then((pl.col("size") / pl.col("bandwidth") * 1e9).round().cast(pl.Int64))
+        taken = pl.when(pl.col("bandwidth") > 0).then((pl.col("size") / pl.col("bandwidth") * 1e9).round().cast(pl.Int64, strict=False))
         moved = tasks.filter((pl.col("size") > 0) & (pl.col("dstRank") < 2**31) & (pl.col("srcRank") < 2**31))
         return (
             moved.join(operators, on="opId", how="left")

@@ -175,7 +175,7 @@ def _device(labels: str, pid: int | str, layer: str) -> int | None:
     word, _, number = labels.partition(" ")
     if word != "NPU":
         return 0 if layer in ("hardware", "communication", "planes") else None
-    if number.strip().isdigit():
+    if re.fullmatch(r"[0-9]{1,9}", number.strip()):
         return int(number)
     return pid & 31 if isinstance(pid, int) and pid >= 1 << 24 and pid & 31 != 31 else 0
 
@@ -448,7 +448,8 @@ def _iterations(spans: pl.DataFrame, said: pl.DataFrame, lanes: pl.DataFrame) ->
         .unique(["model", "iteration", "start_ns"], keep="first")
         .sort("end_ns", "start_ns")
     )
-    alone = rows["model"].n_unique() <= 1 and rows["iteration"].is_unique().all()
+    small = (rows["iteration"] < 2**31).all()
+    alone = rows["model"].n_unique() <= 1 and rows["iteration"].is_unique().all() and small
     return rows.select(
         step=(pl.col("iteration") if alone else pl.int_range(1, pl.len() + 1)).cast(pl.Int32),
         model="model",
@@ -464,8 +465,8 @@ def _iterations(spans: pl.DataFrame, said: pl.DataFrame, lanes: pl.DataFrame) ->
 def _moment(column: str) -> pl.Expr:
     """Microseconds as text, some with the noise of a float behind them; 0 is for none."""
     parts = pl.col(column).str.splitn(".", 2).struct
-    whole, fraction = parts.field("field_0").cast(pl.Int64), parts.field("field_1").fill_null("0")
-    noise = fraction.str.slice(0, 9).str.pad_end(9, "0").cast(pl.Int64)
+    whole, fraction = parts.field("field_0").cast(pl.Int64, strict=False), parts.field("field_1").fill_null("0")
+    noise = fraction.str.slice(0, 9).str.pad_end(9, "0").cast(pl.Int64, strict=False)
     moment = whole * 1000 + (noise + 500_000) // 1_000_000
     return pl.when(moment > 0).then(moment)
 
@@ -578,7 +579,7 @@ def _tracks(lanes: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 def _system_pid(pid: str, sort: int) -> str:
     """msprof's number of a process holds that of the system and the layer's place: today shifted, before 2024 as decimals."""
-    number = int(pid) if pid.isdigit() else 0
+    number = int(pid) if re.fullmatch(r"[0-9]{1,18}", pid) else 0
     if number >= 1 << 10 and number >> 5 & 31 == sort:
         return str(number >> 10)
     return pid[:-2] if number >= 100 and number % 100 == sort else pid

@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope import schema
 from stepscope.readers._ascend_layers import DETAILS, Details, json_list
+from stepscope.readers._documents import decoded, exact, files, in_text, index
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
@@ -37,7 +38,7 @@ def read_csv(file: Path, problems: list[Problem]) -> pl.DataFrame:
 
 def read_json(file: Path, problems: list[Problem]) -> Any:
     try:
-        return json.loads(file.read_bytes())
+        return decoded(file.read_bytes())
     except (ValueError, OSError, RecursionError) as error:
         problems.append(Problem(file.name, f"not JSON ({error})", 1))
         return None
@@ -123,7 +124,7 @@ _COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": 
 def memory_counters(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """What is allocated and reserved on the device, by the framework and by Ascend's own modules."""
     parts = []
-    for file in sorted(folder.glob("memory_record*.csv")):
+    for file in files(folder, "memory_record*.csv"):
         rows = read_csv(file, problems)
         if rows.width:
             parts.append(
@@ -138,7 +139,7 @@ def memory_counters(folder: Path, problems: list[Problem]) -> pl.DataFrame:
                     )
                 )
             )
-    for file in sorted(folder.glob("npu_module_mem*.csv")):
+    for file in files(folder, "npu_module_mem*.csv"):
         rows = read_csv(file, problems)
         if rows.width:
             reserved = number(column(rows, "Total Reserved(MB)", "Total Reserved(KB)"), _unit(rows, "Total Reserved"))
@@ -181,7 +182,7 @@ def record_counters(rows: pl.DataFrame) -> pl.DataFrame:
 def allocations(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """Blocks with the operator that took them."""
     parts = []
-    for file in sorted(folder.glob("operator_memory*.csv")):
+    for file in files(folder, "operator_memory*.csv"):
         rows = read_csv(file, problems)
         if rows.width:
             size = number(column(rows, "Size(KB)", "Size(MB)"), 1024.0 if "Size(KB)" in rows.columns else float(_MIB))
@@ -229,7 +230,7 @@ def matrix_links(folder: Path, problems: list[Problem]) -> pl.DataFrame:
         "dur_ns": pl.Int64,
     }
     rows = []
-    for file in sorted(folder.glob("communication_matrix*.json")):
+    for file in files(folder, "communication_matrix*.json"):
         found = read_json(file, problems)
         rows += matrix_rows(found, file.name, problems) if isinstance(found, dict) else []
     return pl.DataFrame(rows, columns, orient="row")
@@ -238,7 +239,7 @@ def matrix_links(folder: Path, problems: list[Problem]) -> pl.DataFrame:
 def matrix_rows(found: dict[str, Any], file: str, problems: list[Problem]) -> list[tuple[Any, ...]]:
     rows, odd = [], 0
     for step, kinds in found.items():
-        digits = "".join(letter for letter in str(step) if letter.isdigit())
+        number = in_text(str(step))
         for operators in kinds.values() if isinstance(kinds, dict) else []:
             names = operators if isinstance(operators, dict) else {}
             # top1, middle, bottom are single operators out of the total.
@@ -246,12 +247,19 @@ def matrix_rows(found: dict[str, Any], file: str, problems: list[Problem]) -> li
             for name, pairs in totals.items():
                 for pair, said in pairs.items() if isinstance(pairs, dict) else []:
                     try:
-                        src, dst = (int(one) for one in pair.split("-"))
-                        size, time = float(said["Transit Size(MB)"]), float(said["Transit Time(ms)"])
+                        src, dst = (index(one) for one in pair.split("-"))
+                        size, time = exact(said["Transit Size(MB)"], 1e6), exact(said["Transit Time(ms)"], 1e6)
                         rows.append(
-                            (int(digits) if digits else None, name.partition("@")[0].replace("-total", ""), src, dst,
-                             str(said.get("Transport Type") or ""), round(size * 1e6), round(time * 1e6))
-                        )  # fmt: skip
+                            (
+                                number,
+                                name.partition("@")[0].replace("-total", ""),
+                                src,
+                                dst,
+                                str(said.get("Transport Type") or ""),
+                                size,
+                                time,
+                            )
+                        )
                     except (ValueError, TypeError, KeyError):
                         odd += 1
     if odd:
@@ -276,7 +284,7 @@ _TIMES = ("Wait Time(ms)", "Synchronization Time(ms)", "Transit Time(ms)", "Idle
 def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """What torch_npu and MindSpore say of each transfer: how long it waited for others, how long bytes were on their way, and how many."""
     rows, odd = list[tuple[Any, ...]](), 0
-    for file in sorted(folder.glob("communication.json")):
+    for file in files(folder, "communication.json"):
         found = read_json(file, problems)
         for kinds in found.values() if isinstance(found, dict) else []:
             for operators in kinds.values() if isinstance(kinds, dict) else []:
@@ -285,10 +293,10 @@ def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
                         continue
                     try:
                         times = said["Communication Time Info"]
-                        start = round(float(times["Start Timestamp(us)"]) * 1000)
+                        start = exact(times["Start Timestamp(us)"], 1000)
                         moved = said.get("Communication Bandwidth Info") or {}
-                        rows.append((name.partition("@")[0], start, *(round(float(times[key]) * 1e6) for key in _TIMES), _moved(moved)))
-                    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+                        rows.append((name.partition("@")[0], start, *(exact(times[key], 1e6) for key in _TIMES), _moved(moved)))
+                    except (ValueError, TypeError, KeyError, AttributeError):
                         odd += 1
     if odd:
         problems.append(Problem("communication.json", f"{odd:,} transfers without their times", odd))
@@ -298,8 +306,7 @@ def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
 def _moved(said: dict[str, Any]) -> str:
     """Only the kinds of link that carried something."""
     links = {
-        kind: {"bytes": round(float(one["Transit Size(MB)"]) * 1e6), "dur_ns": round(float(one["Transit Time(ms)"]) * 1e6)}
-        for kind, one in said.items()
+        kind: {"bytes": exact(one["Transit Size(MB)"], 1e6), "dur_ns": exact(one["Transit Time(ms)"], 1e6)} for kind, one in said.items()
     }
     return json.dumps({kind: one for kind, one in links.items() if one["bytes"]})
 

@@ -7,7 +7,6 @@
 Times are milliseconds since the machine's start.
 """
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,22 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import DataError
+from stepscope.readers._documents import decoded, exact, files, listed, mapped
 
 _COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
 
 
 def pipeline(folder: Path, rank: str = "*") -> pl.DataFrame:
     """The operators: op_id, op_type, workers, parent, queue_capacity."""
-    operators = _json(folder, f"pipeline_profiling_{rank}.json").get("op_info", [])
-    parents = {child: one["op_id"] for one in operators for child in one.get("children") or []}
+    operators = _operators(_json(folder, f"pipeline_profiling_{rank}.json"))
+    parents = {child: one["op_id"] for one in operators for child in listed(one.get("children")) if isinstance(child, int)}
     rows = [
         {
             "op_id": one["op_id"],
-            "op_type": one["op_type"],
-            "workers": one.get("num_workers"),
+            "op_type": str(one.get("op_type") or ""),
+            "workers": _small(one.get("num_workers")),
             "parent": parents.get(one["op_id"]),
-            "queue_capacity": _queue(one).get("length"),
+            "queue_capacity": _small(_queue(one).get("length")),
         }
         for one in operators
     ]
@@ -41,20 +41,24 @@ def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str
     """Samples on the clock of everything else: rows in queues, CPU use of operators in percent, milliseconds of batches."""
     offset = int((header.get("monotonic_offset_ns") or [0])[0])
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
-    at = [round(stamp * 1_000_000) + offset for stamp in cpu.get("time_stamp", [])]
-    series: list[tuple[str, str, list[float]]] = []
+    at = _stamps(cpu, offset)
+    series: list[tuple[str, str, list[float | None]]] = []
     types = {}
     queues = _json(folder, f"pipeline_profiling_{rank}.json")
     if not at and queues:  # without CPU use, only the interval of the samples is known
-        longest = max((len(_queue(one).get("size") or []) for one in queues.get("op_info", [])), default=0)
-        at = [nth * int(queues.get("sampling_interval") or 1) * 1_000_000 + offset for nth in range(longest)]
-    for one in queues.get("op_info", []):
-        types[one["op_id"]] = one["op_type"]
-        series.append((f"queue {one['op_id']} {one['op_type']}", "rows", _queue(one).get("size") or []))
-    for one in cpu.get("op_info", []):
+        longest = max((len(_values(_queue(one).get("size"))) for one in _operators(queues)), default=0)
+        every = _small(queues.get("sampling_interval")) or 1
+        at = [nth * every * 1_000_000 + offset for nth in range(longest)]
+    for one in _operators(queues):
+        types[one["op_id"]] = str(one.get("op_type") or "")
+        series.append((f"queue {one['op_id']} {types[one['op_id']]}".strip(), "rows", _values(_queue(one).get("size"))))
+    for one in _operators(cpu):
         for word, key in (("user", "user_utilization"), ("system", "sys_utilization")):
             name = f"cpu {word} {one['op_id']} {types.get(one['op_id'], '')}".strip()
-            series.append((name, "percent", (one.get("metrics") or {}).get(key) or []))
+            series.append((name, "percent", _values(mapped(one.get("metrics")).get(key))))
+    for document in (queues, cpu):
+        if lost := len(listed(document.get("op_info"))) - len(_operators(document)):
+            problems.append((folder.name, f"{lost} operators of the input pipeline without a number", lost))
     if odd := [name for name, _, values in series if values and len(values) != len(at)]:
         problems.append(
             (
@@ -73,7 +77,7 @@ def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str
     ]
     waits = bool(header.get("waits"))
     names = ("device_queue_profiling", "dataset_iterator_profiling")
-    return frames + [_batches(file, offset, waits) for name in names for file in sorted(folder.glob(f"{name}_{rank}.txt"))]
+    return frames + [_batches(file, offset, waits) for name in names for file in files(folder, f"{name}_{rank}.txt")]
 
 
 _MACHINE = {
@@ -90,10 +94,10 @@ _MACHINE = {
 def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
     """The machine's CPU use as MindData's monitor samples it, for recordings without one of our own; any of the series may be missing."""
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
-    at = [round(stamp * 1_000_000) + offset for stamp in cpu.get("time_stamp") or []]
+    at = _stamps(cpu, offset)
     every = cpu.get("sampling_interval")
-    given = cpu.get("device_info") or {}
-    series = {key: [value for value in given.get(key) or [] if isinstance(value, (int, float))][: len(at)] for key in _MACHINE}
+    given = mapped(cpu.get("device_info"))
+    series = {key: [value for value in _values(given.get(key)) if value is not None][: len(at)] for key in _MACHINE}
     shares = [values for key, values in series.items() if _MACHINE[key][1] == "share" and values]
     # Shares that are all zero were not taken: MindSpore 2.10 writes so every second time, and the next are about the time of both.
     taken = [nth for nth in range(len(at)) if not shares or any(values[nth] for values in shares if nth < len(values))]
@@ -105,11 +109,11 @@ def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
             if unit == "processes":
                 rows.append((at[nth], value * factor))
             elif nth in since:
-                passed = (at[nth] - at[max(since[nth], 0)]) / 1e9 or (every / 1000 if isinstance(every, (int, float)) else 0) or 1.0
+                passed = (at[nth] - at[max(since[nth], 0)]) / 1e9 or (_small(every) or 0) / 1000 or 1.0
                 rows.append((at[nth], value / passed if unit == "1/s" else value * factor))
         columns = {"at_ns": [moment for moment, _ in rows], "value": [value for _, value in rows]}
         frames.append(pl.DataFrame({"name": [name] * len(rows), **columns, "unit": [unit] * len(rows)}, _COUNTERS, strict=False))
-    if isinstance(cores := cpu.get("cpu_processor_num"), int) and at:
+    if (cores := _small(cpu.get("cpu_processor_num"))) is not None and at:
         frames.append(pl.DataFrame({"name": ["cpu cores"], "at_ns": at[:1], "value": [float(cores)], "unit": ["cores"]}, _COUNTERS))
     return frames
 
@@ -144,17 +148,38 @@ def milliseconds(text: pl.Expr) -> pl.Expr:
     return pl.coalesce(exact, (text.cast(pl.Float64, strict=False) * 1e6).round().cast(pl.Int64, strict=False))
 
 
+def _operators(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in listed(document.get("op_info")) if isinstance(one, dict) and _small(one.get("op_id")) is not None]
+
+
 def _queue(operator: dict[str, Any]) -> dict[str, Any]:
-    queue: dict[str, Any] = (operator.get("metrics") or {}).get("output_queue") or {}
-    return queue
+    return mapped(mapped(operator.get("metrics")).get("output_queue"))
+
+
+def _stamps(document: dict[str, Any], offset: int) -> list[int]:
+    """When samples were taken; from the first that says nothing on, all are left out, as each is the next one's neighbour."""
+    stamps = []
+    for stamp in listed(document.get("time_stamp")):
+        try:
+            stamps.append(exact(stamp, 1_000_000) + offset)
+        except ValueError:
+            break
+    return stamps
+
+
+def _values(samples: Any) -> list[float | None]:
+    return [float(one) if isinstance(one, (int, float)) and abs(one) < 2**62 else None for one in listed(samples)]
+
+
+def _small(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
 
 
 def _json(folder: Path, pattern: str) -> dict[str, Any]:
-    file = next(folder.glob(pattern), None)
+    file = next(iter(files(folder, pattern)), None)
     if file is None:
         return {}
     try:
-        found: dict[str, Any] = json.loads(file.read_bytes())
-    except ValueError as error:
+        return mapped(decoded(file.read_bytes()))
+    except (ValueError, RecursionError) as error:
         raise DataError(file, f"not JSON ({error})") from error
-    return found

@@ -5,11 +5,13 @@ hccl_raw_R.csv            step_num, communication_cost, wait_cost (ms), link_inf
 parallel_strategy_R.json  config: rankId, stageId, parallelType, stageDevices; graph: node: name, opType, scope, attribute, input
 """
 
-import json
+import re
 from typing import Any
 
 import polars as pl
 
+from stepscope.readers._documents import decoded as document
+from stepscope.readers._documents import exact, index, listed
 from stepscope.readers._kineto import Problem
 
 
@@ -40,7 +42,8 @@ def strategy(found: dict[str, Any], rank: int, problems: list[Problem]) -> list[
             odd += 1
     if odd:
         problems.append(Problem("parallel_strategy", f"{odd:,} nodes without a name or a type", odd))
-    devices = [dim.get("size") for group in config.get("stageDevices") or [] for dim in group.get("dim") or [] if isinstance(dim, dict)]
+    groups = [group for group in listed(config.get("stageDevices")) if isinstance(group, dict)]
+    devices = [dim.get("size") for group in groups for dim in listed(group.get("dim")) if isinstance(dim, dict)]
     return [
         {
             "rank": rank,
@@ -59,7 +62,7 @@ def _plain(value: object) -> Any:
     if isinstance(values := value.get("values"), list):
         return [_plain(one) for one in values]
     if (number := value.get("intVal")) is not None:
-        return int(number) if str(number).lstrip("-").isdigit() else str(number)
+        return int(number) if re.fullmatch(r"-?[0-9]{1,18}", str(number)) else str(number)
     return next((one for key, one in value.items() if key != "dtype"), None)
 
 
@@ -69,13 +72,13 @@ def calls(rows: pl.DataFrame, problems: list[Problem]) -> pl.DataFrame:
     odd = 0
     for row in rows.iter_rows(named=True):
         step = str(row.get("step_num") or "")
-        if not step.isdigit() or int(step) == 0:  # the average
+        if not re.fullmatch(r"[0-9]{1,9}", step) or int(step) == 0:  # the average
             continue
         operators = decoded(row.get("communication_operator_cost"))
         sums = {"communication": [None, row.get("communication_cost"), row.get("wait_cost")]}
         for name, cost in (operators if isinstance(operators, dict) and operators else sums).items():
             try:
-                found.append((int(step), str(name), round(float(str(cost[1])) * 1e6), round(float(str(cost[2])) * 1e6)))
+                found.append((int(step), str(name), exact(cost[1], 1e6), exact(cost[2], 1e6)))
             except (ValueError, TypeError, IndexError, KeyError):
                 odd += 1
     if odd:
@@ -98,21 +101,21 @@ def links(rows: pl.DataFrame, rank: int, problems: list[Problem]) -> pl.DataFram
     odd = 0
     for row in rows.iter_rows(named=True):
         step = str(row.get("step_num") or "")
-        if not step.isdigit() or int(step) == 0:  # the average
+        if not re.fullmatch(r"[0-9]{1,9}", step) or int(step) == 0:  # the average
             continue
         operators = decoded(row.get("communication_operator_cost"))
         named: dict[str | None, Any] = (
             {str(name): cost[3] if isinstance(cost, list) and len(cost) > 3 else {} for name, cost in operators.items()}
-            if operators
+            if isinstance(operators, dict)
             else {}
         )
         for name, pairs in (named or {None: decoded(row.get("link_info")) or {}}).items():
             for pair, transports in pairs.items() if isinstance(pairs, dict) else []:
                 for transport, said in transports.items() if isinstance(transports, dict) else []:
                     try:
-                        src, dst = (int(one) for one in str(pair).split("-"))
-                        found.append((int(step), name, src, dst, str(transport), round(float(said[1]) * 1000), round(float(said[0]) * 1e6)))
-                    except (ValueError, TypeError, IndexError):
+                        src, dst = (index(one) for one in str(pair).split("-"))
+                        found.append((int(step), name, src, dst, str(transport), exact(said[1], 1000), exact(said[0], 1e6)))
+                    except (ValueError, TypeError, IndexError, KeyError):
                         odd += 1
     if odd:
         problems.append(Problem("hccl_raw", f"{odd:,} links without two ranks, a time and a size", odd))
@@ -136,7 +139,7 @@ def decoded(text: object) -> Any:
         return None
     for attempt in (text, text.replace("'", '"')):
         try:
-            return json.loads(attempt)
+            return document(attempt.encode())
         except (ValueError, RecursionError):
             continue
     return None

@@ -23,6 +23,7 @@ from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import Options, _minddata
 from stepscope.readers._ascend_tables import number, read_csv
+from stepscope.readers._documents import files
 from stepscope.readers._kineto import Problem
 from stepscope.readers._mindspore_graphs import Graphs, Node
 from stepscope.trace import Meta, Trace, complete
@@ -87,7 +88,7 @@ _NO_OPERATORS = pl.DataFrame(
 
 def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl.DataFrame | None:
     """The calls of one piece, by start: name, op_type, start_ns, dur_ns, inputs (as the file has them). `of` is a rank, or any."""
-    times = next(piece.glob(f"cpu_op_execute_timestamp_{of}.txt"), None)
+    times = next(iter(files(piece, f"cpu_op_execute_timestamp_{of}.txt")), None)
     if times is None:
         return None
     calls = (
@@ -131,7 +132,7 @@ def _lines(file: Path) -> pl.DataFrame:
 
 
 def _types(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl.DataFrame:
-    file = next(piece.glob(f"cpu_op_detail_info_{of}.csv"), None)
+    file = next(iter(files(piece, f"cpu_op_detail_info_{of}.csv")), None)
     rows = _csv(file, problems) if file else pl.DataFrame()
     if not {"full_op_name", "op_type"} <= set(rows.columns):
         return pl.DataFrame(schema={"name": pl.String, "op_type": pl.String})
@@ -146,7 +147,7 @@ def _csv(file: Path, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
 
 
 def _inputs(piece: Path, of: str) -> pl.DataFrame:
-    file = next(piece.glob(f"cpu_framework_{of}.txt"), None)
+    file = next(iter(files(piece, f"cpu_framework_{of}.txt")), None)
     lines = _lines(file) if file else pl.DataFrame(schema={"line": pl.String})
     return lines.select(fields=pl.col("line").str.splitn(";", 4)).unnest("fields").select(short="field_1", inputs="field_3")
 
@@ -458,7 +459,7 @@ def _memory(pieces: list[Path], header: dict[str, Any], problems: list[tuple[str
     """The pool's curve within the window. The file grows from window to window, so the last one has it all."""
     empty = pl.DataFrame(schema={"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String})
     of = header.get("files_of", "*")
-    file = next((file for piece in reversed(pieces) for file in piece.glob(f"cpu_ms_memory_record_{of}.txt")), None)
+    file = next((file for piece in reversed(pieces) for file in files(piece, f"cpu_ms_memory_record_{of}.txt")), None)
     rows = _csv(file, problems) if file else pl.DataFrame()
     if not {"Timestamp(ns)", "Total Allocated(Byte)", "Total Reserved(Byte)"} <= set(rows.columns):
         return empty

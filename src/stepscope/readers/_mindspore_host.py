@@ -3,6 +3,7 @@
 The files are those of `_mindspore_capture` and `_minddata`, in FRAMEWORK of a result folder or in a `profiler` folder of MindInsight.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import polars as pl
 
 from stepscope.readers import Options, _mindspore_capture
 from stepscope.readers._ascend_tables import with_rows
+from stepscope.readers._documents import files
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
 
 def claims(folder: Path) -> bool:
-    return folder.is_dir() and next(folder.glob("cpu_op_execute_timestamp_*.txt"), None) is not None
+    return folder.is_dir() and next(iter(files(folder, "cpu_op_execute_timestamp_*.txt")), None) is not None
 
 
 def read(folder: Path, options: Options, *, rank: int | None, problems: list[Problem], minddata: bool = True) -> Trace:
@@ -31,13 +33,13 @@ def read(folder: Path, options: Options, *, rank: int | None, problems: list[Pro
 
 
 def _rank(folder: Path) -> int | None:
-    file = next(folder.glob("cpu_op_execute_timestamp_*.txt"), None)
+    file = next(iter(files(folder, "cpu_op_execute_timestamp_*.txt")), None)
     digits = file.stem.rpartition("_")[2] if file else ""
-    return int(digits) if digits.isdigit() else None
+    return int(digits) if re.fullmatch(r"[0-9]{1,9}", digits) else None
 
 
 def _mode(folder: Path) -> str:
     """In a graph, operators have scopes; one by one, hardly any has."""
-    file = next(folder.glob("cpu_op_execute_timestamp_*.txt"))
+    file = files(folder, "cpu_op_execute_timestamp_*.txt")[0]
     names = [line.partition(";")[0] for line in file.read_text("utf-8", "replace").splitlines() if line]
     return "graph" if sum("/" in name for name in names) > len(names) / 2 else "pynative"

@@ -29,7 +29,7 @@ _TICK_NS = 10
 _LATEST = 2**54  # years after the chip was switched on: no reading of its counter
 _NAME = (
     r"(hwts\.log\.data\.\d+\.dev\.profiler_default_tag|training_trace\.\d+\.dev\.profiler_default_tag"
-    r"|Framework\.host\.vm\.(?:task_desc_info|graph_desc_info|point)|DATA_PREPROCESS\.dev\.AICPU)\.(\d+)\.slice_\d+"
+    r"|Framework\.host\.vm\.(?:task_desc_info|graph_desc_info|point)|DATA_PREPROCESS\.dev\.AICPU)\.([0-9]{1,6})\.slice_[0-9]+"
 )
 _TRACE = np.dtype([("tag", "<u8"), ("task", "<u2"), ("stream", "<u2"), ("at", "<u8")])
 _FORWARD, _BACKWARD, _ITERATION_END, _FIRST_COLLECTIVE = 1, 2, 255, 3
@@ -141,8 +141,8 @@ def _operator(line: str) -> dict[str, Any]:
         elif tensors:
             tensors[-1][what] = value.strip('"')
     inputs = [tensor for tensor in tensors if tensor["tensor"].startswith("input")]
-    shapes = [[int(size) for size in re.findall(r"\d+", tensor.get("shape", ""))] for tensor in inputs]
-    types = [_TYPES.get(int(code), code) if (code := tensor.get("data_type", "")).isdigit() else code for tensor in inputs]
+    shapes = [[int(size) for size in re.findall(r"[0-9]{1,18}", tensor.get("shape", ""))] for tensor in inputs]
+    types = [_TYPES.get(int(code), code) if re.fullmatch(r"[0-9]{1,9}", code := tensor.get("data_type", "")) else code for tensor in inputs]
     return {
         "op": about.get("op_name"),
         "op_type": about.get("op_type"),
@@ -158,7 +158,7 @@ def _text(value: object) -> str:
 
 def _points(streams: dict[str, list[Path]]) -> dict[int, str]:
     found = (line.partition(" ") for line in lines(streams.get("Framework.host.vm.point.", [])))
-    return {int(number): op.strip() for number, _, op in found if number.isdigit() and op.strip()}
+    return {int(number): op.strip() for number, _, op in found if re.fullmatch(r"[0-9]{1,9}", number) and op.strip()}
 
 
 def _steps(tags: Any, notes: Notes) -> pl.DataFrame:

@@ -244,7 +244,7 @@ def _numbers(texts: Iterable[str], least: int, most: int) -> Iterator[list[float
     """Lines that begin with so many numbers; a colon may stand behind the first."""
     for line in texts:
         parts = [part.rstrip(":") for part in line.split()]
-        if len(parts) >= least and all(re.fullmatch(r"-?\d{1,19}(\.\d{1,9})?", part) for part in parts[:least]):
+        if len(parts) >= least and all(re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,9})?", part) for part in parts[:least]):
             yield [float(number(part)) for part in parts[:most]] + [None] * (most - len(parts))
 
 
@@ -252,7 +252,11 @@ def _network(side: Side, kind: str, word: str, offset_ns: int) -> pl.DataFrame:
     """Lines of a time and the columns of a network card, the rates per second among them; one for each port."""
     columns = {"at": pl.Float64, **dict.fromkeys(_NETWORK_COLUMNS, pl.Float64)}
     rows = pl.DataFrame(list(_numbers(lines(side.slices(rf"{kind}\.data\.\d+")), 10, len(columns))), schema=columns, orient="row")
-    port = pl.when(pl.col("port").fill_null(0) > 0).then(pl.format(f"{word} {{}}", pl.col("port").cast(pl.Int64))).otherwise(pl.lit(word))
+    port = (
+        pl.when(pl.col("port").is_between(1, 2**31))
+        .then(pl.format(f"{word} {{}}", pl.col("port").cast(pl.Int64, strict=False)))
+        .otherwise(pl.lit(word))
+    )
     ways = (
         rows.filter(pl.col(way).is_not_null()).select(
             name=pl.format("{} {} npu {}", port, pl.lit(way), pl.lit(str(side.device))),

@@ -2,7 +2,6 @@
 
 import configparser
 import itertools
-import json
 import re
 from collections.abc import Mapping
 from fractions import Fraction
@@ -14,12 +13,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope.intervals import Bools, Ints
+from stepscope.readers._documents import decoded, readable
 
 Records = NDArray[Any]
 HOST_MAGIC = 0x5A5A
 DEVICE_MAGIC = 0x6BD3
 _NOT_RAW = (".done", ".complete", ".zip")
 _YEARS_NS = 10 * 365 * 86_400 * 10**9
+_NUMBER = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?")
 _RESYNCS = 256  # how often a stream may lose its rhythm before the rest of it is given up
 
 
@@ -33,7 +34,7 @@ class Notes:
 
     def add(self, file: Path | str, what: str, lost: int = 0, where: str = "") -> None:
         name = str(file.relative_to(self.root)) if isinstance(file, Path) and file.is_relative_to(self.root) else str(file)
-        self._rows.append({"file": name, "where": where, "what": what, "lost": lost})
+        self._rows.append({"file": readable(name), "where": where, "what": readable(what), "lost": lost})
 
     def frame(self) -> pl.DataFrame:
         return pl.DataFrame(self._rows, schema={"file": pl.String, "where": pl.String, "what": pl.String, "lost": pl.Int64})
@@ -62,6 +63,16 @@ class Side(NamedTuple):
         """What the directory says of the chip itself."""
         units = self.info.get("DeviceInfo")
         return units[0] if isinstance(units, list) and units and isinstance(units[0], dict) else {}
+
+    @property
+    def core_hertz(self) -> int:
+        """The usual frequency of its AI cores; 0 where it is not said."""
+        return int(_frequency(self.unit.get("aic_frequency")) * 1_000_000)
+
+    def cores(self, kind: str) -> int:
+        """How many cores it has of a kind, `ai_core_num` or `aiv_num`; 0 where it is not said, or not a number that can be."""
+        found = int(number(self.unit.get(kind)))
+        return found if 0 < found < 2**20 else 0
 
     @property
     def host_mhz(self) -> Fraction:
@@ -104,7 +115,7 @@ def _json(path: Path | None, notes: Notes) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        found = json.loads(path.read_text("utf-8", "replace"))
+        found = decoded(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         notes.add(path, f"not JSON ({error}): what it says is unknown")
         return {}
@@ -112,11 +123,9 @@ def _json(path: Path | None, notes: Notes) -> dict[str, Any]:
 
 
 def number(text: object) -> Fraction:
-    """A number as the small files write it, exactly; 0 where it is none."""
-    try:
-        return Fraction(str(text).strip())
-    except (ValueError, ZeroDivisionError):
-        return Fraction(0)
+    """A number as the small files write it, exactly; 0 where it is none, or one of more digits than anything counts."""
+    found = str(text).strip()
+    return Fraction(found) if _NUMBER.fullmatch(found) else Fraction(0)
 
 
 def _frequency(text: object) -> Fraction:

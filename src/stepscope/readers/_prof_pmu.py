@@ -9,7 +9,7 @@ import polars.selectors as cs
 
 from stepscope.intervals import Ints
 from stepscope.readers._prof_device import NEWEST, NO_CONTEXT, Device, numbers
-from stepscope.readers._prof_files import DEVICE_MAGIC, Clock, Notes, Side, lost, number, records
+from stepscope.readers._prof_files import DEVICE_MAGIC, Clock, Notes, Side, lost, records
 
 _AICORE = np.dtype(
     [
@@ -254,10 +254,6 @@ def _at(frequency: tuple[Ints, Ints], usual: int, at: Ints) -> Any:
     return np.where(here < 0, usual, hertz[np.maximum(here, 0)]).astype(np.float64)
 
 
-def _usual(side: Side) -> int:
-    return int(number(side.unit.get("aic_frequency")) * 1_000_000)
-
-
 def _events(side: Side, key: str) -> list[int]:
     found = []
     for word in str(side.sample.get(key, "")).split(","):
@@ -391,9 +387,9 @@ def _core(
         maintain_order="left",
     )
     about = about.join(executions.select("execution", "blocks", "mix_blocks"), on="execution", how="left", maintain_order="left")
-    hertz = _at(frequency, _usual(side), about["ended"].to_numpy())
+    hertz = _at(frequency, side.core_hertz, about["ended"].to_numpy())
     blocks = about.select(pl.when("of_block").then("mix_blocks").otherwise("blocks").fill_null(0)).to_series().to_numpy()
-    cores = int(number(side.unit.get("aiv_num" if vector else "ai_core_num")))
+    cores = side.cores("aiv_num" if vector else "ai_core_num")
     time = _time_us(cycles, hertz, blocks, cores)
     columns = {f"{'aiv_time' if vector else 'aicore_time'}(us)": time, f"{prefix}total_cycles": cycles}
     core = 3 if side.chip in NEWEST else 1 if vector else 0
@@ -446,8 +442,8 @@ def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, 
 def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, cycles: str) -> pl.DataFrame:
     """Which part of the cycles that all cube cores make at their usual frequency, while the kernel ran, it used."""
     about = rows.join(executions.select("execution", "start_ns", "end_ns"), on="execution", how="left", maintain_order="left")
-    hertz = np.full(about.height, _usual(side), np.float64)
-    cores = int(number(side.unit.get("ai_core_num")))
+    hertz = np.full(about.height, side.core_hertz, np.float64)
+    cores = side.cores("ai_core_num")
     lasted = (about["end_ns"] - about["start_ns"]).to_numpy() / 1e9
     used = _quotient(about[cycles].to_numpy() * 100.0, hertz * cores * lasted)
     return rows.with_columns(pl.Series("cube_utilization(%)", np.where(hertz * cores > 0, used, np.nan)))
@@ -472,8 +468,8 @@ def _hwts(side: Side, files: list[Path], executions: pl.DataFrame, frequency: tu
         notes.add(files[0], "counters of kernels whose start or end is lost", stray)
         rows = rows.filter(pl.col("execution").is_not_null())
     cycles = found["cycles"].astype(np.int64)[rows["record"].to_numpy()]
-    hertz = _at(frequency, _usual(side), rows["end_ns"].to_numpy())
-    time = _time_us(cycles, hertz, rows["blocks"].fill_null(0).to_numpy(), int(number(side.unit.get("ai_core_num"))))
+    hertz = _at(frequency, side.core_hertz, rows["end_ns"].to_numpy())
+    time = _time_us(cycles, hertz, rows["blocks"].fill_null(0).to_numpy(), side.cores("ai_core_num"))
     group = _group(side, "ai_core_metrics")
     columns = {"aicore_time(us)": time, "total_cycles": cycles}
     values = found["values"].astype(np.float64)[rows["record"].to_numpy()]

@@ -19,6 +19,7 @@ from stepscope.readers._prof_counters import COLUMNS, frame
 from stepscope.readers._prof_files import Notes, Side, lines, number
 
 _PAGE = 4096
+_SLOWEST = 1e-6  # samples a second: fewer are no frequency
 _UNITS = {"B/s": 1, "K/s": 1024, "M/s": 1024**2, "G/s": 1024**3}
 _TICKS = 100  # of the kernel's clock, where info.json does not say
 
@@ -45,21 +46,27 @@ def _blocks(texts: list[str], head: str) -> Iterator[tuple[int, list[str]]]:
         yield at, block
 
 
+def _counts(texts: list[str]) -> bool:
+    """Whether all of them are numbers that a counter may have."""
+    return all(re.fullmatch(r"[0-9]{1,18}", text) for text in texts)
+
+
 def _processors(side: Side, pid: str) -> Iterator[pl.DataFrame]:
     """Cores that the process kept busy, and which ones, since the sample before."""
     ticks = float(number(side.info.get("sysClockFreq"))) or _TICKS
     before: tuple[float, dict[str, tuple[int, int]]] | None = None
     samples: list[tuple[str, int, float, str]] = []
     for at, block in _blocks(lines(side.slices(r"host_cpu\.data")), "time"):
-        if not block or not re.match(r"\d+(\.\d+)?", block[0]):
+        said = re.match(r"[0-9]{1,15}(\.[0-9]+)?(?=\s|$)", block[0]) if block else None
+        if not said:
             continue
-        uptime = float(block[0].split()[0]) * ticks
+        uptime = float(said[0]) * ticks
         spent: dict[str, tuple[int, int]] = {}
         on: dict[str, str] = {}
         for line in block[1:]:
             # The name of a thread stands in brackets and may hold blanks.
             behind = line.rpartition(")")[2].split()
-            if len(behind) > 36 and behind[11].isdigit() and behind[12].isdigit():
+            if len(behind) > 36 and _counts(behind[11:13]):
                 thread = line.split(maxsplit=1)[0]
                 spent[thread], on[thread] = (int(behind[11]), int(behind[12])), behind[36]
         if before and uptime > before[0]:
@@ -95,13 +102,13 @@ def _disk(side: Side, pid: str, notes: Notes) -> Iterator[pl.DataFrame]:
     start, rates = 0, list[tuple[float, float]]()
     for line in lines(files):
         parts = line.split()
-        if len(parts) > 1 and parts[0] == "start_time" and parts[1].isdigit():
+        if len(parts) > 1 and parts[0] == "start_time" and _counts(parts[1:2]):
             start = int(parts[1])
-        elif len(parts) > 7 and parts[1].isdigit() and parts[5] in _UNITS and parts[7] in _UNITS:
+        elif len(parts) > 7 and _counts(parts[1:2]) and parts[5] in _UNITS and parts[7] in _UNITS:
             rates.append((float(number(parts[4])) * _UNITS[parts[5]], float(number(parts[6])) * _UNITS[parts[7]]))
     if not rates:
         return
-    if hertz <= 0 or not start:
+    if hertz < _SLOWEST or not start:
         notes.add(files[0], "nothing says when the disk was looked at (start_time, host_disk_freq)", len(rates))
         return
     at = [start + int((nth + 1) * 1e9 / hertz) for nth in range(len(rates))]
@@ -118,7 +125,7 @@ def _network(side: Side) -> Iterator[pl.DataFrame]:
         for line in block:
             name, colon, rest = line.partition(":")
             parts = rest.split()
-            if colon and len(parts) > 8 and parts[0].isdigit() and parts[8].isdigit() and name.strip() != "lo":
+            if colon and len(parts) > 8 and _counts([parts[0], parts[8]]) and name.strip() != "lo":
                 counted[name.strip()] = int(parts[0]), int(parts[8])
         if before and at > before[0]:
             for place, word in enumerate(("network received", "network sent")):
@@ -162,7 +169,7 @@ def _shares(texts: list[str], on: str) -> Iterator[tuple[str, int, float, str]]:
     for at, block in _blocks(texts, "TimeStamp"):
         for line in block:
             name, *rest = line.split() or [""]
-            if not re.fullmatch(r"cpu\d*", name) or len(rest) < 8 or not all(part.isdigit() for part in rest[:8]):
+            if not re.fullmatch(r"cpu\d*", name) or len(rest) < 8 or not _counts(rest[:8]):
                 continue
             now = [int(part) for part in rest[:8]]
             user, nice, system, idle, io, irq, soft, steal = (new - old for new, old in zip(now, before.get(name, now), strict=True))
@@ -180,7 +187,7 @@ def _process(texts: list[str], pid: str, on: str) -> Iterator[tuple[str, int, fl
     for at, block in _blocks(texts, "TimeStamp"):
         own = next((behind for line in block if re.match(r"\d+ ", line) and len(behind := line.rpartition(")")[2].split()) > 12), None)
         total = next((sum(float(number(part)) for part in line.split()[1:]) for line in block if line.startswith("cpu")), 0.0)
-        if own is None or not own[11].isdigit() or not own[12].isdigit():
+        if own is None or not _counts(own[11:13]):
             continue
         spent = [int(own[11]), int(own[12])]
         if before and total > before[1]:
@@ -204,15 +211,18 @@ def calls(side: Side, start_ns: int, notes: Notes) -> pl.DataFrame:
         if texts.is_empty():
             continue
         found = texts.str.extract_groups(form).struct.unnest()
-        known = found.filter(pl.col("name").is_not_null())
+        at = (pl.col(moment).cast(pl.Float64, strict=False) * unit).round().cast(pl.Int64, strict=False)
+        took = (pl.col("took").cast(pl.Float64, strict=False) * unit).round().cast(pl.Int64, strict=False)
+        known = found.with_columns(at=at, length=took).filter(
+            pl.col("name").is_not_null(), pl.col("at").is_between(0, 2**60), pl.col("length").is_between(0, 2**60)
+        )
         if lost := found.height - known.height:
             _tell(files[0], lost, notes)
-        at = (pl.col(moment).cast(pl.Float64) * unit).round().cast(pl.Int64)
         parts.append(
             known.select(
                 "name",
-                start_ns=at - at.min() + start_ns,
-                dur_ns=(pl.col("took").cast(pl.Float64) * unit).round().cast(pl.Int64),
+                start_ns=pl.col("at") - pl.col("at").min() + start_ns,
+                dur_ns="length",
                 thread=pl.coalesce("thread", pl.lit(str(side.info.get("pid", "")) or "0")),
                 category=pl.lit("system call" if moment == "ms" else "library call"),
             )

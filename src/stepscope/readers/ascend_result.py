@@ -33,6 +33,7 @@ from stepscope.readers import (
     msprof_output,
     prof,
 )
+from stepscope.readers._documents import files
 from stepscope.readers._kineto import Problem
 from stepscope.readers._prof_files import Clock, Notes, framework_clock, sides
 from stepscope.trace import Meta, Trace
@@ -47,20 +48,20 @@ def sniff(path: Path) -> bool:
         return False
     output = _output(path)
     telling = ("kernel_details.csv", "step_trace_time.csv", "operator_memory.csv")
-    if any((output / name).is_file() for name in telling) or next(output.glob(_DATABASES), None) is not None:
+    if any((output / name).is_file() for name in telling) or bool(files(output, _DATABASES)):
         return True
     if output != path and ((output / "trace_view.json").is_file() or _mindspore_host.claims(path / "FRAMEWORK")):
         return True
     return _ascend_framework.claims(path / "FRAMEWORK") or (
-        next(path.glob("profiler_info*.json"), None) is not None and bool(_raw(path) or _exported(path))
+        bool(files(path, "profiler_info*.json")) and bool(_raw(path) or _exported(path))
     )
 
 
 def read(path: Path, options: Options) -> Trace:
     output, problems = _output(path), list[Problem]()
     info = _described(path, problems)
-    timeline, kernels = output / "trace_view.json", sorted(output.glob("kernel_details*.csv"))
-    databases = sorted(output.glob(_DATABASES))
+    timeline, kernels = output / "trace_view.json", files(output, "kernel_details*.csv")
+    databases = files(output, _DATABASES)
     framework = path / "FRAMEWORK"
     recorded = _ascend_framework.claims(framework) or _raw(path) or _exported(path)
     if not kernels and not databases and not timeline.is_file() and recorded:
@@ -147,7 +148,7 @@ def _with_problems(trace: Trace, path: Path, problems: list[Problem]) -> Trace:
 
 def _clock(path: Path, info: dict[str, Any], problems: list[Problem]) -> Clock:
     """The framework reads the same counter as CANN does on the host; without CANN's files, the result folder itself says how it counts."""
-    folder = next(iter(sorted(path.glob("PROF_*"))), None)
+    folder = next((one for one in sorted(path.glob("PROF_*")) if one.is_dir()), None)
     notes = Notes(path)
     host, devices = sides(folder, notes) if folder else (None, [])
     clock = framework_clock(info["said"], host, devices, notes)
@@ -159,16 +160,13 @@ def _clock(path: Path, info: dict[str, Any], problems: list[Problem]) -> Clock:
 
 def _described(path: Path, problems: list[Problem]) -> dict[str, Any]:
     """What stands beside the output: the rank, what was asked for, versions."""
-    files = sorted(
-        [*path.glob("profiler_info*.json"), *path.parent.glob("profiler_info*.json")]
-        if path.name == _OUTPUT
-        else path.glob("profiler_info*.json")
-    )
-    said = _ascend_tables.read_json(files[0], problems) if files else None
+    beside = files(path.parent, "profiler_info*.json") if path.name == _OUTPUT else []
+    about = sorted([*files(path, "profiler_info*.json"), *beside])
+    said = _ascend_tables.read_json(about[0], problems) if about else None
     said = said if isinstance(said, dict) else {}
-    named = re.search(r"_(\d+)$", files[0].stem) if files else None
+    named = re.search(r"_([0-9]{1,9})$", about[0].stem) if about else None
     rank = said.get("rank_id")
-    rank = rank if isinstance(rank, int) and rank >= 0 else int(named[1]) if named else None
+    rank = rank if isinstance(rank, int) and 0 <= rank < 2**31 else int(named[1]) if named else None
     return {"rank": rank, "said": said}
 
 
@@ -204,7 +202,9 @@ def _of_text(
 
 def _with_meta(trace: Trace, path: Path, info: dict[str, Any]) -> Trace:
     said = info["said"]
-    common = (said.get("config") or {}).get("common_config") or said.get("profiler_parameters") or {}
+    config = said.get("config")
+    common = (config.get("common_config") if isinstance(config, dict) else None) or said.get("profiler_parameters")
+    common = common if isinstance(common, dict) else {}
     pytorch = trace.meta.framework != "mindspore" and ("config" in said or path.name.endswith("_ascend_pt"))
     options = {
         key: bool(common[key]) for key in ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules") if key in common

@@ -20,6 +20,7 @@ import polars as pl
 from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._ascend_tables import column, nanoseconds, read_csv, read_json
+from stepscope.readers._documents import exact, in_text, index
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace, complete
 
@@ -137,8 +138,8 @@ def _transfers(path: Path, problems: list[Problem]) -> pl.DataFrame:
     for step, name, rank, said in _entries(file, problems):
         times = said.get("Communication Time Info") if isinstance(said, dict) else None
         try:
-            start, length = float(times["Start Timestamp(us)"]), float(times["Elapse Time(ms)"])  # type: ignore[index]
-            rows.append((int(rank), step, name.partition("@")[0], round(start * 1000), round(length * 1e6), str(said).replace("'", '"')))
+            start, length = exact(times["Start Timestamp(us)"], 1000), exact(times["Elapse Time(ms)"], 1e6)  # type: ignore[index]
+            rows.append((index(rank), step, name.partition("@")[0], start, length, str(said).replace("'", '"')))
         except (KeyError, TypeError, ValueError):
             continue  # totals have no start
     columns = {"rank": pl.Int32, "step": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64, "args": pl.String}
@@ -159,11 +160,9 @@ def _links(path: Path, problems: list[Problem]) -> pl.DataFrame:
         if name == "Total Op Info":
             continue
         try:
-            src, dst = (int(one) for one in str(pair).split("-"))
-            size, time = float(said["Transit Size(MB)"]), float(said["Transit Time(ms)"])
-            rows.append(
-                (src, step, name.partition("@")[0], src, dst, str(said.get("Transport Type") or ""), round(size * 1e6), round(time * 1e6))
-            )
+            src, dst = (index(one) for one in str(pair).split("-"))
+            size, time = exact(said["Transit Size(MB)"], 1e6), exact(said["Transit Time(ms)"], 1e6)
+            rows.append((src, step, name.partition("@")[0], src, dst, str(said.get("Transport Type") or ""), size, time))
         except (KeyError, TypeError, ValueError):
             odd += 1
     if odd:
@@ -178,8 +177,7 @@ def _entries(file: Path, problems: list[Problem]) -> list[tuple[int | None, str,
     rows: list[tuple[int | None, str, str, Any]] = []
     for steps in found.values() if isinstance(found, dict) else []:
         for step, operators in steps.items() if isinstance(steps, dict) else []:
-            digits = "".join(letter for letter in str(step) if letter.isdigit())
             for name, members in operators.items() if isinstance(operators, dict) else []:
                 for member, said in members.items() if isinstance(members, dict) else []:
-                    rows.append((int(digits) if digits else None, str(name), str(member), said))
+                    rows.append((in_text(str(step)), str(name), str(member), said))
     return rows

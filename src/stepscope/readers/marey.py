@@ -3,7 +3,6 @@
 Microseconds on one clock. Beside it may lie `scope_map_N.json`, {"scope_map": {operator: scope}}; N is the step.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.readers import Options
+from stepscope.readers._documents import decoded, exact, index
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace, complete
 
@@ -28,12 +28,12 @@ def sniff(path: Path) -> bool:
 
 def read(path: Path, options: Options) -> Trace:
     try:
-        found = json.loads(path.read_bytes())
+        found = decoded(path.read_bytes())
         maps: dict[str, dict[str, Any]] = found["maps"]
-        devices = {int(str(re.sub(r"\D", "", name))): calls for name, calls in maps.items()}
+        devices = {index(re.sub(r"[^0-9]", "", name)): calls for name, calls in maps.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(path, f"expected the operators of each device ({error})") from error
-    number = re.search(r"(\d+)\.json$", path.name)
+    number = re.search(r"([0-9]{1,9})\.json$", path.name)
     step = int(number[1]) if number else 1
     problems: list[Problem] = []
     spans = _calls(devices, problems)
@@ -86,9 +86,9 @@ def _calls(devices: dict[int, dict[str, Any]], problems: list[Problem]) -> pl.Da
     for rank, calls in devices.items():
         for name, said in calls.items() if isinstance(calls, dict) else []:
             try:
-                start, end = round(float(said["st"]) * 1000), round(float(said["ed"]) * 1000)
+                start, end = exact(said["st"], 1000), exact(said["ed"], 1000)
                 rows.append((rank, name, start, max(end - start, 0)))
-            except (KeyError, TypeError, ValueError, OverflowError):
+            except (KeyError, TypeError, ValueError):
                 odd += 1
     if odd:
         problems.append(Problem("maps", f"{odd:,} operators without a start and an end", odd))
@@ -101,7 +101,7 @@ def _scopes(path: Path, step: int, problems: list[Problem]) -> dict[str, str]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_bytes())["scope_map"]
+        found = decoded(file.read_bytes())["scope_map"]
         return {str(name): str(scope).strip("/") for name, scope in found.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems.append(Problem(file.name, f"not read ({error})", 1))

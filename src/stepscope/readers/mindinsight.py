@@ -21,7 +21,6 @@ Where a file has only means, each call is a span of the mean length on a track o
 import json
 import re
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,13 @@ from stepscope.errors import DataError
 from stepscope.readers import Options, _kineto, _minddata, _mindspore_host, chrome
 from stepscope.readers import _mindinsight_cluster as cluster
 from stepscope.readers._ascend_tables import column, number, read_csv, read_json, with_rows
+from stepscope.readers._documents import exact, files, index, listed, mapped, readable
 from stepscope.readers._kineto import Problem
+from stepscope.readers._prof_files import number as fraction
 from stepscope.trace import Meta, Trace, combine, complete
 
 _COUNT_NS = 10
+_MOST_CALLS = 10**7  # of one operator: more are damage, and would be as many spans
 _PATTERNS = (
     *("step_trace_raw_*_detail_time.csv", "output_timeline_data_*.txt", "*timeline_display_*.json", "cpu_op_execute_timestamp_*.txt"),
     *("aicore_intermediate_*_detail.csv", "aicore_intermediate_*_type.csv", "aicpu_intermediate_*.csv", "pynative_op_intermediate_*.csv"),
@@ -52,20 +54,20 @@ _PATTERNS = (
     *("dataset_iterator_profiling_*.txt", "minddata_aicpu_*.txt", "minddata_getnext_profiling_*.txt", "*_cluster_analyse_*.csv"),
     *("flops_summary_*.json", "flops_[0-9]*.txt", "parallel_strategy_*.json"),
 )
-_RANK = re.compile(r"_(\d+)(?:_detail_time|_detail|_type)?\.(?:csv|json|txt)$")
+_RANK = re.compile(r"_([0-9]{1,9})(?:_detail_time|_detail|_type)?\.(?:csv|json|txt)$")
 
 
 def sniff(path: Path) -> bool:
-    return path.is_dir() and any(_RANK.search(file.name) for pattern in _PATTERNS for file in path.glob(pattern))
+    return path.is_dir() and any(_RANK.search(file.name) for pattern in _PATTERNS for file in files(path, pattern))
 
 
 def read(path: Path, options: Options) -> Trace:
-    files: dict[int, list[Path]] = {}
+    of_ranks: dict[int, list[Path]] = {}
     for pattern in ("profiler_info_*.json", *_PATTERNS):
-        for file in sorted(path.glob(pattern)):
+        for file in files(path, pattern):
             if (found := _RANK.search(file.name)) is not None:
-                files.setdefault(int(found[1]), []).append(file)
-    ranks = {rank: some for rank, some in sorted(files.items()) if any(not file.name.startswith("profiler_info") for file in some)}
+                of_ranks.setdefault(int(found[1]), []).append(file)
+    ranks = {rank: some for rank, some in sorted(of_ranks.items()) if any(not file.name.startswith("profiler_info") for file in some)}
     if not ranks:
         raise DataError(path, "no rank has files here")
     traces = [_exported(path, rank, options) or _Rank(path, rank, options).trace() for rank in ranks]
@@ -88,7 +90,9 @@ _KNOWN_BESIDE = re.compile(
 def _unread(path: Path) -> pl.DataFrame:
     """A remark on the files that nothing here knows, one for each kind of name."""
     read = {file.name for pattern in _PATTERNS for file in path.glob(pattern) if _RANK.search(file.name)}
-    names = sorted(file.name for file in path.iterdir() if file.is_file() and file.name not in read and not _KNOWN_BESIDE.match(file.name))
+    names = sorted(
+        readable(file.name) for file in path.iterdir() if file.is_file() and file.name not in read and not _KNOWN_BESIDE.match(file.name)
+    )
     kinds: dict[str, list[str]] = {}
     for name in names:
         kinds.setdefault(re.sub(r"\d+", "N", name), []).append(name)
@@ -130,7 +134,7 @@ class _Rank:
         self.problems: list[Problem] = []
         self.info = self._object(f"profiler_info_{rank}.json")
         offset = self.info.get("diff_time")  # microseconds; a float of nanoseconds could not hold the time of day
-        self.shift_ns = -round(1000 * Fraction(str(offset))) if _is_number(offset) else 0
+        self.shift_ns = -round(1000 * fraction(offset)) if abs(fraction(offset)) < 2**52 else 0
 
     def trace(self) -> Trace:
         steps, transfers = self._steps()
@@ -211,14 +215,14 @@ class _Rank:
             extra["flops_summary"] = flops
         if strategy := cluster.strategy(self._object("parallel_strategy_{}.json"), self.rank, self.problems):
             extra["strategy_stages"] = strategy
-        for file in sorted(self.path.glob(f"*_cluster_analyse_*_{self.rank}.csv")):
+        for file in files(self.path, f"*_cluster_analyse_*_{self.rank}.csv"):
             extra["cluster_analyse"] = read_csv(file, self.problems).to_dicts()
         version = self.info.get("ms_version")
         return Meta(
             format="mindinsight",
             framework="mindspore",
             versions={"mindspore": str(version)} if version else {},
-            world_size=int(str(size)) if str(size).isdigit() else None,
+            world_size=int(str(size)) if re.fullmatch(r"[0-9]{1,9}", str(size)) else None,
             ranks=[self.rank],
             extra=extra,
         )
@@ -327,7 +331,8 @@ class _Rank:
             yield self._on_streams(whole.join(kinds, on="name", how="left", maintain_order="left"))
             return
         base = self._file("min_cycle_counter_{}.txt")
-        origin = round(float(base.read_text().strip() or 0)) * _COUNT_NS if base and _is_number(base.read_text().strip()) else 0
+        count = base.read_text("utf-8", "replace").strip() if base else ""
+        origin = round(float(count)) * _COUNT_NS if _is_number(count) and abs(float(count)) < 2**56 else 0
         for name in ("ascend_timeline_display_{}.json", "timeline_display_{}.json", "gpu_timeline_display_{}.json"):
             if (file := self._file(name)) is not None:
                 yield self._displayed(file, kinds, origin)
@@ -440,7 +445,7 @@ class _Rank:
         if rows.width:
             # Mean of a call in ms; older files have no frequency: there each operator counts once, as in their sums by type.
             name, calls = pl.col(rows.columns[0]), number(column(rows, "execution_frequency"))
-            known = rows.select(name=name, mean_ns=_exact_ms("execution_time"), calls=calls.fill_null(1)).join(
+            known = rows.select(name=name, mean_ns=_exact_ms(rows, "execution_time"), calls=calls.fill_null(1)).join(
                 kinds, on="name", how="left", maintain_order="left"
             )
             yield self._mean_spans(known, "kernel", "AI_CORE", "NPU", "aicore_intermediate")
@@ -448,7 +453,7 @@ class _Rank:
         if rows.width:
             known = rows.select(
                 name=pl.col(rows.columns[0]),
-                mean_ns=_exact_ms("execution_time"),
+                mean_ns=_exact_ms(rows, "execution_time"),
                 calls=number(column(rows, "execution_frequency")).fill_null(1),
             )
             yield self._mean_spans(
@@ -481,22 +486,23 @@ class _Rank:
         if not each and rows.width and "full_op_name" in rows.columns:
             known = rows.select(
                 name="full_op_name", op_type=column(rows, "op_type"), calls=number(column(rows, "op_occurrences")).fill_null(1),
-                mean_ns=_exact_ms("op_avg_time(ms)"), total_ns=_exact_ms("op_total_time(ms)"),
+                mean_ns=_exact_ms(rows, "op_avg_time(ms)"), total_ns=_exact_ms(rows, "op_total_time(ms)"),
                 args=pl.struct(pl.all()).struct.json_encode(),
             )  # fmt: skip
             yield self._mean_spans(known, "op", "HostCpuOps", "", "cpu_op_detail_info")
 
     def _mean_spans(self, rows: pl.DataFrame, kind: str, category: str, device: str, file: str) -> pl.DataFrame:
         """As many spans as there were calls, which add up to the total."""
-        whole = rows.filter(pl.col("name").is_not_null() & (pl.col("mean_ns") >= 0) & (pl.col("calls") >= 1))
+        have = set(rows.columns)
+        total = pl.coalesce("total_ns", pl.col("mean_ns") * pl.col("calls")) if "total_ns" in have else pl.col("mean_ns") * pl.col("calls")
+        timed = (pl.col("mean_ns") >= 0) & total.is_between(0, 2**62)
+        whole = rows.filter(pl.col("name").is_not_null() & timed & pl.col("calls").is_between(1, _MOST_CALLS))
         if lost := rows.height - whole.height:
-            self.problems.append(Problem(file, f"{lost:,} rows without a name, a time or a call", lost))
+            self.problems.append(Problem(file, f"{lost:,} rows without a name, a time or a number of calls that can be", lost))
         if whole.height:
             self.problems.append(
                 Problem(file, "only means over calls were recorded: each call is shown with the mean, and with no place in time", 0)
             )
-        have = set(whole.columns)
-        total = pl.coalesce("total_ns", pl.col("mean_ns") * pl.col("calls")) if "total_ns" in have else pl.col("mean_ns") * pl.col("calls")
         each = whole.with_columns(calls=pl.col("calls").cast(pl.Int64), total=total.round().cast(pl.Int64)).select(
             pl.all(), nth=pl.int_ranges(0, "calls")
         ).explode("nth")  # fmt: skip
@@ -528,13 +534,14 @@ class _Rank:
             steps = found.get(key)
             rows, odd = [], 0
             for step, calls in steps.items() if isinstance(steps, dict) else []:
-                for call in calls if isinstance(calls, list) else []:
+                for call in map(mapped, listed(calls)):
                     try:
                         shapes = "[" + ",".join(str(one) for one in call.get("shape_info") or []) + "]"
                         name = str(call.get("op_full_name") or call.get("op_name") or call.get("kernel_name") or call["op_type"])
                         name = str(call.get("kernel_name") or call.get("name") or name) if on_device else name
-                        length = round(float(call.get("dur", call.get("duration"))) * 1000)
-                        rows.append((name, call.get("op_type") or None, length, int(call.get("step", step)), shapes, json.dumps(call)))
+                        length, kind = exact(call.get("dur", call.get("duration")), 1000), call.get("op_type")
+                        said = json.dumps(call)
+                        rows.append((name, str(kind) if kind else None, length, index(call.get("step", step)), shapes, said))
                     except (KeyError, TypeError, ValueError):
                         odd += 1
             if odd:
@@ -599,7 +606,7 @@ class _Rank:
         else:
             return pl.DataFrame(schema=columns)
         capacity = self._object("memory_usage_summary_{}.json").get("capacity")
-        size = round(float(str(capacity)) * 2**30) if _is_number(capacity) else None
+        size = round(float(str(capacity)) * 2**30) if _is_number(capacity) and 0 < float(str(capacity)) < 2**32 else None
         return pl.DataFrame([(self.rank, kind, size)], columns, orient="row")
 
     def _unplaced(self, told: pl.DataFrame) -> pl.DataFrame:
@@ -640,25 +647,25 @@ class _Rank:
         for graph in self._object("memory_usage_details_{}.json").values():
             if not isinstance(graph, dict):
                 continue
-            lines = [line for line in graph.get("lines") or [] if _is_number(line)]
+            lines = [line for line in listed(graph.get("lines")) if _is_number(line)]
             samples += [(f"allocated {device}", (first + order) * 1000, float(line) * 2**30, "bytes") for order, line in enumerate(lines)]
             seen: set[str] = set()
-            for tensors in graph.get("breakdowns") or []:
-                for tensor in tensors if isinstance(tensors, list) else []:
+            for tensors in listed(graph.get("breakdowns")):
+                for tensor in listed(tensors):
                     text = json.dumps(tensor, sort_keys=True)
                     if text in seen:
                         continue
                     seen.add(text)
                     try:
-                        size, start, end = round(float(tensor["size"]) * 2**30), tensor.get("life_start"), tensor.get("life_end")
-                        alloc = None if start is None else (first + int(start)) * 1000
-                        free = None if end is None else (first + int(end) + 1) * 1000
-                        said = [tensor.get(key) for key in ("tensor_name", "data_type", "shape", "format", "type")]
+                        size, start, end = exact(tensor["size"], 2**30), tensor.get("life_start"), tensor.get("life_end")
+                        alloc = None if start is None else exact((first + exact(start)) * 1000)
+                        free = None if end is None else exact((first + exact(end) + 1) * 1000)
+                        said = [_text(tensor.get(key)) if key != "shape" else tensor.get(key) for key in _TENSOR]
                         shape = None if said[2] is None else json.dumps(said[2])
                         blocks.append((device, size, alloc, free, *said[:2], shape, *said[3:]))
                     except (KeyError, TypeError, ValueError):
                         odd += 1
-            first += max(len(lines), len(graph.get("nodes") or []), 1)
+            first += max(len(lines), len(listed(graph.get("nodes"))), 1)
         if first:
             self.problems.append(
                 Problem(
@@ -704,8 +711,10 @@ class _Rank:
             rows = self._table("minddata_pipeline_raw_{}.csv")
             for row in rows.iter_rows(named=True):
                 sizes = cluster.decoded(row.get("output_queue_size"))
-                every = float(row.get("sample_interval") or 1) * 1e6 if _is_number(row.get("sample_interval") or 1) else 1e6
+                interval = row.get("sample_interval") or 1
+                every = float(interval) * 1e6 if _is_number(interval) and abs(float(interval)) < 2**32 else 1e6
                 if isinstance(sizes, list):
+                    sizes = [size if _is_number(size) else None for size in sizes]
                     at = [round(every * nth) + self.shift_ns for nth in range(len(sizes))]
                     columns = {
                         "name": f"queue {row['op_id']} {row.get('op_type') or ''}".strip(),
@@ -728,10 +737,10 @@ class _Rank:
                 continue
             try:
                 begin, finish, size = float(cells[1]), float(cells[2]), float(cells[3])
+                at = exact(finish, scale) + self.shift_ns
             except (ValueError, IndexError):
                 odd += 1
                 continue
-            at = round(finish * scale) + self.shift_ns
             samples += [("queue device", at, size, "rows"), ("batch time device", at, (finish - begin) * scale / 1e6, "ms")]
         if odd:
             self.problems.append(Problem(file.name, f"{odd:,} lines without start, end and size", odd))
@@ -745,8 +754,15 @@ def _counts(text: pl.Expr) -> pl.Expr:
     )
 
 
-def _exact_ms(name: str) -> pl.Expr:
-    return pl.col(name).cast(pl.Float64, strict=False) * 1e6
+def _exact_ms(rows: pl.DataFrame, name: str) -> pl.Expr:
+    return number(column(rows, name), 1e6)
+
+
+_TENSOR = ("tensor_name", "data_type", "shape", "format", "type")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _collective(rest: str) -> str:
@@ -776,12 +792,12 @@ def _operands(info: str | None) -> tuple[str | None, str | None, str | None]:
 
 def _place(item: tuple[str, Any]) -> tuple[str, int]:
     word, _, number = str(item[0]).rpartition("_")
-    return word, int(number) if number.isdigit() else 0
+    return word, int(number) if number.isdecimal() else 0
 
 
 def _shape(said: object) -> list[int]:
     sizes = said if isinstance(said, list) else str(said or "").strip("[]").split(",")
-    return [int(size) for size in (str(one).strip() for one in sizes) if size.lstrip("-").isdigit()]
+    return [int(size) for size in (str(one).strip() for one in sizes) if re.fullmatch(r"-?[0-9]{1,18}", size)]
 
 
 def _is_number(value: object) -> bool:

@@ -18,6 +18,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.readers import Options, _ascend_layers, _ascend_tables, chrome
+from stepscope.readers._documents import exact, files
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
@@ -60,15 +61,15 @@ def _timelines(folder: Path) -> list[Path]:
     """The files that make up one timeline: what an overview file holds need not be read again from its parts."""
     inside = folder / "timeline" if (folder / "timeline").is_dir() else folder
     for names in (("msprof_*.json", "msprof_[0-9]*.json"), ("task_time_*.json", "hccl_*.json")):
-        found = sorted({file for name in names for file in inside.glob(name) if file.name != "msprof_slice.json"}, key=_in_order)
+        found = sorted({file for name in names for file in files(inside, name) if file.name != "msprof_slice.json"}, key=_in_order)
         if found:
-            return [*found, *sorted(inside.glob("step_trace_*.json"), key=_in_order)]
-    return sorted(inside.glob("step_trace_*.json"), key=_in_order)
+            return [*found, *sorted(files(inside, "step_trace_*.json"), key=_in_order)]
+    return sorted(files(inside, "step_trace_*.json"), key=_in_order)
 
 
 def _summaries(folder: Path) -> list[Path]:
     inside = folder / "summary" if (folder / "summary").is_dir() else folder
-    return sorted(inside.glob("op_summary_*.csv"))
+    return files(inside, "op_summary_*.csv")
 
 
 def _older(path: Path) -> list[Path]:
@@ -81,7 +82,7 @@ def _is_raw(path: Path) -> bool:
 
 
 def _in_order(file: Path) -> list[int | str]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.name)]
 
 
 def _home(folder: Path) -> Path:
@@ -95,15 +96,15 @@ def _home(folder: Path) -> Path:
 def _described(home: Path, problems: list[Problem]) -> tuple[dict[str, Any], dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name in ("info.json*", "start_info*"):
-        files = [file for file in sorted(home.glob(name)) if not file.name.endswith(".done")]
-        said = _ascend_tables.read_json(files[0], problems) if files else None
+        about = [file for file in files(home, name) if not file.name.endswith(".done")]
+        said = _ascend_tables.read_json(about[0], problems) if about else None
         found.append(said if isinstance(said, dict) else {})
     return found[0], found[1]
 
 
 def _rank(info: dict[str, Any]) -> int | None:
     said = info.get("rank_id")
-    return said if isinstance(said, int) and said >= 0 else None
+    return said if isinstance(said, int) and 0 <= said < 2**31 else None
 
 
 def _decoded(file: Path, before: int, options: Options, problems: list[Problem]) -> list[Any]:
@@ -129,8 +130,8 @@ def _in_time_of_day(trace: Trace, begin: dict[str, Any]) -> Trace:
     """Ranks of one job on one clock: what counts from the start of the machine is moved by what start_info says."""
     first, _ = trace.ends()
     try:
-        offset = int(begin["collectionTimeBegin"]) * 1000 - int(begin["clockMonotonicRaw"])
-    except (KeyError, TypeError, ValueError):
+        offset = exact(exact(begin["collectionTimeBegin"]) * 1000 - exact(begin["clockMonotonicRaw"]))
+    except (KeyError, ValueError):
         offset = None
     if first >= _YEAR_2000_NS:
         return trace
@@ -149,13 +150,14 @@ def _in_time_of_day(trace: Trace, begin: dict[str, Any]) -> Trace:
 
 def _with_chip(trace: Trace, info: dict[str, Any]) -> Trace:
     """Cores and clock of the chip. Its name is not said."""
-    device = next(iter(info.get("DeviceInfo") or []), None)
+    units = info.get("DeviceInfo")
+    device = units[0] if isinstance(units, list) and units else None
     if not isinstance(device, dict):
         return trace
     cores, clock = device.get("ai_core_num"), str(device.get("aic_frequency") or "")
     tables = trace.tables
     tables["devices"] = tables["devices"].with_columns(
-        cores=pl.lit(cores if isinstance(cores, int) else None, pl.Int32),
-        clock_hz=pl.lit(int(clock) * 1_000_000 if clock.isdigit() else None, pl.Int64),
+        cores=pl.lit(cores if isinstance(cores, int) and 0 < cores < 2**20 else None, pl.Int32),
+        clock_hz=pl.lit(int(clock) * 1_000_000 if re.fullmatch(r"[0-9]{1,6}", clock) else None, pl.Int64),
     )
     return Trace(tables, trace.meta)

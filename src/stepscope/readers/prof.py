@@ -256,13 +256,12 @@ def _extra(info: dict[str, Any], host: Host | None) -> dict[str, Any]:
 
 
 def _chip(side: Side) -> dict[str, object]:
-    hertz, cores = int(number(side.unit.get("aic_frequency")) * 1_000_000), int(number(side.unit.get("ai_core_num")))
     return {
         "device": side.device,
         "name": f"Ascend, chip {side.chip}" if side.chip else "Ascend",
         "kind": "aicore",
-        "cores": cores if 0 < cores < 2**20 else None,
-        "clock_hz": hertz if 0 < hertz < 10**12 else None,
+        "cores": side.cores("ai_core_num") or None,
+        "clock_hz": side.core_hertz or None,
     }
 
 
