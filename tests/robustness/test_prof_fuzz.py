@@ -21,7 +21,7 @@ from robustness_tries import looked_at
 from stepscope import prof_folders
 from stepscope.errors import StepscopeError
 
-COUNT = int(os.environ.get("STEPSCOPE_FUZZ", "42"))
+COUNT = int(os.environ.get("STEPSCOPE_FUZZ", "30"))
 SEED = int(os.environ.get("STEPSCOPE_FUZZ_SEED", "1"))
 
 

@@ -19,6 +19,7 @@ import polars as pl
 from msgspec import Raw, Struct, field
 
 from stepscope.readers._chrome_text import bracketed
+from stepscope.readers._documents import whole_characters
 
 NAN = float("nan")
 _Number = int | float | str
@@ -257,8 +258,11 @@ def _integers(values: list[int]) -> pl.Series:
 
 
 def _texts(values: list[bytes]) -> pl.Series:
-    """The empty text is null."""
-    text = pl.Series(values, dtype=pl.Binary).cast(pl.String)
+    """The empty text is null. Arguments that nobody looked into may hold bytes that are no text."""
+    try:
+        text = pl.Series(values, dtype=pl.Binary).cast(pl.String)
+    except pl.exceptions.ComputeError:
+        text = pl.Series([value.decode("utf-8", "replace") for value in values], dtype=pl.String)
     return text.set(text == "", None)
 
 
@@ -361,7 +365,7 @@ def _decimal(text: str) -> int | None:
 def _one_by_one(text: bytes, report: Report) -> tuple[list[Event], list[Args]]:
     """Events that are not typed as they should be, each taken for what it is; what cannot be an event is reported."""
     try:
-        decoded = text.decode()
+        decoded = whole_characters(text).decode()
     except UnicodeDecodeError:
         decoded = text.decode(errors="replace")
         report.problems["names that are not UTF-8, shown with a replacement mark"] = (0, 0)

@@ -25,9 +25,14 @@ def readable(name: str) -> str:
 
 def decoded(data: bytes) -> Any:
     """The document; ValueError or RecursionError where it is none. Bytes and halves of characters that are no text become a sign."""
-    if b"\\ud" in data or b"\\uD" in data:
-        data = _ESCAPES.sub(lambda found: found[0] if found[0][1:2] == b"\\" or len(found[0]) > 6 else b"\\ufffd", data)
-    return json.loads(data.decode("utf-8-sig", "replace"))
+    return json.loads(whole_characters(data).decode("utf-8-sig", "replace"))
+
+
+def whole_characters(data: bytes) -> bytes:
+    """JSON of the same length in which no escape stands for half a character, which no text can hold."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    return _ESCAPES.sub(lambda found: found[0] if found[0][1:2] == b"\\" or len(found[0]) > 6 else b"\\ufffd", data)
 
 
 def exact(value: Any, factor: float = 1) -> int:

@@ -1,0 +1,98 @@
+"""Single damages, each of which once made a reader of Ascend's files fail or wait for ever."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import polars as pl
+
+import stepscope
+from prof_directories import small_network
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+
+
+def copied(sample: str, room: Path) -> Path:
+    (source,) = SAMPLES.glob(sample)
+    copy = room / source.name
+    shutil.copytree(source, copy)
+    return copy
+
+
+def problems(path: Path) -> dict[str, int]:
+    return dict(stepscope.open(path, cache=False, partial=True).problems.select("what", "lost").collect().iter_rows())
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    folder = copied("ascend_result/mindspore-2.10-cpu/*_ascend_ms", tmp_path)
+    for file in [*(folder / "FRAMEWORK").glob("cpu_framework_*"), *(folder / "FRAMEWORK").glob("cpu_op_detail_info_*")]:
+        file.unlink()
+        os.mkfifo(file)
+    assert stepscope.open(folder, cache=False).spans.collect().height
+
+
+def test_an_iteration_that_begins_beyond_all_numbers_is_one_without_a_forward_pass(tmp_path: Path) -> None:
+    folder = copied("msprof_output/by-hand/*", tmp_path)
+    file = next(folder.glob("msprof_*.json"))
+    events = json.loads(file.read_text())
+    marked = [event for event in events if "FP Start" in event.get("args", {})]
+    for event in marked:
+        event["args"]["FP Start"] = "9" * 20
+    file.write_text(json.dumps(events))
+    steps = stepscope.open(folder, cache=False).steps.collect()
+    assert marked and steps.height and steps["fp_start_ns"].null_count() == steps.height
+
+
+def test_arguments_that_are_no_text_are_shown_with_a_sign(tmp_path: Path) -> None:
+    folder = copied("ascend_result/torch_npu-by-hand/*_ascend_pt", tmp_path)
+    file = folder / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
+    events = json.loads(file.read_text())
+    events[-1]["args"] = {"a": "REPLACED"}
+    named = next(event for event in events if event.get("ph") == "M" and event.get("name") == "process_name")
+    named["args"]["name"] = "\ud800"
+    file.write_bytes(json.dumps(events).encode().replace(b"REPLACED", b"\xff\xfe"))
+    assert stepscope.open(folder, cache=False, partial=True).spans.collect().height
+
+
+def test_a_file_whose_name_is_no_text_is_told_of(tmp_path: Path) -> None:
+    raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
+    (raw / "host" / "data" / os.fsdecode(b"\xff.data")).write_bytes(b"12345")
+    assert "not read: \ufffd.data, 5 bytes" in problems(raw)
+
+
+def test_a_number_of_calls_that_cannot_be_is_told_and_makes_no_spans(tmp_path: Path) -> None:
+    file = tmp_path / "aicore_intermediate_0_detail.csv"
+    file.write_text("full_op_name,execution_time,execution_frequency\nMatMul-op1,0.5,2\nAdd-op2,0.5,9000000000000000\n")
+    trace = stepscope.open(tmp_path, cache=False)
+    spans = trace.spans.select(pl.col("name").cast(pl.String), "dur_ns").collect().rows()
+    assert spans == [("MatMul-op1", 500_000)] * 2
+    assert problems(tmp_path)["1 rows without a name, a time or a number of calls that can be"] == 1
+
+
+def test_cores_and_frequencies_that_cannot_be_are_as_if_not_said(tmp_path: Path) -> None:
+    raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
+    file = raw / "device_0" / "info.json.0"
+    said = json.loads(file.read_text())
+    said["DeviceInfo"][0] |= {"aic_frequency": 2**70, "ai_core_num": 2**70, "aiv_num": "1e400"}
+    file.write_text(json.dumps(said))
+    trace = stepscope.open(raw, cache=False)
+    assert trace.devices.select("cores", "clock_hz").collect().rows() == [(None, None)]
+    assert trace.spans.filter(pl.col("kind") == "kernel").collect().height == 12
+
+
+def test_a_result_of_which_all_that_is_said_is_of_another_kind_opens(tmp_path: Path) -> None:
+    folder = copied("ascend_result/torch_npu-by-hand/*_ascend_pt", tmp_path)
+    (folder / "profiler_info_0.json").write_text(json.dumps({"config": [1], "rank_id": 2**70, "profiler_parameters": "x", "start_info": 5}))
+    output = folder / "ASCEND_PROFILER_OUTPUT"
+    (output / "trace_view.json").unlink()  # it says more of links than the matrix does
+    link = {"Transit Size(MB)": float("inf"), "Transit Time(ms)": 1e300}
+    (output / "communication_matrix.json").write_text(
+        json.dumps({"step²": {"collective": {"a-total": {"0-1": link, "0-99999999999": link}}}})
+    )
+    times = dict.fromkeys(("Start Timestamp(us)", "Wait Time(ms)", "Synchronization Time(ms)", "Transit Time(ms)", "Idle Time(ms)"), 1e300)
+    said = {"Communication Time Info": times, "Communication Bandwidth Info": [1]}
+    (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce_": said}}}))
+    found = problems(folder)
+    assert found["2 pairs of ranks without size and time"] == 2
+    assert found["1 transfers without their times"] == 1
