@@ -557,3 +557,30 @@ def test_what_is_given_back_is_there_when_it_is_looked_at_again(tmp_path: Path, 
     before = tile(timeline, timeline.lanes, timeline.pyramid.top, 0)
     keeping.release(timeline)
     assert tile(timeline, timeline.lanes, timeline.pyramid.top, 0) == before
+
+
+def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order_of_their_numbers() -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind    name         start_ns  dur_ns
+            3      other   "NOTIFY_A"   0         10
+            4      other   "SDMA"       2         3
+            5      kernel  "MatMul"     0         7
+        """,
+        tracks="""
+            track  kind           label        group    device  sort
+            3      stream         "Stream_3"   "NPU_0"  0       0
+            4      communication  "Plane_0"    "NPU_0"  0       1
+            5      other          "Kernels"    "NPU_0"  0       2
+        """,
+        counters="""
+            name              at_ns  value  unit
+            "HBM_10_npu_0"    0      1.0    bytes
+            "HBM_9_npu_0"     0      1.0    bytes
+            "reserved_npu_0"  0      1.0    bytes
+        """,
+    )
+    lanes = build(trace).lanes
+    notes = {lane.label: lane.note for lane in lanes if lane.kind == "spans"}
+    assert notes == {"Stream 3": "tasks", "Plane 0": "tasks", "Kernels": "kernels, without their place in time"}
+    assert [lane.label for lane in lanes if lane.kind == "counter"] == ["reserved", "HBM 9", "HBM 10"]

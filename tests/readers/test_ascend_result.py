@@ -143,13 +143,20 @@ def test_text_and_database_give_the_same_analyses(level: str, rank: int) -> None
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_every_analysis_of_text_and_database_has_the_same_rows_and_says_the_same_things(rank: int) -> None:
-    """But for those of what happened to be on Python's stack, and in memory at the peak, in each of the two recordings."""
+    """But for those of what happened to be on Python's stack, in memory at the peak, and on the critical path in each of the two."""
     text, database = (stepscope.open(DATA / kind / "level1" / f"rank{rank}_ascend_pt", cache=False) for kind in ("text", "db"))
-    for name in set(analysis_names()) - {"callers", "hot_functions", "hot_paths", "operators", "totals", "live_tensors"}:
+    for name in set(analysis_names()) - {"callers", "hot_functions", "hot_paths", "operators", "totals", "live_tensors", "critical_path"}:
         one, other = text.analyse(name), database.analyse(name)
         assert one.height == other.height, name
         silent = [{column for column in rows.columns if rows[column].null_count() == rows.height} for rows in (one, other)]
         assert silent[0] == silent[1], name
+
+
+def test_what_the_host_waits_for_as_it_reads_a_value_is_on_the_critical_path(result: tuple[Path, Trace]) -> None:
+    """The loss is read while gradients are still being summed up: nothing hides that, so all of it makes the step longer."""
+    path, trace = result
+    taken = dict(trace.critical_path().group_by("kind").agg(pl.col("dur_ns").sum()).iter_rows())
+    assert taken["communication"] >= 0.99 * step_time(path)["exposed"] * 1000
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -165,6 +165,19 @@ def test_b9_a_missing_series_costs_only_itself(folder: Any) -> None:
     assert trace.memory()["allocated_bytes"].to_list() == [2**29, 2**30]
 
 
+def test_samples_of_queues_without_times_begin_with_the_first_step(folder: Any) -> None:
+    """They have an interval, and no clock: from 0 on they would lie hours before the steps, on the timeline."""
+    queues = {
+        "sampling_interval": 10,
+        "op_info": [{"op_id": 0, "op_type": "Batch", "num_workers": 4, "metrics": {"output_queue": {"size": [1, 2, 3], "length": 8}}}],
+    }
+    head = "step_num,start_point,end_point,total,fp_point,bp_point\n"
+    trace = folder(pipeline_profiling_0__json=queues, step_trace_raw_0_detail_time__csv=f"{head}1,5000,9000,4000,5100,8000\n")
+    counters = trace.counters.filter(pl.col("name").cast(pl.String) == "queue 0 Batch").select("at_ns", "value").collect()
+    # A count of the clock is 10 ns.
+    assert counters.rows() == [(50_000, 1.0), (10_050_000, 2.0), (20_050_000, 3.0)]
+
+
 def test_samples_of_the_machine_that_are_all_zero_were_not_taken_and_the_next_are_about_the_time_of_both(folder: Any) -> None:
     """MindSpore 2.10 writes zeros every second time: counted in, they would halve the use of the machine."""
     cpu = {

@@ -144,6 +144,13 @@ def test_overlap_of_a_newer_export_is_the_files_own(path: Path) -> None:
             assert total == pytest.approx(own[int(str(device)), name], abs=2 * part.height), (device, name)
 
 
+@needs_2023
+def test_a_folder_of_device_1_is_of_device_1(both: Trace) -> None:
+    streams = both.tracks.filter(pl.col("kind") == "stream").select("rank", "device").unique().sort("rank").collect()
+    assert streams.rows() == [(0, 0), (1, 1)]
+    assert both.devices.select("rank", "device").sort("rank").collect().rows() == [(0, 0), (1, 1)]
+
+
 CLUSTER = DATA / "cluster_output"
 
 
@@ -166,3 +173,67 @@ def test_the_sums_of_a_cluster_are_those_of_its_table() -> None:
             assert row[column] == pytest.approx(float(said[row["rank"]][word]) * 1000, abs=2), (row["rank"], word)
     far = trace.links().filter(pl.col("transport") == "RDMA").row(0, named=True)
     assert far["bytes_per_s"] == pytest.approx(24.2778e9, rel=1e-5)
+
+
+@pytest.mark.skipif(not CLUSTER.exists(), reason="the tables of a cluster are not here")
+def test_sums_of_a_cluster_stand_on_the_clock_of_its_operators() -> None:
+    trace = stepscope.open(CLUSTER, cache=False)
+    said = json.loads((CLUSTER / "cluster_communication.json").read_text())
+    times = [
+        float(member["Communication Time Info"]["Start Timestamp(us)"])
+        for steps in said.values()
+        for operators in steps.values()
+        for name, members in operators.items()
+        if name != "Total Op Info"
+        for member in members.values()
+    ]
+    assert trace.steps.select(pl.col("start_ns").unique()).collect().item() == round(min(times) * 1000)
+    first, last = trace.ends()
+    assert last - first < 10**9  # a step is a third of a second
+
+
+def _exported(folder: Path, table: str, **more: object) -> Trace:
+    """A timeline of ten microseconds with three tasks, and a table of kernels beside it."""
+    folder.mkdir(parents=True)
+    rows: list[dict[str, object]] = [
+        {"name": "process_name", "ph": "M", "pid": 2, "tid": 0, "args": {"name": "Ascend Hardware"}},
+        {"name": "thread_name", "ph": "M", "pid": 2, "tid": 3, "args": {"name": "Stream 3"}},
+        {"name": "process_name", "ph": "M", "pid": 4, "tid": 0, "args": {"name": "LLC"}},
+        *(
+            {"name": name, "ph": "X", "pid": 2, "tid": 3, "ts": f"170000000000000{at}.000", "dur": dur, "args": {"Task Type": "Other"}}
+            for name, at, dur in (("aclnnAdd_AddAiCore_Add", 0, 4.0), ("PLACE_HOLDER", 5, 1.0), ("MEMCPY_ASYNC", 6, 4.0))
+        ),
+        *(
+            {"name": "LLC 0 Read/Hit Rate", "ph": "C", "pid": 4, "tid": 0, "ts": f"170000000000000{at}.000", "args": {"Hit Rate(%)": rate}}
+            for at, rate in enumerate((0.5, 0.875))
+        ),
+    ]  # fmt: skip
+    (folder / "msprof_20240101000000.json").write_text(json.dumps(rows))
+    (folder / "op_summary_20240101000000.csv").write_text(table)
+    return stepscope.open(folder, cache=False)
+
+
+def test_a_task_with_the_name_of_an_operator_is_one_though_its_type_is_other(tmp_path: Path) -> None:
+    found = _exported(tmp_path / "out", "").spans.select("name", "kind").cast(pl.String).collect().rows()
+    assert found == [("aclnnAdd_AddAiCore_Add", "kernel"), ("PLACE_HOLDER", "other"), ("MEMCPY_ASYNC", "copy")]
+
+
+def test_a_hit_rate_is_in_percent(tmp_path: Path) -> None:
+    found = _exported(tmp_path / "out", "").counters.select("value", pl.col("unit").cast(pl.String)).collect().rows()
+    assert found == [(50.0, "percent"), (87.5, "percent")]
+
+
+def test_kernels_of_a_table_of_another_time_have_a_length_and_no_place(tmp_path: Path) -> None:
+    """A year later than all of the timeline: it is of another recording, and would make a day's picture of a step."""
+    head = "Device_id,Op Name,OP Type,Task Type,Task Start Time(us),Task Duration(us),Stream ID"
+    later = "0,MatMul_1,MatMul,AI_CORE,1731536000000000.000,7.0,3\n0,MatMul_2,MatMul,AI_CORE,1731536100000000.000,5.0,3"
+    trace = _exported(tmp_path / "out", f"{head}\n{later}\n")
+    assert trace.ends()[1] - trace.ends()[0] == 12_000  # 7 and 5 from the start on: behind the 10 of the timeline
+    kernels = {row["name"]: row["total_ns"] for row in trace.kernels().iter_rows(named=True)}
+    assert kernels == {"aclnnAdd_AddAiCore_Add": 4000, "MatMul_1": 7000, "MatMul_2": 5000}
+    assert trace.overlap()["computing_ns"].to_list() == [4000]
+    spans = trace.spans.filter(pl.col("name").cast(pl.String).str.starts_with("MatMul")).select("step", "track").collect()
+    assert spans["step"].null_count() == 2
+    kinds = dict(trace.tracks.select("track", pl.col("kind").cast(pl.String)).collect().iter_rows())
+    assert {kinds[track] for track in spans["track"]} == {"other"}
+    assert any("2 kernels" in what and "place in time" in what for what in trace.problems.collect()["what"])

@@ -173,3 +173,25 @@ def test_several_ranks_are_exported_as_an_archive_of_a_file_each_and_one_as_a_fi
     one = served.ask(f"api/runs/{run}/export/chrome?rank=1&scopes=1")
     events = json.loads(gzip.decompress(one.body))["traceEvents"]
     assert [event["name"] for event in events if event["ph"] == "X"] == ["b", "net"]
+
+
+def test_a_trace_of_fifty_years_has_a_top_tile(server: "Serve", tmp_path: Path) -> None:
+    """A counter that began with the machine's clock, beside spans in the time of day: not wise, but it can be seen."""
+    trace = tiny.trace(
+        spans="""
+            track  kind  name  start_ns             dur_ns
+            0      op    a     0                    5
+            0      op    b     1700000000000000000  5
+        """,
+        tracks="""
+            track  kind    label  group  sort
+            0      thread  main   p      0
+        """,
+    )
+    store.write(trace, tmp_path / "long")
+    served = server(tmp_path)
+    address = f"api/runs/{served.run('long')}/timeline"
+    overview = served.ask(address).json()
+    lane = next(lane for lane in overview["lanes"] if lane["label"] == "main")
+    tile = decoded(served.ask(f"{address}/tiles/{overview['top_level']}/0?lanes={lane['id']}&v={overview['version']}").body)
+    assert tile["bucket_count"].sum() + len(tile["long_start"]) == 2

@@ -201,7 +201,7 @@ function Details({ of }: { of: Timeline }) {
     [t.stepColumn, step ? <a href={link({ page: "steps", params: { sel: step.step } })}>{step.step}</a> : (number("step", "count") as unknown)],
     [t.shareOfStep, exact && step ? units.text(units.share(event.dur / Math.max(1, step.end - step.start))) : null],
     [t.laneColumn, lane && `${lane.label}${lane.rows > 1 ? ` · ${t.row} ${event.row}` : ""}`],
-    [t.queued, launch && of.lane(event.lane) && event.kind === "kernel" ? <Time ns={event.start - (launch.start + launch.dur)} /> : null],
+    [t.queued, launch && of.lane(event.lane) && event.kind === "kernel" ? <Time ns={Math.max(0, event.start - (launch.start + launch.dur))} /> : null],
     ...(path ? [path as [string, unknown]] : []),
     [t.type, word("op_type")], [t.scope, word("scope")], [t.shapes, json("shapes")], [t.dtypes, json("dtypes")], [t.flops, number("flops", "flops")], [t.bytes, number("bytes", "bytes")],
     [t.correlation, number("correlation", "count")], [t.category, word("category")],

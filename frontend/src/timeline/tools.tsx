@@ -117,7 +117,7 @@ function View({ of }: { of: Timeline }) {
   const step = of.steps.find((one) => t0 >= one.start && t0 < one.end);
   const whole = t0 === 0 && t1 === of.end;
   return (
-    <span class="d2 small nowrap tl-view" role="status">
+    <span class="d2 small tl-view" role="status">
       {whole ? <Say of={t.inViewAll} length={length} /> : step ? <Say of={t.inView} length={length} start={units.text(units.time(t0 - step.start))} step={step.step} /> : <Say of={t.inViewStart} length={length} start={units.text(units.time(t0))} />}
       {["W", "A", "S", "D"].map((key) => <span key={key} class="kbd wide">{key}</span>)}
     </span>

@@ -43,7 +43,7 @@ TASK_KINDS = (
     (r"^MEMCPY|^Memcpy", "copy"),
     (r"^MEMSET|^Memset", "set"),
     (r"(?i)^(EVENT|NOTIFY)[_ ]WAIT|^STREAM_WAIT_EVENT", "sync"),
-    (r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|AIV|AICPU|MIX_AIC|MIX_AIV|DSA|DSA_SQE|DVPP|HOST_CPU|KERNEL_\w+|VECTOR_CORE)$", "kernel"),
+    (r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|AIV|AICPU|MIX_AIC|MIX_AIV|DSA|DSA_SQE|DVPP|HOST_CPU|KERNEL_\w+|VECTOR_CORE|Other)$", "kernel"),
 )
 
 
@@ -86,14 +86,18 @@ def assemble(
     format: str,
     details: Details = NO_DETAILS,
     rank: int | None = None,
+    device: int = 0,
     offset_ns: int = 0,
 ) -> Trace:
-    """The trace of decoded events whose columns lie in the scratch folder. `offset_ns` brings their times to the time of day."""
+    """The trace of decoded events whose columns lie in the scratch folder. `offset_ns` brings their times to the time of day.
+
+    `device` is the one that streams are of where the file itself does not number them.
+    """
     scratch = options.scratch
     tracks: dict[tuple[int | str, int | str, str], int] = {}
     local = [np.array([tracks.setdefault(tuple(key), len(tracks)) for key in report.tracks], np.int32) for report in reports]  # type: ignore[arg-type]
     problems = [*problems, *(_kineto.close_pairs(scratch, local) if _kineto.files(scratch, "spans") else [])]
-    lanes = _lanes(tracks, reports)
+    lanes = _lanes(tracks, reports, device)
     matches, lanes = _with_details(scratch, local, lanes, details, problems)
     if not _kineto.files(scratch, "spans"):
         raise DataError(path, "nothing that ran is in it")
@@ -110,6 +114,8 @@ def assemble(
         (steps, remark), on_device = _kineto.steps_of(spans, options), False
     problems += [remark] if remark else []
     spans = _stepped(spans, steps, on_device)
+    unplaced = pl.col("track").is_in(_of_layers(lanes, "elsewhere"))
+    spans = spans.with_columns(step=pl.when(~unplaced).then("step"))
     rank = next((number for number in (rank, options.rank) if number is not None and number >= 0), 0)
     links = _links(spans, said, lanes)
     drop = _left_out(spans, lanes)
@@ -148,7 +154,7 @@ _LANES = {
 }
 
 
-def _lanes(tracks: dict[tuple[int | str, int | str, str], int], reports: list[Report]) -> pl.DataFrame:
+def _lanes(tracks: dict[tuple[int | str, int | str, str], int], reports: list[Report], device: int) -> pl.DataFrame:
     """What the metadata says of each track: its process, its name, its layer, and the device it is of."""
     said: dict[tuple[str, int | str, int | str | None], Any] = {}
     for report in reports:
@@ -166,18 +172,19 @@ def _lanes(tracks: dict[tuple[int | str, int | str, str], int], reports: list[Re
         elif layer == "iterations" and not isinstance(pid, int):
             layer = "host"
         labels = str(said.get(("process_labels", pid, None), ""))
-        rows.append((track, str(pid), str(tid), apart, process, label, layer, _device(labels, pid, layer), _kineto.order(said, pid, tid)))
+        number = _device(labels, pid, layer, device)
+        rows.append((track, str(pid), str(tid), apart, process, label, layer, number, _kineto.order(said, pid, tid)))
     return pl.DataFrame(rows, _LANES, orient="row")
 
 
-def _device(labels: str, pid: int | str, layer: str) -> int | None:
+def _device(labels: str, pid: int | str, layer: str, usual: int) -> int | None:
     """`NPU 3`; else the low bits of the process number, where msprof keeps it."""
     word, _, number = labels.partition(" ")
     if word != "NPU":
-        return 0 if layer in ("hardware", "communication", "planes") else None
+        return usual if layer in ("hardware", "communication", "planes") else None
     if re.fullmatch(r"[0-9]{1,9}", number.strip()):
         return int(number)
-    return pid & 31 if isinstance(pid, int) and pid >= 1 << 24 and pid & 31 != 31 else 0
+    return pid & 31 if isinstance(pid, int) and pid >= 1 << 24 and pid & 31 != 31 else usual
 
 
 def _of_layers(lanes: pl.DataFrame, *layers: str) -> list[int]:
@@ -257,24 +264,47 @@ def _with_details(
             )
     missing = rows.join(matched, on="detail", how="anti")
     if missing.height:
+        missing = _placed(missing, found)
         lanes, more = _more_spans(missing, lanes, found)
         more.write_ipc(scratch / f"spans.{max(len(local), len(_kineto.files(scratch, 'spans'))):06d}.arrow", compression="lz4")
-        if found is not None:
-            problems.append(
-                Problem("", f"{missing.height:,} kernels of {details.file} are not on the timeline: drawn as the table has them", 0)
-            )
+        unplaced = int(missing["elsewhere"].sum())
+        if found is not None and missing.height > unplaced:
+            what = f"{missing.height - unplaced:,} kernels of {details.file} are not on the timeline: drawn as the table has them"
+            problems.append(Problem("", what, 0))
+        if unplaced:
+            what = f"{unplaced:,} kernels of {details.file} ran long before or after all of the timeline: shown without their place in time"
+            problems.append(Problem("", what, 0))
         added = missing.select("detail").with_columns(row=pl.int_range(before, before + missing.height, dtype=pl.UInt32, eager=True))
         matched = pl.concat([matched, added])
     columns = matched.join(rows.select("detail", *told), on="detail", how="left", maintain_order="left")
     return _Matches(columns["row"], columns.select(told)), lanes
 
 
+def _placed(missing: pl.DataFrame, found: pl.DataFrame | None) -> pl.DataFrame:
+    """With `elsewhere`: what is of another time than the timeline, as a table of another recording is, gets a place on it, one by one."""
+    if found is None:
+        return missing.with_columns(elsewhere=pl.lit(False))
+    first, last = found.select(pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("dur_ns")).max().alias("last")).row(0)
+    far = (pl.col("start_ns") > last + (last - first)) | (end() < first - (last - first))
+    missing = missing.with_columns(elsewhere=far)
+    behind = (pl.col("dur_ns").cum_sum() - pl.col("dur_ns")).over("elsewhere") + first
+    return missing.with_columns(start_ns=pl.when("elsewhere").then(behind).otherwise("start_ns"))
+
+
 def _more_spans(missing: pl.DataFrame, lanes: pl.DataFrame, found: pl.DataFrame | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Kernels as columns like those of decoded events, on the stream they name."""
     communication = pl.col("core").is_in(COMMUNICATION_CORES).fill_null(False)
     missing = missing.with_columns(
-        layer=pl.when(communication).then(pl.lit("communication")).otherwise(pl.lit("hardware")),
-        label=pl.when(communication).then(pl.lit("Communication")).otherwise(pl.format("Stream {}", pl.col("stream").fill_null("?"))),
+        layer=pl.when("elsewhere")
+        .then(pl.lit("elsewhere"))
+        .when(communication)
+        .then(pl.lit("communication"))
+        .otherwise(pl.lit("hardware")),
+        label=pl.when("elsewhere")
+        .then(pl.lit("Kernels of another time"))
+        .when(communication)
+        .then(pl.lit("Communication"))
+        .otherwise(pl.format("Stream {}", pl.col("stream").fill_null("?"))),
         device=pl.col("device").fill_null(0),
     )
     place = ["layer", "label", "device"]
@@ -291,7 +321,7 @@ def _more_spans(missing: pl.DataFrame, lanes: pl.DataFrame, found: pl.DataFrame 
         label="label",
         layer="layer",
         device="device",
-        sort=pl.lit(0, pl.Int64),
+        sort=pl.when(pl.col("layer") == "elsewhere").then(pl.lit(1 << 40, pl.Int64)).otherwise(pl.lit(0, pl.Int64)),
     )
     lanes = pl.concat([lanes, more.select(pl.col(name).cast(dtype) for name, dtype in _LANES.items())])
     tracks = pl.concat([known.select(*place, "track"), more.select(*place, "track")])
@@ -335,10 +365,10 @@ def _classified(spans: pl.DataFrame, lanes: pl.DataFrame, said: pl.DataFrame, ma
     for pattern, one in reversed(TASK_KINDS):
         task = pl.when(word.str.contains(pattern) | name.str.contains(pattern)).then(pl.lit(one)).otherwise(task)
     # A task that belongs to no operator bears the name of its type.
-    nameless = name.str.contains(r"^[A-Z0-9_]+$|^Notify |^Write Value|^SDMA$")
+    nameless = name.str.contains(r"^[A-Z0-9_]+$|^Notify |^Write Value|^SDMA$|^Other$")
     told = pl.col("told")
     kind = (
-        pl.when(pl.col("layer") == "hardware")
+        pl.when(pl.col("layer").is_in(["hardware", "elsewhere"]))
         .then(
             pl.when(told & pl.col("core").is_in(COMMUNICATION_CORES) & pl.col("task_type").is_null())
             .then(pl.lit("communication"))
@@ -561,8 +591,8 @@ def _tracks(lanes: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     for track, pid, tid, apart, process, named, layer, number, sort in used.iter_rows():
         label, device = named, number
         own = _system_pid(pid, sort // 100_000)
-        if layer in ("hardware", "communication", "planes"):
-            group, kind = f"NPU {device}", "communication" if layer == "planes" else "stream"
+        if layer in ("hardware", "communication", "planes", "elsewhere"):
+            group, kind = f"NPU {device}", {"planes": "communication", "elsewhere": "other"}.get(layer, "stream")
         elif layer == "iterations":
             group, kind = f"NPU {device or 0}", "annotation"
         elif layer == "cann":
@@ -622,8 +652,10 @@ def _counters(counters: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
     distinct = placed.select("name", "device").unique()
     named = [_counter(str(name), device) for name, device in distinct.iter_rows()]
     words = distinct.with_columns(pl.DataFrame(named, {"word": pl.String, "unit": pl.String, "factor": pl.Float64}, orient="row"))
+    # The text of msprof says that a hit rate is in percent, and has shares; its database has percent.
+    of_one = (pl.col("unit") == "percent") & pl.col("word").str.contains("Hit Rate") & (pl.col("value").max().over("word") <= 1)
     return placed.join(words, on=["name", "device"], how="left", nulls_equal=True, maintain_order="left").select(
-        name="word", at_ns="at_ns", value=pl.col("value") * pl.col("factor"), unit="unit"
+        name="word", at_ns="at_ns", value=pl.col("value") * pl.col("factor") * pl.when(of_one).then(100.0).otherwise(1.0), unit="unit"
     )
 
 

@@ -37,8 +37,13 @@ def pipeline(folder: Path, rank: str = "*") -> pl.DataFrame:
     return pl.DataFrame(rows, columns)
 
 
-def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str, int]], rank: str = "*") -> list[pl.DataFrame]:
-    """Samples on the clock of everything else: rows in queues, CPU use of operators in percent, milliseconds of batches."""
+def counters(
+    folder: Path, header: dict[str, Any], problems: list[tuple[str, str, int]], rank: str = "*", since: int | None = None
+) -> list[pl.DataFrame]:
+    """Samples on the clock of everything else: rows in queues, CPU use of operators in percent, milliseconds of batches.
+
+    `since` is the moment of the first sample where the samples have no times.
+    """
     offset = int((header.get("monotonic_offset_ns") or [0])[0])
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
     at = _stamps(cpu, offset)
@@ -48,7 +53,8 @@ def counters(folder: Path, header: dict[str, Any], problems: list[tuple[str, str
     if not at and queues:  # without CPU use, only the interval of the samples is known
         longest = max((len(_values(_queue(one).get("size"))) for one in _operators(queues)), default=0)
         every = _small(queues.get("sampling_interval")) or 1
-        at = [nth * every * 1_000_000 + offset for nth in range(longest)]
+        first = offset if since is None else since
+        at = [nth * every * 1_000_000 + first for nth in range(longest)]
     for one in _operators(queues):
         types[one["op_id"]] = str(one.get("op_type") or "")
         series.append((f"queue {one['op_id']} {types[one['op_id']]}".strip(), "rows", _values(_queue(one).get("size"))))

@@ -6,7 +6,8 @@
     communication_group.json                which ranks make up a group
     cluster_analysis.db                     the first of these as a table
 
-A step of a rank is drawn as its sums: computing, then communication so far into it as the two overlap, then nothing.
+A step of a rank is drawn as its sums: computing, then communication so far into it as the two overlap, then nothing. The first begins
+with the first operator of communication, where the moments of these are known.
 """
 
 import sqlite3
@@ -34,8 +35,8 @@ def sniff(path: Path) -> bool:
 
 def read(path: Path, options: Options) -> Trace:
     problems: list[Problem] = []
-    sums = _sums(path, problems)
     transfers = _transfers(path, problems)
+    sums = _sums(path, problems, transfers["start_ns"].min() or 0)  # type: ignore[arg-type]
     links = _links(path, problems)
     ranks = sorted({*sums["rank"], *transfers["rank"], *links["rank"]})
     if not ranks:
@@ -66,8 +67,8 @@ def read(path: Path, options: Options) -> Trace:
 _SUMS = {"rank": pl.Int32, "step": pl.Int32, "computing": pl.Int64, "communication": pl.Int64, "overlapped": pl.Int64, "free": pl.Int64}
 
 
-def _sums(path: Path, problems: list[Problem]) -> pl.DataFrame:
-    """Per rank and step, in ns; steps of a rank stand one behind the other."""
+def _sums(path: Path, problems: list[Problem], first: int) -> pl.DataFrame:
+    """Per rank and step, in ns; steps of a rank stand one behind the other, from a first moment on."""
     rows = read_csv(path / _STEPS, problems) if (path / _STEPS).is_file() else _from_database(path, problems)
     if "Index" not in rows.columns:
         return pl.DataFrame(schema=_SUMS | {"start_ns": pl.Int64, "end_ns": pl.Int64})
@@ -85,7 +86,7 @@ def _sums(path: Path, problems: list[Problem]) -> pl.DataFrame:
     if lost := found.height - whole.height:
         problems.append(Problem(_STEPS, f"{lost:,} rows without a rank or a time", lost))
     length = pl.col("computing") + pl.col("communication") - pl.col("overlapped") + pl.col("free")
-    behind = length.cum_sum().over("rank")
+    behind = length.cum_sum().over("rank") + first
     return whole.sort("rank", "step").with_columns(start_ns=behind - length, end_ns=behind)
 
 

@@ -161,7 +161,7 @@ class _Rank:
         if spans.height:
             tables |= self._placed(spans)
         memory, blocks = self._memory()
-        tables["counters"] = pl.concat([memory, *self._queues()])
+        tables["counters"] = pl.concat([memory, *self._queues(_first(steps, spans))])
         tables["allocations"] = blocks
         for name in ("start_ns", "end_ns", "fp_start_ns", "bp_end_ns"):
             if name in tables["steps"].columns:
@@ -702,10 +702,12 @@ class _Rank:
             queue_capacity=column(rows, "output_queue_length").cast(pl.Int32, strict=False),
         )
 
-    def _queues(self) -> Iterator[pl.DataFrame]:
+    def _queues(self, first: int) -> Iterator[pl.DataFrame]:
+        """Samples without times begin at the first moment that is known."""
+        since = first + self.shift_ns
         noted: list[tuple[str, str, int]] = []
         header = {"monotonic_offset_ns": [self.shift_ns]}
-        yield from _minddata.counters(self.path, header, noted, str(self.rank))
+        yield from _minddata.counters(self.path, header, noted, str(self.rank), since)
         yield from _minddata.machine(self.path, str(self.rank), self.shift_ns)
         if self._file("pipeline_profiling_{}.json") is None:
             rows = self._table("minddata_pipeline_raw_{}.csv")
@@ -715,7 +717,7 @@ class _Rank:
                 every = float(interval) * 1e6 if _is_number(interval) and abs(float(interval)) < 2**32 else 1e6
                 if isinstance(sizes, list):
                     sizes = [size if _is_number(size) else None for size in sizes]
-                    at = [round(every * nth) + self.shift_ns for nth in range(len(sizes))]
+                    at = [round(every * nth) + since for nth in range(len(sizes))]
                     columns = {
                         "name": f"queue {row['op_id']} {row.get('op_type') or ''}".strip(),
                         "at_ns": at,
@@ -745,6 +747,12 @@ class _Rank:
         if odd:
             self.problems.append(Problem(file.name, f"{odd:,} lines without start, end and size", odd))
         return pl.DataFrame(samples, _COUNTERS, orient="row")
+
+
+def _first(steps: pl.DataFrame, spans: pl.DataFrame) -> int:
+    """The first moment of what has its place in time."""
+    placed = spans.filter(pl.col("track_kind") != "other")["start_ns"]
+    return min((int(column.min()) for column in (steps["start_ns"], placed) if column.count()), default=0)  # type: ignore[arg-type]
 
 
 def _counts(text: pl.Expr) -> pl.Expr:

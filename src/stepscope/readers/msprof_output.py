@@ -48,7 +48,9 @@ def read(path: Path, options: Options) -> Trace:
             reports += found
     rows = _ascend_tables.slices([file for folder in folders for file in _summaries(folder)], problems)
     details = _ascend_tables.details(rows, "op_summary.csv", problems)
-    trace = _ascend_layers.assemble(path, reports, problems, options, format="msprof_output", details=details, rank=_rank(info))
+    trace = _ascend_layers.assemble(
+        path, reports, problems, options, format="msprof_output", details=details, rank=_rank(info), device=_device(folders[0])
+    )
     return _with_chip(_in_time_of_day(trace, begin), info)
 
 
@@ -105,6 +107,12 @@ def _described(home: Path, problems: list[Problem]) -> tuple[dict[str, Any], dic
 def _rank(info: dict[str, Any]) -> int | None:
     said = info.get("rank_id")
     return said if isinstance(said, int) and 0 <= said < 2**31 else None
+
+
+def _device(folder: Path) -> int:
+    """The older layout has a folder for each device, whose number is nowhere in its files."""
+    number = folder.name.removeprefix("device_")
+    return int(number) if number.isdecimal() else 0
 
 
 def _decoded(file: Path, before: int, options: Options, problems: list[Problem]) -> list[Any]:

@@ -326,6 +326,10 @@ class _Picture:
 
     def _track(self, group: int, track: _Track) -> None:
         note = _NOTES.get(track.kinds[0], track.kinds[0]) if track.kinds else ""
+        if track.kind in ("stream", "communication") and note == "other":
+            note = "tasks"
+        elif track.kind == "other":
+            note = f"{note}, without their place in time"
         own_thread = track.kind != "stream"
         rows: dict[str, Any] = {"nested": own_thread and not track.tangled, "tangled": own_thread and track.tangled}
         self._lane(group, "spans", track.label or "thread", list(track.rows), note=note, track=track.track, **rows)
@@ -438,8 +442,13 @@ def _placed(
             group, label = by_pid[match[1]], match[2]
         found.setdefault(group, []).append(counter | {"label": label, "note": name if label != name else ""})
     for some in found.values():
-        some.sort(key=lambda counter: not counter["label"].startswith(("allocated", "reserved", "utilization", "queue")))
+        some.sort(key=lambda one: (not one["label"].startswith(("allocated", "reserved", "utilization", "queue")), _counted(one["label"])))
     return found
+
+
+def _counted(label: str) -> list[tuple[str, int]]:
+    """`HBM 10` behind `HBM 2`."""
+    return [(word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d{0,18})", label)]
 
 
 def first_fit(start: Ints, end: Ints) -> _Codes:

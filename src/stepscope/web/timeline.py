@@ -23,6 +23,7 @@ _T = TypeVar("_T")
 _KEPT = 8
 _ANSWERS = 6  # that are kept, of each timeline
 _RELEASED = 16  # answers, each of which looks at some megabytes at most
+_HIGHEST = 52  # level: one tile of it holds all that 62 bits can count
 _LONGEST = 1000  # characters of what is searched for
 _ROWS = 64  # of all lanes of a tile
 
@@ -137,7 +138,7 @@ def overview(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
 
 def tile(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     level, index = path["level"], path["index"]
-    if level > 50 or index + 1 << level + pyramid.BUCKETS_LOG2 > 1 << 62:
+    if level > _HIGHEST or index + 1 << level + pyramid.BUCKETS_LOG2 > 1 << 62:
         raise UsageError(f"no tile {index} of level {level}")
     chosen = _lanes(opened.timeline, words.pop("lanes", ""))
     if sum(lane.rows for lane in chosen) > _ROWS and len(chosen) > 1:
