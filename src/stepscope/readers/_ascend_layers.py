@@ -282,10 +282,11 @@ def _with_details(
 
 def _placed(missing: pl.DataFrame, found: pl.DataFrame | None) -> pl.DataFrame:
     """With `elsewhere`: what is of another time than the timeline, as a table of another recording is, gets a place on it, one by one."""
-    if found is None:
+    if found is None or found.is_empty():
         return missing.with_columns(elsewhere=pl.lit(False))
     first, last = found.select(pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("dur_ns")).max().alias("last")).row(0)
-    far = (pl.col("start_ns") > last + (last - first)) | (end() < first - (last - first))
+    most = np.iinfo(np.int64)
+    far = (pl.col("start_ns") > min(last + (last - first), most.max)) | (end() < max(first - (last - first), most.min))
     missing = missing.with_columns(elsewhere=far)
     behind = (pl.col("dur_ns").cum_sum() - pl.col("dur_ns")).over("elsewhere") + first
     return missing.with_columns(start_ns=pl.when("elsewhere").then(behind).otherwise("start_ns"))
