@@ -34,6 +34,7 @@ def bases(room: Path) -> list[list[Path]]:
     """Samples, what this project writes in the forms of these tools, and what the tools themselves wrote, where it is there."""
     samples = [path for name in FORMATS for path in sorted(SAMPLES.glob(f"{name}/*/*"))]
     made = [*exported(room / "exported"), with_framework(room / "result"), with_tables(room / "tables"), cluster(room / "cluster")]
+    made.append(of_mindinsight(room / "mindinsight"))
     ascend, mindspore = SHARED / "ascend", SHARED / "mindspore_cpu"
     others = [
         *ascend.glob("torch_npu/*/*/*_ascend_pt"),
@@ -57,7 +58,10 @@ def exported(room: Path) -> list[Path]:
     folders = [room / "mindstudio_profiler_output", room / "msprof_20260101000000.db", room / "profiler"]
     for name, folder in zip(("msprof", "msprof_db", "mindinsight"), folders, strict=True):
         exporters.exporter(name).function(trace, folder)
-    return folders
+    # Of an export of ours only the timeline is read: without what says so, all its files are.
+    plain = room / "of MindInsight" / "profiler"
+    shutil.copytree(folders[-1], plain, ignore=shutil.ignore_patterns("stepscope_*.json"))
+    return [*folders, plain]
 
 
 def record(head: bytes, **fields: str) -> bytes:
@@ -124,6 +128,74 @@ def cluster(room: Path) -> Path:
     said = {"(0, 1)": {"step1": {"allreduce@5": {"0": {"Communication Time Info": times}, "1": {"Communication Time Info": times}}}}}
     (folder / "cluster_communication.json").write_text(json.dumps(said))
     (folder / "communication_group.json").write_text(json.dumps({"collective": [[0, 1]], "p2p": []}))
+    return folder
+
+
+def of_mindinsight(room: Path) -> Path:
+    """Files that hold other files' formats: JSON in cells, series of samples, what a compiler predicted, how a network is cut."""
+    call = {"op_full_name": "Default/MatMul-op1", "op_type": "MatMul", "step": 1, "dur": 5.5, "shape_info": [[2, 3]]}
+    tensor = {
+        "tensor_name": "t",
+        "size": 0.5,
+        "type": "output",
+        "data_type": "float32",
+        "shape": [2],
+        "format": "ND",
+        "life_start": 0,
+        "life_end": 1,
+    }
+    graph = {"breakdowns": [[tensor], [tensor]], "nodes": [{"node_id": 0}, {"node_id": 1}], "lines": [0.5, 0.25]}
+    operator = {
+        "op_id": 0,
+        "op_type": "Batch",
+        "num_workers": 4,
+        "children": [1],
+        "metrics": {"output_queue": {"length": 8, "size": [1, 2]}},
+    }
+    used = {"op_id": 0, "metrics": {"user_utilization": [1, 2], "sys_utilization": [1, 2]}}
+    dims = [{"dim": [{"size": "2"}]}]
+    strategy = {"name": "in_strategy", "value": {"dtype": "DT_TUPLE", "values": [{"intVal": "2"}]}}
+    node = {"name": "1", "opType": "MatMul", "scope": "Default", "attribute": [strategy], "input": [{"name": "0"}]}
+    documents = {
+        "profiler_info_0.json": {"rank_size": 2, "diff_time": 12.5, "ms_version": "2.2"},
+        "dynamic_shape_info_0.json": {"operator": {"1": [call, call]}, "kernel": {"1": [call | {"kernel_name": "k"}]}},
+        "memory_usage_details_0.json": {"1": graph, "2": graph},
+        "memory_usage_summary_0.json": {"capacity": 32.0, "peak_mem": 1.0},
+        "pipeline_profiling_0.json": {"sampling_interval": 10, "op_info": [operator, operator | {"op_id": 1, "children": None}]},
+        "minddata_cpu_utilization_0.json": {
+            "cpu_processor_num": 8, "sampling_interval": 10, "time_stamp": [1000, 1010], "op_info": [used],
+            "device_info": {"user_utilization": [10, 20], "sys_utilization": [1, 2], "context_switch_count": [5, 6]},
+        },
+        "parallel_strategy_0.json": {"config": {"rankId": 0, "stageId": 0, "stageDevices": dims}, "graph": {"node": [node]}},
+        "flops_summary_0.json": {"cube_FLOPs": 5.0},
+    }  # fmt: skip
+    links = json.dumps({"0-1": {"SDMA": [0.5, 1.5, 3.0]}})
+    cost = json.dumps({"AllReduce-op1": [1, 0.5, 0.25, json.loads(links)]}).replace('"', '""')
+    quoted = links.replace('"', '""')
+    info = json.dumps({"input_0": {"format": "ND", "data_type": "NUMBER_TYPE_FLOAT32", "shape": "2,3"}}).replace('"', '""')
+    tables = {
+        "hccl_raw_0.csv": "step_num,communication_cost,wait_cost,link_info,communication_operator_cost\n"
+        f'1,0.5,0.25,"{quoted}","{cost}"\n-,0.5,0.25,"{quoted}","{cost}"\n',
+        "step_trace_raw_0_detail_time.csv": "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail,"
+        "stream_10_0_AllReduce-op1_start_point,stream_10_0_AllReduce-op1_end_point,stream_10_0_AllReduce-op1\n"
+        "1,1000,2000,1000,1100,1900,100,800,100,1200,1300,100\n2,2000,3000,1000,2100,2900,100,800,100,2200,2300,100\n-,1,2,3,4,5,6,7,8,9,1,2\n",
+        "aicore_intermediate_0_detail.csv": "full_kernel_name,execution_time,execution_frequency\nDefault/MatMul-op1,0.5,2\n",
+        "aicpu_intermediate_0.csv": "serial_number,kernel_type,total_time,dispatch_time,run_start,run_end\n1,GetNext,0.5,0.1,100,200\n",
+        "framework_raw_0.csv": "task_id,stream_id,block_dim,full_kernel_name,kernel_type,op_info\n"
+        f'1,2,8,Default/MatMul-op1,MatMul,"{info}"\n',
+        "flops_0.txt": "full_op_name,MFLOPs(10^6),GFLOPS\nDefault/MatMul-op1,5.5,1.0\n",
+        "output_timeline_data_0.txt": "op_name, stream_id, start_time(ms), duration(ms)\nDefault/MatMul-op1,2,0.010,0.005\n",
+        "dataset_iterator_profiling_0.txt": "0 0 1 5 1000\n1 8 1 3 1001\n0 2 2 5 1010\n",
+        "device_queue_profiling_0.txt": "0 0 1 5 1000\n1 8 1 3 1001\n",
+        "minddata_aicpu_0.txt": "GetNext_dequeue_wait 100 200 5\n",
+        "ascend_cluster_analyse_data-parallel_1_2_0.csv": "computation_time,communication_alone_time\n1.5,0.5\n",
+    }
+    folder = room / "profiler"
+    folder.mkdir(parents=True)
+    for name, document in documents.items():
+        (folder / name).write_text(json.dumps(document))
+    for name, text in tables.items():
+        (folder / name).write_text(text)
     return folder
 
 

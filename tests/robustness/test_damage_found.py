@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import stepscope
 from prof_directories import small_network
+from stepscope import cli
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 
@@ -96,3 +99,33 @@ def test_a_result_of_which_all_that_is_said_is_of_another_kind_opens(tmp_path: P
     found = problems(folder)
     assert found["2 pairs of ranks without size and time"] == 2
     assert found["1 transfers without their times"] == 1
+
+
+def test_a_recording_that_says_only_what_was_reserved_has_a_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = copied("ascend_result/torch_npu-by-hand/*_ascend_pt", tmp_path)
+    table = folder / "ASCEND_PROFILER_OUTPUT" / "memory_record.csv"
+    table.write_text(table.read_text().replace("Total Allocated(MB)", "lost"))
+    assert cli.main(["summary", str(folder)]) == 0
+    assert "4.00 MiB reserved at most on npu 0" in capsys.readouterr().out
+
+
+def test_a_shape_that_is_none_is_not_read_as_another(tmp_path: Path) -> None:
+    """`[1, 2-0]` is no shape of two sizes."""
+    folder = copied("mindinsight/mindspore-2.10-cpu/*", tmp_path)
+    whole = stepscope.open(folder, cache=False).spans.select("shapes").collect()["shapes"].drop_nulls()
+    file = folder / "cpu_framework_0.txt"
+    text = file.read_text()
+    file.write_text(re.sub(r"\[(\d+)", r"[\1-0", text))
+    assert file.read_text() != text and len(whole)
+    shapes = stepscope.open(folder, cache=False).spans.select("shapes").collect()["shapes"].drop_nulls()
+    assert len(shapes) < len(whole)
+
+
+def test_a_process_name_that_is_no_text_is_shown_with_a_sign(tmp_path: Path) -> None:
+    folder = copied("ascend_result/torch_npu-by-hand/*_ascend_pt", tmp_path)
+    file = folder / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
+    events = json.loads(file.read_text())
+    named = next(event for event in events if event.get("ph") == "M" and event.get("name") == "process_name")
+    named["args"]["name"] = "REPLACED"
+    file.write_bytes(json.dumps(events).encode().replace(b"REPLACED", b"\xff\xfe"))
+    assert stepscope.open(folder, cache=False, partial=True).spans.collect().height

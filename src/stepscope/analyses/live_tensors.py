@@ -56,6 +56,8 @@ def _peaks(trace: Trace, blocks: pl.DataFrame, step: int | None) -> pl.DataFrame
     peaks = memory_peaks(trace)
     if step is not None:
         return peaks.filter(pl.col("step") == step).select("rank", "device", at_ns="peak_ns")
-    counted = peaks.sort("peak_bytes", "peak_ns", descending=[True, False]).unique(["rank", "device"], keep="first", maintain_order=True)
+    counted = peaks.sort("peak_bytes", "peak_ns", descending=[True, False], nulls_last=True).unique(
+        ["rank", "device"], keep="first", maintain_order=True
+    )
     summed = most_alive(blocks, ["rank", "device"]).join(counted, on=["rank", "device"], how="anti")
     return pl.concat([peaks.select("rank", "device", "peak_ns") for peaks in (counted, summed)]).rename({"peak_ns": "at_ns"})

@@ -98,7 +98,9 @@ def figures(trace: "Trace") -> dict[str, Any]:
         # What stands in for operators where no rule knows what the spans are.
         "totals": _NOTHING if types.height or kernels.height else _top(trace.analyse("totals"), "name", "self_ns"),
         "memory_peaks": _rows(
-            peaks.sort("peak_bytes", descending=True, maintain_order=True).unique(["rank", "device"], keep="first", maintain_order=True)
+            peaks.sort("peak_bytes", descending=True, nulls_last=True, maintain_order=True).unique(
+                ["rank", "device"], keep="first", maintain_order=True
+            )
         ),
         "problems": _rows(trace.problems.collect()),
     }
@@ -199,7 +201,10 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
         when = f", in step {peak['step']}" if peak["step"] is not None else ", outside the steps"
         held = f" ({units.size(peak['reserved_bytes'])} reserved)" if peak["reserved_bytes"] else ""
         by = f", by {_text.clean(peak['op'])}" if peak["op"] else ""
-        yield from _valued("" if index else "memory", units.size(peak["peak_bytes"]), f"at most on {where}{held}{when}{by}", room)
+        most, told = peak["peak_bytes"], f"at most on {where}{held}{when}{by}"
+        if most is None:  # a recording may say what was reserved, and not what of it was in use
+            most, told = peak["reserved_bytes"] or 0, f"reserved at most on {where}{when}"
+        yield from _valued("" if index else "memory", units.size(most), told, room)
     if (more := len(found["memory_peaks"]) - _MEMORY_SHOWN) > 0:
         yield [_label(""), (f"and {more:,} more devices", "dim")]
 

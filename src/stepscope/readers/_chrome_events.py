@@ -202,8 +202,7 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
     _note(report, frame, whole & (pl.col("dur_ns") != MISSING) & (pl.col("dur_ns") < 0), "events of negative duration")
     spans = frame.filter(timed & ((whole & (pl.col("dur_ns") >= 0)) | ~(whole | apart | memory)))
     report.metadata = [
-        (event.name, event.pid, event.tid, msgspec.json.decode(event.args))
-        for event in (events[row] for row in frame["phase"].eq("M").arg_true())
+        (event.name, event.pid, event.tid, _said(bytes(event.args))) for event in (events[row] for row in frame["phase"].eq("M").arg_true())
     ]
     report.tracks = lanes
     parts = {
@@ -218,6 +217,13 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
         "counters": _counters(frame.filter(timed & (phase == "C")), report),
     }
     return {name: part for name, part in parts.items() if part.height or name == "spans"}
+
+
+def _said(args: bytes) -> Any:
+    try:
+        return msgspec.json.decode(args)
+    except UnicodeDecodeError:
+        return msgspec.json.decode(args.decode("utf-8", "replace"))
 
 
 def _with_hints(frame: pl.DataFrame, hinted: list[tuple[int, Hint]]) -> pl.DataFrame:

@@ -200,9 +200,10 @@ def _shapes(inputs: str | None) -> list[list[int]] | None:
     if not inputs:
         return None
     found = [one.partition(":")[2] for one in inputs.strip(";").split(";")]
-    if any(one.startswith("[") and not re.fullmatch(r"\[[-\d, ]*\]", one) for one in found):
+    sizes = [[size.strip() for size in one.strip("[]").split(",")] if one.startswith("[") else [] for one in found]
+    if any(not re.fullmatch(r"-?[0-9]{0,18}", size) for shape in sizes for size in shape):
         return None  # damaged
-    return [[int(size) for size in one.strip("[]").split(",") if size.strip(" -")] if one.startswith("[") else [] for one in found]
+    return [[int(size) for size in shape if size.strip("-")] for shape in sizes]
 
 
 def _facts(name: str, type_: str, shapes: list[list[int]] | None, node: Node | None, forward: str | None) -> _Facts:
