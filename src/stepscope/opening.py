@@ -144,7 +144,7 @@ def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None], fo
     for entry in inside:
         path = Path(entry.path)
         # Not what is hidden, nor what blocks when opened (a pipe), nor what may lead round in a circle (a link to a folder).
-        if entry.name.startswith(".") or not (entry.is_file() or entry.is_dir()):
+        if entry.name.startswith(".") or not _is_there(entry):
             continue
         try:
             name = _sniff(path, formats)
@@ -155,6 +155,13 @@ def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None], fo
             yield Source(path, name)
         elif depth > 1 and entry.is_dir(follow_symlinks=False):
             yield from _below(path, depth - 1, unreadable, formats)
+
+
+def _is_there(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_file() or entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def _sniff(path: Path, formats: Formats | None = None) -> str | None:

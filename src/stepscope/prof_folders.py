@@ -317,7 +317,7 @@ def _table(folder: Path, trace: Trace) -> list[list[str]]:
         device = part.name.removeprefix("device_")
         about = [str(info.get("jobInfo") or "NA"), device, part.name, str(start.get("collectionDateBegin") or "N/A")]
         rank = str(info.get("rank_id", "N/A"))
-        own = iterations.filter(pl.col("device") == int(device)) if device.isdigit() else iterations.clear()
+        own = iterations.filter(pl.col("device") == int(device)) if device.isdecimal() else iterations.clear()
         models = own["model"].unique().sort().to_list()
         for model in models:
             longest = own.filter(pl.col("model") == model).sort("dur_ns", "iteration", descending=[True, False])

@@ -12,6 +12,7 @@ import pytest
 import stepscope
 from prof_directories import small_network
 from stepscope import cli
+from stepscope.readers._ascend_layers import json_list
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 
@@ -129,3 +130,40 @@ def test_a_process_name_that_is_no_text_is_shown_with_a_sign(tmp_path: Path) -> 
     named["args"]["name"] = "REPLACED"
     file.write_bytes(json.dumps(events).encode().replace(b"REPLACED", b"\xff\xfe"))
     assert stepscope.open(folder, cache=False, partial=True).spans.collect().height
+
+
+def test_a_link_that_leads_to_itself_is_no_recording(tmp_path: Path) -> None:
+    small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    assert stepscope.open(tmp_path, cache=False).spans.collect().height
+
+
+def test_one_damaged_file_or_line_of_mindspore_costs_only_itself(tmp_path: Path) -> None:
+    folder = copied("mindinsight/mindspore-2.10-cpu/*", tmp_path)
+    whole = stepscope.open(folder, cache=False).spans.collect().height
+    calls = folder / "cpu_op_execute_timestamp_0.txt"
+    calls.write_text(re.sub(r";(\d+),", ";x,", calls.read_text(), count=1))
+    (folder / "pipeline_profiling_0.json").write_text("{")
+    (folder / "dataset_iterator_profiling_0.txt").write_text("0 0 1 5 1000\n0 0 x 5 1000\n")
+    trace = stepscope.open(folder, cache=False)
+    told = dict(trace.problems.select("what", "lost").collect().iter_rows())
+    assert trace.spans.collect().height == whole - 1
+    assert told["1 calls without a start or a duration"] == 1
+    assert told["1 lines are not five numbers, such as '0 0 x 5 1000'"] == 1
+    assert sum(lost for what, lost in told.items() if what.startswith("not JSON")) == 1
+    assert trace.counters.collect().height == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [("2,3;;4", [[2, 3], [], [4]]), ("-1,0", [[-1, 0]]), ("2-3", ["2-3"]), ("007", ["007"]), ("²", ["²"]), ('a"b\\;c\t', ['a"b\\', "c"])],
+)
+def test_shapes_are_lists_and_whatever_else_stands_there_is_text(text: str, listed: list[object]) -> None:
+    assert json.loads(json_list(text)) == listed
+
+
+def test_a_line_of_a_dictionary_whose_number_is_none_is_left_out(tmp_path: Path) -> None:
+    raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
+    for file in (raw / "host" / "data").glob("*_dic*"):
+        file.write_text("²7:a\n5000_²7:b\n" + file.read_text())
+    assert stepscope.open(raw, cache=False).spans.filter(pl.col("kind") == "kernel").collect().height == 12

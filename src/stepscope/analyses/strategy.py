@@ -1,6 +1,7 @@
 """How is the model cut over the ranks: which operator is sharded how, in which stage?"""
 
 import json
+import re
 from typing import Any
 
 import polars as pl
@@ -50,7 +51,7 @@ def _row(stage: dict[str, Any], operator: dict[str, Any]) -> dict[str, Any]:
     number = stage.get("stage")
     return {
         "rank": stage.get("rank"),
-        "stage": int(str(number)) if str(number).isdigit() else None,
+        "stage": int(str(number)) if re.fullmatch(r"[0-9]{1,9}", str(number)) else None,
         "mode": stage.get("mode"),
         "node": operator.get("node"),
         "name": operator.get("name"),

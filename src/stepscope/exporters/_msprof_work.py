@@ -93,7 +93,7 @@ def work(trace: Trace) -> Work:
         samples=_samples(trace),
         aicpu=_aicpu(trace, lanes),
         fusions=[one for one in extra.get("fusions") or [] if isinstance(one, dict)],
-        models={int(key): str(name) for key, name in models.items() if str(key).isdigit()} if isinstance(models, dict) else {},
+        models={int(key): str(name) for key, name in models.items() if str(key).isdecimal()} if isinstance(models, dict) else {},
         devices=devices,
         pid=int(pid) if re.fullmatch(r"[0-9]{1,10}", pid := str(extra.get("pid", ""))) else 0,  # a damaged one may be any number
         process=str(extra.get("pid_name") or trace.meta.framework),
@@ -136,12 +136,12 @@ def _counters(trace: Trace, tasks: pl.DataFrame) -> list[str]:
     """The counters that kernels have: all kernels of a device have the same ones, if in vain."""
     firsts = tasks.filter(pl.col("kind") == "kernel").unique("device", keep="first", maintain_order=True)["span"].to_list()
     texts = trace.spans.filter(pl.col("span").is_in(firsts)).select("args").collect().to_series().drop_nulls()
-    names = dict.fromkeys(name for text in texts for name in _names(text))
+    names = dict.fromkeys(name for text in texts for name in told_keys(text))
     told = [name for name in names if name not in _OF_TASK and COUNTER.fullmatch(name)]
     return told if any(name.endswith(("total_cycles", "core_time(us)", "aiv_time(us)")) for name in told) else []
 
 
-def _names(text: str) -> list[str]:
+def told_keys(text: str) -> list[str]:
     try:
         found = json.loads(text)
     except ValueError:

@@ -138,7 +138,7 @@ def _transfers(trace: Trace, origin: int) -> pl.DataFrame:
 
 def _number(label: str | None, index: int) -> int:
     digits = (label or "").rpartition(" ")[2]
-    return int(digits) if digits.isdigit() and len(digits) < 10 else 1_000_000 + index
+    return int(digits) if digits.isdecimal() and len(digits) < 10 else 1_000_000 + index
 
 
 # Operators
@@ -189,7 +189,10 @@ def _ai_core(rows: pl.DataFrame, types: pl.DataFrame, rank: int, folder: Path) -
 
 
 def _operands(shapes: str | None, dtypes: str | None) -> str:
-    sizes, types = (json.loads(text) if text else [] for text in (shapes, dtypes))
+    try:
+        sizes, types = (json.loads(text) if text else [] for text in (shapes, dtypes))
+    except ValueError:
+        sizes, types = [], []
     listed = [size if isinstance(size, list) else [] for size in sizes] if isinstance(sizes, list) else []
     said = types if isinstance(types, list) else []
     return json.dumps(

@@ -16,7 +16,7 @@ import polars as pl
 from stepscope import __version__, intervals, schema
 from stepscope.errors import UsageError
 from stepscope.exporters import whole
-from stepscope.exporters._msprof_work import COUNTER
+from stepscope.exporters._msprof_work import COUNTER, told_keys
 from stepscope.trace import Trace
 
 _NONE = 2**32 - 1  # how Ascend writes that there is no model, no context
@@ -198,7 +198,7 @@ class _Writing:
         """The names under which kernels say what their cores counted."""
         kernels = spans.filter(pl.col("kind") == "kernel").unique(["device", "category"], keep="first", maintain_order=True)
         texts = self.trace.spans.filter(pl.col("span").is_in(kernels["span"].implode())).select("args").collect().to_series().drop_nulls()
-        return [key for key in dict.fromkeys(key for text in texts for key in msgspec.json.decode(text)) if COUNTER.fullmatch(key)]
+        return [key for key in dict.fromkeys(key for text in texts for key in told_keys(text)) if COUNTER.fullmatch(key)]
 
     def _kernels(self, rows: pl.DataFrame) -> None:
         text = {

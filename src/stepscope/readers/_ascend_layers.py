@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -579,10 +580,13 @@ def json_list(text: str) -> str:
     """`2,3;;4` gives [[2,3],[],[4]], `float;Scalar` gives ["float","Scalar"]."""
     body = text.strip().strip('"').replace("\\r\\n", "").replace("\\n", "").replace("\r\n", "").replace("\n", "").strip('"')
     parts = [part.strip() for part in body.split(";")]
-    numbers = all(not part or part.replace(",", "").replace(" ", "").replace("-", "").isdigit() for part in parts)
-    if numbers:
-        return "[" + ",".join("[" + ",".join(size.strip() for size in part.split(",") if size.strip()) + "]" for part in parts) + "]"
-    return "[" + ",".join('"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in parts) + "]"
+    shapes = [[size.strip() for size in part.split(",") if size.strip()] for part in parts]
+    if all(_SIZE.fullmatch(size) for shape in shapes for size in shape):
+        return "[" + ",".join("[" + ",".join(shape) + "]" for shape in shapes) + "]"
+    return msgspec.json.encode(parts).decode()
+
+
+_SIZE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def _tracks(lanes: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:

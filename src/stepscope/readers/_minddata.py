@@ -13,7 +13,6 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.errors import DataError
 from stepscope.readers._documents import decoded, exact, files, listed, mapped
 
 _COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
@@ -21,7 +20,7 @@ _COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": 
 
 def pipeline(folder: Path, rank: str = "*") -> pl.DataFrame:
     """The operators: op_id, op_type, workers, parent, queue_capacity."""
-    operators = _operators(_json(folder, f"pipeline_profiling_{rank}.json"))
+    operators = _operators(_json(folder, f"pipeline_profiling_{rank}.json", []))  # what cannot be read is said with the samples
     parents = {child: one["op_id"] for one in operators for child in listed(one.get("children")) if isinstance(child, int)}
     rows = [
         {
@@ -45,11 +44,11 @@ def counters(
     `since` is the moment of the first sample where the samples have no times.
     """
     offset = int((header.get("monotonic_offset_ns") or [0])[0])
-    cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
+    cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json", problems)
     at = _stamps(cpu, offset)
     series: list[tuple[str, str, list[float | None]]] = []
     types = {}
-    queues = _json(folder, f"pipeline_profiling_{rank}.json")
+    queues = _json(folder, f"pipeline_profiling_{rank}.json", problems)
     if not at and queues:  # without CPU use, only the interval of the samples is known
         longest = max((len(_values(_queue(one).get("size"))) for one in _operators(queues)), default=0)
         every = _small(queues.get("sampling_interval")) or 1
@@ -83,7 +82,7 @@ def counters(
     ]
     waits = bool(header.get("waits"))
     names = ("device_queue_profiling", "dataset_iterator_profiling")
-    return frames + [_batches(file, offset, waits) for name in names for file in files(folder, f"{name}_{rank}.txt")]
+    return frames + [_batches(file, offset, waits, problems) for name in names for file in files(folder, f"{name}_{rank}.txt")]
 
 
 _MACHINE = {
@@ -99,7 +98,7 @@ _MACHINE = {
 
 def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
     """The machine's CPU use as MindData's monitor samples it, for recordings without one of our own; any of the series may be missing."""
-    cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json")
+    cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json", [])
     at = _stamps(cpu, offset)
     every = cpu.get("sampling_interval")
     given = mapped(cpu.get("device_info"))
@@ -124,7 +123,7 @@ def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
     return frames
 
 
-def _batches(file: Path, offset: int, waits: bool) -> pl.DataFrame:
+def _batches(file: Path, offset: int, waits: bool, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
     """Where the loop's own waits were recorded, MindData's times of the same batches, in whole milliseconds, would only blur them."""
     where = "device queue" if file.name.startswith("device_queue") else "iterator"
     # Some versions leave out the time of a row; ours has fractions of a millisecond.
@@ -133,9 +132,10 @@ def _batches(file: Path, offset: int, waits: bool) -> pl.DataFrame:
     fields = lines.select(pl.col("line").str.strip_chars().str.replace_all(r"\s+", " ").str.splitn(" ", 6)).unnest("line")
     whole = {name: pl.col(f"field_{at}").cast(pl.Int64, strict=False) for at, name in enumerate(("type", "extra", "batch"))}
     rows = fields.select(**whole, value=pl.col("field_3").cast(pl.Float64, strict=False), at=milliseconds(pl.col("field_4").fill_null("0")))
-    if rows.null_count().sum_horizontal().item():
+    if lost := rows.height - rows.drop_nulls().height:
         broken = rows.select(pl.any_horizontal(pl.all().is_null()).arg_max()).item()
-        raise DataError(file, f"expected five numbers, not '{lines['line'][broken][:80]}'", f"row {broken + 1:,}")
+        problems.append((file.name, f"{lost:,} lines are not five numbers, such as '{lines['line'][broken][:80]}'", lost))
+        rows = rows.drop_nulls()
     time = pl.col("extra").replace_strict({0: "pipeline time", 1: "push time", 2: "batch time"}, default=None, return_dtype=pl.String)
     timed = time.is_not_null() & (not waits or where != "iterator")
     return rows.filter((pl.col("type") == 1) | timed).select(
@@ -181,11 +181,12 @@ def _small(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
 
 
-def _json(folder: Path, pattern: str) -> dict[str, Any]:
+def _json(folder: Path, pattern: str, problems: list[tuple[str, str, int]]) -> dict[str, Any]:
     file = next(iter(files(folder, pattern)), None)
     if file is None:
         return {}
     try:
         return mapped(decoded(file.read_bytes()))
     except (ValueError, RecursionError) as error:
-        raise DataError(file, f"not JSON ({error})") from error
+        problems.append((file.name, f"not JSON ({error})", 1))
+        return {}

@@ -100,16 +100,15 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
         .with_columns(pl.col("calls").str.splitn(",", 3))
         .unnest("calls")
     )
-    try:
-        calls = calls.select(
-            "name",
-            start_ns=pl.col("field_0").cast(pl.Int64),
-            dur_ns=(pl.col("field_1").cast(pl.Float64) * 1e6).round().cast(pl.Int64, strict=False),
-            short=pl.when(pl.col("name").str.contains("/")).then(pl.col("name").str.extract(r"([^/]*)$")).otherwise(pl.lit("")),
-        ).sort("start_ns", maintain_order=True)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(times, f"expected name;HostCpuOps;start_ns,duration_ms,thread ... ({str(error).splitlines()[0]})") from error
+    calls = calls.select(
+        "name",
+        start_ns=pl.col("field_0").cast(pl.Int64, strict=False),
+        dur_ns=(pl.col("field_1").cast(pl.Float64, strict=False) * 1e6).round().cast(pl.Int64, strict=False),
+        short=pl.when(pl.col("name").str.contains("/")).then(pl.col("name").str.extract(r"([^/]*)$")).otherwise(pl.lit("")),
+    ).sort("start_ns", maintain_order=True)
     whole = calls.filter(pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0) & pl.col("name").is_not_null())
+    if calls.height and whole.is_empty():
+        raise DataError(times, "expected name;HostCpuOps;start_ns,duration_ms,thread ...")
     if lost := calls.height - whole.height:
         problems.append((times.name, f"{lost:,} calls without a start or a duration", lost))
     calls = whole

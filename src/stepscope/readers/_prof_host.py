@@ -128,7 +128,7 @@ def _words(side: Side, notes: Notes) -> Words:
         notes.add(side.path / "data", "no hash_dic: names are shown as numbers")
     for line in lines(files):
         key, _, word = line.partition(":")
-        if key.isdigit() and len(key) <= 20 and int(key) < 2**64:
+        if key.isdecimal() and len(key) <= 20 and int(key) < 2**64:
             hashes[int(key)] = word
     files = side.slices(r"(un)?aging\.additional\.type_info_dic")
     if not files:
@@ -136,7 +136,7 @@ def _words(side: Side, notes: Notes) -> Words:
     for line in lines(files):
         key, _, word = line.partition(":")
         level, _, number = key.partition("_")
-        if level.isdigit() and number.isdigit() and len(level) < 10 and len(number) <= 20 and int(number) < 2**64:
+        if level.isdecimal() and number.isdecimal() and len(level) < 10 and len(number) <= 20 and int(number) < 2**64:
             types[int(level), int(number)] = word
     return Words(
         pl.DataFrame({"key": list(hashes), "word": list(hashes.values())}, schema={"key": pl.UInt64, "word": pl.String}),

@@ -70,7 +70,7 @@ def _words(side: Side) -> Words:
     hashes = {}
     for line in lines(side.slices(r"(Framework|AclModule)\.hash_dic\.\d+")):
         key, _, word = line.partition(":")
-        if key.isdigit() and len(key) <= 20 and int(key) < 2**64:
+        if key.isdecimal() and len(key) <= 20 and int(key) < 2**64:
             hashes[int(key)] = word
     return Words(
         pl.DataFrame({"key": list(hashes), "word": list(hashes.values())}, schema={"key": pl.UInt64, "word": pl.String}),
