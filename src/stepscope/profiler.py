@@ -54,6 +54,7 @@ class Profiler:
         self._finished: list[Window] = []
         self._ready = False  # on_trace_ready runs
         self._recorded = False  # or tried to, and said why not
+        self._obstacle = ""  # why the last window could not be opened
         self._gives_way = False  # nobody's own: started by an environment variable
         self._pid = os.getpid()
         captures.check_writable(self.options.output_path, "output_path")
@@ -217,10 +218,27 @@ class Profiler:
             self._warm = None
         if action is ProfilerAction.WARM_UP and not self._warm:
             # What is slow the first time happens now, and is thrown away.
-            self._warm = _opened(self.options, self.step_num, warm=True)
+            self._warm = self._open(warm=True)
         if action in recording and not goes_on:
             self._recorded = True
-            self._window = _opened(self.options, self.step_num, self._metadata)
+            self._window = self._open()
+
+    def _open(self, *, warm: bool = False) -> Window | None:
+        """A window, or none where it cannot be: the disk is full, the folder went away, another recording runs."""
+        try:
+            window = _warming(self.options, self.step_num) if warm else Window(self.options, step=self.step_num)
+        except Exception as error:  # noqa: BLE001 - training goes on
+            reason = f"{self.options.output_path}: {error.strerror}" if isinstance(error, OSError) and error.strerror else told(error)
+            if reason != self._obstacle:  # once, however many windows there would have been
+                self._obstacle = reason
+                say(f"nothing is recorded from step {self.step_num} on: {self._obstacle}")
+            return None
+        if self._obstacle and not warm:
+            self._obstacle = ""
+            say(f"recording goes on from step {self.step_num} on")
+        if window and not warm:
+            window.describe(self._metadata)
+        return window
 
     def _end_window(self) -> None:
         window, self._window = self._window, None
@@ -378,18 +396,10 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Profiler | None
     return profiler
 
 
-def _opened(options: Options, step: int, metadata: dict[str, Any] | None = None, *, warm: bool = False) -> Window | None:
-    """A window, or none where it cannot be: the disk is full, the folder went away, another recording runs."""
-    try:
-        if not warm:
-            window = Window(options, step=step)
-            window.describe(metadata or {})
-            return window
-        name = sources.chosen(options)
-        return Window(options, [sources.collector(name, options)], step=step, hidden=True) if name else None
-    except Exception as error:  # noqa: BLE001 - training goes on
-        say(f"nothing is recorded from step {step} on: {told(error)}")
-        return None
+def _warming(options: Options, step: int) -> Window | None:
+    """A window of the framework's collector alone, which nobody will see."""
+    name = sources.chosen(options)
+    return Window(options, [sources.collector(name, options)], step=step, hidden=True) if name else None
 
 
 class _State:

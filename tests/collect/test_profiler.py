@@ -968,6 +968,25 @@ def test_an_output_folder_that_goes_away_does_not_end_the_job(tmp_path: Path) ->
     assert "nothing is recorded from step 0 on" in done.stderr
 
 
+def test_windows_that_cannot_be_opened_are_told_once_and_when_they_can_again(tmp_path: Path) -> None:
+    done = job(
+        """
+        import os
+        from stepscope import Profiler, schedule
+        with Profiler(schedule=schedule(wait=0, active=1), host_interval_ms=0) as profiler:
+            for number in range(9):
+                if number == 2: os.rename("data", "away"); open("data", "w").close()
+                if number == 6: os.remove("data"); os.rename("away", "data")
+                profiler.step()
+        """,
+        tmp_path,
+    )
+    lines = [line.removeprefix("stepscope: ").split(": ")[0] for line in done.stderr.splitlines()]
+    # The third window is open when its folder goes.
+    assert [line for line in lines if "capture" not in line] == ["nothing is recorded from step 3 on", "recording goes on from step 7 on"]
+    assert [steps_of(stepscope.open(path))[:1] for path in recordings(tmp_path / "data")] == [[0], [1], [], [7], [8], []]
+
+
 def test_a_forked_child_neither_writes_into_the_parents_recording_nor_ends_it(tmp_path: Path) -> None:
     done = job(
         """

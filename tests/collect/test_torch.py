@@ -169,6 +169,17 @@ def test_events_that_cannot_be_taken_over_come_as_json_and_say_so() -> None:
     assert told["start_ns"] <= ours.spans.select(pl.col("start_ns").max()).collect().item() <= told["end_ns"]
 
 
+@pytest.mark.parametrize("missing", ["torch", "torch_memory"])
+def test_what_a_full_disk_kept_from_being_written_is_missing_and_the_rest_is_there(missing: str, tmp_path: Path) -> None:
+    shutil.copytree(recorded("plain", FULL) / "job.capture", tmp_path / "job.capture")
+    for file in captures.files(tmp_path / "job.capture", missing):
+        file.unlink()
+    found, whole = stepscope.open(tmp_path / "job.capture", cache=False), opened("plain", FULL)
+    allocated, operators = (0 if missing == table else 1 for table in ("torch_memory", "torch"))
+    assert found.allocations.collect().height == allocated * whole.allocations.collect().height
+    assert found.operators().height == operators * whole.operators().height
+
+
 def test_a_bound_on_events_ends_the_recording_and_says_so() -> None:
     trace = opened("sessions", '{"max_events": 600}')
     what = trace.problems.select("what").collect().to_series().to_list()

@@ -284,6 +284,8 @@ def linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
 
 def nearest(wanted: NDArray[np.bool_], parent: Ints, rows: Ints) -> Ints:
     """For each row, itself or the nearest span around it that is wanted; -1 for none."""
+    if not len(wanted):
+        return np.full_like(rows, -1)
     at = rows.copy()
     while True:
         climb = (at >= 0) & ~wanted[at]

@@ -24,7 +24,9 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         return _as_recorded(chrome.read(path / _FILE, options), open_step)
     told = header.get("torch", {})
     reports, problems = [], []
-    for number, piece in enumerate(captures.pieces(path, "torch")):
+    # Where the disk was full, allocations may have been written, and no operators.
+    whole = captures.pieces(path, "torch") if captures.files(path, "torch") else [_NOTHING]
+    for number, piece in enumerate(whole):
         report, parts = _parts(piece, open_step)
         events.write(parts, options.scratch, number)
         reports.append(report)
@@ -38,6 +40,15 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
     problems = [Problem("", what, lost) for report in reports for what, (lost, _) in report.problems.items()]
     job = {"rank": header.get("rank", 0), "world_size": header.get("world_size", 1)}
     return assemble(path, told.get("header", {}) | {"distributedInfo": job}, reports, problems, options)
+
+
+_EMPTY: NDArray[Any] = np.zeros(0, np.int64)
+_NO_WORDS: Codes = (np.zeros(0, np.int32), [])
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("start_ns", "dur_ns", "pid", "tid", "correlation", "external", "flow", "told"), _EMPTY),
+    **dict.fromkeys(("category", "name", "meta"), _NO_WORDS),
+    "flow_end": np.zeros(0, np.bool_),
+}
 
 
 def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report, dict[str, pl.DataFrame]]:
@@ -68,7 +79,7 @@ def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report,
             "module": _text((meta, [args.module for args in said])),
             "args": _text((meta, [f"{{{word}}}" if word else "" for word in piece["meta"][1]])).cast(pl.String),
             "instant": instant,
-            "known": True,
+            "known": np.ones(len(track), np.bool_),  # of a scalar and no rows polars makes columns without a type
             "flow": piece["flow"].astype(np.int64),
             "flow_end": piece["flow_end"],
         }
