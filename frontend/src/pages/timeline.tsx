@@ -7,12 +7,15 @@ import { untip } from "../parts/tip";
 import { source } from "../source";
 import { place } from "../state";
 import { fill } from "../text";
+import { follow, write } from "../timeline/address";
 import { prepare } from "../timeline/artist";
+import { areaOfSelection, choose, focusSelection, mark, setArea, step, visit } from "../timeline/choosing";
 import { followArrow } from "../timeline/connections";
 import { Drawer } from "../timeline/drawer";
 import { endMeasuring, measureHere } from "../timeline/measure";
 import { Timeline } from "../timeline/model";
 import { Picture } from "../timeline/picture";
+import { search } from "../timeline/searching";
 import { Tools } from "../timeline/tools";
 import type { Header } from "../timeline/wire";
 import { text } from "../timeline/words";
@@ -69,13 +72,13 @@ function Body({ run, header, steps }: { run: string; header: Header; steps: Retu
     of.setSteps(Array.from(number, (step, row) => ({ step, start: start[row], end: end[row] })).sort((a, b) => a.start - b.start));
   }, [steps]);
   useEffect(() => {
-    void of.follow(true);
+    void follow(of, true);
     return () => {
       of.close();
       untip();
     };
   }, [of]);
-  useEffect(() => void (of.followed && of.follow(false)), [place.value]);
+  useEffect(() => void (of.followed && follow(of, false)), [place.value]);
   useEffect(() => keys(of), [of]);
   return (
     <div class="timeline">
@@ -99,31 +102,31 @@ function keys(of: Timeline): () => void {
     if ((arrow || event.key === "Enter") && target.closest(".tl-drawer, .nav, .top, .seg, .tabs")) return;
     if (event.altKey) return;
     const letter = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    if (event.shiftKey && arrow) void of.step(({ ArrowLeft: "prev", ArrowRight: "next", ArrowUp: "up", ArrowDown: "down" } as const)[event.key as "ArrowLeft"]);
-    else if (WAYS[letter]) of.hold(WAYS[letter]);
+    if (event.shiftKey && arrow) void step(of, ({ ArrowLeft: "prev", ArrowRight: "next", ArrowUp: "up", ArrowDown: "down" } as const)[event.key as "ArrowLeft"]);
+    else if (WAYS[letter]) of.sight.hold(WAYS[letter]);
     else if (letter === "/") document.getElementById("tl-find")?.focus();
-    else if (letter === "0") of.all();
-    else if (letter === "f") of.focusSelection();
-    else if (letter === "r") of.areaOfSelection();
-    else if (letter === "m") of.mark();
+    else if (letter === "0") of.sight.all();
+    else if (letter === "f") focusSelection(of);
+    else if (letter === "r") areaOfSelection(of);
+    else if (letter === "m") mark(of);
     else if (letter === "[" || letter === "]") {
       const known = of.details.peek();
       const to = letter === "[" ? known?.previous : known?.next;
-      if (to) of.visit(to);
+      if (to) visit(of, to);
     } else if (event.key === "Backspace") {
-      if (event.shiftKey) of.forward();
-      else of.back();
+      if (event.shiftKey) of.sight.forward();
+      else of.sight.back();
     } else if (letter === "t") measureHere(of);
     else if (letter === "c" || letter === "e" || letter === "x") followArrow(of, ({ c: "in", e: "out", x: "with" } as const)[letter]);
     else if (event.key === "Escape") {
       if (endMeasuring(of)) {
         /* that was it */
-      } else if (of.area.peek()) of.setArea(null);
-      else if (of.selected.peek()) of.choose(null);
-      else if (of.found.peek()) void of.search("");
+      } else if (of.area.peek()) setArea(of, null);
+      else if (of.selected.peek()) choose(of, null);
+      else if (of.found.peek()) void search(of, "");
       else if (of.open.peek()) {
         of.open.value = false;
-        of.write();
+        write(of);
       } else return;
     } else return;
     event.preventDefault();
@@ -131,9 +134,9 @@ function keys(of: Timeline): () => void {
   };
   const up = (event: KeyboardEvent) => {
     const way = WAYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (way) of.release(way);
+    if (way) of.sight.release(way);
   };
-  const away = () => of.release();
+  const away = () => of.sight.release();
   // Before the shell: its "/" opens the palette.
   window.addEventListener("keydown", down, true);
   window.addEventListener("keyup", up, true);

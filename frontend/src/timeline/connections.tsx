@@ -2,8 +2,9 @@
 import { InlineBar, Time } from "../parts/basics";
 import { fill, texts } from "../text";
 import * as units from "../units";
+import { pick, setArea, visit, type Details } from "./choosing";
 import { shown } from "./labels";
-import type { Details, Timeline } from "./model";
+import type { Timeline } from "./model";
 import type { Event } from "./wire";
 
 /** The other end of an arrow. */
@@ -51,7 +52,7 @@ export function Connections({ of, known }: { of: Timeline; known: Details }) {
   return (
     <div class="tl-arrows">
       {some.map((arrow) => (
-        <button key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`} class="tl-line" onClick={() => of.visit(arrow)} title={arrow.name}>
+        <button key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`} class="tl-line" onClick={() => visit(of, arrow)} title={arrow.name}>
           <span class="d3 small nowrap">{meaning(arrow)}</span><span class="mono cut">{shown(arrow.name)}</span><span class="small nowrap" title={units.exact(arrow.delay, "time")}>{delay(arrow.delay)}</span>
         </button>
       ))}
@@ -71,7 +72,7 @@ export function Arrows({ of, known }: { of: Timeline; known: Details }) {
         <thead><tr><th>{t.arrow}</th><th class="tl">{t.name}</th><th class="tl">{t.lane}</th><th>{t.begins}</th><th>{t.dur}</th><th /></tr></thead>
         <tbody>
           {known.arrows.map((arrow) => (
-            <tr key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`} class="click" onClick={() => of.visit(arrow)}>
+            <tr key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`} class="click" onClick={() => visit(of, arrow)}>
               <td>{meaning(arrow)}</td>
               <td class="tl"><button class="tl-line"><span class="mono cut" title={arrow.name}>{shown(arrow.name)}</span></button></td>
               <td class="tl d2">{of.lane(arrow.lane)?.label}</td>
@@ -92,7 +93,7 @@ export function followArrow(of: Timeline, way: Arrow["way"]): void {
   const known = of.details.peek();
   const some = known?.arrows.filter((arrow) => arrow.way === way) ?? [];
   const next = way === "with" ? (some.find((arrow) => arrow.rank > known!.rank) ?? some[0]) : some[0];
-  if (next) of.visit(next);
+  if (next) visit(of, next);
 }
 
 /** What the panel says of the critical path: a line and its words; null where the path is not known. */
@@ -112,7 +113,7 @@ export function onPath(known: Details | null): [string, string] | null {
 export async function followPath(of: Timeline, hit: Event): Promise<void> {
   const rank = of.rankOf(hit.lane);
   const { piece } = await of.json<{ piece: { span: number | null; start: number; dur: number } | null }>(`timeline/path?rank=${rank}&at=${Math.floor(hit.start + hit.dur / 2)}`);
-  if (!piece || piece.span === null) return of.setArea({ t0: hit.start, t1: hit.start + hit.dur, lanes: null });
+  if (!piece || piece.span === null) return setArea(of, { t0: hit.start, t1: hit.start + hit.dur, lanes: null });
   of.show("event");
-  await of.pick(rank, piece.span, "show");
+  await pick(of, rank, piece.span, "show");
 }

@@ -9,11 +9,16 @@ import { link, remember, remembered } from "../state";
 import { Table } from "../table";
 import { fill, Say } from "../text";
 import * as units from "../units";
+import { write } from "./address";
+import { mark, pick, setMarks, visit } from "./choosing";
 import { Arrows, Connections, onPath } from "./connections";
-import type { Sums as Answer, Tab, Timeline } from "./model";
+import { mostCause } from "./gaps";
 import { shown } from "./labels";
+import type { Tab, Timeline } from "./model";
 import type { Area } from "./scene";
+import { search } from "./searching";
 import { absolute, spansSql } from "./sql";
+import { sums, type Sums as Answer } from "./sums";
 import type { Event } from "./wire";
 import { text } from "./words";
 
@@ -51,11 +56,11 @@ export function Drawer({ of }: { of: Timeline }) {
   const flows = known?.arrowCount ?? 0;
   const choose = (id: Tab) => {
     of.tab.value = id;
-    of.write();
+    write(of);
   };
   const close = () => {
     of.open.value = false;
-    of.write();
+    write(of);
     document.querySelector<HTMLElement>(".tl-picture")?.focus();
   };
   return (
@@ -97,7 +102,7 @@ function Nothing({ title, how }: { title: string; how?: string }) {
 function Selection({ of, by }: { of: Timeline; by: "name" | "lane" | "kind" }) {
   const t = text();
   const area = of.area.value;
-  const asked = useAnswer(area ? `${of.run}\narea ${by} ${area.t0} ${area.t1} ${area.lanes?.join(",") ?? ""}` : null, () => of.sums(area!, by));
+  const asked = useAnswer(area ? `${of.run}\narea ${by} ${area.t0} ${area.t1} ${area.lanes?.join(",") ?? ""}` : null, () => sums(of, area!, by));
   if (!area) return <Nothing title={t.noArea} how={t.noAreaHow} />;
   return (
     <div class="tl-split">
@@ -126,7 +131,7 @@ function Sums({ of, data, by }: { of: Timeline; data: Table; by: "name" | "lane"
     { key: "mean_ns", label: t.mean },
     { key: "max_ns", label: t.longest },
   ];
-  const find = by === "name" ? (table: Table, row: number) => void of.search(table.str("key")[row] ?? "", "count") : undefined;
+  const find = by === "name" ? (table: Table, row: number) => void search(of, table.str("key")[row] ?? "", "count") : undefined;
   return <Grid id="area" table={data} columns={columns} sort="-self_ns" height="100%" bare rowKey={(table, row) => table.str("key")[row] ?? ""} onOpen={find} label={t.area} />;
 }
 
@@ -139,7 +144,7 @@ function Summary({ of, area, answer }: { of: Timeline; area: Area; answer: Answe
   const bold = (ns: number) => <b><Time ns={ns} /></b>;
   const named = groups.map((group) => ({ ...group, by: group as Record<string, number>, about: of.header.groups.find((one) => one.id === group.group)! }));
   const first = named.find((group) => group.about.kind === "device") ?? named.find((group) => group.busy_ns > 0);
-  const cause = first && first.about.kind === "device" ? of.mostCause(area.t0, area.t1, first.group) : null;
+  const cause = first && first.about.kind === "device" ? mostCause(of, area.t0, area.t1, first.group) : null;
   const parts = first
     ? [
         ...(["kernel", "communication", "copy", "set"] as const).filter((kind) => (first.by[`${kind}_ns`] ?? 0) > 0).map((kind) => ({ name: kind, label: t[kind === "kernel" ? "computing" : kind === "set" ? "fill" : kind], ns: first.by[`${kind}_ns`], color: `var(--kind-${kindOf(kind)})` })),
@@ -166,8 +171,8 @@ function Summary({ of, area, answer }: { of: Timeline; area: Area; answer: Answe
         </>
       )}
       <div class="tl-do">
-        <button class="btn sm" onClick={() => of.to(area.t0 - length * 0.05, area.t1 + length * 0.05)}>{t.zoomTo} <span class="kbd">F</span></button>
-        {note ? <input type="text" class="tl-notetext" aria-label={t.note} placeholder={t.note} value={note.text} onChange={(event) => of.setMarks(of.marks.peek().map((mark) => (mark === note ? { ...mark, text: event.currentTarget.value } : mark)))} /> : <button class="btn sm" onClick={() => of.mark()}>{t.keep} <span class="kbd">M</span></button>}
+        <button class="btn sm" onClick={() => of.sight.to(area.t0 - length * 0.05, area.t1 + length * 0.05)}>{t.zoomTo} <span class="kbd">F</span></button>
+        {note ? <input type="text" class="tl-notetext" aria-label={t.note} placeholder={t.note} value={note.text} onChange={(event) => setMarks(of, of.marks.peek().map((mark) => (mark === note ? { ...mark, text: event.currentTarget.value } : mark)))} /> : <button class="btn sm" onClick={() => mark(of)}>{t.keep} <span class="kbd">M</span></button>}
         {answer && <CopyButton value={() => answer.table.csv()} />}
       </div>
       {named.length > 1 && (
@@ -218,9 +223,9 @@ function Details({ of }: { of: Timeline }) {
         <CopyButton value={event.name} />
         <span class="sp" />
         <span class="d3 small">{t.sameName}</span>
-        <button class="btn sm" disabled={!known?.previous} title="[" onClick={() => known?.previous && of.visit(known.previous)}>‹ <span class="kbd">[</span></button>
-        <button class="btn sm" disabled={!known?.next} title="]" onClick={() => known?.next && of.visit(known.next)}><span class="kbd">]</span> ›</button>
-        <button class="btn sm" onClick={() => of.focus(event)}>{t.zoomTo} <span class="kbd">F</span></button>
+        <button class="btn sm" disabled={!known?.previous} title="[" onClick={() => known?.previous && visit(of, known.previous)}>‹ <span class="kbd">[</span></button>
+        <button class="btn sm" disabled={!known?.next} title="]" onClick={() => known?.next && visit(of, known.next)}><span class="kbd">]</span> ›</button>
+        <button class="btn sm" onClick={() => of.sight.focus(event)}>{t.zoomTo} <span class="kbd">F</span></button>
         {event.kind === "kernel" && <a class="btn sm" href={link({ page: "kernels", params: { "kernels.find": event.name } })}>{t.kernelPage}</a>}
         {type && <a class="btn sm" href={link({ page: "operators", params: { sel: JSON.stringify([type]) } })}>{t.operatorPage}</a>}
       </div>
@@ -251,7 +256,7 @@ function Moment({ ns, from }: { ns: number; from?: number }) {
 
 function EventLine({ of, event }: { of: Timeline; event: Event }) {
   return (
-    <button class="tl-line" onClick={() => of.visit(event)} title={event.name}>
+    <button class="tl-line" onClick={() => visit(of, event)} title={event.name}>
       <span class="mono cut">{shown(event.name)}</span><span class="d3 small nowrap">{units.text(units.time(event.dur))}</span>
     </button>
   );
@@ -272,7 +277,7 @@ function Events({ of }: { of: Timeline }) {
   const t = text();
   const now = info.value!;
   const area = of.area.value;
-  const { t0, t1 } = area ?? of.seen.value;
+  const { t0, t1 } = area ?? of.sight.seen.value;
   const tracks = area?.lanes?.map((lane) => of.lane(lane)?.track).filter((track) => track !== null && track !== undefined);
   const ofRank = area?.lanes?.length ? of.rankOf(area.lanes[0]) : rank();
   const fields = "span, rank, track, kind, name, start_ns, dur_ns, self_ns, depth, step, op_type";
@@ -296,7 +301,7 @@ function Events({ of }: { of: Timeline }) {
     { key: "depth", label: t.row, hide: true },
     { key: "step", label: t.stepColumn, width: "64px" },
   ];
-  const open = (table: Table, row: number) => void of.pick(ofRank ?? 0, table.num("span")[row], "show");
+  const open = (table: Table, row: number) => void pick(of, ofRank ?? 0, table.num("span")[row], "show");
   const note = <span class="d3 small">{area ? t.rangeOf : t.window}{(asked.data?.rows ?? 0) >= MOST ? ` · ${fill(t.most, { count: units.count(MOST).value })}` : ""}</span>;
   return <div class="tl-grid"><Await of={asked} rows={5}>{(data) => <Grid id="spans" table={data} columns={columns} search={["name", "kind", "op_type"]} sort="start_ns" what={t.what} height="100%" chips={note} rowKey={(table, row) => table.str("span")[row] ?? ""} selected={of.selected.value ? String(of.selected.value.span) : null} onOpen={open} label={t.eventsTab} />}</Await></div>;
 }

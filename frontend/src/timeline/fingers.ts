@@ -47,13 +47,13 @@ export class Fingers {
     if (apart >= NEAREST && right.moment > left.moment) {
       const perPixel = (right.moment - left.moment) / apart;
       const t0 = left.moment - left.x * perPixel;
-      of.drag(t0, t0 + of.width * perPixel);
+      of.sight.drag(t0, t0 + of.width * perPixel);
     }
     of.scrollTo(of.scroll - lower / 2);
     return true;
   }
 
   private hold(): void {
-    for (const finger of this.down.values()) finger.moment = this.of.momentAt(finger.x);
+    for (const finger of this.down.values()) finger.moment = this.of.sight.momentAt(finger.x);
   }
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { fill, texts } from "../text";
 import * as units from "../units";
+import { write } from "./address";
 import type { Timeline } from "./model";
 import { MINI } from "./scene";
 
@@ -28,6 +29,11 @@ export function length(of: Timeline, ns: number): string {
   return `${time} · ${fill(count < 1 ? t.steps : t.many, { count: Number(count.toPrecision(3)).toString() })}`;
 }
 
+function measure(of: Timeline, measured: Measured | null): void {
+  of.measured.value = measured;
+  if (!measured || measured.to !== null) write(of);
+}
+
 /** `T`: the next point of the ruler, where the pointer is, or else at an edge of the selected event. */
 export function measureHere(of: Timeline): void {
   const now = of.measured.peek();
@@ -35,23 +41,23 @@ export function measureHere(of: Timeline): void {
   const at = pointed(of) ?? edgeOfSelected(of, open?.from ?? null);
   of.mode.value = "measure";
   if (at === null) return;
-  of.measure(open ? { from: open.from, to: at } : { from: at, to: null });
+  measure(of, open ? { from: open.from, to: at } : { from: at, to: null });
 }
 
 /** `Esc`; answers whether there was something to end. */
 export function endMeasuring(of: Timeline): boolean {
   if (of.mode.peek() !== "measure" && of.measured.peek() === null) return false;
   if (of.mode.peek() === "measure") of.mode.value = "select";
-  of.measure(null);
+  measure(of, null);
   return true;
 }
 
 function pointed(of: Timeline): number | null {
-  if (of.cursor === null) return null;
+  if (of.sight.cursor === null) return null;
   const hit = of.hover.peek()?.hit;
   const slack = ((of.t1 - of.t0) / Math.max(1, of.width)) * NEAR;
   const edges = hit && hit.count <= 1 ? [hit.start, hit.start + hit.dur] : [];
-  return edges.find((edge) => Math.abs(edge - of.cursor!) < slack) ?? of.cursor;
+  return edges.find((edge) => Math.abs(edge - of.sight.cursor!) < slack) ?? of.sight.cursor;
 }
 
 /** First its start; then, of the same event, its end. */
@@ -75,7 +81,7 @@ export function Ruler({ of }: { of: Timeline }) {
     let before = "";
     const place = () => {
       asked = requestAnimationFrame(place);
-      const to = measured.to ?? of.cursor ?? measured.from;
+      const to = measured.to ?? of.sight.cursor ?? measured.from;
       const scale = of.width / (of.t1 - of.t0);
       const [left, right] = [Math.min(measured.from, to), Math.max(measured.from, to)].map((moment) => (moment - of.t0) * scale);
       const key = `${left} ${right} ${of.width}`;
@@ -106,14 +112,14 @@ export function Ruler({ of }: { of: Timeline }) {
     box.current!.setPointerCapture(event.pointerId);
     pressed.current = { x, moved: false };
     const open = of.measured.peek();
-    void of.edge(x, y).then((at) => of.measure(open && open.to === null ? { from: open.from, to: at } : { from: at, to: null }));
+    void of.edge(x, y).then((at) => measure(of, open && open.to === null ? { from: open.from, to: at } : { from: at, to: null }));
   };
   const move = (event: PointerEvent) => {
     event.stopPropagation();
     const { x, y } = place(event);
-    of.cursor = of.momentAt(x);
+    of.sight.cursor = of.sight.momentAt(x);
     if (pressed.current && Math.abs(x - pressed.current.x) > 4) pressed.current.moved = true;
-    void of.edge(x, y).then((at) => (of.cursor = at));
+    void of.edge(x, y).then((at) => (of.sight.cursor = at));
   };
   const up = (event: PointerEvent) => {
     const held = pressed.current;
@@ -123,11 +129,11 @@ export function Ruler({ of }: { of: Timeline }) {
     const { x, y } = place(event);
     if (held.moved) void of.edge(x, y).then((at) => {
       const open = of.measured.peek();
-      if (open) of.measure({ from: open.from, to: at });
+      if (open) measure(of, { from: open.from, to: at });
     });
   };
   return (
-    <div ref={box} class={`tl-measure ${measuring ? "on" : ""}`} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerLeave={() => (of.cursor = null)}>
+    <div ref={box} class={`tl-measure ${measuring ? "on" : ""}`} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerLeave={() => (of.sight.cursor = null)}>
       {measured && <><i /><i /><div class="tl-span"><b /></div></>}
       <span class="sr" role="status">{measured && measured.to !== null ? fill(t.said, { length: length(of, Math.abs(measured.to - measured.from)) }) : measuring ? t.begin : ""}</span>
     </div>

@@ -17,7 +17,7 @@ export function InPerfetto({ of, close }: { of: Timeline; close: () => void }) {
   if (!about.data.installed) return <button class="item" disabled title={t.why}>{fill(t.missing, { how: about.data.how ?? "" })}</button>;
   const open = () => {
     close();
-    const { t0, t1 } = of.seen.peek();
+    const { t0, t1 } = of.sight.seen.peek();
     show(of, t0, t1).catch((error: Error) => (of.trouble.value = error));
   };
   return <button class="item" title={about.data.version} onClick={open}>{t.open}</button>;

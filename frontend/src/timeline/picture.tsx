@@ -7,8 +7,10 @@ import { source } from "../source";
 import { language, theme } from "../state";
 import { fill } from "../text";
 import * as units from "../units";
+import { choose, setArea } from "./choosing";
 import { followPath } from "./connections";
 import { Fingers } from "./fingers";
+import { causeAt } from "./gaps";
 import { amount, shown } from "./labels";
 import type { Head, Placed } from "./layout";
 import { Ruler } from "./measure";
@@ -72,8 +74,8 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
       const x = event.clientX - box.current!.getBoundingClientRect().left;
       if (event.shiftKey && !event.ctrlKey) of.scrollTo(of.scroll + (dy || dx));
-      else if (Math.abs(dx) > Math.abs(dy) && !event.ctrlKey) of.shift(((of.t1 - of.t0) * dx) / Math.max(1, of.width));
-      else of.zoom(of.momentAt(x), Math.exp(Math.max(-160, Math.min(160, dy)) * (event.ctrlKey ? 0.01 : 0.0022)));
+      else if (Math.abs(dx) > Math.abs(dy) && !event.ctrlKey) of.sight.shift(((of.t1 - of.t0) * dx) / Math.max(1, of.width));
+      else of.sight.zoom(of.sight.momentAt(x), Math.exp(Math.max(-160, Math.min(160, dy)) * (event.ctrlKey ? 0.01 : 0.0022)));
       untip();
     };
     const beside = (event: WheelEvent) => of.scrollTo(of.scroll + event.deltaY * (event.deltaMode === 1 ? 16 : 1));
@@ -91,7 +93,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     return { x: event.clientX - left, y: event.clientY - top };
   };
   const hover = async (event: PointerEvent, x: number, y: number) => {
-    const at = (of.cursor = of.momentAt(x));
+    const at = (of.sight.cursor = of.sight.momentAt(x));
     const number = ++hovered.current;
     const { hit, counter } = await of.at(x, y);
     if (number !== hovered.current || drag.current || !box.current) return; // the pointer has gone on
@@ -125,7 +127,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     }
     if (y >= TOP && (of.mode.peek() === "pan" || event.button === 1 || event.pointerType === "touch")) drag.current = { what: "pan", x, y, t0, t1, scroll: of.scroll };
     else {
-      const held: Drag = (drag.current = { what: "area", from: of.momentAt(x), y, ruler: y < TOP, moved: false, x });
+      const held: Drag = (drag.current = { what: "area", from: of.sight.momentAt(x), y, ruler: y < TOP, moved: false, x });
       void of.edge(x, y).then((at) => (held.from = at));
     }
   };
@@ -136,7 +138,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     if (!now) return event.pointerType === "touch" ? undefined : void hover(event, x, y);
     const perPixel = (of.t1 - of.t0) / Math.max(1, of.width);
     if (now.what === "pan") {
-      of.drag(now.t0 - (x - now.x) * perPixel, now.t1 - (x - now.x) * perPixel);
+      of.sight.drag(now.t0 - (x - now.x) * perPixel, now.t1 - (x - now.x) * perPixel);
       of.scrollTo(now.scroll - (y - now.y));
     } else if (now.what === "area") {
       if (!now.moved && Math.abs(x - now.x) < 4) return;
@@ -146,19 +148,19 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       if (!now.moved && Math.abs(x - now.x) < 4) return;
       now.moved = true;
       const at = (Math.max(0, Math.min(of.width, x)) / of.width) * of.end;
-      of.drag(Math.min(now.from, at), Math.max(now.from, at));
+      of.sight.drag(Math.min(now.from, at), Math.max(now.from, at));
     } else if (now.what === "brush move") {
       const by = ((x - now.x) / of.width) * of.end;
-      of.drag(now.t0 + by, now.t1 + by);
+      of.sight.drag(now.t0 + by, now.t1 + by);
     } else {
       const at = (Math.max(0, Math.min(of.width, x)) / of.width) * of.end;
-      of.drag(Math.min(at, now.other), Math.max(at, now.other));
+      of.sight.drag(Math.min(at, now.other), Math.max(at, now.other));
     }
   };
   const span = (now: Drag & { what: "area" }, at: number, y: number, rest: boolean) => {
     const lanes = !now.ruler && Math.abs(y - now.y) > 28 ? between(of, now.y, y) : null;
-    of.setArea({ t0: Math.max(0, Math.min(now.from, at)), t1: Math.min(of.end, Math.max(now.from, at)), lanes }, rest);
-    of.cursor = at;
+    setArea(of, { t0: Math.max(0, Math.min(now.from, at)), t1: Math.min(of.end, Math.max(now.from, at)), lanes }, rest);
+    of.sight.cursor = at;
   };
   const cancel = (event: PointerEvent) => {
     drag.current = null;
@@ -175,33 +177,33 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     if (now.what === "area" && now.moved) return span(now, await of.edge(x, y), y, true);
     if (now.what === "brush" && !now.moved) {
       const wide = Math.min(of.t1 - of.t0, of.end / 4);
-      return of.to(now.from - wide / 2, now.from + wide / 2);
+      return of.sight.to(now.from - wide / 2, now.from + wide / 2);
     }
     if (now.what === "area" && now.ruler) {
-      const at = of.momentAt(x);
+      const at = of.sight.momentAt(x);
       const step = of.steps.find((one) => at >= one.start && at < one.end);
-      if (step) of.to(step.start, step.end);
+      if (step) of.sight.to(step.start, step.end);
     } else if ((now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) && event.button === 0) {
       const { hit } = await of.at(x, y);
       if (hit && hit.count <= 1 && of.lane(hit.lane)?.kind === "path") {
         await followPath(of, hit);
       } else if (hit && hit.span < 0) {
-        of.choose(null);
+        choose(of, null);
         of.selected.value = hit;
-        of.setArea({ t0: hit.start, t1: hit.start + hit.dur, lanes: null });
+        setArea(of, { t0: hit.start, t1: hit.start + hit.dur, lanes: null });
       } else if (hit && hit.count > 1 && source().still) {
-        of.focus(hit); // a report knows only those that it can show
+        of.sight.focus(hit); // a report knows only those that it can show
       } else {
-        of.choose(hit);
-        if (!hit && of.area.peek()) of.setArea(null);
+        choose(of, hit);
+        if (!hit && of.area.peek()) setArea(of, null);
       }
     }
   };
   const twice = async (event: MouseEvent) => {
     const { x, y } = place(event);
     const { hit } = await of.at(x, y);
-    if (hit) of.focus(hit);
-    else if (y < MINI) of.all();
+    if (hit) of.sight.focus(hit);
+    else if (y < MINI) of.sight.all();
   };
   // It is told of what it was set to only later, when that may have changed again.
   const scrolled = (event: TargetedEvent<HTMLElement>) => {
@@ -227,7 +229,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       <div
         class="tl-picture" ref={box} tabIndex={0} role="application" aria-label={fill(t.picture, { run })} aria-describedby="tl-said" aria-busy="true"
         onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={cancel} onDblClick={twice}
-        onPointerLeave={() => { of.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
+        onPointerLeave={() => { of.sight.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
       >
         <Ruler of={of} />
         <span id="tl-said" class="sr" role="status">
@@ -264,7 +266,7 @@ function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
   const t = text();
   const step = of.steps.find((one) => hit.start >= one.start && hit.start < one.end);
   const selected = of.selected.peek();
-  const gap = hit.kind === "free" ? of.causeAt(hit.lane, at) : null;
+  const gap = hit.kind === "free" ? causeAt(of, hit.lane, at) : null;
   return (
     <>
       <div class="tl-tipname"><Swatch color={hit.color} hatch={hit.kind === "free"} /><span class="mono">{hit.kind === "scope" ? hit.name : shown(hit.name)}</span></div>
@@ -290,7 +292,7 @@ function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
 
 function Corner({ of }: { of: Timeline }) {
   const t = text();
-  const { t0, t1 } = of.seen.value;
+  const { t0, t1 } = of.sight.seen.value;
   const inStep = of.steps.some((step) => Math.min(t1, step.end) - Math.max(t0, step.start) > (t1 - t0) * 0.3);
   const words = { length: units.text(units.time(of.end)), count: units.count(of.header.events).value };
   return (

@@ -11,7 +11,7 @@ export function absolute(now: Info, ns: number): string {
 export function spansSql(of: Timeline, now: Info): string {
   const area = of.area.value;
   const event = of.selected.value;
-  const { t0, t1 } = area ?? of.seen.value;
+  const { t0, t1 } = area ?? of.sight.seen.value;
   const chosen = area?.lanes ?? (event && !area ? [event.lane] : []);
   const lanes = chosen.map((id) => of.lane(id)).filter((lane) => lane && lane.kind === "spans" && lane.track !== null);
   const rank = lanes.length ? of.rankOf(lanes[0]!.id) : null;

@@ -6,11 +6,14 @@ import { Menu } from "../parts/menu";
 import { source } from "../source";
 import { fill, Say } from "../text";
 import * as units from "../units";
+import { write } from "./address";
+import { setMarks } from "./choosing";
 import { COLORINGS } from "./ink";
 import { read, written } from "./layout";
 import type { Timeline } from "./model";
 import { exported, InPerfetto } from "./perfetto";
 import { save } from "./saving";
+import { restrict, search } from "./searching";
 import { text } from "./words";
 
 export function Tools({ of }: { of: Timeline }) {
@@ -20,7 +23,7 @@ export function Tools({ of }: { of: Timeline }) {
   const setScopes = (levels: number) => {
     of.scopes.value = levels;
     of.relayout();
-    of.write();
+    write(of);
   };
   const colorings = COLORINGS.filter((how) => how !== "scope" || levels > 0);
   return (
@@ -29,7 +32,7 @@ export function Tools({ of }: { of: Timeline }) {
       <Search of={of} />
       <Kinds of={of} />
       <span class="d3 small wide">{t.colour}</span>
-      <Segmented label={t.colour} value={of.coloring.value} onChange={(how) => { of.recolor(how); of.write(); }} choices={colorings.map((how) => ({ id: how, label: t[how] }))} />
+      <Segmented label={t.colour} value={of.coloring.value} onChange={(how) => { of.recolor(how); write(of); }} choices={colorings.map((how) => ({ id: how, label: t[how] }))} />
       {levels > 1 && (
         <Menu label={`${t.scopeDepth} ${scopes}`} class="sm" button={<><span class="d3 small">{t.scopeDepth}</span>{scopes}</>}>
           {(close) => Array.from({ length: levels }, (_, at) => <button key={at} class={`item ${at + 1 === scopes ? "on" : ""}`} onClick={() => { setScopes(at + 1); close(); }}>{at + 1}</button>)}
@@ -39,8 +42,8 @@ export function Tools({ of }: { of: Timeline }) {
       {source().still && <Carried of={of} />}
       <View of={of} />
       <span class="tl-views">
-        <button class="btn sm" disabled={!of.views.value.back} aria-label={t.back} title={`${t.back} (Backspace)`} onClick={() => of.back()}>‹</button>
-        <button class="btn sm" disabled={!of.views.value.forward} aria-label={t.forward} title={`${t.forward} (Shift Backspace)`} onClick={() => of.forward()}>›</button>
+        <button class="btn sm" disabled={!of.sight.views.value.back} aria-label={t.back} title={`${t.back} (Backspace)`} onClick={() => of.sight.back()}>‹</button>
+        <button class="btn sm" disabled={!of.sight.views.value.forward} aria-label={t.forward} title={`${t.forward} (Shift Backspace)`} onClick={() => of.sight.forward()}>›</button>
       </span>
       <Notes of={of} />
       <Lanes of={of} />
@@ -58,11 +61,11 @@ function Search({ of }: { of: Timeline }) {
   const type = (value: string) => {
     setTyped(value);
     clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => void of.search(value), 250);
+    timer.current = window.setTimeout(() => void search(of, value), 250);
   };
   const turn = (way: "next" | "prev") => {
     clearTimeout(timer.current);
-    if (typed) void of.search(typed, way);
+    if (typed) void search(of, typed, way);
   };
   const keys = (event: KeyboardEvent) => {
     if (event.key === "Enter") turn(event.shiftKey ? "prev" : "next");
@@ -94,7 +97,7 @@ function Kinds({ of }: { of: Timeline }) {
     <Menu label={t.kinds} class={`sm ${chosen.length ? "chosen" : ""}`} button={chosen.length ? <span class="cut">{chosen.join(", ")}</span> : <span class="small">{t.allKinds}</span>}>
       {() => there.map((kind) => (
         <label key={kind} class="item">
-          <input type="checkbox" checked={chosen.includes(kind)} onChange={() => of.restrict(chosen.includes(kind) ? chosen.filter((one) => one !== kind) : [...chosen, kind])} /> {kind}<span class="sp" /><span class="d3 small">{units.count(info.value!.kinds[kind]).value}</span>
+          <input type="checkbox" checked={chosen.includes(kind)} onChange={() => restrict(of, chosen.includes(kind) ? chosen.filter((one) => one !== kind) : [...chosen, kind])} /> {kind}<span class="sp" /><span class="d3 small">{units.count(info.value!.kinds[kind]).value}</span>
         </label>
       ))}
     </Menu>
@@ -112,7 +115,7 @@ function Carried({ of }: { of: Timeline }) {
 /** What is in view, in words. */
 function View({ of }: { of: Timeline }) {
   const t = text();
-  const { t0, t1 } = of.seen.value;
+  const { t0, t1 } = of.sight.seen.value;
   const length = <b title={units.exact(Math.round(t1 - t0), "time")}>{units.text(units.time(t1 - t0))}</b>;
   const step = of.steps.find((one) => t0 >= one.start && t0 < one.end);
   const whole = t0 === 0 && t1 === of.end;
@@ -166,9 +169,9 @@ function Notes({ of }: { of: Timeline }) {
         <div class="tl-list">
           {marks.map((mark) => (
             <div key={`${mark.t0} ${mark.t1}`} class="item tl-note">
-              <button class="btn sm" onClick={() => { of.focus({ start: mark.t0, dur: mark.t1 - mark.t0 }); close(); }}>{units.text(units.time(mark.t1 - mark.t0))}</button>
-              <input type="text" aria-label={t.note} placeholder={t.note} value={mark.text} onChange={(event) => of.setMarks(marks.map((one) => (one === mark ? { ...mark, text: event.currentTarget.value } : one)))} />
-              <button class="tl-turn" aria-label={t.remove} title={t.remove} onClick={() => of.setMarks(marks.filter((one) => one !== mark))}><Icon name="close" size={11} /></button>
+              <button class="btn sm" onClick={() => { of.sight.focus({ start: mark.t0, dur: mark.t1 - mark.t0 }); close(); }}>{units.text(units.time(mark.t1 - mark.t0))}</button>
+              <input type="text" aria-label={t.note} placeholder={t.note} value={mark.text} onChange={(event) => setMarks(of, marks.map((one) => (one === mark ? { ...mark, text: event.currentTarget.value } : one)))} />
+              <button class="tl-turn" aria-label={t.remove} title={t.remove} onClick={() => setMarks(of, marks.filter((one) => one !== mark))}><Icon name="close" size={11} /></button>
             </div>
           ))}
         </div>
@@ -180,7 +183,7 @@ function Notes({ of }: { of: Timeline }) {
 function Downloads({ of }: { of: Timeline }) {
   const t = text();
   const base = `api/runs/${encodeURIComponent(of.run)}`;
-  const { t0, t1 } = of.seen.value;
+  const { t0, t1 } = of.sight.seen.value;
   const area = of.area.value;
   return (
     <Menu label={t.download} class="sm" align="right" arrow={false} button={<><Icon name="export" size={13} />{t.download}</>}>
