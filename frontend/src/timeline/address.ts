@@ -32,12 +32,12 @@ export function write(of: Timeline): void {
 
 /** The address as it would be now. */
 function params(of: Timeline): Record<string, string | number | null> {
-  const { t0, t1, whole } = of.sight;
+  const { t0, t1, atHome } = of.sight;
   const area = of.area.peek();
   const selected = of.selected.peek();
   const measured = of.measured.peek();
   return {
-    t0: whole ? null : Math.round(t0), t1: whole ? null : Math.round(t1),
+    t0: atHome ? null : Math.round(t0), t1: atHome ? null : Math.round(t1),
     span: selected && selected.span >= 0 ? selected.span : null,
     area: area && [Math.round(area.t0), Math.round(area.t1), ...(area.lanes ? [area.lanes.join(",")] : [])].join(":"),
     lanes: written(of.arrangement.peek()) === of.usual ? null : written(of.arrangement.peek()) || "all",
@@ -73,11 +73,12 @@ export async function follow(of: Timeline, first: boolean): Promise<void> {
   const [from, to] = [t0, t1].map((text) => (text === undefined ? NaN : Number(text)));
   const windowed = Number.isFinite(from) && Number.isFinite(to) && to >= from;
   if (windowed) sight.to(from, Math.max(to, from + 1), first ? "jump" : "glide");
-  else if (first && context().steps && of.steps.length) {
-    const [low, high] = String(context().steps).split(":").map(Number);
-    const some = of.steps.filter((step) => step.step >= low && step.step <= (high ?? low));
+  else if (first) {
+    const [low, high] = String(context().steps ?? "").split(":").map(Number);
+    const some = context().steps ? of.steps.filter((step) => step.step >= low && step.step <= (high ?? low)) : [];
     if (some.length) sight.to(some[0].start, some[some.length - 1].end, "jump");
-  } else if (!first && span === undefined) sight.all();
+    else sight.goHome("jump");
+  } else if (span === undefined) sight.goHome("glide");
   if (first) sight.begin();
   of.open.value = tab !== undefined || span !== undefined || area !== undefined;
   if (tab && TABS.includes(tab)) of.tab.value = tab as Tab;

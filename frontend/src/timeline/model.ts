@@ -145,6 +145,7 @@ export class Timeline {
 
   setSteps(steps: Step[]): void {
     this.steps = steps;
+    this.sight.setSteps(steps);
     const lengths = steps.map((step) => step.end - step.start).sort((a, b) => a - b);
     this.scene.median = steps.length > 2 ? lengths[lengths.length >> 1] : 0;
     this.invalidate();
@@ -247,7 +248,7 @@ export class Timeline {
   get usual(): string {
     const ranks = new Set(this.header.groups.map((group) => group.rank));
     const lanes = (group: number) => this.header.lanes.filter((lane) => lane.group === group && lane.id !== this.ruled);
-    const said = (group: number) => lanes(group).length > 0 && lanes(group).every((lane) => lane.kind === "spans" && (lane.note === "instant" || lane.note === "other"));
+    const said = (group: number) => lanes(group).length > 0 && lanes(group).every((lane) => lane.kind === "spans" && (lane.note === "instant" || (lane.note === "other" && lane.events <= FEW)));
     const hidden = this.header.lanes.filter((lane) => lane.kind === "counter" && lane.min === 0 && lane.max === 0).map((lane) => lane.id);
     return written({ ...UNARRANGED, hidden, folded: this.header.groups.filter((group) => (ranks.size > 4 && group.rank !== rank()) || said(group.id)).map((group) => group.id) });
   }
@@ -319,3 +320,5 @@ export class Timeline {
 }
 
 const NONE: Event[] = [];
+/** So many say that something was recorded; more say what. */
+const FEW = 3;

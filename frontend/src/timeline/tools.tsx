@@ -119,8 +119,9 @@ function View({ of }: { of: Timeline }) {
   const length = <b title={units.exact(Math.round(t1 - t0), "time")}>{units.text(units.time(t1 - t0))}</b>;
   const step = of.steps.find((one) => t0 >= one.start && t0 < one.end);
   const whole = t0 === 0 && t1 === of.end;
+  const words = { length: units.text(units.time(t1 - t0)), start: units.text(units.time(step ? t0 - step.start : t0)), step: step?.step ?? 0 };
   return (
-    <span class="d2 small tl-view" role="status">
+    <span class="d2 small tl-view" role="status" title={fill(whole ? t.inViewAll : step ? t.inView : t.inViewStart, words)}>
       {whole ? <Say of={t.inViewAll} length={length} /> : step ? <Say of={t.inView} length={length} start={units.text(units.time(t0 - step.start))} step={step.step} /> : <Say of={t.inViewStart} length={length} start={units.text(units.time(t0))} />}
       {["W", "A", "S", "D"].map((key) => <span key={key} class="kbd wide">{key}</span>)}
     </span>

@@ -70,7 +70,7 @@ def details(trace: Trace, timeline: Timeline, rank: int, span: int) -> dict[str,
     start = row["start_ns"] - timeline.origin
     mine = _place(timeline, rank, row["track"], span, start)
     said = {name: value for name, value in row.items() if name not in ("start_ns", "dur_ns", "self_ns", "args", "shapes", "dtypes", "rank")}
-    step = trace.steps.filter(pl.col("rank") == rank, pl.col("step") == row["step"]).select(pl.col("end_ns") - pl.col("start_ns"))
+    step = trace.steps.filter(pl.col("rank") == rank, pl.col("step").eq_missing(row["step"])).select(pl.col("end_ns") - pl.col("start_ns"))
     step_ns = step.collect().to_series().to_list() if row["step"] is not None else []
     linked = of_rank.filter((pl.col("flow_in") == span) | (pl.col("op") == span)).select("span", "track", "start_ns", "dur_ns", "flow_in")
     effects = linked.sort("start_ns").collect()
