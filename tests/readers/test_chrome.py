@@ -182,6 +182,14 @@ def test_what_kineto_means_is_understood(tmp_path: Path) -> None:
     )
 
 
+def test_what_has_no_name_is_called_by_its_number(tmp_path: Path) -> None:
+    named = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 3, "args": {"name": "loader"}}
+    trace = opened(write(tmp_path / "t.json", [*gpu_step(), x("f", 0, 1, tid="main"), x("f", 0, 1, tid=-9), named]))
+    labels = dict(trace.tracks.filter(pl.col("kind") != "annotation").select("tid", "label").collect().iter_rows())
+    assert labels == {"1": "thread 1", "2": "thread 2", "7": "stream 7", "8": "stream 8", "main": "main", "-9": "thread -9"}
+    assert "loader annotations" in trace.tracks.collect()["label"].to_list()
+
+
 def test_steps_can_be_named_or_are_one_whole(tmp_path: Path) -> None:
     events = [x("train epoch", 0, 9, "user_annotation"), x("train epoch", 10, 9, "user_annotation"), x("aten::mm", 2, 3)]
     path = write(tmp_path / "t.json", events)

@@ -441,7 +441,7 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         MemoryDeallocation               instant        3     0        0      -            -        -   -        -
         MemoryAllocation                 instant        3     0        0      -            -        -   -        -
         sgemm_128x64                     kernel         3     50       0      model/dense  MatMul   2   3        -
-        ncclDevKernel_AllReduce_Sum_f32  communication  -     30       0      -            -        -   -        -
+        ncclDevKernel_AllReduce_Sum_f32  communication  -     30       1      -            -        -   -        -
         MemcpyD2H                        copy           3     5        0      -            -        -   5        64
         Memset                           set            -     5        0      -            -        -   -        32
         fusion                           annotation     -     50       0      -            -        -   -        -

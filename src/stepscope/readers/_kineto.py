@@ -505,11 +505,14 @@ def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataF
     transfers = (pl.col("kind") == "communication") & ~pl.col("category").cast(pl.String).str.contains("annotation")
     streams = set(spans.filter(pl.col("kind").is_in(["kernel", "copy", "set"]) | transfers)["track"].unique())
     used = set(spans["track"].unique())
+    on_device = {(pid, tid) for (pid, tid, _), track in tracks.items() if track in streams}
     rows = []
     for (pid, tid, apart), track in tracks.items():
         if track not in used:
             continue
-        label = str(said.get(("thread_name", pid, tid), tid)).strip()
+        number = re.fullmatch(r"-?\d+", str(tid))
+        nameless = f"{'stream' if (pid, tid) in on_device else 'thread'} {tid}" if number else tid
+        label = str(said.get(("thread_name", pid, tid), nameless)).strip()
         process, labels = said.get(("process_name", pid, None), ""), str(said.get(("process_labels", pid, None), ""))
         rows.append(
             {

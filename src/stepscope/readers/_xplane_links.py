@@ -28,15 +28,15 @@ def apart(spans: pl.DataFrame, tracks: list[dict[str, object]]) -> tuple[pl.Data
 
 
 def nested(spans: pl.DataFrame) -> pl.DataFrame:
-    """Depth, parent and self time. What runs on a stream or in the background may overlap, but is no part of another: not nested."""
-    rows = np.flatnonzero(~spans["role"].cast(pl.String).is_in(["stream", "async"]).to_numpy())
+    """Depth, parent and self time. What overlaps on a stream or in the background stands a level deeper, but is no part of the other."""
+    apart = spans["role"].cast(pl.String).is_in(["stream", "async"]).to_numpy()
     start, duration = spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy()
-    nesting = intervals.nest(spans["track"].to_numpy()[rows].astype(np.int64), start[rows], (start + duration)[rows])
-    depth, parent, own = np.zeros(spans.height, np.int32), np.full(spans.height, -1, np.int64), duration.copy()
-    depth[rows], own[rows] = nesting.depth, nesting.self_time
-    parent[rows] = np.where(nesting.parent >= 0, rows[nesting.parent], -1)
+    nesting = intervals.nest(spans["track"].to_numpy().astype(np.int64), start, start + duration)
     return spans.with_columns(
-        pl.Series("span", np.arange(spans.height)), pl.Series("depth", depth), _or_null("parent", parent), pl.Series("self_ns", own)
+        pl.Series("span", np.arange(spans.height)),
+        pl.Series("depth", nesting.depth.astype(np.int32)),
+        _or_null("parent", np.where(apart, -1, nesting.parent)),
+        pl.Series("self_ns", np.where(apart, duration, nesting.self_time)),
     )
 
 
