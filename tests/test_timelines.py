@@ -395,6 +395,37 @@ def test_work_that_overlaps_on_a_stream_gets_as_few_rows_as_it_can() -> None:
     assert lane.rows == 2
 
 
+def test_the_thread_that_trains_comes_first_and_nothing_is_said_twice() -> None:
+    tracks = """
+    track  group  kind        label                                sort  pid  tid
+    0      p      thread      "thread_9"                           0     1    9
+    1      p      annotation  "thread_1_(python3.11)_annotations"  1     1    1
+    2      p      thread      "thread_1_(python3.11)"              2     1    1
+    3      p      thread      "thread_5_(autograd)"                3     1    5
+    4      q      thread      "small"                              4     2    1
+    5      q      thread      "operators"                          5     2    2
+    """
+    spans = """
+    track  kind        name  start_ns  dur_ns
+    0      api         a     0         1
+    1      step        s     0         9
+    2      op          o     1         1
+    3      op          o     1         1
+    4      op          o     1         1
+    5      op          o     1         1
+    5      op          o     3         1
+    """
+    lanes = drawn(build(tiny.trace(spans=spans, tracks=tracks)), "spans")
+    assert [(lane.label, lane.note) for lane in lanes] == [
+        ("thread 1 annotations", "step"),
+        ("thread 1", "operators"),
+        ("thread 9", "calls"),
+        ("thread 5 (autograd)", "operators"),
+        ("operators", ""),  # the most of a process in which nobody marks steps
+        ("small", "operators"),
+    ]
+
+
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), max_size=30))
 def test_first_fit_puts_nothing_over_another(found: list[tuple[int, int]]) -> None:
     start = np.array([one for one, _ in found], np.int64)

@@ -35,6 +35,7 @@ _NO_PATH = pl.DataFrame()
 FLAT = ("kernel", "copy", "set")
 WORK = (*FLAT, "communication")
 _NOTES = {"kernel": "kernels", "copy": "copies", "set": "fills", "op": "operators", "api": "calls", "python": "Python"}
+_INTERPRETER = re.compile(r" \(python[\d.]*\)")  # which every thread of the process is called that has no name of its own
 _SHALLOW = 15  # levels that are taken for nesting unseen
 _Codes = NDArray[np.int32]
 
@@ -325,14 +326,17 @@ class _Picture:
             self._lane(group, "scope", "scopes", rows, nested=True)
 
     def _track(self, group: int, track: _Track) -> None:
+        label = _INTERPRETER.sub("", track.label or "thread")
         note = _NOTES.get(track.kinds[0], track.kinds[0]) if track.kinds else ""
         if track.kind in ("stream", "communication") and note == "other":
             note = "tasks"
         elif track.kind == "other":
             note = f"{note}, without their place in time"
+        if note.casefold() in label.casefold():
+            note = ""  # said already
         own_thread = track.kind != "stream"
         rows: dict[str, Any] = {"nested": own_thread and not track.tangled, "tangled": own_thread and track.tangled}
-        self._lane(group, "spans", track.label or "thread", list(track.rows), note=note, track=track.track, **rows)
+        self._lane(group, "spans", label, list(track.rows), note=note, track=track.track, **rows)
 
     def _counter(self, group: int, counter: dict[str, Any]) -> None:
         about = {name: counter[name] for name in ("note", "unit", "min", "max", "events")}
@@ -356,6 +360,7 @@ def _tracks(trace: Trace, spans: reading.Spans, told: Told) -> list[_Track]:
     for row in said.values():
         home = row["rank"], row["pid"], row["tid"] or row["track"]
         place[home] = min(place.get(home, 1 << 31), row["sort"] or 0)
+    marked: set[Any] = set()  # where steps are marked: the thread that trains, the stream that it uses
     depths: dict[int, dict[int, int]] = {}
     for (number, depth), code in spans.rows.items():
         depths.setdefault(number, {})[depth] = code
@@ -370,6 +375,8 @@ def _tracks(trace: Trace, spans: reading.Spans, told: Told) -> list[_Track]:
         counts = spans.kinds[number]
         kinds = tuple(KINDS[at] for at in np.argsort(-counts, kind="stable") if counts[at])
         home = rank, row.get("pid"), row.get("tid") or track
+        if "step" in kinds:
+            marked.add(home)
         one = _Track(
             number,
             rank,
@@ -385,8 +392,14 @@ def _tracks(trace: Trace, spans: reading.Spans, told: Told) -> list[_Track]:
             kinds,
         )
         # What annotates a thread stands above it, what annotates a stream below.
-        found.append(((rank, place.get(home, 0), kind not in ("annotation", "stream"), kind != "stream", row.get("sort") or 0), one))
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+        found.append((home, (place.get(home, 0), kind not in ("annotation", "stream"), kind != "stream", row.get("sort") or 0), one))
+    # Where no thread of a process says, it is the one of which most was recorded.
+    threads: dict[Any, dict[Any, int]] = {}
+    for home, _, one in found:
+        own = threads.setdefault((one.rank, one.group), {})
+        own[home] = own.get(home, 0) + (one.events if one.kind == "thread" else 0)
+    marked |= {max(own, key=lambda home: own[home]) for own in threads.values() if not marked & own.keys() and any(own.values())}
+    return [one for _, _, one in sorted(found, key=lambda each: (each[0][0], each[0] not in marked, each[1]))]
 
 
 def _paths(trace: Trace, origin: int) -> dict[int, pl.DataFrame]:
