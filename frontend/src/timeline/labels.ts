@@ -6,7 +6,7 @@ import type { Names } from "./wire";
 /** Texts at sizes they fit into. */
 export class Labels {
   private widths: number[] = [];
-  private cut = new Map<number, string>();
+  private cut = new Map<number, { text: string; width: number }>();
   private short: string[] = [];
 
   constructor(
@@ -23,12 +23,19 @@ export class Labels {
     const whole = scope ? (this.short[name] ??= this.names.text[name].replace(/^.*\//, "")) : this.text(name);
     const width = (this.widths[name] ??= this.context.measureText(whole).width);
     if (width <= room) return whole;
-    const letters = Math.floor((room / width) * whole.length) - 1;
-    if (letters < 3) return "";
-    const key = name * 512 + Math.min(letters, 511);
-    let cut = this.cut.get(key);
-    if (cut === undefined) this.cut.set(key, (cut = `${whole.slice(0, Math.min(letters, 511))}…`));
-    return cut;
+    const most = Math.min(511, Math.floor((room / width) * whole.length));
+    if (most < 3) return "";
+    // Letters differ in width: the same beginning may fit, or not, with a little more room.
+    for (let letters = most; letters >= 3; letters--) {
+      const key = name * 512 + letters;
+      let cut = this.cut.get(key);
+      if (cut === undefined) {
+        const text = `${whole.slice(0, letters)}…`;
+        this.cut.set(key, (cut = { text, width: this.context.measureText(text).width }));
+      }
+      if (cut.width <= room) return cut.text;
+    }
+    return "";
   }
 
   forget(): void {
@@ -54,14 +61,18 @@ export function shown(name: string): string {
 /** Units that take a prefix: 3.20 GHz. */
 const SI = new Set(["Hz", "W", "J", "V", "A", "bit/s", "FLOP/s"]);
 
+/** What one of them is called. */
+const ONE: Record<string, string> = { rows: "row", batches: "batch", processes: "process", threads: "thread", cores: "core" };
+
 /** A value of a counter, with its unit. */
 export function amount(value: number, unit?: string | null): string {
   if (unit === "bytes") return units.text(units.bytes(value));
   if (unit === "bytes/s") return units.text(units.rate(value));
   if (unit === "share") return units.text(units.share(value));
   if (unit === "ns") return units.text(units.time(value));
+  if (unit === "percent") return units.text(units.share(value / 100));
   const { value: number, unit: times } = units.short(value);
   if (unit === "1/s") return `${number}${units.THIN}${times}/s`;
   if (unit && SI.has(unit)) return `${number}${units.THIN}${times}${unit}`;
-  return `${units.text({ value: number, unit: times })}${unit ? ` ${unit}` : ""}`;
+  return `${units.text({ value: number, unit: times })}${unit ? ` ${value === 1 ? (ONE[unit] ?? unit) : unit}` : ""}`;
 }

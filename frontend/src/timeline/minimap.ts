@@ -111,10 +111,13 @@ export class Minimap {
       if (x < room) continue;
       context.fillStyle = ink.strong;
       context.fillRect(x, 0, 1, MINI);
-      context.fillStyle = ink.text2;
       const text = `${scene.words.step.toLowerCase()} ${step.step}`;
-      context.fillText(text, x + 5, 12);
-      room = x + context.measureText(text).width + 14;
+      const wide = context.measureText(text).width;
+      context.fillStyle = ink.text2;
+      // Where there is no room for it after the line, it stands before it.
+      if (x + 5 + wide <= width) context.fillText(text, x + 5, 12);
+      else if (x - 5 - wide > room) context.fillText(text, x - 5 - wide, 12);
+      room = x + wide + 14;
     }
   }
 }

@@ -104,9 +104,11 @@ export function ruler(context: Pen, ink: Ink, scene: Scene): void {
     if (!whole || x < room) return;
     const value = units.timeIn(since, unit);
     const text = `${NUMBERS.format(Number(value.toPrecision(9)))}${first || room < 0 ? ` ${unit}` : ""}`;
+    const wide = context.measureText(text).width;
+    if (Math.round(x) + 4 + wide > scene.width) return; // half a number is another number
     context.fillStyle = ink.text3;
     context.fillText(text, Math.round(x) + 4, TOP - 5);
-    room = x + context.measureText(text).width + 10;
+    room = x + wide + 10;
   });
   context.fillStyle = ink.border;
   context.fillRect(0, TOP - 1, width, 1);
