@@ -16,8 +16,8 @@ import pytest
 import prof_kinds
 from conftest import SHARED
 from damage import BYTES, FILES, TEXT, Damage, bounded, damaged
+from looking import looked_at
 from prof_directories import small_network
-from robustness_tries import looked_at
 from stepscope import prof_folders
 from stepscope.errors import StepscopeError
 
@@ -76,7 +76,7 @@ OWN: tuple[Damage, ...] = (missing_dictionary, device_alone, host_alone, unknown
 def test_every_directory_that_is_damaged_is_whole_before(tmp_path: Path) -> None:
     """What was wrong from the beginning would hide what damage does."""
     for folder in prof_kinds.written(tmp_path):
-        told = looked_at(folder, tmp_path, random.Random(1)).problems
+        told = looked_at(folder, tmp_path, random.Random(1))
         assert [row["what"] for row in told if row["lost"]] == [], folder.parent.name
 
 
@@ -103,7 +103,7 @@ def tried(folder: Path, room: Path, chance: random.Random) -> str:
     assert "internal error" not in exported.failed and "memory" not in exported.failed and "\n" not in exported.failed, exported.failed
     assert sum(file.bytes for file in exported.written) < 50_000_000
     try:
-        told = looked_at(folder, room, chance).problems
+        told = looked_at(folder, room, chance)
     except StepscopeError as error:
         assert "\n" not in str(error)
         return "refused"

@@ -2,7 +2,7 @@
 
 import random
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import stepscope
 from stepscope import exporters
@@ -12,21 +12,18 @@ from stepscope.tables import json_text
 from stepscope.trace import analysis, analysis_names
 
 QUESTIONS = 2  # of each recording
-QUIET = [name for name in analysis_names() if all(one.default is not one.empty for one in analysis(name).parameters.values())]
+# Questions that need no parameter.
+ANALYSES = [name for name in analysis_names() if all(one.default is not one.empty for one in analysis(name).parameters.values())]
 
 
-class Look(NamedTuple):
-    problems: list[dict[str, Any]]
-
-
-def looked_at(path: Path, room: Path, chance: random.Random) -> Look:
-    """Only a StepscopeError may come of it, in a line."""
+def looked_at(path: Path, room: Path, chance: random.Random) -> list[dict[str, Any]]:
+    """Its problems. Only a StepscopeError may come of it, in a line."""
     trace = stepscope.open(path, cache=False, partial=chance.random() < 0.5)
     found = summary.figures(trace)
     assert json_text(found)
     assert list(summary._page(found, path, 100))
     assert all(0 <= row["lost"] < 2**62 for row in found["problems"])
-    for name in chance.sample(QUIET, QUESTIONS):
+    for name in chance.sample(ANALYSES, QUESTIONS):
         try:
             trace.analyse(name)
         except StepscopeError as error:
@@ -37,4 +34,5 @@ def looked_at(path: Path, room: Path, chance: random.Random) -> Look:
             exporters.exporter(name).function(trace, room / f"exported to {name}")
         except StepscopeError as error:
             assert "\n" not in str(error)
-    return Look(found["problems"])
+    problems: list[dict[str, Any]] = found["problems"]
+    return problems
