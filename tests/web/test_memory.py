@@ -10,6 +10,7 @@ import pytest
 import stepscope
 from stepscope.trace import Trace
 
+playwright = pytest.importorskip("playwright.sync_api")
 SAMPLES = Path(__file__).parent.parent / "samples"
 RECORDING = SAMPLES / "run/stepscope-0.1.0/resnet50_h200"
 
@@ -120,3 +121,19 @@ def test_a_trace_without_memory_says_how_to_get_it(server: Any, page: Any) -> No
     page.goto(served.url(f"#/{served.run('python')}/memory"))
     page.wait_for_selector(".empty")
     assert "stepscope run --memory train.py" in page.locator(".empty").inner_text()
+
+
+def test_the_curve_by_category_has_the_layers_of_the_analysis(opened: Any, trace: Trace) -> None:
+    page = opened("?axis=category")
+    layers = page.locator(".curve-tools .legend > span")
+    playwright.expect(layers).to_have_text(["static", "from before", "gradients", "activations", "temporary"])
+    found = trace.memory_by_category(device="gpu 0", pixels=1500)
+    first = dict(found.filter(at_ns=found["at_ns"].min()).select("category", "bytes").iter_rows())
+    page.get_by_role("img", name=re.compile("^Memory by category")).press("Home")
+    exact = page.locator(".tip .q[title$=bytes]")
+    playwright.expect(exact.last).to_be_visible()
+    titles = [one.get_attribute("title") for one in exact.all()]
+    shown = [held for held in first.values() if held]
+    assert titles == [f"{held:,} bytes" for held in (*shown, sum(shown))]
+    curve = trace.memory(device="gpu 0")
+    assert sum(shown) == curve.filter(at_ns=found["at_ns"].min())["allocated_bytes"][-1]

@@ -3,9 +3,11 @@ import { useMemo } from "preact/hooks";
 import { color } from "../colors";
 import { info, useTable, type Asked } from "../data";
 import { Await, Bytes, Card, Chip, Count, Empty, InlineBar, Legend, Segmented, Swatch, Tabs, Tile, Tiles, Time, Verdict } from "../parts/basics";
+import { Categories } from "../memory/categories";
 import { Grid, type Column } from "../parts/grid";
 import { Series, ZoomBar, type Band, type Line, type Range } from "../parts/series";
 import { absolute, choose, chosen, stepBands } from "../range";
+import { source } from "../source";
 import { go, link, param } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -28,7 +30,7 @@ const text = texts({
     device: "Device", capacity: "Capacity", notSaid: "the recording does not say", peak_: "Peak allocated", ofCapacity: "{share} of capacity", static: "Static: parameters, states", staticNote: "there before and after", staticUnknown: "no blocks were recorded",
     reserved: "Reserved, at most", fragmentation: "Reserved, not used", atPeak: "at the peak: fragmentation", growth: "Growth", growthNote: "all of {count} steps together", growthOne: "in the one step", growthUnknown: "known within whole steps", free: "Free at the peak", freeNote: "capacity less allocated", afterReserved: "{free} beyond what is reserved",
     curve: "Memory over time", curveOrder: "Memory in order of execution", everyPixel: "lowest and highest of every pixel are drawn: no peak is hidden", all: "every moment is drawn", allocated: "allocated", reserved_: "reserved", static_: "static", limit: "limit",
-    byTime: "By time", byOrder: "By order", axis: "Axis", scale: "Scale to the limit", forward: "FP", backward: "BP end", reset: "All of the time", timeline: "Show on the timeline", zoom: "Drag to zoom, click for the tensors alive then",
+    byTime: "By time", byOrder: "By order", byUse: "By category", axis: "Axis", scale: "Scale to the limit", forward: "FP", backward: "BP end", reset: "All of the time", timeline: "Show on the timeline", zoom: "Drag to zoom, click for the tensors alive then",
     alive: "Alive at {at}", aliveShort: "Alive then", perStep: "Peak of each step", byOp: "By operator", kept: "Never freed", largest: "Largest blocks", points: "Moments", views: "Views", toPeak: "Back to the peak",
     moment: "Moment", change: "Change", op: "Operator", from: "Allocated at", until: "Freed at", life: "Life", size: "Size", shape: "Shape", dtype: "Type", format: "Format", category: "Category", name: "Name", address: "Address", step: "Step", order: "Nth",
     blocks_: "Blocks", total: "Allocated in all", most: "Alive at once", keptBlocks: "Never freed", keptBytes: "Never freed, bytes", what: "block|blocks", before: "before the recording", outlived: "outlived it", noOp: "(none)", rest: "{count} others", unexplained: "static", composition: "What it is made of",
@@ -49,7 +51,7 @@ const text = texts({
     device: "设备", capacity: "容量", notSaid: "记录中未注明", peak_: "分配峰值", ofCapacity: "容量的 {share}", static: "静态：参数、状态", staticNote: "记录前后都在", staticUnknown: "未记录内存块",
     reserved: "最大预留", fragmentation: "预留未用", atPeak: "峰值时：碎片", growth: "增长", growthNote: "{count} 个迭代合计", growthOne: "在唯一的迭代中", growthUnknown: "只有完整迭代内才知道", free: "峰值时空闲", freeNote: "容量减去已分配", afterReserved: "预留之外还有 {free}",
     curve: "内存随时间变化", curveOrder: "内存按执行顺序变化", everyPixel: "绘出每个像素的最低与最高值：不会隐藏峰值", all: "绘出每个时刻", allocated: "已分配", reserved_: "预留", static_: "静态", limit: "上限",
-    byTime: "按时间", byOrder: "按顺序", axis: "横轴", scale: "按上限缩放", forward: "FP", backward: "BP 终点", reset: "全部时间", timeline: "在时间线上显示", zoom: "拖动缩放，点击查看当时存活的张量",
+    byTime: "按时间", byOrder: "按顺序", byUse: "按类别", axis: "横轴", scale: "按上限缩放", forward: "FP", backward: "BP 终点", reset: "全部时间", timeline: "在时间线上显示", zoom: "拖动缩放，点击查看当时存活的张量",
     alive: "{at} 时存活", aliveShort: "当时存活", perStep: "各迭代峰值", byOp: "按算子", kept: "从未释放", largest: "最大的块", points: "时刻", views: "视图", toPeak: "回到峰值",
     moment: "时刻", change: "变化", op: "算子", from: "分配于", until: "释放于", life: "生命周期", size: "大小", shape: "形状", dtype: "类型", format: "格式", category: "类别", name: "名称", address: "地址", step: "迭代", order: "序号",
     blocks_: "块数", total: "累计分配", most: "同时存活", keptBlocks: "从未释放", keptBytes: "从未释放的字节", what: "块", before: "记录之前", outlived: "记录之后仍在", noOp: "（无）", rest: "其他 {count} 项", unexplained: "静态", composition: "组成",
@@ -106,6 +108,7 @@ function highest(peaks: Table): Peak[] {
 function OfDevice({ devices, device, peaks, blocks }: { devices: Peak[]; device: Peak; peaks: Table; blocks: number }) {
   const t = text();
   const order = param("axis") === "order";
+  const layered = param("axis") === "category" && blocks > 0 && !source().still;
   const range = chosen();
   const about = { device: device.device, pixels: PIXELS, by_event: order };
   const whole = useTable("memory", about);
@@ -149,11 +152,11 @@ function OfDevice({ devices, device, peaks, blocks }: { devices: Peak[]; device:
               </>
             ) : <span class="d3 small wide">{t.zoom}</span>}
             {devices.length > 1 && <Segmented label={t.device} value={device.device} onChange={(id) => go({ params: { device: id === devices[0].device ? null : id, at: null } })} choices={devices.map((one) => ({ id: one.device, label: one.device }))} />}
-            <Segmented label={t.axis} value={order ? "order" : "time"} onChange={(id) => go({ params: { axis: id === "order" ? id : null } }, true)} choices={[{ id: "time", label: t.byTime }, { id: "order", label: t.byOrder }]} />
+            <Segmented label={t.axis} value={order ? "order" : layered ? "category" : "time"} onChange={(id) => go({ params: { axis: id === "time" ? null : id } }, true)} choices={[{ id: "time", label: t.byTime }, { id: "category", label: t.byUse, off: blocks === 0 || source().still }, { id: "order", label: t.byOrder }]} />
           </>
         }
       >
-        <Await of={range && part.data ? part : whole} rows={8}>{() => <Curve shown={shown!} whole={whole.data ?? shown!} order={order} range={range} bands={bands} trace={trace.data} capacity={capacity} moment={moment} />}</Await>
+        {layered ? <Categories device={device.device} range={range} whole={whole.data?.rows ? [whole.data.num("at_ns")[0], whole.data.num("at_ns")[whole.data.rows - 1]] : null} bands={bands} moment={moment} pixels={PIXELS} /> : <Await of={range && part.data ? part : whole} rows={8}>{() => <Curve shown={shown!} whole={whole.data ?? shown!} order={order} range={range} bands={bands} trace={trace.data} capacity={capacity} moment={moment} />}</Await>}
       </Card>
       <Details device={device} moment={moment} alive={alive} peaks={mine} blocks={blocks} shown={shown} figures={figures} />
     </>

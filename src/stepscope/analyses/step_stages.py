@@ -1,5 +1,7 @@
 """What does the host spend each step on: waiting for data, forward, backward, the optimizer, or something else?"""
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
@@ -28,16 +30,7 @@ def step_stages(trace: Trace) -> pl.DataFrame:
     they start and end, and no more; communication: transfers on host threads at times that no other stage claims; other: the rest.
     Each moment counts once, for the first of these that claims it.
     """
-    found = roles(trace)
-    marks = passes(found).select("rank", "step", "fp_start_ns", "bp_end_ns", "last_ns")
-    said = {"said_start_ns": "fp_start_ns", "said_end_ns": "bp_end_ns"}
-    steps = trace.steps.select("rank", "step", "start_ns", "end_ns", **said).sort("rank", "start_ns").collect()
-    steps = steps.join(marks, on=["rank", "step"], how="left", maintain_order="left")
-    spans = found.partition_by("rank", as_dict=True)
-    tables = []
-    for rank, rows in steps.group_by("rank", maintain_order=True):
-        stages = _stages(rows, spans.get(rank, found.clear()))
-        tables += [_in_steps(rows, stage, part) for stage, part in stages.items()]
+    tables = [_in_steps(rows, stage, part) for rows, stages in stage_sets(trace) for stage, part in stages.items()]
     if not tables:
         return pl.DataFrame(schema=COLUMNS)
     return (
@@ -48,6 +41,18 @@ def step_stages(trace: Trace) -> pl.DataFrame:
         .sort("rank", "step_start_ns", "stage")
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
+
+
+def stage_sets(trace: Trace) -> Iterator[tuple[pl.DataFrame, dict[str, Set]]]:
+    """Rank by rank: its steps in order of time, and the moments of each stage."""
+    found = roles(trace)
+    marks = passes(found).select("rank", "step", "fp_start_ns", "bp_end_ns", "last_ns")
+    said = {"said_start_ns": "fp_start_ns", "said_end_ns": "bp_end_ns"}
+    steps = trace.steps.select("rank", "step", "start_ns", "end_ns", **said).sort("rank", "start_ns").collect()
+    steps = steps.join(marks, on=["rank", "step"], how="left", maintain_order="left")
+    spans = found.partition_by("rank", as_dict=True)
+    for rank, rows in steps.group_by("rank", maintain_order=True):
+        yield rows, _stages(rows, spans.get(rank, found.clear()))
 
 
 _STAGES = pl.Enum(["data wait", "input copy", "forward", "backward", "forward and backward", "communication", "optimizer", "other"])
