@@ -86,26 +86,32 @@ class Trace:
 
     def said(self, spans: pl.Series, fields: Mapping[str, Any]) -> pl.DataFrame:
         """Fields of the `args` of spans of a trace of one rank, by the spans' numbers: a row for each of them, in their order."""
+        if self._said:
+            return self._packed(spans, fields)
         wanted = pl.DataFrame({"span": spans}).with_row_index("at")
         parts = [pl.DataFrame(schema={"at": pl.UInt32, **fields})]
-        if self._said:
-            for first, said in self._said:
-                mine = wanted.filter(pl.col("span") >= first, pl.col("span") < first + said.len())
-                there = set(said.struct.fields)
-                rows = said.gather(mine["span"] - first).struct.unnest() if mine.height else pl.DataFrame()
-                typed = [
-                    (pl.col(name).cast(dtype, strict=False) if name in there else pl.lit(None, dtype)).alias(name)
-                    for name, dtype in fields.items()
-                ]
-                parts += [rows.select(mine["at"], *typed)] if mine.height else []
-        else:
-            texts = self.spans.select("span", "args").join(wanted.lazy(), on="span", maintain_order="right")
-            for batch in texts.select("at", "args").collect_batches(chunk_size=_BATCH, maintain_order=True):
-                parts.append(_fields(batch["args"], fields).select(batch["at"], *fields))
+        texts = self.spans.select("span", "args").join(wanted.lazy(), on="span", maintain_order="right")
+        for batch in texts.select("at", "args").collect_batches(chunk_size=_BATCH, maintain_order=True):
+            parts.append(_fields(batch["args"], fields).select(batch["at"], *fields))
         found = pl.concat(parts)
         if found.height != wanted.height:  # numbers that no span has, or two
             found = wanted.select("at").join(found.unique("at", keep="first"), on="at", how="left")
         return found.sort("at").drop("at")
+
+    def _packed(self, spans: pl.Series, fields: Mapping[str, Any]) -> pl.DataFrame:
+        """`said` of structs: field by field, so that no more than one is there twice, and of spans in a row without a copy."""
+        parts, order = [], [np.empty(0, np.int64)]
+        for first, said in self._said:
+            at = ((spans >= first) & (spans < first + said.len())).arg_true()
+            if at.len():
+                parts.append((said, _run(spans.gather(at) - first)))
+                order.append(at.to_numpy().astype(np.int64))
+        place = _places(np.concatenate(order), spans.len())
+        columns = []
+        for name, dtype in fields.items():
+            found = pl.concat([pl.Series(dtype=dtype), *(_field(said, name, dtype, rows) for said, rows in parts)])
+            columns.append((found if place is None else found.gather(place)).alias(name))
+        return pl.DataFrame(columns)
 
     def of_rank(self, rank: int) -> "Trace":
         """The same trace with one rank's rows."""
@@ -301,6 +307,29 @@ def _numbered(said: Sequence[pl.Series | int]) -> list[tuple[int, pl.Series]]:
     return [(first, part) for first, part in zip(firsts, said, strict=False) if not isinstance(part, int)]
 
 
+def _run(rows: pl.Series) -> pl.Series | slice:
+    """Rows that follow one another as a slice, which need not be copied."""
+    numbers = rows.to_numpy()
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if (np.diff(numbers) == 1).all() else rows
+
+
+def _places(order: intervals.Ints, count: int) -> pl.Series | None:
+    """Where each of so many rows is among those that came in this order: null where none did, None where each is in its place."""
+    if len(order) == count and (np.diff(order) == 1).all():
+        return None
+    place = np.full(count, -1, np.int64)
+    place[order] = np.arange(len(order))
+    found = pl.Series(place)
+    return found.set(found < 0, None)
+
+
+def _field(said: pl.Series, name: str, dtype: Any, rows: pl.Series | slice) -> pl.Series:
+    if name not in said.struct.fields:
+        return pl.Series(dtype=dtype).clear(rows.stop - rows.start if isinstance(rows, slice) else rows.len())
+    column = said.struct.field(name)
+    return (column[rows] if isinstance(rows, slice) else column.gather(rows)).cast(dtype, strict=False)
+
+
 def _with_args(spans: pl.LazyFrame | pl.DataFrame, said: Sequence[pl.Series | int]) -> pl.LazyFrame:
     """Text is made when it is asked for, of those rows and in portions: it is several times as large."""
     frame, here, parts = spans.lazy().collect(), 0, []
@@ -318,11 +347,13 @@ def _with_args(spans: pl.LazyFrame | pl.DataFrame, said: Sequence[pl.Series | in
 def _fields(texts: pl.Series, fields: Mapping[str, Any]) -> pl.DataFrame:
     """Fields of JSON texts. As lines they are read many times as fast as one by one."""
     lines = texts.fill_null("{}").str.replace_all("\n", " ", literal=True)
+    read = {name: pl.String if dtype == schema.Text else dtype for name, dtype in fields.items()}  # an object is a text, too
     try:
-        return pl.read_ndjson(lines.str.join("\n").item().encode(), schema=dict(fields), ignore_errors=True)
+        found = pl.read_ndjson(lines.str.join("\n").item().encode(), schema=read, ignore_errors=True)
     except pl.exceptions.ComputeError:  # a text that is no JSON says nothing, and spoils the others
         whole = [text if _is_object(text) else "{}" for text in lines]
-        return pl.read_ndjson("\n".join(whole).encode(), schema=dict(fields), ignore_errors=True)
+        found = pl.read_ndjson("\n".join(whole).encode(), schema=read, ignore_errors=True)
+    return found.cast(dict(fields))
 
 
 def _is_object(text: str) -> bool:

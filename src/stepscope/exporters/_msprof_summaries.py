@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.exporters._msprof_work import NO_CONTEXT, TEXTS, Work, only
+from stepscope.exporters._msprof_work import NO_CONTEXT, TEXTS, Work, only, spelled
 
 _PORTION = 20_000
 _COMMUNICATION = "COMMUNICATION"
@@ -78,7 +78,7 @@ def op_summary(work: Work) -> Iterator[pl.DataFrame]:
 
 
 def _detailed(work: Work, rows: pl.Series) -> pl.DataFrame:
-    found = work.tasks[rows].with_columns(pl.col(TEXTS).cast(pl.String))
+    found = spelled(work.tasks[rows])
     if work.brief:
         found = _briefly(found).with_columns(category=pl.lit(None, pl.String), op_type=pl.lit(None, pl.String))
     return found
@@ -176,7 +176,7 @@ def op_statistic(work: Work) -> pl.DataFrame:
     needed = ("device", "kind", "category", "op_type", "OP Type", "Op Name", "name", "dur_ns")
     rows = work.tasks.select(needed).filter(pl.col("kind") == "kernel", pl.col("category") != _COMMUNICATION)
     key = {"Device_id": pl.col("device"), "OP Type": pl.coalesce("OP Type", "op_type", "Op Name", "name"), "Core Type": pl.col("category")}
-    return _by_total(rows.group_by(**key, maintain_order=True).agg(**_TIMES))
+    return _by_total(spelled(rows.group_by(**key, maintain_order=True).agg(**_TIMES)))
 
 
 def communication_statistic(work: Work) -> pl.DataFrame:
@@ -202,10 +202,10 @@ def task_time(work: Work) -> Iterator[pl.DataFrame]:
     for device in work.devices:
         tasks = only(work.tasks, pl.col("device") == device, whole)
         for rows in tasks.iter_slices(_PORTION):
-            yield _task_rows(work, rows)
+            yield _task_rows(work, spelled(rows))
         copies = tasks.filter(pl.col("received_ns").is_not_null())
         if copies.height:
-            yield _task_rows(work, copies.with_columns(kernel_name=pl.lit("MemcopyAsync"), category=pl.lit("other")))
+            yield _task_rows(work, spelled(copies).with_columns(kernel_name=pl.lit("MemcopyAsync"), category=pl.lit("other")))
 
 
 def _task_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
@@ -227,10 +227,8 @@ def _task_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
 
 def aicpu(work: Work) -> pl.DataFrame:
     """What operators on AI CPUs said of themselves."""
-    rows = work.tasks.filter(pl.col("run_ns").is_not_null()).with_columns(node=pl.coalesce("Op Name", "name"))
-    rows = pl.concat([rows.drop(TEXTS), work.aicpu.drop(TEXTS, strict=False)], how="diagonal").with_columns(
-        start_ns=pl.coalesce("aicpu start_ns", "start_ns")
-    )
+    rows = spelled(work.tasks.filter(pl.col("run_ns").is_not_null())).with_columns(node=pl.coalesce("Op Name", "name"))
+    rows = pl.concat([rows, spelled(work.aicpu)], how="diagonal").with_columns(start_ns=pl.coalesce("aicpu start_ns", "start_ns"))
     return rows.sort("device", "start_ns", maintain_order=True).select(
         **{
             "Device_id": pl.col("device"),

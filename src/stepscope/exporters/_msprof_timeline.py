@@ -12,7 +12,7 @@ import polars as pl
 from stepscope import intervals
 from stepscope.exporters._lines import filled, json_of, json_text
 from stepscope.exporters._msprof_summaries import bounded, kernels, microseconds, reduces, us
-from stepscope.exporters._msprof_work import LAYERS, NO_CONTEXT, NO_MODEL, Work, only
+from stepscope.exporters._msprof_work import LAYERS, NO_CONTEXT, NO_MODEL, Work, only, spelled
 from stepscope.intervals import Ints
 
 _HOST = 31
@@ -142,7 +142,7 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
     callers = _callers(work)
     host = _host(work)
-    for portion in tasks.iter_slices(_PORTION):
+    for portion in map(spelled, tasks.iter_slices(_PORTION)):
         rows = _quoted(portion.with_columns(title=named, type=kind), "title", "type")
         yield rows.select(_span(pid, "title", "stream", args)).to_series()
         yield from _copies(portion.filter(pl.col("received_ns").is_not_null()), pid)

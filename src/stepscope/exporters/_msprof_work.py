@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from stepscope import schema
 from stepscope.trace import Trace
 
 NO_CONTEXT = NO_MODEL = 2**32 - 1
@@ -19,7 +20,8 @@ _OF_TASK: dict[str, Any] = {
     **dict.fromkeys(("stream", "task start_ns", "task dur_ns", "received_ns", "aicpu start_ns"), pl.Int64),
     **dict.fromkeys(("compute_us", "memcpy_us", "dispatch_us", "run_ns", "total_ns"), pl.Int64),
     **dict.fromkeys(("Block Num", "Mix Block Num", "size(B)"), pl.Int64),
-    **dict.fromkeys(("runtime type", "kernel_name", "Op Name", "OP Type", "OP State", "HF32 Eligible", "operation", *TEXTS), pl.String),
+    # They repeat, and there may be millions.
+    **dict.fromkeys(("runtime type", "kernel_name", "Op Name", "OP Type", "OP State", "HF32 Eligible", "operation", *TEXTS), schema.Text),
 }
 # Columns of counters that a kernel may have: of the groups of metrics, or registers that the user chose.
 COUNTER = re.compile(
@@ -46,7 +48,7 @@ _OF_CALL: dict[str, Any] = {
 class Work(NamedTuple):
     """One rank. Device tables are by device and start."""
 
-    tasks: pl.DataFrame  # span, device, stream, kind, category, name, op_type, start_ns, dur_ns, flow_in and what _OF_TASK names
+    tasks: pl.DataFrame  # span, device, kind, category, name, op_type, start_ns, dur_ns, flow_in, _OF_TASK; texts that repeat as numbers
     counters: list[str]  # those of the columns of `tasks` that are counters of cores
     operators: pl.DataFrame  # of communication: device, name, op_type, group, start_ns, dur_ns, flow_in and _OF_OPERATOR
     planes: pl.DataFrame  # tasks of these: device, group, plane, name, start_ns, dur_ns and _OF_PLANE
@@ -108,6 +110,11 @@ def only(rows: pl.DataFrame, *where: pl.Expr) -> pl.DataFrame:
     return rows if wanted.all() else rows.filter(wanted)
 
 
+def spelled(rows: pl.DataFrame) -> pl.DataFrame:
+    """With texts in place of their numbers: for a portion, as texts are many times as large."""
+    return rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+
+
 def _texts(spans: pl.LazyFrame) -> pl.LazyFrame:
     return spans.with_columns(pl.col("kind", "name", "op_type", "category", "shapes", "dtypes").cast(pl.String))
 
@@ -116,10 +123,10 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
     lanes = streams.select("track", "device", tid="tid").with_columns(
         lane=pl.col("tid").str.extract(r"(\d+)\s*$").cast(pl.Int64, strict=False)
     )
-    spans = _texts(trace.spans).join(lanes.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_DEVICE_KINDS))
+    spans = trace.spans.join(lanes.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_DEVICE_KINDS))
     own = (
         spans.select(
-            *("span", "device", "lane", "track", "kind", "category", "name", "op_type"),
+            *("span", "device", "lane", "kind", "category", "name", "op_type"),
             *("start_ns", "dur_ns", "flow_in", "op", "shapes", "dtypes"),
         )
         .sort("device", "start_ns", maintain_order=True)
@@ -127,8 +134,7 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
     )
     counters = _counters(trace, own)
     columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in counters}
-    said = trace.said(own["span"], columns).with_columns(pl.col(TEXTS).cast(pl.Categorical()))  # they repeat, and there may be millions
-    found = own.hstack(said).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
+    found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane")).drop("lane")
     return _with_operators(trace, found), counters
 
 
@@ -152,21 +158,21 @@ def told_keys(text: str) -> list[str]:
 def _with_operators(trace: Trace, tasks: pl.DataFrame) -> pl.DataFrame:
     """Shapes and types as msprof writes them, also where only the operator that launched a kernel has them."""
     if tasks["op"].null_count() < tasks.height:
-        operators = trace.spans.select(op="span", op_shapes=pl.col("shapes").cast(pl.String), op_dtypes=pl.col("dtypes").cast(pl.String))
+        operators = trace.spans.select(op="span", op_shapes="shapes", op_dtypes="dtypes")
         tasks = tasks.join(operators.filter(pl.col("op_shapes").is_not_null()).collect(), on="op", how="left", maintain_order="left")
         tasks = tasks.with_columns(shapes=pl.coalesce("shapes", "op_shapes"), dtypes=pl.coalesce("dtypes", "op_dtypes"))
         tasks = tasks.drop("op_shapes", "op_dtypes")
     return tasks.with_columns(
         pl.coalesce("Input Shapes", _flat(tasks["shapes"]).alias("flat")).alias("Input Shapes"),
         pl.coalesce("Input Data Types", _flat(tasks["dtypes"]).alias("flat")).alias("Input Data Types"),
-    ).drop("shapes", "dtypes")
+    ).drop("op", "shapes", "dtypes")
 
 
 def _flat(texts: pl.Series) -> pl.Series:
     """`[[2,3],[4]]` as `2,3;4`, each distinct one once."""
     distinct = texts.drop_nulls().unique()
-    flat = pl.Series([_joined(text) for text in distinct], dtype=pl.String)
-    return texts.replace_strict(distinct, flat, default=None, return_dtype=pl.String).cast(pl.Categorical())
+    flat = pl.Series([_joined(text) for text in distinct], dtype=schema.Text)
+    return texts.replace_strict(distinct, flat, default=None, return_dtype=schema.Text)
 
 
 def _joined(text: str) -> str | None:
@@ -189,7 +195,7 @@ def _operators(trace: Trace, lanes: pl.DataFrame, tasks: pl.DataFrame) -> pl.Dat
         about = trace.said(own["span"], _OF_OPERATOR)
         return own.hstack(about).with_columns(group=pl.coalesce("lane_group", "Process Group Name")).drop("lane_group")
     found = tasks.filter(pl.col("kind") == "communication")
-    return found.select(
+    return spelled(found).select(
         *("span", "device", "name", "op_type", "start_ns", "dur_ns", "flow_in", "connection_id"),
         *(pl.lit(None, dtype).alias(name) for name, dtype in _OF_OPERATOR.items() if name != "connection_id"),
         group=pl.lit(None, pl.String),
