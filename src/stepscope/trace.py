@@ -327,7 +327,9 @@ def _field(said: pl.Series, name: str, dtype: Any, rows: pl.Series | slice) -> p
     if name not in said.struct.fields:
         return pl.Series(dtype=dtype).clear(rows.stop - rows.start if isinstance(rows, slice) else rows.len())
     column = said.struct.field(name)
-    return (column[rows] if isinstance(rows, slice) else column.gather(rows)).cast(dtype, strict=False)
+    column = column[rows] if isinstance(rows, slice) else column.gather(rows)
+    number = dtype == schema.Text and column.dtype not in (pl.String, schema.Text)
+    return (column.cast(pl.String) if number else column).cast(dtype, strict=False)
 
 
 def _with_args(spans: pl.LazyFrame | pl.DataFrame, said: Sequence[pl.Series | int]) -> pl.LazyFrame:
@@ -353,7 +355,7 @@ def _fields(texts: pl.Series, fields: Mapping[str, Any]) -> pl.DataFrame:
     except pl.exceptions.ComputeError:  # a text that is no JSON says nothing, and spoils the others
         whole = [text if _is_object(text) else "{}" for text in lines]
         found = pl.read_ndjson("\n".join(whole).encode(), schema=read, ignore_errors=True)
-    return found.cast(dict(fields))
+    return found.select(pl.col(name).cast(dtype) for name, dtype in fields.items())
 
 
 def _is_object(text: str) -> bool:

@@ -263,7 +263,7 @@ def api_statistic(work: Work) -> pl.DataFrame:
             "Variance": (pl.col("dur_ns") / 1000).var(ddof=0).round(3),
         }
     )
-    found = found.with_columns(pl.col("API Name").cast(pl.String)).sort("API Name", "Level")
+    found = spelled(found).sort("API Name", "Level")
     return pl.concat([found.select(pl.lit(device, pl.Int32).alias("Device_id"), pl.all()) for device in work.devices or [0]])
 
 

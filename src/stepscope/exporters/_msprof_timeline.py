@@ -108,7 +108,7 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
             ignore_nulls=True,
         )
         for portion in calls.iter_slices(_PORTION):
-            rows = portion.with_columns(pl.col("name").cast(pl.String)).with_columns(
+            rows = spelled(portion).with_columns(
                 title=title,
                 mode=pl.coalesce("Mode", "name"),
                 item=pl.coalesce("id", pl.lit("0")),

@@ -40,7 +40,7 @@ _OF_PLANE: dict[str, Any] = {
 # Levels of calls, and what they are called in the timeline.
 LAYERS = {"acl": "AscendCL", "model": "Model", "node": "Node", "communication": "Communication", "runtime": "Runtime"}
 _OF_CALL: dict[str, Any] = {
-    **dict.fromkeys(("level", "id", "item_id", "Mode"), pl.String),
+    **dict.fromkeys(("level", "id", "Mode"), schema.Text),
     "event": pl.Boolean,
 }
 
@@ -52,7 +52,7 @@ class Work(NamedTuple):
     counters: list[str]  # those of the columns of `tasks` that are counters of cores
     operators: pl.DataFrame  # of communication: device, name, op_type, group, start_ns, dur_ns, flow_in and _OF_OPERATOR
     planes: pl.DataFrame  # tasks of these: device, group, plane, name, start_ns, dur_ns and _OF_PLANE
-    calls: pl.DataFrame  # span, thread, kind, name, start_ns, dur_ns, connection and _OF_CALL
+    calls: pl.DataFrame  # span, thread, kind, name, start_ns, dur_ns, connection, _OF_CALL, item_id of events; texts as those of tasks
     iterations: pl.DataFrame  # device, model, iteration, start_ns, end_ns, fp_start_ns, bp_end_ns
     ranges: pl.DataFrame  # collectives and GetNext as a graph's tags bound them: device, what, model, stream, start_ns, dur_ns
     clocks: pl.DataFrame  # device, at_ns, mhz
@@ -218,15 +218,18 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
     )
     spans = trace.spans.join(threads.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_CALL_KINDS))
     own = spans.select("span", "thread", "kind", "name", "start_ns", "dur_ns", connection="correlation").collect()
-    framework = pl.lit(trace.meta.framework or "framework")
-    level = pl.when(pl.col("kind").is_in(["api", "sync"])).then(pl.lit("runtime")).otherwise(framework)
+    framework = pl.lit(trace.meta.framework or "framework", schema.Text)
+    level = pl.when(pl.col("kind").is_in(["api", "sync"])).then(pl.lit("runtime", schema.Text)).otherwise(framework)
     found = own.hstack(trace.said(own["span"], _OF_CALL))
+    events = found.filter("event").select("span")
+    items = trace.said(events["span"], {"item_id": schema.Text}) if events.height else pl.DataFrame(schema={"item_id": schema.Text})
+    found = found.join(events.hstack(items), on="span", how="left", maintain_order="left")
     # What msprof's own timeline names: `Node@launch`.
     words = pl.col("name").cast(pl.String).str.extract_groups(r"^(?<layer>AscendCL|Model|Node|Communication|Runtime)@(?<rest>.+)$").struct
-    layer = words.field("layer").replace_strict({word: key for key, word in LAYERS.items()}, default=None, return_dtype=pl.String)
+    layer = words.field("layer").replace_strict({word: key for key, word in LAYERS.items()}, default=None, return_dtype=schema.Text)
     known = pl.col("level").is_null() & layer.is_not_null()
     if found.select(known.any()).item():
-        name = pl.when(known).then(words.field("rest")).otherwise(pl.col("name").cast(pl.String))
+        name = pl.when(known).then(words.field("rest").cast(schema.Text)).otherwise("name")
         found = found.with_columns(level=pl.when(known).then(layer).otherwise("level"), name=name)
     return found.with_columns(level=pl.coalesce("level", level))
 

@@ -40,10 +40,10 @@ class Communication(NamedTuple):
 
 
 def read(executions: pl.DataFrame, host: Host | None) -> Communication:
-    ran = executions.filter(pl.col("communication").is_not_null())
+    ran = _spelled(executions.filter(pl.col("communication").is_not_null()))
     if host is None or ran.is_empty():
         return Communication(pl.DataFrame(), pl.DataFrame())
-    calls = host.calls.select(pl.col("row").cast(pl.Int64), "name", "connection", "item")
+    calls = host.calls.select(pl.col("row").cast(pl.Int64), "name", "connection", "item").pipe(_spelled)
     ran = ran.join(calls.select(communication="row", role="name"), on="communication", how="left", maintain_order="left")
     details, groups = _details(host), _groups(host)
     tasks = ran.join(details, on=["communication", "context"], how="inner", maintain_order="left", suffix="_said")
@@ -59,6 +59,10 @@ def read(executions: pl.DataFrame, host: Host | None) -> Communication:
     return Communication(_operators(ran, calls), _planes(tasks))
 
 
+def _spelled(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+
+
 def _details(host: Host) -> pl.DataFrame:
     """hccl_info: what each task of a collective was to do."""
     raw = host.streams["additional.hccl_info"]
@@ -67,8 +71,8 @@ def _details(host: Host) -> pl.DataFrame:
         {
             "communication": call,
             "context": raw["context"].astype(np.int64),
-            "task_name": host.words.of(raw["item"]),
-            "group": host.words.of(raw["group"]),
+            "task_name": host.words.of(raw["item"]).cast(pl.String),
+            "group": host.words.of(raw["group"]).cast(pl.String),
             "group_number": raw["group"],
             "src": raw["local"].astype(np.int64),
             "dst": raw["remote"].astype(np.int64),
@@ -93,10 +97,10 @@ def _groups(host: Host) -> pl.DataFrame:
     rows = pl.DataFrame(
         {
             "node": node,
-            "group": host.words.of(raw["group"]),
+            "group": host.words.of(raw["group"]).cast(pl.String),
             "group_number": raw["group"],
             "op_data_type": worded(raw["dtype"], _DTYPES | _ODD),
-            "algorithm": host.words.of(raw["algorithm"]),
+            "algorithm": host.words.of(raw["algorithm"]).cast(pl.String),
             "count": raw["count"].astype(np.int64),
             "relay": raw["flags"] & 1 == 1,
             "retry": raw["flags"] & 2 == 2,

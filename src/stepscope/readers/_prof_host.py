@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope import intervals
+from stepscope import intervals, schema
 from stepscope.intervals import Ints
 from stepscope.readers._prof_device import NEWEST, STREAM_DESTROYED, batches
 from stepscope.readers._prof_files import HOST_MAGIC, Clock, Notes, Records, Side, lines, records
@@ -76,7 +76,7 @@ KERNELS = ("KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", 
 
 
 class Words(NamedTuple):
-    """The dictionaries: hashes of names, and names of types by level."""
+    """The dictionaries: hashes of names, and names of types by level. Words are categorical: millions of rows have them."""
 
     hashes: pl.DataFrame  # key, word
     types: pl.DataFrame  # level, type, word
@@ -85,14 +85,15 @@ class Words(NamedTuple):
         """Names; what is in no dictionary is the number itself, and 0 is nothing."""
         keys = pl.DataFrame({"key": np.ascontiguousarray(hashes).astype(np.uint64)})
         found = keys.join(self.hashes, on="key", how="left", maintain_order="left")
-        number = pl.when(pl.col("key") > 0).then(pl.col("key").cast(pl.String))
+        number = pl.when(pl.col("key") > 0, pl.col("word").is_null()).then("key").cast(pl.String).cast(schema.Text)
         return found.select(pl.coalesce("word", number)).to_series()
 
     def of_types(self, level: Records | int, kinds: Records) -> pl.Series:
         levels = np.full(len(kinds), level, np.int64) if isinstance(level, int) else level.astype(np.int64)
         keys = pl.DataFrame({"level": levels, "type": kinds.astype(np.uint64)})
         found = keys.join(self.types, on=["level", "type"], how="left", maintain_order="left")
-        return found.select(pl.coalesce("word", pl.col("type").cast(pl.String))).to_series()
+        number = pl.when(pl.col("word").is_null()).then("type").cast(pl.String).cast(schema.Text)
+        return found.select(pl.coalesce("word", number)).to_series()
 
 
 class Host(NamedTuple):
@@ -139,10 +140,10 @@ def _words(side: Side, notes: Notes) -> Words:
         if level.isdecimal() and number.isdecimal() and len(level) < 10 and len(number) <= 20 and int(number) < 2**64:
             types[int(level), int(number)] = word
     return Words(
-        pl.DataFrame({"key": list(hashes), "word": list(hashes.values())}, schema={"key": pl.UInt64, "word": pl.String}),
+        pl.DataFrame({"key": list(hashes), "word": list(hashes.values())}, schema={"key": pl.UInt64, "word": schema.Text}),
         pl.DataFrame(
             {"level": [level for level, _ in types], "type": [number for _, number in types], "word": list(types.values())},
-            schema={"level": pl.Int64, "type": pl.UInt64, "word": pl.String},
+            schema={"level": pl.Int64, "type": pl.UInt64, "word": schema.Text},
         ),
     )
 
@@ -202,9 +203,9 @@ def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame
     rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
     item = words.of(rows["item_number"].to_numpy())
     name = words.of_types(rows["level"].to_numpy(), rows["type"].to_numpy())
-    return rows.with_columns(
-        pl.Series("name", name), pl.Series("item", item), pl.col("level").replace_strict(LEVELS, default=pl.col("level").cast(pl.String))
-    ).with_row_index("row")
+    levels = {number: str(number) for number in rows["level"].unique()} | LEVELS
+    named = pl.col("level").replace_strict(levels, return_dtype=schema.Text)
+    return rows.with_columns(pl.Series("name", name), pl.Series("item", item), named).with_row_index("row")
 
 
 def _from_events(events: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
@@ -311,7 +312,7 @@ def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: A
                 "node": _launch(basic, "node", clock, around),
                 "op": words.of(basic["op"]),
                 "op_type": words.of(basic["op_type"]),
-                "core": pl.Series(basic["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=pl.String),
+                "core": pl.Series(basic["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=schema.Text),
                 "blocks": (basic["blocks"] & 0xFFFF).astype(np.int64),
                 "mix_blocks": ((basic["blocks"] & 0xFFFF) * (basic["blocks"] >> 16)).astype(np.int64),
                 "hf32": basic["flag"] & 1 == 1,
@@ -348,7 +349,7 @@ def _with_copies(tasks: pl.DataFrame, streams: dict[str, Records], clock: Clock,
 def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
     """Per launch: shapes, dtypes and formats of inputs and outputs as text. An operator with more than five has several records."""
     if not len(raw):
-        return pl.DataFrame(schema={"node": pl.Int64, **dict.fromkeys(TENSOR_TEXTS, pl.String)})
+        return pl.DataFrame(schema={"node": pl.Int64, **dict.fromkeys(TENSOR_TEXTS, schema.Text)})
     count = np.minimum(raw["count"], 5).astype(np.int64)
     whole = pl.DataFrame({"node": _launch(raw, "node", clock, around), "op": raw["op"], "at": raw["at"]})
     # Records of one launch, one operator and one moment are one operator's; alone, most are like others.
@@ -357,7 +358,7 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
     same, first = _alike(_bytes(raw, "tensors"), count)
     texts = pl.DataFrame(
         [tensor_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()],
-        schema=dict.fromkeys(TENSOR_TEXTS, pl.String),
+        schema=dict.fromkeys(TENSOR_TEXTS, schema.Text),
         orient="row",
     ).with_row_index("same")
     single = (
@@ -372,7 +373,7 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
     for pieces in several["pieces"].unique().to_list():
         members = [int(first[int(one)]) for one in pieces.split(" ")]
         rows.append((pieces, *tensor_texts([raw["tensors"][row][: count[row]] for row in members])))
-    joined = pl.DataFrame(rows, schema={"pieces": pl.String, **dict.fromkeys(TENSOR_TEXTS, pl.String)}, orient="row")
+    joined = pl.DataFrame(rows, schema={"pieces": pl.String, **dict.fromkeys(TENSOR_TEXTS, schema.Text)}, orient="row")
     several = several.join(joined, on="pieces", how="left", maintain_order="left")
     columns = ["node", *TENSOR_TEXTS]
     return pl.concat([single.select(columns), several.select(columns)])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope import schema
 from stepscope.intervals import Ints
 from stepscope.readers._prof_files import HOST_MAGIC, Clock, Notes, Records, Side, lines, records
 from stepscope.readers._prof_host import CORES, FUSION_MEMORY, STREAMS, TENSOR, TENSOR_TEXTS, Around, Host, Words, tensor_texts
@@ -73,8 +74,8 @@ def _words(side: Side) -> Words:
         if key.isdecimal() and len(key) <= 20 and int(key) < 2**64:
             hashes[int(key)] = word
     return Words(
-        pl.DataFrame({"key": list(hashes), "word": list(hashes.values())}, schema={"key": pl.UInt64, "word": pl.String}),
-        pl.DataFrame(schema={"level": pl.Int64, "type": pl.UInt64, "word": pl.String}),
+        pl.DataFrame({"key": list(hashes), "word": list(hashes.values())}, schema={"key": pl.UInt64, "word": schema.Text}),
+        pl.DataFrame(schema={"level": pl.Int64, "type": pl.UInt64, "word": schema.Text}),
     )
 
 
@@ -84,7 +85,7 @@ def _named(mixed: Records, words: Words) -> pl.Series:
     if not len(data):
         return pl.Series([], dtype=pl.String)
     first = data.view(np.uint8).reshape(len(data), data.dtype.itemsize)[:, :8].copy().view("<u8").reshape(-1)
-    return words.of(first).zip_with(pl.Series(mixed["form"] != _IS_TEXT), _text(data))
+    return words.of(first).cast(pl.String).zip_with(pl.Series(mixed["form"] != _IS_TEXT), _text(data))
 
 
 def _text(data: Records) -> pl.Series:

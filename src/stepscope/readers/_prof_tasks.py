@@ -1,8 +1,11 @@
 """Executions on the device, joined with the launches on the host that caused them."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 
+from stepscope import schema
 from stepscope.intervals import Ints
 from stepscope.readers._prof_device import NO_CONTEXT, Device
 from stepscope.readers._prof_host import Host
@@ -82,32 +85,27 @@ def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFram
     keys = rows.select("execution", *_KEY, "start_ns").sort("start_ns")
     if host is None:
         return pl.DataFrame(schema=_HOST_COLUMNS).clear(rows.height)
-    tasks = (
-        host.tasks.filter(pl.col("device") == device)
-        .drop("device")
-        .rename({"type": "host_type"})
-        .with_columns(start_ns="at_ns")
-        .sort("start_ns")
-    )
-    tasks = tasks.with_row_index("row")
-    known = tasks.select(*_KEY, "start_ns", "row")
+    tasks = host.tasks.drop("device", *_KEY).rename({"type": "host_type"})
+    known = host.tasks.select("device", *_KEY, start_ns="at_ns").with_row_index("row").filter(pl.col("device") == device)
+    known = known.drop("device").sort("start_ns", maintain_order=True)
     row = keys.join_asof(known, on="start_ns", by=_KEY, check_sortedness=False)
     unknown = row.filter(pl.col("row").is_null()).select(keys.columns)
     if unknown.height:  # clocks that do not agree
         after = unknown.join_asof(known, on="start_ns", by=_KEY, strategy="forward", check_sortedness=False)
         row = pl.concat([row.filter(pl.col("row").is_not_null()), after])
-    return _gathered(tasks.drop(*_KEY, "start_ns", "row"), row.sort("execution")["row"])
+    return _gathered(tasks, row.sort("execution")["row"])
 
 
 def _gathered(rows: pl.DataFrame, at: pl.Series) -> pl.DataFrame:
-    """These rows, and nulls where there is none."""
+    """These rows, and nulls where there is none. Texts repeat, and become numbers."""
+    rows = rows.with_columns(pl.col(pl.String).cast(schema.Text))
     return rows.select(pl.all().gather(at)) if rows.height else rows.clear(at.len())
 
 
-_HOST_COLUMNS = {
-    **dict.fromkeys(("host_type", "kernel", "node_item", "part", "op", "op_type", "core", "attributes", "shapes", "dtypes"), pl.String),
+_HOST_COLUMNS: dict[str, Any] = {
+    **dict.fromkeys(("host_type", "kernel", "node_item", "part", "op", "op_type", "core", "attributes", "shapes", "dtypes"), schema.Text),
     **dict.fromkeys(
-        ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"), pl.String
+        ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"), schema.Text
     ),
     **dict.fromkeys(("at_ns", "thread", "node", "model", "communication", "acl", "runtime", "request", "blocks", "mix_blocks"), pl.Int64),
     **dict.fromkeys(("bytes", "direction", "connection"), pl.Int64),
@@ -169,4 +167,4 @@ def _classified(rows: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("sync"))
         .otherwise(pl.lit("other"))
     )
-    return rows.with_columns(kind=kind).drop("kernel_")
+    return rows.with_columns(pl.col("category").cast(schema.Text), kind=kind.cast(schema.Kind)).drop("kernel_")

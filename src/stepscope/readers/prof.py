@@ -306,7 +306,7 @@ def _whole(spans: pl.DataFrame, notes: Notes) -> pl.DataFrame:
 def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFrame:
     """Calls on the host, in their own order: the row of a call is its span."""
     process = _process(info)
-    rows = host.calls.with_columns(pl.col("row").cast(pl.Int64))
+    rows = host.calls.with_columns(pl.col("row").cast(pl.Int64), pl.col(pl.String).cast(schema.Text))
     model = host.around.find("model", rows["thread"].to_numpy(), rows["start_ns"].to_numpy())
     rows = rows.with_columns(around=pl.Series(model))
     if steps.height:
@@ -320,8 +320,9 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
         )
         rows = rows.join(runs.select("around", "step"), on="around", how="left", maintain_order="left")
     name = pl.when(pl.col("level") == "communication").then(pl.coalesce("item", "name")).otherwise("name")
+    names = rows["name"].unique().cast(pl.String)
     kind = (
-        pl.when(pl.col("name").str.contains(_SYNCHRONIZING))
+        pl.when(pl.col("name").is_in(names.filter(names.str.contains(_SYNCHRONIZING)).to_list()))
         .then(pl.lit("sync"))
         .when(pl.col("level") == "msproftx")
         .then(pl.lit("annotation"))
@@ -330,17 +331,17 @@ def _calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> pl.DataFram
     return rows.select(
         *(["step"] if "step" in rows.columns else []),
         name=name,
-        kind=kind,
+        kind=kind.cast(schema.Kind),
         category="level",
         correlation="connection",
         start_ns="start_ns",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
         said=pl.struct("level", "request", "event", type="name", id="item", item_id="item_number", Mode=pl.coalesce(_family(), "name")),
-        group=pl.lit(process),
-        lane=pl.format("Thread {}", "thread"),
-        track_kind=pl.lit("thread"),
-        pid=pl.lit(str(info.get("pid", ""))),
-        tid=pl.col("thread").cast(pl.String),
+        group=pl.lit(process, schema.Text),
+        lane=pl.format("Thread {}", "thread").cast(schema.Text),
+        track_kind=pl.lit("thread", schema.Text),
+        pid=pl.lit(str(info.get("pid", "")), schema.Text),
+        tid=pl.col("thread").cast(pl.String).cast(schema.Text),
     )
 
 
@@ -373,11 +374,15 @@ def _family() -> pl.Expr:
     words = {1: "ACL_OP", 2: "ACL_MODEL", 3: "ACL_RTS", 4: "ACL_OTHERS", 5: "ACL_NN", 6: "ACL_ASCENDC"}
     words |= {7: "HOST_HCCL", 9: "ACL_DVPP", 10: "ACL_GRAPH"}
     number = (pl.col("type") // 65536).cast(pl.Int64, strict=False)
-    return pl.when(pl.col("level") == "acl").then(number.replace_strict(words, default=None, return_dtype=pl.String))
+    return pl.when(pl.col("level") == "acl").then(number.replace_strict(words, default=None, return_dtype=schema.Text))
 
 
 def _of_device(one: _Found, steps: pl.DataFrame, marks: pl.DataFrame) -> list[pl.DataFrame]:
-    lane = {"group": pl.lit(f"NPU {one.device.number}"), "pid": pl.lit(str(one.device.number)), "device": pl.lit(one.device.number)}
+    lane = {
+        "group": pl.lit(f"NPU {one.device.number}", schema.Text),
+        "pid": pl.lit(str(one.device.number), schema.Text),
+        "device": pl.lit(one.device.number),
+    }
     mine = steps.filter(pl.col("device") == one.device.number) if steps.height else steps
     parts = [part.with_columns(**lane) for part in _tasks(one, mine)]
     operators, planes = one.communication
@@ -447,10 +452,10 @@ _COPY_ARGS = {
 _KERNEL_ARGS = {
     "Op Name": pl.coalesce("part", "op", "node_item", "kernel"),
     "OP Type": pl.col("op_type"),
-    "OP State": pl.when(pl.col("static_op")).then(pl.lit("static")).when(~pl.col("static_op")).then(pl.lit("dynamic")),
+    "OP State": pl.when(pl.col("static_op")).then(pl.lit("static")).when(~pl.col("static_op")).then(pl.lit("dynamic")).cast(schema.Text),
     "Block Num": pl.col("blocks"),
     "Mix Block Num": pl.col("mix_blocks"),
-    "HF32 Eligible": pl.when(pl.col("hf32")).then(pl.lit("YES")).when(~pl.col("hf32")).then(pl.lit("NO")),
+    "HF32 Eligible": pl.when(pl.col("hf32")).then(pl.lit("YES")).when(~pl.col("hf32")).then(pl.lit("NO")).cast(schema.Text),
     **{
         name: pl.col(name)
         for name in ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")
@@ -496,15 +501,22 @@ def _tasks(one: _Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
             *columns,
             *("kind", "category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "said"),
             name=pl.coalesce(name, "category"),
-            scope=pl.when(is_kernel & ~in_collective).then(op.str.extract(r"^(.*)/[^/]*$")),
-            op_type=pl.when(is_kernel).then(pl.when(in_collective).then(pl.lit(None, pl.String)).otherwise(pl.coalesce("op_type", op))),
+            scope=pl.when(is_kernel & ~in_collective).then(_scopes(part.select(op).to_series())),
+            op_type=pl.when(is_kernel).then(pl.when(in_collective).then(pl.lit(None, schema.Text)).otherwise(pl.coalesce("op_type", op))),
             flow_in=pl.coalesce("runtime", "node", "acl"),
-            lane=pl.format("Stream {}", "stream"),
-            track_kind=pl.lit("stream"),
-            tid=pl.col("stream").cast(pl.String),
+            lane=pl.format("Stream {}", "stream").cast(schema.Text),
+            track_kind=pl.lit("stream", schema.Text),
+            tid=pl.col("stream").cast(pl.String).cast(schema.Text),
         )
         for part in parts
     ]
+
+
+def _scopes(operators: pl.Series) -> pl.Series:
+    """What stands before an operator's own name, of each distinct one once."""
+    distinct = operators.drop_nulls().unique()
+    scopes = distinct.cast(pl.String).str.extract(r"^(.*)/[^/]*$").cast(schema.Text)
+    return operators.replace_strict(distinct, scopes, default=None, return_dtype=schema.Text)
 
 
 def _only(rows: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
@@ -626,9 +638,11 @@ def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
     if not parts:
         return pl.DataFrame(), pl.DataFrame()
     key = ["group", "lane", "track_kind", "pid", "tid", "device"]
-    parts = [part.drop("said", strict=False) for part in parts]
+    texts = pl.col("group", "lane", "track_kind", "pid", "tid")
+    parts = [part.drop("said", strict=False).with_columns(texts.cast(schema.Text)) for part in parts]
     parts = [part if "device" in part.columns else part.with_columns(device=pl.lit(None, pl.Int64)) for part in parts]
     lanes = pl.concat([part.select(key).unique(maintain_order=True) for part in parts], how="vertical_relaxed").unique(maintain_order=True)
+    lanes = lanes.with_columns(texts.cast(pl.String))
     order = {"thread": 0, "stream": 1, "communication": 2, "annotation": 3}
     lanes = lanes.sort(
         pl.col("device").fill_null(-1),
@@ -638,7 +652,7 @@ def _placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
         maintain_order=True,
     ).with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
     label = ["group", "lane", "track_kind"]
-    tracked = lanes.select(*label, "track").unique(label, keep="first", maintain_order=True)
+    tracked = lanes.select(pl.col(label).cast(schema.Text), "track").unique(label, keep="first", maintain_order=True)
     placed = [_small(part.join(tracked, on=label, how="left", maintain_order="left").drop(*key)) for part in parts]
     spans = _numbered(complete(pl.concat(placed, how="diagonal_relaxed")))
     tracks = lanes.select("track", "group", "device", "pid", "tid", label="lane", kind="track_kind", sort="track")
