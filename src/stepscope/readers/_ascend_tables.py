@@ -220,20 +220,16 @@ def _npu(device: pl.Expr) -> pl.Expr:
 
 def matrix_links(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """Transfers between ranks, added up per step, operator, pair and transport: for results without the tasks of planes."""
-    columns = {
-        "step": pl.Int32,
-        "op": pl.String,
-        "src": pl.Int32,
-        "dst": pl.Int32,
-        "transport": pl.String,
-        "bytes": pl.Int64,
-        "dur_ns": pl.Int64,
-    }
     rows = []
     for file in files(folder, "communication_matrix*.json"):
         found = read_json(file, problems)
         rows += matrix_rows(found, file.name, problems) if isinstance(found, dict) else []
-    return pl.DataFrame(rows, columns, orient="row")
+    return links_of(rows)
+
+
+def links_of(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+    """Rows of the columns of `links`, of one rank."""
+    return pl.DataFrame(rows, {name: dtype for name, dtype in schema.TABLES["links"].items() if name != "rank"}, orient="row")
 
 
 def matrix_rows(found: dict[str, Any], file: str, problems: list[Problem]) -> list[tuple[Any, ...]]:

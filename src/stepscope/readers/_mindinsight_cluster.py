@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.readers._ascend_tables import links_of
 from stepscope.readers._documents import decoded as document
 from stepscope.readers._documents import exact, index, listed
 from stepscope.readers._kineto import Problem
@@ -88,15 +89,6 @@ def calls(rows: pl.DataFrame, problems: list[Problem]) -> pl.DataFrame:
 
 def links(rows: pl.DataFrame, rank: int, problems: list[Problem]) -> pl.DataFrame:
     """hccl_raw: per step and operator `{"src-dst": {"SDMA": [ms, KB, KB/s]}}`; the rate there is a sum of rates, and is not read."""
-    columns = {
-        "step": pl.Int32,
-        "op": pl.String,
-        "src": pl.Int32,
-        "dst": pl.Int32,
-        "transport": pl.String,
-        "bytes": pl.Int64,
-        "dur_ns": pl.Int64,
-    }
     found: list[tuple[Any, ...]] = []
     odd = 0
     for row in rows.iter_rows(named=True):
@@ -119,7 +111,7 @@ def links(rows: pl.DataFrame, rank: int, problems: list[Problem]) -> pl.DataFram
                         odd += 1
     if odd:
         problems.append(Problem("hccl_raw", f"{odd:,} links without two ranks, a time and a size", odd))
-    return _of_world(pl.DataFrame(found, columns, orient="row"), rank, problems)
+    return _of_world(links_of(found), rank, problems)
 
 
 def _of_world(links: pl.DataFrame, rank: int, problems: list[Problem]) -> pl.DataFrame:
