@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +66,9 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="put the report into RESULTS.md, in the place of the last one of this machine")
     args = parser.parse_args()
     run = made(args.millions)
-    with tempfile.TemporaryDirectory() as cache:
+    # STEPSCOPE_CACHE may hold what was built before: of a hundred million events that takes a minute.
+    kept = os.environ.get("STEPSCOPE_CACHE")
+    with nullcontext(kept) if kept else tempfile.TemporaryDirectory() as cache:
         with server(run, cache) as address:
             known = _known(address)
         # A new one finds what was built. The browser draws by the processor alone, as on a server or over a remote desktop.

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from stepscope import pyramid
 from stepscope.intervals import Ints
 from stepscope.pyramid import Buckets, Events, Pyramid, Some
-from stepscope.timelines.columns import PORTION, Column, Waiting
+from stepscope.timelines.columns import PORTION, Column, Waiting, release
 
 CHUNK = 1 << 16
+SAMPLES = 1 << 8  # of counters whose extremes are kept
 _DENSE = 1 << 15  # labels that are counted in a table of them all
 _Codes = NDArray[np.int32]
 # The files of a timeline: what stands in each.
@@ -56,6 +57,8 @@ class Samples(NamedTuple):
     offsets: Ints
     at: Ints
     value: NDArray[np.float64]
+    least: NDArray[np.float64]  # of each SAMPLES values, whichever counters they are of; and one more, which says nothing
+    most: NDArray[np.float64]
 
 
 def column(name: str, count: int, folder: Path | None) -> Column:
@@ -90,7 +93,20 @@ def samples(waiting: Waiting, rows: list[int], folder: Path | None) -> Samples:
             at.put(place, window.columns[0])
             value.put(place, window.columns[1])
             place += len(window.columns[0])
-    return Samples(offsets, at.done(), value.done())
+    return Samples(offsets, at.done(), values := value.done(), *extremes(values))
+
+
+def extremes(value: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least and the most of each SAMPLES values."""
+    found = np.zeros((2, -(-len(value) // SAMPLES) + 1))
+    step = max(PORTION // SAMPLES, 1) * SAMPLES
+    for low in range(0, len(value), step):
+        some = value[low : low + step]
+        first = np.arange(0, len(some), SAMPLES)
+        at = low // SAMPLES
+        found[:, at : at + len(first)] = np.minimum.reduceat(some, first), np.maximum.reduceat(some, first)
+    release([value])
+    return found[0], found[1]
 
 
 class _Made:

@@ -81,13 +81,13 @@ def _code() -> list[tuple[str, int, int]]:
     return sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
 
 
-_INDEX = ("offsets", "lowest", "places", "first_chunk", "chunks", "sample_offsets")
+_INDEX = ("offsets", "lowest", "places", "first_chunk", "chunks", "sample_offsets", "least", "most")
 
 
 def write(timeline: Timeline, folder: Path, source: str = "") -> None:
     """What the arrays that were written while it was built do not say."""
     made, sums, samples = timeline.pyramid, timeline.sums, timeline.samples
-    index = made.events.offsets, made.lowest, made.places, sums.first, sums.places, samples.offsets
+    index = made.events.offsets, made.lowest, made.places, sums.first, sums.places, samples.offsets, samples.least, samples.most
     for name, array in zip(_INDEX, index, strict=True):
         np.save(folder / f"{name}.npy", array)
     timeline.labels.write_parquet(folder / "labels.parquet", compression="zstd", compression_level=1)
@@ -101,10 +101,10 @@ _ABOUT = ("origin", "end", "spans", "groups", "lanes")
 
 def read(folder: Path) -> Timeline:
     header = msgspec.json.decode((folder / HEADER).read_bytes(), type=_Header)
-    offsets, lowest, places, first_chunk, chunks, sample_offsets = (np.load(folder / f"{name}.npy") for name in _INDEX)
+    offsets, lowest, places, first_chunk, chunks, sample_offsets, least, most = (np.load(folder / f"{name}.npy") for name in _INDEX)
     arrays = {name: columns.mapped(folder / name, kind, header.files[name]) for name, kind in filling.KINDS.items()}
     made, sums = filling.joined(offsets, header.top, lowest, places, first_chunk, chunks, arrays)
-    samples = filling.Samples(sample_offsets, arrays["at"], arrays["value"])
+    samples = filling.Samples(sample_offsets, arrays["at"], arrays["value"], least, most)
     labels = pl.read_parquet(folder / "labels.parquet", memory_map=False)
     about: dict[str, Any] = {name: getattr(header, name) for name in _ABOUT}
     return Timeline(**about, pyramid=made, labels=labels, samples=samples, sums=sums)

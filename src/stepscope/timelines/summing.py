@@ -8,11 +8,12 @@ import polars as pl
 from stepscope import intervals, pyramid
 from stepscope.errors import UsageError
 from stepscope.intervals import Ints
-from stepscope.timelines import filling
+from stepscope.timelines import columns, filling
 from stepscope.timelines.filling import CHUNK, Entries
 from stepscope.timelines.lanes import FLAT, KINDS, Group, Lane, Timeline, rows_of
 
 _AT_ONCE = 1 << 20  # events whose union is worked out at a time
+_RELEASED = 8  # times that, after which the memory of what was looked at is given back
 
 
 def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "name") -> pl.DataFrame:
@@ -25,11 +26,11 @@ def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "
         raise UsageError(f"no area by '{by}'; there are name, kind, lane")
     if high <= low:
         raise UsageError(f"the area ends at {high}, before it begins at {low}")
-    parts = [
-        pl.DataFrame(entries._asdict(), schema=_ENTRIES).with_columns(pl.lit(lane.id, pl.Int32).alias("lane"))
-        for lane in lanes
-        for entries in _of_lane(timeline, lane, low, high)
-    ]
+    parts = []
+    for lane in lanes:
+        entries = list(zip(*_of_lane(timeline, lane, low, high), strict=True))
+        found_there = dict(zip(_ENTRIES, map(np.concatenate, entries), strict=True)) if entries else {}
+        parts.append(pl.DataFrame(found_there, schema=_ENTRIES).with_columns(pl.lit(lane.id, pl.Int32).alias("lane")))
     key = {"name": ["name", "kind", "lane"], "kind": ["kind"], "lane": ["lane"]}[by]
     is_flat = pl.col("kind").is_in([KINDS.index(kind) for kind in FLAT])
     found = (
@@ -69,7 +70,9 @@ def summary(timeline: Timeline, groups: Iterable[Group], low: int, high: int) ->
         lanes = [lane for lane in timeline.lanes if lane.group == group.id and lane.kind == "spans"]
         rows = [(lane, row) for lane in lanes for row in rows_of(lane)]
         sums: dict[str, int] = {}
-        for begin, end in stretches(timeline, [row for _, row in rows], low, high):
+        for number, (begin, end) in enumerate(stretches(timeline, [row for _, row in rows], low, high), 1):
+            if number % _RELEASED == 0:
+                columns.release(timeline.pyramid.events)
             for kind, length in _busy(timeline, group, rows, begin, end).items():
                 sums[kind] = sums.get(kind, 0) + length
         busy = sums.pop("busy_ns", 0)

@@ -11,8 +11,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import pyramid
-from stepscope.pyramid import BUCKETS, BUCKETS_LOG2
-from stepscope.timelines.filling import Samples
+from stepscope.intervals import Ints
+from stepscope.pyramid import BUCKETS
+from stepscope.timelines.filling import SAMPLES, Samples
 from stepscope.timelines.lanes import KINDS, Lane, Timeline, rows_of
 
 _Array = NDArray[Any]
@@ -104,16 +105,15 @@ def counter(samples: Samples, number: int, level: int, index: int) -> Points:
 
     No peak is hidden, and what holds on after a bucket is the last that was sampled in it.
     """
-    low, high = index << level + BUCKETS_LOG2, index + 1 << level + BUCKETS_LOG2
+    at, value = samples.at, samples.value
     from_, to = int(samples.offsets[number]), int(samples.offsets[number + 1])
-    first, last = from_ + np.searchsorted(samples.at[from_:to], (low, high))
-    at, value = samples.at[first:last], samples.value[first:last]
-    before = slice(first - 1, first) if first > from_ else slice(0, 0)
-    if len(at) == 0:
-        return Points(samples.at[before].astype(float), samples.value[before], samples.value[before])
-    begin = np.flatnonzero(np.diff(at >> level, prepend=-1))
-    finish = np.append(begin[1:], len(at)) - 1
-    least, most = np.minimum.reduceat(value, begin), np.maximum.reduceat(value, begin)
+    edges = from_ + np.searchsorted(at[from_:to], (index * BUCKETS + np.arange(BUCKETS + 1)) << level)
+    before = slice(edges[0] - 1, edges[0]) if edges[0] > from_ else slice(0, 0)
+    if edges[0] == edges[-1]:
+        return Points(at[before].astype(float), value[before], value[before])
+    filled = edges[1:] > edges[:-1]
+    begin, finish = edges[:-1][filled], edges[1:][filled] - 1
+    least, most = _extremes(samples, begin, finish + 1)
     several = least < most
     # Twice where they differ: the range at the first moment, and the last value at the last.
     place = np.repeat(np.arange(len(begin)), 1 + several)
@@ -124,12 +124,30 @@ def counter(samples: Samples, number: int, level: int, index: int) -> Points:
         np.where(is_last, end[place], least[place]),
         np.where(is_last, end[place], most[place]),
     )
-    return Points(
-        *(
-            np.append(column, rest).astype(float)
-            for column, rest in zip((samples.at[before], *[samples.value[before]] * 2), points, strict=True)
-        )
-    )
+    return Points(*(np.append(column, rest).astype(float) for column, rest in zip((at[before], *[value[before]] * 2), points, strict=True)))
+
+
+def _extremes(samples: Samples, begin: Ints, end: Ints) -> tuple[_Array, _Array]:
+    """The least and the most of the values between each two places: where there are many, from what is kept of each SAMPLES of them."""
+    low, high = -(-begin // SAMPLES), end // SAMPLES
+    whole = np.flatnonzero(low < high)
+    # What is not whole: before the first and after the last that is, or all of it.
+    starts = np.concatenate((begin, high[whole] * SAMPLES))
+    ends = np.concatenate((np.where(low < high, low * SAMPLES, end), end[whole]))
+    owner = np.concatenate((np.arange(len(begin)), whole))[starts < ends]
+    starts, ends = starts[starts < ends], ends[starts < ends]
+    first = np.cumsum(ends - starts) - (ends - starts)
+    loose = samples.value[np.repeat(starts - first, ends - starts) + np.arange(int((ends - starts).sum()))]
+    found = []
+    for reduce, kept in ((np.minimum, samples.least), (np.maximum, samples.most)):
+        best = samples.value[begin]
+        if len(owner):
+            reduce.at(best, owner, reduce.reduceat(loose, first))
+        if len(whole):
+            inside = reduce.reduceat(kept, np.stack((low[whole], high[whole]), 1).ravel())[::2]
+            best[whole] = reduce(best[whole], inside)
+        found.append(best)
+    return found[0], found[1]
 
 
 def _share(busy: _Array, level: int) -> _Array:

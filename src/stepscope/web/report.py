@@ -74,7 +74,7 @@ def report(trace: Trace, *, name: str, page: str = "overview", max_bytes: int = 
             break
         parts[address] = {"rows": 0, "bytes": len(data), "at": len(packed)}
         packed.append(data)
-    contents = {"info": describe(trace, name, name), "page": page, "parts": parts, "limit": max_bytes}
+    contents = {"info": describe(trace, name, name) | {"part": None}, "page": page, "parts": parts, "limit": max_bytes}
     return Report(_page(name, script, style, contents, packed), left_out)
 
 
