@@ -306,11 +306,16 @@ class TestDetails:
         with pytest.raises(UsageError, match="no span 99999999"):
             asking.details(*resnet, 0, 99_999_999)
 
-    @pytest.mark.parametrize(("most", "with_cause"), [(1 << 30, True), (22_000, True), (0, False)], ids=["whole", "steps", "many"])
+    @pytest.mark.parametrize(
+        ("most", "with_cause", "at_once"),
+        [(1 << 30, True, 1 << 20), (22_000, True, 1 << 20), (0, False, 1 << 20), (0, False, 40)],
+        ids=["whole", "steps", "many", "in pieces"],
+    )
     def test_gaps_are_those_of_the_analysis(
-        self, resnet: tuple[Trace, Timeline], monkeypatch: pytest.MonkeyPatch, most: int, with_cause: bool
+        self, resnet: tuple[Trace, Timeline], monkeypatch: pytest.MonkeyPatch, most: int, with_cause: bool, at_once: int
     ) -> None:
-        """Whether it is asked of the whole trace, of the steps around, or is only told from what ran."""
+        """Whether it is asked of the whole trace, of the steps around, or is only told from what ran, all at once or piece by piece."""
+        monkeypatch.setattr(summing, "_AT_ONCE", at_once)
         monkeypatch.setattr(asking, "_LOOKED_THROUGH", most)
         trace, timeline = resnet
         device = next(group for group in timeline.groups if group.kind == "device")

@@ -13,11 +13,12 @@ from stepscope import intervals, pyramid, tables
 from stepscope.analyses._work import cut
 from stepscope.errors import UsageError
 from stepscope.intervals import Ints
-from stepscope.timelines import finding, summing
+from stepscope.timelines import columns, finding, summing
 from stepscope.timelines.lanes import KINDS, WORK, Group, Lane, Timeline, rows_of
 from stepscope.trace import Trace
 
 MANY = 200  # of one list in an answer
+_RELEASED = 8  # stretches of time, after which the memory of what was looked at is given back
 _LOOKED_THROUGH = 1 << 21  # spans among which the causes of gaps are looked for
 Once = Callable[[tuple[Any, ...], Callable[[], pl.DataFrame]], pl.DataFrame]
 
@@ -125,7 +126,7 @@ def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, on
         )
         found = ask() if once is None else once(("gaps", group.rank, numbers), ask)
     else:
-        found = _idle(timeline, group, begin[inside], end[inside], steps["step"].gather(inside))
+        found = _idle(timeline, group, low, high, (begin[inside], end[inside], steps["step"].gather(inside)))
     start, device = pl.col("start_ns") - timeline.origin, pl.lit(group.device, pl.Int32)
     rows: list[dict[str, Any]] = (
         found.filter(pl.col("device").eq_missing(device), start < high, start + pl.col("dur_ns") > low)
@@ -140,36 +141,51 @@ def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, on
 def _near(trace: Trace, steps: pl.DataFrame) -> Trace:
     """What begins in the time of some steps of one rank: of a large file the few parts of it that hold that."""
     begin, end = steps["start_ns"].min(), steps["end_ns"].max()
-    columns = ("rank", "track", "kind", "name", "start_ns", "dur_ns", "self_ns", "span", "parent", "flow_in", "step")
+    wanted = ("rank", "track", "kind", "name", "start_ns", "dur_ns", "self_ns", "span", "parent", "flow_in", "step")
     spans = trace.spans.filter(pl.col("rank") == steps["rank"][0], pl.col("start_ns") >= begin, pl.col("start_ns") < end)
-    return Trace({**trace.tables, "spans": spans.select(columns).collect(), "steps": steps}, trace.meta)
+    return Trace({**trace.tables, "spans": spans.select(wanted).collect(), "steps": steps}, trace.meta)
 
 
-def _idle(timeline: Timeline, group: Group, begin: Ints, end: Ints, steps: pl.Series) -> pl.DataFrame:
-    """When no stream of a device ran anything in these steps."""
-    events = timeline.pyramid.events
+def _idle(timeline: Timeline, group: Group, low: int, high: int, steps: tuple[Ints, Ints, pl.Series]) -> pl.DataFrame:
+    """When no stream of a device ran anything in these steps: of what reaches into a time, the MANY longest stretches."""
+    events, (begin, end, numbers) = timeline.pyramid.events, steps
     lanes = [lane for lane in timeline.lanes if lane.group == group.id and lane.kind == "spans" and group.kind == "device"]
     rows = [row for lane in lanes for row in rows_of(lane)]
     is_work = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in WORK])
-    sets = [intervals.NONE]
-    for low, high in summing.stretches(timeline, rows, int(begin[0]), int(end.max())):
-        here = []
+    best = [np.empty((0, 3), np.int64)]  # start, length and step
+
+    def keep(idle: intervals.Set) -> None:
+        pieces = cut(idle.starts, idle.ends, begin, end)
+        start, length = pieces.starts, pieces.ends - pieces.starts
+        here = np.flatnonzero((start < high) & (start + length > low))
+        here = here[np.lexsort((start[here], -length[here]))[:MANY]]
+        best.append(np.stack((start[here], length[here], pieces.step[here]), 1))
+
+    ran_until, last = int(begin[0]), int(end.max())
+    for number, (from_, to) in enumerate(summing.stretches(timeline, rows, ran_until, last) if rows else (), 1):
+        sets = []
         for row in rows:
-            some = pyramid.within(events, row, low, high)
+            some = pyramid.within(events, row, from_, to)
             ran = is_work[events.kind[some]]
             start = events.start[some][ran]
-            here.append(intervals.merge(start, start + events.dur[some][ran]))
-        sets.append(intervals.clip(intervals.join(*here), low, high))
-    idle = intervals.gaps(intervals.join(*sets), int(begin[0]), int(end.max())) if group.kind == "device" else intervals.NONE
-    pieces = cut(idle.starts, idle.ends, begin, end)
-    length = pieces.ends - pieces.starts
+            sets.append(intervals.merge(start, start + events.dur[some][ran]))
+        busy = intervals.clip(intervals.join(*sets), from_, to)
+        until = np.append(ran_until, busy.ends)
+        idle = busy.starts > until[:-1]
+        keep(intervals.Set(until[:-1][idle], busy.starts[idle]))
+        ran_until = int(until[-1])
+        if number % _RELEASED == 0:
+            columns.release(events)
+    if rows and ran_until < last:
+        keep(intervals.Set(np.array([ran_until]), np.array([last])))
+    start, length, step = np.concatenate(best).T
     return pl.DataFrame(
         {
             "device": pl.Series([group.device] * len(length), dtype=pl.Int32),
-            "step": steps.gather(pieces.step),
-            "start_ns": pieces.starts + timeline.origin,
+            "step": numbers.gather(step),
+            "start_ns": start + timeline.origin,
             "dur_ns": length,
-            "share_of_step": length / (end - begin)[pieces.step],
+            "share_of_step": length / (end - begin)[step],
         }
     ).with_columns(pl.lit(None).alias(name) for name in ("cause", "next_kernel", "next_span", "host_activity"))
 
