@@ -93,7 +93,8 @@ def samples(waiting: Waiting, rows: list[int], folder: Path | None) -> Samples:
             at.put(place, window.columns[0])
             value.put(place, window.columns[1])
             place += len(window.columns[0])
-    return Samples(offsets, at.done(), values := value.done(), *extremes(values))
+    values: NDArray[np.float64] = value.done()
+    return Samples(offsets, at.done(), values, *extremes(values))
 
 
 def extremes(value: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

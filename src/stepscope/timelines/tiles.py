@@ -135,9 +135,9 @@ def _extremes(samples: Samples, begin: Ints, end: Ints) -> tuple[_Array, _Array]
     starts = np.concatenate((begin, high[whole] * SAMPLES))
     ends = np.concatenate((np.where(low < high, low * SAMPLES, end), end[whole]))
     owner = np.concatenate((np.arange(len(begin)), whole))[starts < ends]
-    starts, ends = starts[starts < ends], ends[starts < ends]
-    first = np.cumsum(ends - starts) - (ends - starts)
-    loose = samples.value[np.repeat(starts - first, ends - starts) + np.arange(int((ends - starts).sum()))]
+    starts, length = starts[starts < ends], (ends - starts)[starts < ends]
+    first: Ints = np.cumsum(length, dtype=np.int64) - length
+    loose = samples.value[np.repeat(starts - first, length) + np.arange(int(length.sum()))]
     found = []
     for reduce, kept in ((np.minimum, samples.least), (np.maximum, samples.most)):
         best = samples.value[begin]
