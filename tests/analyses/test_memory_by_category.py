@@ -97,3 +97,12 @@ def test_categories_add_up_to_what_the_allocator_counted_and_pixels_keep_its_pea
     assert sums["bytes"].max() == counted["allocated_bytes"].max()
     # 124 million parameters of four bytes each, as blocks of the allocator: at the end of a backward pass each has its gradient.
     assert found.filter(category="gradient")["bytes"].max() == pytest.approx(124_475_904 * 4, rel=0.03)
+
+
+def test_a_recorded_training_has_a_gradient_for_each_parameter_and_keeps_what_backward_needs() -> None:
+    found = stepscope.open(Path(__file__).parents[1] / "samples" / "chrome" / "torch-2.13.0" / "cpu_training.json.gz").memory_by_category()
+    most = dict(found.group_by("category").agg(pl.col("bytes").max()).iter_rows())
+    # tests/samples/record_torch.py: a convolution of 4 x 3 x 3 weights and 4 biases, a linear layer of 144 x 10 and 10, four bytes each.
+    assert most["gradient"] == (4 * 3 * 3 + 4 + 144 * 10 + 10) * 4
+    # A batch of 8 pictures of 8 x 8 and their labels; what ReLU and log-softmax gave; the loss, its weight and the gradient to begin with.
+    assert most["activation"] == 8 * 8 * 8 * 4 + 8 * 8 + 8 * 4 * 6 * 6 * 4 + 8 * 10 * 4 + 3 * 4
