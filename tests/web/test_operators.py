@@ -1,5 +1,6 @@
 """The pages Operators, Kernels and FLOPs in a real browser: figures are those of the analyses, links lead back, keys work."""
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -192,6 +193,17 @@ def test_a_run_without_operators_shows_what_it_has_by_name_and_a_row_leads_to_it
     page.wait_for_url(re.compile("/query"))
     page.locator("[role=grid] .gridrow[aria-rowindex='5']").wait_for()  # `load` ran four times
     assert page.locator("[role=grid]").get_attribute("aria-rowcount") == "5"
+
+
+def test_percentiles_close_together_are_not_written_over_each_other(server: Serve, page: "Page", shared: Path) -> None:
+    served = server(shared / "torch_h200")
+    page.goto(served.url(f"#/{served.run('gpt2_full')}/operators?sel={quote(json.dumps(['aten::mm']))}"))
+    page.locator(".drawer h3", has_text="Launch to start").wait_for()
+    page.locator(".drawer .plot text", has_text=re.compile("^p50")).nth(1).wait_for()
+    written = """all => all.map(svg => [...svg.querySelectorAll('text')].filter(e => /^p\\d\\d/.test(e.textContent))
+        .map(e => e.getBoundingClientRect()).map(one => [one.left, one.right]).sort((a, b) => a[0] - b[0]))"""
+    for labels in page.locator(".drawer .plot svg").evaluate_all(written):
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(labels)), labels
 
 
 def test_thousands_of_types_of_one_family_are_a_whole_ring_and_are_counted(server: Serve, page: "Page", tmp_path: Path) -> None:

@@ -121,12 +121,14 @@ export function Histogram({ values, color = "var(--text-3)", height = 120, as = 
               })}
           {marks.map(([name, value]) => {
             const said = `${name} ${write(value)}`;
-            const clear = x(value) > free;
-            if (clear) free = x(value) + said.length * 6 + 8;
+            const at = Math.min(x(value) + 3, width - said.length * 6);
+            const clear = at > free;
+            if (clear) free = at + said.length * 6 + 8;
             return (
               <g key={name}>
+                <title>{said}</title>
                 <line class="ru" x1={x(value)} x2={x(value)} y1={top} y2={height - bottom} stroke="var(--text-2)" />
-                {clear && <text class="axis" x={Math.min(x(value) + 3, width - said.length * 6)} y={top - 6}>{said}</text>}
+                {clear && <text class="axis" x={at} y={top - 6}>{said}</text>}
               </g>
             );
           })}
