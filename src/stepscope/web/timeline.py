@@ -1,10 +1,12 @@
 """The timeline of a run: what each address below `timeline` answers. One is built per run, and the last few are kept."""
 
 import asyncio
+import mmap
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,7 +24,8 @@ _T = TypeVar("_T")
 
 _KEPT = 8
 _ANSWERS = 6  # that are kept, of each timeline
-_RELEASED = 16  # answers, each of which looks at some megabytes at most
+_RELEASED = 16  # answers, after which what was looked at is given back; or when that is more than
+_MAPPED = 384 << 20  # bytes
 _HIGHEST = 52  # level: one tile of it holds all that 62 bits can count
 _LONGEST = 1000  # characters of what is searched for
 _ROWS = 64  # of all lanes of a tile
@@ -43,7 +46,7 @@ class Opened:
     def answered(self) -> None:
         """Now and then what was looked at is given back: all of a large timeline would be in memory in the end."""
         self._answers += 1
-        if self._answers % _RELEASED == 0:
+        if self._answers % _RELEASED == 0 or _mapped() > _MAPPED:
             keeping.release(self.timeline)
 
     def once(self, key: tuple[Any, ...], ask: Callable[[], _T]) -> _T:
@@ -66,6 +69,14 @@ class Opened:
                 while len(self._kept) > _ANSWERS:
                     self._kept.popitem(last=False)
         return found
+
+
+def _mapped() -> int:
+    """Bytes of files that this process holds in memory; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[2]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 class Building:
