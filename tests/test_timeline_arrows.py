@@ -10,9 +10,11 @@ import stepscope
 import tiny
 from conftest import ROOT
 from stepscope.analyses._meetings import meetings
-from stepscope.timelines import arrows, critical
+from stepscope.timelines import arrows, critical, lanes
 from stepscope.timelines.lanes import KINDS, build
+from stepscope.timelines.tiles import tile
 from stepscope.trace import Trace
+from tiles import by_row, decoded
 
 RESNET = ROOT / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
 TRACKS = """
@@ -143,3 +145,15 @@ def test_the_path_of_a_step_alone_is_that_of_the_whole_trace(monkeypatch: pytest
         span = whole.filter(pl.col("step") == step, pl.col("span").is_not_null())["span"][5]
         critical.part(trace, timeline, 0, span, step, lambda _, ask, into=asked: into.append(ask()) or into[-1])  # type: ignore[misc]
         assert asked[0].rows() == whole.filter(pl.col("step") == step).rows()
+
+
+def test_of_too_many_spans_the_lane_of_the_path_is_empty_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "PATH_SPANS", 7)
+    timeline = build(_trace())
+    found = [lane for lane in timeline.lanes if lane.kind == "path"]
+    assert [(lane.rank, lane.rows, lane.events, lane.note) for lane in found] == [
+        (rank, 1, 0, "left out of more than 7 spans; a selected event tells its step's") for rank in (0, 1)
+    ]
+    for lane in found:
+        part = by_row(decoded(tile(timeline, [lane], timeline.pyramid.top, 0)))[lane.id, 0]
+        assert len(part["long_start"]) == len(part["bucket_x"]) == 0
