@@ -39,7 +39,7 @@ def script(folder: Path, text: str, name: str = "train.py") -> Path:
 
 def said(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     """The command, run to its end in the folder."""
-    return subprocess.run(words, cwd=folder, env=environment(folder, **more), capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(words, cwd=folder, env=environment(folder, **more), capture_output=True, text=True, timeout=900, check=False)
 
 
 def run(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":

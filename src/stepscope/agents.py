@@ -16,6 +16,7 @@ from stepscope.errors import StepscopeError
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
+PATIENCE_S = 5.0  # a process that computes without a break answers late, or not at all
 _LONGEST_LINE = 1 << 20
 _LONGEST_PATH = 100  # what a socket's address holds on every system, less a little
 
@@ -67,10 +68,10 @@ class Agent:
                 lines.flush()
 
 
-def ask(path: Path, question: dict[str, Any], timeout: float | None = 5) -> dict[str, Any]:
-    """One question to one process. OSError when nobody answers."""
+def ask(path: Path, question: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+    """One question to one process. OSError when nobody answers: TimeoutError where it is there, and busy."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-        one.settimeout(timeout)
+        one.settimeout(PATIENCE_S if timeout is None else timeout)
         one.connect(str(path))
         with one.makefile("rwb") as lines:
             lines.write(json.dumps(question).encode() + b"\n")
@@ -89,14 +90,19 @@ def listening() -> Iterator[Path]:
             for path in sorted(_private(place, make=False).glob(f"{_host()}.*.sock")):
                 try:
                     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-                        one.settimeout(5)
+                        one.settimeout(PATIENCE_S)
                         one.connect(str(path))
                 except TimeoutError:
-                    continue  # busy, not dead
+                    pass  # busy, not dead
                 except OSError:
                     path.unlink(missing_ok=True)
                     continue
                 yield path
+
+
+def owner(path: Path) -> int:
+    """The process that listens on a socket."""
+    return int(path.name.split(".")[-2])
 
 
 def folder() -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 from stepscope import agents
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.recorder import Recorder, Request, on_main_thread
+from stepscope.telling import say
 
 _LONGEST_WAIT = 1.0  # how long one answer to "wait" may take
 _ATTEMPTS = 6
@@ -86,6 +87,9 @@ def members() -> Iterator[Member]:
     for socket in agents.listening():
         try:
             said = agents.ask(socket, {"ask": "state"})
+        except TimeoutError:
+            say(_busy(agents.owner(socket)))
+            continue
         except (OSError, ValueError):
             continue  # ended a moment ago
         if "error" not in said:
@@ -107,14 +111,14 @@ def record(
     """Ask every rank for the same steps. A step that one of them has begun already is no use: then a later one is asked for."""
     margin, problem = 2, ""
     for _ in range(_ATTEMPTS):
-        steps = [int(agents.ask(one.socket, {"ask": "state"})["step"]) for one in ranks]
+        steps = [int(_asked(one, {"ask": "state"})["step"]) for one in ranks]
         agreed = Agreed(uuid.uuid4().hex, ranks, first if first is not None else None if seconds else max(steps) + margin, count)
         # A folder of its own, that holds each rank once: it opens as one.
         place = Path(out).absolute() if out else Path(ranks[0].said["out"]).parent
         refused = ""
         for one in ranks:
             wanted = {"first": agreed.first, "count": count, "seconds": seconds, "options": options, "out": str(place / agreed.name)}
-            said = agents.ask(one.socket, {"ask": "record", "id": agreed.id, **wanted})
+            said = _asked(one, {"ask": "record", "id": agreed.id, **wanted})
             if "error" in said:
                 refused = said["error"]
                 break
@@ -126,6 +130,19 @@ def record(
         if first is not None or "has begun" not in refused:
             break
     raise StepscopeError(problem)
+
+
+def _asked(one: Member, question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return agents.ask(one.socket, question)
+    except TimeoutError as error:
+        raise StepscopeError(_busy(one.pid)) from error
+    except (OSError, ValueError) as error:
+        raise StepscopeError(f"process {one.pid} ended") from error
+
+
+def _busy(pid: int) -> str:
+    return f"process {pid} listens but does not answer: it is busy, as while it compiles a graph; ask again"
 
 
 class Agreed:
@@ -166,6 +183,8 @@ def _why_not(name: str) -> str:
     if not name.isdigit():
         return f"no job '{name}' listens here; `stepscope jobs` lists those that do"
     pid = int(name)
+    if any(agents.owner(socket) == pid for socket in agents.listening()):
+        return _busy(pid)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

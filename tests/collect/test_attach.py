@@ -16,7 +16,8 @@ import pytest
 
 import stepscope
 from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, started, steps
-from stepscope import agents
+from stepscope import agents, jobs
+from stepscope.errors import StepscopeError, UsageError
 
 LOOP = """
     import os, pathlib, time
@@ -46,12 +47,12 @@ def ranks(here: Path) -> Iterator[list["subprocess.Popen[str]"]]:
     finally:
         (here / "end").touch()
         for job in jobs:
-            job.communicate(timeout=60)
+            job.communicate(timeout=300)
 
 
 def listed(folder: Path, count: int, beyond: int = 0) -> list[dict[str, Any]]:
     """What `stepscope jobs` says, as soon as that many processes listen and are beyond a step."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while True:
         found: list[dict[str, Any]] = json.loads(said(folder, *STEPSCOPE, "jobs", "--format", "json").stdout)
         if len(found) == count and all(one["step"] > beyond for one in found):
@@ -105,7 +106,7 @@ def test_a_rank_that_dies_while_it_is_recorded_is_told_of(here: Path, ranks: lis
             assert attached.poll() is None
         ranks[1].kill()
         (here / "end").touch()
-        _, err = attached.communicate(timeout=60)
+        _, err = attached.communicate(timeout=300)
     assert attached.returncode == 1 and f"process {ranks[1].pid} ended" in err
 
 
@@ -114,9 +115,9 @@ def test_leaving_attach_withdraws_what_was_asked(here: Path, ranks: list[Any]) -
         while {one["state"] for one in listed(here, 2)} != {"recording"}:
             assert attached.poll() is None
         attached.send_signal(signal.SIGINT)
-        attached.communicate(timeout=60)
+        attached.communicate(timeout=300)
     assert attached.returncode == 130
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while {one["state"] for one in listed(here, 2)} != {"idle"}:
         assert time.monotonic() < end
 
@@ -130,6 +131,24 @@ def test_a_process_that_does_not_listen_is_told_how_to_start_it(here: Path) -> N
     assert "no job listens here" in said(here, *STEPSCOPE, "jobs").stderr
 
 
+def test_a_process_that_is_too_busy_to_answer_is_told_of_and_its_socket_stays(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A socket that nobody looks at: the kernel lets callers in, and no answer comes."""
+    monkeypatch.setattr(agents, "PATIENCE_S", 0.1)
+    path = agents.folder() / f"{agents._host()}.{os.getpid()}.sock"
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(path))
+        deaf.listen(8)
+        assert list(jobs.members()) == []
+        assert f"process {os.getpid()} listens but does not answer: it is busy" in capsys.readouterr().err
+        with pytest.raises(UsageError, match="it is busy"):
+            jobs.of(str(os.getpid()))
+        with pytest.raises(StepscopeError, match="it is busy"):
+            jobs.record([jobs.Member(path, {"pid": os.getpid(), "job": "j"})], count=1, seconds=None, first=None, options={}, out=None)
+        assert path.exists()
+
+
 def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(here: Path, ranks: list[Any]) -> None:
     folder = here / "sockets"
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -140,7 +159,7 @@ def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(here: Pa
     listed(here, 1)
     assert len(list(folder.iterdir())) == 1
     (here / "end").touch()
-    ranks[1].communicate(timeout=60)
+    ranks[1].communicate(timeout=300)
     assert not list(folder.iterdir()), "a process that ends takes its socket along"
 
 
@@ -200,7 +219,7 @@ def test_an_idle_job_that_stepscope_started_is_attached_to(here: Path) -> None:
         attached = said(here, *STEPSCOPE, "attach", str(job.pid), "--steps", "3", "--shapes")
         assert attached.returncode == 0, attached.stderr
         (here / "end").touch()
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=300)
     assert job.returncode == 0
     recording = only(recordings(here / "out"))
     assert len(steps(recording)) == 3 and names(recording).issuperset({"aten::addmm"})
@@ -239,7 +258,7 @@ def test_an_idle_mindspore_job_has_the_scopes_and_shapes_of_one_recorded_from_th
             attached = said(here, *STEPSCOPE, "attach", str(job.pid), "--steps", "2", "--shapes")
             assert attached.returncode == 0, attached.stderr
         (here / "end").touch()
-        job.communicate(timeout=60)
+        job.communicate(timeout=300)
     whole, first, second = (
         stepscope.open(path, cache=False) for path in [only(recordings(here / "whole")), *sorted(recordings(here / "out"))]
     )

@@ -180,7 +180,7 @@ def test_sampling_ends_at_the_bound_and_says_so(tmp_path: Path) -> None:
     with recording:
         thread = recording.collector._thread
         assert thread
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
     assert [said["what"] for said in recording.capture.header["notices"]] == [
         "the host was sampled up to max_events=100: later samples are missing"
@@ -207,7 +207,7 @@ def test_a_killed_job_keeps_what_was_sampled(tmp_path: Path) -> None:
         collector.start(capture)
         while len(list(capture.folder.glob("counters.*.npz"))) < 3: time.sleep(0.01)
         print(flush=True)
-        time.sleep(60)
+        time.sleep(600)
     """
     folder = tmp_path / "job.capture"
     with subprocess.Popen(

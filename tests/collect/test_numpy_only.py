@@ -108,7 +108,7 @@ def job(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     keep = {name: value for name, value in os.environ.items() if not name.startswith(("STEPSCOPE_", "MS_", "PYTHON"))}
     own = {"PYTHONDONTWRITEBYTECODE": "1", "STEPSCOPE_JOBS": str(folder / "sockets"), "STEPSCOPE_CACHE": str(folder / "cache")}
-    return subprocess.run([python, *words], cwd=folder, env=keep | own, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([python, *words], cwd=folder, env=keep | own, capture_output=True, text=True, timeout=900, check=False)
 
 
 def test_nothing_else_is_there(python: Path, framework: str, job: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_script_cannot_tell_that_it_is_recorded(tmp_path: Path, words: list[st
         ("raise ValueError('oh')", 1),
         ("import os; os._exit(5)", 5),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -signal.SIGINT),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT); time.sleep(600)", -signal.SIGINT),
     ],
 )
 def test_however_a_job_ends_its_exit_code_is_its_own_and_what_it_recorded_is_whole(tmp_path: Path, ending: str, code: int) -> None:
@@ -90,13 +90,13 @@ def test_signals_reach_the_job(tmp_path: Path, number: signal.Signals) -> None:
         import signal, sys, time
         signal.signal({int(number)}, lambda number, frame: sys.exit(40))
         print("ready", flush=True)
-        time.sleep(60)
+        time.sleep(600)
         """,
     )
     with started(tmp_path, *STEPSCOPE, "run", "train.py") as job:
         assert job.stdout is not None and job.stdout.readline() == "ready\n"
         job.send_signal(number)
-        assert job.wait(30) == 40
+        assert job.wait(300) == 40
 
 
 def test_ctrl_c_on_a_terminal_reaches_the_job_once(tmp_path: Path) -> None:

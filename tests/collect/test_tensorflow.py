@@ -20,7 +20,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     needs("tensorflow")
     out = tmp_path_factory.mktemp("tensorflow")
     done = subprocess.run(
-        [sys.executable, JOB, out / "data"], env=os.environ | environment(out), capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, JOB, out / "data"], env=os.environ | environment(out), capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
     return stepscope.open(only(list((out / "data").iterdir())), cache=False)
