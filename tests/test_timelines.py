@@ -138,6 +138,8 @@ class TestEveryTrace:
         for lane in lanes:
             own = samples.filter(pl.col("rank") == lane.rank, pl.col("name") == (lane.note or lane.label))
             at, value = own["at_ns"].to_numpy(), own["value"].to_numpy()
+            if lane.unit in ("share", "percent", "cores", "1/s", "bytes/s"):  # holds for the time since the sample before
+                at = np.append(max(0, 2 * at[0] - at[1]) if len(at) > 1 else 0, at[:-1])
             assert (lane.events, lane.min, lane.max) == (own.height, value.min(), value.max())
             for level in levels(timeline):
                 for index in tiles_of(timeline, level):
@@ -593,6 +595,25 @@ def test_what_is_given_back_is_there_when_it_is_looked_at_again(tmp_path: Path, 
     before = tile(timeline, timeline.lanes, timeline.pyramid.top, 0)
     keeping.release(timeline)
     assert tile(timeline, timeline.lanes, timeline.pyramid.top, 0) == before
+
+
+def test_a_share_holds_for_the_time_before_its_sample_and_a_level_for_the_time_after() -> None:
+    counters = """
+    name       unit       at_ns  value
+    threads    threads    1010   3
+    busy       share      1010   0.5
+    busy       share      1030   0.75
+    busy       share      1040   0.25
+    "cpu_idle" share      1030   0.9
+    """
+    timeline = build(tiny.trace(spans="kind name start_ns dur_ns\nop o 1000 100", counters=counters))
+    found = {}
+    for lane in timeline.lanes:
+        if lane.kind == "counter":
+            own = slice(*timeline.samples.offsets[lane.first : lane.first + 2])
+            found[lane.label] = list(zip(timeline.samples.at[own].tolist(), timeline.samples.value[own].tolist(), strict=True))
+    # Of the first of several, the time that it is of is taken to be as long as that of the next: 20, of which 10 were recorded.
+    assert found == {"threads": [(10, 3.0)], "busy": [(0, 0.5), (10, 0.75), (30, 0.25)], "cpu idle": [(0, 0.9)]}
 
 
 def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order_of_their_numbers() -> None:

@@ -84,15 +84,22 @@ def filled(
     return made.done()
 
 
-def samples(waiting: Waiting, rows: list[int], folder: Path | None) -> Samples:
+def samples(waiting: Waiting, rows: list[int], over_time: list[bool], folder: Path | None) -> Samples:
+    """Each from when it holds. What is of the time before its sample holds since the one before; the first as long as the next one does,
+    and one that is alone from the beginning."""
     offsets = np.concatenate(([0], np.cumsum([waiting.count(row) for row in rows]))).astype(np.int64)
     at, value = column("at", int(offsets[-1]), folder), column("value", int(offsets[-1]), folder)
     for number, row in enumerate(rows):
         place = int(offsets[number])
+        last: Ints = np.empty(0, np.int64)
         for window in waiting.windows([row]):
-            at.put(place, window.columns[0])
+            moment = window.columns[0]
+            if over_time[number]:
+                since = last if len(last) else np.maximum(2 * moment[:1] - moment[1:2], 0) if len(moment) > 1 else np.zeros(1, np.int64)
+                moment, last = np.concatenate((since, moment[:-1])), moment[-1:]
+            at.put(place, moment)
             value.put(place, window.columns[1])
-            place += len(window.columns[0])
+            place += len(moment)
     values: NDArray[np.float64] = value.done()
     return Samples(offsets, at.done(), values, *extremes(values))
 

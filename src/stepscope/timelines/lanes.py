@@ -36,6 +36,7 @@ FLAT = ("kernel", "copy", "set")
 WORK = (*FLAT, "communication")
 _NOTES = {"kernel": "kernels", "copy": "copies", "set": "fills", "op": "operators", "api": "calls", "python": "Python"}
 _INTERPRETER = re.compile(r" \(python[\d.]*\)")  # which every thread of the process is called that has no name of its own
+_OVER_TIME = ("share", "percent", "cores", "1/s", "bytes/s")  # of the time since the sample before: docs/data_model.md
 _SHALLOW = 15  # levels that are taken for nesting unseen
 _Codes = NDArray[np.int32]
 
@@ -95,7 +96,8 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
     origin, last = ends or trace.ends()
     spans = reading.spans(trace, origin, folder, lambda share: heard(0.8 * READ * share))
     counters = reading.counters(trace, origin, folder, lambda share: heard((0.8 + 0.2 * share) * READ))
-    samples = filling.samples(counters.waiting, [one["number"] for one in counters.about], folder)
+    over_time = [one["unit"] in _OVER_TIME for one in counters.about]
+    samples = filling.samples(counters.waiting, [one["number"] for one in counters.about], over_time, folder)
     for number, counter in enumerate(counters.about):
         counter["number"] = number
     told = Told(spans.waiting)
