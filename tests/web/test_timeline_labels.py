@@ -20,6 +20,8 @@ NAMES = {
     "autograd::engine::evaluate_function: AddmmBackward0": "AddmmBackward0",
     "Default/network-WithLossCell/_backbone-LeNet/conv2-Conv2d/Conv2D-op3": "Conv2D-op3",
     "torch/nn/modules/module.py(1532): _call_impl": "module.py(1532): _call_impl",
+    "examples/train.py(12): <lambda>": "train.py(12): <lambda>",
+    "train.py(48): <module>": "train.py(48): <module>",
     "Memcpy HtoD (Pinned -> Device)": "Memcpy HtoD (Pinned -> Device)",
     "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 128, true, 1, true>(cudnnTensorStruct)": "bn_fw_tr_1C11_kernel_NCHW",
     "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(at::native::ReduceOp<float>)": "reduce · ReduceOp",

@@ -47,10 +47,13 @@ export class Labels {
 /** Of which the end tells one from another: "Default/network/fc1-Dense/MatMul-op12", "torch/nn/modules/module.py(1532): _call_impl". */
 const PATH = /^[^\s/(]+(\/[^\s/(]+)+(\(\d+\): .*)?$/;
 
+/** A frame of Python, such as "train.py(12): <lambda>". */
+const FRAME = /\(\d+\): /;
+
 /** A name as it is written in a bar: without what every name of its kind has. */
 export function shown(name: string): string {
   let text = name.replace(/^autograd::engine::evaluate_function: /, "").replace(/^void /, "");
-  if (/[<(]/.test(text) && /::|</.test(text)) {
+  if (/[<(]/.test(text) && /::|</.test(text) && !FRAME.test(text)) {
     const functor = /(\w*(?:Functor|_functor|Op)\w*)/.exec(text.slice(text.indexOf("<") + 1))?.[1];
     const plain = text.replace(/\(anonymous namespace\)::/g, "").split(/[<(]/, 1)[0].split("::").pop()!;
     text = functor && plain && functor !== plain ? `${plain.replace(/_kernel$/, "")} · ${functor}` : plain || text;
