@@ -1,5 +1,5 @@
 /** One colour per operator, everywhere: hues.ts decides which. */
-import { family, shade, token } from "./hues";
+import { family, hasFamily, kindOf, shade, token } from "./hues";
 import { theme } from "./state";
 
 export { FAMILIES, family, kindOf, token, type Family, type Kind } from "./hues";
@@ -14,6 +14,11 @@ export function color(name: string, plain = false): string {
   let known = shades.get(key);
   if (known === undefined) shades.set(key, (known = shade(name, css(of))));
   return known;
+}
+
+/** The colour that a span's bar has in the timeline, in lists. */
+export function spanColor(name: string, kind: string): string {
+  return hasFamily(kind) ? color(name, true) : `var(--kind-${kindOf(kind)})`;
 }
 
 /** A token's value now, for canvas, where var() does not reach. */

@@ -90,6 +90,11 @@ export function kindOf(kind: string): Kind {
   }
 }
 
+/** Whether a span of this kind has the colour of its name's family; else that of its kind: calls and frames are all of the host. */
+export function hasFamily(kind: string): boolean {
+  return kind !== "api" && kind !== "python" && ["host", "compute"].includes(kindOf(kind));
+}
+
 const encoder = new TextEncoder();
 
 function fnv1a(text: string): number {

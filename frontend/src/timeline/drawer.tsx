@@ -1,6 +1,6 @@
 /** Below the picture: what is known of the selected event, of the selected range, and what happened in it. */
 import { useRef, useState } from "preact/hooks";
-import { color, kindOf } from "../colors";
+import { kindOf, spanColor } from "../colors";
 import { everyStep, info, rank, useAnswer, useQuery } from "../data";
 import { Await, CopyButton, Empty, Facts, Icon, Quantity, Segmented, Swatch, Tabs, Time } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
@@ -117,8 +117,7 @@ function Sums({ of, data, by }: { of: Timeline; data: Table; by: "name" | "lane"
   const key = data.str("key");
   const kind = data.has("kind") ? data.str("kind") : [];
   const shade = (_: Table, row: number) => {
-    const drawn = kindOf(by === "kind" ? (key[row] ?? "") : (kind[row] ?? ""));
-    return by === "lane" ? "var(--text-3)" : by === "name" && (kind[row] === "kernel" || kind[row] === "op") ? color(key[row] ?? "", true) : `var(--kind-${drawn})`;
+    return by === "lane" ? "var(--text-3)" : by === "name" ? spanColor(key[row] ?? "", kind[row] ?? "") : `var(--kind-${kindOf(key[row] ?? "")})`;
   };
   const laneName = (row: number) => of.lane(data.num("lane")[row])?.label ?? "";
   const columns: Column[] = [
@@ -218,7 +217,7 @@ function Details({ of }: { of: Timeline }) {
   return (
     <div class="tl-details">
       <div class="tl-title">
-        <Swatch color={event.kind === "kernel" || event.kind === "op" ? color(event.name, true) : `var(--kind-${kindOf(event.kind ?? "")})`} />
+        <Swatch color={spanColor(event.name, event.kind ?? "")} />
         <b class="mono cut" title={event.name}>{event.name}</b>
         <CopyButton value={event.name} />
         <span class="sp" />
@@ -289,7 +288,7 @@ function Events({ of }: { of: Timeline }) {
   const lanes = new Map(of.header.lanes.filter((lane) => lane.track !== null && of.rankOf(lane.id) === ofRank).map((lane) => [lane.track!, lane]));
   const shade = (table: Table, row: number) => {
     const kind = table.str("kind")[row] ?? "";
-    return kind === "kernel" || kind === "op" ? color(table.str("name")[row] ?? "", true) : `var(--kind-${kindOf(kind)})`;
+    return spanColor(table.str("name")[row] ?? "", kind);
   };
   const columns: Column[] = [
     { key: "name", label: t.name, as: "name", color: shade, show: (table, row) => <Named name={table.str("name")[row] ?? ""} color={shade(table, row)} /> },

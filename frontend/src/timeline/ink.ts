@@ -1,5 +1,5 @@
 /** What an event is drawn with. A tint is one number: red, green and blue as canvas memory has them, and in the highest byte how. */
-import { family, kindOf, shade, token } from "../hues";
+import { family, hasFamily, kindOf, shade, token } from "../hues";
 import { sheet } from "./scene";
 import type { Names, Tile } from "./wire";
 
@@ -162,8 +162,7 @@ export class Ink {
     if (FRAMES.has(kind) && (this.how !== "family" || family(name) === "other")) return this.frame;
     if (this.how === "kind") return this.ofKind(kindOf(kind));
     if (this.how === "scope") return scope === null ? mixed(this.plain, this.base, 0.4) | DARK : this.hues[hash(scope) % HUES.length];
-    const drawn = kindOf(kind);
-    if (kind === "api" || kind === "python" || (drawn !== "host" && drawn !== "compute")) return kind === "python" ? this.shaded(name) : this.ofKind(drawn);
+    if (!hasFamily(kind)) return kind === "python" ? this.shaded(name) : this.ofKind(kindOf(kind));
     const of = family(name);
     return of === "other" ? this.plain : rgb(shade(name, this.tokens[token(of)]));
   }

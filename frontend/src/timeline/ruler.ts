@@ -78,12 +78,12 @@ export function ruler(context: Pen, ink: Ink, scene: Scene): void {
     context.fillRect(from, y, Math.max(1, to - from - 1.5), 17);
     if (slow > 0.05) {
       context.fillStyle = ink.warn;
-      context.globalAlpha = Math.min(0.55, slow * 0.9);
+      context.globalAlpha = Math.min(ink.dark ? 0.35 : 0.55, slow * 0.9); // so that what is written there can be read
       context.fillRect(from, y, Math.max(1, to - from - 1.5), 17);
       context.globalAlpha = 1;
     }
     if (to - from > 30) {
-      context.fillStyle = ink.text2;
+      context.fillStyle = slow > 0.05 ? ink.text : ink.text2;
       const whole = `${scene.words.step} ${step.step}  ·  ${units.text(units.time(step.end - step.start))}`;
       const text = context.measureText(whole).width <= to - from - 10 ? whole : String(step.step);
       if (context.measureText(text).width <= to - from - 6) context.fillText(text, from + 5, y + 12.5);
