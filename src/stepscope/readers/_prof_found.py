@@ -1,0 +1,124 @@
+"""One device of a PROF directory: what ran on it, which launch caused it, and what was counted and sampled meanwhile."""
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from stepscope import heap
+from stepscope.intervals import Ints
+from stepscope.readers import _prof_communication, _prof_counters, _prof_device, _prof_pmu, _prof_steps, _prof_tasks, _prof_usage
+from stepscope.readers._prof_communication import Communication
+from stepscope.readers._prof_device import Device
+from stepscope.readers._prof_files import Notes, Side, device_clock, device_start
+from stepscope.readers._prof_host import Host
+
+_CHIPS = {"0", "1", "2", "3", "4", "5", "7", "8", "9", "11", "15", "16"}
+
+
+class Found(NamedTuple):
+    """One device: what ran on it and what that was."""
+
+    side: Side
+    device: Device
+    executions: pl.DataFrame
+    pmu: pl.DataFrame
+    communication: Communication
+    steps: _prof_steps.Steps
+    counters: pl.DataFrame
+    aicpu: pl.DataFrame  # what operators said of themselves whose tasks are not known
+
+
+def read(side: Side, host_side: Side | None, host: Host | None, notes: Notes) -> Found:
+    chip = side.chip or (host_side.chip if host_side else "")
+    if chip not in _CHIPS:
+        notes.add(side.path, f"the chip '{chip}' is not known: read as the files suggest")
+    stars = any(name.startswith("stars_soc") for name in side.raw)
+    clock, placed = device_clock(side, host_side, 50 if stars else 100, notes)
+    device = _prof_device.read(side, clock, notes)
+    if chip in _prof_device.NEWEST and host is not None:
+        device = _on_streams(device, host)
+    executions = _prof_tasks.joined(device, host)
+    if not placed:
+        device, executions = _moved(side, device, executions, notes)
+    heap.give_back()
+    steps = _prof_steps.read(device.steps)
+    if steps.unfinished:
+        notes.add(
+            side.path, f"{steps.unfinished} iterations did not end while this was recorded: not in the steps", steps.unfinished, "ts_track"
+        )
+    at_ns, hertz = _prof_pmu.frequencies(side, device.clock, notes)
+    executions, alone = _with_aicpu(executions, _prof_device.aicpu(side, device.clock, notes))
+    executions = _with_receipts(executions, device.copies)
+    return Found(
+        side,
+        device,
+        executions,
+        _prof_pmu.read(side, device, executions, notes),
+        _prof_communication.read(executions, host),
+        steps,
+        pl.concat(
+            [_clocks(device, at_ns, hertz), _prof_counters.read(side, device.clock, device_start(side), notes), _on_device(side, notes)]
+        ),
+        alone,
+    )
+
+
+def _on_streams(device: Device, host: Host) -> Device:
+    """Tasks of the newest chips have numbers of their own whatever their stream, which only the host knows."""
+    known = host.tasks.filter(pl.col("device") == device.number).select("task", of_host="stream").unique("task", keep="first")
+    tasks = device.tasks.join(known, on="task", how="left", maintain_order="left")
+    return device._replace(tasks=tasks.with_columns(stream=pl.coalesce("of_host", "stream")).drop("of_host"))
+
+
+def _on_device(side: Side, notes: Notes) -> pl.DataFrame:
+    """What the device's own processors do. They run on its monotonic clock."""
+    return _prof_usage.read(side, device_clock(side, None, 1, Notes(notes.root))[0].origin_ns - device_start(side), notes)
+
+
+def _clocks(device: Device, at_ns: Ints, hertz: Ints) -> pl.DataFrame:
+    rows = pl.DataFrame({"at_ns": at_ns, "value": hertz.astype(np.float64)})
+    return rows.select(name=pl.lit(f"aicore clock npu {device.number}"), at_ns="at_ns", value="value", unit=pl.lit("Hz"))
+
+
+def _moved(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> tuple[Device, pl.DataFrame]:
+    """Without the counter's reading at the start, all that is known is that nothing runs before its launch."""
+    late = (executions["start_ns"] - executions["at_ns"]).min()
+    first = executions["start_ns"].min()
+    by = late if isinstance(late, int) else first - device.clock.origin_ns if isinstance(first, int) else 0
+    notes.add(side.path, "the device's clock has no start: its times are moved so that the first task runs when it is launched")
+    times = ("start_ns", "end_ns", "whole_ns", "whole_end_ns")
+    moved = device._replace(
+        tasks=device.tasks.with_columns(pl.col("start_ns", "end_ns") - by),
+        steps=device.steps.with_columns(pl.col("at_ns") - by),
+        clock=device.clock._replace(origin_ns=device.clock.origin_ns - by),
+    )
+    return moved, executions.with_columns(pl.col(times) - by)
+
+
+def _with_aicpu(executions: pl.DataFrame, aicpu: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What AI CPU operators said of themselves, beside the task that ran them; and what is of no task that is known."""
+    if aicpu.is_empty():
+        return executions.with_columns(pl.lit(None, pl.Int64).alias(name) for name in AICPU), aicpu
+    runs = executions.select("execution", "stream", "task", "start_ns", until="end_ns").sort("start_ns")
+    told = aicpu.with_columns(
+        pl.col("start_ns").alias("aicpu start_ns"), run_ns=pl.col("end_ns") - pl.col("start_ns"), total_ns="waited_ns"
+    )
+    told = told.sort("start_ns").join_asof(runs, on="start_ns", by=["stream", "task"], check_sortedness=False)
+    mine = pl.col("execution").is_not_null() & (pl.col("start_ns") <= pl.col("until")) & pl.col("execution").is_first_distinct()
+    told = told.with_columns(mine=mine.fill_null(False))
+    own = told.filter("mine").select("execution", *AICPU)
+    return executions.join(own, on="execution", how="left", maintain_order="left"), told.filter(~pl.col("mine"))
+
+
+AICPU = ("aicpu start_ns", "compute_us", "memcpy_us", "dispatch_us", "run_ns", "total_ns")
+
+
+def _with_receipts(executions: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
+    """When the scheduler got a copy to make: it says so beside the log of tasks."""
+    if copies.is_empty():
+        return executions.with_columns(received_ns=pl.lit(None, pl.Int64))
+    runs = executions.select("execution", "stream", "task", "start_ns").sort("start_ns")
+    told = copies.sort("start_ns").join_asof(runs, on="start_ns", by=["stream", "task"], strategy="nearest", check_sortedness=False)
+    told = told.filter(pl.col("execution").is_not_null()).unique("execution", keep="first", maintain_order=True)
+    return executions.join(told.select("execution", "received_ns"), on="execution", how="left", maintain_order="left")
