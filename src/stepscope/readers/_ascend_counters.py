@@ -1,31 +1,14 @@
 """Samples over time in databases of Ascend's tools: memory, clocks and bandwidths."""
 
-import sqlite3
 from collections.abc import Iterator
-from typing import Any, Protocol
 
 import polars as pl
 
 from stepscope.readers import _ascend_tables
+from stepscope.readers._ascend_sqlite import Database
 
 
-class Tables(Protocol):
-    """A database while it is open."""
-
-    names: set[str]
-    database: sqlite3.Connection
-
-    def table(self, name: str, /, **columns: Any) -> pl.DataFrame:
-        """These columns of a table."""
-
-    def words(self, rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-        """The rows with text in place of numbers."""
-
-    def named(self, table: str) -> dict[int, str]:
-        """What the numbers of an enumeration stand for."""
-
-
-def counters(tables: Tables) -> Iterator[pl.DataFrame]:
+def counters(tables: Database) -> Iterator[pl.DataFrame]:
     """name, at_ns, value, unit."""
     yield pl.DataFrame(schema={"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String})
     record = tables.words(
@@ -86,7 +69,7 @@ def counters(tables: Tables) -> Iterator[pl.DataFrame]:
         yield from _numbers(tables, table, word)
 
 
-def _numbers(tables: Tables, table: str, word: str) -> Iterator[pl.DataFrame]:
+def _numbers(tables: Database, table: str, word: str) -> Iterator[pl.DataFrame]:
     """Any other table of samples: every number of it under its own name."""
     if table not in tables.names:
         return
