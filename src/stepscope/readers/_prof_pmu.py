@@ -300,7 +300,9 @@ def _stars(
         }
     )
     rows = rows.filter(pl.col("known") & ~(pl.col("of_block") & pl.col("leads")))
-    return _of_both(side, files[0], rows, found["values"].astype(np.float64), executions, frequency, notes, ["stream", "task"])
+    values = found["values"].astype(np.float64)
+    del found  # of millions of kernels
+    return _of_both(side, files[0], rows, values, executions, frequency, notes, ["stream", "task"])
 
 
 def _newest(
@@ -338,26 +340,36 @@ def _of_both(
     by: list[str],
 ) -> pl.DataFrame:
     """Counters of the cube cores and of the vector cores, each kernel's in one row."""
+    both = _joined(side, file, rows, values, executions, frequency, notes, by)
+    # A kind of core that a kernel does not use did nothing.
+    both = both.with_columns(pl.exclude("execution").fill_null(0))
+    return _with_cube(both, executions, side, "aic_total_cycles") if _group(side, "ai_core_metrics") == "PipeUtilization" else both
+
+
+def _joined(
+    side: Side,
+    file: Path,
+    rows: pl.DataFrame,
+    values: Any,
+    executions: pl.DataFrame,
+    frequency: tuple[Ints, Ints],
+    notes: Notes,
+    by: list[str],
+) -> pl.DataFrame:
     runs = executions.select("execution", "stream", "task", "start_ns", run_end="end_ns").sort("start_ns")
     rows = rows.sort("start_ns", maintain_order=True).join_asof(runs, on="start_ns", by=by, check_sortedness=False, suffix="_ran")
     stray = rows.filter(pl.col("execution").is_null()).height
     if stray:
         notes.add(file, "counters of kernels whose start or end is lost", stray)
     rows = rows.filter(pl.col("execution").is_not_null())
-    sides = []
+    both = rows.select("execution").unique(maintain_order=True)
     for vector, prefix, metrics, events in (
         (False, "aic_", "ai_core_metrics", "ai_core_profiling_events"),
         (True, "aiv_", "aiv_metrics", "aiv_profiling_events"),
     ):
         part = rows.filter(pl.col("vector") == vector)
-        sides.append(_core(side, part, values, executions, frequency, prefix, _group(side, metrics), _events(side, events), vector))
-    both = rows.select("execution").unique(maintain_order=True)
-    for one in sides:
-        both = both.join(one, on="execution", how="left", maintain_order="left")
-    # A kind of core that a kernel does not use did nothing.
-    both = both.with_columns(pl.exclude("execution").fill_null(0))
-    if _group(side, "ai_core_metrics") == "PipeUtilization":
-        both = _with_cube(both, executions, side, "aic_total_cycles")
+        core = _core(side, part, values, executions, frequency, prefix, _group(side, metrics), _events(side, events), vector)
+        both = both.join(core, on="execution", how="left", maintain_order="left")
     return both
 
 
