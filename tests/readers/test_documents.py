@@ -30,6 +30,7 @@ def test_bytes_that_are_no_text_become_a_sign() -> None:
 def test_a_number_is_exact_within_a_column_and_refused_beyond_it() -> None:
     assert exact("1700000000000000001") == 1_700_000_000_000_000_001
     assert exact(1.5, 1000) == 1500
+    assert exact(1_700_000_000_001, 1_000_000) == 1_700_000_000_001_000_000  # no float holds it
     assert exact(-3) == -3
     for wrong in (None, "x", "", [], {}, True, float("nan"), float("inf"), 1e308, 2**62, "9" * 30, 10**400):
         with pytest.raises(ValueError):

@@ -167,3 +167,13 @@ def test_a_line_of_a_dictionary_whose_number_is_none_is_left_out(tmp_path: Path)
     for file in (raw / "host" / "data").glob("*_dic*"):
         file.write_text("²7:a\n5000_²7:b\n" + file.read_text())
     assert stepscope.open(raw, cache=False).spans.filter(pl.col("kind") == "kernel").collect().height == 12
+
+
+def test_an_offset_and_times_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    folder = copied("mindinsight/mindspore-2.10-cpu/*", tmp_path)
+    (folder / "profiler_info_0.json").write_text(json.dumps({"diff_time": 1e300}))
+    (folder / "minddata_cpu_utilization_0.json").write_text(json.dumps({"time_stamp": [1000, "x", 1020], "op_info": [{"op_id": None}]}))
+    found = problems(folder)
+    assert found["diff_time is no number: times of this rank are not moved by it"] == 0
+    assert found["the times of 2 samples of the input pipeline are not numbers, or behind one that is none"] == 2
+    assert found["1 operators of the input pipeline without a number"] == 1

@@ -36,12 +36,12 @@ def whole_characters(data: bytes) -> bytes:
 
 
 def exact(value: Any, factor: float = 1) -> int:
-    """A number, times a factor, as an integer; ValueError where it is none, or larger than a column holds."""
+    """A number, times a factor, as an integer; ValueError where it is none, or larger than a column holds. Integers stay exact."""
     if isinstance(value, bool):
         raise ValueError(value)
     try:
-        whole = factor == 1 and (isinstance(value, int) or (isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,30}", value)))
-        found = int(value) if whole else float(value) * factor
+        whole = isinstance(value, int) or (isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,30}", value))
+        found = int(value) * factor if whole and isinstance(factor, int) else float(value) * factor
     except (TypeError, OverflowError) as error:
         raise ValueError(value) from error
     if not abs(found) < 2**62:

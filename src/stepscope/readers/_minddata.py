@@ -51,9 +51,9 @@ def counters(
     queues = _json(folder, f"pipeline_profiling_{rank}.json", problems)
     if not at and queues:  # without CPU use, only the interval of the samples is known
         longest = max((len(_values(_queue(one).get("size"))) for one in _operators(queues)), default=0)
-        every = _small(queues.get("sampling_interval")) or 1
+        every = _interval(queues) or 1
         first = offset if since is None else since
-        at = [nth * every * 1_000_000 + first for nth in range(longest)]
+        at = [round(nth * every * 1_000_000) + first for nth in range(longest)]
     for one in _operators(queues):
         types[one["op_id"]] = str(one.get("op_type") or "")
         series.append((f"queue {one['op_id']} {types[one['op_id']]}".strip(), "rows", _values(_queue(one).get("size"))))
@@ -61,6 +61,10 @@ def counters(
         for word, key in (("user", "user_utilization"), ("system", "sys_utilization")):
             name = f"cpu {word} {one['op_id']} {types.get(one['op_id'], '')}".strip()
             series.append((name, "percent", _values(mapped(one.get("metrics")).get(key))))
+    if lost := len(listed(cpu.get("time_stamp"))) - len(_stamps(cpu, offset)):
+        problems.append(
+            (folder.name, f"the times of {lost} samples of the input pipeline are not numbers, or behind one that is none", lost)
+        )
     for document in (queues, cpu):
         if lost := len(listed(document.get("op_info"))) - len(_operators(document)):
             problems.append((folder.name, f"{lost} operators of the input pipeline without a number", lost))
@@ -100,7 +104,6 @@ def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
     """The machine's CPU use as MindData's monitor samples it, for recordings without one of our own; any of the series may be missing."""
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json", [])
     at = _stamps(cpu, offset)
-    every = cpu.get("sampling_interval")
     given = mapped(cpu.get("device_info"))
     series = {key: [value for value in _values(given.get(key)) if value is not None][: len(at)] for key in _MACHINE}
     shares = [values for key, values in series.items() if _MACHINE[key][1] == "share" and values]
@@ -114,7 +117,7 @@ def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
             if unit == "processes":
                 rows.append((at[nth], value * factor))
             elif nth in since:
-                passed = (at[nth] - at[max(since[nth], 0)]) / 1e9 or (_small(every) or 0) / 1000 or 1.0
+                passed = (at[nth] - at[max(since[nth], 0)]) / 1e9 or _interval(cpu) / 1000 or 1.0
                 rows.append((at[nth], value / passed if unit == "1/s" else value * factor))
         columns = {"at_ns": [moment for moment, _ in rows], "value": [value for _, value in rows]}
         frames.append(pl.DataFrame({"name": [name] * len(rows), **columns, "unit": [unit] * len(rows)}, _COUNTERS, strict=False))
@@ -171,6 +174,12 @@ def _stamps(document: dict[str, Any], offset: int) -> list[int]:
         except ValueError:
             break
     return stamps
+
+
+def _interval(document: dict[str, Any]) -> float:
+    """Milliseconds between samples; 0 where it is not said."""
+    said = document.get("sampling_interval")
+    return said if isinstance(said, (int, float)) and 0 < said < 2**31 else 0
 
 
 def _values(samples: Any) -> list[float | None]:

@@ -28,7 +28,10 @@ class Folder:
         self.problems: list[Problem] = []
         self.info = self.object(f"profiler_info_{rank}.json")
         offset = self.info.get("diff_time")  # microseconds; a float of nanoseconds could not hold the time of day
-        self.shift_ns = -round(1000 * fraction(offset)) if abs(fraction(offset)) < 2**52 else 0
+        usable = is_number(offset) and abs(float(str(offset))) < 2**52
+        self.shift_ns = -round(1000 * fraction(offset)) if usable else 0
+        if offset is not None and not usable:
+            self.problems.append(Problem(f"profiler_info_{rank}.json", "diff_time is no number: times of this rank are not moved by it", 0))
 
     def file(self, name: str) -> Path | None:
         file = self.path / name.format(self.rank)
