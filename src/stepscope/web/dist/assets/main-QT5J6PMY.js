@@ -1,1 +1,0 @@
-import{a as t}from"./chunk-AN5UY5NQ.js";import"./chunk-AFLCVTKB.js";import"./chunk-PCG2E3XN.js";import"./chunk-SBC6X276.js";import"./chunk-FSC4RYHJ.js";import{e,x as r}from"./chunk-L2PJ2ORS.js";import"./chunk-WOT6VMZA.js";e(r(t,{}),document.getElementById("app"));
