@@ -641,3 +641,22 @@ def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order
     notes = {lane.label: lane.note for lane in lanes if lane.kind == "spans"}
     assert notes == {"Stream 3": "tasks", "Plane 0": "tasks", "Kernels": "kernels, without their place in time"}
     assert [lane.label for lane in lanes if lane.kind == "counter"] == ["reserved", "HBM 9", "HBM 10"]
+
+
+def test_a_plane_is_named_without_its_group_which_is_told_beside_it() -> None:
+    group = "10.1.2.3%eth0_60000_0_1699529623106750"
+    trace = tiny.trace(
+        spans="""
+            track  kind           name       start_ns  dur_ns
+            3      communication  allReduce  0         10
+            4      other          SDMA       2         3
+        """,
+        tracks="""
+            track  kind           label                          group    device  sort
+            3      stream         "Group_GROUP_Communication"    "NPU_0"  0       0
+            4      communication  "Group_GROUP_Plane_0"          "NPU_0"  0       1
+        """.replace("GROUP", group.replace("_", "-")),
+    )
+    named = group.replace("_", "-")
+    lanes = [(lane.label, lane.note) for lane in build(trace).lanes if lane.kind == "spans"]
+    assert lanes == [(f"Group {named}", "communication"), ("Plane 0", f"tasks of {named}")]

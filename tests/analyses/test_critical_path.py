@@ -93,6 +93,30 @@ def test_a_wait_on_another_track_of_the_same_thread_is_one_of_that_thread() -> N
     )
 
 
+def test_what_a_device_marks_is_nothing_that_the_host_did() -> None:
+    # Ascend: iterations and GetNext are marked on the device, and the step ends a moment after its last kernel.
+    trace = tiny.trace(
+        spans="""
+            track  kind    name     start_ns  dur_ns  span
+            8      step    "It_1"   0         100     1
+            9      data    GetNext  0         20      2
+            7      kernel  k1       20        75      3
+        """,
+        tracks="""
+            track  kind        label       device  group    tid      sort
+            7      stream      "Stream_7"  0       "NPU_0"  7        0
+            8      annotation  "Steps"     0       "NPU_0"  model    1
+            9      annotation  GetNext     0       "NPU_0"  getnext  2
+        """,
+        steps="""
+            step  start_ns  end_ns
+            1     0         100
+        """,
+    )
+    found = [f"{kind} {name or '-'} {dur}" for kind, name, dur in trace.critical_path().select("kind", "name", "dur_ns").iter_rows()]
+    assert found == ["wait k1 20", "kernel k1 75", "wait - 5"]
+
+
 def test_reading_a_value_of_the_device_waits_for_it_where_no_call_says_so() -> None:
     def path(*more: str, until: int = 95) -> list[str]:
         read = "aten::_local_scalar_dense"

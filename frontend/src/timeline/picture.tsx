@@ -379,7 +379,7 @@ function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; top: numb
   const rows = lane.kind === "overlap" ? placed.rows.map((row, at) => (at ? [row] : [row, ...placed.also]).map((one) => lane.row_labels?.[one] ?? "").join(", ")) : [];
   return (
     <div class={`tl-lane ${held !== null ? "held" : ""} ${placed.height < 24 ? "narrow" : ""}`} data-lane={lane.id} style={{ top: `${top + placed.y + (held ?? 0)}px`, height: `${placed.height}px` }} tabIndex={0} role="group" aria-label={`${t.lane} ${label}`} aria-keyshortcuts="P Delete Alt+ArrowUp Alt+ArrowDown" onPointerDown={carry} onKeyDown={keys} title={[label, lane.note].filter(Boolean).join(" · ")}>
-      {rows.length > 1 ? <span class="tl-rows">{rows.map((name) => <span key={name} style={{ height: `${placed.rowHeight}px`, lineHeight: `${placed.rowHeight}px` }}>{name}</span>)}</span> : <><span class="cut">{label}</span><span class="d3 cut tl-noted"><span>{rows.length ? rows.join(", ") : lane.kind === "counter" ? "" : lane.note}</span></span></>}
+      {rows.length > 1 ? <span class="tl-rows">{rows.map((name) => <span key={name} style={{ height: `${placed.rowHeight}px`, lineHeight: `${placed.rowHeight}px` }}>{name}</span>)}</span> : <><span class="cut">{squeezed(label)}</span><span class="d3 cut tl-noted"><span>{rows.length ? rows.join(", ") : lane.kind === "counter" ? "" : lane.note}</span></span></>}
       <span class="tl-tools">
         <button tabIndex={-1} class={pinned ? "on" : ""} aria-pressed={pinned} aria-label={fill(pinned ? t.unpin : t.pin, { lane: label })} title={fill(pinned ? t.unpin : t.pin, { lane: label })} onClick={() => of.toggle("pins", lane.id)}><Icon name="pin" size={12} /></button>
         <button tabIndex={-1} aria-label={fill(t.hide, { lane: label })} title={fill(t.hide, { lane: label })} onClick={() => of.toggle("hidden", lane.id)}><Icon name="close" size={11} /></button>
@@ -387,4 +387,9 @@ function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; top: numb
       <i class="tl-size" role="separator" aria-label={fill(t.height, { lane: label })} onPointerDown={resize} onDblClick={unsize} />
     </div>
   );
+}
+
+/** Long words without their middle: names of groups of processes differ at their ends. */
+function squeezed(label: string): string {
+  return label.replace(/\S{21,}/g, (word) => `${word.slice(0, 9)}…${word.slice(-9)}`);
 }

@@ -49,7 +49,7 @@ def on_host(spans: pl.LazyFrame, trace: Trace) -> pl.LazyFrame:
         "track",
         "pid",
         "tid",
-        pl.col("kind").is_in(["stream", "communication"]).alias("is_stream"),
+        (pl.col("kind").is_in(["stream", "communication"]) | pl.col("device").is_not_null()).alias("is_stream"),
         (pl.col("kind") == "annotation").alias("beside"),
     ).join(home, on=["rank", "pid", "tid"], how="left")
     same = threads(trace).rename({"thread": "same"})

@@ -351,7 +351,9 @@ def _tagged(ranges: pl.DataFrame, known: bool) -> pl.DataFrame:
 
 
 def placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Spans on tracks, in the order of the parts, and the tracks: the host's threads, then each device's streams, collectives and marks."""
+    """Spans on tracks, in the order of the parts, and the tracks: the host's threads, then each device's streams, its groups of
+    communication, each with its planes, and marks.
+    """
     if not parts:
         return pl.DataFrame(), pl.DataFrame()
     key = ["group", "lane", "track_kind", "pid", "tid", "device"]
@@ -360,12 +362,13 @@ def placed(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
     parts = [part if "device" in part.columns else part.with_columns(device=pl.lit(None, pl.Int64)) for part in parts]
     lanes = pl.concat([part.select(key).unique(maintain_order=True) for part in parts], how="vertical_relaxed").unique(maintain_order=True)
     lanes = lanes.with_columns(texts.cast(pl.String))
-    order = {"thread": 0, "stream": 1, "communication": 2, "annotation": 3}
+    order = {"thread": 0, "stream": 1, "communication": 1, "annotation": 2}
     lanes = lanes.sort(
         pl.col("device").fill_null(-1),
         pl.col("track_kind").replace_strict(order, default=9, return_dtype=pl.Int32),
         pl.col("tid").cast(pl.Int64, strict=False),
         "tid",
+        nulls_last=True,
         maintain_order=True,
     ).with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
     label = ["group", "lane", "track_kind"]

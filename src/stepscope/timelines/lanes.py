@@ -37,6 +37,8 @@ WORK = (*FLAT, "communication")
 _NOTES = {"kernel": "kernels", "copy": "copies", "set": "fills", "op": "operators", "api": "calls", "python": "Python"}
 _INTERPRETER = re.compile(r" \(python[\d.]*\)")  # which every thread of the process is called that has no name of its own
 _OVER_TIME = ("share", "percent", "cores", "1/s", "bytes/s")  # of the time since the sample before: docs/data_model.md
+# Ascend's names of the lanes of a group of processes: its operators, and each of the planes that carry them out.
+_GROUPED = re.compile(r"Group (\S+) (Communication|Plane \d+)")
 _SHALLOW = 15  # levels that are taken for nesting unseen
 _Codes = NDArray[np.int32]
 
@@ -334,6 +336,12 @@ class _Picture:
             note = "tasks"
         elif track.kind == "other":
             note = f"{note}, without their place in time"
+        if of_group := _GROUPED.fullmatch(label):
+            group_name, label = of_group.groups()
+            if label == "Communication":
+                label = f"Group {group_name}"
+            else:
+                note = f"{note} of {group_name}"
         if note.casefold() in label.casefold():
             note = ""  # said already
         own_thread = track.kind != "stream"
