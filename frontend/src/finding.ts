@@ -53,7 +53,8 @@ export function finding(overview: Table | null, row: number, causes: Table | nul
   }
   const [most, share] = [...lost].sort((a, b) => b[1] - a[1])[0];
   if (share < MATTERS || (busy >= USED && !(exposed >= MATTERS))) return busy >= USED ? { case: "used", share: busy, tone: "good" } : { case: "idle", share: 1 - busy, tone: tone(1 - busy) };
-  return { case: most, share, tone: tone(share) };
+  const part = most === "idle" ? 1 - busy : share; // the sentence says it beside what the device works
+  return { case: most, share: part, tone: tone(part) };
 }
 
 function tone(share: number): "warn" | "bad" {

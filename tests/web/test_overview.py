@@ -8,6 +8,8 @@ import polars as pl
 import pytest
 
 import stepscope
+import tiny
+from stepscope import store
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -145,3 +147,30 @@ def test_the_rank_of_the_context_bar_is_the_one_shown(server: "Serve", page: "Pa
     step = stepscope.open(shared / "torch_h200" / "ddp_gloo_rank1.json.gz").overview()["step_ns"].item()
     assert exact(page.locator("a.tile").first) == step
     assert page.url.endswith("?rank=1")
+
+
+def test_a_device_works_and_stands_idle_for_all_of_the_time(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    """Of most of the idle time no cause is known, and of some it is: the sentence is about all of it."""
+    trace = tiny.trace(
+        spans="""
+            track  kind    name    start_ns  dur_ns  span  flow_in
+            0      op      a       0         1000    1     -
+            0      api     launch  690       5       2     -
+            7      kernel  k1      500       100     3     -
+            7      kernel  k2      700       100     4     2
+        """,
+        tracks="""
+            track  kind    label       device  group    sort
+            0      thread  main        -       p        0
+            7      stream  "Stream_7"  0       "NPU_0"  1
+        """,
+        steps="""
+            step  start_ns  end_ns
+            1     0         1000
+        """,
+    )
+    store.write(trace, tmp_path / "idle")
+    served = server(tmp_path)
+    page.goto(served.url(f"#/{served.run('idle')}/overview"))
+    said = page.locator(".verdict")
+    playwright.expect(said).to_contain_text(re.compile(r"works for 20\.0\s*% of it and stands idle for 80\.0\s*%"), timeout=20_000)

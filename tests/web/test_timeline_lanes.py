@@ -2,10 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import tiny
+from stepscope import store
 from timeline_page import RESNET, SAMPLES, Shown, until
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -105,3 +108,11 @@ def test_a_folded_group_shows_no_lanes_and_its_place_is_kept(server: "Serve", pa
     page.goto("about:blank")
     Shown(page, server(SAMPLES), RUN)
     playwright.expect(page.locator(".tl-group").first).to_have_attribute("aria-expanded", "false")
+
+
+def test_steps_are_a_lane_where_nothing_else_is_known(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    """The ruler has them, too; but an empty picture would say that there is nothing."""
+    store.write(tiny.trace(steps="step  start_ns  end_ns\n1  0  1000\n2  1000  2500"), tmp_path / "steps")
+    Shown(page, server(tmp_path), "steps")
+    playwright.expect(page.locator(".tl-lane")).to_have_count(1)
+    playwright.expect(page.locator(".tl-lane")).to_contain_text("steps")

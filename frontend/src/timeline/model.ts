@@ -80,7 +80,7 @@ export class Timeline {
   ) {
     for (const lane of header.lanes) this.laneOf[lane.id] = lane;
     const steps = header.lanes.filter((lane) => lane.kind === "steps");
-    if (steps.length === 1) this.ruled = steps[0].id;
+    if (steps.length === 1 && header.lanes.length > 1) this.ruled = steps[0].id;
     this.sight = new Sight(Math.max(1, header.end_ns), {
       changed: this.invalidate,
       turned: () => this.turn(),
