@@ -23,7 +23,7 @@ from stepscope.intervals import Set
 from stepscope.opening import sources
 from stepscope.timelines import asking, finding, keeping, summing
 from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, first_fit, rows_of
-from stepscope.timelines.tiles import tile
+from stepscope.timelines.tiles import header, tile
 from stepscope.trace import Meta, Trace, complete
 from tiles import by_row, decoded
 
@@ -528,6 +528,7 @@ def test_a_trace_of_nothing_has_no_lanes() -> None:
     timeline = build(Trace({}))
     assert (timeline.lanes, timeline.end, timeline.spans) == ([], 0, 0)
     assert decoded(tile(timeline, [], 0, 0))["header"]["lanes"] == []
+    assert header(timeline)["opens"] == (0, 0)
 
 
 def test_of_two_who_build_at_the_same_time_both_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,6 +596,24 @@ def test_what_is_given_back_is_there_when_it_is_looked_at_again(tmp_path: Path, 
     before = tile(timeline, timeline.lanes, timeline.pyramid.top, 0)
     keeping.release(timeline)
     assert tile(timeline, timeline.lanes, timeline.pyramid.top, 0) == before
+
+
+@pytest.mark.parametrize(
+    ("spans", "opens"),
+    [
+        # The steps are from 7,000 to 8,000 of 10,000, and 3 % of their time is shown on either side.
+        ([0, 7100, 7500, 9990], (6970, 8030)),
+        # Most of what was recorded is elsewhere.
+        ([0, 100, 7100, 9990], (0, 10_000)),
+        # The steps are half of the time.
+        ([6000, 7100, 7200, 7990], (0, 2000)),
+    ],
+)
+def test_a_timeline_opens_on_the_steps_where_they_hold_most_in_less_than_half_of_the_time(spans: list[int], opens: tuple[int, int]) -> None:
+    rows = "\n".join(f"op o {start} 10" for start in spans)
+    steps = "step start_ns end_ns\n1 7000 7600\n2 7600 8000"
+    timeline = build(tiny.trace(spans="kind name start_ns dur_ns\n" + rows, steps=steps))
+    assert header(timeline)["opens"] == opens
 
 
 def test_a_share_holds_for_the_time_before_its_sample_and_a_level_for_the_time_after() -> None:

@@ -81,7 +81,8 @@ export class Timeline {
     for (const lane of header.lanes) this.laneOf[lane.id] = lane;
     const steps = header.lanes.filter((lane) => lane.kind === "steps");
     if (steps.length === 1 && header.lanes.length > 1) this.ruled = steps[0].id;
-    this.sight = new Sight(Math.max(1, header.end_ns), {
+    const [from, to] = header.opens;
+    this.sight = new Sight(Math.max(1, header.end_ns), [from, Math.max(from + 1, to)], {
       changed: this.invalidate,
       turned: () => this.turn(),
       settled: () => {
@@ -145,7 +146,6 @@ export class Timeline {
 
   setSteps(steps: Step[]): void {
     this.steps = steps;
-    this.sight.setSteps(steps);
     const lengths = steps.map((step) => step.end - step.start).sort((a, b) => a - b);
     this.scene.median = steps.length > 2 ? lengths[lengths.length >> 1] : 0;
     this.invalidate();

@@ -4,7 +4,6 @@ import { signal } from "@preact/signals";
 const SHORTEST = 20;
 const SETTLED = 150;
 const TAU = 35;
-const AROUND = 0.03;
 
 /** What it tells whoever draws. */
 export interface Told {
@@ -29,8 +28,6 @@ export class Sight {
   readonly views = signal<{ back: number; forward: number }>({ back: 0, forward: 0 });
   /** In px. */
   width = 0;
-  /** Where it opens. */
-  private home: [number, number];
   private aim0 = 0;
   private aim1: number;
   private held = new Set<string>();
@@ -41,10 +38,11 @@ export class Sight {
 
   constructor(
     readonly end: number,
+    /** Where it opens. */
+    private home: [number, number],
     private told: Told,
   ) {
     this.t1 = this.aim1 = end;
-    this.home = [0, end];
   }
 
   /** Where it is on its way to. */
@@ -58,14 +56,6 @@ export class Sight {
 
   get atHome(): boolean {
     return this.t0 === this.home[0] && this.t1 === this.home[1];
-  }
-
-  /** It opens on the steps, where most of the time lies outside of them: a trace may begin long before its first step. */
-  setSteps(steps: { start: number; end: number }[]): void {
-    let [from, to] = [this.end, 0];
-    for (const step of steps) [from, to] = [Math.min(from, step.start), Math.max(to, step.end)];
-    const around = (to - from) * AROUND;
-    this.home = to > from && to - from < this.end / 2 ? [Math.max(0, from - around), Math.min(this.end, to + around)] : [0, this.end];
   }
 
   momentAt(x: number): number {

@@ -33,6 +33,8 @@ export interface Header {
   buckets: number;
   version: string;
   events: number;
+  /** The time that is shown first. */
+  opens: [number, number];
   kinds: string[];
   groups: Group[];
   lanes: Lane[];

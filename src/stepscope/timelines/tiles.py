@@ -17,6 +17,7 @@ from stepscope.timelines.filling import SAMPLES, Samples
 from stepscope.timelines.lanes import KINDS, Lane, Timeline, rows_of
 
 _Array = NDArray[Any]
+_AROUND = 0.03  # of the steps that are shown first
 # In this order, each for all rows of all lanes; see docs/web.md.
 LAYOUT = {
     "long_start": "<f8",
@@ -45,10 +46,29 @@ def header(timeline: Timeline, version: str = "") -> dict[str, Any]:
         "buckets": BUCKETS,
         "version": version,
         "events": timeline.spans,
+        "opens": _opens(timeline),
         "kinds": KINDS,
         "groups": timeline.groups,
         "lanes": timeline.lanes,
     }
+
+
+def _opens(timeline: Timeline) -> tuple[int, int]:
+    """The time that is shown first: the steps and a little around them, where these are less than half of the time and hold most of what
+    was recorded, else all of it. A trace may begin long before its first step."""
+    events = timeline.pyramid.events
+    steps, spans = (
+        [row for lane in timeline.lanes if lane.kind == kind for row in rows_of(lane) if events.offsets[row] < events.offsets[row + 1]]
+        for kind in ("steps", "spans")
+    )
+    first = min((int(events.start[events.offsets[row]]) for row in steps), default=0)
+    last = max((int(events.reach[events.offsets[row + 1] - 1]) for row in steps), default=timeline.end)
+    recorded = sum(int(events.offsets[row + 1] - events.offsets[row]) for row in spans)
+    within = sum(some.stop - some.start for some in (pyramid.within(events, row, first, last) for row in spans))
+    if 2 * (last - first) >= timeline.end or 2 * within < recorded:
+        return 0, timeline.end
+    around = round((last - first) * _AROUND)
+    return max(0, first - around), min(timeline.end, last + around)
 
 
 class Points(NamedTuple):
