@@ -164,6 +164,20 @@ class Profiler:
 
         return conversion.operators_as_json(run, names, device_id)
 
+    def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
+        """Write the last window that is over as a Chrome trace, packed where the name ends in .gz. Needs polars.
+
+        `torch.profiler` has it: scripts and handlers written for that go on as they are. `use_python_export`, how PyTorch is to write,
+        has no effect.
+        """
+        if not self.run:
+            raise UsageError("export_chrome_trace() before a window was over; stop() first")
+        from stepscope import opening
+        from stepscope.exporters import chrome
+
+        wait_for_conversions()
+        chrome.export(opening.open(self.run, cache=False), Path(path), overwrite=True)
+
     def add_metadata(self, key: str, value: str) -> None:
         """Keep a text with the recording: it is in `trace.meta.extra["metadata"]`."""
         if not isinstance(key, str) or not isinstance(value, str):

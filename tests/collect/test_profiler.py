@@ -585,6 +585,34 @@ def test_op_analyse_refuses_what_is_no_name(profiler: Profiler) -> None:
         profiler.op_analyse("MatMul")
 
 
+def test_a_window_is_written_as_a_chrome_trace_also_by_the_handler_of_pytorch(profiler: Profiler, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="before a window was over"):
+        profiler.export_chrome_trace(tmp_path / "trace.json")
+    needs("torch")
+    done = job(
+        """
+        import torch
+        from stepscope import Profiler, schedule
+        from torch.profiler import tensorboard_trace_handler
+        ready = tensorboard_trace_handler("theirs", use_gzip=True)
+        with Profiler(schedule=schedule(wait=1, active=2, repeat=1), on_trace_ready=ready) as profiler:
+            for _ in range(4):
+                torch.ones(4, 4) @ torch.ones(4, 4)
+                profiler.step()
+        profiler.export_chrome_trace("mine.json")
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "failed" not in done.stderr
+    (theirs,) = (tmp_path / "theirs").iterdir()
+    assert theirs.name.endswith(".pt.trace.json.gz")
+    for file in (theirs, tmp_path / "mine.json"):
+        trace = stepscope.open(file, cache=False)
+        assert steps_of(trace) == [1, 2]
+        assert trace.operators().filter(name="aten::mm")["calls"].to_list() == [2]
+
+
 def test_forward_start_and_backward_end_of_the_environment_count_where_none_are_given(tmp_path: Path) -> None:
     done = job(
         """
