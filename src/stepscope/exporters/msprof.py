@@ -104,9 +104,10 @@ def _of_iteration(trace: Trace, model: int, iteration: int | None) -> Trace:
 
 
 def _write(trace: Trace, folder: Path, summary_format: str, wanted: set[str] | None) -> None:
-    heap.give_back()
+    spans = trace.spans.select(pl.len()).collect().item()
+    heap.give_back(spans)
     found = work(trace)
-    heap.give_back()
+    heap.give_back(spans)
     at = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
     _timeline(_msprof_timeline.step_events(found), folder / f"step_trace_{at}.json")
     _timeline(_msprof_timeline.events(found, wanted), folder / f"msprof_{at}.json")

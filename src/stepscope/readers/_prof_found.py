@@ -41,7 +41,7 @@ def read(side: Side, host_side: Side | None, host: Host | None, notes: Notes) ->
     executions = _prof_tasks.joined(device, host)
     if not placed:
         device, executions = _moved(side, device, executions, notes)
-    heap.give_back()
+    heap.give_back(executions.height)
     steps = _prof_steps.read(device.steps)
     if steps.unfinished:
         notes.add(

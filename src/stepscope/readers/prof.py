@@ -41,7 +41,7 @@ def read(path: Path, options: Options) -> Trace:
     if host_side is not None and not host_side.raw:
         host_side = None
     host = _host(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
-    heap.give_back()
+    heap.give_back(host.tasks.height if host else 0)
     if host is None:
         notes.add(path, "no data of the host: tasks have no names")
     if not device_sides:
