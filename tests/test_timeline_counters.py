@@ -27,7 +27,7 @@ def stored(counters: list[Sampled], folder: Path | None = None) -> filling.Sampl
     for number, samples in enumerate(counters):
         at, value = (np.array([one[place] for one in samples], kind) for place, kind in ((0, np.int64), (1, np.float64)))
         waiting.add_row(number, (at, value))
-    return filling.samples(waiting, list(range(len(counters))), folder)
+    return filling.samples(waiting, list(range(len(counters))), [False] * len(counters), folder)
 
 
 def points(samples: Sampled, level: int, index: int) -> list[tuple[int, float, float]]:
@@ -64,7 +64,7 @@ def test_a_million_samples_written_to_files_are_drawn_as_those_in_memory(tmp_pat
     value = np.sin(at * 1e-4) + (at % 1_000_000 == 0) * 5.0
     waiting = Waiting((np.int64, np.float64), tmp_path)
     waiting.add_row(0, (at, value))
-    samples = filling.samples(waiting, [0], tmp_path)
+    samples = filling.samples(waiting, [0], [False], tmp_path)
     found = tiles.counter(samples, 0, 13, 0)
     buckets = [value[at >> 13 == bucket] for bucket in range(int(at[-1] >> 13) + 1)]
     assert found.low[::2].tolist() == [one.min() for one in buckets]
