@@ -34,7 +34,7 @@ _QUIET_S = 30  # a job on another machine that has written nothing for so long i
 _TOGETHER_S = 120  # ranks of one window begin within so long
 _FILES_LOOKED_AT = 10_000
 _PROBLEMS = 1000
-LARGE = 1 << 24  # spans: of more, one analysis of everything takes all memory that a desktop has
+LARGE = 1 << 22  # spans: of more, a page of everything takes many seconds and gigabytes
 _SHOWN = 1 << 20
 
 
