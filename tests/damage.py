@@ -13,16 +13,17 @@ import shutil
 import signal
 import sqlite3
 import struct
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 Damage = Callable[[Path, random.Random], None]
-BUSY_S, WAITS_S = (
-    120,
-    1800,
-)  # of its own time, and of the clock on the wall: a busy machine may take a thousand times as long as an idle one
+# Of its own time, and of the clock on the wall: a busy machine may take a thousand times as long as an idle one.
+BUSY_S, WAITS_S = 120, 1800
 ROOM_BYTES = 6 << 30  # of addresses, beside what the process has: no damaged number may ask for more
 STRANGE: tuple[Any, ...] = (
     *(None, -1, 0, 1e308, -1e308, float("nan"), float("inf"), "", "x", [], {}, [[]], [{}], 2**31, 2**63, 2**64, 2**70, -(2**70)),
@@ -406,3 +407,33 @@ def bounded() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
         for number, handler in zip((signal.SIGALRM, signal.SIGPROF), before, strict=True):
             signal.signal(number, handler)
+
+
+def tally(
+    whole: list[list[Path]],
+    damages: tuple[Damage, ...],
+    tried: Callable[[Path, Path, random.Random], str],
+    room: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    count: int,
+    seed: int,
+) -> dict[str, int]:
+    """How often damage ended in what `tried` says of it. Any other end fails, and says how to have it again."""
+    became: dict[str, int] = {}
+    for number in range(count):
+        chance = random.Random(f"{seed}.{number}")
+        base = chance.choice(chance.choice(whole))
+        own = room / str(number)
+        folder, done = damaged(base, own, damages, chance)
+        monkeypatch.setattr(tempfile, "tempdir", str(own))
+        try:
+            with bounded():
+                end = tried(folder, own, chance)
+        except BaseException as error:
+            where = f"seed {seed}.{number} of {base.parent.name}/{base.name}: {done}"
+            raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+        became[end] = became.get(end, 0) + 1
+        shutil.rmtree(own)
+    print(became)
+    return became

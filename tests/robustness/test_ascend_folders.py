@@ -8,14 +8,13 @@ import os
 import random
 import shutil
 import struct
-import tempfile
 from pathlib import Path
 
 import pytest
 
 import stepscope
 from conftest import SHARED
-from damage import BYTES, FILES, TABLES, TEXT, bounded, damaged
+from damage import BYTES, FILES, TABLES, TEXT, tally
 from looking import looked_at
 from prof_directories import HOST_TICKS, MONOTONIC, REAL_US, host, small_network
 from stepscope import exporters
@@ -200,24 +199,7 @@ def of_mindinsight(room: Path) -> Path:
 
 
 def test_damage_is_refused_or_told_and_never_surprises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = bases(tmp_path / "bases")
-    became: dict[str, int] = {}
-    for number in range(COUNT):
-        chance = random.Random(f"{SEED}.{number}")
-        base = chance.choice(chance.choice(whole))
-        room = tmp_path / str(number)
-        folder, done = damaged(base, room, (*BYTES, *FILES, *TEXT, *TEXT, *TABLES), chance)
-        monkeypatch.setattr(tempfile, "tempdir", str(room))
-        try:
-            with bounded():
-                end = tried(folder, room, chance)
-        except BaseException as error:
-            raise AssertionError(
-                f"seed {SEED}.{number} of {base.parent.name}/{base.name}: {done}: {type(error).__name__}: {error}"
-            ) from error
-        became[end] = became.get(end, 0) + 1
-        shutil.rmtree(room)
-    print(became)
+    became = tally(bases(tmp_path / "bases"), (*BYTES, *FILES, *TEXT, *TEXT, *TABLES), tried, tmp_path, monkeypatch, count=COUNT, seed=SEED)
     assert became.get("refused", 0) <= COUNT / 2
 
 

@@ -8,14 +8,13 @@ import os
 import random
 import shutil
 import struct
-import tempfile
 from pathlib import Path
 
 import pytest
 
 import prof_kinds
 from conftest import SHARED
-from damage import BYTES, FILES, TEXT, Damage, bounded, damaged
+from damage import BYTES, FILES, TEXT, Damage, tally
 from looking import looked_at
 from prof_directories import small_network
 from stepscope import prof_folders
@@ -111,23 +110,6 @@ def tried(folder: Path, room: Path, chance: random.Random) -> str:
 
 
 def test_no_damage_surprises_and_none_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = bases(tmp_path / "bases")
-    became: dict[str, int] = {}
-    for number in range(COUNT):
-        chance = random.Random(f"{SEED}.{number}")
-        base = chance.choice(chance.choice(whole))
-        room = tmp_path / str(number)
-        folder, done = damaged(base, room, (*BYTES, *FILES, *TEXT, *OWN), chance)
-        monkeypatch.setattr(tempfile, "tempdir", str(room))
-        try:
-            with bounded():
-                end = tried(folder, room, chance)
-        except BaseException as error:
-            raise AssertionError(
-                f"seed {SEED}.{number} of {base.parent.name}/{base.name}: {done}: {type(error).__name__}: {error}"
-            ) from error
-        became[end] = became.get(end, 0) + 1
-        shutil.rmtree(room)
-    print(became)
+    became = tally(bases(tmp_path / "bases"), (*BYTES, *FILES, *TEXT, *OWN), tried, tmp_path, monkeypatch, count=COUNT, seed=SEED)
     # Most damage leaves something to read, and is told.
     assert became.get("told", 0) >= COUNT / 2
