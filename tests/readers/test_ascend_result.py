@@ -141,6 +141,28 @@ def test_text_and_database_give_the_same_analyses(level: str, rank: int) -> None
         assert text[name] == database[name], name
 
 
+def counted(trace: Trace) -> dict[tuple[str, str], int]:
+    """How often each thing happened, but for what differs from run to run: Python's stack, polls, the number of a collective."""
+    rows = trace.totals().filter(pl.col("kind") != "python", ~pl.col("name").str.ends_with("aclrtQueryEventStatus"))
+    plain = rows.with_columns(pl.col("name").str.replace(r"__\d+_", "_")).group_by("kind", "name").agg(pl.col("calls").sum())
+    return {(kind, name): calls for kind, name, calls in plain.iter_rows()}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("level", ["level0", "level1"])
+def test_everything_happens_as_often_in_text_and_in_the_database(level: str, rank: int) -> None:
+    text, database = (counted(stepscope.open(DATA / kind / level / f"rank{rank}_ascend_pt", cache=False)) for kind in ("text", "db"))
+    # What only the database has: a frame around the parts of a task, at each level, and at level 0 CANN's calls.
+    frames = [database.pop(("other", name)) for name in ("AI_CORE", "KERNEL_AICORE")]
+    assert frames == [9, 8]
+    if level == "level0":
+        of_cann = re.compile(r"(AscendCL|Node|Hccl)@")
+        assert not [name for _, name in text if of_cann.match(name)] and [name for _, name in database if of_cann.match(name)]
+        database = {key: count for key, count in database.items() if not of_cann.match(key[1])}
+    assert text == database
+    assert text["sync", "Notify Wait"] == 112
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_every_analysis_of_text_and_database_has_the_same_rows_and_says_the_same_things(rank: int) -> None:
     """But for those of what happened to be on Python's stack, in memory at the peak, and on the critical path in each of the two."""

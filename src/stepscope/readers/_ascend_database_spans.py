@@ -101,7 +101,7 @@ def _cann(database: Database) -> pl.DataFrame:
         "acl": "AscendCL",
         "model": "Model",
         "node": "Node",
-        "hccl": "Communication",
+        "hccl": "Hccl",
         "communication": "Communication",
         "runtime": "Runtime",
     }
@@ -147,9 +147,9 @@ def _tasks(database: Database) -> pl.DataFrame:
     for pattern, kind in reversed(TASK_KINDS):
         if kind != "kernel":  # a kernel is what COMPUTE_TASK_INFO describes
             task = pl.when(type_.str.contains(pattern)).then(pl.lit(kind)).otherwise(task)
-    # A transfer's own copies and waits are part of the transfer.
+    # A transfer's own copies are part of the transfer; its waits are waits.
     carried = database.table("COMMUNICATION_TASK_INFO", globalTaskId=pl.Int64)["globalTaskId"].unique()
-    of_transfer = pl.col("globalTaskId").is_in(carried.implode()) & task.is_in(["copy", "set", "sync"])
+    of_transfer = pl.col("globalTaskId").is_in(carried.implode()) & task.is_in(["copy", "set"])
     task = pl.when(of_transfer).then(pl.lit("other")).otherwise(task)
     told = pl.col("core").is_not_null() | pl.col("name").is_not_null()
     known = pl.when(told)

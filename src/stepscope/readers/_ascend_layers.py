@@ -39,6 +39,8 @@ _LAYERS = {
 }
 _TELLING = {"Ascend Hardware", "CANN", "HCCL", "Overlap Analysis", "Scope Layer", "CPU OP"}
 
+# The level of a call of CANN, as databases and raw data say it, by the word before its name.
+_LEVELS = {"AscendCL": "acl", "Model": "model", "Node": "node", "Hccl": "hccl", "Communication": "communication", "Runtime": "runtime"}
 # The kind of a task on a stream, by its type (or its name, where a task has no operator), first match first.
 TASK_KINDS = (
     (r"^MEMCPY|^Memcpy", "copy"),
@@ -415,7 +417,9 @@ def _classified(spans: pl.DataFrame, lanes: pl.DataFrame, said: pl.DataFrame, ma
     kinds = kinds.set(again.to_series(), "other")
     device_work = kinds.cast(pl.String).is_in(["kernel", "communication"])
     scoped = pl.when(pl.Series(device_work) & name.str.contains("/")).then(name.str.extract(r"^(.*)/[^/]*$").cast(pl.Categorical))
-    words = pl.coalesce(pl.Series("core", core), pl.Series("task_type", said["task_type"]), category)
+    level = name.str.extract(r"^(\w+)@").replace_strict(_LEVELS, default=None, return_dtype=pl.String)
+    in_cann = pl.when(pl.Series(layer["layer"] == "cann")).then(level)
+    words = pl.coalesce(pl.Series("core", core), pl.Series("task_type", said["task_type"]), in_cann, category)
     return spans.with_columns(kind=kinds, module=pl.coalesce("module", scoped), category=words.cast(pl.Categorical)).drop(
         "instant", "known"
     )
