@@ -69,6 +69,16 @@ def test_exporting_again_keeps_what_an_earlier_export_wrote(raw: Path, say) -> N
     assert older.read_text() == "of another tool\n" and len(list(older.parent.glob("op_summary_*"))) == 2
 
 
+def test_exports_within_one_second_keep_each_others_files(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    for _ in range(3):
+        assert say("--export=on", "--type=text", f"--output={raw}").code == 0
+        assert say("--export=on", "--type=db", f"--output={raw}").code == 0
+    written = [re.fullmatch(r"(\w+)_(\d{14})(\.\w+)", file.name) for file in (raw / "mindstudio_profiler_output").glob("*_*")]
+    files = [(found[1] + found[3], found[2]) for found in written if found]
+    assert len({at for _, at in files}) == 3 and len(files) == len(written) == 3 * len({kind for kind, _ in files})
+    assert len(list(raw.glob("msprof_*.db"))) == 3
+
+
 def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
     said = say("--export=on", f"--output={raw}", "--model-id=8", "--iteration-id=2")
     assert (said.code, "no model 8 has iterations here; models: 7" in said.err) == (1, True)

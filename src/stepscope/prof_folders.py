@@ -6,6 +6,7 @@ what `clear` removes.
 """
 
 import contextlib
+import datetime
 import os
 import re
 import signal
@@ -260,11 +261,18 @@ def _draft(folder: Path) -> Iterator[Path]:
 def _moved(draft: Path, place: Path) -> list[Written]:
     """Files go to where they belong. What an earlier export wrote stays: names hold the time, and only README.txt is replaced."""
     place.mkdir(exist_ok=True)
-    written = []
-    for file in sorted(draft.iterdir()):
-        file.replace(place / file.name)
-        written.append(_described(place / file.name))
-    return written
+    names = {file: file.name for file in sorted(draft.iterdir())}
+    while any(_TIME.search(name) and (place / name).exists() for name in names.values()):  # an export of the same second
+        names = {file: _TIME.sub(_second_later, name) for file, name in names.items()}
+    return [_described(file.replace(place / name)) for file, name in names.items()]
+
+
+_TIME = re.compile(r"(?<=_)\d{14}(?=\.\w+$)")
+
+
+def _second_later(found: re.Match[str]) -> str:
+    at = datetime.datetime.strptime(found[0], "%Y%m%d%H%M%S") + datetime.timedelta(seconds=1)
+    return at.strftime("%Y%m%d%H%M%S")
 
 
 def _described(file: Path) -> Written:
