@@ -237,3 +237,32 @@ def test_kernels_of_a_table_of_another_time_have_a_length_and_no_place(tmp_path:
     kinds = dict(trace.tracks.select("track", pl.col("kind").cast(pl.String)).collect().iter_rows())
     assert {kinds[track] for track in spans["track"]} == {"other"}
     assert any("2 kernels" in what and "place in time" in what for what in trace.problems.collect()["what"])
+
+
+def test_of_several_exports_the_newest_is_read_and_the_others_are_said(tmp_path: Path) -> None:
+    """Whoever exports again adds files: each kernel ran once all the same."""
+    folder = tmp_path / "out"
+    alone = _exported(folder, "").spans.drop("args").collect()
+    rows = json.loads((folder / "msprof_20240101000000.json").read_text())
+    (folder / "msprof_20230101000000.json").write_text(json.dumps(rows[:1]))
+    again = stepscope.open(folder, cache=False)
+    assert again.spans.drop("args").collect().equals(alone)
+    assert "files of earlier exports are here, too, and not read: 1" in again.problems.select("what").collect().to_series()
+    for number, part in enumerate((rows[:2], rows[2:4], rows[4:])):
+        (folder / f"msprof_slice_{number}_2024020200000{number}.json").write_text(json.dumps(part))
+    (folder / "msprof_slice_3_20240101000009.json").write_text(json.dumps(rows))
+    assert stepscope.open(folder, cache=False).spans.drop("args").collect().equals(alone)
+
+
+def test_a_summary_says_the_same_as_json(tmp_path: Path) -> None:
+    head = ["Device_id", "Op Name", "OP Type", "Task Type", "Task Start Time(us)", "Task Duration(us)", "Stream ID", "Input Shapes"]
+    row = ["0", "aclnnAdd_AddAiCore_Add", "Add", "AI_VECTOR_CORE", "1700000000000000.000\t", "4.0", "3", '"2,3;4"']
+    quoted = [one.replace('"', '""') for one in row]
+    text = _exported(tmp_path / "text", ",".join(head) + "\n" + ",".join(f'"{one}"' for one in quoted) + "\n")
+    _exported(tmp_path / "json", "")
+    (tmp_path / "json" / "op_summary_20240101000000.csv").unlink()
+    said = {name: float(one) if name == "Task Duration(us)" else one for name, one in zip(head, row, strict=True)}
+    (tmp_path / "json" / "op_summary_20240101000000.json").write_text(json.dumps([said]))
+    (tmp_path / "json" / "step_trace_summary_20240101000000.json").write_text(json.dumps([{"Iteration ID": 1}]))
+    found = stepscope.open(tmp_path / "json", cache=False).operators().to_dicts()
+    assert found == text.operators().to_dicts() and [row["shapes"] for row in found if row["type"] == "Add"] == ["[[2,3],[4]]"]

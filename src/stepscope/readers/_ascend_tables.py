@@ -13,15 +13,23 @@ import polars as pl
 
 from stepscope import schema
 from stepscope.readers._ascend_layers import DETAILS, Details, json_list
-from stepscope.readers._documents import decoded, exact, files, in_text, index
+from stepscope.readers._documents import decoded, exact, files, in_text, index, listed
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
 _MIB = 1 << 20
 
 
-def read_csv(file: Path, problems: list[Problem]) -> pl.DataFrame:
+def read_table(file: Path, problems: list[Problem]) -> pl.DataFrame:
     """All columns as text, without the blanks around it; `N/A` and nothing are null. What cannot be read is a problem."""
+    rows = _json_rows(file, problems) if file.suffix == ".json" else _csv_rows(file, problems)
+    names = [name.strip().lstrip("\ufeff") for name in rows.columns]
+    rows = rows.rename(dict(zip(rows.columns, names, strict=True))) if len(set(names)) == len(names) else rows
+    text = pl.all().str.strip_chars()
+    return rows.select(pl.when(text.is_in(["N/A", ""])).then(None).otherwise(text).name.keep())
+
+
+def _csv_rows(file: Path, problems: list[Problem]) -> pl.DataFrame:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -30,10 +38,17 @@ def read_csv(file: Path, problems: list[Problem]) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, OSError) as error:
         problems.append(Problem(file.name, f"not a table ({str(error).splitlines()[0]})", 1))
         return pl.DataFrame()
-    names = [name.strip().lstrip("\ufeff") for name in rows.columns]
-    rows = rows.rename(dict(zip(rows.columns, names, strict=True))) if len(set(names)) == len(names) else rows
-    text = pl.all().str.strip_chars()
-    return rows.select(pl.when(text.is_in(["N/A", ""])).then(None).otherwise(text).name.keep())
+    return rows
+
+
+def _json_rows(file: Path, problems: list[Problem]) -> pl.DataFrame:
+    """A list of objects, as `msprof --summary-format=json` writes a table."""
+    said = listed(read_json(file, problems))
+    rows = [row for row in said if isinstance(row, dict)]
+    if len(rows) < len(said):
+        problems.append(Problem(file.name, "entries that are no rows", len(said) - len(rows)))
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pl.DataFrame({name: [None if (one := row.get(name)) is None else str(one) for row in rows] for name in names}, strict=False)
 
 
 def read_json(file: Path, problems: list[Problem]) -> Any:
@@ -46,7 +61,7 @@ def read_json(file: Path, problems: list[Problem]) -> Any:
 
 def slices(files: Iterable[Path], problems: list[Problem]) -> pl.DataFrame:
     """The pieces that a long table was cut into, as one."""
-    parts = [rows for file in sorted(files) if (rows := read_csv(file, problems)).width]
+    parts = [rows for file in sorted(files) if (rows := read_table(file, problems)).width]
     return pl.concat(parts, how="diagonal") if parts else pl.DataFrame()
 
 
@@ -125,7 +140,7 @@ def memory_counters(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """What is allocated and reserved on the device, by the framework and by Ascend's own modules."""
     parts = []
     for file in files(folder, "memory_record*.csv"):
-        rows = read_csv(file, problems)
+        rows = read_table(file, problems)
         if rows.width:
             parts.append(
                 record_counters(
@@ -140,7 +155,7 @@ def memory_counters(folder: Path, problems: list[Problem]) -> pl.DataFrame:
                 )
             )
     for file in files(folder, "npu_module_mem*.csv"):
-        rows = read_csv(file, problems)
+        rows = read_table(file, problems)
         if rows.width:
             reserved = number(column(rows, "Total Reserved(MB)", "Total Reserved(KB)"), _unit(rows, "Total Reserved"))
             parts.append(
@@ -183,7 +198,7 @@ def allocations(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """Blocks with the operator that took them."""
     parts = []
     for file in files(folder, "operator_memory*.csv"):
-        rows = read_csv(file, problems)
+        rows = read_table(file, problems)
         if rows.width:
             size = number(column(rows, "Size(KB)", "Size(MB)"), 1024.0 if "Size(KB)" in rows.columns else float(_MIB))
             parts.append(

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.readers import Options
-from stepscope.readers._ascend_tables import read_csv, read_json
+from stepscope.readers._ascend_tables import read_json, read_table
 from stepscope.readers._kineto import Problem
 from stepscope.readers._prof_files import number as fraction
 
@@ -39,7 +39,7 @@ class Folder:
 
     def table(self, name: str) -> pl.DataFrame:
         file = self.file(name)
-        return read_csv(file, self.problems) if file else pl.DataFrame()
+        return read_table(file, self.problems) if file else pl.DataFrame()
 
     def object(self, name: str) -> dict[str, Any]:
         file = self.file(name)

@@ -22,7 +22,7 @@ from stepscope import captures, intervals, schema
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import Options, _minddata
-from stepscope.readers._ascend_tables import number, read_csv
+from stepscope.readers._ascend_tables import number, read_table
 from stepscope.readers._documents import files
 from stepscope.readers._kineto import Problem
 from stepscope.readers._mindspore_graphs import Graphs, Node
@@ -140,7 +140,7 @@ def _types(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl.Dat
 
 def _csv(file: Path, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
     noted: list[Problem] = []
-    rows = read_csv(file, noted)
+    rows = read_table(file, noted)
     problems += [(problem.where, problem.what, problem.lost) for problem in noted]
     return rows
 

@@ -20,7 +20,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.readers import Options
-from stepscope.readers._ascend_tables import column, nanoseconds, read_csv, read_json
+from stepscope.readers._ascend_tables import column, nanoseconds, read_json, read_table
 from stepscope.readers._documents import exact, in_text, index
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace, complete
@@ -69,7 +69,7 @@ _SUMS = {"rank": pl.Int32, "step": pl.Int32, "computing": pl.Int64, "communicati
 
 def _sums(path: Path, problems: list[Problem], first: int) -> pl.DataFrame:
     """Per rank and step, in ns; steps of a rank stand one behind the other, from a first moment on."""
-    rows = read_csv(path / _STEPS, problems) if (path / _STEPS).is_file() else _from_database(path, problems)
+    rows = read_table(path / _STEPS, problems) if (path / _STEPS).is_file() else _from_database(path, problems)
     if "Index" not in rows.columns:
         return pl.DataFrame(schema=_SUMS | {"start_ns": pl.Int64, "end_ns": pl.Int64})
     # Rows of stages are the largest of their ranks.

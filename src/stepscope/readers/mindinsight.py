@@ -29,7 +29,7 @@ from stepscope import intervals, schema
 from stepscope.errors import DataError
 from stepscope.readers import Options, _kineto, _mindinsight_beside, _mindinsight_means, _mindinsight_timeline, _mindspore_host, chrome
 from stepscope.readers import _mindinsight_cluster as cluster
-from stepscope.readers._ascend_tables import column, read_csv, read_json, with_rows
+from stepscope.readers._ascend_tables import column, read_json, read_table, with_rows
 from stepscope.readers._documents import files, readable
 from stepscope.readers._kineto import Problem
 from stepscope.readers._mindinsight_files import COUNT_NS, SPANS, Folder
@@ -182,7 +182,7 @@ def _meta(folder: Folder) -> Meta:
     if strategy := cluster.strategy(folder.object("parallel_strategy_{}.json"), folder.rank, folder.problems):
         extra["strategy_stages"] = strategy
     for file in files(folder.path, f"*_cluster_analyse_*_{folder.rank}.csv"):
-        extra["cluster_analyse"] = read_csv(file, folder.problems).to_dicts()
+        extra["cluster_analyse"] = read_table(file, folder.problems).to_dicts()
     version = folder.info.get("ms_version")
     return Meta(
         format="mindinsight",

@@ -2,7 +2,7 @@
 
     msprof_*.json, msprof_slice_K_*.json                the timeline, also as several files
     step_trace_*.json                                   iterations, of all
-    op_summary_*.csv                                    what ran on the device, with shapes and counters of the chip
+    op_summary_*.csv, or .json                          what ran on the device, with shapes and counters of the chip
     msprof_DEVICE_MODEL_ITERATION.json, task_time_..., hccl_..., step_trace_...     the older layout: a file for each iteration
     start_info, info.json                               beside it: the time of day at which the clock began, the chip, the rank
 
@@ -46,6 +46,7 @@ def read(path: Path, options: Options) -> Trace:
         for file in _timelines(folder):
             found = _decoded(file, len(reports), options, problems)
             reports += found
+        problems += _earlier(folder)
     rows = _ascend_tables.slices([file for folder in folders for file in _summaries(folder)], problems)
     details = _ascend_tables.details(rows, "op_summary.csv", problems)
     trace = _ascend_layers.assemble(
@@ -61,17 +62,57 @@ def rank(path: Path) -> int | None:
 
 def _timelines(folder: Path) -> list[Path]:
     """The files that make up one timeline: what an overview file holds need not be read again from its parts."""
-    inside = folder / "timeline" if (folder / "timeline").is_dir() else folder
-    for names in (("msprof_*.json", "msprof_[0-9]*.json"), ("task_time_*.json", "hccl_*.json")):
-        found = sorted({file for name in names for file in files(inside, name) if file.name != "msprof_slice.json"}, key=_in_order)
+    inside = _inside(folder, "timeline")
+    for names in (("msprof_*.json",), ("task_time_*.json", "hccl_*.json")):
+        found = [file for name in names for file in files(inside, name) if file.name != "msprof_slice.json"]
         if found:
-            return [*found, *sorted(files(inside, "step_trace_*.json"), key=_in_order)]
-    return sorted(files(inside, "step_trace_*.json"), key=_in_order)
+            return [*_newest(found), *_newest(_iterations(inside))]
+    return _newest(_iterations(inside))
+
+
+def _iterations(inside: Path) -> list[Path]:
+    return [file for file in files(inside, "step_trace_*.json") if not file.name.startswith("step_trace_summary")]  # a table
 
 
 def _summaries(folder: Path) -> list[Path]:
-    inside = folder / "summary" if (folder / "summary").is_dir() else folder
-    return files(inside, "op_summary_*.csv")
+    inside = _inside(folder, "summary")
+    return _newest(files(inside, "op_summary_*.csv")) or _newest(files(inside, "op_summary_*.json"))
+
+
+def _inside(folder: Path, name: str) -> Path:
+    return folder / name if (folder / name).is_dir() else folder
+
+
+_NAME = re.compile(r"(?P<kind>.+?)(?:_slice_(?P<slice>\d+))?_(?P<at>\d{14,})\.\w+")
+
+
+def _newest(found: list[Path]) -> list[Path]:
+    """Whoever exports again adds files: of each kind, those of the last time. Slices are written in order; names without a time stay."""
+    ends: dict[str, int] = {}  # of each kind, the slice before which there must be more
+    chosen = []
+    for file in sorted(found, key=_written, reverse=True):
+        name = _NAME.fullmatch(file.name)
+        number = int(name["slice"] or 0) if name else 0
+        if name is None or number < ends.get(name["kind"], number + 1):
+            chosen.append(file)
+            if name is not None:
+                ends[name["kind"]] = number
+    return sorted(chosen, key=_in_order)
+
+
+def _earlier(folder: Path) -> list[Problem]:
+    read = {*_timelines(folder), *_summaries(folder)}
+    inside = {_inside(folder, "timeline"), _inside(folder, "summary")}
+    kinds = ("msprof_*.json", "task_time_*.json", "hccl_*.json", "op_summary_*.csv", "op_summary_*.json")
+    there = {file for one in inside for kind in kinds for file in files(one, kind)} | {file for one in inside for file in _iterations(one)}
+    last = {name["kind"]: name["at"] for file in sorted(read, key=_written) if (name := _NAME.fullmatch(file.name))}
+    left = [file for file in there - read if (name := _NAME.fullmatch(file.name)) and name["at"] <= last.get(name["kind"], "")]
+    return [Problem("", f"files of earlier exports are here, too, and not read: {len(left)}", 0)] if left else []
+
+
+def _written(file: Path) -> tuple[str, int]:
+    name = _NAME.fullmatch(file.name)
+    return (name["at"], int(name["slice"] or 0)) if name else ("", 0)
 
 
 def _older(path: Path) -> list[Path]:
