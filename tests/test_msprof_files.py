@@ -2,6 +2,7 @@
 
 import csv
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from prof_directories import small_network
+from prof_directories import DEVICE_MAGIC, HOST_MAGIC, Directory, device, small_network
 from stepscope.errors import UsageError
 from stepscope.exporters import msprof
 from stepscope.readers import Options, prof
@@ -134,3 +135,79 @@ def test_ranks_are_folders(network: Trace, tmp_path: Path) -> None:
     msprof.export(both, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rank_0", "rank_3"]
     assert len(rows(tmp_path / "out" / "rank_3", "op_summary")) == 15
+
+
+def kernel(made: Directory, task: int, at: float, kind: str, sqe: int, *, described: bool = True) -> None:
+    """Launched at a moment, and runs ten microseconds later for as long."""
+    made.call("runtime", "KernelLaunch", at, at + 4)
+    made.launch(at + 2, 3, task, kind, "a_kernel")
+    if described:
+        made.call("node", "launch", at - 1, at + 8, made.hash("net/op"))
+        made.say("compact.node_basic_info", "node", at + 5, struct.pack("<QIQII", made.hash("net/op"), 0, made.hash("MatMul"), 24, 0))
+    made.run(3, task, sqe, at + 10, at + 20)
+
+
+def written(made: Directory, tmp_path: Path) -> tuple[Trace, Path]:
+    trace = prof.read(made.write(tmp_path / "raw"), Options(scratch=tmp_path))
+    msprof.export(trace, tmp_path / "out")
+    return trace, tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("cycles", "core", "multiplied"),
+    # Of 24 blocks at 1.8 GHz: 0.075 us, which in binary is a little less, 0.065 us, a little more, and 0.08 us.
+    [(3240, "0.07", "0.035"), (2808, "0.07", "0.035"), (3456, "0.08", "0.04")],
+)
+def test_a_cores_time_in_the_middle_of_two_prints_is_rounded_as_its_binary_number(
+    cycles: int, core: str, multiplied: str, tmp_path: Path
+) -> None:
+    made = Directory()
+    kernel(made, 1, 100, "KERNEL_AICORE", 0)
+    made.count(3, 1, 0, cycles, [cycles // 2, 0, 0, 0, 0, 0, 0, 0], 110, 120)
+    (row,) = rows(written(made, tmp_path)[1], "op_summary")
+    assert (row["aicore_time(us)"], row["aic_mac_time(us)"], row["aic_mac_ratio"]) == (core, multiplied, "0.5")
+
+
+@pytest.mark.parametrize(("multiplied", "used"), [(2160, "10.0"), (1, "0.0")])
+def test_a_kernel_that_multiplies_nothing_uses_nothing_of_the_cube_cores(multiplied: int, used: str, tmp_path: Path) -> None:
+    """43,200 of the 432,000 cycles that 24 cores make in ten microseconds; of them a twentieth multiplied, or one."""
+    made = Directory()
+    kernel(made, 1, 100, "KERNEL_AICORE", 0)
+    made.count(3, 1, 0, 43_200, [multiplied, 0, 0, 0, 0, 0, 0, 0], 110, 120)
+    (row,) = rows(written(made, tmp_path)[1], "op_summary")
+    assert row["cube_utilization(%)"] == used
+
+
+def test_what_blocks_counted_whose_number_is_not_known_is_in_the_trace_and_not_in_the_table(tmp_path: Path) -> None:
+    """A kernel on both kinds of core that no operator launched: nobody says how many blocks ran on the vector cores."""
+    made = Directory()
+    kernel(made, 1, 100, "KERNEL_MIX_AIC", 0, described=False)
+    file = "device_0/data/ffts_profile.data.0.slice_0"
+    for place, (function, core, cycles) in enumerate(((0b101000, 0, 43_200), (0b101001, 1, 1000), (0b101001, 1, 500))):
+        head = struct.pack("<4HQ2H", function | place << 6, DEVICE_MAGIC, 3, 1, device(120), 6, 0)
+        made.put(file, head + struct.pack("<BB10xQ8x8QQQ", core, 4 << 5, cycles, *[cycles // 2] * 8, device(110), device(120)))
+    for place, at in ((0b100010, 111), (0b100011, 119)):
+        record = struct.pack("<4HQ4H40x", place | (place & 1) + 2 << 6, DEVICE_MAGIC, 3, 1, device(at), 6, 0, 4 << 13, 0)
+        made.put("device_0/data/stars_soc.data.0.slice_0", record)
+    trace, out = written(made, tmp_path)
+    (args,) = trace.spans.filter(pl.col("kind") == "kernel").select("args").collect().to_series()
+    assert (json.loads(args)["aic_total_cycles"], json.loads(args)["aiv_total_cycles"]) == (43_200, 1500)
+    (row,) = rows(out, "op_summary")
+    assert (row["aic_total_cycles"], row["aiv_total_cycles"], row["aiv_vec_ratio"]) == ("43200", "0", "0.0")
+
+
+def test_what_an_operator_on_ai_cpus_says_of_itself_is_written_though_its_launch_is_lost(tmp_path: Path) -> None:
+    made = Directory()
+    kernel(made, 1, 100, "KERNEL_AICPU", 1)
+    made.run(3, 2, 1, 130, 140)
+    for task, at in ((1, 111), (2, 131)):
+        head = struct.pack("<HHIIIQ", HOST_MAGIC, 6000, 0, 0, 232, device(at + 8))
+        body = struct.pack(
+            "<HH12x4Q8xQ8xQ16xQ4xII", 3, task, device(at), at, at + 4, at + 7, device(at + 8), device(at), device(at + 8), 9, 0
+        )
+        made.put("device_0/data/aicpu.data.0.slice_0", head + body.ljust(232, b"\0"))
+    found = rows(written(made, tmp_path)[1], "aicpu")
+    assert [(row["Task ID"], row["Node"], row["Compute_time(us)"], row["Task_time(us)"]) for row in found] == [
+        ("1", "net/op", "4.0", "8.0"),
+        ("2", "N/A", "4.0", "8.0"),
+    ]

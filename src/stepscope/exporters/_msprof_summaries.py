@@ -91,6 +91,8 @@ def _merged(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
+    rows = _of_known_blocks(rows, work.counters)
+    rows = rows.with_columns(_rounded(rows[name]).alias(f"printed {name}") for name in _CORE_TIMES if name in work.counters)
     known = pl.col("Block Num").is_not_null()
     blocks: dict[str, pl.Expr] = {"Block Num": pl.col("Block Num").fill_null(0) if _is_ascend(work) else pl.col("Block Num")}
     if work.stars:
@@ -122,19 +124,43 @@ def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _of_known_blocks(rows: pl.DataFrame, counters: list[str]) -> pl.DataFrame:
+    """Where it is not known how many blocks of a kernel ran on the other kind of core (MIX), what they counted is not counted there."""
+    unknown = pl.col("Mix Block Num").fill_null(0) == 0
+    other = {"MIX_AIC": ("aiv_",), "MIX_AIV": ("aic_", "aicore_", "cube_")}
+    return rows.with_columns(
+        pl.when(pl.col(name).is_not_null(), pl.col("category") == category, unknown)
+        .then(0)
+        .otherwise(name)
+        .cast(rows.schema[name])
+        .alias(name)
+        for category, prefixes in other.items()
+        for name in counters
+        if name.startswith(prefixes)
+    )
+
+
+def _rounded(times: pl.Series) -> pl.Series:
+    """To two digits. What lies in the middle goes to the side on which its binary number is, as the other exporter has it."""
+    cents = times * 100
+    middle = ((cents - cents.floor() - 0.5).abs() < 1e-6).arg_true()
+    return times.round(2).scatter(middle, [round(time, 2) for time in times.gather(middle)]) if middle.len() else times.round(2)
+
+
 def _counter(name: str, rows: pl.DataFrame) -> pl.Expr:
     """The time of a core has two digits, and times of its pipes are parts of that; what is bound by memory comes of the printed ratios."""
     if rows.schema[name] != pl.Float64:
         return pl.col(name)
     if name in _CORE_TIMES:
-        return pl.col(name).round(2)
+        return pl.col(f"printed {name}")
     if name == "memory_bound" and {"mte2_ratio", "mac_ratio", "vec_ratio"} <= set(rows.columns):
         most = pl.max_horizontal(pl.col("mac_ratio", "vec_ratio").round(3))
         return pl.when(most > 0).then(pl.col("mte2_ratio").round(3) / most).when(most == 0).then(0.0).round(3)
     whole = "aiv_time(us)" if name.startswith("aiv_") else "aicore_time(us)"
     if not name.endswith("_time(us)") or whole not in rows.columns:
         return pl.col(name).round(3)
-    return (pl.when(pl.col(whole) > 0).then(pl.col(name) * pl.col(whole).round(2) / pl.col(whole)).otherwise(pl.col(name))).round(3)
+    part = pl.col(name) * pl.col(f"printed {whole}") / pl.col(whole)
+    return pl.when(pl.col(whole) > 0).then(part).otherwise(pl.col(name)).round(3)
 
 
 _CORE_TIMES = ("aicore_time(us)", "aiv_time(us)")
@@ -227,7 +253,8 @@ def _task_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
 
 def aicpu(work: Work) -> pl.DataFrame:
     """What operators on AI CPUs said of themselves."""
-    rows = spelled(work.tasks.filter(pl.col("run_ns").is_not_null())).with_columns(node=pl.coalesce("Op Name", "name"))
+    node = pl.when(pl.col("kind") == "kernel").then(pl.coalesce("Op Name", "name"))
+    rows = spelled(work.tasks.filter(pl.col("run_ns").is_not_null())).with_columns(node=node)
     rows = pl.concat([rows, spelled(work.aicpu)], how="diagonal").with_columns(start_ns=pl.coalesce("aicpu start_ns", "start_ns"))
     return rows.sort("device", "start_ns", maintain_order=True).select(
         **{

@@ -43,6 +43,7 @@ _NEWEST_PROFILE = np.dtype(
 _FREQUENCIES = np.dtype([("count", "<u4"), ("pad", "<u4"), ("points", np.dtype([("at", "<u8"), ("mhz", "<u4"), ("pad", "<u4")]), 55)])
 _OF_KERNEL, _OF_BLOCK, _OF_NEWEST = 0b101000, 0b101001, 0b101010
 _MASTER, _OVERFLOW = 1, 4  # flags of the newest chips' records
+CORE_TIMES = ("aicore_time(us)", "aiv_time(us)")
 
 
 class Sum(NamedTuple):
@@ -234,7 +235,8 @@ def read(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> 
         found = (_newest if side.chip in NEWEST else _stars)(side, files, device, executions, frequency, notes)
     elif files := side.slices(r"aicore\.data\.\d+"):
         found = _hwts(side, files, executions, frequency, notes)
-    return found.with_columns(cs.float().fill_nan(None).round(6))
+    # The times of cores stay as they are: msprof rounds them to two digits before anything is made of them.
+    return found.with_columns(cs.float().fill_nan(None)).with_columns((cs.float() - cs.by_name(CORE_TIMES, require_all=False)).round(6))
 
 
 def frequencies(side: Side, clock: Clock, notes: Notes) -> tuple[Ints, Ints]:
@@ -343,7 +345,7 @@ def _of_both(
     both = _joined(side, file, rows, values, executions, frequency, notes, by)
     # A kind of core that a kernel does not use did nothing.
     both = both.with_columns(pl.exclude("execution").fill_null(0))
-    return _with_cube(both, executions, side, "aic_total_cycles") if _group(side, "ai_core_metrics") == "PipeUtilization" else both
+    return _with_cube(both, executions, side, "aic_") if _group(side, "ai_core_metrics") == "PipeUtilization" else both
 
 
 def _joined(
@@ -413,7 +415,8 @@ def _time_us(cycles: Any, hertz: Any, blocks: Any, cores: int) -> Any:
     """Blocks beyond the number of cores wait for their turn. Not a number where it is not said how fast or how many they are."""
     if cores <= 0:
         return np.full(len(cycles), np.nan)
-    return np.where(hertz > 0, _quotient(cycles * 1e6 * np.ceil(blocks / cores), hertz * blocks), np.nan)
+    # In this order, which decides on which side of the middle between two printed digits it lies.
+    return np.where(hertz > 0, _quotient(_quotient(cycles * 1e6, hertz), blocks) * np.ceil(blocks / cores), np.nan)
 
 
 def _quotient(above: Any, below: Any) -> Any:
@@ -451,13 +454,18 @@ def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, 
     return columns
 
 
-def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, cycles: str) -> pl.DataFrame:
-    """Which part of the cycles that all cube cores make at their usual frequency, while the kernel ran, it used."""
+def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, prefix: str) -> pl.DataFrame:
+    """Which part of the cycles that all cube cores make at their usual frequency, while the kernel ran, it used: none if it multiplied
+    nothing that three digits show."""
+    multiplied = f"{prefix}mac_ratio"
+    if multiplied not in rows.columns:
+        return rows
     about = rows.join(executions.select("execution", "start_ns", "end_ns"), on="execution", how="left", maintain_order="left")
     hertz = np.full(about.height, side.core_hertz, np.float64)
     cores = side.cores("ai_core_num")
     lasted = (about["end_ns"] - about["start_ns"]).to_numpy() / 1e9
-    used = _quotient(about[cycles].to_numpy() * 100.0, hertz * cores * lasted)
+    used = _quotient(about[f"{prefix}total_cycles"].to_numpy() * 100.0, hertz * cores * lasted)
+    used[(about[multiplied].round(3) == 0).to_numpy()] = 0
     return rows.with_columns(pl.Series("cube_utilization(%)", np.where(hertz * cores > 0, used, np.nan)))
 
 
@@ -489,4 +497,4 @@ def _hwts(side: Side, files: list[Path], executions: pl.DataFrame, frequency: tu
     if {"vec_ratio", "mac_ratio", "mte2_ratio"} <= set(columns):
         columns["memory_bound"] = _quotient(columns["mte2_ratio"], np.maximum(columns["mac_ratio"], columns["vec_ratio"]))
     result = rows.select("execution").with_columns(pl.Series(name, column) for name, column in columns.items())
-    return _with_cube(result, executions, side, "total_cycles") if group == "PipeUtilization" else result
+    return _with_cube(result, executions, side, "") if group == "PipeUtilization" else result

@@ -207,6 +207,7 @@ def _tasks(one: Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
         about = dict(_TASK_ARGS)
         about |= _COPY_ARGS if others["bytes"].count() else {}
         about |= {"received_ns": pl.col("received_ns")} if others["received_ns"].count() else {}
+        about |= {name: pl.col(name) for name in AICPU} if others["run_ns"].count() else {}
         parts.append(others.with_columns(said=_packed(about)))
     op = pl.coalesce("op", "node_item", "kernel")
     is_kernel = pl.col("kind") == "kernel"
