@@ -22,7 +22,7 @@ from stepscope.errors import DataError, UsageError
 from stepscope.intervals import Set
 from stepscope.opening import sources
 from stepscope.timelines import asking, finding, keeping, summing
-from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, first_fit, rows_of
+from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, first_fit, nested_fit, rows_of
 from stepscope.timelines.tiles import header, tile
 from stepscope.trace import Meta, Trace, complete
 from tiles import by_row, decoded
@@ -444,6 +444,36 @@ def test_first_fit_puts_nothing_over_another(found: list[tuple[int, int]]) -> No
             assert rows[one] != rows[other] or apart
     most = max((sum(start[at] <= moment < end[at] for at in range(len(found))) for moment in range(100)), default=0)
     assert rows.max(initial=-1) + 1 <= most + 1  # one of no length may need a row of its own
+
+
+@given(st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 30_000)), max_size=30))
+def test_nested_fit_puts_nothing_over_another_and_what_lies_within_below(found: list[tuple[int, int]]) -> None:
+    start = np.array([one for one, _ in found], np.int64)
+    end = start + np.array([dur for _, dur in found], np.int64)
+    rows = nested_fit(start, end)
+    for one in range(len(found)):
+        for other in range(len(found)):
+            apart = one == other or end[one] <= start[other] or end[other] <= start[one]
+            assert apart or rows[one] != rows[other]
+            within = start[other] <= start[one] and end[one] <= end[other] and (start[one], end[one]) != (start[other], end[other])
+            assert apart or not within or rows[one] > rows[other]
+
+
+def test_calls_that_overlap_the_next_make_no_stairs() -> None:
+    # Each call begins 3 us before the one before it ends, and has a launch in it, which has another.
+    calls = "\n".join(
+        f"    0 api call {at * 20_000} 23_000\n    0 api launch {at * 20_000 + 4000} 14_000\n    0 api kernel {at * 20_000 + 6000} 5_000"
+        for at in range(8)
+    )
+    tracks = "    track group kind label\n    0 p thread t"
+    timeline = build(tiny.trace(spans="    track kind name start_ns dur_ns\n" + calls.replace("_", ""), tracks=tracks))
+    (lane,) = drawn(timeline, "spans")
+    assert lane.rows == 4
+    row_of = {(name, start): row for row, events in enumerate(events_of(timeline, lane)) for name, start, _ in events}
+    assert len(row_of) == 24
+    for at in range(8):
+        begin = at * 20_000
+        assert row_of["call", begin] < row_of["launch", begin + 4000] < row_of["kernel", begin + 6000]
 
 
 @st.composite

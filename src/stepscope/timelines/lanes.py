@@ -39,7 +39,6 @@ _INTERPRETER = re.compile(r" \(python[\d.]*\)")  # which every thread of the pro
 _OVER_TIME = ("share", "percent", "cores", "1/s", "bytes/s")  # of the time since the sample before: docs/data_model.md
 # Ascend's names of the lanes of a group of processes: its operators, and each of the planes that carry them out.
 _GROUPED = re.compile(r"Group (\S+) (Communication|Plane \d+)")
-_SHALLOW = 15  # levels that are taken for nesting unseen
 _Codes = NDArray[np.int32]
 
 
@@ -380,8 +379,9 @@ def _tracks(trace: Trace, spans: reading.Spans, told: Told) -> list[_Track]:
         kind, tangled = row.get("kind") or "", False
         deepest = max(depths[number])
         rows = [depths[number].get(depth, -1) for depth in range(deepest + 1)]  # a depth that nothing has is an empty row
-        if deepest > (0 if kind == "stream" else _SHALLOW) and not _nests(spans.waiting, rows):
-            rows, tangled = _untangled(spans.waiting, rows, told), True
+        flat = kind == "stream"
+        if deepest > (0 if flat else 1) and not _nests(spans.waiting, rows):
+            rows, tangled = _untangled(spans.waiting, rows, told, first_fit if flat else nested_fit), True
         counts = spans.kinds[number]
         kinds = tuple(KINDS[at] for at in np.argsort(-counts, kind="stable") if counts[at])
         home = rank, row.get("pid"), row.get("tid") or track
@@ -436,11 +436,11 @@ def _is_open(waiting: Waiting, row: int, moment: int) -> bool:
     return last is not None and int(last[0] + last[1]) > moment
 
 
-def _untangled(waiting: Waiting, rows: list[int], told: Told) -> list[int]:
+def _untangled(waiting: Waiting, rows: list[int], told: Told, fit: Callable[[Ints, Ints], _Codes]) -> list[int]:
     """Rows in which each span is alone."""
     every = [window.columns for window in waiting.windows(rows)]
     columns = [np.concatenate(column) for column in zip(*every, strict=True)]
-    row = first_fit(columns[0], columns[0] + columns[1])
+    row = fit(columns[0], columns[0] + columns[1])
     for old in rows:
         waiting.drop(old)
     made = told.rows(int(row.max()) + 1)
@@ -490,6 +490,22 @@ def first_fit(start: Ints, end: Ints) -> _Codes:
             mine, rows = rows, rows + 1
         row[index] = mine
         heapq.heappush(open_, (finish, mine))
+    return row
+
+
+def nested_fit(start: Ints, end: Ints) -> _Codes:
+    """A row in which each is alone, below all that it lies within: calls of which some overlap, and others are part of one another."""
+    row = np.zeros(len(start), np.int32)
+    order = np.lexsort((-end, start))
+    open_: list[tuple[int, int]] = []  # until when, in which row
+    for index, begin, finish in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
+        open_ = [one for one in open_ if one[0] > begin]
+        taken = {mine for _, mine in open_}
+        mine = max((mine + 1 for until, mine in open_ if until + intervals.JITTER_NS >= finish), default=0)
+        while mine in taken:
+            mine += 1
+        row[index] = mine
+        open_.append((finish, mine))
     return row
 
 
