@@ -118,7 +118,7 @@ class TestEveryTrace:
     def test_rows_of_the_overlap_lane_are_the_analysis(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened
         truth = trace.overlap()
-        lanes = {lane.rank: lane for lane in drawn(timeline, "overlap")}
+        lanes = {lane.rank: lane for lane in reversed(drawn(timeline, "overlap"))}  # where each device has one, that of the rank is first
         assert set(lanes) == set(truth["rank"].to_list())
         steps = trace.steps.sort("rank", "start_ns").collect()
         for rank, lane in lanes.items():
@@ -400,6 +400,32 @@ def test_work_that_overlaps_on_a_stream_gets_as_few_rows_as_it_can() -> None:
     timeline = build(tiny.trace(spans="    track kind name start_ns dur_ns\n" + rows, tracks=STREAMS))
     (lane,) = drawn(timeline, "spans")
     assert lane.rows == 2
+
+
+def test_each_of_several_devices_has_an_overlap_of_its_own() -> None:
+    tracks = """
+    track group  label  kind   device
+    0     gpu_0  s0     stream 0
+    1     gpu_1  s1     stream 1
+    """
+    spans = """
+    track kind          name start_ns dur_ns
+    0     kernel        k    0        40
+    0     communication c    60       40
+    1     kernel        k    50       50
+    """
+    steps = """
+    step start_ns end_ns how
+    0    0        100    marker
+    """
+    timeline = build(tiny.trace(spans=spans, tracks=tracks, steps=steps))
+    found = {timeline.groups[lane.group].label: events_of(timeline, lane) for lane in drawn(timeline, "overlap")}
+    assert found == {
+        # Both together: what one computes hides what the other sends.
+        "rank 0": [[("computing", 0, 40), ("computing", 50, 100)], [("communication", 60, 100)], [], [("free", 40, 50)]],
+        "gpu_0": [[("computing", 0, 40)], [("communication", 60, 100)], [("exposed", 60, 100)], [("free", 40, 60)]],
+        "gpu_1": [[("computing", 50, 100)], [], [], [("free", 0, 50)]],
+    }
 
 
 def test_the_thread_that_trains_comes_first_and_nothing_is_said_twice() -> None:

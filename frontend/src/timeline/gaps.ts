@@ -1,12 +1,13 @@
 /** When devices had nothing to do, and why. */
 import type { Timeline } from "./model";
 import type { Gap } from "./scene";
+import { ofAll } from "./wire";
 
 const GROUPS = 8;
 
 /** Ask for the gaps of what is in sight. */
 export async function findGaps(of: Timeline): Promise<void> {
-  const devices = of.header.lanes.filter((lane) => lane.kind === "overlap");
+  const devices = of.header.lanes.filter((lane) => lane.kind === "overlap" && !ofAll(of.header, lane));
   if (!devices.length) return;
   const wide = of.t1 - of.t0;
   const [from, to] = [Math.max(0, Math.round(of.t0 - wide / 4)), Math.min(of.end, Math.round(of.t1 + wide / 4))];

@@ -2,6 +2,7 @@
 import type { Ink } from "./ink";
 import { MINI, sheet, type Pen, type Scene } from "./scene";
 import type { Tiles } from "./tiles";
+import { ofAll } from "./wire";
 
 export class Minimap {
   private page = sheet();
@@ -69,7 +70,7 @@ export class Minimap {
     const devices = new Set(header.lanes.filter((lane) => lane.kind === "overlap").map((lane) => lane.group));
     for (const lane of header.lanes) {
       const tile = tiles.get(tiles.bundle(lane.id), header.top_level, 0);
-      if (!tile || lane.kind === "counter" || lane.kind === "steps" || lane.kind === "path" || lane.kind === "scope") continue;
+      if (!tile || lane.kind === "counter" || lane.kind === "steps" || lane.kind === "path" || lane.kind === "scope" || ofAll(header, lane)) continue;
       const group = groups.get(lane.group)!;
       if (lane.kind === "spans" && devices.has(lane.group)) continue;
       const into = group.kind === "device" ? device : host;

@@ -42,6 +42,12 @@ export interface Header {
   bundles?: number[][];
 }
 
+/** Whether a lane tells of all devices of a rank together what each has a lane of its own for. */
+export function ofAll(header: Header, lane: Lane): boolean {
+  const own = header.groups.find((group) => group.id === lane.group);
+  return lane.kind === "overlap" && own?.kind === "run" && header.groups.some((group) => group.kind === "device" && group.rank === own.rank);
+}
+
 /** One event, wherever it was said. */
 export interface Event {
   span: number;

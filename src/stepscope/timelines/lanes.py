@@ -182,7 +182,7 @@ class _Picture:
         self._steps(own, whole)
         self._path(own, whole)
         if len(devices) != 1:
-            self._overlap(own, whole)
+            self._overlap(own, own.tracks, whole, "of all devices" if devices else "")
         scoped = [self._device(own, label, tracks, counters.get(label, []), len(devices) == 1) for label, tracks in devices.items()]
         if not any(scoped):
             self._host_scopes(own, whole)
@@ -237,10 +237,10 @@ class _Picture:
             self._told.tell(new, start[row == at], dur[row == at], label[row == at], kind[row == at])
         self._lane(group, "path", "critical path", rows, note="what each step waited for")
 
-    def _overlap(self, own: _Rank, group: int) -> None:
+    def _overlap(self, own: _Rank, among: list[_Track], group: int, note: str = "") -> None:
         """As `overlap` has it: what is free is so within the steps; the rest is drawn wherever it is."""
         ran = {kind: Union() for kind in (*WORK, "op")}
-        tracks = [track for track in own.tracks if track.kind != "other"]  # what is there has no place in time
+        tracks = [track for track in among if track.kind != "other"]  # what is there has no place in time
         known = {kind for track in tracks for kind in track.kinds if kind in ran}
         if not own.steps.height or not known & {"kernel", "op"}:
             return
@@ -274,7 +274,7 @@ class _Picture:
         for piece in pieces:
             piece.end()
         names = tuple(dict.fromkeys(name for _, name, _, _ in drawn))[: 5 if self._waiting.count(rows[4]) else 4]
-        self._lane(group, "overlap", "overlap", rows[: len(names)], row_labels=names)
+        self._lane(group, "overlap", "overlap", rows[: len(names)], note=note, row_labels=names)
 
     def _device(self, own: _Rank, label: str, tracks: list[_Track], counters: list[dict[str, Any]], only: bool) -> bool:
         """Returns whether the scopes of its work are known."""
@@ -299,8 +299,8 @@ class _Picture:
         )
         if rows := scopes.end():
             self._lane(group, "scope", "scopes", rows, nested=True)
-        if only:
-            self._overlap(own, group)
+        # Of several, each has its own: nothing that one computes hides what another waits for.
+        self._overlap(own, own.tracks if only else tracks, group)
         for track in tracks:
             self._track(group, track)
         for counter in counters:
