@@ -76,6 +76,38 @@ def test_of_a_pytorch_trace_kernels_are_tasks_and_operators_are_calls(torch: Tra
     assert arrows == [("s", "1002.003"), ("f", "1010.004")]
 
 
+def test_steps_of_a_pytorch_trace_are_iterations_of_no_model(tmp_path: Path) -> None:
+    marks = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 5, "tid": 5, "ts": ts, "dur": dur}
+        for step, ts, dur in ((4, 990.0, 50.0), (5, 1040.0, 30.25))
+    ]
+    (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*marks, *TORCH]}))
+    trace = stepscope.open(tmp_path / "trace.json", cache=False)
+    msprof.export(trace, tmp_path / "out")
+    iterations = [
+        (row["Iteration ID"], row["Iteration End(us)"], row["Iteration Time(us)"], row["Model ID"])
+        for row in rows(tmp_path / "out", "step_trace")
+    ]
+    assert iterations == [("4", "1040.000\t", "50.0", "4294967295"), ("5", "1070.250\t", "30.25", "4294967295")]
+    again = stepscope.open(tmp_path / "out", cache=False)
+    assert again.step_trace().select("step", "total_ns").rows() == [(4, 50_000), (5, 30_250)]
+    assert again.overlap().drop("rank").equals(trace.overlap().drop("rank"))
+    assert again.overlap()["copy_ns"].to_list() == [1500, 0]
+
+
+def test_streams_without_a_number_have_one_behind_those_that_have(tmp_path: Path) -> None:
+    """A line of a task without a stream would be no line: the timeline was no JSON."""
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": f"on {tid}", "pid": 0, "tid": tid, "ts": 1000 + 10 * place, "dur": 5, "args": {"device": 0}}
+        for place, tid in enumerate(["stream 7", "compute", "other 7"])
+    ]
+    (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": kernels}))
+    trace = stepscope.open(tmp_path / "trace.json", cache=False)
+    msprof.export(trace, tmp_path / "out")
+    found = {event["name"]: event["tid"] for event in events(tmp_path / "out") if event["ph"] == "X" and event["name"].startswith("on ")}
+    assert sorted(found.values()) == [7, 8, 9] and len(found) == 3
+
+
 def test_no_column_is_made_up_of_what_another_source_says(torch: Trace, tmp_path: Path) -> None:
     msprof.export(torch, tmp_path / "out")
     (operator,) = rows(tmp_path / "out", "op_summary")

@@ -12,6 +12,7 @@ from stepscope.trace import Trace
 NO_CONTEXT = NO_MODEL = 2**32 - 1
 _DEVICE_KINDS = ["kernel", "copy", "set", "sync", "other", "communication"]
 _CALL_KINDS = ["api", "sync", "op", "annotation", "communication"]
+_WORDS = {"copy": "MEMCPY_ASYNC", "set": "MEMSET_ASYNC", "sync": "EVENT_WAIT"}
 _STARS_CHIPS = {"5", "7", "8", "9", "11", "15", "16"}
 # What the source of a task says of it, in msprof's words.
 TEXTS = ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")
@@ -77,9 +78,11 @@ def work(trace: Trace) -> Work:
     tasks, counters = _tasks(trace, streams)
     planes = _planes(trace, lanes)
     operators = _operators(trace, lanes, tasks)
-    iterations = _iterations(trace, lanes)
     calls = _calls(trace, tracks)
     devices = sorted({*lanes["device"].to_list(), *trace.devices.select("device").drop_nulls().collect().to_series().to_list()})
+    iterations = _iterations(trace, lanes)
+    if iterations.is_empty():
+        iterations = _steps(trace, devices, iterations)
     chip = str(extra.get("platform_version", ""))
     stars = chip in _STARS_CHIPS or any(name.startswith(("aic_", "aiv_")) for name in counters)
     models = extra.get("models")
@@ -120,10 +123,7 @@ def _texts(spans: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    lanes = streams.select("track", "device", tid="tid").with_columns(
-        lane=pl.col("tid").str.extract(r"(\d+)\s*$").cast(pl.Int64, strict=False)
-    )
-    spans = trace.spans.join(lanes.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_DEVICE_KINDS))
+    spans = trace.spans.join(_numbered(streams).lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_DEVICE_KINDS))
     own = (
         spans.select(
             *("span", "device", "lane", "kind", "category", "name", "op_type"),
@@ -132,10 +132,22 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
         .sort("device", "start_ns", maintain_order=True)
         .collect()
     )
+    # A copy by another tool's word is one by msprof's own, too.
+    for kind, word in _WORDS.items():
+        foreign = (pl.col("kind") == kind) & ~pl.col("category").cast(pl.String).str.contains(r"^[A-Z]")
+        own = own.with_columns(category=pl.when(foreign).then(pl.lit(word, schema.Text)).otherwise("category"))
     counters = _counters(trace, own)
     columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in counters}
     found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane")).drop("lane")
     return _with_operators(trace, found), counters
+
+
+def _numbered(streams: pl.DataFrame) -> pl.DataFrame:
+    """track, device, and lane: the number in a stream's name; where there is none, or it is another's, one behind all of them."""
+    said = streams.select("track", "device", lane=pl.col("tid").str.extract(r"(\d{1,9})\s*$").cast(pl.Int64))
+    said = said.with_columns(lane=pl.when(pl.struct("device", "lane").is_first_distinct()).then("lane"))
+    free = pl.col("lane").max().fill_null(-1) + pl.col("lane").is_null().cum_sum()
+    return said.with_columns(lane=pl.coalesce("lane", free))
 
 
 def _counters(trace: Trace, tasks: pl.DataFrame) -> list[str]:
@@ -225,8 +237,10 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
     items = trace.said(events["span"], {"item_id": schema.Text}) if events.height else pl.DataFrame(schema={"item_id": schema.Text})
     found = found.join(events.hstack(items), on="span", how="left", maintain_order="left")
     # What msprof's own timeline names: `Node@launch`.
-    words = pl.col("name").cast(pl.String).str.extract_groups(r"^(?<layer>AscendCL|Model|Node|Communication|Runtime)@(?<rest>.+)$").struct
-    layer = words.field("layer").replace_strict({word: key for key, word in LAYERS.items()}, default=None, return_dtype=schema.Text)
+    layers = "AscendCL|Model|Node|Communication|Hccl|Runtime"
+    words = pl.col("name").cast(pl.String).str.extract_groups(rf"^(?<layer>{layers})@(?<rest>.+)$").struct
+    known_words = {"Hccl": "communication"} | {word: key for key, word in LAYERS.items()}
+    layer = words.field("layer").replace_strict(known_words, default=None, return_dtype=schema.Text)
     known = pl.col("level").is_null() & layer.is_not_null()
     if found.select(known.any()).item():
         name = pl.when(known).then(words.field("rest").cast(schema.Text)).otherwise("name")
@@ -248,6 +262,15 @@ def _iterations(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
         .sort("device", "model", "iteration")
         .collect()
     )
+
+
+def _steps(trace: Trace, devices: list[int], like: pl.DataFrame) -> pl.DataFrame:
+    """Steps that a framework marks: of each device, and of no model."""
+    found = trace.step_trace().filter(pl.col("how") != "whole")
+    rows = pl.DataFrame({"device": devices}, {"device": like.schema["device"]}).join(found.drop("device", strict=False), how="cross")
+    return rows.select(
+        *("device", "step", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns"), model=pl.lit(NO_MODEL, pl.Int64), iteration=pl.col("step")
+    ).select(pl.col(name).cast(dtype) for name, dtype in like.schema.items())
 
 
 def _ranges(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
