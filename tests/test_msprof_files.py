@@ -243,3 +243,24 @@ def test_what_an_operator_on_ai_cpus_says_of_itself_is_written_though_its_launch
         ("1", "net/op", "4.0", "8.0"),
         ("2", "N/A", "4.0", "8.0"),
     ]
+
+
+def test_how_much_memory_binds_is_a_ratio_of_the_printed_ratios(tmp_path: Path) -> None:
+    """An older chip: of 10,000,000 cycles 1,234,996 wait for memory, which prints as 0.123, and 400,000 multiply: 0.123 / 0.04."""
+    made = Directory()
+    made.call("runtime", "KernelLaunch", 100, 104)
+    made.launch(102, 3, 1, "KERNEL_AICORE", "a_kernel")
+    for tag, at in ((0, 110), (1, 120)):
+        made.put("device_0/data/hwts.data.0.slice_0", struct.pack("<BBHHHQI44x", tag | tag << 4, 0, DEVICE_MAGIC, 0, 1, device(at), 3))
+    values = [0, 400_000, 0, 0, 1_234_996, 0, 0, 0]
+    record = struct.pack("<BBHHHIIQQ8QI28x", 0, 0, DEVICE_MAGIC, 0, 1, 0, 0, 10_000_000, 0, *values, 3)
+    made.put("device_0/data/aicore.data.0.slice_0", record)
+    root = made.write(tmp_path / "raw")
+    for file in root.glob("*/sample.json"):
+        said = {"ai_core_metrics": "PipeUtilization", "ai_core_profiling_events": "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"}
+        file.write_text(json.dumps(json.loads(file.read_text()) | said))
+    for file in root.glob("*/info.json*"):
+        file.write_text(file.read_text().replace('"platform_version": "5"', '"platform_version": "1"'))
+    msprof.export(prof.read(root, Options(scratch=tmp_path)), tmp_path / "out")
+    (row,) = rows(tmp_path / "out", "op_summary")
+    assert (row["mte2_ratio"], row["mac_ratio"], row["memory_bound"]) == ("0.123", "0.04", "3.075")

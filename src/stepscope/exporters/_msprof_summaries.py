@@ -148,14 +148,11 @@ def _rounded(times: pl.Series) -> pl.Series:
 
 
 def _counter(name: str, rows: pl.DataFrame) -> pl.Expr:
-    """The time of a core has two digits, and times of its pipes are parts of that; what is bound by memory comes of the printed ratios."""
+    """The time of a core has two digits, and times of its pipes are parts of that."""
     if rows.schema[name] != pl.Float64:
         return pl.col(name)
     if name in _CORE_TIMES:
         return pl.col(f"printed {name}")
-    if name == "memory_bound" and {"mte2_ratio", "mac_ratio", "vec_ratio"} <= set(rows.columns):
-        most = pl.max_horizontal(pl.col("mac_ratio", "vec_ratio").round(3))
-        return pl.when(most > 0).then(pl.col("mte2_ratio").round(3) / most).when(most == 0).then(0.0).round(3)
     whole = "aiv_time(us)" if name.startswith("aiv_") else "aicore_time(us)"
     if not name.endswith("_time(us)") or whole not in rows.columns:
         return pl.col(name).round(3)

@@ -236,7 +236,7 @@ def read(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> 
     elif files := side.slices(r"aicore\.data\.\d+"):
         found = _hwts(side, files, executions, frequency, notes)
     # The times of cores stay as they are: msprof rounds them to two digits before anything is made of them.
-    return found.with_columns(cs.float().fill_nan(None)).with_columns((cs.float() - cs.by_name(CORE_TIMES, require_all=False)).round(6))
+    return found.with_columns(cs.float().fill_nan(None)).with_columns((cs.float() - cs.by_name(CORE_TIMES, require_all=False)).round(9))
 
 
 def frequencies(side: Side, clock: Clock, notes: Notes) -> tuple[Ints, Ints]:
@@ -494,7 +494,8 @@ def _hwts(side: Side, files: list[Path], executions: pl.DataFrame, frequency: tu
     columns = {"aicore_time(us)": time, "total_cycles": cycles}
     values = found["values"].astype(np.float64)[rows["record"].to_numpy()]
     columns |= metrics(group, 2, _events(side, "ai_core_profiling_events"), values, cycles, hertz, time)
-    if {"vec_ratio", "mac_ratio", "mte2_ratio"} <= set(columns):
-        columns["memory_bound"] = _quotient(columns["mte2_ratio"], np.maximum(columns["mac_ratio"], columns["vec_ratio"]))
+    if {"vec_ratio", "mac_ratio", "mte2_ratio"} <= set(columns):  # a ratio of what is printed of them
+        mte2, mac, vec = (np.round(columns[f"{pipe}_ratio"], 3) for pipe in ("mte2", "mac", "vec"))
+        columns["memory_bound"] = _quotient(mte2, np.maximum(mac, vec))
     result = rows.select("execution").with_columns(pl.Series(name, column) for name, column in columns.items())
     return _with_cube(result, executions, side, "") if group == "PipeUtilization" else result
