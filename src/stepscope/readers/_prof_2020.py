@@ -20,7 +20,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
-from stepscope.readers import Options
+from stepscope.readers import Options, _prof_steps
 from stepscope.readers._prof_device import hwts
 from stepscope.readers._prof_files import Notes, lines, raw_files, records, told
 from stepscope.trace import Meta, Trace, complete
@@ -80,23 +80,11 @@ def read(path: Path, options: Options) -> Trace:
         _operators(hwts(streams.get("hwts.log.data.dev.profiler_default_tag.", []), notes), described, notes),
         _collectives(tags, points, described),
         _aicpu(streams.get("DATA_PREPROCESS.dev.AICPU.", []), described),
-        _iterations(steps),
+        # Which model they are of is not said: there is but one.
+        _prof_steps.as_spans(steps, "step", lane=pl.lit("Step Trace"), tid=pl.lit("model 0")).drop("step"),
     ]
     _tell_uncovered(spans[0], steps, notes)
     return _assembled(device, pl.concat(spans, how="diagonal"), steps, points, notes, options)
-
-
-def _iterations(steps: pl.DataFrame) -> pl.DataFrame:
-    """Steps as spans, on a track of their own. Which model they are of is not said: there is but one."""
-    return steps.select(
-        "start_ns",
-        dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        name=pl.format("Iteration {}", "step"),
-        kind=pl.lit("step"),
-        lane=pl.lit("Step Trace"),
-        track_kind=pl.lit("annotation"),
-        tid=pl.lit("model 0"),
-    )
 
 
 def _tell_uncovered(tasks: pl.DataFrame, steps: pl.DataFrame, notes: Notes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from stepscope import schema
-from stepscope.readers import _prof_marks, _prof_usage
+from stepscope.readers import _prof_marks, _prof_steps, _prof_usage
 from stepscope.readers._prof_files import Notes, Side, begin
 from stepscope.readers._prof_found import AICPU, Found
 from stepscope.readers._prof_host import Host
@@ -113,18 +113,8 @@ def of_device(one: Found, steps: pl.DataFrame, marks: pl.DataFrame) -> list[pl.D
     if marked.height:
         parts.append(in_steps(marked, mine).with_columns(**lane))
     if mine.height:
-        parts.append(
-            mine.select(
-                "step",
-                "start_ns",
-                name=pl.format("Iteration {}", "iteration"),
-                kind=pl.lit("step"),
-                dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-                lane=pl.format("Step Trace ({})", "model"),
-                track_kind=pl.lit("annotation"),
-                tid=pl.format("model {}", "model_id"),
-            ).with_columns(**lane)
-        )
+        track = {"lane": pl.format("Step Trace ({})", "model"), "tid": pl.format("model {}", "model_id")}
+        parts.append(_prof_steps.as_spans(mine, "iteration", **track).with_columns(**lane))
     return parts
 
 

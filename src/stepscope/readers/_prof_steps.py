@@ -35,6 +35,30 @@ def read(tags: pl.DataFrame) -> Steps:
     )
 
 
+def as_spans(steps: pl.DataFrame, number: str, **place: pl.Expr) -> pl.DataFrame:
+    """Iterations on their track, and in each its two passes and what comes behind them, where both are marked; `number` counts them."""
+    forward, backward = pl.col("fp_start_ns"), pl.col("bp_end_ns")
+    parts = [
+        ("Iteration", "Iteration Time", "step", pl.col("start_ns"), pl.col("end_ns")),
+        ("FP_BP Time", "FP_BP Time", "annotation", forward, backward),
+        ("Iteration Refresh", "Iteration Refresh", "annotation", pl.when(forward.is_not_null()).then(backward), pl.col("end_ns")),
+    ]
+    rows = [
+        steps.select(
+            *(["step"] if "step" in steps.columns else []),
+            name=pl.format(f"{name} {{}}", number),
+            kind=pl.lit(kind),
+            category=pl.lit(category),
+            start_ns=start,
+            dur_ns=end - start,
+            track_kind=pl.lit("annotation"),
+            **place,
+        ).filter(pl.col("dur_ns") >= 0)
+        for name, category, kind, start, end in parts
+    ]
+    return pl.concat(rows)
+
+
 def _iterations(marks: list[tuple[int, int]]) -> tuple[list[dict[str, int | None]], int]:
     found: list[dict[str, int | None]] = []
     start: int | None = None

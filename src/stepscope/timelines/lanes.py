@@ -331,6 +331,8 @@ class _Picture:
     def _track(self, group: int, track: _Track) -> None:
         label = _INTERPRETER.sub("", track.label or "thread")
         note = _NOTES.get(track.kinds[0], track.kinds[0]) if track.kinds else ""
+        if note == "annotation" and "step" in track.kinds:
+            note = "step"  # and what of each is which pass
         if track.kind in ("stream", "communication") and note == "other":
             note = "tasks"
         elif track.kind == "other":
