@@ -11,7 +11,7 @@ import pytest
 
 import stepscope
 from prof_directories import DEVICE_MAGIC, HOST_MAGIC, Directory, device, small_network
-from stepscope.errors import UsageError
+from stepscope.errors import DataError, UsageError
 from stepscope.exporters import msprof
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
@@ -106,6 +106,15 @@ def test_streams_without_a_number_have_one_behind_those_that_have(tmp_path: Path
     msprof.export(trace, tmp_path / "out")
     found = {event["name"]: event["tid"] for event in events(tmp_path / "out") if event["ph"] == "X" and event["name"].startswith("on ")}
     assert sorted(found.values()) == [7, 8, 9] and len(found) == 3
+
+
+def test_of_a_trace_in_which_nothing_ran_nothing_is_written(tmp_path: Path) -> None:
+    memory = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1.0, "args": {"Bytes": 64}}
+    (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [memory]}))
+    trace = stepscope.open(tmp_path / "trace.json", cache=False)
+    with pytest.raises(DataError, match="neither calls, tasks nor iterations"):
+        msprof.export(trace, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_no_column_is_made_up_of_what_another_source_says(torch: Trace, tmp_path: Path) -> None:

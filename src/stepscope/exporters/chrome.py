@@ -45,7 +45,7 @@ def export(trace: Trace, out: Path, *, overwrite: bool = False, scopes: int = 0)
     if scopes < 0:
         raise UsageError(f"scopes is {scopes}; expected how many levels of scopes get a lane")
     ranks = trace.meta.ranks or [0]
-    if len(ranks) > 1 and out.name.endswith((".json", ".gz")):
+    if len(ranks) > 1 and out.name.endswith((".json", ".gz", ".pftrace", ".perfetto-trace")):
         raise UsageError(
             f"the trace has {len(ranks)} ranks and {out.name} is one file: choose a rank (--rank), or give the name of a folder"
         )

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import polars as pl
 
 from stepscope import heap
-from stepscope.errors import UsageError
+from stepscope.errors import DataError, UsageError
 from stepscope.exporters import _msprof_readme, _msprof_summaries, _msprof_timeline, whole
 from stepscope.exporters._msprof_work import work
 from stepscope.trace import Trace
@@ -50,6 +50,8 @@ def export(
             folder.mkdir(exist_ok=True)
             own = trace if len(ranks) == 1 else trace.of_rank(rank)
             _write(own if model_id is None else _of_iteration(own, model_id, iteration_id), folder, summary_format, wanted)
+        if not any(file.name != "README.txt" for file in draft.rglob("*.*")):
+            raise DataError(Path(trace.meta.source), "nothing of it goes into msprof's files: it has neither calls, tasks nor iterations")
 
 
 def _is_ours(path: Path) -> bool:
