@@ -459,6 +459,23 @@ def test_the_thread_that_trains_comes_first_and_nothing_is_said_twice() -> None:
     ]
 
 
+def test_a_name_means_its_type_where_all_that_bear_it_have_the_same() -> None:
+    spans = """
+    track kind   name  op_type  start_ns dur_ns
+    0     kernel cube  MatMul   0        10
+    0     kernel cube  MatMul   10       10
+    0     kernel two   MatMul   20       10
+    0     kernel two   Cast     30       10
+    0     kernel Add   Add      40       10
+    0     kernel bare  -        50       10
+    """
+    timeline = build(tiny.trace(spans=spans, tracks=STREAMS))
+    for by in (None, "type", "scope"):
+        said = decoded(tile(timeline, drawn(timeline, "spans"), 0, 0, by))["header"]
+        assert dict(zip(said["names"], said["means"], strict=True)) == {"cube": "MatMul", "two": None, "Add": None, "bare": None}
+    assert "means" not in decoded(tile(timeline, drawn(timeline, "overlap"), 0, 0))["header"]  # nothing to say, nothing is said
+
+
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), max_size=30))
 def test_first_fit_puts_nothing_over_another(found: list[tuple[int, int]]) -> None:
     start = np.array([one for one, _ in found], np.int64)

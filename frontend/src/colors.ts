@@ -1,5 +1,5 @@
 /** One colour per operator, everywhere: hues.ts decides which. */
-import { family, hasFamily, kindOf, shade, token } from "./hues";
+import { family, hasFamily, kindOf, shade, spanFamily, token } from "./hues";
 import { theme } from "./state";
 
 export { FAMILIES, family, kindOf, token, type Family, type Kind } from "./hues";
@@ -17,8 +17,8 @@ export function color(name: string, plain = false): string {
 }
 
 /** The colour that a span's bar has in the timeline, in lists. */
-export function spanColor(name: string, kind: string): string {
-  return hasFamily(kind) ? color(name, true) : `var(--kind-${kindOf(kind)})`;
+export function spanColor(name: string, kind: string, type: string | null = null): string {
+  return `var(${hasFamily(kind) ? token(spanFamily(name, type)) : `--kind-${kindOf(kind)}`})`;
 }
 
 /** A token's value now, for canvas, where var() does not reach. */

@@ -35,6 +35,12 @@ export function family(name: string): Family {
   return known;
 }
 
+/** The family of a span: that of its name, or of its type where the name says none. */
+export function spanFamily(name: string, type: string | null): Family {
+  const own = family(name);
+  return own === "other" && type ? family(type) : own;
+}
+
 // Words of C++ kernels that say how they run, not what they do.
 const WRAPPING = /^(void|at|native|cuda|detail|std|array|char|float|double|bool|int|long|unsigned|lambda|anonymous|namespace|gpu_kernel_impl(_nocast)?|vectorized|unrolled|(Load|Store)With(out)?Cast|TensorIterator(Base)?|TrivialOffsetCalculator|OffsetCalculator|BFloat16|Half|c10|const|true|false|policies|func_wrapper_t)$/;
 

@@ -2,12 +2,15 @@
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
 import stepscope
+import tiny
+from stepscope import store
 from timeline_page import PATIENCE, RESNET, SAMPLES, Shown, until
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -69,6 +72,27 @@ def test_by_scope_the_same_scope_has_the_same_colour(server: "Serve", page: "Pag
     page.mouse.move(5, 5)
     assert until(lambda: [color(shown, event) for event in same], lambda seen: seen[0] == seen[1])[0] != token(page, "--surface")
     assert color(shown, same[0]) == color(shown, same[1])
+
+
+def test_a_name_that_says_nothing_has_the_colour_of_its_type(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    spans = """
+    track  kind    name          op_type   start_ns  dur_ns
+    0      kernel  layer0/cube   MatMulV2  0         1000
+    0      kernel  layer0/thing  -         1000      1000
+    0      kernel  layer0/two    MatMulV2  2000      500
+    0      kernel  layer0/two    Cast      2500      500
+    """
+    store.write(tiny.trace(spans=spans, tracks="track  kind  label  device\n0  stream  s  0"), tmp_path / "typed")
+    shown = Shown(page, server(tmp_path), "typed")
+    page.mouse.move(5, 5)
+    other = token(page, "--op-other")
+    cube, thing, two = ({"track": 0, "start": start, "dur_ns": 400} for start in (300, 1300, 2050))
+    assert until(lambda: color(shown, thing), lambda seen: seen == other) == other
+    assert color(shown, two) == other  # of two types, it is neither's
+    blue = token(page, "--op-matmul")
+    seen = color(shown, cube)
+    assert max(abs(seen[at] - blue[at]) for at in range(3)) <= 32  # a shade of it
+    assert seen != other
 
 
 def test_by_duration_the_longer_is_further_from_the_ground(server: "Serve", page: "Page", spans: pl.DataFrame) -> None:

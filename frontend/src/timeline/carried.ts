@@ -227,12 +227,12 @@ export class Carried {
     const drawn = this.header.lanes.filter((lane) => lane.kind === "spans" && wanted.has(lane.id));
     const ids = new Set(drawn.map((lane) => lane.id));
     const [lane, start, dur, rank, parent] = ["lane", "start", "dur", "rank", "parent"].map((name) => this.num(name));
-    const [names, kinds] = [this.str("name"), this.str("kind")];
-    const sums = new Map<string, { key: string; kind: string | null; lane: number | null; count: number; total: number; self: number; max: number }>();
+    const [names, kinds, types] = [this.str("name"), this.str("kind"), this.str("op_type")];
+    const sums = new Map<string, { key: string; kind: string | null; lane: number | null; means: string | null; count: number; total: number; self: number; max: number }>();
     const sum = (at: number) => {
       const key = by === "name" ? `${names[at]}\n${kinds[at]}\n${lane[at]}` : by === "kind" ? (kinds[at] ?? "") : String(lane[at]);
       let own = sums.get(key);
-      if (!own) sums.set(key, (own = { key: by === "name" ? (names[at] ?? "") : by === "kind" ? key : (this.lanes[lane[at]]?.label ?? ""), kind: by === "lane" ? null : kinds[at], lane: by === "kind" ? null : lane[at], count: 0, total: 0, self: 0, max: 0 }));
+      if (!own) sums.set(key, (own = { key: by === "name" ? (names[at] ?? "") : by === "kind" ? key : (this.lanes[lane[at]]?.label ?? ""), kind: by === "lane" ? null : kinds[at], lane: by === "kind" ? null : lane[at], means: by === "name" ? types[at] : null, count: 0, total: 0, self: 0, max: 0 }));
       return own;
     };
     for (const at of this.order) {
@@ -249,7 +249,7 @@ export class Carried {
       if (above >= 0 && !FLAT.has(kinds[above] ?? "")) sum(above).self -= Math.max(0, Math.min(last, start[above] + dur[above]) - first);
     }
     const rows = [...sums.values()].filter((one) => one.count > 0).sort((a, b) => b.self - a.self || b.count - a.count || (a.key < b.key ? -1 : a.key > b.key ? 1 : 0) || (a.lane ?? 0) - (b.lane ?? 0));
-    const columns = { key: rows.map((one) => one.key), kind: rows.map((one) => one.kind), lane: rows.map((one) => one.lane), count: rows.map((one) => one.count), total_ns: rows.map((one) => one.total), self_ns: rows.map((one) => one.self), share: rows.map((one) => one.total / (high - low)), mean_ns: rows.map((one) => one.total / one.count), max_ns: rows.map((one) => one.max) };
+    const columns = { key: rows.map((one) => one.key), kind: rows.map((one) => one.kind), lane: rows.map((one) => one.lane), means: rows.map((one) => one.means), count: rows.map((one) => one.count), total_ns: rows.map((one) => one.total), self_ns: rows.map((one) => one.self), share: rows.map((one) => one.total / (high - low)), mean_ns: rows.map((one) => one.total / one.count), max_ns: rows.map((one) => one.max) };
     return { columns, groups: this.header.groups.filter((group) => drawn.some((one) => one.group === group.id)).map((group) => this.busy(group, low, high)) };
   }
 

@@ -117,7 +117,7 @@ function Sums({ of, data, by }: { of: Timeline; data: Table; by: "name" | "lane"
   const key = data.str("key");
   const kind = data.has("kind") ? data.str("kind") : [];
   const shade = (_: Table, row: number) => {
-    return by === "lane" ? "var(--text-3)" : by === "name" ? spanColor(key[row] ?? "", kind[row] ?? "") : `var(--kind-${kindOf(key[row] ?? "")})`;
+    return by === "lane" ? "var(--text-3)" : by === "name" ? spanColor(key[row] ?? "", kind[row] ?? "", data.str("means")[row]) : `var(--kind-${kindOf(key[row] ?? "")})`;
   };
   const laneName = (row: number) => of.lane(data.num("lane")[row])?.label ?? "";
   const columns: Column[] = [
@@ -217,7 +217,7 @@ function Details({ of }: { of: Timeline }) {
   return (
     <div class="tl-details">
       <div class="tl-title">
-        <Swatch color={spanColor(event.name, event.kind ?? "")} />
+        <Swatch color={spanColor(event.name, event.kind ?? "", type)} />
         <b class="mono cut" title={event.name}>{event.name}</b>
         <CopyButton value={event.name} />
         <span class="sp" />
@@ -288,7 +288,7 @@ function Events({ of }: { of: Timeline }) {
   const lanes = new Map(of.header.lanes.filter((lane) => lane.track !== null && of.rankOf(lane.id) === ofRank).map((lane) => [lane.track!, lane]));
   const shade = (table: Table, row: number) => {
     const kind = table.str("kind")[row] ?? "";
-    return spanColor(table.str("name")[row] ?? "", kind);
+    return spanColor(table.str("name")[row] ?? "", kind, table.str("op_type")[row]);
   };
   const columns: Column[] = [
     { key: "name", label: t.name, as: "name", color: shade, show: (table, row) => <Named name={table.str("name")[row] ?? ""} color={shade(table, row)} /> },

@@ -1,5 +1,5 @@
 /** What an event is drawn with. A tint is one number: red, green and blue as canvas memory has them, and in the highest byte how. */
-import { family, hasFamily, kindOf, shade, token } from "../hues";
+import { family, hasFamily, kindOf, shade, spanFamily, token } from "../hues";
 import { sheet } from "./scene";
 import type { Names, Tile } from "./wire";
 
@@ -129,7 +129,7 @@ export class Ink {
     const key = name * 32 + kind;
     let known = this.tints.get(key);
     if (known === undefined) {
-      known = this.make(this.names.text[name], this.kinds[kind] ?? "other", this.names.more[name]);
+      known = this.make(this.names.text[name], this.kinds[kind] ?? "other", this.names.more[name], this.names.means[name]);
       if (!this.meant(kind)) known = mixed(known, this.base, PALE) | (known & (FRAMED | HATCHED)) | (this.dark ? 0 : DARK);
       this.tints.set(key, known);
     }
@@ -151,7 +151,7 @@ export class Ink {
     return known;
   }
 
-  private make(name: string, kind: string, scope: string | null): number {
+  private make(name: string, kind: string, scope: string | null, means: string | null): number {
     if (kind === "free") return this.free;
     if (kind === "computing") return this.ofKind("compute");
     if (kind === "exposed") return this.ofKind("communication");
@@ -163,7 +163,7 @@ export class Ink {
     if (this.how === "kind") return this.ofKind(kindOf(kind));
     if (this.how === "scope") return scope === null ? mixed(this.plain, this.base, 0.4) | DARK : this.hues[hash(scope) % HUES.length];
     if (!hasFamily(kind)) return kind === "python" ? this.shaded(name) : this.ofKind(kindOf(kind));
-    const of = family(name);
+    const of = spanFamily(name, means);
     return of === "other" ? this.plain : rgb(shade(name, this.tokens[token(of)]));
   }
 

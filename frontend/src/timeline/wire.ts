@@ -62,16 +62,19 @@ export interface Event {
 /** Every name once, for all tiles; so that a name is a number. */
 export class Names {
   readonly text: string[] = [];
+  /** The type of what bears it, where that says more. */
+  readonly means: (string | null)[] = [];
   /** What else is said of it: its scope, where that is asked for. */
   readonly more: (string | null)[] = [];
   private known = new Map<string, number>();
 
-  code(name: string, more: string | null): number {
+  code(name: string, means: string | null, more: string | null): number {
     const key = more === null ? name : `${name}\n${more}`;
     let code = this.known.get(key);
     if (code === undefined) {
       code = this.text.length;
       this.text.push(name);
+      this.means.push(means);
       this.more.push(more);
       this.known.set(key, code);
     }
@@ -83,6 +86,7 @@ interface Said {
   level: number;
   index: number;
   names: string[];
+  means?: (string | null)[];
   scopes?: (string | null)[];
   lanes: { id: number; rows?: [number, number][]; points?: number }[];
 }
@@ -161,7 +165,7 @@ export class Tile {
     this.bucketBusy = take(Uint8Array, bucket);
     this.bucketKind = take(Uint8Array, bucket);
     this.bytes = buffer.byteLength + 4 * (long + bucket) + 500;
-    const codes = Uint32Array.from(said.names, (name, at) => names.code(name, said.scopes?.[at] ?? null));
+    const codes = Uint32Array.from(said.names, (name, at) => names.code(name, said.means?.[at] ?? null, said.scopes?.[at] ?? null));
     for (let event = 0; event < long; event++) this.longName[event] = codes[this.longName[event]];
     for (let event = 0; event < bucket; event++) this.bucketName[event] = codes[this.bucketName[event]];
   }

@@ -132,7 +132,7 @@ def same_name(timeline: Timeline, rank: int, name: str) -> Found:
 
 def _labels(timeline: Timeline, word: str) -> Bools:
     found = np.zeros(timeline.labels.height, np.bool_)
-    found[tables.matching(timeline.labels.lazy().with_row_index("at"), word).select("at").collect()["at"].to_numpy()] = True
+    found[tables.matching(timeline.labels.lazy().drop("means").with_row_index("at"), word).select("at").collect()["at"].to_numpy()] = True
     return found
 
 

@@ -188,5 +188,9 @@ class Labels:
         return self._frames[0]
 
     def frame(self) -> pl.DataFrame:
+        """`means` is the type of all that bear the name, where it is one and says more: a name such as `layer0/cube_2` says little."""
         more = [{"name": name, "type": None, "scope": scope, "kind": kind} for name, scope, kind in self._more]
-        return self.spans().vstack(pl.DataFrame(more, schema=_LABELS, orient="row"))
+        known = self.spans().vstack(pl.DataFrame(more, schema=_LABELS, orient="row"))
+        types = known.filter(pl.col("type") != pl.col("name")).group_by("name").agg(pl.col("type").unique())
+        one = types.filter(pl.col("type").list.len() == 1).select("name", means=pl.col("type").list.first())
+        return known.join(one, on="name", how="left", maintain_order="left")

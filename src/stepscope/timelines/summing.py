@@ -20,7 +20,7 @@ def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "
     """What stands in these lanes between two moments, each event with the part of it that lies there; the most of own time first.
 
     An event of no length counts where it is. `self_ns` is without what stands below it in the same lane. `by` is name (and kind and
-    lane), kind or lane.
+    lane), kind or lane; `means` is the type of what bears a name.
     """
     if by not in ("name", "kind", "lane"):
         raise UsageError(f"no area by '{by}'; there are name, kind, lane")
@@ -31,14 +31,14 @@ def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "
         entries = list(zip(*_of_lane(timeline, lane, low, high), strict=True))
         found_there = dict(zip(_ENTRIES, map(np.concatenate, entries), strict=True)) if entries else {}
         parts.append(pl.DataFrame(found_there, schema=_ENTRIES).with_columns(pl.lit(lane.id, pl.Int32).alias("lane")))
-    key = {"name": ["name", "kind", "lane"], "kind": ["kind"], "lane": ["lane"]}[by]
+    key = {"name": ["name", "kind", "lane", "means"], "kind": ["kind"], "lane": ["lane"]}[by]
     is_flat = pl.col("kind").is_in([KINDS.index(kind) for kind in FLAT])
     found = (
         pl.concat([pl.DataFrame(schema=_ENTRIES | {"lane": pl.Int32}), *parts])
         .group_by("label", "lane")
         .agg(pl.col("times", "total", "taken").sum(), pl.col("longest").max())
     )
-    about = timeline.labels.select("name", "kind")[found["label"]]
+    about = timeline.labels.select("name", "kind", "means")[found["label"]]
     found = (
         found.hstack(about)
         .with_columns(own=pl.when(is_flat).then("total").otherwise(pl.col("total") - pl.col("taken")))
@@ -53,9 +53,10 @@ def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "
             (found["name"] if by == "name" else texts[by].gather(found[by])).alias("key"),
             (nothing if by == "lane" else texts["kind"].gather(found["kind"])).alias("kind"),
             (nothing if by == "kind" else found["lane"]).cast(pl.Int32).alias("lane"),
+            (found["means"] if by == "name" else nothing).alias("means"),
         )
         .with_columns(share=pl.col("total_ns") / (high - low), mean_ns=pl.col("total_ns") / pl.col("count"))
-        .select("key", "kind", "lane", "count", "total_ns", "self_ns", "share", "mean_ns", "max_ns")
+        .select("key", "kind", "lane", "means", "count", "total_ns", "self_ns", "share", "mean_ns", "max_ns")
         .sort("self_ns", "count", "key", "lane", "kind", descending=[True, True, False, False, False], nulls_last=True)
     )
 

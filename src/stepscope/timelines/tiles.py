@@ -179,10 +179,12 @@ def _names(labels: pl.DataFrame, used: _Array, by: str | None) -> tuple[dict[str
     """The names that occur, and for each label in `used` which of them it is."""
     distinct, where = np.unique(used, return_inverse=True)
     columns = ["name", by] if by else ["name"]
-    chosen = labels.select(columns)[distinct]
-    kept = chosen.unique(maintain_order=True).with_row_index("at")
+    chosen = labels.select(*columns, "means")[distinct]
+    kept = chosen.unique(columns, maintain_order=True).with_row_index("at")
     at = chosen.join(kept, on=columns, how="left", maintain_order="left", nulls_equal=True)["at"].to_numpy()
     lists: dict[str, list[str | None]] = {f"{column}s": kept[column].to_list() for column in columns}
+    if kept["means"].count():
+        lists["means"] = kept["means"].to_list()
     return lists, at[where] if len(at) else np.empty(0, np.uint32)
 
 
