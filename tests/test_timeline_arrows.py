@@ -122,6 +122,23 @@ def test_the_lane_of_the_critical_path_is_the_analysis() -> None:
         assert np.all(events.span[own] == -1)
 
 
+def test_what_only_happens_while_the_path_waits_is_not_on_it() -> None:
+    spans = """
+    track kind   name  start_ns dur_ns span
+    0     kernel one   0        100    0
+    0     sync   event 120      10     1
+    0     kernel two   200      100    2
+    """
+    steps = """
+    step start_ns end_ns how
+    0    0        300    marker
+    """
+    trace = tiny.trace(spans=spans, tracks="track group label kind device\n0 gpu s stream 0", steps=steps)
+    assert trace.critical_path().select("kind", "span", "dur_ns").rows() == [("kernel", 0, 100), ("wait", 2, 100), ("kernel", 2, 100)]
+    timeline = build(trace)
+    assert critical.part(trace, timeline, 0, 1, 0, _once) == {"critical_ns": 0, "critical": []}
+
+
 def test_a_span_says_how_much_of_it_is_on_the_path() -> None:
     # The step ends while nothing runs on the device and nothing waited for it: the host alone is the path.
     trace = _trace()

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope import pyramid
+from stepscope import intervals, pyramid
 from stepscope.analyses.critical_path import COLUMNS
 from stepscope.timelines.lanes import PATH_SPANS, Timeline, rows_of
 from stepscope.trace import Trace
@@ -26,8 +26,10 @@ def part(trace: Trace, timeline: Timeline, rank: int, span: int, step: int | Non
     track, start, end = mine.row(0)
     finish = pl.col("start_ns") + pl.col("dur_ns")
     near = path.filter(pl.col("span") != span, pl.col("kind").is_in(["host", "wait"]), pl.col("start_ns") < end, finish > start)
-    around = of_rank.filter(pl.col("track") == track, pl.col("span").is_in(near["span"].unique().to_list())).select("span").collect()
-    inside = near.join(around, on="span", how="semi").with_columns(
+    # A wait for what comes next lies before that: what happens to be there is no part of it.
+    holds = (pl.col("start_ns") <= start) & (finish + intervals.JITTER_NS >= end)
+    around = of_rank.filter(pl.col("track") == track, pl.col("span").is_in(near["span"].unique().to_list()), holds)
+    inside = near.join(around.select("span").collect(), on="span", how="semi").with_columns(
         dur_ns=pl.min_horizontal(finish, pl.lit(end)) - pl.max_horizontal("start_ns", pl.lit(start))
     )
     own = pl.concat([path.filter(pl.col("span") == span), inside])
