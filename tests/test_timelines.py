@@ -22,8 +22,9 @@ from stepscope.errors import DataError, UsageError
 from stepscope.intervals import Set
 from stepscope.opening import sources
 from stepscope.timelines import asking, finding, keeping, summing
-from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, first_fit, nested_fit, rows_of
+from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, rows_of
 from stepscope.timelines.tiles import header, tile
+from stepscope.timelines.tracks import first_fit, nested_fit
 from stepscope.trace import Meta, Trace, complete
 from tiles import by_row, decoded
 
@@ -432,6 +433,7 @@ def test_the_thread_that_trains_comes_first_and_nothing_is_said_twice() -> None:
     tracks = """
     track  group  kind        label                                sort  pid  tid
     0      p      thread      "thread_9"                           0     1    9
+    6      p      thread      "thread_5_CANN"                      6     7    5
     1      p      annotation  "thread_1_(python3.11)_annotations"  1     1    1
     2      p      thread      "thread_1_(python3.11)"              2     1    1
     3      p      thread      "thread_5_(autograd)"                3     1    5
@@ -447,13 +449,15 @@ def test_the_thread_that_trains_comes_first_and_nothing_is_said_twice() -> None:
     4      op          o     1         1
     5      op          o     1         1
     5      op          o     3         1
+    6      api         c     1         1
     """
     lanes = drawn(build(tiny.trace(spans=spans, tracks=tracks)), "spans")
     assert [(lane.label, lane.note) for lane in lanes] == [
         ("thread 1 annotations", "step"),
         ("thread 1", "operators"),
-        ("thread 9", "calls"),
         ("thread 5 (autograd)", "operators"),
+        ("thread 5 CANN", "calls"),  # beside the thread that makes them, whoever says it
+        ("thread 9", "calls"),  # has no name: behind those that have
         ("operators", ""),  # the most of a process in which nobody marks steps
         ("small", "operators"),
     ]
@@ -517,6 +521,21 @@ def test_calls_that_overlap_the_next_make_no_stairs() -> None:
     for at in range(8):
         begin = at * 20_000
         assert row_of["call", begin] < row_of["launch", begin + 4000] < row_of["kernel", begin + 6000]
+
+
+def test_a_range_stands_above_the_calls_that_it_begins_and_ends_in() -> None:
+    # In us: main calls enter, in which the range "step" begins; work is part of step, and exit ends it.
+    found = {
+        "main": (0, 100),
+        "enter": (10, 18),
+        "record": (11, 15),
+        "step": (12, 92),
+        "work": (20, 80),
+        "exit": (88, 97),
+    }
+    start, end = (np.array(edge, np.int64) * 1000 for edge in zip(*found.values(), strict=True))
+    rows = dict(zip(found, nested_fit(start, end).tolist(), strict=True))
+    assert rows == {"main": 0, "step": 1, "enter": 2, "record": 3, "work": 2, "exit": 2}
 
 
 @st.composite
@@ -715,12 +734,16 @@ def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order
             3      other   "NOTIFY_A"   0         10
             4      other   "SDMA"       2         3
             5      kernel  "MatMul"     0         7
+            6      kernel  "sum"        0         7
+            7      op      "forward"    0         7
         """,
         tracks="""
-            track  kind           label        group    device  sort
-            3      stream         "Stream_3"   "NPU_0"  0       0
-            4      communication  "Plane_0"    "NPU_0"  0       1
-            5      other          "Kernels"    "NPU_0"  0       2
+            track  kind           label                           group    device  sort
+            3      stream         "Stream_3"                      "NPU_0"  0       0
+            4      communication  "Plane_0"                       "NPU_0"  0       1
+            5      other          "Kernels"                       "NPU_0"  0       2
+            6      other          "sums,_of_each_step"            "NPU_0"  0       3
+            7      annotation     "thread_7_(main)_annotations"   "p_7"    -       4
         """,
         counters="""
             name              at_ns  value  unit
@@ -731,8 +754,71 @@ def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order
     )
     lanes = build(trace).lanes
     notes = {lane.label: lane.note for lane in lanes if lane.kind == "spans"}
-    assert notes == {"Stream 3": "tasks", "Plane 0": "tasks", "Kernels": "kernels, without their place in time"}
+    assert notes == {
+        "Stream 3": "tasks",
+        "Plane 0": "tasks",
+        "Kernels": "without their place in time",
+        "sums": "of each step",
+        "thread 7 annotations": "main",
+    }
     assert [lane.label for lane in lanes if lane.kind == "counter"] == ["reserved", "HBM 9", "HBM 10"]
+
+
+def test_what_is_left_of_calls_without_what_called_them_is_summed_up_as_it_is() -> None:
+    """As where only some steps are shown."""
+    trace = tiny.trace(
+        spans="""
+            kind  name  start_ns  dur_ns  depth
+            op    a     0         5       0
+            op    b     100       10      2
+            op    c     102       3       3
+        """,
+        tracks="track kind label\n0 thread main",
+    )
+    timeline = build(trace)
+    (lane,) = drawn(timeline, "spans")
+    sums = summing.area(timeline, [lane], 0, 200).sort("key").select("key", "total_ns", "self_ns")
+    assert sums.rows() == [("a", 5, 5), ("b", 10, 7), ("c", 3, 3)]
+
+
+def test_many_counters_of_a_device_stand_behind_the_threads_that_launch_its_work() -> None:
+    trace = tiny.trace(
+        spans="""
+            track  kind    name      start_ns  dur_ns
+            1      op      "mul"     0         3
+            3      kernel  "MatMul"  0         10
+        """,
+        tracks="""
+            track  kind    label      group    device  sort
+            1      thread  "main"     "p_1"    -       0
+            3      stream  "Stream_3" "NPU_0"  0       1
+        """,
+        counters="""
+            name                 at_ns  value  unit
+            "cpu_idle"           0      1.0    share
+            "HBM_0_npu_0"        0      1.0    bytes
+            "HBM_1_npu_0"        0      1.0    bytes
+            "HBM_2_npu_0"        0      1.0    bytes
+            "HBM_3_npu_0"        0      1.0    bytes
+            "HBM_4_npu_0"        0      1.0    bytes
+            "allocated_npu_0"    0      1.0    bytes
+        """,
+    )
+    whole = build(trace)
+    few = build(Trace({**trace.tables, "counters": trace.counters.filter(pl.col("name").cast(pl.String) != "HBM 4 npu 0")}, trace.meta))
+    assert {group.label: [lane.label for lane in whole.lanes if lane.group == group.id] for group in whole.groups} == {
+        "rank 0": [],
+        "NPU 0": ["Stream 3", "allocated"],
+        "p 1": ["main"],
+        "NPU 0 counters": ["HBM 0", "HBM 1", "HBM 2", "HBM 3", "HBM 4"],
+        "host": ["cpu idle"],
+    }
+    assert {group.label: [lane.label for lane in few.lanes if lane.group == group.id] for group in few.groups} == {
+        "rank 0": [],
+        "NPU 0": ["Stream 3", "allocated", "HBM 0", "HBM 1", "HBM 2", "HBM 3"],
+        "p 1": ["main"],
+        "host": ["cpu idle"],
+    }
 
 
 def test_a_plane_is_named_without_its_group_which_is_told_beside_it() -> None:

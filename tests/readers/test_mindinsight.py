@@ -287,6 +287,14 @@ def test_a_gpu_folder_shows_kernels_and_operators(folder: Any) -> None:
     assert rows == [("gpu", "MatMul", 2, 20_000), ("cpu", "MatMul", 2, 30_000)]
 
 
+def test_of_two_timelines_of_a_rank_one_is_shown_and_the_other_is_told(folder: Any) -> None:
+    first, second = ([{"name": name, "ph": "X", "tid": "17", "ts": 10.0, "dur": 5.0, "pid": 0}] for name in ("MatMul", "gemm"))
+    trace = folder(gpu_timeline_display_0__json=second, ascend_timeline_display_0__json=first)
+    assert trace.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list() == ["MatMul"]
+    told = {row["where"]: row["what"] for row in trace.problems.collect().iter_rows(named=True)}
+    assert told["gpu_timeline_display_0.json"] == "a second timeline of this rank: not shown"
+
+
 def test_operators_of_changing_shape_are_told_step_by_step(folder: Any) -> None:
     call = {"op_side": "gpu", "op_type": "Add", "op_name": "Add-op6", "dur": 2.5}
     info = {"operator": {"1": [{**call, "step": 1, "shape_info": ["[32, 1]"]}], "2": [{**call, "step": 2, "shape_info": ["[64, 1]"]}]}}

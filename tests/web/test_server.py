@@ -136,6 +136,23 @@ def test_a_run_is_called_what_tells_it_apart(server: Serve, tmp_path: Path) -> N
     assert sorted(names) == ["a/trace", "b/trace", "train 2026-01-01 13:00:00", "train-20260101-120000-42"]
 
 
+def test_runs_of_several_paths_are_told_apart_by_the_folders_above(server: Serve, tmp_path: Path) -> None:
+    for folder in ("x/a/profiler", "y/a/profiler", "y/b"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("x/a/profiler", "y/a/profiler"):
+        shutil.copy(CPU, tmp_path / folder / "trace.json.gz")
+    for file in ("y/b/trace.json.gz", "y/b/other.json.gz"):
+        shutil.copy(CPU, tmp_path / file)
+    served = server(tmp_path / "x/a/profiler", tmp_path / "y/a/profiler/trace.json.gz", tmp_path / "y/b")
+    names = {Path(run["path"]).relative_to(tmp_path).as_posix(): run["name"] for run in served.ask("api/runs").json()["runs"]}
+    assert names == {
+        "x/a/profiler/trace.json.gz": "x/a/profiler/trace",
+        "y/a/profiler/trace.json.gz": "y/a/profiler/trace",
+        "y/b/trace.json.gz": "b/trace",
+        "y/b/other.json.gz": "other",
+    }
+
+
 def test_what_cannot_be_read_is_listed_with_the_reason(server: Serve, tmp_path: Path) -> None:
     (tmp_path / "cut.json.gz").write_bytes(CPU.read_bytes()[:20_000])
     (tmp_path / "notes.txt").write_text("no trace at all")

@@ -116,3 +116,59 @@ def test_steps_are_a_lane_where_nothing_else_is_known(server: "Serve", page: "Pa
     Shown(page, server(tmp_path), "steps")
     playwright.expect(page.locator(".tl-lane")).to_have_count(1)
     playwright.expect(page.locator(".tl-lane")).to_contain_text("steps")
+
+
+TWO_RANKS = {
+    "spans": """
+        rank  track  kind  name            start_ns  dur_ns  depth
+        0     0      step  ProfilerStep#1  0         1000    0
+        0     1      op    add             100       200     0
+        1     0      step  ProfilerStep#1  0         1000    0
+        1     1      op    add             100       200     0
+    """,
+    "tracks": """
+        rank  track  kind    label        group     sort
+        0     0      other   "steps"      "python"  0
+        0     1      thread  "operators"  "python"  1
+        1     0      other   "steps"      "python"  0
+        1     1      thread  "operators"  "python"  1
+    """,
+    "steps": "rank  step  start_ns  end_ns\n0  1  0  1000\n1  1  0  1000",
+    "counters": """
+        rank  name        at_ns  value  unit
+        0     "cpu_user"  0      1.0    share
+        1     "cpu_user"  0      1.0    share
+    """,
+}
+
+
+def test_steps_are_not_shown_twice_and_groups_say_their_rank(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    store.write(tiny.trace(**TWO_RANKS), tmp_path / "two")
+    Shown(page, server(tmp_path), "two")
+    playwright.expect(page.locator(".tl-group b")).to_have_text(
+        ["rank 0", "python · rank 0", "host · rank 0", "rank 1", "python · rank 1", "host · rank 1"]
+    )
+    names = page.locator(".tl-lane .cut:first-child")
+    playwright.expect(names).to_have_text([*["critical path", "overlap", "steps", "operators", "cpu user"] * 2])
+    # What marks them has its own lane; the other is there for who asks.
+    page.get_by_role("button", name=re.compile(r"^Lanes \d+ of \d+")).click()
+    page.get_by_role("button", name="Show all").click()
+    playwright.expect(names.filter(has_text=re.compile("^steps$"))).to_have_count(4)
+
+
+def test_what_is_beside_the_picture_stays_where_it_is_while_the_view_changes(server: "Serve", page: "Page") -> None:
+    shown = Shown(page, server(SAMPLES), RUN)
+    look = "all => all.map(one => one.getBoundingClientRect()).map(box => [box.x, box.width])"
+    before = page.eval_on_selector_all(".tl-tools-bar > *", look)
+    low, high = shown.window
+    for parts in (7, 1e4):
+        Shown(page, server(SAMPLES), RUN, f"t0={int(low + (high - low) / 3)}&t1={int(low + (high - low) / 3 + (high - low) / parts)}")
+        playwright.expect(page.locator(".tl-view")).to_contain_text("in view, from")
+        assert page.eval_on_selector_all(".tl-tools-bar > *", look) == before
+
+
+def test_names_leave_most_of_a_telephone_to_the_picture(server: "Serve", page: "Page") -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    Shown(page, server(SAMPLES), RUN)
+    assert box_of(page.locator(".tl-names"))["width"] <= 130
+    assert box_of(page.locator(".tl-picture"))["width"] >= 240

@@ -244,12 +244,14 @@ export class Timeline {
   // Lanes
 
   /** As it is at first: with many ranks only the chosen one unfolded, and nowhere what only says that
-   * something was recorded, nor counters that count nothing. */
+   * something was recorded, nor counters that count nothing, nor steps twice: what marks them says more. */
   get usual(): string {
     const ranks = new Set(this.header.groups.map((group) => group.rank));
     const lanes = (group: number) => this.header.lanes.filter((lane) => lane.group === group && lane.id !== this.ruled);
     const said = (group: number) => lanes(group).length > 0 && lanes(group).every((lane) => lane.kind === "spans" && (lane.note === "instant" || (lane.note === "other" && lane.events <= FEW)));
-    const hidden = this.header.lanes.filter((lane) => lane.kind === "counter" && lane.min === 0 && lane.max === 0).map((lane) => lane.id);
+    const marks = new Map(this.header.lanes.filter((lane) => lane.kind === "spans" && lane.label === "steps").map((lane) => [lane.rank, lane.events]));
+    const twice = (lane: Lane) => lane.kind === "steps" && lane.events === marks.get(lane.rank);
+    const hidden = this.header.lanes.filter((lane) => (lane.kind === "counter" && lane.min === 0 && lane.max === 0) || twice(lane)).map((lane) => lane.id);
     return written({ ...UNARRANGED, hidden, folded: this.header.groups.filter((group) => (ranks.size > 4 && group.rank !== rank()) || said(group.id)).map((group) => group.id) });
   }
 

@@ -308,7 +308,7 @@ function GroupName({ of, head }: { of: Timeline; head: Head }) {
   const { group } = head;
   const ranks = new Set(of.header.groups.map((one) => one.rank)).size > 1;
   const note = [group.busy_share !== null && group.busy_share !== undefined && fill(t.busy, { share: units.text(units.share(group.busy_share)) }), group.note].filter(Boolean).join(" · ");
-  const label = ranks && group.kind !== "run" ? `${group.label} · rank ${group.rank}` : group.label;
+  const label = ranks && group.label !== `rank ${group.rank}` ? `${group.label} · rank ${group.rank}` : group.label;
   return (
     <button class="tl-group" style={{ top: `${head.y}px` }} aria-expanded={!head.folded} aria-label={fill(head.folded ? t.unfold : t.fold, { group: label })} onClick={() => of.toggle("folded", group.id)} title={[label, note].filter(Boolean).join(" · ")}>
       <Icon name={head.folded ? "right" : "down"} size={12} /><b>{label}</b><span class="d3 cut">{note}</span>

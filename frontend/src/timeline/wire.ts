@@ -12,6 +12,7 @@ export interface Group {
 export interface Lane {
   id: number;
   group: number;
+  rank: number;
   kind: "steps" | "path" | "scope" | "overlap" | "spans" | "counter";
   track: number | null;
   label: string;

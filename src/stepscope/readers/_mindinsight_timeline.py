@@ -62,10 +62,12 @@ def timelines(folder: Folder, kinds: pl.DataFrame) -> Iterator[pl.DataFrame]:
     base = folder.file("min_cycle_counter_{}.txt")
     count = base.read_text("utf-8", "replace").strip() if base else ""
     origin = round(float(count)) * COUNT_NS if is_number(count) and abs(float(count)) < 2**56 else 0
-    for name in ("ascend_timeline_display_{}.json", "timeline_display_{}.json", "gpu_timeline_display_{}.json"):
-        if (file := folder.file(name)) is not None:
-            yield _displayed(folder, file, kinds, origin)
-            return
+    shown = ("ascend_timeline_display_{}.json", "timeline_display_{}.json", "gpu_timeline_display_{}.json")
+    files = [file for file in map(folder.file, shown) if file is not None]
+    for file in files[:1]:
+        yield _displayed(folder, file, kinds, origin)
+    for file in files[1:]:  # of another device, on another clock
+        folder.problems.append(Problem(file.name, "a second timeline of this rank: not shown", 0))
 
 
 def _on_streams(folder: Folder, rows: pl.DataFrame) -> pl.DataFrame:

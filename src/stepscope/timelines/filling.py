@@ -218,7 +218,7 @@ class Above(NamedTuple):
 
     def taken(self, some: slice, first: Ints, last: Ints) -> tuple[_Codes, Ints]:
         """How much of it these events cover, from a first to a last moment: by label."""
-        return self.label[some], np.maximum(np.minimum(last, self.end[some]) - first, 0)
+        return self.label[some], np.maximum(np.minimum(last, self.end[some]), first) - first  # NEVER is as small as numbers get
 
 
 def last_begun(at: Ints, start: Ints, dur: Ints, label: _Codes) -> Above:

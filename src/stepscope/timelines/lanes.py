@@ -5,7 +5,6 @@ rows are the depths of what nests. All times are nanoseconds since the first mom
 """
 
 import functools
-import heapq
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,16 +13,16 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from stepscope import intervals, schema
 from stepscope.analyses.overlap import told_apart
 from stepscope.intervals import Ints, Set
 from stepscope.pyramid import Pyramid
 from stepscope.timelines import filling, reading
-from stepscope.timelines.columns import Waiting, Window
+from stepscope.timelines.columns import Window
 from stepscope.timelines.filling import Samples, Sums
 from stepscope.timelines.told import EVER, Pieces, Scopes, Told, Union
+from stepscope.timelines.tracks import Track, first_fit, tracks
 from stepscope.trace import Trace
 
 # Those of the spans, and what else is drawn: the rows of the overlap lane, the pieces of the critical path.
@@ -36,10 +35,12 @@ FLAT = ("kernel", "copy", "set")
 WORK = (*FLAT, "communication")
 _NOTES = {"kernel": "kernels", "copy": "copies", "set": "fills", "op": "operators", "api": "calls", "python": "Python"}
 _INTERPRETER = re.compile(r" \(python[\d.]*\)")  # which every thread of the process is called that has no name of its own
+_ANNOTATES = re.compile(r"(.+) \((.+)\) annotations")  # beside the thread itself, so that its name may be cut off
 _OVER_TIME = ("share", "percent", "cores", "1/s", "bytes/s")  # of the time since the sample before: docs/data_model.md
+_FIRST = ("allocated", "reserved", "utilization", "queue")  # of counters: what most look for
+_BESIDE = 4  # other counters that stand with the work of a device
 # Ascend's names of the lanes of a group of processes: its operators, and each of the planes that carry them out.
 _GROUPED = re.compile(r"Group (\S+) (Communication|Plane \d+)")
-_Codes = NDArray[np.int32]
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,17 +103,17 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
     for number, counter in enumerate(counters.about):
         counter["number"] = number
     told = Told(spans.waiting)
-    tracks = _tracks(trace, spans, told)
+    drawn = tracks(trace, spans, told)
     steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
     paths = _paths(trace, origin) if spans.total <= PATH_SPANS else None
     steps_of = steps.collect().partition_by("rank", as_dict=True)
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
     picture = _Picture(spans, told)
-    for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in tracks), *(one["rank"] for one in counters.about)}):
+    for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in drawn), *(one["rank"] for one in counters.about)}):
         own = _Rank(
             rank,
             steps_of.get((rank,), steps.clear().collect()),
-            [track for track in tracks if track.rank == rank],
+            [track for track in drawn if track.rank == rank],
             {device: name for (of, device), name in chips.items() if of == rank},
             [counter for counter in counters.about if counter["rank"] == rank],
             None if paths is None else paths.get(rank, _NO_PATH),
@@ -125,25 +126,10 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
     return Timeline(origin, last - origin, spans.total, picture.groups, picture.lanes, made, labels, samples, sums)
 
 
-class _Track(NamedTuple):
-    number: int
-    rank: int
-    track: int | None
-    group: str
-    label: str
-    kind: str
-    device: int | None
-    pid: str | None
-    rows: tuple[int, ...]  # their numbers in what waits, from the outermost on
-    tangled: bool
-    events: int
-    kinds: tuple[str, ...]  # of its spans, the most frequent first
-
-
 class _Rank(NamedTuple):
     rank: int
     steps: pl.DataFrame
-    tracks: list[_Track]
+    tracks: list[Track]
     chips: dict[int | None, str | None]
     counters: list[dict[str, Any]]
     path: pl.DataFrame | None  # null where it is not looked for
@@ -168,7 +154,7 @@ class _Picture:
 
     def add(self, own: _Rank) -> None:
         """Everything of one rank: its steps, then its devices, then its processes."""
-        by_group: dict[str, list[_Track]] = {}
+        by_group: dict[str, list[Track]] = {}
         for track in own.tracks:
             by_group.setdefault(track.group, []).append(track)
         devices = {label: tracks for label, tracks in by_group.items() if any(track.kind == "stream" for track in tracks)}
@@ -192,9 +178,9 @@ class _Picture:
                 self._track(group, track)
             for counter in counters.get(label, []):
                 self._counter(group, counter)
-        if rest := counters.get("", []):
-            group = self._group(own.rank, "run", "host")
-            for counter in rest:
+        for label in sorted((label for label in counters if label not in by_group), reverse=True):
+            group = self._group(own.rank, "run", label or "host")
+            for counter in counters[label]:
                 self._counter(group, counter)
 
     def _group(self, rank: int, kind: str, label: str, **more: Any) -> int:
@@ -237,7 +223,7 @@ class _Picture:
             self._told.tell(new, start[row == at], dur[row == at], label[row == at], kind[row == at])
         self._lane(group, "path", "critical path", rows, note="what each step waited for")
 
-    def _overlap(self, own: _Rank, among: list[_Track], group: int, note: str = "") -> None:
+    def _overlap(self, own: _Rank, among: list[Track], group: int, note: str = "") -> None:
         """As `overlap` has it: what is free is so within the steps; the rest is drawn wherever it is."""
         ran = {kind: Union() for kind in (*WORK, "op")}
         tracks = [track for track in among if track.kind != "other"]  # what is there has no place in time
@@ -276,7 +262,7 @@ class _Picture:
         names = tuple(dict.fromkeys(name for _, name, _, _ in drawn))[: 5 if self._waiting.count(rows[4]) else 4]
         self._lane(group, "overlap", "overlap", rows[: len(names)], note=note, row_labels=names)
 
-    def _device(self, own: _Rank, label: str, tracks: list[_Track], counters: list[dict[str, Any]], only: bool) -> bool:
+    def _device(self, own: _Rank, label: str, tracks: list[Track], counters: list[dict[str, Any]], only: bool) -> bool:
         """Returns whether the scopes of its work are known."""
         streams = [track for track in tracks if track.kind == "stream"]
         low, high = own.steps["start"].to_numpy(), own.steps["end"].to_numpy()
@@ -328,15 +314,15 @@ class _Picture:
         if rows := scopes.end():
             self._lane(group, "scope", "scopes", rows, nested=True)
 
-    def _track(self, group: int, track: _Track) -> None:
-        label = _INTERPRETER.sub("", track.label or "thread")
+    def _track(self, group: int, track: Track) -> None:
+        label, _, more = _INTERPRETER.sub("", track.label or "thread").partition(", ")
         note = _NOTES.get(track.kinds[0], track.kinds[0]) if track.kinds else ""
         if note == "annotation" and "step" in track.kinds:
             note = "step"  # and what of each is which pass
         if track.kind in ("stream", "communication") and note == "other":
             note = "tasks"
-        elif track.kind == "other":
-            note = f"{note}, without their place in time"
+        if annotates := _ANNOTATES.fullmatch(label):
+            label, note = f"{annotates[1]} annotations", annotates[2]
         if of_group := _GROUPED.fullmatch(label):
             group_name, label = of_group.groups()
             if label == "Communication":
@@ -345,6 +331,8 @@ class _Picture:
                 note = f"{note} of {group_name}"
         if note.casefold() in label.casefold():
             note = ""  # said already
+        if more or track.kind == "other":
+            note = more or f"{note}, without their place in time".lstrip(", ")
         own_thread = track.kind != "stream"
         rows: dict[str, Any] = {"nested": own_thread and not track.tangled, "tangled": own_thread and track.tangled}
         self._lane(group, "spans", label, list(track.rows), note=note, track=track.track, **rows)
@@ -361,59 +349,6 @@ class _Picture:
         self._told.tell(row, start, end - start, label, KINDS.index(kind))
 
 
-def _tracks(trace: Trace, spans: reading.Spans, told: Told) -> list[_Track]:
-    """The tracks that have spans, in the order in which they are drawn; those whose depths are not nesting get rows that are."""
-    said = {
-        (row["rank"], row["track"]): row
-        for row in trace.tracks.with_columns(pl.col("group", "kind").cast(pl.String)).collect().iter_rows(named=True)
-    }
-    place: dict[Any, int] = {}
-    for row in said.values():
-        home = row["rank"], row["pid"], row["tid"] or row["track"]
-        place[home] = min(place.get(home, 1 << 31), row["sort"] or 0)
-    marked: set[Any] = set()  # where steps are marked: the thread that trains, the stream that it uses
-    depths: dict[int, dict[int, int]] = {}
-    for (number, depth), code in spans.rows.items():
-        depths.setdefault(number, {})[depth] = code
-    found = []
-    for number, (rank, track) in enumerate(spans.tracks):
-        row = said.get((rank, track), {})
-        kind, tangled = row.get("kind") or "", False
-        deepest = max(depths[number])
-        rows = [depths[number].get(depth, -1) for depth in range(deepest + 1)]  # a depth that nothing has is an empty row
-        flat = kind == "stream"
-        if deepest > (0 if flat else 1) and not _nests(spans.waiting, rows):
-            rows, tangled = _untangled(spans.waiting, rows, told, first_fit if flat else nested_fit), True
-        counts = spans.kinds[number]
-        kinds = tuple(KINDS[at] for at in np.argsort(-counts, kind="stable") if counts[at])
-        home = rank, row.get("pid"), row.get("tid") or track
-        if "step" in kinds:
-            marked.add(home)
-        one = _Track(
-            number,
-            rank,
-            None if track < 0 else track,
-            row.get("group") or "",
-            row.get("label") or "",
-            kind,
-            row.get("device"),
-            row.get("pid"),
-            tuple(rows),
-            tangled,
-            int(counts.sum()),
-            kinds,
-        )
-        # What annotates a thread stands above it, what annotates a stream below.
-        found.append((home, (place.get(home, 0), kind not in ("annotation", "stream"), kind != "stream", row.get("sort") or 0), one))
-    # Where no thread of a process says, it is the one of which most was recorded.
-    threads: dict[Any, dict[Any, int]] = {}
-    for home, _, one in found:
-        own = threads.setdefault((one.rank, one.group), {})
-        own[home] = own.get(home, 0) + (one.events if one.kind == "thread" else 0)
-    marked |= {max(own, key=lambda home: own[home]) for own in threads.values() if not marked & own.keys() and any(own.values())}
-    return [one for _, _, one in sorted(found, key=lambda each: (each[0][0], each[0] not in marked, each[1]))]
-
-
 def _paths(trace: Trace, origin: int) -> dict[int, pl.DataFrame]:
     """The critical path of each rank."""
     label = pl.coalesce("name", "kind")
@@ -421,40 +356,10 @@ def _paths(trace: Trace, origin: int) -> dict[int, pl.DataFrame]:
     return {int(rank): part for (rank,), part in found.partition_by("rank", as_dict=True).items()}
 
 
-def _nests(waiting: Waiting, rows: list[int]) -> bool:
-    """Whether as many spans are open at one moment as there are levels above the deepest."""
-    first = next(waiting.windows([rows[-1]], 1)).columns[0][0]
-    around = sum(_is_open(waiting, row, int(first)) for row in rows[:-1])
-    if around >= len(rows) - 1:
-        return True
-    every = list(waiting.windows(rows))
-    start = np.concatenate([window.columns[0] for window in every])
-    return len(rows) - 1 <= most_at_once(start, start + np.concatenate([window.columns[1] for window in every]))
-
-
-def _is_open(waiting: Waiting, row: int, moment: int) -> bool:
-    """Whether the last that began in a row before or at a moment has not ended."""
-    last = waiting.last_before(row, moment + 1)
-    return last is not None and int(last[0] + last[1]) > moment
-
-
-def _untangled(waiting: Waiting, rows: list[int], told: Told, fit: Callable[[Ints, Ints], _Codes]) -> list[int]:
-    """Rows in which each span is alone."""
-    every = [window.columns for window in waiting.windows(rows)]
-    columns = [np.concatenate(column) for column in zip(*every, strict=True)]
-    row = fit(columns[0], columns[0] + columns[1])
-    for old in rows:
-        waiting.drop(old)
-    made = told.rows(int(row.max()) + 1)
-    for at, new in enumerate(made):
-        waiting.add_row(new, tuple(column[row == at] for column in columns))
-    return made
-
-
 def _placed(
-    counters: list[dict[str, Any]], devices: dict[str, list[_Track]], processes: dict[str, list[_Track]]
+    counters: list[dict[str, Any]], devices: dict[str, list[Track]], processes: dict[str, list[Track]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The counters by the group that they are of: a device, a process, or "" for the machine."""
+    """The counters by the group that they are of: a device, a process, a group of their own, or "" for the machine."""
     by_number = {str(track.device): label for label, tracks in devices.items() for track in tracks if track.kind == "stream"}
     by_pid = {track.pid: label for label, tracks in processes.items() for track in tracks}
     found: dict[str, list[dict[str, Any]]] = {}
@@ -467,55 +372,19 @@ def _placed(
             group, label = by_pid[match[1]], match[2]
         found.setdefault(group, []).append(counter | {"label": label, "note": name if label != name else ""})
     for some in found.values():
-        some.sort(key=lambda one: (not one["label"].startswith(("allocated", "reserved", "utilization", "queue")), _counted(one["label"])))
+        some.sort(key=lambda one: (not one["label"].startswith(_FIRST), _counted(one["label"])))
+    # Many of a device would stand between its work and the threads that launch it.
+    for label in devices:
+        rest = [one for one in found.get(label, []) if not one["label"].startswith(_FIRST)]
+        if sum(one["min"] != 0 or one["max"] != 0 for one in rest) > _BESIDE:
+            found[label] = [one for one in found[label] if one["label"].startswith(_FIRST)]
+            found[f"{label} counters"] = rest
     return found
 
 
 def _counted(label: str) -> list[tuple[str, int]]:
     """`HBM 10` behind `HBM 2`."""
     return [(word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d{0,18})", label)]
-
-
-def first_fit(start: Ints, end: Ints) -> _Codes:
-    """The first row in which each is alone; of those that nest, the row is the depth."""
-    row = np.zeros(len(start), np.int32)
-    order = np.lexsort((-end, start))
-    free: list[int] = []
-    open_: list[tuple[int, int]] = []
-    rows = 0
-    for index, begin, finish in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
-        while open_ and open_[0][0] <= begin:
-            heapq.heappush(free, heapq.heappop(open_)[1])
-        if free:
-            mine = heapq.heappop(free)
-        else:
-            mine, rows = rows, rows + 1
-        row[index] = mine
-        heapq.heappush(open_, (finish, mine))
-    return row
-
-
-def nested_fit(start: Ints, end: Ints) -> _Codes:
-    """A row in which each is alone, below all that it lies within: calls of which some overlap, and others are part of one another."""
-    row = np.zeros(len(start), np.int32)
-    order = np.lexsort((-end, start))
-    open_: list[tuple[int, int]] = []  # until when, in which row
-    for index, begin, finish in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
-        open_ = [one for one in open_ if one[0] > begin]
-        taken = {mine for _, mine in open_}
-        mine = max((mine + 1 for until, mine in open_ if until + intervals.JITTER_NS >= finish), default=0)
-        while mine in taken:
-            mine += 1
-        row[index] = mine
-        open_.append((finish, mine))
-    return row
-
-
-def most_at_once(start: Ints, end: Ints) -> int:
-    """How many are open at one moment, at most."""
-    begun = np.sort(start)
-    closed = np.searchsorted(np.sort(np.maximum(end, start)), begun, "right")
-    return int((np.arange(1, len(begun) + 1) - closed).max(initial=0))
 
 
 def rows_of(lane: Lane) -> Iterator[int]:

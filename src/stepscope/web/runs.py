@@ -80,8 +80,8 @@ class Table:
         for root in self.roots:
             for run in self._below(root):
                 found.setdefault(run.id, run)
-        self._runs = found
-        return list(found.values())
+        self._runs = {run.id: run for run in _told_apart(list(found.values()))}
+        return self.runs()
 
     def runs(self) -> list[Run]:
         return list(self._runs.values())
@@ -311,6 +311,28 @@ def _names(groups: list["_Group"], root: Path) -> list[str]:
         name if times[name] == 1 else full if more[full] == 1 else str(_relative(group, root))
         for group, name, full in zip(groups, short, long, strict=True)
     ]
+
+
+def _told_apart(runs: list[Run]) -> list[Run]:
+    """Those of several paths that have one name get as many of the folders above as it takes."""
+    by_name: dict[str, list[Run]] = {}
+    for run in runs:
+        by_name.setdefault(run.name, []).append(run)
+    return [msgspec.structs.replace(run, name=_with_folders(run, by_name[run.name])) for run in runs]
+
+
+def _with_folders(run: Run, alike: list[Run]) -> str:
+    mine, *others = [_above(one) for one in (run, *(other for other in alike if other.root != run.root))]
+    many = 0
+    while many < len(mine) and any(mine[len(mine) - many :] == other[len(other) - many :] for other in others):
+        many += 1
+    return "/".join((*mine[len(mine) - many :], run.name))
+
+
+def _above(run: Run) -> tuple[str, ...]:
+    """The folders above what its name is of."""
+    root = run.root.absolute()
+    return (root.parent if run.path == run.root else root).parts
 
 
 def _short_name(group: "_Group") -> str:
