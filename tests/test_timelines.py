@@ -736,6 +736,7 @@ def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order
             5      kernel  "MatMul"     0         7
             6      kernel  "sum"        0         7
             7      op      "forward"    0         7
+            8      other   "AI_CPU"     0         7
         """,
         tracks="""
             track  kind           label                           group    device  sort
@@ -744,6 +745,7 @@ def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order
             5      other          "Kernels"                       "NPU_0"  0       2
             6      other          "sums,_of_each_step"            "NPU_0"  0       3
             7      annotation     "thread_7_(main)_annotations"   "p_7"    -       4
+            8      annotation     "AI_CPU"                        "NPU_0"  0       5
         """,
         counters="""
             name              at_ns  value  unit
@@ -760,6 +762,7 @@ def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order
         "Kernels": "without their place in time",
         "sums": "of each step",
         "thread 7 annotations": "main",
+        "AI CPU": "tasks",
     }
     assert [lane.label for lane in lanes if lane.kind == "counter"] == ["reserved", "HBM 9", "HBM 10"]
 

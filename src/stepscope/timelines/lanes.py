@@ -319,7 +319,7 @@ class _Picture:
         note = _NOTES.get(track.kinds[0], track.kinds[0]) if track.kinds else ""
         if note == "annotation" and "step" in track.kinds:
             note = "step"  # and what of each is which pass
-        if track.kind in ("stream", "communication") and note == "other":
+        if note == "other" and (track.device is not None or track.kind in ("stream", "communication")):
             note = "tasks"
         if annotates := _ANNOTATES.fullmatch(label):
             label, note = f"{annotates[1]} annotations", annotates[2]
