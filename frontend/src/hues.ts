@@ -8,7 +8,7 @@ const RULES: [RegExp, Family][] = [
   [/^custom_(fusion|call)$/, "other"], // XLA: a kernel of a library or of its own, most often a product
   [/^input_fusion$/, "reduce"], // XLA: what is fused into a reduction
   [/^triton_poi/, "elem"], // it may be named after the product whose result it changes
-  [/nccl|hccl|rccl|oneccl|hcom|c10d|(^|_)(gloo|rdma|communication|collective)|all_?(reduce|gather|to_?all)|all2_?all|reduce_?scatter|record_param_comms|send_?recv|reduce_async/, "communication"],
+  [/nccl|hccl|rccl|oneccl|hcom|c10d|(^|_)(gloo|rdma|communication|collective)|all_?(reduce|gather|to_?all)|all2_?all|reduce_?scatter|record_param_comms|send_?recv|reduce_(async|inline)/, "communication"],
   [/optim(?!al|ized)|adam|(^|_)(sgd|lars|lamb|ftrl)($|_)|momentum(?!s)|adagrad|adadelta|rmsprop|apply_(gradient|momentum|adam)/, "optim"],
   [/attention|flash|sdpa|fmha|scaled_dot|cudnn_attn|convert_dq/, "attention"],
   [/(^|_)(\dd_?)?conv(\d|_|$|olution)|convol|\ddconv|winograd|implicit_gemm|fprop|dgrad|wgrad|im2col|col2im|scudnn|depthwise/, "conv"],

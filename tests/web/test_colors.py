@@ -83,7 +83,7 @@ FAMILIES = {
         c10d::allreduce_ · c10d::broadcast_ · nccl:all_reduce · ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)
         ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*) · hcom_allReduce__586_0_1 · hcom_broadcast_
         AllReduce · AllGather · ReduceScatter · record_param_comms · All2All_Pooled_Req · all-reduce.1 · all-gather-start · hcom_send_
-        gloo:all_reduce
+        gloo:all_reduce · REDUCE_ASYNC_V2 · Reduce_Inline
     """,
     "other": "GetNext · InitDataSetQueue · StreamActive · EVENT_RECORD · NOTIFY_WAIT · AI_CORE · forward · custom fusion · custom-call",
 }
