@@ -388,6 +388,25 @@ def test_a_scope_lasts_until_another_begins_or_the_step_ends() -> None:
     ]
 
 
+def test_work_without_a_scope_ends_none_that_still_runs() -> None:
+    spans = """
+    track kind          name start_ns dur_ns scope
+    0     kernel        a    0        100    m/x
+    1     communication c    20       100    -
+    0     kernel        b    105      10     m/x
+    1     communication d    130      10     -
+    0     kernel        e    150      50     m/y
+    1     kernel        f    160      90     n
+    1     communication g    255      5      -
+    """
+    timeline = build(tiny.trace(spans=spans, tracks=STREAMS, steps="step start_ns end_ns how\n0 0 400 marker"))
+    (lane,) = drawn(timeline, "scope")
+    assert events_of(timeline, lane) == [
+        [("m", 0, 100), ("m", 105, 115), ("m", 150, 160), ("n", 160, 250)],
+        [("m/x", 0, 100), ("m/x", 105, 115), ("m/y", 150, 160)],
+    ]
+
+
 def test_scopes_come_from_the_host_where_no_device_has_any() -> None:
     spans = SCOPED.replace("kernel", "op    ")
     timeline = build(tiny.trace(spans=spans, tracks=STREAMS.replace("stream 0", "thread -"), steps=STEPS))

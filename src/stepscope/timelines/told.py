@@ -14,7 +14,7 @@ from stepscope.timelines.reading import Labels
 EVER = 1 << 62
 _FIRST = 1 << 40  # rows are numbered from here on, far from those of the spans
 _SCOPE = schema.KINDS.index("scope")
-_NONE = -2  # no piece yet; -1 is work without a scope
+_SHALLOW, _BARE = -1, -2  # work whose scope has no such level; work without a scope
 _Codes = NDArray[np.int32]
 
 
@@ -66,7 +66,8 @@ class Pieces:
 class Scopes:
     """A row per level: from the first piece of work of a scope to the last before another scope's, or the next step's.
 
-    The work comes by start. A scope is called by its whole path.
+    Work without a scope, such as a collective on a stream beside, ends none that still runs. The work comes by start. A scope is called
+    by its whole path.
     """
 
     def __init__(self, told: Told, labels: Labels, steps: Ints) -> None:
@@ -82,8 +83,8 @@ class Scopes:
         )
         self._paths = [path.split("/") if path else [] for path in paths.to_list()]
         self._rows: list[int] = []
-        self._labels: list[_Codes] = []  # by level: of each path, the label of its beginning, or -1
-        self._open: list[tuple[int, int, int, int]] = []  # by level: the scope, the step, the start and the end of the last piece so far
+        self._labels: list[Ints] = []  # by level: of each path, the label of its beginning, or why there is none
+        self._open: list[list[tuple[int, int, int, int]]] = []  # by level: scope, step, start and end of the last piece or two so far
 
     def add(self, label: _Codes, start: Ints, end: Ints) -> None:
         if len(start) == 0:
@@ -94,31 +95,34 @@ class Scopes:
         while len(self._rows) < depth:
             self._begin_level()
         for level in range(len(self._rows)):
-            scope = self._labels[level][path]
-            own_step, begin, finish = step, start, end
-            if self._open[level][0] != _NONE:
-                before = self._open[level]
-                scope, own_step = np.append(np.int32(before[0]), scope), np.append(before[1], step)
-                begin, finish = np.append(before[2], start), np.append(before[3], end)
+            before = np.array(self._open[level], np.int64).reshape(-1, 4).T
+            scope, own_step = np.append(before[0], self._labels[level][path]), np.append(before[1], step)
+            begin, finish = np.append(before[2], start), np.append(before[3], end)
             first = np.flatnonzero(np.append(True, (scope[1:] != scope[:-1]) | (own_step[1:] != own_step[:-1])))
             until = np.maximum.reduceat(finish, first)
-            until[:-1] = np.minimum(until[:-1], begin[first[1:]])
-            self._open[level] = int(scope[first[-1]]), int(own_step[first[-1]]), int(begin[first[-1]]), int(until[-1])
-            self._tell(level, scope[first[:-1]], begin[first[:-1]], until[:-1])
+            scope, own_step, begin = scope[first], own_step[first], begin[first]
+            passed = (scope[1:] == _BARE) & (own_step[1:] == own_step[:-1])  # of each but the last: the next does not end it
+            until[:-1] = np.minimum(until[:-1], np.append(begin, EVER)[np.arange(1, len(first)) + passed])
+            done = len(first) - (2 if passed[-1:].any() else 1)
+            self._open[level] = list(zip(*(column[done:].tolist() for column in (scope, own_step, begin, until)), strict=True))
+            self._tell(level, scope[:done], begin[:done], until[:done])
 
     def end(self) -> list[int]:
-        for level, (scope, _, begin, until) in enumerate(self._open):
-            self._tell(level, np.array([scope], np.int32), np.array([begin]), np.array([until]))
+        for level, pieces in enumerate(self._open):
+            scope, _, begin, until = np.array(pieces, np.int64).reshape(-1, 4).T
+            self._tell(level, scope, begin, until)
         return self._rows
 
     def _begin_level(self) -> None:
         """Nothing so far has a scope of this level."""
         level = len(self._rows)
         whole = ["/".join(path[: level + 1]) if len(path) > level else None for path in self._paths]
-        self._labels.append(np.array([-1 if path is None else self._all_labels.add(path, _SCOPE, path) for path in whole], np.int32))
+        none = [_SHALLOW if path else _BARE for path in self._paths]
+        labels = [here if path is None else self._all_labels.add(path, _SCOPE, path) for here, path in zip(none, whole, strict=True)]
+        self._labels.append(np.array(labels, np.int64))
         self._rows += self._told.rows(1)
-        self._open.append((_NONE, 0, 0, 0))
+        self._open.append([])
 
-    def _tell(self, level: int, scope: _Codes, start: Ints, end: Ints) -> None:
+    def _tell(self, level: int, scope: Ints, start: Ints, end: Ints) -> None:
         known = scope >= 0
-        self._told.tell(self._rows[level], start[known], (end - start)[known], scope[known], _SCOPE)
+        self._told.tell(self._rows[level], start[known], (end - start)[known], scope[known].astype(np.int32), _SCOPE)
