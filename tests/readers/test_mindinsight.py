@@ -391,6 +391,15 @@ def test_what_hccl_says_of_calls_are_their_times_and_waits(folder: Any) -> None:
     assert_rows(folder(hccl_raw_0__csv=older).communication(), "name total_ns wait_ns\ncommunication 4000000 1000000")
 
 
+def test_collectives_of_which_no_operator_is_known_are_told_apart_by_their_streams(folder: Any) -> None:
+    head = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail"
+    slots = "".join(
+        f",stream_{stream}_parallel_0_start_point,stream_{stream}_parallel_0_end_point,stream_{stream}_parallel_0" for stream in (7, 8)
+    )
+    trace = folder(step_trace_raw_0_detail_time__csv=f"{head}{slots}\n1,0,100,100,0,80,0,80,20,30,60,30,50,70,20\n")
+    assert_rows(trace.communication(), "name calls total_ns\nstream_7_parallel_0 1 300\nstream_8_parallel_0 1 200")
+
+
 def test_waits_of_hccl_belong_to_the_transfers_of_the_step_trace(folder: Any) -> None:
     head = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail,"
     slot = "stream_7_1_AllReduce-op1"

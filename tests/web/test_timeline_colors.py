@@ -95,6 +95,22 @@ def test_a_name_that_says_nothing_has_the_colour_of_its_type(server: "Serve", pa
     assert seen != other
 
 
+def test_a_stretch_of_time_is_framed_unless_it_is_named_after_what_runs_in_it(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    spans = """
+    track  kind        name             start_ns  dur_ns
+    0      annotation  Reduce_1_0       0         1000
+    0      annotation  WithLossCell     1000      1000
+    0      annotation  Optimizer.step   2000      1000
+    0      annotation  whatever         3000      1000
+    """
+    store.write(tiny.trace(spans=spans, tracks="track  kind  label\n0  annotation  a"), tmp_path / "framed")
+    shown = Shown(page, server(tmp_path), "framed")
+    page.mouse.move(5, 5)
+    reduce, loss, optimizer, other = ({"track": 0, "start": start, "dur_ns": 600} for start in (300, 1300, 2300, 3300))
+    assert until(lambda: color(shown, other), lambda seen: seen != token(page, "--surface")) == color(shown, reduce) == color(shown, loss)
+    assert color(shown, optimizer) != color(shown, other)
+
+
 def test_by_duration_the_longer_is_further_from_the_ground(server: "Serve", page: "Page", spans: pl.DataFrame) -> None:
     rows = spans.filter(pl.col("dur_ns") > 10_000)
     at = int(rows["dur_ns"].arg_max() or 0)

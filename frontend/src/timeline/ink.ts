@@ -1,5 +1,5 @@
 /** What an event is drawn with. A tint is one number: red, green and blue as canvas memory has them, and in the highest byte how. */
-import { family, hasFamily, kindOf, shade, spanFamily, token } from "../hues";
+import { family, hasFamily, kindOf, shade, spanFamily, token, type Family } from "../hues";
 import { sheet } from "./scene";
 import type { Names, Tile } from "./wire";
 
@@ -30,6 +30,8 @@ export const FRAMED = 2 << 24;
 export const HATCHED = 4 << 24;
 
 const FRAMES = new Set(["step", "scope", "annotation"]);
+/** What a stretch of time is not named after: `WithLossCell` is a network, and `Reduce_1_0` a collective. */
+const VAGUE = new Set<Family>(["other", "reduce"]);
 const HUES = ["--op-matmul", "--op-attention", "--op-conv", "--op-norm", "--op-elem", "--op-reduce", "--op-cast", "--op-optim", "--op-index"];
 const RAMP = 24;
 const PALE = 0.18;
@@ -159,7 +161,7 @@ export class Ink {
     if (kind === "host" || kind === "wait") return this.ofKind(kind); // of the critical path
     if (kind === "launch") return mixed(this.ofKind("host"), this.base, 0.55) | DARK;
     if (this.how === "scope" && kind === "scope") return this.hues[hash(name) % HUES.length];
-    if (FRAMES.has(kind) && (this.how !== "family" || family(name) === "other")) return this.frame;
+    if (FRAMES.has(kind) && (this.how !== "family" || VAGUE.has(family(name)))) return this.frame;
     if (this.how === "kind") return this.ofKind(kindOf(kind));
     if (this.how === "scope") return scope === null ? mixed(this.plain, this.base, 0.4) | DARK : this.hues[hash(scope) % HUES.length];
     if (!hasFamily(kind)) return kind === "python" ? this.shaded(name) : this.ofKind(kindOf(kind));

@@ -222,7 +222,7 @@ def _steps(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
     transfers = [
         counted.select(
             kind=pl.lit("communication"),
-            name=pl.lit(_collective(match[2])),
+            name=pl.lit(_collective(match[1], match[2])),
             start_ns=_counts(pl.col(match[0])),
             dur_ns=_counts(pl.col(match[0].replace("_start_point", "_end_point"))) - _counts(pl.col(match[0])),
             category=pl.lit("step trace"),
@@ -255,10 +255,10 @@ def _counts(text: pl.Expr) -> pl.Expr:
     )
 
 
-def _collective(rest: str) -> str:
-    """`parallel_0` or `1_AllReduce-op5`: the operator where there is one."""
+def _collective(stream: str, rest: str) -> str:
+    """`1_AllReduce-op5`: the operator. Of `parallel_0`, which every stream has, the whole, as MindInsight's timeline calls it."""
     named = re.match(r"^\d+_(.+)$", rest)
-    return named[1] if named else rest
+    return named[1] if named else f"stream_{stream}_{rest}"
 
 
 # What ran
