@@ -108,6 +108,18 @@ def test_streams_without_a_number_have_one_behind_those_that_have(tmp_path: Path
     assert sorted(found.values()) == [7, 8, 9] and len(found) == 3
 
 
+def test_what_the_host_communicates_is_communication_of_the_device(tmp_path: Path) -> None:
+    gloo = {"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce", "pid": 5, "tid": 6, "ts": 1005.5, "dur": 20.25}
+    (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*TORCH, gloo]}))
+    trace = stepscope.open(tmp_path / "trace.json", cache=False)
+    assert trace.overlap()["communication_ns"].to_list() == [20_250]
+    msprof.export(trace, tmp_path / "out")
+    again = stepscope.open(tmp_path / "out", cache=False)
+    assert again.overlap()["communication_ns"].to_list() == [20_250]
+    (row,) = [event for event in events(tmp_path / "out") if event["name"] == "gloo:all_reduce" and event["ph"] == "X"]
+    assert (row["ts"], row["dur"]) == ("1005.500", 20.25)
+
+
 def test_of_a_trace_in_which_nothing_ran_nothing_is_written(tmp_path: Path) -> None:
     memory = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1.0, "args": {"Bytes": 64}}
     (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [memory]}))

@@ -286,7 +286,8 @@ def test_operators_and_memory_of_mindspore_are_read_and_joined_with_what_they_la
     ]
     assert operators[1]["flow_in"] == operators[0]["span"]
     assert spans(trace, "kernel")[0]["op"] == operators[1]["span"]
-    assert [row["name"] for row in spans(trace, "annotation")] == ["RunOp"]
+    passes = ("FP_BP Time", "Iteration Refresh")  # of the iterations that the raw data marks
+    assert [name for row in spans(trace, "annotation") if not (name := row["name"]).startswith(passes)] == ["RunOp"]
     assert ("records with times that cannot be", 1) in trace.problems.select("what", "lost").collect().rows()
     row = trace.allocations.collect().row(0, named=True)
     assert (row["bytes"], row["alloc_ns"], row["free_ns"], row["op"]) == (4096, START_NS + 100, START_NS + 900, "Default/net/MatMul-op1")

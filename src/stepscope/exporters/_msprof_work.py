@@ -77,9 +77,9 @@ def work(trace: Trace) -> Work:
     extra = trace.meta.extra
     tasks, counters = _tasks(trace, streams)
     planes = _planes(trace, lanes)
-    operators = _operators(trace, lanes, tasks)
     calls = _calls(trace, tracks)
     devices = sorted({*lanes["device"].to_list(), *trace.devices.select("device").drop_nulls().collect().to_series().to_list()})
+    operators = _operators(trace, lanes, tasks, devices)
     iterations = _iterations(trace, lanes)
     if iterations.is_empty():
         iterations = _steps(trace, devices, iterations)
@@ -132,14 +132,20 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
         .sort("device", "start_ns", maintain_order=True)
         .collect()
     )
-    # A copy by another tool's word is one by msprof's own, too.
-    for kind, word in _WORDS.items():
-        foreign = (pl.col("kind") == kind) & ~pl.col("category").cast(pl.String).str.contains(r"^[A-Z]")
-        own = own.with_columns(category=pl.when(foreign).then(pl.lit(word, schema.Text)).otherwise("category"))
+    own = own.with_columns(category=task_word().cast(schema.Text))
     counters = _counters(trace, own)
     columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in counters}
     found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane")).drop("lane")
     return _with_operators(trace, found), counters
+
+
+def task_word() -> pl.Expr:
+    """The type of a task, by `kind` and `category`: a copy by another tool's word is one by msprof's own, too, which are in capitals."""
+    said = pl.col("category").cast(pl.String)
+    for kind, word in _WORDS.items():
+        foreign = (pl.col("kind") == kind) & ~pl.col("category").cast(pl.String).str.contains("^[A-Z]").fill_null(False)
+        said = pl.when(foreign).then(pl.lit(word)).otherwise(said)
+    return said
 
 
 def _numbered(streams: pl.DataFrame) -> pl.DataFrame:
@@ -197,8 +203,8 @@ def _joined(text: str) -> str | None:
     return ";".join(",".join(map(str, one)) if isinstance(one, list) else str(one) for one in found)
 
 
-def _operators(trace: Trace, lanes: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """Communication: on lanes of groups, or, where a source has none, the tasks that communicate."""
+def _operators(trace: Trace, lanes: pl.DataFrame, tasks: pl.DataFrame, devices: list[int]) -> pl.DataFrame:
+    """Communication: on lanes of groups, or, where a source has none, the tasks that communicate, or what the host does."""
     groups = lanes.filter(pl.col("of_group").is_not_null()).select("track", "device", lane_group="of_group")
     if groups.height:
         spans = _texts(trace.spans).join(groups.lazy(), on="track", maintain_order="left").filter(pl.col("kind") == "communication")
@@ -206,12 +212,17 @@ def _operators(trace: Trace, lanes: pl.DataFrame, tasks: pl.DataFrame) -> pl.Dat
         own = spans.select("span", "device", "name", "op_type", "start_ns", "dur_ns", "flow_in", "lane_group").collect()
         about = trace.said(own["span"], _OF_OPERATOR)
         return own.hstack(about).with_columns(group=pl.coalesce("lane_group", "Process Group Name")).drop("lane_group")
-    found = tasks.filter(pl.col("kind") == "communication")
-    return spelled(found).select(
-        *("span", "device", "name", "op_type", "start_ns", "dur_ns", "flow_in", "connection_id"),
-        *(pl.lit(None, dtype).alias(name) for name, dtype in _OF_OPERATOR.items() if name != "connection_id"),
-        group=pl.lit(None, pl.String),
-    )
+    found = spelled(tasks.filter(pl.col("kind") == "communication")).select(*_COLLECTIVE, "connection_id")
+    if found.is_empty() and devices:  # by the host, as gloo does it
+        host = trace.tracks.filter(pl.col("device").is_null()).select("track")
+        spans = _texts(trace.spans.filter(pl.col("kind") == "communication")).join(host, on="track", how="semi", maintain_order="left")
+        spans = spans.with_columns(device=pl.lit(devices[0], tasks.schema["device"]), connection_id=pl.lit(None, pl.Int64))
+        found = spans.select(found.columns).sort("start_ns", maintain_order=True).collect()
+    about = trace.said(found["span"], _OF_OPERATOR).drop("connection_id")
+    return found.hstack(about).with_columns(group=pl.col("Process Group Name"))
+
+
+_COLLECTIVE = ("span", "device", "name", "op_type", "start_ns", "dur_ns", "flow_in")
 
 
 def _planes(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:

@@ -16,7 +16,7 @@ import polars as pl
 from stepscope import __version__, intervals, schema
 from stepscope.errors import UsageError
 from stepscope.exporters import whole
-from stepscope.exporters._msprof_work import COUNTER, told_keys
+from stepscope.exporters._msprof_work import COUNTER, task_word, told_keys
 from stepscope.trace import Trace
 
 _NONE = 2**32 - 1  # how Ascend writes that there is no model, no context
@@ -167,7 +167,7 @@ class _Writing:
             modelId=pl.coalesce("Model Id", "Model ID").fill_null(_NONE),
             globalPid=_number(pl.lit(str(self.trace.meta.extra.get("pid", "")))),
         )
-        is_kernel, word = pl.col("kind") == "kernel", pl.col("category").cast(pl.String)
+        is_kernel, word = pl.col("kind") == "kernel", task_word()
         kind = pl.coalesce(pl.when(is_kernel).then("runtime type"), word, pl.col("name").cast(pl.String))
         columns = (
             *("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "globalPid", "taskType", "contextId", "streamId"),

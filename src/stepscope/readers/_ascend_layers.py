@@ -13,7 +13,7 @@ The name of a process tells its layer (its number differs from version to versio
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from stepscope import intervals, schema
 from stepscope.errors import DataError
-from stepscope.readers import Options, _kineto
+from stepscope.readers import Options, _ascend_steps, _kineto
 from stepscope.readers._chrome_events import Report
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace
@@ -43,7 +43,7 @@ _TELLING = {"Ascend Hardware", "CANN", "HCCL", "Overlap Analysis", "Scope Layer"
 _LEVELS = {"AscendCL": "acl", "Model": "model", "Node": "node", "Hccl": "hccl", "Communication": "communication", "Runtime": "runtime"}
 # The kind of a task on a stream, by its type (or its name, where a task has no operator), first match first.
 TASK_KINDS = (
-    (r"^MEMCPY|^Memcpy", "copy"),
+    (r"^MEMCPY|^Memcpy|^(SDMA|PCIE_DMA)_SQE$", "copy"),
     (r"^MEMSET|^Memset", "set"),
     (r"(?i)^(EVENT|NOTIFY)[_ ]WAIT|^STREAM_WAIT_EVENT", "sync"),
     (r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|AIV|AICPU|MIX_AIC|MIX_AIV|DSA|DSA_SQE|DVPP|HOST_CPU|KERNEL_\w+|VECTOR_CORE|Other)$", "kernel"),
@@ -105,6 +105,7 @@ def assemble(
     if not _kineto.files(scratch, "spans"):
         raise DataError(path, "nothing that ran is in it")
     spans = _kineto.load(scratch, "spans", local).drop("external")
+    spans, lanes = _with_collectives(spans, lanes)
     said = _said(scratch, local, lanes, spans.height)
     spans = _classified(spans.with_columns(correlation=said["connection"]), lanes, said, matches)
     spans, _ = _kineto.nested(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
@@ -115,6 +116,8 @@ def assemble(
         steps, remark, on_device = iterations, None, True
     else:
         (steps, remark), on_device = _kineto.steps_of(spans, options), False
+        if (steps["how"] == "whole").all() and not (spans["kind"] == "op").any():  # of CANN alone, as raw data is
+            steps = _ascend_steps.whole(spans)
     problems += [remark] if remark else []
     spans = _stepped(spans, steps, on_device)
     unplaced = pl.col("track").is_in(_of_layers(lanes, "elsewhere"))
@@ -248,23 +251,11 @@ def _with_details(
     if found is not None:
         before = found.height
         places = lanes.filter(pl.col("layer").is_in(["hardware", "communication"])).select("track", "layer", "device")
-        tasks = found.select("track", "start_ns", name=pl.col("name").cast(pl.String)).with_row_index("row").join(places, on="track")
+        tasks = found.select("track", "start_ns", end_ns=end(), name=pl.col("name").cast(pl.String)).with_row_index("row")
+        tasks = tasks.join(places, on="track").sort("start_ns")
         if rows.height and tasks.height:
             by = ["name", "device"] if rows["device"].null_count() == 0 else ["name"]
-            matched = (
-                rows.select("detail", "start_ns", *by)
-                .join_asof(
-                    tasks.sort("start_ns").select("row", "start_ns", *by),
-                    on="start_ns",
-                    by=by,
-                    strategy="nearest",
-                    tolerance=_ROUNDING_NS,
-                    check_sortedness=False,
-                )
-                .filter(pl.col("row").is_not_null())
-                .select("detail", "row")
-                .unique("row", keep="first", maintain_order=True)
-            )
+            matched = _matched(rows.select("detail", "start_ns", *by, until_ns=end()), tasks, by)
     missing = rows.join(matched, on="detail", how="anti")
     if missing.height:
         missing = _placed(missing, found)
@@ -281,6 +272,27 @@ def _with_details(
         matched = pl.concat([matched, added])
     columns = matched.join(rows.select("detail", *told), on="detail", how="left", maintain_order="left")
     return _Matches(columns["row"], columns.select(told)), lanes
+
+
+def _matched(rows: pl.DataFrame, tasks: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """detail, row: a table's row and the task of its name that begins with it; else the one within it, as of kernels with parts the table
+    has the whole, and the timeline the part that computes."""
+
+    def nearest(rows: pl.DataFrame, tasks: pl.DataFrame, strategy: Literal["nearest", "forward"], tolerance: int | None) -> pl.DataFrame:
+        found = rows.join_asof(
+            tasks.drop("track", *({"device"} - set(by))),
+            on="start_ns",
+            by=by,
+            strategy=strategy,
+            tolerance=tolerance,
+            check_sortedness=False,
+        )
+        return found.filter(pl.col("row").is_not_null()).unique("row", keep="first", maintain_order=True)
+
+    exact = nearest(rows, tasks, "nearest", _ROUNDING_NS).select("detail", "row")
+    rows, tasks = rows.join(exact, on="detail", how="anti"), tasks.join(exact, on="row", how="anti")
+    within = nearest(rows, tasks, "forward", None).filter(pl.col("end_ns") <= pl.col("until_ns") + _ROUNDING_NS)
+    return pl.concat([exact, within.select("detail", "row")])
 
 
 def _placed(missing: pl.DataFrame, found: pl.DataFrame | None) -> pl.DataFrame:
@@ -349,6 +361,21 @@ def _more_spans(missing: pl.DataFrame, lanes: pl.DataFrame, found: pl.DataFrame 
         known=pl.lit(True),
     )
     return lanes, spans
+
+
+def _with_collectives(spans: pl.DataFrame, lanes: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Collectives that only the tags of a graph tell, `Reduce_ITERATION_NUMBER` among its iterations: on lanes of their own."""
+    tags = (spans["category"].cast(pl.String) == "Reduce").fill_null(False) & spans["track"].is_in(_of_layers(lanes, "iterations"))
+    if not tags.any() or spans["track"].is_in(_of_layers(lanes, "communication")).any():
+        return spans, lanes
+    more = lanes.filter(pl.col("track").is_in(spans["track"].filter(tags).unique().to_list())).with_row_index("nth")
+    more = more.with_columns(old="track", track=(pl.col("nth") + 1).cast(pl.Int32) + lanes["track"].max())
+    model = pl.col("label").str.extract(r"Model ID:\s*(\d+)")
+    own = more.with_columns(layer=pl.lit("communication"), label=pl.format("Reduce of model {}", model.fill_null("?")))
+    tracks = spans["track"].replace(more["old"], more["track"])
+    name = spans["name"].cast(pl.String).str.replace(r"^Reduce_\d+_(\d+)$", "Reduce $1").cast(pl.Categorical)
+    spans = spans.with_columns(track=pl.when(tags).then(tracks).otherwise("track"), name=pl.when(tags).then(name).otherwise(pl.col("name")))
+    return spans, pl.concat([lanes, own.select(pl.col(column).cast(dtype) for column, dtype in _LANES.items())])
 
 
 def _classified(spans: pl.DataFrame, lanes: pl.DataFrame, said: pl.DataFrame, matches: _Matches) -> pl.DataFrame:
@@ -539,9 +566,8 @@ def end() -> pl.Expr:
 def _left_out(spans: pl.DataFrame, lanes: pl.DataFrame) -> NDArray[np.bool_]:
     """Overlap tracks, which are sums of the others; and iterations that several files of one result tell."""
     layer = spans.select("track").join(lanes.select("track", "layer"), on="track", how="left", maintain_order="left")["layer"]
-    again = (layer == "iterations").to_numpy() & ~spans.select(
-        pl.struct("name", "start_ns", "dur_ns").is_first_distinct()
-    ).to_series().to_numpy()
+    marked = (layer == "iterations") | (spans["category"].cast(pl.String) == "Reduce").fill_null(False)
+    again = marked.to_numpy() & ~spans.select(pl.struct("name", "start_ns", "dur_ns").is_first_distinct()).to_series().to_numpy()
     return np.asarray((layer == "overlap").to_numpy() | again)
 
 

@@ -10,6 +10,7 @@ from stepscope import heap
 from stepscope.errors import DataError
 from stepscope.readers import (
     Options,
+    _ascend_steps,
     _prof_2020,
     _prof_counters,
     _prof_found,
@@ -172,16 +173,7 @@ def _steps(found: list[Found], host: Host | None) -> pl.DataFrame:
 
 def _whole(spans: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     notes.add("", "no iterations are marked: everything is one step")
-    device = spans.filter(~pl.col("kind").is_in(["api", "sync", "annotation"]))
-    spans = device if device.height else spans
-    return pl.DataFrame(
-        {
-            "step": [1],
-            "start_ns": [spans["start_ns"].min()],
-            "end_ns": [(spans["start_ns"] + spans["dur_ns"]).max()],
-            "how": ["whole"],
-        }
-    )
+    return _ascend_steps.whole(spans)
 
 
 def _links(one: Found, steps: pl.DataFrame) -> pl.DataFrame:
