@@ -1,5 +1,6 @@
 """Names and values as the timeline writes them into its picture: frontend/src/timeline/labels.ts, asked through node."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,33 @@ def test_what_is_written_into_a_bar_is_not_wider_than_it() -> None:
     assert all(width <= room for room, _, width in found)
     texts = {text for _, text, _ in found}
     assert {"WWW…", "iii…", *whole} <= texts
+
+
+RULER = """
+import { build } from "esbuild";
+const made = await build({ entryPoints: ["src/timeline/ruler.ts"], bundle: true, format: "esm", write: false });
+const { ruler } = await import("data:text/javascript;base64," + Buffer.from(made.outputFiles[0].text).toString("base64"));
+const { steps, t0, t1 } = JSON.parse(process.argv[1]);
+const found = [];
+const pen = { fillRect() {}, measureText: (text) => ({ width: text.length * 6 }), fillText: (text, x, y) => found.push([text, x, y]) };
+ruler(pen, { font: "" }, { width: 1000, height: 900, t0, t1, steps, median: 0, marks: [], words: { step: "Step" } });
+const low = Math.max(...found.map(([, , y]) => y));
+process.stdout.write(JSON.stringify(found.filter(([, , y]) => y === low).map(([text, x]) => [text, x])));
+"""
+
+
+@BUILDS
+@pytest.mark.parametrize(
+    ("t0", "said"),
+    [
+        # 100 ms stand right before the step at 101 ms, whose time begins anew.
+        (50, ["50 ms", "60", "70", "80", "90", "0 ms", "10", "20", "30", "40"]),
+        (99, ["0 ms", "10", "20", "30", "40", "50", "60", "70", "80", "90"]),
+        (150, ["50 ms", "60", "70", "80", "90", "100", "110", "120", "130", "140"]),
+    ],
+)
+def test_the_time_of_a_step_begins_where_it_does_whatever_stands_before_it(t0: int, said: list[str]) -> None:
+    steps = [{"step": 1, "start": 101e6, "end": 400e6}]
+    got = asked_node(["--input-type=module", "-e", RULER, json.dumps({"steps": steps, "t0": t0 * 1e6, "t1": (t0 + 100) * 1e6})])
+    assert [text.replace("\u202f", " ") for text, _ in got] == said
+    assert all(x + 6 * len(text) <= after for (text, x), (_, after) in itertools.pairwise(got))

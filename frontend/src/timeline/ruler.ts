@@ -97,15 +97,22 @@ export function ruler(context: Pen, ink: Ink, scene: Scene): void {
     if (whole && since > last) last = since;
   });
   const unit = units.timeUnit(last / size > 1e6 ? size : last);
-  let room = -100;
+  // Where a step's time begins is said before what stands in front of it.
+  const zeros: number[] = [];
+  each(scene, (x, since, first) => {
+    if (first && since === 0) zeros.push(x);
+  });
+  let [room, next] = [-100, 0];
   each(scene, (x, since, first, whole) => {
     context.fillStyle = whole ? ink.strong : ink.grid;
     context.fillRect(Math.round(x), whole ? TOP - 10 : TOP - 6, 1, whole ? 10 : 6);
+    while (next < zeros.length && zeros[next] <= x) next++;
     if (!whole || x < room) return;
     const value = units.timeIn(since, unit);
     const text = `${NUMBERS.format(Number(value.toPrecision(9)))}${first || room < 0 ? ` ${unit}` : ""}`;
     const wide = context.measureText(text).width;
     if (Math.round(x) + 4 + wide > scene.width) return; // half a number is another number
+    if (x + wide + 10 > (zeros[next] ?? Infinity) && since > 0) return;
     context.fillStyle = ink.text3;
     context.fillText(text, Math.round(x) + 4, TOP - 5);
     room = x + wide + 10;
