@@ -92,6 +92,16 @@ def test_the_files_own_overlap_tracks_are_those_of_our_spans(path: Path) -> None
         assert either <= len(rows), name  # a nanosecond for each, at most
 
 
+@pytest.mark.parametrize("path", [path for path in FOLDERS if "/text/" in str(path)], ids=lambda path: "/".join(path.parts[-2:]))
+def test_samples_that_stand_in_the_timeline_and_in_a_table_are_taken_once(path: Path) -> None:
+    events = json.loads((path / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_text())
+    drawn = [event["args"]["KB"] * 1024 for event in events if event["ph"] == "C" and event["name"] == "APP/Memory"]
+    rows = [row for row in table(path / "ASCEND_PROFILER_OUTPUT" / "memory_record.csv") if row["Component"] == "APP"]
+    assert len(rows) == len(drawn) > 0
+    counters = stepscope.open(path, cache=False).counters.with_columns(pl.col("name").cast(pl.String)).sort("at_ns").collect()
+    assert counters.filter(pl.col("name").str.starts_with("process memory"))["value"].to_list() == drawn
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_operator_types_are_those_of_op_statistic(rank: int) -> None:
     path = DATA / "text" / "level1" / f"rank{rank}_ascend_pt"

@@ -187,8 +187,10 @@ def _of_text(
     trace = _ascend_layers.assemble(path, reports, problems, options, format="ascend_result", details=details, rank=info["rank"])
     rank = pl.lit(trace.meta.ranks[0], pl.Int32)
     more_problems: list[Problem] = []
+    memory = _ascend_tables.memory_counters(output, more_problems)
+    sampled = trace.counters.select(pl.col("name").cast(pl.String), "at_ns").collect()  # some stand in the timeline, too
     more = {
-        "counters": _ascend_tables.memory_counters(output, more_problems),
+        "counters": memory.join(sampled, on=["name", "at_ns"], how="anti", maintain_order="left"),
         "allocations": _ascend_tables.allocations(output, more_problems),
     }
     trace = _ascend_tables.with_waits(trace, _ascend_tables.waits(output, more_problems))
