@@ -647,6 +647,12 @@ def test_list_shows_every_trace_and_reads_none_unless_told(tmp_path: Path, say, 
     assert (rows[0]["framework"], rows[0]["steps"]) == ("pytorch", 1)  # known from the cache now
 
 
+def test_list_says_the_rank_that_a_file_says_at_its_head(tmp_path: Path, say, cache: Path) -> None:  # type: ignore[no-untyped-def]
+    chrome(tmp_path / "trace.json", 5)
+    (row,) = json.loads(say("list", str(tmp_path), "--format", "json").out)["rows"]
+    assert row["ranks"] == "5" and row["steps"] is None and not cache.exists()
+
+
 def test_list_counts_the_files_in_folders_of_a_recording(say) -> None:  # type: ignore[no-untyped-def]
     folder = Path(__file__).parent / "samples" / "prof"
     (row,) = json.loads(say("list", str(folder), "--format", "json").out)["rows"]

@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _row(source: "Source", args: argparse.Namespace) -> tuple[Any, ...]:
+    from stepscope import readers
     from stepscope.opening import rank_in_name
 
     files = [source.path] if source.path.is_file() else [Path(at, name) for at, _, names in os.walk(source.path) for name in names]
@@ -65,7 +66,8 @@ def _row(source: "Source", args: argparse.Namespace) -> tuple[Any, ...]:
     about = (sum(one.st_size for one in status), _text.moment(max((one.st_mtime for one in status), default=0)))
     trace = _known(source) or (open_trace(source.path, args) if args.deep else None)
     if trace is None:
-        named = rank_in_name(source.path)
+        said = readers.rank(source.path, source.format)
+        named = rank_in_name(source.path) if said is None else said
         return (str(source.path), source.format, None, None if named is None else str(named), None, *about)
     meta, steps = trace.meta, trace.steps.select("step").collect().height
     return (str(source.path), meta.format or source.format, meta.framework or None, _spell(meta.ranks), steps, *about)
