@@ -48,10 +48,10 @@ def us(column: str | pl.Expr) -> pl.Expr:
 
 
 def kernels(work: Work) -> pl.DataFrame:
-    """What computes: row in `tasks`, device, start_ns, dur_ns."""
-    rows = work.tasks.select("kind", "device", "start_ns", "dur_ns", "task start_ns", "task dur_ns").with_row_index("row")
+    """Operators that ran: row in `tasks`, device, start_ns, dur_ns, serves."""
+    rows = work.tasks.select("kind", "serves", "device", "start_ns", "dur_ns", "task start_ns", "task dur_ns").with_row_index("row")
     rows = rows.filter(pl.col("kind") == "kernel")
-    return (_briefly(rows) if work.brief else rows).select("row", "device", "start_ns", "dur_ns")
+    return (_briefly(rows) if work.brief else rows).select("row", "device", "start_ns", "dur_ns", "serves")
 
 
 def _briefly(rows: pl.DataFrame) -> pl.DataFrame:
@@ -61,7 +61,7 @@ def _briefly(rows: pl.DataFrame) -> pl.DataFrame:
 
 def op_summary(work: Work) -> Iterator[pl.DataFrame]:
     communicating = work.operators.with_row_index("row").select("row", "device", "start_ns", "dur_ns")
-    both = [frame.with_columns(other=pl.lit(other)) for frame, other in ((kernels(work), 0), (communicating, 1))]
+    both = [frame.with_columns(other=pl.lit(other)) for frame, other in ((kernels(work).drop("serves"), 0), (communicating, 1))]
     order = pl.concat(both).sort("device", "start_ns", maintain_order=True)
     # However long ago the last one began: what ran before it and still runs does not count.
     free = pl.col("start_ns") - (pl.col("start_ns") + pl.col("dur_ns")).shift(1).over("device")

@@ -125,7 +125,7 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     if tasks.is_empty():
         return
     pid = _pid(work, _HARDWARE, device)
-    threads = {tid: f"Stream {tid}" for tid in tasks["stream"].drop_nulls().unique().sort().to_list()}
+    threads = {tid: f"Stream {tid}" for tid in tasks["lane"].drop_nulls().unique().sort().to_list()}
     yield _described(pid, _HARDWARE, "Ascend Hardware", f"NPU {device}", threads)
     kernel = pl.col("kind").is_in(["kernel", "communication"])
     named = pl.coalesce(pl.when(kernel).then(pl.coalesce("Op Name", "name")), "category", "name")
@@ -144,7 +144,7 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     host = _host(work)
     for portion in map(spelled, tasks.iter_slices(_PORTION)):
         rows = _quoted(portion.with_columns(title=named, type=kind), "title", "type")
-        yield rows.select(_span(pid, "title", "stream", args)).to_series()
+        yield rows.select(_span(pid, "title", "lane", args)).to_series()
         yield from _copies(portion.filter(pl.col("received_ns").is_not_null()), pid)
         yield from _arrows(_launches(work, callers, portion, device), host, pid)
 
@@ -160,7 +160,7 @@ def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
             _ts("start_ns"),
             _ts(pl.col("start_ns") + pl.col("dur_ns")),
         )
-        yield rows.select(_span(pid, pl.lit('"MemcopyAsync"'), "stream", args)).to_series()
+        yield rows.select(_span(pid, pl.lit('"MemcopyAsync"'), "lane", args)).to_series()
 
 
 class _Callers(NamedTuple):
@@ -197,7 +197,7 @@ def _callers(work: Work) -> tuple[_Callers, _Callers]:
 def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFrame, device: int) -> pl.DataFrame:
     """Arrows to tasks: flow, from thread and time, to tid and time. A kernel is launched when the runtime takes it."""
     by_span, by_connection = callers
-    columns = ["flow", "thread", "from_ns", "start_ns", "stream"]
+    columns = ["flow", "thread", "from_ns", "start_ns", "lane"]
     if not work.tasks["Task Id"].count():  # not Ascend's: a span and the call that caused it
         return by_span.of(tasks.with_columns(flow=pl.col("span").cast(pl.String)), "flow_in").select(columns)
     one = sum(
@@ -231,7 +231,7 @@ def _arrows(rows: pl.DataFrame, host: int, pid: int) -> Iterator[pl.Series]:
             "flow",
             "flow",
             _ts("start_ns"),
-            "stream",
+            "lane",
         )
         yield rows.select(pl.concat_str(start, end)).to_series()
 
@@ -282,7 +282,7 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
             .to_series()
         )
         rows = operators.filter(pl.col("connection_id").is_not_null()).with_columns(
-            stream=lane, flow=(pl.col("connection_id").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
+            lane=lane, flow=(pl.col("connection_id").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
         )
         yield from _arrows(_callers(work)[1].of(rows, "connection_id"), _host(work), pid)
     for portion in planes.iter_slices(_PORTION):
@@ -336,8 +336,10 @@ def _samples(work: Work, device: int, wanted: Collection[str] | None) -> Iterato
 
 
 def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
-    computing, communicating = (_union(frame.filter(pl.col("device") == device)) for frame in (kernels(work), work.operators))
-    tasks = only(work.tasks, pl.col("device") == device)
+    computed = kernels(work).filter(~pl.col("serves"))
+    computing, communicating = (_union(frame.filter(pl.col("device") == device)) for frame in (computed, work.operators))
+    # A kernel that communicates on its own is in neither of the two, and does not say how long there was something to do.
+    tasks = only(work.tasks, pl.col("device") == device, ~(pl.col("serves") & (pl.col("category") != "AI_CPU")))
     if not len(computing.starts) and not len(communicating.starts):
         return
     pid = _pid(work, _OVERLAP, device)

@@ -49,7 +49,9 @@ _OF_CALL: dict[str, Any] = {
 class Work(NamedTuple):
     """One rank. Device tables are by device and start."""
 
-    tasks: pl.DataFrame  # span, device, kind, category, name, op_type, start_ns, dur_ns, flow_in, _OF_TASK; texts that repeat as numbers
+    tasks: (
+        pl.DataFrame
+    )  # span, device, lane, serves, kind, category, name, op_type, start_ns, dur_ns, flow_in, _OF_TASK; texts that repeat as numbers
     counters: list[str]  # those of the columns of `tasks` that are counters of cores
     operators: pl.DataFrame  # of communication: device, name, op_type, group, start_ns, dur_ns, flow_in and _OF_OPERATOR
     planes: pl.DataFrame  # tasks of these: device, group, plane, name, start_ns, dur_ns and _OF_PLANE
@@ -135,7 +137,10 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
     own = own.with_columns(category=task_word().cast(schema.Text))
     counters = _counters(trace, own)
     columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in counters}
-    found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane")).drop("lane")
+    found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
+    # An operator that computes nothing, as it serves communication, is in all tables of operators.
+    serves = (pl.col("kind") == "other") & pl.col("Op Name").is_not_null()
+    found = found.with_columns(serves=serves, kind=pl.when(serves).then(pl.lit("kernel", schema.Kind)).otherwise("kind"))
     return _with_operators(trace, found), counters
 
 

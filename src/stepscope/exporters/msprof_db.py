@@ -167,7 +167,9 @@ class _Writing:
             modelId=pl.coalesce("Model Id", "Model ID").fill_null(_NONE),
             globalPid=_number(pl.lit(str(self.trace.meta.extra.get("pid", "")))),
         )
-        is_kernel, word = pl.col("kind") == "kernel", task_word()
+        # An operator that serves communication computes nothing, and is described as one.
+        is_kernel = (pl.col("kind") == "kernel") | ((pl.col("kind") == "other") & pl.col("op_type").is_not_null())
+        word = task_word()
         kind = pl.coalesce(pl.when(is_kernel).then("runtime type"), word, pl.col("name").cast(pl.String))
         columns = (
             *("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "globalPid", "taskType", "contextId", "streamId"),

@@ -7,11 +7,21 @@ import polars as pl
 
 from stepscope import heap
 from stepscope.intervals import Ints
-from stepscope.readers import _prof_communication, _prof_counters, _prof_device, _prof_pmu, _prof_steps, _prof_tasks, _prof_usage
+from stepscope.readers import (
+    _prof_communication,
+    _prof_counters,
+    _prof_device,
+    _prof_pmu,
+    _prof_steps,
+    _prof_streams,
+    _prof_tasks,
+    _prof_usage,
+)
 from stepscope.readers._prof_communication import Communication
 from stepscope.readers._prof_device import Device
 from stepscope.readers._prof_files import Notes, Side, device_clock, device_start
 from stepscope.readers._prof_host import Host
+from stepscope.readers._prof_streams import Streams
 
 _CHIPS = {"0", "1", "2", "3", "4", "5", "7", "8", "9", "11", "15", "16"}
 
@@ -29,7 +39,7 @@ class Found(NamedTuple):
     aicpu: pl.DataFrame  # what operators said of themselves whose tasks are not known
 
 
-def read(side: Side, host_side: Side | None, host: Host | None, notes: Notes) -> Found:
+def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams, notes: Notes) -> Found:
     chip = side.chip or (host_side.chip if host_side else "")
     if chip not in _CHIPS:
         notes.add(side.path, f"the chip '{chip}' is not known: read as the files suggest")
@@ -38,7 +48,7 @@ def read(side: Side, host_side: Side | None, host: Host | None, notes: Notes) ->
     device = _prof_device.read(side, clock, notes)
     if chip in _prof_device.NEWEST and host is not None:
         device = _on_streams(device, host)
-    executions = _prof_tasks.joined(device, host)
+    executions = _prof_streams.placed(_prof_tasks.joined(device, host), streams)
     if not placed:
         device, executions = _moved(side, device, executions, notes)
     heap.give_back(executions.height)

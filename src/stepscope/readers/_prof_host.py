@@ -23,33 +23,33 @@ LEVELS = {
     5000: "runtime",
 }
 _CODES = {word: code for code, word in LEVELS.items()}
-_HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
-_API = np.dtype([*_HEAD[:4], ("request", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("item", "<u8")])
+HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
+_API = np.dtype([*HEAD[:4], ("request", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("item", "<u8")])
 _EVENT = 2**64 - 1  # in place of an end: this record is one of two moments
 TENSOR = np.dtype([("kind", "<u4"), ("format", "<u4"), ("dtype", "<u4"), ("dims", "<u4", 8)])
 
 
-def _record(size: int, *fields: Any) -> np.dtype[Any]:
-    body = np.dtype([*_HEAD, *fields])
-    return np.dtype([*_HEAD, *fields, ("rest", f"V{size - body.itemsize}")])
+def record(size: int, *fields: Any) -> np.dtype[Any]:
+    body = np.dtype([*HEAD, *fields])
+    return np.dtype([*HEAD, *fields, ("rest", f"V{size - body.itemsize}")])
 
 
 # Streams of the host, the newest format: name, layout.
 STREAMS: dict[str, np.dtype[Any]] = {
-    "compact.task_track": _record(
+    "compact.task_track": record(
         64, ("device", "<u2"), ("stream", "<u2"), ("task", "<u2"), ("batch", "<u2"), ("kind", "<u8"), ("kernel", "<u8")
     ),
-    "compact.node_basic_info": _record(
+    "compact.node_basic_info": record(
         64, ("op", "<u8"), ("core", "<u4"), ("op_type", "<u8"), ("blocks", "<u4"), ("flag", "<u4"), ("state", "u1")
     ),
-    "compact.node_attr_info": _record(64, ("op", "<u8"), ("kind", "<u4"), ("attributes", "<u8")),
-    "compact.memcpy_info": _record(64, ("bytes", "<u8"), ("direction", "<u2")),
-    "compact.hccl_op_info": _record(64, ("flags", "u1"), ("dtype", "u1"), ("algorithm", "<u8"), ("count", "<u8"), ("group", "<u8")),
-    "additional.tensor_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("tensors", TENSOR, 5)),
-    "additional.graph_id_map": _record(256, ("name", "<u8"), ("graph", "<u4"), ("model", "<u4")),
-    "additional.fusion_op_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("bytes", "<u8", 5), ("originals", "<u8", 8)),
-    "additional.context_id_info": _record(256, ("op", "<u8"), ("count", "<u4"), ("ids", "<u4", 55)),
-    "additional.hccl_info": _record(
+    "compact.node_attr_info": record(64, ("op", "<u8"), ("kind", "<u4"), ("attributes", "<u8")),
+    "compact.memcpy_info": record(64, ("bytes", "<u8"), ("direction", "<u2")),
+    "compact.hccl_op_info": record(64, ("flags", "u1"), ("dtype", "u1"), ("algorithm", "<u8"), ("count", "<u8"), ("group", "<u8")),
+    "additional.tensor_info": record(256, ("op", "<u8"), ("count", "<u4"), ("tensors", TENSOR, 5)),
+    "additional.graph_id_map": record(256, ("name", "<u8"), ("graph", "<u4"), ("model", "<u4")),
+    "additional.fusion_op_info": record(256, ("op", "<u8"), ("count", "<u4"), ("bytes", "<u8", 5), ("originals", "<u8", 8)),
+    "additional.context_id_info": record(256, ("op", "<u8"), ("count", "<u4"), ("ids", "<u4", 55)),
+    "additional.hccl_info": record(
         256,
         *[("item", "<u8"), ("tag", "<u8"), ("group", "<u8"), ("local", "<u4"), ("remote", "<u4"), ("ranks", "<u4"), ("workflow", "<u4")],
         *[("plane", "<u4"), ("context", "<u4"), ("notify", "<u8"), ("stage", "<u4"), ("role", "<u4"), ("estimated", "<f8")],

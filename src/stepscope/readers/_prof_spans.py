@@ -178,9 +178,10 @@ def _tasks(one: Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
         rows = rows.with_columns(in_steps(rows.select("start_ns", "model_id"), steps)["step"])
     kernels = _only(rows, pl.col("kind") == "kernel")
     others = rows.filter(pl.col("kind") != "kernel")
+    told = dict(_TASK_ARGS) | ({"original stream": pl.col("original")} if "original" in rows.columns else {})
     parts = []
     if kernels.height:
-        about = dict(_TASK_ARGS) | _KERNEL_ARGS
+        about = told | _KERNEL_ARGS
         if one.pmu.height:
             kernels = kernels.join(one.pmu, on="execution", how="left", maintain_order="left")
             about |= {name: pl.col(name) for name in one.pmu.columns if name != "execution"}
@@ -194,8 +195,7 @@ def _tasks(one: Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
             }
         parts.append(kernels.with_columns(said=_packed(about)))
     if others.height:
-        about = dict(_TASK_ARGS)
-        about |= _COPY_ARGS if others["bytes"].count() else {}
+        about = told | (_COPY_ARGS if others["bytes"].count() else {})
         about |= {"received_ns": pl.col("received_ns")} if others["received_ns"].count() else {}
         about |= {name: pl.col(name) for name in AICPU} if others["run_ns"].count() else {}
         parts.append(others.with_columns(said=_packed(about)))
@@ -204,17 +204,21 @@ def _tasks(one: Found, steps: pl.DataFrame) -> list[pl.DataFrame]:
     in_collective = pl.col("category") == "COMMUNICATION"
     name = pl.when(is_kernel & ~in_collective).then(op).when(is_kernel).then(pl.coalesce("part", "kernel", op))
     columns = [column for column in ("step",) if column in rows.columns]
+    # What serves the communication of others is shown as what it is, and counts for nothing.
+    kind = pl.when("serving").then(pl.lit("other", schema.Kind)).otherwise("kind") if "serving" in rows.columns else pl.col("kind")
+    stream = pl.col("logic" if "logic" in rows.columns else "stream")
     return [
         part.select(
             *columns,
-            *("kind", "category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "said"),
+            *("category", "start_ns", "dur_ns", "bytes", "shapes", "dtypes", "said"),
+            kind=kind,
             name=pl.coalesce(name, "category"),
             scope=pl.when(is_kernel & ~in_collective).then(_scopes(part.select(op).to_series())),
             op_type=pl.when(is_kernel).then(pl.when(in_collective).then(pl.lit(None, schema.Text)).otherwise(pl.coalesce("op_type", op))),
             flow_in=pl.coalesce("runtime", "node", "acl"),
-            lane=pl.format("Stream {}", "stream").cast(schema.Text),
+            lane=pl.format("Stream {}", stream).cast(schema.Text),
             track_kind=pl.lit("stream", schema.Text),
-            tid=pl.col("stream").cast(pl.String).cast(schema.Text),
+            tid=stream.cast(pl.String).cast(schema.Text),
         )
         for part in parts
     ]

@@ -18,6 +18,7 @@ from stepscope.readers import (
     _prof_host_older,
     _prof_marks,
     _prof_spans,
+    _prof_streams,
     _prof_usage,
 )
 from stepscope.readers._prof_files import Clock, Notes, Side, host_clock, number, raw_files, sides, wall
@@ -47,7 +48,8 @@ def read(path: Path, options: Options) -> Trace:
         notes.add(path, "no data of the host: tasks have no names")
     if not device_sides:
         notes.add(path, "no data of a device: only calls on the host")
-    found = [_prof_found.read(side, host_side, host, notes) for side in device_sides]
+    streams = _prof_streams.read(host_side, host, notes) if host_side and host else _prof_streams.NONE
+    found = [_prof_found.read(side, host_side, host, streams, notes) for side in device_sides]
     if host is not None:
         host = host._replace(tasks=host.tasks.clear(), streams={})  # of millions: what ran has them
     for side in (host_side, *device_sides):
@@ -60,7 +62,9 @@ def read(path: Path, options: Options) -> Trace:
 
 def _host(side: Side, clock: Clock, notes: Notes) -> Host:
     older = _prof_host_older.claims(side) and not side.slices(r"(un)?aging\.compact\.task_track")
-    return _prof_host_older.read(side, clock, notes) if older else _prof_host.read(side, clock, notes)
+    if older:
+        return _prof_host_older.read(side, clock, notes)
+    return _prof_streams.with_captured(_prof_host.read(side, clock, notes), side, notes)
 
 
 def rank(path: Path) -> int | None:
