@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from prof_directories import DEVICE_MAGIC, HOST_MAGIC, Directory, device, small_network
+from prof_directories import DEVICE_MAGIC, HOST_MAGIC, REAL_US, Directory, device, host, small_network
 from stepscope.errors import DataError, UsageError
 from stepscope.exporters import msprof
 from stepscope.readers import Options, prof
@@ -285,3 +285,32 @@ def test_how_much_memory_binds_is_a_ratio_of_the_printed_ratios(tmp_path: Path) 
     msprof.export(prof.read(root, Options(scratch=tmp_path)), tmp_path / "out")
     (row,) = rows(tmp_path / "out", "op_summary")
     assert (row["mte2_ratio"], row["mac_ratio"], row["memory_bound"]) == ("0.123", "0.04", "3.075")
+
+
+def test_what_a_program_marks_is_a_table_and_a_layer_of_the_timeline_with_arrows_to_the_device(tmp_path: Path) -> None:
+    made = small_network()
+    for event, start, end, text, mark in ((1, 100, 250, b"step", None), (2, 130, 300, b"forward", 5), (3, 140, 140, b"unseen", 6)):
+        head = struct.pack("<HHIIIQ", HOST_MAGIC, 20500, 0, 100, 232, host(start))
+        about = struct.pack("<HHIHHIIIIiQ", int(mark is not None), 0, 0, 0, 0, 42, 100, 7, event, 2, 9)
+        about += struct.pack("<4Qi", host(start), host(end), mark or 0, made.hash("a domain"), 3)
+        made.put("host/data/aging.additional.msproftx.slice_0", head + about + text.ljust(156, b"\0"))
+    for at in (160, 210):  # the device came by mark 5 on stream 3, with task 8
+        made.put("device_0/data/ts_track.data.0.slice_0", struct.pack("<BBHIQQQHHHH", 1, 10, 40, 0, device(at), 5, 2**32 - 1, 3, 8, 11, 0))
+    out = written(made, tmp_path)[1]
+    at = REAL_US
+    # Device, process and thread; what is known of it; from and until; which message; and when the device came by it.
+    assert [list(row.values()) for row in rows(out, "msprof_tx")] == [
+        ["host", "42", "100", "7", "push/pop", "2", "9", f"{at + 100}.000\t", f"{at + 250}.000\t", "3", "step", *["N/A"] * 3],
+        ["0", "42", "100", "N/A", "start/end", "N/A", "N/A", f"{at + 130}.000\t", f"{at + 300}.000\t", "N/A", "forward", "a domain",
+         f"{at + 160}.000\t", f"{at + 210}.000\t"],
+        ["host", "42", "100", "N/A", "marker_ex", "N/A", "N/A", f"{at + 140}.000\t", f"{at + 140}.000\t", "N/A", "unseen", "a domain",
+         *["N/A"] * 2],
+    ]  # fmt: skip
+    found = [event for event in events(out) if event.get("cat") == "MsTx" or event["name"] == "forward"]
+    assert [(event["ph"], event["tid"], event["ts"], event.get("dur")) for event in found] == [
+        ("X", 100, f"{at + 130}.000", 170.0),
+        ("s", 100, f"{at + 130}.000", None),
+        ("X", 3, f"{at + 160}.000", 50.0),
+        ("f", 3, f"{at + 160}.000", None),
+    ]
+    assert "msprof_tx.csv" in (out / "README.txt").read_text()

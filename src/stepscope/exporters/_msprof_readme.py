@@ -3,6 +3,7 @@
 _TIMELINES = {
     "msprof.json": (
         "The timeline of everything, for a viewer of Chrome traces or MindStudio Insight.",
+        "The process itself: what the program marked (mstx). An arrow leads to where a device came by a mark.",
         "CANN: calls on the host by thread, of AscendCL, models, operators (Node), communication and the runtime.",
         "Ascend Hardware: tasks by stream, and the iterations of each model. An arrow leads from a launch to its task.",
         "Communication: operators of each group, and below them the tasks of their planes.",
@@ -32,6 +33,7 @@ _SUMMARIES = {
     "fusion_op": ("Operators that the compiler made of several, and their memory.",),
     "api_statistic": ("Calls on the host by level and name; Variance is in us^2. The same calls are listed for each device.",),
     "communication_statistic": ("Communication operators by type.",),
+    "msprof_tx": ("Ranges and moments that the program marked (mstx), by start, and when a device came by them.",),
     "aicpu": ("Operators on AI CPUs, as they report their own phases.",),
 }
 _GENERAL = "Times are microseconds; a start is since 1970. N/A: not known."

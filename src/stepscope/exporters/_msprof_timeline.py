@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.exporters import _msprof_marks
 from stepscope.exporters._lines import filled, json_of, json_text
 from stepscope.exporters._msprof_summaries import bounded, kernels, microseconds, reduces, us
 from stepscope.exporters._msprof_work import LAYERS, NO_CONTEXT, NO_MODEL, Work, only, spelled
@@ -91,11 +92,14 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
         (_FRAMEWORK, work.process or "framework", work.calls.filter(~layered)),
         (_CANN, "CANN", only(work.calls, layered)),
     ):
-        if calls.is_empty() or (wanted is not None and ("cann" if place == _CANN else "msproftx") not in wanted):
+        marks = work.marks.filter(pl.col("device").is_null() & pl.lit(place == _FRAMEWORK))
+        if (calls.is_empty() and marks.is_empty()) or (wanted is not None and ("cann" if place == _CANN else "msproftx") not in wanted):
             continue
         pid = _pid(work, place)
-        threads = {tid: f"Thread {tid}" for tid in calls["thread"].unique().sort().to_list()}
+        threads = {tid: f"Thread {tid}" for tid in sorted({*calls["thread"].unique(), *marks["thread"].unique()})}
         yield _described(pid, place, name, "CPU", threads)
+        if marks.height:
+            yield from _msprof_marks.on_host(work, pid)
         prefix = pl.col("level").replace_strict(LAYERS, default=None, return_dtype=pl.String) if place == _CANN else pl.lit(None, pl.String)
         title = pl.concat_str(prefix, pl.lit("@"), "name") if place == _CANN else pl.col("name")
         event = pl.col("event").fill_null(False)
@@ -142,6 +146,7 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
     callers = _callers(work)
     host = _host(work)
+    yield from _msprof_marks.on_device(work, pid, device)
     for portion in map(spelled, tasks.iter_slices(_PORTION)):
         rows = _quoted(portion.with_columns(title=named, type=kind), "title", "type")
         yield rows.select(_span(pid, "title", "lane", args)).to_series()

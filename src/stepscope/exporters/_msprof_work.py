@@ -49,9 +49,8 @@ _OF_CALL: dict[str, Any] = {
 class Work(NamedTuple):
     """One rank. Device tables are by device and start."""
 
-    tasks: (
-        pl.DataFrame
-    )  # span, device, lane, serves, kind, category, name, op_type, start_ns, dur_ns, flow_in, _OF_TASK; texts that repeat as numbers
+    # span, device, lane, serves, kind, category, name, op_type, start_ns, dur_ns, flow_in, _OF_TASK; texts that repeat as numbers
+    tasks: pl.DataFrame
     counters: list[str]  # those of the columns of `tasks` that are counters of cores
     operators: pl.DataFrame  # of communication: device, name, op_type, group, start_ns, dur_ns, flow_in and _OF_OPERATOR
     planes: pl.DataFrame  # tasks of these: device, group, plane, name, start_ns, dur_ns and _OF_PLANE
@@ -60,6 +59,7 @@ class Work(NamedTuple):
     ranges: pl.DataFrame  # collectives and GetNext as a graph's tags bound them: device, what, model, stream, start_ns, dur_ns
     clocks: pl.DataFrame  # device, at_ns, mhz
     samples: pl.DataFrame  # of other counters of devices: device, layer, series, field, at_ns, value
+    marks: pl.DataFrame  # that a program made: device (none of the host's), thread, name, start_ns, dur_ns and _OF_MARK
     aicpu: pl.DataFrame  # what operators on AI CPUs said of themselves whose tasks are lost: as `tasks`
     fusions: list[dict[str, Any]]
     models: dict[int, str]
@@ -98,6 +98,7 @@ def work(trace: Trace) -> Work:
         ranges=_ranges(trace, lanes),
         clocks=_clocks(trace, stars),
         samples=_samples(trace),
+        marks=_marks(trace, tracks),
         aicpu=_aicpu(trace, lanes),
         fusions=[one for one in extra.get("fusions") or [] if isinstance(one, dict)],
         models={int(key): str(name) for key, name in models.items() if str(key).isdecimal()} if isinstance(models, dict) else {},
@@ -319,6 +320,19 @@ def _samples(trace: Trace) -> pl.DataFrame:
     split = pl.col("what").str.extract_groups(r"^(?:(?<series>.*) )?(?<field>.*)$")
     rows = rows.select("at_ns", "value", pl.col("device").cast(pl.Int32), split.alias("split"), layer=layer).unnest("split")
     return rows.with_columns(pl.coalesce("series", "layer").alias("series")).sort("device", "layer", "at_ns", maintain_order=True)
+
+
+_OF_MARK: dict[str, Any] = {
+    **dict.fromkeys(("event_type", "domain"), pl.String),
+    **dict.fromkeys(("mark_id", "Category", "Payload_type", "Payload_value", "Message_type", "Physic Stream Id", "Task Id"), pl.Int64),
+}
+
+
+def _marks(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
+    threads = tracks.select("track", "device", thread=pl.col("tid").str.extract(r"^(\d{1,18})$").cast(pl.Int64).fill_null(0))
+    spans = _texts(trace.spans).filter(pl.col("category") == "mstx").join(threads.lazy(), on="track", maintain_order="left")
+    rows = spans.select("span", "device", "thread", "name", "start_ns", "dur_ns").collect()
+    return rows.hstack(trace.said(rows["span"], _OF_MARK)).sort("start_ns", maintain_order=True)
 
 
 def _aicpu(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:

@@ -106,7 +106,7 @@ class Device(NamedTuple):
     number: int
     stars: bool
     tasks: pl.DataFrame  # stream, task, batch, context, start_ns, end_ns, type: one row per execution
-    steps: pl.DataFrame  # model, index, stream, tag, at_ns
+    steps: pl.DataFrame  # model, index, stream, task, tag, at_ns
     blocks: pl.DataFrame  # stream, task, batch, blocks: where the real number was only known on the device
     copies: pl.DataFrame  # stream, task, received_ns, start_ns: as the scheduler says, where it does
     flips: Records
@@ -146,6 +146,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
             "model": _whole(track["step"]["model"]),
             "index": _whole(track["step"]["index"]),
             "stream": _whole(track["step"]["stream"]),
+            "task": _whole(track["step"]["task"]),
             "tag": _whole(track["step"]["tag"]),
             "at_ns": clock.ns(track["step"]["at"]),
         }

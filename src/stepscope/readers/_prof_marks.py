@@ -21,7 +21,7 @@ _WITH_MARK = 1  # form: long messages are cut into segments, and the device may 
 
 
 def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
-    """name, start_ns, end_ns, thread, event, mark, domain, category of everything that was marked on the host."""
+    """name, start_ns, end_ns, thread, mark and what else is said of everything that was marked on the host."""
     parts = [records(side.slices(rf"{age}\.additional\.msproftx"), _LAYOUT, notes, HOST_MAGIC) for age in ("aging", "unaging")]
     raw = np.concatenate(parts)
     if not len(raw):
@@ -39,25 +39,33 @@ def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
             "segment": raw["segment"].astype(np.int64),
             "domain": words.of(raw["domain"]).cast(pl.String),
             "category": raw["category"].astype(np.int64),
+            "payload_type": raw["payload_type"].astype(np.int64),
+            "payload": raw["payload"].astype(np.uint64),
+            "message_type": raw["message_type"].astype(np.int64),
         }
     )
     possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
     if not possible.all():
         notes.add(side.path / "data", "marks with times that cannot be", int((~possible).sum()), "msproftx")
         rows = rows.filter(pl.Series(possible))
-    return pl.concat([rows.filter(pl.col("mark") < 0).drop("segment"), _whole(rows.filter(pl.col("mark") >= 0), side, notes)])
+    return pl.concat(
+        [rows.filter(pl.col("mark") < 0).select("name", "mark", *_OF_MARK), _whole(rows.filter(pl.col("mark") >= 0), side, notes)]
+    )
 
 
 def _whole(segments: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
     """A message that is longer than a record lies in several, by number."""
     rows = segments.sort("mark", "segment", maintain_order=True).group_by("mark", maintain_order=True).agg(
         pl.col("name").str.join(""),
-        pl.col("start_ns", "end_ns", "thread", "event", "domain", "category").first(),
+        pl.col(_OF_MARK).first(),
         missing=pl.col("segment").max() + 1 - pl.col("segment").n_unique(),
     )  # fmt: skip
     if lost := int(rows["missing"].sum()):
         notes.add(side.path / "data", "pieces of the texts of marks are missing", lost, "msproftx")
-    return rows.select("name", "start_ns", "end_ns", "thread", "event", "mark", "domain", "category")
+    return rows.select("name", "mark", *_OF_MARK)
+
+
+_OF_MARK = ("start_ns", "end_ns", "thread", "event", "domain", "category", "payload_type", "payload", "message_type")
 
 
 def on_host(marks: pl.DataFrame, group: str, pid: str) -> pl.DataFrame:
@@ -68,7 +76,15 @@ def on_host(marks: pl.DataFrame, group: str, pid: str) -> pl.DataFrame:
         kind=pl.when(moment).then(pl.lit("instant")).otherwise(pl.lit("annotation")),
         category=pl.lit("mstx"),
         dur_ns=pl.when(moment).then(0).otherwise(pl.col("end_ns") - pl.col("start_ns")),
-        said=pl.struct(event_type="event", mark_id="mark", domain="domain", Category="category"),
+        said=pl.struct(
+            "domain",
+            event_type="event",
+            mark_id=pl.when(pl.col("mark") >= 0).then("mark"),
+            Category="category",
+            Payload_type="payload_type",
+            Payload_value="payload",
+            Message_type="message_type",
+        ),
         group=pl.lit(group),
         lane=pl.format("Thread {} marks", "thread"),
         track_kind=pl.lit("annotation"),
@@ -88,7 +104,7 @@ def on_device(marks: pl.DataFrame, device: Device) -> pl.DataFrame:
         else pl.DataFrame(schema={"index": pl.Int64, "text": pl.String})
     )
     rows = tags.group_by("index", "stream", maintain_order=True).agg(
-        start_ns=pl.col("at_ns").min(), end_ns=pl.col("at_ns").max(), times=pl.len()
+        start_ns=pl.col("at_ns").min(), end_ns=pl.col("at_ns").max(), times=pl.len(), task=pl.col("task").first()
     )
     return rows.join(names, on="index", how="left", maintain_order="left").select(
         "start_ns",
@@ -99,5 +115,5 @@ def on_device(marks: pl.DataFrame, device: Device) -> pl.DataFrame:
         lane=pl.format("Marks on stream {}", "stream"),
         track_kind=pl.lit("annotation"),
         tid=pl.format("marks {}", "stream"),
-        said=pl.struct(mark_id="index"),
+        said=pl.struct(pl.col("index").alias("mark_id"), pl.col("stream").alias("Physic Stream Id"), pl.col("task").alias("Task Id")),
     )
