@@ -314,3 +314,29 @@ def test_what_a_program_marks_is_a_table_and_a_layer_of_the_timeline_with_arrows
         ("f", 3, f"{at + 160}.000", None),
     ]
     assert "msprof_tx.csv" in (out / "README.txt").read_text()
+
+
+def test_blocks_that_operators_take_are_allocations_and_two_tables(tmp_path: Path) -> None:
+    """The first block is given back, the second stays; of a third only the end was recorded."""
+    made = small_network()
+    for at, address, size, name, total in (
+        (100, 0x10, 2048, "net/a", 2048),
+        (110, 0x20, 1024, "net/b", 3072),
+        (130, 0x10, -2048, "net/a", 1024),
+        (140, 0x30, -512, "net/c", 512),
+    ):
+        body = struct.pack("<QqQQQII", address, size, made.hash(name), total, 8192, 0, 0)
+        made.say("additional.task_memory_info", "node", at, body)
+    trace, out = written(made, tmp_path)
+    found = trace.allocations.select("device", "bytes", pl.col("alloc_ns", "free_ns") - REAL_US * 1000, "op").collect().rows()
+    assert found == [("npu 0", 2048, 100_000, 130_000, "net/a"), ("npu 0", 1024, 110_000, None, "net/b")]
+    assert trace.problems.select("what", "lost").collect().rows() == [
+        ("blocks of memory that were given back and whose beginning is lost", 1)
+    ]
+    assert [list(row.values())[3:] for row in rows(out, "memory_record")] == [
+        [total, "8.0", "NPU:0"] for total in ("2.0", "3.0", "1.0", "0.5")
+    ]
+    assert [list(row.values())[1:] for row in rows(out, "operator_memory")] == [
+        ["net/a", "2.0", f"{REAL_US + 100}.000\t", "30.0", "2.0", "8.0", "1.0", "8.0", "NPU:0"],
+        ["net/b", "1.0", f"{REAL_US + 110}.000\t", "N/A", "3.0", "8.0", "N/A", "N/A", "NPU:0"],
+    ]

@@ -34,6 +34,8 @@ _SUMMARIES = {
     "api_statistic": ("Calls on the host by level and name; Variance is in us^2. The same calls are listed for each device.",),
     "communication_statistic": ("Communication operators by type.",),
     "msprof_tx": ("Ranges and moments that the program marked (mstx), by start, and when a device came by them.",),
+    "memory_record": ("What is allocated and reserved on the device, over time.",),
+    "operator_memory": ("Blocks of memory that operators took: how large, when and for how long, and the totals then.",),
     "aicpu": ("Operators on AI CPUs, as they report their own phases.",),
 }
 _GENERAL = "Times are microseconds; a start is since 1970. N/A: not known."

@@ -15,7 +15,7 @@ import polars as pl
 
 from stepscope import heap
 from stepscope.errors import DataError, UsageError
-from stepscope.exporters import _msprof_marks, _msprof_readme, _msprof_summaries, _msprof_timeline, whole
+from stepscope.exporters import _msprof_marks, _msprof_memory, _msprof_readme, _msprof_summaries, _msprof_timeline, whole
 from stepscope.exporters._msprof_work import work
 from stepscope.trace import Trace
 
@@ -113,8 +113,8 @@ def _write(trace: Trace, folder: Path, summary_format: str, wanted: set[str] | N
     at = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
     _timeline(_msprof_timeline.step_events(found), folder / f"step_trace_{at}.json")
     _timeline(_msprof_timeline.events(found, wanted), folder / f"msprof_{at}.json")
-    tables = _msprof_summaries.tables(found) | {"msprof_tx": iter([_msprof_marks.table(found)])}
-    for name, portions in tables.items():
+    beside = {"msprof_tx": _msprof_marks.table(found), **_msprof_memory.tables(trace)}
+    for name, portions in (_msprof_summaries.tables(found) | {name: iter([rows]) for name, rows in beside.items()}).items():
         taken = summary_format == "json" and name == "step_trace"  # by the timeline
         _table(portions, folder, f"{name}_summary" if taken else name, at, summary_format)
     (folder / "README.txt").write_text(_msprof_readme.text({_kind(file) for file in folder.iterdir()}), encoding="utf-8")

@@ -17,6 +17,7 @@ from stepscope.readers import (
     _prof_host,
     _prof_host_older,
     _prof_marks,
+    _prof_memory,
     _prof_spans,
     _prof_streams,
     _prof_usage,
@@ -85,6 +86,7 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
     parts = [_prof_spans.calls(host, steps, info)] if host else []
     if host_side:
         parts += _prof_spans.system_calls(host_side, info, notes)
+    memory = _prof_memory.read(host_side, host, notes) if host_side and host else _prof_memory.NONE
     marks = _prof_marks.read(host_side, host.clock, host.words, notes) if host_side and host else pl.DataFrame()
     if marks.height:
         parts.append(_prof_spans.in_steps(_prof_marks.on_host(marks, _prof_spans.process(info), str(info.get("pid", ""))), steps))
@@ -100,13 +102,13 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
             spans.with_columns(step=pl.lit(1, pl.Int32)),
             [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height],
         )
+    samples = [frame for frame in (*(one.counters for one in found), usage, memory.counters) if frame.height]
     tables: dict[str, pl.DataFrame] = {
         "spans": spans,
         "tracks": tracks,
         "steps": steps.drop("device", "iteration", "model_id", strict=False),
-        "counters": pl.concat([*(one.counters for one in found), *([usage] if usage.height else [])])
-        if found or usage.height
-        else pl.DataFrame(),
+        "counters": pl.concat([pl.DataFrame(schema=_prof_counters.COLUMNS), *samples]),
+        "allocations": memory.blocks,
         "links": pl.concat(links, how="diagonal_relaxed") if links else pl.DataFrame(),
         "devices": pl.DataFrame([_chip(one.side) for one in found]),
         "problems": notes.frame(),
