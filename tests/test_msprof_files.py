@@ -340,3 +340,20 @@ def test_blocks_that_operators_take_are_allocations_and_two_tables(tmp_path: Pat
         ["net/a", "2.0", f"{REAL_US + 100}.000\t", "30.0", "2.0", "8.0", "1.0", "8.0", "NPU:0"],
         ["net/b", "1.0", f"{REAL_US + 110}.000\t", "N/A", "3.0", "8.0", "N/A", "N/A", "NPU:0"],
     ]
+
+
+def test_a_chip_for_inference_has_the_columns_of_one_kind_of_core(tmp_path: Path) -> None:
+    """Chip 7 logs tasks as larger ones do: 86,400 cycles of 24 blocks on 24 cores of 1.8 GHz are 2 us, of which a quarter multiplied."""
+    made = Directory()
+    kernel(made, 1, 100, "KERNEL_AICORE", 0)
+    made.count(3, 1, 0, 86_400, [21_600, 0, 0, 0, 0, 0, 0, 0], 110, 120)
+    root = made.write(tmp_path / "raw")
+    for file in root.glob("*/info.json*"):
+        file.write_text(file.read_text().replace('"platform_version": "5"', '"platform_version": "7"'))
+    msprof.export(prof.read(root, Options(scratch=tmp_path)), tmp_path / "out")
+    (row,) = rows(tmp_path / "out", "op_summary")
+    counters = list(row)[list(row).index("aicore_time(us)") :]
+    pipes = [f"{pipe}_{what}" for pipe in ("mac", "scalar", "mte1", "mte2", "fixpipe") for what in ("time(us)", "ratio")]
+    assert counters == ["aicore_time(us)", "total_cycles", *pipes, "icache_miss_rate", "cube_utilization(%)"]
+    told = ("aicore_time(us)", "total_cycles", "mac_time(us)", "mac_ratio", "cube_utilization(%)")
+    assert [row[name] for name in told] == ["2.0", "86400", "0.5", "0.25", "20.0"]
