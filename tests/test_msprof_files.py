@@ -357,3 +357,33 @@ def test_a_chip_for_inference_has_the_columns_of_one_kind_of_core(tmp_path: Path
     assert counters == ["aicore_time(us)", "total_cycles", *pipes, "icache_miss_rate", "cube_utilization(%)"]
     told = ("aicore_time(us)", "total_cycles", "mac_time(us)", "mac_ratio", "cube_utilization(%)")
     assert [row[name] for name in told] == ["2.0", "86400", "0.5", "0.25", "20.0"]
+
+
+@pytest.mark.parametrize(
+    ("chip", "events", "values", "rates"),
+    [
+        # Requests are 40 + 60, hits 10 + 20, lines put out 5; such a chip has no rate of hits.
+        ("5", "0xfb,0xfc,0x90,0x91,0x9c", (40, 60, 10, 20, 5, 0, 0, 0), ("N/A", "0.05")),
+        # Hits are 30 of 120, lines put out 12.
+        ("1", "0x5b,0x59,0x5c", (30, 120, 12, 0, 0, 0, 0, 0), ("0.25", "0.1")),
+    ],
+)
+def test_what_kernels_find_in_the_cache_is_said_of_each_run(
+    chip: str, events: str, values: tuple[int, ...], rates: tuple[str, str], tmp_path: Path
+) -> None:
+    made = Directory()
+    kernel(made, 1, 100, "KERNEL_AICORE", 0)
+    made.run(3, 1, 0, 200, 210)
+    for counted in (values, (0,) * 8, values):
+        made.put("device_0/data/l2_cache.data.0.slice_0", struct.pack("<4H8Q", 0, 3, 1, 0, *counted))
+    root = made.write(tmp_path / "raw")
+    for file in root.glob("*/sample.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"l2CacheTaskProfilingEvents": events}))
+    for file in root.glob("*/info.json*"):
+        file.write_text(file.read_text().replace('"platform_version": "5"', f'"platform_version": "{chip}"'))
+    trace = prof.read(root, Options(scratch=tmp_path))
+    msprof.export(trace, tmp_path / "out")
+    nothing = ("N/A" if rates[0] == "N/A" else "0.0", "0.0")
+    found = [(row["Task Id"], row["Op Name"], row["Hit Rate"], row["Victim Rate"]) for row in rows(tmp_path / "out", "l2_cache")]
+    assert found == [("1", "net/op", *rates), ("1", "net/op", *nothing)]
+    assert ("counters of the L2 cache of kernels whose start or end is lost", 1) in trace.problems.select("what", "lost").collect().rows()

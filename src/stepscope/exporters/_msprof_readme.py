@@ -34,6 +34,7 @@ _SUMMARIES = {
     "api_statistic": ("Calls on the host by level and name; Variance is in us^2. The same calls are listed for each device.",),
     "communication_statistic": ("Communication operators by type.",),
     "msprof_tx": ("Ranges and moments that the program marked (mstx), by start, and when a device came by them.",),
+    "l2_cache": ("Of what each operator asked of the L2 cache: the part that was there, and the part that put out something else.",),
     "memory_record": ("What is allocated and reserved on the device, over time.",),
     "operator_memory": ("Blocks of memory that operators took: how large, when and for how long, and the totals then.",),
     "aicpu": ("Operators on AI CPUs, as they report their own phases.",),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.exporters._msprof_work import NO_CONTEXT, TEXTS, Work, only, spelled
+from stepscope.exporters._msprof_work import NO_CONTEXT, OF_CACHE, TEXTS, Work, only, spelled
 
 _PORTION = 20_000
 _COMMUNICATION = "COMMUNICATION"
@@ -21,6 +21,7 @@ def tables(work: Work) -> dict[str, Iterator[pl.DataFrame]]:
         "api_statistic": _whole(api_statistic(work)),
         "communication_statistic": _whole(communication_statistic(work)),
         "aicpu": _whole(aicpu(work)),
+        "l2_cache": _whole(l2_cache(work)),
     }
 
 
@@ -265,6 +266,22 @@ def aicpu(work: Work) -> pl.DataFrame:
             "Total_time(us)": us("total_ns"),
             "Stream ID": pl.col("stream"),
             "Task ID": pl.col("Task Id"),
+        }
+    )
+
+
+def l2_cache(work: Work) -> pl.DataFrame:
+    if not set(OF_CACHE) <= set(work.tasks.columns):
+        return pl.DataFrame()
+    rows = work.tasks.select("device", "stream", "Task Id", "Op Name", "name", *OF_CACHE).filter(pl.col("l2_victim_rate").is_not_null())
+    return spelled(rows).select(
+        **{
+            "Device_id": pl.col("device"),
+            "Stream Id": pl.col("stream"),
+            "Task Id": pl.col("Task Id"),
+            "Hit Rate": pl.col("l2_hit_rate"),
+            "Victim Rate": pl.col("l2_victim_rate"),
+            "Op Name": pl.coalesce("Op Name", "name"),
         }
     )
 

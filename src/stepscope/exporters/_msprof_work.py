@@ -136,8 +136,10 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
         .collect()
     )
     own = own.with_columns(category=task_word().cast(schema.Text))
-    counters = _counters(trace, own)
-    columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in counters}
+    told = _told(trace, own)
+    counters = _counters(told)
+    measured = [*counters, *(name for name in OF_CACHE if name in told)]
+    columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in measured}
     found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
     # An operator that computes nothing, as it serves communication, is in all tables of operators.
     serves = (pl.col("kind") == "other") & pl.col("Op Name").is_not_null()
@@ -162,12 +164,18 @@ def _numbered(streams: pl.DataFrame) -> pl.DataFrame:
     return said.with_columns(lane=pl.coalesce("lane", free))
 
 
-def _counters(trace: Trace, tasks: pl.DataFrame) -> list[str]:
-    """The counters that kernels have: all kernels of a device have the same ones, if in vain."""
+OF_CACHE = ("l2_hit_rate", "l2_victim_rate")
+
+
+def _told(trace: Trace, tasks: pl.DataFrame) -> list[str]:
+    """What is said of kernels: of all of a device the same, if in vain."""
     firsts = tasks.filter(pl.col("kind") == "kernel").unique("device", keep="first", maintain_order=True)["span"].to_list()
     texts = trace.spans.filter(pl.col("span").is_in(firsts)).select("args").collect().to_series().drop_nulls()
-    names = dict.fromkeys(name for text in texts for name in told_keys(text))
-    told = [name for name in names if name not in _OF_TASK and COUNTER.fullmatch(name)]
+    return list(dict.fromkeys(name for text in texts for name in told_keys(text)))
+
+
+def _counters(said: list[str]) -> list[str]:
+    told = [name for name in said if name not in _OF_TASK and COUNTER.fullmatch(name)]
     return told if any(name.endswith(("total_cycles", "core_time(us)", "aiv_time(us)")) for name in told) else []
 
 

@@ -8,6 +8,7 @@ import polars as pl
 from stepscope import heap
 from stepscope.intervals import Ints
 from stepscope.readers import (
+    _prof_cache,
     _prof_communication,
     _prof_counters,
     _prof_device,
@@ -64,7 +65,7 @@ def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams
         side,
         device,
         executions,
-        _prof_pmu.read(side, device, executions, notes),
+        _counted(_prof_pmu.read(side, device, executions, notes), _prof_cache.read(side, executions, notes)),
         _prof_communication.read(executions, host),
         steps,
         pl.concat(
@@ -72,6 +73,13 @@ def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams
         ),
         alone,
     )
+
+
+def _counted(pmu: pl.DataFrame, cache: pl.DataFrame) -> pl.DataFrame:
+    """Of kernels: what their cores counted, and what they found in the cache."""
+    if pmu.is_empty() or cache.is_empty():
+        return cache if pmu.is_empty() else pmu
+    return pmu.join(cache, on="execution", how="full", coalesce=True, maintain_order="left")
 
 
 def _on_streams(device: Device, host: Host) -> Device:
