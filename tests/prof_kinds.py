@@ -11,7 +11,7 @@ NAME = "PROF_000001_20231114221320000_ABCDEFGH"
 
 def written(room: Path) -> list[Path]:
     """One directory of each kind."""
-    kinds = (network, older_chip, counted, newest_chip, everything_on_the_host, cann_6, slices_of_2020)
+    kinds = (network, older_chip, counted, newest_chip, captured_graph, everything_on_the_host, cann_6, slices_of_2020)
     return [kind(room / kind.__name__ / NAME) for kind in kinds]
 
 
@@ -38,6 +38,30 @@ def older_chip(root: Path) -> Path:
     aicpu(made)
     made.write(root)
     chip(root, "1")
+    return root
+
+
+def captured_graph(root: Path) -> Path:
+    """A graph that was captured and runs again, streams of other numbers, memory of operators, the L2 cache."""
+    made = small_network()
+    for begins, at in ((0, 90), (1, 400)):
+        made.say("compact.capture_stream_info", "runtime", at, struct.pack("<5H", begins, 3, 9, 5, 0))
+    made.say("additional.logic_stream_info", "model", 20, struct.pack("<II56I", 2, 2, 10, 11, *[0] * 54))
+    made.say("additional.mc2_comm_info", "node", 20, struct.pack("<Q5I8I", made.hash("group"), 4, 1, 1, 10, 1, 11, *[0] * 7))
+    for task in range(30):
+        about = struct.pack("<6I4QII", 5, 0, 3, task, 0, 24, made.hash("net/op"), made.hash("Type"), made.hash("axis:1"), 0, 0, 2)
+        about += struct.pack("<11I", 0, 2, 1, 16, 32, *[0] * 6) * 2
+        made.say("additional.capture_op_info", "runtime", 95 + task, about)
+        head = struct.pack("<HHIIIQ", HOST_MAGIC, 5000, 0, 100, len(about), host(95 + task))
+        made.put("host/data/unaging.variable.capture_op_info.slice_0", head + about)
+        size = 4096 if task % 2 == 0 else -4096
+        memory = struct.pack("<QqQQQII", 0x1000 * (task // 2), size, made.hash("net/op"), 4096, 1 << 20, 0, 0)
+        made.say("additional.task_memory_info", "node", 95 + task, memory)
+        if task % 10 < 4:  # a kernel of the network
+            made.put("device_0/data/l2_cache.data.0.slice_0", struct.pack("<4H8Q", 0, 3, task, 0, *range(1, 9)))
+    made.write(root)
+    for path in root.glob("*/sample.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"l2CacheTaskProfilingEvents": "0xfb,0xfc,0x90,0x91,0x9c"}))
     return root
 
 
