@@ -532,7 +532,8 @@ def test_calls_that_overlap_the_next_make_no_stairs() -> None:
         for at in range(8)
     )
     tracks = "    track group kind label\n    0 p thread t"
-    timeline = build(tiny.trace(spans="    track kind name start_ns dur_ns\n" + calls.replace("_", ""), tracks=tracks))
+    trace = tiny.trace(spans="    track kind name start_ns dur_ns\n" + calls.replace("_", ""), tracks=tracks)
+    timeline = build(trace)
     (lane,) = drawn(timeline, "spans")
     assert lane.rows == 4
     row_of = {(name, start): row for row, events in enumerate(events_of(timeline, lane)) for name, start, _ in events}
@@ -540,6 +541,9 @@ def test_calls_that_overlap_the_next_make_no_stairs() -> None:
     for at in range(8):
         begin = at * 20_000
         assert row_of["call", begin] < row_of["launch", begin + 4000] < row_of["kernel", begin + 6000]
+    # A call is not inside the one that it only overlaps.
+    for span, inside in ((3, []), (4, [3]), (5, [4, 3])):
+        assert [one["span"] for one in asking.details(trace, timeline, 0, span)["parents"]] == inside
 
 
 def test_a_range_stands_above_the_calls_that_it_begins_and_ends_in() -> None:

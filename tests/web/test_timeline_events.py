@@ -1,12 +1,15 @@
 """Every event of a small trace can be reached in the timeline, by clicking and by keys."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 import stepscope
+import tiny
+from stepscope import store
 from timeline_page import PATIENCE, SAMPLES, Shown, until
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -68,3 +71,27 @@ def test_every_event_is_reached_by_keys(server: "Serve", page: "Page", wanted: l
         if not press("Shift+ArrowDown"):
             break
     assert sorted(seen) == sorted(wanted)
+
+
+def test_the_drawer_covers_no_event_that_it_tells_of(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    count = 40
+    spans = "track  kind  name  start_ns  dur_ns\n" + "\n".join(f"{track}  kernel  k{track}  0  1000" for track in range(count))
+    tracks = "track  kind  label  device  sort\n" + "\n".join(f"{track}  stream  s{track}  0  {track}" for track in range(count))
+    store.write(tiny.trace(spans=spans, tracks=tracks), tmp_path / "many")
+    shown = Shown(page, server(tmp_path), "many")
+    canvas = page.locator(".tl-picture").bounding_box()
+    assert canvas is not None
+    bottom = canvas["y"] + canvas["height"]
+    boxes = {track: shown.lane(track)[1].bounding_box() for track in range(count)}
+    lowest = max(track for track, box in boxes.items() if box is not None and box["y"] + box["height"] < bottom)
+    x, y = shown.place(lowest, 500)
+    page.mouse.click(x, y)
+    playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", f"k{lowest}", timeout=PATIENCE)
+
+    def covered() -> float:
+        drawer, lane = page.locator(".tl-title").bounding_box(), shown.lane(lowest)[1].bounding_box()
+        assert drawer is not None
+        assert lane is not None
+        return lane["y"] + lane["height"] - drawer["y"]
+
+    assert until(covered, lambda over: over < 0) < 0

@@ -6,6 +6,7 @@ const FLAT = new Set(["kernel", "copy", "set"]);
 const DEVICE_WORK = new Set(["kernel", "copy", "set", "communication"]);
 /** Ranges and moments say where, not that something ran. */
 const NO_WORK = new Set(["step", "scope", "annotation", "instant"]);
+const JITTER = 2000; // as in intervals.py
 const MANY = 200;
 const WITHIN = 64;
 
@@ -85,7 +86,10 @@ export class Carried {
     const event = this.event(at);
     const value = (name: string) => (Number.isFinite(this.num(name)[at]) ? this.num(name)[at] : null);
     const parents: Event[] = [];
-    for (let up = this.find(rank, this.num("parent")[at]); up >= 0 && parents.length < MANY; up = this.find(rank, this.num("parent")[up])) parents.push(this.event(up));
+    for (let up = this.find(rank, this.num("parent")[at]); up >= 0 && parents.length < MANY; up = this.find(rank, this.num("parent")[up])) {
+      const around = this.event(up);
+      if (around.start + around.dur + JITTER >= event.start + event.dur) parents.push(around); // else it only overlaps
+    }
     const arrows = this.arrows(at, rank, span, event);
     const same = [...this.order].filter((one) => this.num("rank")[one] === rank && this.str("name")[one] === event.name);
     const own = same.indexOf(at);

@@ -4,7 +4,7 @@ import { remember } from "../state";
 import { write, writtenNotes } from "./address";
 import type { Arrow } from "./connections";
 import type { Timeline } from "./model";
-import { TOP, type Area, type Mark } from "./scene";
+import type { Area, Mark } from "./scene";
 import { looked } from "./searching";
 import type { Event } from "./wire";
 
@@ -71,12 +71,8 @@ function reveal(of: Timeline, event: Event): void {
   if (!lane) return;
   const by = of.arrangement.peek();
   if (by.hidden.includes(lane.id) || by.folded.includes(lane.group)) of.rearrange({ hidden: by.hidden.filter((one) => one !== lane.id), folded: by.folded.filter((one) => one !== lane.group) });
-  const layout = of.layout.peek();
-  const placed = layout.lanes.find((one) => one.lane.id === lane.id);
-  if (!placed) return;
-  const room = of.height - TOP - layout.pinnedHeight;
-  const y = placed.y + placed.pad + Math.max(0, placed.rows.indexOf(event.row)) * placed.rowHeight;
-  if (y < of.scroll || y + placed.rowHeight > of.scroll + room) of.scrollTo(y - room / 2);
+  const stands = of.standing(event);
+  if (stands && (stands.y < of.scroll || stands.y + stands.high > of.scroll + of.room)) of.scrollTo(stands.y - of.room / 2);
 }
 
 /** Go to an event that is named elsewhere: a search, a flow, the previous of the same name. */

@@ -17,6 +17,9 @@ import { Sight } from "./sight";
 import type { Told, Under } from "./stage";
 import type { Event, Header, Lane } from "./wire";
 
+/** Left free below what is chosen. */
+const BELOW = 12;
+
 export type Tab = "area" | "event" | "events" | "flow";
 export type Mode = "select" | "pan" | "measure";
 
@@ -137,11 +140,26 @@ export class Timeline {
   }
 
   resize(width: number, height: number): void {
+    const chosen = this.selected.peek();
+    const stands = chosen && this.standing(chosen);
+    const inSight = stands && stands.y >= this.scroll && stands.y < this.scroll + this.room;
     this.sight.width = width;
     this.height = height;
     this.ratio = Math.min(3, devicePixelRatio || 1);
-    this.scrollTo(this.scroll);
+    // What is chosen is not covered by the drawer that tells of it.
+    this.scrollTo(inSight ? Math.max(this.scroll, stands.y + stands.high + BELOW - this.room) : this.scroll);
     this.frame(performance.now());
+  }
+
+  /** How much of the lanes that move can be seen. */
+  get room(): number {
+    return this.height - TOP - this.layout.peek().pinnedHeight;
+  }
+
+  /** Where an event stands among these lanes; null where its lane is hidden. */
+  standing(event: Event): { y: number; high: number } | null {
+    const placed = this.layout.peek().lanes.find((one) => one.lane.id === event.lane);
+    return placed ? { y: placed.y + placed.pad + Math.max(0, placed.rows.indexOf(event.row)) * placed.rowHeight, high: placed.rowHeight } : null;
   }
 
   setSteps(steps: Step[]): void {
@@ -266,8 +284,7 @@ export class Timeline {
   }
 
   scrollTo(y: number): void {
-    const layout = this.layout.peek();
-    this.scroll = Math.max(0, Math.min(layout.height + 60 - (this.height - TOP - layout.pinnedHeight), y));
+    this.scroll = Math.max(0, Math.min(this.layout.peek().height + 60 - this.room, y));
     this.invalidate();
   }
 

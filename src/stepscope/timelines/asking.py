@@ -76,7 +76,7 @@ def details(trace: Trace, timeline: Timeline, rank: int, span: int) -> dict[str,
     linked = of_rank.filter((pl.col("flow_in") == span) | (pl.col("op") == span)).select("span", "track", "start_ns", "dur_ns", "flow_in")
     effects = linked.sort("start_ns").collect()
     causes = [cause for cause in (row["flow_in"], row["op"]) if cause is not None and cause != span]
-    above = _above(of_rank, timeline, mine, row)
+    above = _above(timeline, mine, row)
     # A kernel is caused by its launch call, which is part of its operator.
     known = placed_spans(timeline, of_rank, rank, [*causes, *above])
     out = effects.filter(pl.col("flow_in") == span)
@@ -222,20 +222,13 @@ def placed_spans(timeline: Timeline, spans: pl.LazyFrame, rank: int, wanted: lis
     return {one["span"]: one for one in _placed(timeline, rank, rows)} if rows is not None else {}
 
 
-def _above(spans: pl.LazyFrame, timeline: Timeline, mine: dict[str, Any] | None, row: dict[str, Any]) -> list[int]:
-    """The spans around this one, the innermost first."""
+def _above(timeline: Timeline, mine: dict[str, Any] | None, row: dict[str, Any]) -> list[int]:
+    """The spans around this one, the innermost first; not those that it only overlaps."""
     if mine is None or row["parent"] is None:
         return []
-    lane = timeline.lanes[mine["lane"]]
-    around = [near(timeline, lane, above, mine["start"], "at") for above in range(mine["row"])]
-    ids = [one["span"] for one in around if one]
-    parents = dict(spans.filter(pl.col("span").is_in([*ids, row["parent"]])).select("span", "parent").collect().iter_rows())
-    found: list[int] = []
-    parent = row["parent"]
-    while parent is not None and parent not in found:
-        found.append(parent)
-        parent = parents.get(parent)
-    return found
+    lane, end = timeline.lanes[mine["lane"]], mine["start"] + mine["dur"] - intervals.JITTER_NS
+    around = (near(timeline, lane, above, mine["start"], "at") for above in reversed(range(mine["row"])))
+    return [one["span"] for one in around if one and one["start"] + one["dur"] >= end]
 
 
 def _same_name(timeline: Timeline, rank: int, mine: dict[str, Any] | None, name: str) -> dict[str, Any]:
