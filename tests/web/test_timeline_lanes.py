@@ -172,3 +172,17 @@ def test_names_leave_most_of_a_telephone_to_the_picture(server: "Serve", page: "
     Shown(page, server(SAMPLES), RUN)
     assert box_of(page.locator(".tl-names"))["width"] <= 130
     assert box_of(page.locator(".tl-picture"))["width"] >= 240
+
+
+def test_the_lanes_of_the_rank_that_is_chosen_are_in_sight(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    store.write(tiny.trace(**TWO_RANKS), tmp_path / "two")
+    page.set_viewport_size({"width": 1280, "height": 400})
+    shown = Shown(page, server(tmp_path), "two", "rank=1")
+
+    def below(rank: int) -> float:
+        """How far the first lanes of a rank are from the top of the lanes."""
+        return box_of(page.locator(".tl-group").filter(has_text=re.compile(f"^rank {rank}$")))["y"] - box_of(page.locator(".tl-clip"))["y"]
+
+    assert until(lambda: below(1), lambda far: abs(far) <= 1) == pytest.approx(0, abs=1)
+    page.goto(shown.served.url(f"#/{shown.run}/timeline?rank=0"))
+    assert until(lambda: below(0), lambda far: abs(far) <= 1) == pytest.approx(0, abs=1)

@@ -28,6 +28,7 @@ export function write(of: Timeline): void {
   const its = selected && selected.span >= 0 ? of.rankOf(selected.lane) : null;
   go({ params: { ...params(of), ...(its !== null && its !== rank() ? { rank: its } : {}) } }, true);
   of.wrote = said();
+  of.ofRank = rank();
 }
 
 /** The address as it would be now. */
@@ -56,11 +57,13 @@ export async function follow(of: Timeline, first: boolean): Promise<void> {
   if (!isHere(of) || (!first && said() === of.wrote)) return;
   of.wrote = said();
   of.followed = true;
+  const another = rank() !== of.ofRank;
+  of.ofRank = rank();
   const { sight } = of;
   const { t0, t1, span, area, lanes, color, scopes, find, kinds, notes, tab, measure } = place.value.params;
   const points = (measure ?? "").split(":").map(Number);
   of.measured.value = measure && points.length === 2 && points.every(Number.isFinite) ? { from: points[0], to: points[1] } : null;
-  if (first || lanes !== undefined) of.arrangement.value = read(lanes ?? remembered(`timeline.${of.run}`) ?? of.usual);
+  if (first || another || lanes !== undefined) of.arrangement.value = read(lanes ?? remembered(`timeline.${of.run}`) ?? of.usual);
   of.kinds.value = kinds ? kinds.split(",").filter((kind) => of.header.kinds.includes(kind)) : [];
   of.recolor(COLORINGS.includes((color ?? "family") as Coloring) ? ((color ?? "family") as Coloring) : undefined);
   of.scopes.value = Math.max(1, Number(scopes) || 2);
@@ -70,6 +73,7 @@ export async function follow(of: Timeline, first: boolean): Promise<void> {
     if (Number(to) > Number(from)) of.area.value = { t0: Number(from), t1: Number(to), lanes: some ? some.split(",").map(Number) : null };
   } else of.area.value = null;
   of.relayout();
+  if (another && span === undefined) of.scrollTo(of.layout.peek().heads.find((head) => head.group.rank === rank())?.y ?? 0);
   const [from, to] = [t0, t1].map((text) => (text === undefined ? NaN : Number(text)));
   const windowed = Number.isFinite(from) && Number.isFinite(to) && to >= from;
   if (windowed) sight.to(from, Math.max(to, from + 1), first ? "jump" : "glide");

@@ -47,6 +47,8 @@ export class Timeline {
   steps: Step[] = [];
   /** Of the lane whose steps the ruler shows. */
   ruled = -1;
+  /** The rank that was gone to. */
+  ofRank: number | null = null;
   scroll = 0;
   height = 0;
   /** Called after each picture, with how many ms it took and whether it has all its tiles. */
@@ -274,13 +276,16 @@ export class Timeline {
   }
 
   relayout(): void {
+    const before = this.layout.peek().heads.filter((head) => head.y <= this.scroll).pop();
     this.layout.value = arrange(this.header, this.arrangement.peek(), {
       scopes: this.scopes.peek(),
       ruled: this.ruled,
       ranks: null,
       empty: (lane, row) => this.empty.has(`${lane.id} ${row}`),
     });
-    this.scrollTo(this.scroll);
+    // What is above may have become higher or lower: the group that is in sight stays there.
+    const after = before && this.layout.peek().heads.find((head) => head.group.id === before.group.id);
+    this.scrollTo(this.scroll + (after ? after.y - before.y : 0));
   }
 
   scrollTo(y: number): void {
