@@ -12,7 +12,7 @@ import pytest
 import stepscope
 from prof_directories import small_network
 from stepscope import cli
-from stepscope.readers._ascend_layers import json_list
+from stepscope.readers._ascend_texts import json_list
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 

@@ -7,8 +7,9 @@ import polars as pl
 from stepscope import schema
 from stepscope.readers import _ascend_database_communication
 from stepscope.readers._ascend_database_communication import unless_na
-from stepscope.readers._ascend_layers import TASK_KINDS, json_list
+from stepscope.readers._ascend_kinds import TASK_KINDS
 from stepscope.readers._ascend_sqlite import Database
+from stepscope.readers._ascend_texts import json_list
 from stepscope.readers._kineto import Problem
 
 

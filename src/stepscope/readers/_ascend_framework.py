@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stepscope.intervals import Bools, Ints
 from stepscope.readers import _ascend_tlv
-from stepscope.readers._ascend_layers import json_list
+from stepscope.readers._ascend_texts import json_list
 from stepscope.readers._kineto import Problem
 from stepscope.readers._prof_device import paired
 from stepscope.readers._prof_files import Clock

@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 
 from stepscope import schema
-from stepscope.readers._ascend_layers import DETAILS, Details, json_list
+from stepscope.readers._ascend_details import DETAILS, Details
+from stepscope.readers._ascend_texts import json_list
 from stepscope.readers._documents import decoded, exact, files, in_text, index, listed
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
@@ -95,7 +96,7 @@ _PLACED = {
 
 
 def details(rows: pl.DataFrame, file: str, problems: list[Problem]) -> Details:
-    """Kernels, as _ascend_layers wants them."""
+    """Kernels, as `_ascend_details` wants them."""
     if rows.is_empty():
         return Details(pl.DataFrame(schema=DETAILS), file)
     rest = [name for name in rows.columns if name not in _PLACED]

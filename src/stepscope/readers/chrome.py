@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stepscope.errors import DataError, StepscopeError
-from stepscope.readers import Options, _ascend_layers
+from stepscope.readers import Options, _ascend_lanes, _ascend_layers
 from stepscope.readers import _chrome_events as events
 from stepscope.readers import _chrome_text as texts
 from stepscope.readers._kineto import Problem, assemble
@@ -42,7 +42,7 @@ def sniff(path: Path) -> bool:
 
 def read(path: Path, options: Options) -> Trace:
     found = decoded(path, options)
-    if "stepscope" not in found.header and _ascend_layers.claims(found.reports):  # what we exported ourselves says what is what
+    if "stepscope" not in found.header and _ascend_lanes.claims(found.reports):  # what we exported ourselves says what is what
         return _ascend_layers.assemble(path, found.reports, found.problems, options, format="chrome")
     return assemble(path, found.header, found.reports, found.problems, options)
 
