@@ -149,11 +149,11 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
 
 def task_word() -> pl.Expr:
     """The type of a task, by `kind` and `category`: a copy by another tool's word is one by msprof's own, too, which are in capitals."""
-    said = pl.col("category").cast(pl.String)
-    for kind, word in _WORDS.items():
-        foreign = (pl.col("kind") == kind) & ~pl.col("category").cast(pl.String).str.contains("^[A-Z]").fill_null(False)
-        said = pl.when(foreign).then(pl.lit(word)).otherwise(said)
-    return said
+    said, known = pl.col("category").cast(pl.String), r"^[A-Z0-9_]+$|^(?i:memcpy|memset)|(?i:wait)"
+    word = said
+    for kind, own in _WORDS.items():
+        word = pl.when((pl.col("kind") == kind) & ~said.str.contains(known).fill_null(False)).then(pl.lit(own)).otherwise(word)
+    return word
 
 
 def _numbered(streams: pl.DataFrame) -> pl.DataFrame:

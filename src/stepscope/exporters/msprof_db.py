@@ -168,7 +168,7 @@ class _Writing:
             globalPid=_number(pl.lit(str(self.trace.meta.extra.get("pid", "")))),
         )
         # An operator that serves communication computes nothing, and is described as one.
-        is_kernel = (pl.col("kind") == "kernel") | ((pl.col("kind") == "other") & pl.col("op_type").is_not_null())
+        is_kernel = (pl.col("kind") == "kernel") | ((pl.col("kind") == "other") & pl.col("Op Name").is_not_null())
         word = task_word()
         kind = pl.coalesce(pl.when(is_kernel).then("runtime type"), word, pl.col("name").cast(pl.String))
         columns = (
