@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+import stepscope
 from prof_directories import HOST_MAGIC, LEVELS, Directory, host
-from stepscope.exporters import msprof
+from stepscope.exporters import msprof, msprof_db
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
 
@@ -143,3 +144,19 @@ def test_kernels_that_only_serve_communication_compute_nothing_and_are_operators
     assert names == ["net/MatmulAllReduce", "net/Serves", "hcom_allReduceAivKernel"]
     events = json.loads(next((tmp_path / "out").glob("msprof_2*.json")).read_text())
     assert [event["dur"] for event in events if event["name"] == "Computing" and event["ph"] == "X"] == [50.0]
+
+
+@pytest.mark.parametrize("to", ["msprof", "msprof_db"])
+def test_kernels_of_hccl_compute_nothing_in_exported_results_either(to: str, tmp_path: Path) -> None:
+    trace = read(serving(), tmp_path)
+    if to == "msprof":
+        msprof.export(trace, tmp_path / "out" / "mindstudio_profiler_output")
+    else:
+        (tmp_path / "out").mkdir()
+        msprof_db.export(trace, tmp_path / "out" / "msprof_20260101000000.db")
+    again = stepscope.open(tmp_path / "out")
+    found = {row["name"]: (row["kind"], row["op_type"]) for row in on_streams(again)}
+    assert found["hcom_allReduceAivKernel"] == ("other", "Type") and found["net/MatmulAllReduce"] == ("kernel", "Type")
+    msprof.export(again, tmp_path / "third")
+    names = [line.split(",")[4] for line in next((tmp_path / "third").glob("op_summary_2*.csv")).read_text().splitlines()[1:]]
+    assert "hcom_allReduceAivKernel" in names

@@ -21,6 +21,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.readers import Options, _ascend_counters, _ascend_database_communication, _ascend_database_spans, _ascend_tables, _kineto
+from stepscope.readers._ascend_kinds import SERVING
 from stepscope.readers._ascend_sqlite import Database, connect, table_names
 from stepscope.readers._documents import exact
 from stepscope.readers._kineto import Problem
@@ -162,7 +163,7 @@ def _linked(database: Database, spans: pl.DataFrame) -> pl.DataFrame:
     name, of_op = pl.col("name").cast(pl.String), spans["name"].cast(pl.String).gather(spans["op"].fill_null(0))
     path = pl.when(name.str.contains("/")).then(name.str.extract(r"([^/]*?)(?:-op\d+)?(?:_\d+)?$"))
     told = pl.col("op_type").cast(pl.String) if "op_type" in spans.columns else pl.lit(None, pl.String)
-    described = kind.is_in(["kernel", "communication"])
+    described = kind.is_in(["kernel", "communication"]) | ((kind == "other") & name.str.contains(SERVING))
     return spans.with_columns(
         flow_in=pl.when(work).then(pl.coalesce("cause", "op")).otherwise(pl.col("first")),
         op=pl.when(work).then("op"),

@@ -7,7 +7,7 @@ import polars as pl
 from stepscope import schema
 from stepscope.readers import _ascend_database_communication
 from stepscope.readers._ascend_database_communication import unless_na
-from stepscope.readers._ascend_kinds import TASK_KINDS
+from stepscope.readers._ascend_kinds import SERVING, TASK_KINDS
 from stepscope.readers._ascend_sqlite import Database
 from stepscope.readers._ascend_texts import json_list
 from stepscope.readers._kineto import Problem
@@ -153,7 +153,6 @@ def _tasks(database: Database) -> pl.DataFrame:
     of_transfer = pl.col("globalTaskId").is_in(carried.implode()) & task.is_in(["copy", "set"])
     task = pl.when(of_transfer).then(pl.lit("other")).otherwise(task)
     told = pl.col("core").is_not_null() | pl.col("name").is_not_null()
-    known = pl.when(told)
     own = {
         "blockDim": "Block Dim",
         "mixBlockDim": "Mix Block Dim",
@@ -172,7 +171,12 @@ def _tasks(database: Database) -> pl.DataFrame:
         pid=pl.lit(None, pl.Int64),
         lane=pl.col("streamId"),
         device=pl.col("deviceId"),
-        kind=known.then(pl.lit("kernel")).otherwise(task).cast(schema.Kind),
+        kind=pl.when(told & ~name.str.contains(SERVING).fill_null(False))
+        .then(pl.lit("kernel"))
+        .when(told)
+        .then(pl.lit("other"))
+        .otherwise(task)
+        .cast(schema.Kind),
         name=pl.coalesce(name, type_).cast(pl.Categorical),
         start_ns="startNs",
         dur_ns=pl.col("endNs") - pl.col("startNs"),

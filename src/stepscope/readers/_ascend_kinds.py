@@ -17,6 +17,8 @@ TASK_KINDS = (
     (r"(?i)^(EVENT|NOTIFY)[_ ]WAIT|^STREAM_WAIT_EVENT", "sync"),
     (r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|AIV|AICPU|MIX_AIC|MIX_AIV|DSA|DSA_SQE|DVPP|HOST_CPU|KERNEL_\w+|VECTOR_CORE|Other)$", "kernel"),
 )
+# Kernels of HCCL's own, on vector cores or AI CPUs: they carry out a transfer, or serve one, and compute nothing.
+SERVING = "(Aiv|Aicpu)Kernel$"
 
 
 def with_collectives(spans: pl.DataFrame, lanes: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -59,6 +61,8 @@ def classified(spans: pl.DataFrame, lanes: pl.DataFrame, said: pl.DataFrame, mat
         .then(
             pl.when(told & pl.col("core").is_in(COMMUNICATION_CORES) & pl.col("task_type").is_null())
             .then(pl.lit("communication"))
+            .when(name.str.contains(SERVING))
+            .then(pl.lit("other"))
             .when(told)
             .then(pl.lit("kernel"))
             .when((task == "kernel") & nameless)

@@ -21,7 +21,7 @@ from stepscope import intervals
 from stepscope.errors import DataError
 from stepscope.readers import Options, _ascend_steps, _kineto
 from stepscope.readers._ascend_details import COMMUNICATION_CORES, NO_DETAILS, Details, Matches, end, with_details
-from stepscope.readers._ascend_kinds import classified, with_collectives
+from stepscope.readers._ascend_kinds import SERVING, classified, with_collectives
 from stepscope.readers._ascend_lanes import devices_of, lanes_of, of_layers, tracks_of
 from stepscope.readers._ascend_samples import samples_of
 from stepscope.readers._ascend_texts import listed
@@ -167,7 +167,7 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame, lanes: pl.DataFrame, match
     # A kernel inside a transfer is told under the transfer's type; it is not one.
     inside = (spans["kind"] == "kernel") & matches.of("core", spans.height).is_in(COMMUNICATION_CORES).fill_null(False)
     told = told.zip_with(~inside, spans["name"].cast(pl.String))
-    device = pl.col("kind").is_in(["kernel", "communication"])
+    device = pl.col("kind").is_in(["kernel", "communication"]) | ((pl.col("kind") == "other") & name.str.contains(SERVING))
     path = pl.when(device & name.str.contains("/")).then(own)
     op_type = pl.when(pl.Series(is_op)).then(own).when(device).then(pl.coalesce(told, path, of_op)).when(pl.Series(op >= 0)).then(name)
     return spans.with_columns(_kineto.or_null("flow_in", flow_in), _kineto.or_null("op", op), op_type=op_type.cast(pl.Categorical))

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import schema
+from stepscope.readers._ascend_kinds import SERVING
 from stepscope.readers._prof_files import HOST_MAGIC, Notes, Records, Side, records
 from stepscope.readers._prof_host import CORES, HEAD, TENSOR, TENSOR_TEXTS, Host, record, tensor_texts
 
@@ -172,17 +173,14 @@ def _described(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
 
 
 def placed(executions: pl.DataFrame, streams: Streams) -> pl.DataFrame:
-    """With the stream on which each is shown (`logic`), and whether it only serves communication (`serving`): it computes nothing.
-
-    HCCL's own kernels, on vector cores or AI CPUs, end in these words.
-    """
+    """With the stream on which each is shown (`logic`), and whether it only serves communication (`serving`): it computes nothing."""
     if streams.logic:
         shown = pl.col("stream").replace_strict(streams.logic, default=pl.col("stream"), return_dtype=pl.Int64)
         executions = executions.with_columns(logic=shown)
     serves = pl.col("stream").is_in(streams.serving)
     for column in ("op", "node_item"):  # each distinct name once: there may be millions of kernels
         names = executions[column].drop_nulls().unique().cast(pl.String)
-        names = names.filter(names.str.contains("(AivKernel|AicpuKernel)$" if streams.serving else "AivKernel$"))
+        names = names.filter(names.str.contains(SERVING))
         serves |= pl.col(column).is_in(names.to_list()).fill_null(False)
     serving = executions.select(serves & (pl.col("kind") == "kernel")).to_series()
     return executions.with_columns(serving.alias("serving")) if serving.any() else executions
