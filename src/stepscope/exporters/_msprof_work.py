@@ -142,8 +142,9 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
     columns = _OF_TASK | {name: pl.Int64 if name.endswith("_cycles") else pl.Float64 for name in measured}
     found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
     # An operator that computes nothing, as it serves communication, is in all tables of operators.
-    cores = ["AI_CORE", "AI_VECTOR_CORE", "AI_CPU", "MIX_AIC", "MIX_AIV"]
-    serves = (pl.col("kind") == "other") & pl.col("category").is_in(cores) & pl.col("op_type").is_not_null()
+    # Raw data says which operator a task is of; of other sources the names of HCCL's own kernels tell.
+    hccl = pl.col("op_type").is_not_null() & pl.col("name").cast(pl.String).str.contains("(Aiv|Aicpu)Kernel$")
+    serves = (pl.col("kind") == "other") & (pl.col("Op Name").is_not_null() | hccl)
     found = found.with_columns(serves=serves, kind=pl.when(serves).then(pl.lit("kernel", schema.Kind)).otherwise("kind"))
     return _with_operators(trace, found), counters
 
