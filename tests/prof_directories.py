@@ -155,7 +155,7 @@ def small_network() -> Directory:
                     ran + start,
                     ran + start + length,
                 )
-        _all_reduce(made, at + 60, ran + 90, step)
+        all_reduce(made, at + 60, ran + 90, step)
         made.tag(ran + 141, 3)
         made.tag(ran + 200, 4)
         made.tag(ran + 201, 1)
@@ -163,7 +163,7 @@ def small_network() -> Directory:
     return made
 
 
-def _all_reduce(made: Directory, at: float, ran: float, step: int) -> None:
+def all_reduce(made: Directory, at: float, ran: float, step: int) -> None:
     group, name = made.hash("hccl_world_group"), made.hash("hcom_allReduce_")
     made.call("node", "launch", at, at + 30, name)
     for number, (word, kind, sqe, size) in enumerate((("Notify_Wait", "NOTIFY_WAIT", 7, 0), ("Memcpy", "MEMCPY_ASYNC", 11, 1 << 20))):

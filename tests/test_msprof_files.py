@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import prof_directories
 import stepscope
 from prof_directories import DEVICE_MAGIC, HOST_MAGIC, REAL_US, Directory, device, host, small_network
 from stepscope.errors import DataError, UsageError
@@ -387,3 +388,21 @@ def test_what_kernels_find_in_the_cache_is_said_of_each_run(
     found = [(row["Task Id"], row["Op Name"], row["Hit Rate"], row["Victim Rate"]) for row in rows(tmp_path / "out", "l2_cache")]
     assert found == [("1", "net/op", *rates), ("1", "net/op", *nothing)]
     assert ("counters of the L2 cache of kernels whose start or end is lost", 1) in trace.problems.select("what", "lost").collect().rows()
+
+
+@pytest.mark.parametrize(
+    ("monotonic", "counter", "first"),
+    # As msprof orders them: its floats of 1265371502718 are a little off, so that communication, cut to an integer, comes before.
+    [(5_000_000_000, 90_000_000, ["net/op", "hcom_allReduce_"]), (1_265_371_392_718, 272_575_757_537, ["hcom_allReduce_", "net/op"])],
+)
+def test_of_a_kernel_and_a_collective_of_one_moment_the_first_is_that_of_msprof(
+    monotonic: int, counter: int, first: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prof_directories, "MONOTONIC", monotonic)
+    monkeypatch.setattr(prof_directories, "DEVICE_TICKS", counter)
+    made = Directory()
+    kernel(made, 1, 100, "KERNEL_AICORE", 0)
+    prof_directories.all_reduce(made, 130, 110, 0)
+    found = rows(written(made, tmp_path)[1], "op_summary")
+    assert [row["OP Type"].replace("MatMul", "net/op") for row in found] == first
+    assert {row["Task Start Time(us)"] for row in found} == {f"{REAL_US + 110}.000\t"}

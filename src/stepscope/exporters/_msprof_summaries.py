@@ -63,7 +63,7 @@ def _briefly(rows: pl.DataFrame) -> pl.DataFrame:
 def op_summary(work: Work) -> Iterator[pl.DataFrame]:
     communicating = work.operators.with_row_index("row").select("row", "device", "start_ns", "dur_ns")
     both = [frame.with_columns(other=pl.lit(other)) for frame, other in ((kernels(work).drop("serves"), 0), (communicating, 1))]
-    order = pl.concat(both).sort("device", "start_ns", maintain_order=True)
+    order = pl.concat(both).with_columns(_place(work)).sort("device", "start_ns", "place", maintain_order=True).drop("place")
     # However long ago the last one began: what ran before it and still runs does not count.
     free = pl.col("start_ns") - (pl.col("start_ns") + pl.col("dur_ns")).shift(1).over("device")
     order = order.with_columns(wait_ns=free.clip(0).fill_null(0))
@@ -76,6 +76,20 @@ def op_summary(work: Work) -> Iterator[pl.DataFrame]:
             ]
         )
         yield _merged(rows, part)
+
+
+def _place(work: Work) -> pl.Expr:
+    """Which of a kernel and a communication operator of the same moment comes first, of which it depends who has waited.
+
+    There, moments are floats, and those of communication are cut to integers: they come first where the float is none.
+    """
+    first = pl.lit(False)
+    for device, clock in work.counters_of_time.items():
+        ticks = ((pl.col("start_ns") - clock["start_ns"]) * clock["hertz"] / 1e9).round()
+        past = (ticks + clock["cntvct"] - clock["cntvct"] / 1e9 * 1e9) / clock["hertz"] * 1e9
+        moment = past + clock["monotonic_ns"] / 1e9 * 1e9
+        first = first | ((pl.col("device") == device) & (moment != moment.floor()))
+    return pl.when((pl.col("other") == 1) & first).then(-1).otherwise("other").alias("place")
 
 
 def _detailed(work: Work, rows: pl.Series) -> pl.DataFrame:

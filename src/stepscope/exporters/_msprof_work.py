@@ -60,6 +60,7 @@ class Work(NamedTuple):
     clocks: pl.DataFrame  # device, at_ns, mhz
     samples: pl.DataFrame  # of other counters of devices: device, layer, series, field, at_ns, value
     marks: pl.DataFrame  # that a program made: device (none of the host's), thread, name, start_ns, dur_ns and _OF_MARK
+    counters_of_time: dict[int, dict[str, Any]]  # how the counter of a device tells the time
     aicpu: pl.DataFrame  # what operators on AI CPUs said of themselves whose tasks are lost: as `tasks`
     fusions: list[dict[str, Any]]
     models: dict[int, str]
@@ -99,6 +100,7 @@ def work(trace: Trace) -> Work:
         clocks=_clocks(trace, stars),
         samples=_samples(trace),
         marks=_marks(trace, tracks),
+        counters_of_time=_counters_of_time(extra.get("clocks")),
         aicpu=_aicpu(trace, lanes),
         fusions=[one for one in extra.get("fusions") or [] if isinstance(one, dict)],
         models={int(key): str(name) for key, name in models.items() if str(key).isdecimal()} if isinstance(models, dict) else {},
@@ -108,6 +110,12 @@ def work(trace: Trace) -> Work:
         stars=stars,
         brief=str(trace.meta.options.get("profLevel", "")) in ("l0", "level0", "0"),
     )
+
+
+def _counters_of_time(said: object) -> dict[int, dict[str, Any]]:
+    known = {int(key): one for key, one in said.items() if str(key).isdecimal()} if isinstance(said, dict) else {}
+    needed = {"cntvct", "monotonic_ns", "start_ns", "hertz"}
+    return {device: one for device, one in known.items() if isinstance(one, dict) and needed <= set(one) and one["hertz"] > 0}
 
 
 def only(rows: pl.DataFrame, *where: pl.Expr) -> pl.DataFrame:

@@ -120,7 +120,7 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
         versions={"cann": str(info["cannVersion"])} if info.get("cannVersion") else {},
         ranks=[own],
         options={key: value for key in ("ai_core_metrics", "profLevel") if host_side and (value := host_side.sample.get(key))},
-        extra=_extra(info, host),
+        extra=_extra(info, host) | {"clocks": {str(one.device.number): _counter(one) for one in found}},
     )
     return Trace(
         {name: rows.with_columns(rank=pl.lit(own, pl.Int32)) for name, rows in tables.items() if rows.height},
@@ -141,6 +141,18 @@ def _extra(info: dict[str, Any], host: Host | None) -> dict[str, Any]:
         extra["models"] = {str(number): name for number, name in host.models.items()}
         extra["fusions"] = host.fusions.to_dicts()
     return extra
+
+
+def _counter(one: Found) -> dict[str, Any]:
+    """How a device's counter tells the time: what it showed at the start, and what the monotonic clock and that of the day showed then."""
+    clock = one.device.clock
+    past = wall(one.side, Notes(one.side.path))
+    return {
+        "cntvct": clock.base,
+        "monotonic_ns": clock.origin_ns - past,
+        "start_ns": clock.origin_ns,
+        "hertz": float(10**9 / clock.tick_ns),
+    }
 
 
 def _chip(side: Side) -> dict[str, object]:
