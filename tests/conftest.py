@@ -1,6 +1,7 @@
 """What all tests share: real data kept beside the project, and a cache that is not the user's."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ settings.register_profile(
     "stepscope", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="STEPSCOPE_EXPLORE" not in os.environ
 )
 settings.load_profile("stepscope")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so everything they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
