@@ -63,8 +63,10 @@ def other_device(root: Path, chance: random.Random) -> None:
     """Another device with the same data, or the device under another name."""
     for path in sorted(root.glob("device_*")):
         other = path.with_name(f"device_{chance.choice((1, 7, 63, 999999, 10**30, '00', '-1', 'x', '²'))}")
+        if other.exists():
+            continue
         if chance.random() < 0.5:
-            shutil.copytree(path, other, dirs_exist_ok=True)
+            shutil.copytree(path, other, symlinks=True)  # other damage may have left a link that leads in a circle
         else:
             path.rename(other)
 
