@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from stepscope import schema
+from stepscope.readers._ascend_kinds import SERVING
 from stepscope.trace import Trace
 
 NO_CONTEXT = NO_MODEL = 2**32 - 1
@@ -151,7 +152,7 @@ def _tasks(trace: Trace, streams: pl.DataFrame) -> tuple[pl.DataFrame, list[str]
     found = own.hstack(trace.said(own["span"], columns)).with_columns(stream=pl.coalesce("Physic Stream Id", "stream", "lane"))
     # An operator that computes nothing, as it serves communication, is in all tables of operators.
     # Raw data says which operator a task is of; of other sources the names of HCCL's own kernels tell.
-    hccl = pl.col("op_type").is_not_null() & pl.col("name").cast(pl.String).str.contains("(Aiv|Aicpu)Kernel$")
+    hccl = pl.col("op_type").is_not_null() & pl.col("name").cast(pl.String).str.contains(SERVING)
     serves = (pl.col("kind") == "other") & (pl.col("Op Name").is_not_null() | hccl)
     found = found.with_columns(serves=serves, kind=pl.when(serves).then(pl.lit("kernel", schema.Kind)).otherwise("kind"))
     return _with_operators(trace, found), counters
