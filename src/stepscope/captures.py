@@ -16,9 +16,9 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,26 @@ HEADER = "capture.json"
 VERSION = 1
 _WRITTEN_S = 1.0
 
-Column = NDArray[Any] | Sequence[str | None]
+
+class Coded(NamedTuple):
+    """Text that repeats: the number of each row's word, where -1 is null, and the words."""
+
+    codes: NDArray[np.int32]
+    words: list[str]
+
+    def where(self, words: Container[str]) -> NDArray[np.bool_]:
+        """The rows whose word is one of these."""
+        return np.array([*(word in words for word in self.words), False], np.bool_)[self.codes]
+
+
+def coded(texts: Sequence[str | None]) -> Coded:
+    distinct = dict.fromkeys(texts)
+    distinct.pop(None, None)
+    numbers: dict[str | None, int] = {word: number for number, word in enumerate(distinct)} | {None: -1}
+    return Coded(np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts)), [word for word in distinct if word is not None])
+
+
+Column = NDArray[Any] | Coded | Sequence[str | None]
 
 
 def check_writable(folder: Path, name: str) -> None:
@@ -69,7 +88,8 @@ class Capture:
             if isinstance(values, np.ndarray):
                 arrays[name] = values
             else:
-                arrays |= {f"{name}.{part}": array for part, array in _encoded(values).items()}
+                text = values if isinstance(values, Coded) else coded(values)
+                arrays |= {f"{name}.{part}": array for part, array in _encoded(text).items()}
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         with self._lock:
@@ -159,15 +179,11 @@ def piece(file: Path) -> dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]
         }
 
 
-def _encoded(values: Sequence[str | None]) -> dict[str, NDArray[Any]]:
-    """Text as codes into its distinct words: the words' bytes one after the other, and where each ends."""
-    distinct = dict.fromkeys(values)
-    distinct.pop(None, None)
-    codes: dict[str | None, int] = {word: code for code, word in enumerate(distinct)} | {None: -1}
-    rows = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
-    words = [word.encode("utf-8", "replace") for word in distinct if word is not None]
+def _encoded(text: Coded) -> dict[str, NDArray[Any]]:
+    """The words' bytes one after the other, and where each ends."""
+    words = [word.encode("utf-8", "replace") for word in text.words]
     ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
-    return {"codes": rows, "blob": np.frombuffer(b"".join(words), np.uint8), "ends": ends}
+    return {"codes": text.codes, "blob": np.frombuffer(b"".join(words), np.uint8), "ends": ends}
 
 
 def _words(blob: NDArray[np.uint8], ends: NDArray[np.int64]) -> list[str]:

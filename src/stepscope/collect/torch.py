@@ -1,6 +1,7 @@
 """PyTorch: operators, kernels, memory, modules and the DataLoader, through torch.profiler and without touching user code."""
 
 import ctypes
+import gc
 import threading
 import time
 import warnings
@@ -284,6 +285,8 @@ class Collector:
         ranges.reopen()
         elsewhere: list[tuple[int, str]] = []
         count, cut = 0, _torch_events.Cut(self._budget.room)
+        collects = gc.isenabled()
+        gc.disable()  # what is made here is no garbage, and to look through the program's objects for some takes long
         try:
             results = self.profiler.profiler.kineto_results
             source = _torch_events if hasattr(results, "trace_activities") else _torch_older
@@ -294,6 +297,9 @@ class Collector:
                     elsewhere += self._open_elsewhere(piece, stopped_ns - _CLOCKS_NS)
         except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # private to PyTorch: another release may do otherwise
             self._fall_back(f"{type(error).__name__}: {error}")
+        finally:
+            if collects:
+                gc.enable()
         ranges.session_ended(elsewhere)
         if cut.lost:
             self.full = True
@@ -307,7 +313,8 @@ class Collector:
     def _open_elsewhere(self, piece: Mapping[str, Any], late_ns: int) -> list[tuple[int, str]]:
         """Operators on other threads that had not ended when the session did."""
         late = (piece["start_ns"] + piece["dur_ns"] > late_ns) & (piece["tid"] != self._native_thread)
-        return [(int(piece["tid"][row]), piece["name"][row]) for row in np.flatnonzero(late) if piece["category"][row] in _ON_HOST]
+        names = piece["name"]
+        return [(int(piece["tid"][row]), names.words[names.codes[row]]) for row in np.flatnonzero(late & piece["category"].where(_ON_HOST))]
 
     def _renumbered(self, piece: Mapping[str, Column]) -> dict[str, Column]:
         """Numbers that tie events together start again in each session; in the capture they must not."""
