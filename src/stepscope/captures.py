@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepscope import clock
 from stepscope.errors import UsageError
 
 SUFFIX = ".capture"
@@ -48,7 +49,7 @@ class Capture:
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self.folder = folder
-        self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": time.time_ns()}
+        self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": clock.now_ns()}
         self._pieces: dict[str, int] = {}
         self._lock = threading.RLock()  # a signal may end the recording from within
         self.bytes = 0
@@ -90,7 +91,7 @@ class Capture:
 
     def finish(self, **more: Any) -> None:
         """Everything is written."""
-        self.header |= {"whole": True, "end_ns": time.time_ns(), **more}
+        self.header |= {"whole": True, "end_ns": clock.now_ns(), **more}
         self._write_header()
 
     def _write_header(self) -> None:

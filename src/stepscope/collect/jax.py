@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture, Column
 from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, ProfilerLevel
 
@@ -92,7 +93,7 @@ class Collector:
     def _sample_memory(self) -> None:
         jax = _jax()
         if self._options.profile_memory:
-            at = time.time_ns()
+            at = clock.now_ns()
             for device in jax.local_devices():
                 said = device.memory_stats() or {}
                 for name, key in (("allocated", "bytes_in_use"), ("reserved", "pool_bytes")):
