@@ -1,7 +1,8 @@
 """The clock of a recording: nanoseconds since 1970 that never jump.
 
-The wall clock of a machine can be set while a job runs, by NTP or by hand. So the monotonic clock counts, from a wall clock time that is
-read once. The monotonic clock is the machine's: processes that read the same wall clock, forked ones among them, have the same times.
+The wall clock of a machine can be set while a job runs, by NTP or by hand. So the monotonic clock counts, from the wall clock's time
+where a recording begins. The monotonic clock is the machine's: the times of its processes agree, unless the wall clock was set between
+the starts of their recordings.
 """
 
 import time
@@ -23,10 +24,8 @@ def offset_ns() -> int:
 
 
 def anchor() -> None:
-    """Follow the wall clock as it is now, if it was set since: where a recording begins, and not within one."""
-    offset = _Anchor.offset_ns + reading()[1]
-    if abs(offset - _Anchor.offset_ns) > TOLERANCE_NS:
-        _Anchor.offset_ns = offset
+    """Count from the wall clock as it is now: where a recording begins, and not within one."""
+    _Anchor.offset_ns += reading()[1]
 
 
 def reading() -> Reading:

@@ -45,7 +45,9 @@ class Moments:
     def step_over(self, phase: str, step: Step, end_ns: int) -> None:
         # A window that was opened while the network ran has not seen that step whole.
         if step.running_ns is not None and self.start_ns <= step.running_ns:
-            self.steps.append((phase, step.number, step.sunk, max(step.start_ns, self.start_ns), end_ns))
+            start = max(step.start_ns, self.start_ns)
+            # Later than its end: it was taken before the clock of this recording was set to the wall clock.
+            self.steps.append((phase, step.number, step.sunk, start if start <= end_ns else self.start_ns, end_ns))
             self.began_within |= step.begun_ns <= self.start_ns
 
     def range_over(self, kind: str, name: str, start_ns: int, outermost_update: bool = False) -> None:

@@ -40,7 +40,7 @@ class Collector:
         self._pipeline: _mindspore_pipeline.Monitor | None = None
         self._marks: list[tuple[int, int]] = []  # calls of Profiler.step(): number, when
         self.full = False  # a bound has been reached: whoever drives the window ends it
-        self._pieces = self._events = self._bytes = self._piece_ns = 0
+        self._pieces = self._events = self._bytes = self._piece_ns = self._clock_settings = 0
         self._told_operators = False
         prepare(options)
 
@@ -107,6 +107,7 @@ class Collector:
         folder = self._capture.folder.resolve() / "mindspore" / f"{self._pieces:06d}"
         folder.mkdir(parents=True)
         self._pieces += 1
+        self._clock_settings = self._capture.begin_session()
         self._piece_ns = clock.now_ns()
         self._profiler = Profiler.get_instance("CPU")
         self._profiler.init(str(folder))
@@ -138,7 +139,10 @@ class Collector:
         """A step is over when its kernels are: PyNative mode runs them behind the Python code. What has grown large goes to disk."""
         if self._options.sync_enable:
             _wait_for_launched()
-        if self._profiler and clock.now_ns() - self._piece_ns > _PIECE_NS:
+        self._capture.check_clock()
+        # MindSpore takes its times from the wall clock: once that has been set, another piece limits what cannot be told apart.
+        clock_set = self._capture.clock_settings != self._clock_settings
+        if self._profiler and (clock_set or clock.now_ns() - self._piece_ns > _PIECE_NS):
             self._tried("operators are recorded up to here", self._next_piece)
 
     def _next_piece(self) -> None:

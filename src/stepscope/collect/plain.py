@@ -122,7 +122,8 @@ class Collector:
         )
 
     def step(self, number: int) -> None:
-        pass
+        if self._capture is not None:
+            self._capture.check_clock()
 
     def stop(self) -> None:
         if self in _active:

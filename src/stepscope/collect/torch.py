@@ -14,6 +14,7 @@ from stepscope.captures import Capture, Column
 from stepscope.collect import _torch_events, _torch_older
 from stepscope.collect import _torch_npu as npu
 from stepscope.collect._nvml import Sampler
+from stepscope.collect._torch_clock import Session
 from stepscope.collect._torch_loader import Watch
 from stepscope.collect._torch_modules import Ranges
 from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, ProfilerLevel
@@ -88,6 +89,7 @@ class Collector:
             with_flops=options.with_flops,
             experimental_config=config(**{name: value for name, value in wanted.items() if name in known}),
         )
+        self._session = Session(self._capture)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch 2.11 warns that a second session would forget the first, whether or not there is one
             self.profiler.start()
@@ -114,10 +116,12 @@ class Collector:
                     return
                 self._begin()
         self._step, self._marker = number, torch.profiler.record_function(f"ProfilerStep#{number}")
-        self._marker.__enter__()
+        self._session.enter(self._marker, f"ProfilerStep#{number}")
 
     def _may_be_too_many(self) -> bool:
         """Torch cannot say how many events it holds before its session ends: the first is judged by time, the next by the one before."""
+        if self._session.clock_was_set:
+            return True  # what PyTorch records from here on will have true timestamps again
         room = self._options.max_events - self.events
         if self._per_step is None:
             return (time.monotonic() - self._since) * _FASTEST >= room
@@ -155,12 +159,13 @@ class Collector:
         if threading.get_ident() != self._thread:
             self._capture.notice("stopped by another thread than the one that started recording: what PyTorch did is lost")
         self._recording = False
+        self._session.close()
         self.profiler.stop()
         count = 0
         try:
             results = self.profiler.profiler.kineto_results
             source = _torch_events if hasattr(results, "trace_activities") else _torch_older
-            for table, piece in source.pieces(results, self._options):
+            for table, piece in self._session.corrected(source.pieces(results, self._options)):
                 self._capture.append(table, self._renumbered(piece))
                 count += len(piece["start_ns"])
         except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # private to PyTorch: another release may do otherwise
