@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
-    {"errors", "schema", "intervals", "units", "chips", "heap"},
+    {"errors", "schema", "intervals", "units", "chips", "heap", "clock"},
     {"trace", "agents", "captures", "parameters", "telling"},
     {"endings", "tables"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},

@@ -17,12 +17,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stepscope import clock
 from stepscope.errors import UsageError
 
 SUFFIX = ".capture"
@@ -67,7 +69,9 @@ class Capture:
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self.folder = folder
-        self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": time.time_ns()}
+        clock.anchor()
+        self._clocks = clock.Readings()
+        self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": clock.now_ns()}
         self._pieces: dict[str, int] = {}
         self._lock = threading.RLock()  # a signal may end the recording from within
         self.bytes = 0
@@ -103,6 +107,39 @@ class Capture:
             if all(said["what"] != what for said in self.header["notices"]):
                 self.header["notices"].append({"what": what, "lost": lost})
 
+    def check_clock(self) -> None:
+        """Keep, and say, that the wall clock was set: the profilers of the frameworks take their times from it."""
+        with self._lock:
+            set_ = self._clocks.look()
+        if set_:
+            self._note_clock()
+            self._write_header()
+
+    def begin_session(self) -> int:
+        """A session of the framework's profiler begins now. The answer is `clock_settings`: when it grows, another session should begin."""
+        self.header.setdefault("sessions", []).append(clock.now_ns())
+        return self.clock_settings
+
+    @property
+    def clock_settings(self) -> int:
+        """How often the wall clock has been set since the recording began."""
+        return len(self._clocks.kept) // 2
+
+    @property
+    def clock_ahead_ns(self) -> int:
+        """How far the wall clock is ahead of the recording's, as it was when last looked at."""
+        return self._clocks.kept[-1][1]
+
+    def _note_clock(self) -> None:
+        readings = self._clocks.kept
+        self.header["clock"] = {"offset_ns": clock.offset_ns(), "readings": readings}
+        for (_, before), (_, after) in pairwise(readings):
+            if seconds := round((after - before) / 1e9, 3):
+                way = "back" if seconds < 0 else "forward"
+                self.notice(
+                    f"the machine's clock was set {way} by {abs(seconds):,.3f} s while recording: timestamps follow the monotonic clock"
+                )
+
     def describe(self, **more: Any) -> None:
         """Put what is known by now on disk, for the case that the job does not live to finish."""
         self.header |= more
@@ -110,7 +147,11 @@ class Capture:
 
     def finish(self, **more: Any) -> None:
         """Everything is written."""
-        self.header |= {"whole": True, "end_ns": time.time_ns(), **more}
+        with self._lock:
+            if not self.header["whole"]:
+                self._clocks.close()
+                self._note_clock()
+        self.header |= {"whole": True, "end_ns": clock.now_ns(), **more}
         self._write_header()
 
     def _write_header(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope import __version__, captures, endings, sources
+from stepscope import __version__, captures, clock, endings, sources
 from stepscope.captures import Capture
 from stepscope.collect import Collector
 from stepscope.collect import options as choices_of
@@ -69,7 +69,7 @@ class Window:
         """Step `number` begins. False when the bound on what may be recorded has been reached."""
         with undisturbed:
             self.steps += bool(self._marks)
-            self._marks.append((number, time.time_ns()))
+            self._marks.append((number, clock.now_ns()))
             if self._waits and (late := sources.present(self.options)):
                 self._waits = False
                 self.capture.notice(f"{late} was imported after recording began: recorded from step {number} on")

@@ -7,11 +7,12 @@ graph compiler would try to compile, but stand around methods that only the inte
 import inspect
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
+
+from stepscope import clock
 
 active: list["Moments"] = []  # those that record now
 Operator = tuple[str, int, int | None]  # of an input pipeline: type, workers, the number of the one that takes its rows
@@ -22,7 +23,7 @@ class Step:
 
     def __init__(self, number: int, sunk: int, start_ns: int) -> None:
         self.number, self.sunk, self.start_ns = number, sunk, start_ns
-        self.begun_ns = time.time_ns()  # its data is there
+        self.begun_ns = clock.now_ns()  # its data is there
         self.running_ns: int | None = None  # when the callbacks of its beginning were through
 
 
@@ -30,7 +31,7 @@ class Moments:
     """What a window saw of the loop."""
 
     def __init__(self, border: Callable[[], None]) -> None:
-        self.start_ns = time.time_ns()
+        self.start_ns = clock.now_ns()
         self.began_within = False  # a step
         self.border = border  # to be called where a step ends
         self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
@@ -44,22 +45,24 @@ class Moments:
     def step_over(self, phase: str, step: Step, end_ns: int) -> None:
         # A window that was opened while the network ran has not seen that step whole.
         if step.running_ns is not None and self.start_ns <= step.running_ns:
-            self.steps.append((phase, step.number, step.sunk, max(step.start_ns, self.start_ns), end_ns))
+            start = max(step.start_ns, self.start_ns)
+            # Later than its end: it was taken before the clock of this recording was set to the wall clock.
+            self.steps.append((phase, step.number, step.sunk, start if start <= end_ns else self.start_ns, end_ns))
             self.began_within |= step.begun_ns <= self.start_ns
 
     def range_over(self, kind: str, name: str, start_ns: int, outermost_update: bool = False) -> None:
-        end = time.time_ns()
+        end = clock.now_ns()
         if start_ns < self.start_ns:
             return
         if outermost_update:
             self.border()
-            end = time.time_ns()
+            end = clock.now_ns()
             self.updates.append((start_ns, end))
         if name:
             self.ranges.append((kind, name, start_ns, end, threading.get_native_id()))
 
     def batch_over(self, pipeline: Any, start_ns: int) -> None:
-        end = time.time_ns()
+        end = clock.now_ns()
         if start_ns < self.start_ns:
             return
         operators = _operators(pipeline)
@@ -113,8 +116,8 @@ def adopt_step() -> None:
     while frame := frame.f_back:  # type: ignore[assignment]
         phase = phases.get(frame.f_code)
         if phase and phase not in _steps:
-            step = _steps[phase] = _step(frame.f_locals["run_context"], time.time_ns())
-            step.begun_ns, step.running_ns = 0, time.time_ns()
+            step = _steps[phase] = _step(frame.f_locals["run_context"], clock.now_ns())
+            step.begun_ns, step.running_ns = 0, clock.now_ns()
 
 
 _installed = False
@@ -132,7 +135,7 @@ def _wrap(owner: Any, name: str, wrapper: Callable[..., Any], *words: str) -> No
 
 def _epoch_begin(original: Any, phase: str) -> Any:
     def epoch_begin(self: Any, run_context: Any) -> Any:
-        _edges[phase] = time.time_ns()
+        _edges[phase] = clock.now_ns()
         return original(self, run_context)
 
     return epoch_begin
@@ -140,9 +143,9 @@ def _epoch_begin(original: Any, phase: str) -> Any:
 
 def _step_begin(original: Any, phase: str) -> Any:
     def step_begin(self: Any, run_context: Any) -> Any:
-        step = _steps[phase] = _step(run_context, _edges.pop(phase, time.time_ns()))
+        step = _steps[phase] = _step(run_context, _edges.pop(phase, clock.now_ns()))
         result = original(self, run_context)
-        step.running_ns = time.time_ns()
+        step.running_ns = clock.now_ns()
         return result
 
     return step_begin
@@ -158,7 +161,7 @@ def _step_end(original: Any, phase: str) -> Any:
         step = _steps.pop(phase, None)
         for moments in active:
             moments.border()
-        _edges[phase] = now = time.time_ns()
+        _edges[phase] = now = clock.now_ns()
         if step:
             for moments in active:
                 moments.step_over(phase, step, now)
@@ -177,7 +180,7 @@ def _created(original: Any) -> Any:
 
 def _next(original: Any) -> Any:
     def next_batch(self: Any) -> Any:
-        start = time.time_ns()
+        start = clock.now_ns()
         batch = original(self)
         for moments in active:
             try:
@@ -211,7 +214,7 @@ def _ranged(original: Any, kind: str, name: str) -> Any:
     def ranged(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not active:
             return original(self, *args, **kwargs)
-        start = time.time_ns()
+        start = clock.now_ns()
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -226,7 +229,7 @@ def _update(original: Any) -> Any:
         # Recording may begin or end within this call, so it is followed also while nothing records.
         class_ = type(self).__name__
         name = "" if class_.startswith("TrainOneStep") else f"Optimizer.step#{class_}"
-        outer, start = getattr(_calls, "update", None), time.time_ns()
+        outer, start = getattr(_calls, "update", None), clock.now_ns()
         _calls.update = outer or (name, start)
         try:
             result = original(self, *args, **kwargs)

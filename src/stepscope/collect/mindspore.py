@@ -6,12 +6,12 @@ their own for each piece of a window, and the reader takes them over. On Ascend 
 
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture
 from stepscope.collect import _mindspore_ascend, _mindspore_cells, _mindspore_graphs, _mindspore_pipeline
 from stepscope.collect import _mindspore_loop as loop
@@ -40,7 +40,7 @@ class Collector:
         self._pipeline: _mindspore_pipeline.Monitor | None = None
         self._marks: list[tuple[int, int]] = []  # calls of Profiler.step(): number, when
         self.full = False  # a bound has been reached: whoever drives the window ends it
-        self._pieces = self._events = self._bytes = self._piece_ns = 0
+        self._pieces = self._events = self._bytes = self._piece_ns = self._clock_settings = 0
         self._told_operators = False
         prepare(options)
 
@@ -80,7 +80,7 @@ class Collector:
 
     def step(self, number: int) -> None:
         self._border()
-        self._marks.append((number, time.time_ns()))
+        self._marks.append((number, clock.now_ns()))
 
     def stop(self) -> None:
         self._moments.close()
@@ -107,7 +107,8 @@ class Collector:
         folder = self._capture.folder.resolve() / "mindspore" / f"{self._pieces:06d}"
         folder.mkdir(parents=True)
         self._pieces += 1
-        self._piece_ns = time.time_ns()
+        self._clock_settings = self._capture.begin_session()
+        self._piece_ns = clock.now_ns()
         self._profiler = Profiler.get_instance("CPU")
         self._profiler.init(str(folder))
         self._profiler.step_profiling_enable(True)
@@ -138,7 +139,10 @@ class Collector:
         """A step is over when its kernels are: PyNative mode runs them behind the Python code. What has grown large goes to disk."""
         if self._options.sync_enable:
             _wait_for_launched()
-        if self._profiler and time.time_ns() - self._piece_ns > _PIECE_NS:
+        self._capture.check_clock()
+        # MindSpore takes its times from the wall clock: once that has been set, another piece limits what cannot be told apart.
+        clock_set = self._capture.clock_settings != self._clock_settings
+        if self._profiler and (clock_set or clock.now_ns() - self._piece_ns > _PIECE_NS):
             self._tried("operators are recorded up to here", self._next_piece)
 
     def _next_piece(self) -> None:

@@ -4,7 +4,6 @@ import itertools
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture, Column
 from stepscope.collect.options import Options
 
@@ -29,12 +29,12 @@ class record_function:  # noqa: N801 - the name that PyTorch users know
         self._start = 0
 
     def __enter__(self) -> "record_function":
-        self._start = time.time_ns() if _active else 0
+        self._start = clock.now_ns() if _active else 0
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._start and _active:
-            end = time.time_ns()
+            end = clock.now_ns()
             for collector in _active:
                 collector.add(self.name, self._start, end, self.args)
 
@@ -54,7 +54,7 @@ class mstx:  # noqa: N801 - the name that MindSpore users know
     def mark(message: str, stream: Any = None, domain: str = "default") -> None:
         """A moment."""
         if _active:
-            now = time.time_ns()
+            now = clock.now_ns()
             _mark(message, now, now, domain)
         if stock := _stock_mstx():
             stock.mark(message, stream, domain)
@@ -67,14 +67,14 @@ class mstx:  # noqa: N801 - the name that MindSpore users know
         if not _active:
             return theirs
         number = next(_numbers)
-        _open[number] = (message, time.time_ns(), theirs)
+        _open[number] = (message, clock.now_ns(), theirs)
         return number
 
     @staticmethod
     def range_end(range_id: int, domain: str = "default") -> None:
         message, start, theirs = _open.pop(range_id, ("", 0, range_id))
         if start and _active:
-            _mark(message, start, time.time_ns(), domain)
+            _mark(message, start, clock.now_ns(), domain)
         if theirs and (stock := _stock_mstx()):
             stock.range_end(theirs, domain)
 
@@ -122,7 +122,8 @@ class Collector:
         )
 
     def step(self, number: int) -> None:
-        pass
+        if self._capture is not None:
+            self._capture.check_clock()
 
     def stop(self) -> None:
         if self in _active:

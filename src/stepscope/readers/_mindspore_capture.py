@@ -26,6 +26,7 @@ from stepscope.readers._ascend_tables import number, read_table
 from stepscope.readers._documents import files
 from stepscope.readers._kineto import Problem
 from stepscope.readers._mindspore_graphs import Graphs, Node
+from stepscope.readers._wall_clock import BETWEEN_TWO, WallClock, of_session
 from stepscope.trace import Meta, Trace, complete
 
 # Whole names: ReduceSum, BroadcastTo and Gather compute.
@@ -54,7 +55,11 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
 def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata: Path) -> Trace:
     """MindSpore's files in these folders, with what a capture at `path` has beside them, and MindData's in `minddata`."""
     problems: list[tuple[str, str, int]] = []  # file, what, lost
-    parts = [found for piece in pieces if (found := _operators(piece, problems, header.get("files_of", "*"))) is not None]
+    parts = [
+        _on_one_clock(found, of_session(header, number), problems)
+        for number, piece in enumerate(pieces)
+        if (found := _operators(piece, problems, header.get("files_of", "*"))) is not None
+    ]
     ops = pl.concat(parts).sort("start_ns") if parts else _NO_OPERATORS
     if ops.is_empty():
         problems.append(("mindspore", "no operator ran while this was recorded", 0))
@@ -124,6 +129,18 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
         problems.append((f"{piece.parent.name}/{piece.name}", what, 0))
     inputs = inputs.join(unlike, on="short", how="anti").filter(pl.col("short") != "")
     return calls.join(inputs, on=["short", "nth"], how="left", maintain_order="left").select(_NO_OPERATORS.columns)
+
+
+def _on_one_clock(calls: pl.DataFrame, wall: WallClock | None, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
+    """Calls, whose times MindSpore takes from the wall clock, where that was set while they ran."""
+    if wall is None:
+        return calls
+    first = calls["start_ns"].to_numpy()
+    (start, starts), (end, ends) = wall.place(first), wall.place(first + calls["dur_ns"].to_numpy())
+    certain = starts & ends & (end >= start)
+    if lost := int((~certain).sum()):
+        problems.append(("mindspore", f"{lost:,} calls of operators {BETWEEN_TWO}", lost))
+    return calls.with_columns(start_ns=pl.Series(start), dur_ns=pl.Series(end - start)).filter(pl.Series(certain))
 
 
 def _lines(file: Path) -> pl.DataFrame:
@@ -464,9 +481,11 @@ def _memory(pieces: list[Path], header: dict[str, Any], problems: list[tuple[str
     if not {"Timestamp(ns)", "Total Allocated(Byte)", "Total Reserved(Byte)"} <= set(rows.columns):
         return empty
     at = pl.col("Timestamp(ns)")
-    rows = rows.with_columns(at.cast(pl.Int64, strict=False)).filter(
-        at >= int(header["start_ns"]), at <= int(header.get("end_ns") or 2**62)
-    )
+    rows = rows.with_columns(at.cast(pl.Int64, strict=False))
+    if wall := of_session(header, 0, whole=True):
+        moments, certain = wall.place(rows[at.meta.output_name()].fill_null(0).to_numpy())
+        rows = rows.with_columns(pl.Series(at.meta.output_name(), moments)).filter(pl.Series(certain))
+    rows = rows.filter(at >= int(header["start_ns"]), at <= int(header.get("end_ns") or 2**62))
     names = {"allocated cpu": "Total Allocated(Byte)", "reserved cpu": "Total Reserved(Byte)"}
     return pl.concat(
         [empty]

@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope import schema
 from stepscope.errors import DataError
-from stepscope.readers import Options, xplane
+from stepscope.readers import Options, _wall_clock, xplane
 from stepscope.trace import Meta, Trace
 
 _IDS = ("span", "parent", "op", "flow_in")
@@ -20,7 +20,8 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         scratch = options.scratch / str(number)
         scratch.mkdir()
         try:
-            traces.append(xplane.read(file, Options(scratch=scratch, partial=options.partial, step_name=options.step_name, rank=rank)))
+            chosen = Options(scratch=scratch, partial=options.partial, step_name=options.step_name, rank=rank)
+            traces.append(xplane.read_session(file, chosen, rank, _wall_clock.of_session(header, _session(path, file))))
         except DataError as error:  # one session of several: the others can still be read
             problems.append({"rank": rank, "file": str(file.relative_to(path)), "what": error.what, "lost": 0})
     if not traces and not problems:
@@ -32,6 +33,12 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         return trace
     told = schema.conform(pl.LazyFrame(problems), "problems")
     return Trace(trace.tables | {"problems": pl.concat([trace.problems, told])}, trace.meta)
+
+
+def _session(path: Path, file: Path) -> int:
+    """Its number: the first folder below xplane."""
+    name = file.relative_to(path / "xplane").parts[0]
+    return int(name) if name.isdecimal() else 0
 
 
 def _joined(traces: list[Trace], rank: int) -> Trace:

@@ -20,7 +20,7 @@ import polars as pl
 
 from stepscope import captures, schema
 from stepscope.errors import DataError
-from stepscope.readers import Options, _mindspore_capture, _stacks, _torch_capture, _xplane_capture
+from stepscope.readers import Options, _mindspore_capture, _stacks, _torch_capture, _wall_clock, _xplane_capture
 from stepscope.trace import Meta, Trace, complete
 
 # The framework's part: capture.json's "base" -> the function that reads it.
@@ -54,8 +54,12 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
     tables: dict[str, pl.LazyFrame] = dict(base.tables)
     spans, tracks = _more_spans(base, path, header)
     steps = _with_words(frame(path, "steps"), how="marker")
-    if base.steps.filter(pl.col("how").cast(pl.String) != "whole").collect().height == 0 and steps.height:
+    known = base.steps.filter(pl.col("how").cast(pl.String) != "whole").collect()
+    if steps.height and known.is_empty():
         tables["steps"] = schema.conform(steps.with_columns(rank=rank).lazy(), "steps")
+    elif (missing := _lost_steps(known["step"], steps, header)).height:
+        added = schema.conform(missing.with_columns(rank=rank).lazy(), "steps")
+        tables["steps"] = pl.concat([base.steps, added]).sort("start_ns")
     notices = [{"rank": rank, "file": path.name, **said} for said in header.get("notices", [])]
     if not header.get("whole"):
         notices.append({"rank": rank, "file": path.name, "what": "the job ended while recording: what had been written is here", "lost": 0})
@@ -90,9 +94,11 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
             group=pl.lit(process),
             track_kind=pl.lit("annotation"),
         )
-    has_markers = base.spans.filter(pl.col("kind") == "step").head(1).collect().height > 0
+    markers = base.spans.filter(pl.col("kind") == "step").select("step").collect()["step"]
+    if len(markers) and marked.height:
+        marked = marked.filter(pl.Series(steps["step"].is_in(_lost_steps(markers, steps, header)["step"].implode())))
     stacks = _with_words(_frames_of_python(path), kind="python", group=process, track_kind="thread")
-    found = [part for part in (ranges, marked.clear() if has_markers else marked, frame(path, "spans"), stacks) if part.height]
+    found = [part for part in (ranges, marked, frame(path, "spans"), stacks) if part.height]
     if not found:
         return pl.DataFrame(), pl.DataFrame()
     spans = pl.concat(found, how="diagonal_relaxed")
@@ -121,6 +127,13 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
         tid=pl.col("tid").cast(pl.String),
     )
     return filled, tracks
+
+
+def _lost_steps(known: pl.Series, steps: pl.DataFrame, header: dict[str, Any]) -> pl.DataFrame:
+    """Steps that we marked and the framework's profiler does not have, as where the machine's clock was set and took its spans away."""
+    if steps.is_empty() or not _wall_clock.was_set(header) or header.get("base") not in ("torch", "jax", "tensorflow"):
+        return steps.clear()
+    return steps.filter(~pl.col("step").is_in(known.implode()))
 
 
 def _with_words(rows: pl.DataFrame, **words: str) -> pl.DataFrame:
