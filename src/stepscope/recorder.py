@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.endings import undisturbed
 from stepscope.errors import StepscopeError
+from stepscope.step_clock import StepClock
 from stepscope.telling import say, told
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Recorder:
         self._waiting: list[Request] = []
         self._now: Request | None = None
         self._window: Window | None = None
+        self._last: Window | None = None  # that is over
+        self.clock = StepClock()
         self._worker: int | None = None  # the thread that is at work here
         self._pid = os.getpid()
 
@@ -80,6 +83,7 @@ class Recorder:
 
     def border(self) -> None:
         """A step is over and the next begins."""
+        self.clock.border(self.step)
         self.step += 1
         self.at = time.monotonic()
         if self._began is None:
@@ -129,7 +133,7 @@ class Recorder:
             request, window = self._now, self._window
             if request is None or window is None or os.getpid() != self._pid:
                 return
-            self._now = self._window = None
+            self._now, self._window, self._last = None, None, window
             request.problem = problem
             try:
                 window.stop()
@@ -157,6 +161,7 @@ class Recorder:
             if os.getpid() != self._pid:
                 return
             self.stop()
+            self._write_unprofiled_steps()
             for request in self._waiting:
                 self._end(request, f"the program ended in step {self.step}, before step {request.first}")
             self._waiting.clear()
@@ -165,9 +170,10 @@ class Recorder:
         """In the child: the recording is the parent's, steps and requests begin anew."""
         self._worker = None
         self._pid = os.getpid()
-        self._now = self._window = None
+        self._now = self._window = self._last = None
         self._waiting.clear()
         self.step, self._began = self._first_step, None
+        self.clock = StepClock()
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -207,8 +213,9 @@ class Recorder:
         if obstacle := sources.obstacle():
             self._end(request, f"nothing is recorded from step {self.step} on: {obstacle}")
             return
+        self._write_unprofiled_steps()
         try:
-            self._window = Window(parse(request.options), step=self.step)
+            self._window = Window(parse(request.options), step=self.step, clock=self.clock)
         except Exception as error:  # noqa: BLE001  the job is not ours to end
             self._window = None
             self._end(request, say(f"nothing is recorded: {told(error)}"))
@@ -218,6 +225,12 @@ class Recorder:
             timer = threading.Timer(request.seconds, on_main_thread, [lambda: self._time_is_up(request)])
             timer.daemon = True
             timer.start()
+
+    def _write_unprofiled_steps(self) -> None:
+        """The steps since the last window belong to its capture, too."""
+        window, self._last = self._last, None
+        if window is not None:
+            window.write_unprofiled_steps()
 
     def _time_is_up(self, request: Request) -> None:
         if request is self._now:

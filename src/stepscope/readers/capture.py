@@ -7,6 +7,7 @@ A capture has the framework's part, which a module of its own turns into a trace
     counters   name, at_ns, value, unit                           samples
     pipeline   op_id, op_type, workers, parent, queue_capacity    the input pipeline
     spans      any columns of the table `spans`, with tid, thread and group in place of track
+    unprofiled_steps  order (since the process began), step, dur_ns, after (the window)    steps that were not recorded
     stack_*    Python's stacks, see collect/stacks.py
 """
 
@@ -21,7 +22,7 @@ import polars as pl
 from stepscope import captures, schema
 from stepscope.errors import DataError
 from stepscope.readers import Options, _mindspore_capture, _stacks, _torch_capture, _xplane_capture
-from stepscope.trace import Meta, Trace, complete
+from stepscope.trace import Meta, StepDurations, Trace, UnprofiledSteps, complete
 
 # The framework's part: capture.json's "base" -> the function that reads it.
 _BASES: dict[str, Callable[[Path, dict[str, Any], Options], Trace]] = {
@@ -70,7 +71,7 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
         if rows.height:
             added = schema.conform(rows.with_columns(rank=pl.lit(rank, pl.Int32)).lazy(), name)
             tables[name] = pl.concat([tables[name], added])
-    return Trace(tables, _meta(base.meta, header, rank))
+    return Trace(tables, _meta(base.meta, header, rank, _unprofiled_steps(path, rank)))
 
 
 def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -157,7 +158,24 @@ def _frames_of_python(path: Path) -> pl.DataFrame:
         raise DataError(path, f"a column file of Python's stacks is damaged ({error})") from error
 
 
-def _meta(base: Meta, header: dict[str, Any], rank: int) -> Meta:
+_FIRST, _ENOUGH = 3, 2  # steps of a process that compile, tune and allocate; how many others there must be to do without them
+
+
+def _unprofiled_steps(path: Path, rank: int) -> list[UnprofiledSteps]:
+    rows = frame(path, "unprofiled_steps")
+    if rows.is_empty():
+        return []
+    settled = rows.filter(pl.col("order") >= _FIRST)["dur_ns"]
+    counted = settled if settled.len() >= _ENOUGH else rows["dur_ns"]
+    p10, median, p90 = (round(counted.quantile(share, "linear") or 0) for share in (0.1, 0.5, 0.9))
+    before, after = (
+        StepDurations(step=part["step"].to_list(), dur_ns=part["dur_ns"].to_list())
+        for part in (rows.filter(~pl.col("after")), rows.filter("after"))
+    )
+    return [UnprofiledSteps(rank=rank, count=counted.len(), median_ns=median, p10_ns=p10, p90_ns=p90, before=before, after=after)]
+
+
+def _meta(base: Meta, header: dict[str, Any], rank: int, unprofiled: list[UnprofiledSteps]) -> Meta:
     known = {key: header[key] for key in ("program", "metadata", "start_ns", "end_ns") if key in header}
     return Meta(
         format="capture",
@@ -167,4 +185,5 @@ def _meta(base: Meta, header: dict[str, Any], rank: int) -> Meta:
         ranks=[rank],
         options=header.get("options", {}),
         extra=base.extra | known,
+        unprofiled_steps=unprofiled,
     )

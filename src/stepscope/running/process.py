@@ -53,6 +53,7 @@ class Process:
                 self._yielded = True
                 self._write({"pid": os.getpid(), "yielded": True})
             self._wanted = None
+            self.recorder.clock.stop()
             self.recorder.give_way()
 
     def own_window(self, capture: Path, steps: int) -> None:
