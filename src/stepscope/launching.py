@@ -175,8 +175,13 @@ def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
     if settings.get("steps") and steps:
         first, end = settings["steps"]
         return f"nothing was recorded: the job made {steps} steps, and --steps {first}:{end} asks for later ones"
+    if settings.get("seconds"):
+        return "nothing was recorded: the job ended before recording began, a moment after its start and its import of a framework"
     if not seen:
-        return "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function"
+        return (
+            "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function;"
+            " --seconds records it all the same"
+        )
     if "jax" in seen and settings.get("steps"):
         return "nothing was recorded: JAX has no steps but those marked with jax.profiler.StepTraceAnnotation; --seconds records without"
     return f"nothing was recorded: no step was seen; the job imported {', '.join(seen)}. --seconds records without steps"

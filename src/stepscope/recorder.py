@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ class Request:
     seconds: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     bound: bool = False  # an end that nobody asked for: reaching it is said
+    notice: str | None = None  # something that a row of `problems` should say
     convert: str | None = None  # make the run folder at once: "sync" or "async"; else whoever opens the capture does
     capture: Path | None = None  # or the run folder, after convert
     steps: int = 0  # whole steps recorded
@@ -144,6 +146,17 @@ class Recorder:
             self._end(request, request.problem)
             self.prepare()  # for the next
 
+    def discard(self, request: Request) -> None:
+        """Forget what was recorded of it."""
+        with self._at_work():
+            window = self._window
+            if request is self._now and window is not None:
+                self._now = self._window = None
+                window.discard()
+                request.over.set()
+            elif request.capture is not None:
+                shutil.rmtree(request.capture, ignore_errors=True)
+
     def give_way(self) -> None:
         """Somebody else wants to record: end what runs. What nobody asked for, or has no whole step, is not kept."""
         with self._at_work():
@@ -221,6 +234,8 @@ class Recorder:
             self._end(request, say(f"nothing is recorded: {told(error)}"))
             return
         self._now, request.capture = request, self._window.capture.folder
+        if request.notice:
+            self._window.capture.notice(request.notice)
         if request.seconds is not None:
             timer = threading.Timer(request.seconds, on_main_thread, [lambda: self._time_is_up(request)])
             timer.daemon = True

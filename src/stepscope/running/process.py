@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.recorder import Recorder, Request
+from stepscope.recorder import Recorder, Request, on_main_thread
+from stepscope.running import unprompted
 from stepscope.telling import say, told
 
 # Where neither --steps nor --seconds says when to end: a longer run shows nothing more, but costs memory.
@@ -26,6 +27,8 @@ class Process:
         self._ended = False
         self._yielded = self._is_fork = False
         self._wanted = self._first_request()
+        self._unprompted: Request | None = None  # recorded until there is a sign of work
+        self._unprompted_frameworks: tuple[str, ...] | None = None
 
     def active(self) -> None:
         """Training may begin now: the first module called, the first dataset iterated, the first step."""
@@ -34,6 +37,7 @@ class Process:
         self.listen()
         request, self._wanted = self._wanted, None
         if request is not None:
+            self._discard_unprompted()
             if request.first == 0 and self.recorder.step > 0:
                 request.first = None  # a loop whose beginning could not be seen: from the second step on
             self._try(lambda: self.recorder.ask(request))
@@ -45,6 +49,39 @@ class Process:
         self.recorder.border()
         if self._wanted or self._agent is None:
             self.active()
+
+    def watch(self) -> None:
+        """With --seconds: record also a program that shows no sign of training. What it starts itself is not looked at: data workers,
+        compilers."""
+        if self.settings.get("seconds") and self.settings["first"] == os.getpid():
+            unprompted.watch(self._look)
+
+    def _look(self) -> bool:
+        if self._wanted is None or self._ended:
+            return False
+        if not unprompted.importing() and (found := unprompted.frameworks_in_use()) != self._unprompted_frameworks:
+            on_main_thread(lambda: self._begin_unprompted(found))
+        return True
+
+    def _begin_unprompted(self, frameworks: tuple[str, ...]) -> None:
+        request = self._first_request()
+        if request is None or self._wanted is None or self._ended or self.recorder.busy or unprompted.importing():
+            return
+        from stepscope import sources
+        from stepscope.collect.options import parse
+
+        self._discard_unprompted()
+        self._unprompted, self._unprompted_frameworks = request, frameworks
+        chosen = sources.present(parse(request.options))
+        if chosen and chosen not in frameworks:
+            request.options["framework"] = "python"
+            request.notice = f"{chosen} is not recorded: it was imported, but had not used its device"
+        self._try(lambda: self.recorder.ask(request))
+
+    def _discard_unprompted(self) -> None:
+        request, self._unprompted = self._unprompted, None
+        if request is not None:
+            self._try(lambda: self.recorder.discard(request))
 
     def own_profiler(self) -> None:
         """The script has a profiler of its own: it knows best, and two would disturb each other."""
@@ -83,7 +120,7 @@ class Process:
         self.recorder.forked()
         if self._agent:
             self._agent.close()
-        self._agent, self._ended, self._is_fork = None, False, True
+        self._agent, self._ended, self._is_fork, self._unprompted = None, False, True, None
         self._wanted = self._first_request()
 
     def _first_request(self) -> Request | None:
