@@ -1245,6 +1245,57 @@ def test_a_job_that_is_killed_by_a_signal_keeps_the_window_under_way_and_its_exi
     assert calls["step"].to_list() == steps
 
 
+@pytest.mark.parametrize("trains", ["ranges", "torch"])
+def test_a_job_that_is_killed_within_a_call_of_c_that_never_returns_keeps_its_steps_and_its_exit_status(
+    trains: str, tmp_path: Path
+) -> None:
+    if trains == "torch":
+        needs("torch")
+    stuck = """
+    import hashlib
+    for _ in range(3):
+        train()
+        profiler.step()
+    import threading
+    threading.Timer(1, print, ["ready"]).start()  # by then the main thread is out of Python
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2_000_000_000)
+    """
+    with started(until_killed(trains, after=stuck), tmp_path) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.terminate()
+        process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGTERM
+    (capture,) = recordings(tmp_path / "data")
+    assert captures.header(capture)["whole"]
+    trace = stepscope.open(capture)
+    assert steps_of(trace) == [0, 1, 2]
+    if trains == "torch" and trace.spans.filter(pl.col("name") == "aten::addmm").collect().height != 3:
+        assert "stopped by another thread" in said_by(trace)  # PyTorch's profiler can be stopped by the main thread alone
+
+
+def test_the_wakeup_of_the_programs_own_event_loop_is_left_alone(tmp_path: Path) -> None:
+    done = job(
+        """
+        import asyncio, os, signal
+        from stepscope import Profiler
+        async def train(stop):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, stop.set)
+            with Profiler(host_interval_ms=0) as profiler:
+                os.kill(os.getpid(), signal.SIGUSR2)
+                await asyncio.wait_for(stop.wait(), 300)
+            stop.clear()
+            os.kill(os.getpid(), signal.SIGUSR2)
+            await asyncio.wait_for(stop.wait(), 300)
+            print("heard")
+        asyncio.run(train(asyncio.Event()))
+        with Profiler(host_interval_ms=0): assert signal.set_wakeup_fd(-1) != -1
+        assert signal.set_wakeup_fd(-1) == -1
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "heard\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("before", "after", "status"),
     [
