@@ -1482,6 +1482,34 @@ def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(an
         process.stdin.close()
 
 
+def test_a_killed_job_says_of_which_steps_the_operators_are_lost(tmp_path: Path) -> None:
+    needs("torch")
+    done = job(
+        """
+        import os, signal
+        import torch
+        from stepscope import Profiler, captures
+        from stepscope.collect import torch as collector
+        captures.Pace.due = lambda pace: True  # every step is written as it ends
+        collector._FASTEST, collector._HELD = 10**15, 0  # and so are its operators, at first
+        net = torch.nn.Linear(8, 8)
+        profiler = Profiler(output_path="data", host_interval_ms=0)
+        for number in range(20):
+            if number == 12: collector._HELD = 10**9
+            net(torch.randn(4, 8))
+            profiler.step()
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    trace = stepscope.open(recordings(tmp_path / "data")[0], cache=False)
+    calls = trace.spans.filter(pl.col("name") == "aten::addmm").collect()["step"].to_list()
+    problems = trace.problems.select("what", "lost").collect().rows()
+    assert calls == list(range(12))
+    assert ("steps 12 to 19: operators were not written when the job was killed", 8) in problems, problems
+
+
 def test_a_job_killed_in_the_midst_of_any_write_leaves_finished_windows_and_nothing_torn(tmp_path: Path) -> None:
     """Three windows of two steps and two ranges: each is written with four writes, of which every one is once the last and half done."""
     done = job(

@@ -45,7 +45,9 @@ def read(path: Path, options: Options) -> Trace:
     version = header.get("capture_version")
     if not isinstance(version, int) or version > captures.VERSION:
         raise DataError(path / captures.HEADER, f"a capture of version {version}; this stepscope reads {captures.VERSION}: upgrade it")
-    base = _BASES[header["base"]](path, header, options) if header.get("base") in _BASES else Trace({})
+    # A job that was killed may not have come to write who collected, but always what it was to record.
+    name = header.get("base") or (None if header.get("whole") else header.get("framework"))
+    base = _BASES[name](path, header, options) if name in _BASES else Trace({})
     return _with_extras(base, path, header)
 
 
@@ -60,6 +62,10 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
     notices = [{"rank": rank, "file": path.name, **said} for said in header.get("notices", [])]
     if not header.get("whole"):
         notices.append({"rank": rank, "file": path.name, "what": "the job ended while recording: what had been written is here", "lost": 0})
+        if (header.get("base") or header.get("framework")) in _BASES:
+            notices += [
+                {"rank": rank, "file": path.name, **said} for said in _steps_without_operators(base, steps, captures.recorder(path))
+            ]
     more = {
         "spans": spans,
         "tracks": tracks,
@@ -72,6 +78,22 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
             added = schema.conform(rows.with_columns(rank=pl.lit(rank, pl.Int32)).lazy(), name)
             tables[name] = pl.concat([tables[name], added])
     return Trace(tables, _meta(base.meta, header, rank, _unprofiled_steps(path, rank)))
+
+
+def _steps_without_operators(base: Trace, steps: pl.DataFrame, live: int | None) -> list[dict[str, Any]]:
+    """Frameworks hand over operators now and then, steps are written at once: those after the last operator are without."""
+    kinds = pl.col("kind").cast(pl.String)
+    on_host, on_device = (
+        base.spans.filter(kinds.is_in(found)).select(pl.col("start_ns").max()).collect().item()
+        for found in (["op", "api"], ["kernel", "copy", "set", "communication"])  # what a device runs may begin a step later
+    )
+    last = on_device if on_host is None else on_host
+    lost = steps if last is None or steps.is_empty() else steps.filter(pl.col("start_ns") > last)
+    why = "operators are not written yet" if live else "operators were not written when the job was killed"
+    if lost.is_empty():
+        return [] if last is not None else [{"what": why, "lost": 0}]
+    first, end = lost["step"][0], lost["step"][-1]
+    return [{"what": f"{f'steps {first} to {end}' if first != end else f'step {first}'}: {why}", "lost": 0 if live else lost.height}]
 
 
 def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
