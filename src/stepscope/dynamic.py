@@ -215,7 +215,7 @@ class DynamicProfilerMonitor(_Callback):
         if request.capture is not None:
             capture = request.capture.with_name(request.capture.name.removesuffix(SUFFIX) + SUFFIX)  # also where it has become a run folder
             for listener in telling.listeners:
-                listener.own_window(capture, request.steps)
+                listener.own_window(capture, request.steps, request.incomplete)
         about = self._requests.get(id(request))
         if about is None:  # asked for by `stepscope attach`
             return
@@ -226,6 +226,8 @@ class DynamicProfilerMonitor(_Callback):
         }
         if request.problem:
             about["problem"] = request.problem
+        if request.incomplete:
+            about["incomplete"] = request.incomplete
         self._quietly(self._write_status)
 
     @property

@@ -134,7 +134,9 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
     if not runs:
         return [*said, *([] if said or settings.get("idle") else [_why_nothing(lines, settings)])]
     places = [_short(place) for place in _together(runs)]
-    return [*said, *(f"recorded {place}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
+    reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
+    incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""
+    return [*said, *(f"recorded {place}{incomplete}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
 
 
 def places(captures: list[Path]) -> list[Path]:

@@ -269,7 +269,9 @@ class Profiler:
             return
         window.stop()
         for listener in telling.listeners:
-            listener.own_window(window.capture.folder, window.steps)
+            listener.own_window(window.capture.folder, window.steps, window.incomplete)
+        if window.incomplete:
+            say(f"{window.place} is incomplete: {window.incomplete}")
         self._finished.append(window)
         self._last = window
         if self._on_trace_ready:

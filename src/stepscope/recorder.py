@@ -34,6 +34,7 @@ class Request:
     capture: Path | None = None  # or the run folder, after convert
     steps: int = 0  # whole steps recorded
     problem: str | None = None
+    incomplete: str | None = None  # why part of it could not be written
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -139,6 +140,7 @@ class Recorder:
             request.problem = problem
             try:
                 window.stop()
+                request.incomplete = window.incomplete
                 if request.convert is not None:
                     request.capture = window.convert(wait=request.convert == "sync")
             except Exception as error:  # noqa: BLE001  the job is not ours to end

@@ -68,6 +68,12 @@ class Window:
                 raise
 
     @property
+    def incomplete(self) -> str | None:
+        """Why part of it could not be written."""
+        reason: str | None = self.capture.header.get("incomplete")
+        return reason
+
+    @property
     def place(self) -> Path:
         return self.run or self.capture.folder
 
@@ -103,8 +109,9 @@ class Window:
                     self._tried(collector, "stop", collector.stop)
                 if self._waits:
                     self._say_what_was_missing()
-                self._write(self._write_steps)
-                self._write(self.capture.finish)
+                self._write(lambda: self._write_steps(last=True))
+                if not self._write(self.capture.finish):
+                    self.capture.header.setdefault("incomplete", "its header could not be written")
             finally:
                 _Here.window = None
                 Windows.closed()
@@ -170,19 +177,21 @@ class Window:
             return False
         return True
 
-    def _write_steps(self) -> None:
-        """Those that are over: what the last call of step() began is no step yet."""
+    def _write_steps(self, last: bool = False) -> None:
+        """Those that are over: what the last call of step() began is no step yet. What a full disk did not take comes with the next."""
         if len(self._marks) > 1:
             numbers, times = zip(*self._marks, strict=True)
             number, at = np.array(numbers, np.int32), np.array(times, np.int64)
-            self.capture.append("steps", {"step": number[:-1], "start_ns": at[:-1], "end_ns": at[1:]})
+            self.capture.append("steps", {"step": number[:-1], "start_ns": at[:-1], "end_ns": at[1:]}, again=not last)
             del self._marks[:-1]
 
-    def _write(self, call: Callable[[], None]) -> None:
+    def _write(self, call: Callable[[], None]) -> bool:
         try:
             call()
         except Exception as error:  # noqa: BLE001 - a full disk does not end training
             say(f"{self.capture.folder} could not be finished: {told(error)}")
+            return False
+        return True
 
 
 class _Here:

@@ -885,9 +885,48 @@ def test_a_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert "could not be finished" in done.stderr
+    assert ".capture is incomplete: File too large\n" in done.stderr
     assert all(line.startswith("stepscope: ") for line in done.stderr.splitlines())
     for recording in recordings(tmp_path / "data"):
         assert stepscope.open(recording).meta.ranks == [0]
+
+
+@pytest.mark.parametrize("room", [20_000, 5_000])
+def test_what_a_full_disk_did_not_take_is_counted(room: int, tmp_path: Path) -> None:
+    """2,000 ranges take more than 20,000 bytes, 10 steps less than 5,000; the header has its room already."""
+    done = job(
+        f"""
+        import resource
+        from stepscope import Profiler, record_function
+        with Profiler(host_interval_ms=0) as profiler:
+            for number in range(2000):
+                with record_function(f"range {{number}}"): pass
+                if number % 200 == 199: profiler.step()
+            resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))
+        """,
+        tmp_path,
+    )
+    (capture,) = recordings(tmp_path / "data")
+    assert f"stepscope: {capture} is incomplete: File too large\n" in done.stderr
+    trace = stepscope.open(capture)
+    assert ("2,000 rows of the table 'ranges' could not be written: File too large", 2000) in trace.problems.select(
+        "what", "lost"
+    ).collect().rows()
+    assert steps_of(trace) == list(range(10))
+
+
+def test_a_header_is_rewritten_in_its_own_room_where_the_disk_has_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = captures.Capture(tmp_path / "a.capture", {"rank": 0})
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(captures, "_write", full)
+    capture.finish(short="a")
+    assert captures.header(capture.folder)["short"] == "a" and captures.header(capture.folder)["whole"]
+    with pytest.raises(OSError, match="No space"):
+        capture.describe(long="a" * 1_000_000)
+    assert captures.header(capture.folder)["short"] == "a", "what was there is whole"
 
 
 def test_a_full_disk_does_not_end_the_job_whatever_is_recorded(tmp_path: Path) -> None:

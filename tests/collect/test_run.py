@@ -252,6 +252,22 @@ def test_the_environment_variable_starts_a_profiler_whatever_the_job_computes_wi
     assert trace.annotations()["name"].sort().to_list() == ["work0", "work1", "work2"]
 
 
+def test_the_last_line_says_that_a_recording_is_incomplete_and_why(tmp_path: Path) -> None:
+    needs("torch")
+    job = "    import resource\n    train(50)\n    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+    script(tmp_path, TORCH + job)
+    under = run(tmp_path, "train.py")
+    recording = only(recordings(tmp_path / "data"))
+    assert under.stderr.splitlines()[-1].startswith(
+        f"stepscope: recorded {recording.relative_to(tmp_path)}, which is incomplete (File too large); look at it with: "
+    )
+    problems = dict(stepscope.open(recording, cache=False).problems.select("what", "lost").collect().rows())
+    assert problems["steps 0 to 49: operators were not written: File too large"] == 50
+    assert (
+        sum(lost for what, lost in problems.items() if what.endswith("rows of the table 'torch' could not be written: File too large")) > 50
+    )
+
+
 # Programs that show no sign of training, such as loops over plain tensors.
 
 UNTIL_RECORDED = """

@@ -62,10 +62,8 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
     notices = [{"rank": rank, "file": path.name, **said} for said in header.get("notices", [])]
     if not header.get("whole"):
         notices.append({"rank": rank, "file": path.name, "what": "the job ended while recording: what had been written is here", "lost": 0})
-        if (header.get("base") or header.get("framework")) in _BASES:
-            notices += [
-                {"rank": rank, "file": path.name, **said} for said in _steps_without_operators(base, steps, captures.recorder(path))
-            ]
+    if (header.get("base") or header.get("framework")) in _BASES and (why := _why_not_written(path, header)):
+        notices += [{"rank": rank, "file": path.name, **said} for said in _steps_without_operators(base, steps, why)]
     more = {
         "spans": spans,
         "tracks": tracks,
@@ -80,7 +78,18 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
     return Trace(tables, _meta(base.meta, header, rank, _unprofiled_steps(path, rank)))
 
 
-def _steps_without_operators(base: Trace, steps: pl.DataFrame, live: int | None) -> list[dict[str, Any]]:
+def _why_not_written(path: Path, header: dict[str, Any]) -> str | None:
+    if reason := header.get("incomplete"):
+        return f"operators were not written: {reason}"
+    if header.get("whole"):
+        return None
+    return _NOT_YET if captures.recorder(path) else "operators were not written when the job was killed"
+
+
+_NOT_YET = "operators are not written yet"
+
+
+def _steps_without_operators(base: Trace, steps: pl.DataFrame, why: str) -> list[dict[str, Any]]:
     """Frameworks hand over operators now and then, steps are written at once: those after the last operator are without."""
     kinds = pl.col("kind").cast(pl.String)
     on_host, on_device = (
@@ -89,11 +98,12 @@ def _steps_without_operators(base: Trace, steps: pl.DataFrame, live: int | None)
     )
     last = on_device if on_host is None else on_host
     lost = steps if last is None or steps.is_empty() else steps.filter(pl.col("start_ns") > last)
-    why = "operators are not written yet" if live else "operators were not written when the job was killed"
     if lost.is_empty():
         return [] if last is not None else [{"what": why, "lost": 0}]
     first, end = lost["step"][0], lost["step"][-1]
-    return [{"what": f"{f'steps {first} to {end}' if first != end else f'step {first}'}: {why}", "lost": 0 if live else lost.height}]
+    return [
+        {"what": f"{f'steps {first} to {end}' if first != end else f'step {first}'}: {why}", "lost": 0 if why is _NOT_YET else lost.height}
+    ]
 
 
 def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:

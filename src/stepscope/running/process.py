@@ -93,9 +93,9 @@ class Process:
             self.recorder.clock.stop()
             self.recorder.give_way()
 
-    def own_window(self, capture: Path, steps: int) -> None:
+    def own_window(self, capture: Path, steps: int, incomplete: str | None = None) -> None:
         """The script's own recordings are told of, too."""
-        self._write({"pid": os.getpid(), "capture": str(capture), "problem": None, "whole_steps": steps})
+        self._write({"pid": os.getpid(), "capture": str(capture), "problem": None, "whole_steps": steps, "incomplete": incomplete})
 
     def listen(self) -> None:
         if self._agent is None:
@@ -143,6 +143,7 @@ class Process:
                 "capture": str(request.capture) if request.capture else None,
                 "problem": request.problem,
                 "whole_steps": request.steps,
+                "incomplete": request.incomplete,
             }
         )
 
