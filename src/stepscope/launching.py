@@ -132,7 +132,8 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
     problems = dict.fromkeys(line["problem"] for line in lines if line.get("problem"))
     said = [problem for problem in problems if problem != "withdrawn"]
     if not runs:
-        return [*said, *([] if said or settings.get("idle") else [_why_nothing(lines, settings)])]
+        silent = said or settings.get("idle") or any(line.get("refused") for line in lines)
+        return [*said, *([] if silent else [_why_nothing(lines, settings)])]
     places = [_short(place) for place in _together(runs)]
     reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
     incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""

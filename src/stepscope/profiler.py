@@ -1,5 +1,6 @@
 """Profiler: records a training job, window by window, into run folders. Its API is that of mindspore.Profiler."""
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -402,6 +403,8 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Profiler | None
         settings = json.loads(text)
         if not isinstance(settings, dict):
             raise UsageError("expected a JSON object")
+        if "start" not in settings and (near := difflib.get_close_matches("start", settings, 1)):
+            raise UsageError(f"there is no option '{near[0]}'; did you mean 'start'?")
         begin = settings.pop("start", False)
         if not isinstance(begin, bool):
             raise UsageError(f"start is {begin!r}; expected true or false")
@@ -416,7 +419,10 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Profiler | None
         if starts:
             profiler.start()
     except (ValueError, StepscopeError) as error:
-        say(f"MS_PROFILER_OPTIONS: {error}; the program goes on without being recorded")
+        end = " The" if str(error).endswith("?") else "; the"
+        say(f"MS_PROFILER_OPTIONS: {error}{end} program goes on without being recorded")
+        for listener in telling.listeners:
+            listener.refused()
         return None
     return profiler
 

@@ -30,6 +30,9 @@ class Listener(Protocol):
     def own_profiler(self) -> None:
         """The program makes or starts a profiler."""
 
+    def refused(self) -> None:
+        """It should have been recorded in a way that makes no sense, which the user has been told."""
+
     def own_window(self, capture: Path, steps: int, incomplete: str | None = None) -> None:
         """It has recorded this, and so many whole steps in it; why part of it could not be written."""
 

@@ -328,6 +328,26 @@ def test_what_was_asked_for_is_not_recommended_where_nothing_was_recorded() -> N
         assert "--seconds" in launching._why_nothing(seen, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"start": true, "profiler_levle": 1}', "a Profiler has no argument 'profiler_levle'; did you mean 'profiler_level'? The"),
+        ('{"strat": true}', "there is no option 'strat'; did you mean 'start'? The"),
+        ('{"start": true, "profiler_level": 7}', "profiler_level is 7; expected -1 to 2; the"),
+        ('{"start": tru}', "Expecting value: line 1 column 11 (char 10); the"),
+    ],
+)
+def test_a_mistake_in_the_environment_variable_is_one_line(tmp_path: Path, text: str, why: str) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + "    train(3)\n")
+    under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=text)
+    assert (under.returncode, under.stderr) == (
+        0,
+        f"stepscope: MS_PROFILER_OPTIONS: {why} program goes on without being recorded\n",
+    )
+    assert not recordings(tmp_path)
+
+
 # PyTorch
 
 

@@ -93,6 +93,11 @@ class Process:
             self.recorder.clock.stop()
             self.recorder.give_way()
 
+    def refused(self) -> None:
+        """The user has been told why: nothing is recorded, and nothing more is said."""
+        self._wanted = None
+        self._write({"pid": os.getpid(), "refused": True})
+
     def own_window(self, capture: Path, steps: int, incomplete: str | None = None) -> None:
         """The script's own recordings are told of, too."""
         self._write({"pid": os.getpid(), "capture": str(capture), "problem": None, "whole_steps": steps, "incomplete": incomplete})
