@@ -193,7 +193,10 @@ class DynamicProfilerMonitor(_Callback):
         base = self._output if folder == "./" else Path(folder).absolute()
         choices = self._choices | options | {"output_path": base / f"rank{self._rank}_start{start}_stop{stop}"}
         parse(choices)
-        request = Request(first=start, count=stop - start + 1, options=choices, convert=_analysis(settings))
+        convert = _analysis(settings)
+        if convert is None and settings.get("analyse_mode", -1) != -1:  # as MindSpore has it: `analyse` decides where it is given
+            ignored.append("analyse_mode (analyse is false: set it to true)")
+        request = Request(first=start, count=stop - start + 1, options=choices, convert=convert)
         about = {"id": settings["id"], "start_step": start, "stop_step": stop, "options": options, "state": "waiting"}
         if "moved_from" in settings:
             about["moved_from"] = settings["moved_from"]  # so that every rank hears of it in time
