@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "heap", "clock"},
-    {"trace", "agents", "captures", "parameters", "telling"},
+    {"trace", "agents", "captures", "parameters", "telling", "step_clock"},
     {"endings", "tables"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
     {"cluster", "opening", "exporters", "timelines", "facts"},

@@ -73,6 +73,7 @@ class Capture:
         self._clocks = clock.Readings()
         self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": clock.now_ns()}
         self._pieces: dict[str, int] = {}
+        self._lost: dict[str, int] = {}
         self._lock = threading.RLock()  # a signal may end the recording from within
         self.bytes = 0
         # The folder appears with its header in it: a job killed in between leaves nothing that looks like a capture.
@@ -85,8 +86,28 @@ class Capture:
             shutil.rmtree(draft, ignore_errors=True)  # not even what it is could be written
             raise
 
-    def append(self, table: str, columns: Mapping[str, Column]) -> None:
-        """Add rows to a table. Columns are arrays, or lists of text where None is null."""
+    def append(self, table: str, columns: Mapping[str, Column], *, again: bool = False) -> None:
+        """Add rows to a table. Columns are arrays, or lists of text where None is null. Rows that cannot be written are counted as lost,
+        unless the caller will try `again`."""
+        try:
+            self._append(table, columns)
+        except OSError as error:
+            if again:
+                raise
+            rows = columns.get("start_ns", columns.get("at_ns", next(iter(columns.values()))))
+            self.count_lost(f"rows of the table '{table}'", len(rows), error)
+            raise
+
+    def count_lost(self, what: str, count: int, error: OSError) -> None:
+        """So many could not be written: the disk is full, or gone."""
+        with self._lock:
+            self._lost[what] = self._lost.get(what, 0) + count
+            reason = self.header["incomplete"] = error.strerror or str(error)
+            ours = f" {what} could not be written: {reason}"
+            others = [said for said in self.header["notices"] if not said["what"].endswith(ours)]
+            self.header["notices"] = [*others, {"what": f"{self._lost[what]:,}{ours}", "lost": self._lost[what]}]
+
+    def _append(self, table: str, columns: Mapping[str, Column]) -> None:
         arrays: dict[str, NDArray[Any]] = {}
         for name, values in columns.items():
             if isinstance(values, np.ndarray):
@@ -155,7 +176,11 @@ class Capture:
         self._write_header()
 
     def _write_header(self) -> None:
-        _write(self.folder / HEADER, self._header_text())
+        try:
+            _write(self.folder / HEADER, self._header_text())
+        except OSError:
+            if not _overwrite(self.folder / HEADER, self._header_text()):
+                raise
 
     def _header_text(self) -> bytes:
         return json.dumps(self.header, indent=1, default=str).encode()
@@ -230,6 +255,28 @@ def _encoded(text: Coded) -> dict[str, NDArray[Any]]:
 def _words(blob: NDArray[np.uint8], ends: NDArray[np.int64]) -> list[str]:
     text, starts = blob.tobytes(), np.concatenate(([0], ends[:-1])) if len(ends) else ends
     return [text[start:end].decode("utf-8", "replace") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _overwrite(path: Path, content: bytes) -> bool:
+    """Where a full disk has no room for another file: write into the room that the file has. False where that does not do."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        if len(content) > os.fstat(file).st_blocks * 512:
+            return False
+        before = os.pread(file, len(content), 0)
+        written = os.pwrite(file, content, 0)
+        if written < len(content):
+            os.pwrite(file, before[:written], 0)
+            return False
+        os.ftruncate(file, len(content))
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 def _write(path: Path, content: bytes) -> None:

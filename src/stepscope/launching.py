@@ -132,9 +132,12 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
     problems = dict.fromkeys(line["problem"] for line in lines if line.get("problem"))
     said = [problem for problem in problems if problem != "withdrawn"]
     if not runs:
-        return [*said, *([] if said or settings.get("idle") else [_why_nothing(lines, settings)])]
+        silent = said or settings.get("idle") or any(line.get("refused") for line in lines)
+        return [*said, *([] if silent else [_why_nothing(lines, settings)])]
     places = [_short(place) for place in _together(runs)]
-    return [*said, *(f"recorded {place}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
+    reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
+    incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""
+    return [*said, *(f"recorded {place}{incomplete}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
 
 
 def places(captures: list[Path]) -> list[Path]:
@@ -175,8 +178,13 @@ def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
     if settings.get("steps") and steps:
         first, end = settings["steps"]
         return f"nothing was recorded: the job made {steps} steps, and --steps {first}:{end} asks for later ones"
+    if settings.get("seconds"):
+        return "nothing was recorded: the job ended before recording began, a moment after its start and its import of a framework"
     if not seen:
-        return "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function"
+        return (
+            "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function;"
+            " --seconds records it all the same"
+        )
     if "jax" in seen and settings.get("steps"):
         return "nothing was recorded: JAX has no steps but those marked with jax.profiler.StepTraceAnnotation; --seconds records without"
     return f"nothing was recorded: no step was seen; the job imported {', '.join(seen)}. --seconds records without steps"

@@ -1,5 +1,6 @@
 """Profiler: records a training job, window by window, into run folders. Its API is that of mindspore.Profiler."""
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from stepscope.collect.options import ExperimentalConfig, Options, ProfilerActiv
 from stepscope.collect.schedules import ProfilerAction, Schedule
 from stepscope.endings import undisturbed
 from stepscope.errors import StepscopeError, UsageError
+from stepscope.step_clock import StepClock
 from stepscope.telling import say, told
 from stepscope.windows import Window, wait_for_conversions
 
@@ -52,6 +54,7 @@ class Profiler:
         self._window: Window | None = None
         self._warm: Window | None = None
         self._finished: list[Window] = []
+        self._clock = StepClock()
         self._ready = False  # on_trace_ready runs
         self._recorded = False  # or tried to, and said why not
         self._obstacle = ""  # why the last window could not be opened
@@ -69,9 +72,11 @@ class Profiler:
                 raise UsageError(f"start() of a profiler that is running: it was started at {self._started}; stop() it first")
             if self._forked():  # what was under way is the parent's
                 self._window = self._warm = self._last = None
+                self._clock = StepClock()
                 self._finished, self._action, self._pid = [], ProfilerAction.NONE, os.getpid()
             action = self._planned()
             _state.claim(self)
+            self._clock.skip()
             self._started = choices_of.place()
             sources.prepare(self.options)
             self._enter(action)
@@ -97,6 +102,7 @@ class Profiler:
         with undisturbed:
             if self._forked() or (self._plan and not self._started):
                 return
+            self._clock.border(self.step_num)
             self.step_num += 1
             if not self._started:
                 return
@@ -127,6 +133,8 @@ class Profiler:
                 return []
             if self._started and not self._ready:
                 self.stop()
+            if self._last and self._last in self._finished:
+                self._last.write_unprofiled_steps()
             windows, self._finished = self._finished, []
             if not self._recorded and not self._plan:
                 say("nothing was recorded: analyse() of a profiler that was never started")
@@ -230,6 +238,8 @@ class Profiler:
         if self._warm and action is not ProfilerAction.WARM_UP:
             self._warm.discard()
             self._warm = None
+        if self._last and (action is None or action is ProfilerAction.WARM_UP or (action in recording and not goes_on)):
+            self._last.write_unprofiled_steps()
         if action is ProfilerAction.WARM_UP and not self._warm:
             # What is slow the first time happens now, and is thrown away.
             self._warm = self._open(warm=True)
@@ -240,7 +250,7 @@ class Profiler:
     def _open(self, *, warm: bool = False) -> Window | None:
         """A window, or none where it cannot be: the disk is full, the folder went away, another recording runs."""
         try:
-            window = _warming(self.options, self.step_num) if warm else Window(self.options, step=self.step_num)
+            window = _warming(self.options, self.step_num) if warm else Window(self.options, step=self.step_num, clock=self._clock)
         except Exception as error:  # noqa: BLE001 - training goes on
             reason = f"{self.options.output_path}: {error.strerror}" if isinstance(error, OSError) and error.strerror else told(error)
             if reason != self._obstacle:  # once, however many windows there would have been
@@ -260,7 +270,9 @@ class Profiler:
             return
         window.stop()
         for listener in telling.listeners:
-            listener.own_window(window.capture.folder, window.steps)
+            listener.own_window(window.capture.folder, window.steps, window.incomplete)
+        if window.incomplete:
+            say(f"{window.place} is incomplete: {window.incomplete}")
         self._finished.append(window)
         self._last = window
         if self._on_trace_ready:
@@ -391,6 +403,8 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Profiler | None
         settings = json.loads(text)
         if not isinstance(settings, dict):
             raise UsageError("expected a JSON object")
+        if "start" not in settings and (near := difflib.get_close_matches("start", settings, 1)):
+            raise UsageError(f"there is no option '{near[0]}'; did you mean 'start'?")
         begin = settings.pop("start", False)
         if not isinstance(begin, bool):
             raise UsageError(f"start is {begin!r}; expected true or false")
@@ -405,7 +419,10 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Profiler | None
         if starts:
             profiler.start()
     except (ValueError, StepscopeError) as error:
-        say(f"MS_PROFILER_OPTIONS: {error}; the program goes on without being recorded")
+        end = " The" if str(error).endswith("?") else "; the"
+        say(f"MS_PROFILER_OPTIONS: {error}{end} program goes on without being recorded")
+        for listener in telling.listeners:
+            listener.refused()
         return None
     return profiler
 

