@@ -15,6 +15,7 @@ from stepscope.telling import say, told
 # when that `failed`; each may be missing.
 _KNOWN = {
     "torch": "torch",
+    "torch._dynamo": "dynamo",
     "mindspore": "mindspore",
     "mindspore.profiler": "stock",
     "jax": "jax",

@@ -1,0 +1,125 @@
+"""Where `stepscope run` ends a step: real jobs, whose iterations are counted by hand."""
+
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from programs import needs, only, recordings, run, said, script, steps
+
+TORCH = """
+    import gc, sys
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    def network():
+        return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    def train(net, *optimizers):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        net(torch.ones(4, 8)).square().mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+"""
+
+
+def problems(recording: Path) -> list[str]:
+    return stepscope.open(recording, cache=False).problems.collect()["what"].to_list()
+
+
+def test_a_step_ends_after_pytorchs_own_range_of_the_optimizer(tmp_path: Path) -> None:
+    """The range that PyTorch opens around the optimizer lies within the step, its end included."""
+    needs("torch")
+    script(tmp_path, TORCH + "    net = network()\n    sgd = torch.optim.SGD(net.parameters())\n    for _ in range(4): train(net, sgd)\n")
+    run(tmp_path, "--steps", "1:3", "train.py")
+    trace = stepscope.open(only(recordings(tmp_path / "data")), cache=False)
+    ranges = trace.spans.collect().filter(name="Optimizer.step#SGD.step").sort("start_ns")
+    found = trace.steps.collect().sort("start_ns")
+    assert found["step"].to_list() == [1, 2] and ranges.height == 2
+    for (start, duration), (begin, end) in zip(
+        ranges.select("start_ns", "dur_ns").rows(), found.select("start_ns", "end_ns").rows(), strict=True
+    ):
+        assert begin <= start and start + duration <= end
+
+
+COMPILED = """
+    import warnings
+    import torch._dynamo
+    warnings.simplefilter("always")
+    net = network()
+    adam = torch.optim.Adam(net.parameters())
+    if sys.argv[1] == "loop":
+        train = torch.compile(train, backend="eager")
+    else:
+        adam.step = torch.compile(adam.step, backend="eager")
+    for _ in range(4):
+        train(net, adam)
+    print([parameter.double().sum().item() for parameter in net.parameters()])
+    counters = torch._dynamo.utils.counters
+    print(dict(counters["graph_break"]), dict(counters["stats"]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["loop", "optimizer"])
+def test_what_is_compiled_is_compiled_as_without_us(tmp_path: Path, kind: str) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + COMPILED)
+    bare, under = said(tmp_path, "python", "train.py", kind), run(tmp_path, "--steps", "1:3", "train.py", kind)
+    assert under.returncode == 0 and under.stdout == bare.stdout
+    assert under.stderr.count("Warning:") == bare.stderr.count("Warning:")
+    assert steps(only(recordings(tmp_path / "data"))) == [1, 2]
+
+
+def test_an_optimizer_that_calls_another_makes_one_step_with_it(tmp_path: Path) -> None:
+    needs("torch")
+    wrapper = """
+    class Twice(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+            super().__init__(inner.param_groups, {})
+        def step(self, closure=None):
+            self.inner.step()
+            self.inner.step()
+    net = network()
+    outer = Twice(torch.optim.SGD(net.parameters()))
+    for _ in range(5):
+        train(net, outer)
+    """
+    script(tmp_path, TORCH + wrapper)
+    run(tmp_path, "train.py")
+    assert steps(only(recordings(tmp_path / "data"))) == [0, 1, 2, 3, 4]
+
+
+def test_an_iteration_whose_infinite_gradients_were_skipped_is_a_step_too(tmp_path: Path) -> None:
+    needs("torch")
+    scaled = """
+    net = network()
+    sgd = torch.optim.SGD(net.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 127)
+    for _ in range(5):
+        sgd.zero_grad()
+        scaler.scale(net(torch.ones(4, 8)).mul(1000).square().mean()).backward()
+        scaler.step(sgd)
+        scaler.update()
+    assert scaler.get_scale() == 2.0 ** 122, scaler.get_scale()
+    """
+    script(tmp_path, TORCH + scaled)
+    under = run(tmp_path, "train.py")
+    assert under.returncode == 0, under.stderr
+    assert steps(only(recordings(tmp_path / "data"))) == [0, 1, 2, 3, 4]
+
+
+def test_the_first_forward_pass_has_the_scopes_of_every_other(tmp_path: Path) -> None:
+    needs("torch")
+    nested = """
+    net = nn.Sequential(network(), nn.Sequential(nn.ReLU(), nn.Linear(2, 2)))
+    sgd = torch.optim.SGD(net.parameters())
+    for _ in range(3):
+        train(net, sgd)
+    """
+    script(tmp_path, TORCH + nested)
+    run(tmp_path, "train.py")
+    modules = stepscope.open(only(recordings(tmp_path / "data")), cache=False).spans.collect().filter(kind="scope")
+    scopes = {step: sorted(modules.filter(step=step)["scope"].to_list()) for step in (0, 1, 2)}
+    assert scopes[0] == scopes[1] == scopes[2]
+    assert scopes[0] == sorted(["Sequential", *(f"Sequential/{path}" for path in ("0", "0/0", "0/1", "0/2", "1", "1/0", "1/1"))])
