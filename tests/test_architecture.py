@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "heap"},
-    {"trace", "agents", "captures", "parameters", "telling"},
+    {"trace", "agents", "captures", "parameters", "telling", "rounds"},
     {"endings", "tables"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
     {"cluster", "opening", "exporters", "timelines", "facts"},

@@ -123,3 +123,84 @@ def test_the_first_forward_pass_has_the_scopes_of_every_other(tmp_path: Path) ->
     scopes = {step: sorted(modules.filter(step=step)["scope"].to_list()) for step in (0, 1, 2)}
     assert scopes[0] == scopes[1] == scopes[2]
     assert scopes[0] == sorted(["Sequential", *(f"Sequential/{path}" for path in ("0", "0/0", "0/1", "0/2", "1", "1/0", "1/1"))])
+
+
+TWO_PHASES = """
+    net = network()
+    head, everything = torch.optim.SGD(net[2].parameters()), torch.optim.Adam(net.parameters())
+    for _ in range(10): train(net, head)
+    for _ in range(40): train(net, everything)
+"""
+FOLDS = """
+    kept = []
+    for fold in range(5):
+        net = network()
+        optimizer = torch.optim.SGD(net.parameters())
+        if sys.argv[1] == "kept": kept.append(optimizer)
+        for _ in range(30): train(net, optimizer)
+"""
+GAN = """
+    generator, critic = nn.Linear(4, 8), network()
+    g, d = torch.optim.Adam(generator.parameters()), torch.optim.Adam(critic.parameters())
+    for _ in range(20):
+        for _ in range(int(sys.argv[1])):
+            d.zero_grad()
+            (critic(torch.ones(4, 8)) - critic(generator(torch.ones(4, 4)).detach())).mean().backward()
+            d.step()
+        g.zero_grad()
+        critic(generator(torch.ones(4, 4))).mean().backward()
+        g.step()
+"""
+LAYERS = """
+    net = network()
+    layers = [torch.optim.SGD(layer.parameters()) for layer in net if list(layer.parameters())]
+    for _ in range(20): train(net, *layers)
+"""
+IN_BACKWARD = """
+    net = network()
+    own = {parameter: torch.optim.SGD([parameter]) for parameter in net.parameters()}
+    def update(parameter):
+        own[parameter].step()
+        own[parameter].zero_grad()
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(update)
+    for _ in range(20):
+        net(torch.ones(4, 8)).square().mean().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "word", "count"),
+    [
+        (TWO_PHASES, "", 50),
+        (FOLDS, "deleted", 150),
+        (FOLDS, "kept", 150),
+        (GAN, "5", 20),
+        (GAN, "1", 20),
+        (LAYERS, "", 20),
+        (IN_BACKWARD, "", 20),
+    ],
+)
+def test_a_step_is_an_iteration_however_many_optimizers_there_are(tmp_path: Path, job: str, word: str, count: int) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + job)
+    under = run(tmp_path, "train.py", word)
+    assert under.returncode == 0, under.stderr
+    recording = only(recordings(tmp_path / "data"))
+    assert steps(recording) == list(range(count)) and not [what for what in problems(recording) if "step" in what]
+
+
+def test_steps_that_may_be_cut_wrongly_are_a_problem_that_names_the_way_out(tmp_path: Path) -> None:
+    needs("torch")
+    apart = """
+    first, second = network(), network()
+    one, other = torch.optim.SGD(first.parameters()), torch.optim.SGD(second.parameters())
+    for _ in range(10): train(first, one)
+    for _ in range(10): train(second, other)
+    """
+    script(tmp_path, TORCH + apart)
+    run(tmp_path, "train.py")
+    recording = only(recordings(tmp_path / "data"))
+    assert steps(recording) == list(range(15))
+    told = only([what for what in problems(recording) if "step" in what])
+    assert "step 0 holds 6 calls of SGD" in told and "--step-on optimizer:NAME" in told

@@ -14,17 +14,31 @@ from typing import Any
 Listener = Callable[[Any, list[Any]], None]
 
 
-def listen(listener: Listener) -> None:
+def listen(listener: Listener, created: Callable[[Any], None] | None = None) -> None:
+    """Call `listener` for every step, and `created` for every optimizer that is made from now on."""
     if not _watching:
         _watch()
         show_dynamo()
         _watching.append(True)
     _listeners.append(listener)
+    if created is not None:
+        _created.append(created)
 
 
 def ignore(listener: Listener) -> None:
     if listener in _listeners:
         _listeners.remove(listener)
+
+
+def apart(one: Any, other: Any) -> bool:
+    """Whether the second optimizer trains something, and nothing that the first one trains."""
+    first = {id(parameter) for parameter in _parameters(one)}
+    second = _parameters(other)
+    return any(parameter.requires_grad for parameter in second) and not any(id(parameter) in first for parameter in second)
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [parameter for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"]]
 
 
 def _watch() -> None:
@@ -45,6 +59,15 @@ def _watch() -> None:
                 known.step = _watched(known.step)
     else:  # another release: better a step inside of PyTorch's range than none
         torch.optim.optimizer.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: _told(optimizer, []))
+    init = kind.__init__
+
+    @wraps(init)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        for tell in _created:
+            tell(self)
+
+    kind.__init__ = made
     scaler = getattr(getattr(torch.amp, "grad_scaler", None), "GradScaler", None)
     if scaler is not None:  # it leaves the optimizer out where gradients are infinite: an iteration all the same
         scaler.step = _watched(scaler.step, position=1)
@@ -106,5 +129,6 @@ def _told(optimizer: Any, within: list[Any]) -> None:
 _watching: list[bool] = []
 _shown: list[bool] = []
 _listeners: list[Listener] = []
+_created: list[Callable[[Any], None]] = []
 _report: list[Listener] = []  # _told, such that nothing in it is compiled
 _calls = threading.local()

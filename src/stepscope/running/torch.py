@@ -13,8 +13,8 @@ from stepscope.running.process import here
 
 def after(torch: Any) -> None:
     here().seen.add("torch")
-    leader = Leader()
-    _torch_optimizers.listen(lambda optimizer, within: leader.stepped(optimizer))
+    leader = Leader(_torch_optimizers.apart)
+    _torch_optimizers.listen(lambda optimizer, within: leader.stepped(optimizer), leader.created)
 
     first_call.wait(torch.nn.Module)
     wrap(sys.modules["torch.autograd.profiler"].profile, "_prepare_trace", before=lambda profile: here().own_profiler())
