@@ -9,10 +9,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "heap"},
     {"trace", "agents", "captures", "parameters", "telling", "rounds"},
-    {"endings", "tables"},
+    {"endings", "tables", "import_hooks"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
     {"cluster", "opening", "exporters", "timelines", "facts"},
-    {"conversion", "sources"},
+    {"conversion", "sources", "step_on"},
     {"windows", "launching", "prof_folders"},
     {"profiler"},
     {"callbacks", "recorder"},

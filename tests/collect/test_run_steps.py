@@ -204,3 +204,141 @@ def test_steps_that_may_be_cut_wrongly_are_a_problem_that_names_the_way_out(tmp_
     assert steps(recording) == list(range(15))
     told = only([what for what in problems(recording) if "step" in what])
     assert "step 0 holds 6 calls of SGD" in told and "--step-on optimizer:NAME" in told
+
+
+# Steps that the user names
+
+INFERENCE = """
+    import json
+    from stepscope import record_function, mstx
+    net = network()
+    data = torch.utils.data.DataLoader(torch.ones(12, 8), batch_size=4)
+    def answer(batch):
+        with torch.profiler.record_function("answer"), torch.no_grad():
+            return net(batch)
+    class Server:
+        def serve(self, batch):
+            with record_function("serve"):
+                number = mstx.range_start("marked")
+                result = answer(batch)
+                mstx.range_end(number)
+                return result
+        @staticmethod
+        def fixed(batch):
+            return answer(batch)
+    if __name__ == "__main__":
+        for epoch in range(2):
+            for batch in data:
+                Server().serve(batch)
+                Server.fixed(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "count"),
+    [
+        ("function:__main__.answer", 12),
+        ("function:__main__.Server.serve", 6),
+        ("function:__main__.Server.fixed", 6),
+        ("function:torch.nn.modules.linear.Linear.forward", 24),
+        ("annotation:answer", 12),
+        ("annotation:serve", 6),
+        ("annotation:marked", 6),
+        ("dataloader", 6),
+    ],
+)
+def test_a_loop_without_an_optimizer_has_the_steps_that_the_user_names(tmp_path: Path, choice: str, count: int) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + INFERENCE)
+    under = run(tmp_path, "--step-on", choice, "train.py")
+    assert under.returncode == 0, under.stderr
+    recording = only(recordings(tmp_path / "data"))
+    assert steps(recording) == list(range(count))
+    # Two multiplications per forward pass: none is divided. A step that ends with the first of two calls begins with the second before.
+    spans = stepscope.open(recording, cache=False).spans.collect()
+    per_step = [spans.filter(step=step, name="aten::addmm").height for step in range(count)]
+    first = 2 if choice.endswith(("serve", "marked")) else 24 // count
+    assert per_step == [first, *[24 // count] * (count - 1)]
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("optimizer:SGD", [0, 1, 2, 3, 4]), ("optimizer:2", [0, 1]), ("optimizer:Adam", [0, 1])])
+def test_an_optimizer_is_named_by_its_class_or_by_its_number(tmp_path: Path, choice: str, expected: list[int]) -> None:
+    needs("torch")
+    two = """
+    net = network()
+    first, second = torch.optim.SGD(net.parameters()), torch.optim.Adam(net.parameters())
+    for number in range(5):
+        train(net, first)
+        if number % 2:
+            train(net, second)
+    """
+    script(tmp_path, TORCH + two)
+    run(tmp_path, "--step-on", choice, "train.py")
+    assert steps(only(recordings(tmp_path / "data"))) == expected
+
+
+def test_a_function_is_found_in_a_module_imported_later_and_after_it_was_compiled(tmp_path: Path) -> None:
+    needs("torch")
+    package = tmp_path / "package"
+    package.mkdir()
+    script(package, "", "__init__.py")
+    script(package, "def work(net, data):\n    return net(data)\n", "loop.py")
+    script(
+        tmp_path,
+        TORCH
+        + """
+    def work(net, data):
+        return net(data)
+    if sys.argv[1] == "later":
+        from package.loop import work
+    else:
+        work = torch.compile(work, backend="eager")
+    def main():
+        net = network()
+        for _ in range(4):
+            work(net, torch.ones(4, 8))
+    main()
+    """,
+    )
+    for word, choice in (("later", "function:package.loop.work"), ("compiled", "function:__main__.work")):
+        under = run(tmp_path, "--step-on", choice, "--out", word, "train.py", word)
+        assert under.returncode == 0 and steps(only(recordings(tmp_path / word))) == [0, 1, 2, 3], under.stderr
+
+
+def test_a_function_of_jax_is_a_step(tmp_path: Path) -> None:
+    needs("jax")
+    script(
+        tmp_path,
+        """
+        import jax, jax.numpy as jnp
+        @jax.jit
+        def update(w, x):
+            return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+        w, x = jnp.ones((8, 4)), jnp.ones((2, 8))
+        update.lower(w, x)
+        for number in range(6):
+            with jax.profiler.TraceAnnotation("update"):
+                w = update(w, x).block_until_ready()
+        """,
+    )
+    for choice in ("function:__main__.update", "annotation:update"):
+        under = run(tmp_path, "--steps", "2:5", "--step-on", choice, "--out", choice[:4], "train.py")
+        assert under.returncode == 0 and steps(only(recordings(tmp_path / choice[:4]))) == [2, 3, 4], under.stderr
+
+
+@pytest.mark.parametrize(
+    "choice", ["function", "function:train", "function:a b.c", "optimizer:", "optimizer:0", "dataloader:x", "banana", ""]
+)
+def test_a_step_that_is_not_named_in_one_of_the_forms_is_refused(tmp_path: Path, choice: str) -> None:
+    script(tmp_path, "print('ran')")
+    under = run(tmp_path, "--step-on", choice, "train.py")
+    assert under.returncode == 2 and not under.stdout
+    assert f"--step-on is '{choice}'; expected optimizer:NAME, function:MODULE.NAME, annotation:NAME or dataloader, such as" in under.stderr
+
+
+def test_where_no_step_is_seen_the_last_words_say_how_to_name_one(tmp_path: Path) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + INFERENCE)
+    assert "name one, such as --step-on dataloader or --step-on function:__main__.train_step" in run(tmp_path, "train.py").stderr
+    wrong = run(tmp_path, "train.py", STEPSCOPE_STEP_ON="function:server.answer")
+    assert "there was no function server.answer; a function of the script itself is function:__main__.answer" in wrong.stderr

@@ -4,8 +4,10 @@ PyTorch's step hooks run inside `record_function("Optimizer.step#…")`. A recor
 when it is left, so a step must not end in a hook.
 """
 
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -28,6 +30,13 @@ def listen(listener: Listener, created: Callable[[Any], None] | None = None) -> 
 def ignore(listener: Listener) -> None:
     if listener in _listeners:
         _listeners.remove(listener)
+
+
+def alive() -> list[Any]:
+    """The optimizers that the program has created, in no order."""
+    import torch
+
+    return [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
 
 
 def apart(one: Any, other: Any) -> bool:
@@ -57,6 +66,9 @@ def _watch() -> None:
         for known in _subclasses(kind):  # of optimizers that exist already
             if getattr(vars(known).get("step"), "hooked", False):
                 known.step = _watched(known.step)
+        for optimizer in alive():
+            if "step" in vars(optimizer):  # a learning rate scheduler has put a function of its own there
+                optimizer.step = _watched(optimizer.step, _only(optimizer))
     else:  # another release: better a step inside of PyTorch's range than none
         torch.optim.optimizer.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: _told(optimizer, []))
     init = kind.__init__
@@ -70,7 +82,12 @@ def _watch() -> None:
     kind.__init__ = made
     scaler = getattr(getattr(torch.amp, "grad_scaler", None), "GradScaler", None)
     if scaler is not None:  # it leaves the optimizer out where gradients are infinite: an iteration all the same
-        scaler.step = _watched(scaler.step, position=1)
+        scaler.step = _watched(scaler.step, lambda scaler, optimizer, *args, **kwargs: optimizer)
+
+
+def _only(optimizer: Any) -> Callable[..., Any]:
+    reference = weakref.ref(optimizer)
+    return lambda *args, **kwargs: reference()
 
 
 def _subclasses(kind: type) -> list[Any]:
@@ -78,8 +95,8 @@ def _subclasses(kind: type) -> list[Any]:
     return [*found, *(deeper for one in found for deeper in _subclasses(one))]
 
 
-def _watched(step: Callable[..., Any], position: int = 0) -> Callable[..., Any]:
-    """The same function, which reports its return. `position`: where the optimizer is in its arguments."""
+def _watched(step: Callable[..., Any], find: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The same function, which reports its return. `find` gives the optimizer, where that is not the first argument."""
     import torch
 
     compiling = torch.compiler.is_compiling
@@ -88,7 +105,7 @@ def _watched(step: Callable[..., Any], position: int = 0) -> Callable[..., Any]:
     def watched(*args: Any, **kwargs: Any) -> Any:
         if compiling():  # becomes part of a graph, as if we were not there
             return step(*args, **kwargs)
-        optimizer = args[position] if len(args) > position else kwargs.get("optimizer")
+        optimizer = find(*args, **kwargs) if find is not None else args[0]
         within: list[Any] | None = getattr(_calls, "within", None)
         if within is not None:
             within.append(optimizer)

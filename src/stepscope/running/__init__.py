@@ -29,6 +29,8 @@ def install() -> None:
     if not imports.watched() and not words & _LAUNCHERS:
         here = process.begin(json.loads(os.environ[VARIABLE]))
         imports.watch()
+        if here.settings.get("step_on"):
+            here.name_steps(here.settings["step_on"])
         os.register_at_fork(after_in_child=here.forked)
         telling.listeners.append(here)
         before_end(here.finish)
