@@ -49,6 +49,7 @@ class Profiler:
         self.options = replace(options, output_path=options.output_path.absolute())  # the program may change its folder later
         self.step_num = 0
         self._before = 0  # steps before start(), or between stop() and start(): a schedule does not count them
+        self._job_steps = 0  # that `stepscope run` had counted when the first step of ours began: recorded steps are numbered from there
         self._plan: Schedule | None = plan
         self._on_trace_ready: Callable[[Profiler], Any] | None = ready
         self._metadata: dict[str, Any] = dict(self.options.metadata)
@@ -78,6 +79,9 @@ class Profiler:
                 self._finished, self._action, self._pid = [], ProfilerAction.NONE, os.getpid()
             action = self._planned()
             _state.claim(self)
+            if not self._before:  # whoever called step() has counted
+                counted = max((listener.steps_so_far() for listener in telling.listeners), default=0)
+                self._job_steps = max(self._job_steps, counted - self.step_num)
             self._started = choices_of.place()
             sources.prepare(self.options)
             self._enter(action)
@@ -113,7 +117,7 @@ class Profiler:
             if not self._started:
                 self._before += 1
                 return
-            if self._window and not self._window.step(self.step_num):
+            if self._window and not self._window.step(self._number):
                 self._end_window()
             self._enter(self._planned())
 
@@ -132,6 +136,8 @@ class Profiler:
         if mode not in ("sync", "async"):
             raise UsageError(f"mode is {mode!r}; expected sync or async")
         steps = _checked_steps(step_list)
+        if steps is not None:
+            steps = [step + self._job_steps for step in steps]
         if offline_path is not None:
             choices_of.warn("offline_path is deprecated: use Profiler.offline_analyse", DeprecationWarning)
             return self.offline_analyse(offline_path, pretty, step_list)
@@ -230,6 +236,11 @@ class Profiler:
         for window in [*self._finished, *([self._window] if self._window else [])]:
             window.describe(self._metadata)
 
+    @property
+    def _number(self) -> int:
+        """Of the step that runs now, as it is recorded."""
+        return self._job_steps + self.step_num
+
     def _planned(self) -> ProfilerAction:
         return schedules.action(self._plan or schedules.always, self.step_num - self._before)
 
@@ -253,16 +264,16 @@ class Profiler:
     def _open(self, *, warm: bool = False) -> Window | None:
         """A window, or none where it cannot be: the disk is full, the folder went away, another recording runs."""
         try:
-            window = _warming(self.options, self.step_num) if warm else Window(self.options, step=self.step_num)
+            window = _warming(self.options, self._number) if warm else Window(self.options, step=self._number)
         except Exception as error:  # noqa: BLE001 - training goes on
             reason = f"{self.options.output_path}: {error.strerror}" if isinstance(error, OSError) and error.strerror else told(error)
             if reason != self._obstacle:  # once, however many windows there would have been
                 self._obstacle = reason
-                say(f"nothing is recorded from step {self.step_num} on: {self._obstacle}")
+                say(f"nothing is recorded from step {self._number} on: {self._obstacle}")
             return None
         if self._obstacle and not warm:
             self._obstacle = ""
-            say(f"recording goes on from step {self.step_num} on")
+            say(f"recording goes on from step {self._number} on")
         if window and not warm:
             window.describe(self._metadata)
         return window

@@ -342,3 +342,92 @@ def test_where_no_step_is_seen_the_last_words_say_how_to_name_one(tmp_path: Path
     assert "name one, such as --step-on dataloader or --step-on function:__main__.train_step" in run(tmp_path, "train.py").stderr
     wrong = run(tmp_path, "train.py", STEPSCOPE_STEP_ON="function:server.answer")
     assert "there was no function server.answer; a function of the script itself is function:__main__.answer" in wrong.stderr
+
+
+# The same for a Profiler
+
+
+def profiled(folder: Path, text: str, under_run: bool = False) -> list[list[int]]:
+    """The steps of each window that the script leaves in `data`."""
+    needs("torch")
+    script(folder, TORCH + "    from stepscope import Profiler, schedule\n" + text)
+    done = run(folder, "train.py") if under_run else said(folder, "python", "train.py")
+    assert done.returncode == 0, done.stderr
+    return [steps(recording) for recording in recordings(folder / "data")]
+
+
+def test_step_on_marks_the_steps_of_a_profiler_also_of_optimizers_that_exist(tmp_path: Path) -> None:
+    text = """
+    net = network()
+    sgd = torch.optim.SGD(net.parameters())
+    rate = torch.optim.lr_scheduler.StepLR(sgd, 1)
+    with Profiler(step_on="optimizer:SGD", host_interval_ms=0) as profiler:
+        for _ in range(4):
+            train(net, sgd)
+            rate.step()
+    """
+    assert profiled(tmp_path, text) == [[0, 1, 2, 3]]
+
+
+def test_step_on_moves_a_schedule_and_functions_imported_by_name_are_found(tmp_path: Path) -> None:
+    script(tmp_path, "def work(net, data):\n    return net(data)\n", "loop.py")
+    text = """
+    from loop import work as forward
+    profiler = Profiler(step_on="function:loop.work", schedule=schedule(wait=1, active=2, repeat=2), host_interval_ms=0)
+    net = network()
+    for _ in range(6):
+        forward(net, torch.ones(4, 8))
+    profiler.stop()
+    """
+    assert profiled(tmp_path, text) == [[1, 2], [4, 5]]
+
+
+def test_step_and_step_on_exclude_one_another_and_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    text = """
+    from stepscope.errors import UsageError
+    def refused(call):
+        try:
+            call()
+        except UsageError as error:
+            print(error)
+    profiler = Profiler(step_on="dataloader", start_profile=False)
+    refused(profiler.step)
+    refused(lambda: Profiler(step_on="function:__main__.absent"))
+    refused(lambda: Profiler(step_on="loader"))
+    sgd = torch.optim.SGD(network().parameters())
+    refused(lambda: Profiler(step_on="optimizer:1"))
+    """
+    needs("torch")
+    script(tmp_path, TORCH + "    from stepscope import Profiler, schedule\n" + text)
+    lines = said(tmp_path, "python", "train.py").stdout.splitlines()
+    assert [line[:70] for line in lines] == [
+        "step() of a profiler with step_on='dataloader', which marks the steps: leave"[:70],
+        "step_on is 'function:__main__.absent', and the script has no function of this"[:70],
+        "step_on is 'loader'; expected optimizer:NAME, function:MODULE.NAME, annotation"[:70],
+        "step_on is 'optimizer:1', and there are optimizers already, whose order is not"[:70],
+    ]
+
+
+LATE = """
+    net = network()
+    sgd = torch.optim.SGD(net.parameters())
+    profiler = Profiler(start_profile=False, host_interval_ms=0{plan})
+    for number in range(10):
+        if number == 4:
+            profiler.start()
+        train(net, sgd)
+        if number >= {first}:
+            profiler.step()
+        if number == 7:
+            profiler.stop()
+            print(profiler.step_num)
+"""
+
+
+@pytest.mark.parametrize(("plan", "expected"), [("", [[4, 5, 6, 7]]), (", schedule=schedule(wait=1, active=2, repeat=1)", [[5, 6]])])
+@pytest.mark.parametrize("first", [0, 4])
+def test_a_profiler_started_in_mid_run_numbers_its_steps_as_the_job_does(
+    tmp_path: Path, plan: str, expected: list[list[int]], first: int
+) -> None:
+    """It knows the steps before its start by step(), or from `stepscope run`."""
+    assert profiled(tmp_path, LATE.format(plan=plan, first=first), under_run=first == 4) == expected

@@ -70,6 +70,9 @@ class Process:
         """The script's own recordings are told of, too."""
         self._write({"pid": os.getpid(), "capture": str(capture), "problem": None, "whole_steps": steps})
 
+    def steps_so_far(self) -> int:
+        return self.recorder.step
+
     def listen(self) -> None:
         if self._agent is None:
             from stepscope import jobs
