@@ -431,3 +431,28 @@ def test_a_profiler_started_in_mid_run_numbers_its_steps_as_the_job_does(
 ) -> None:
     """It knows the steps before its start by step(), or from `stepscope run`."""
     assert profiled(tmp_path, LATE.format(plan=plan, first=first), under_run=first == 4) == expected
+
+
+@pytest.mark.parametrize(("choice", "count"), [("optimizer:SGD", 6), ("optimizer:1", 6), ("dataloader", 6), ("function:__main__.train", 6)])
+def test_steps_of_mindspore_can_be_named_too(tmp_path: Path, choice: str, count: int) -> None:
+    needs("mindspore")
+    script(
+        tmp_path,
+        """
+        import numpy as np
+        import mindspore as ms
+        from mindspore import nn
+        net = nn.Dense(8, 2)
+        sgd = nn.SGD(net.trainable_params(), 0.1)
+        gradients = ms.value_and_grad(lambda data: net(data).mean(), None, net.trainable_params())
+        def train(data):
+            sgd(gradients(data)[1])
+        data = ms.dataset.NumpySlicesDataset(np.ones((12, 8), np.float32), shuffle=False).batch(4)
+        for epoch in range(2):
+            for (batch,) in data.create_tuple_iterator():
+                train(batch)
+        """,
+    )
+    under = run(tmp_path, "--step-on", choice, "train.py")
+    assert under.returncode == 0, under.stderr
+    assert steps(only(recordings(tmp_path / "data"))) == list(range(count))
