@@ -8,11 +8,11 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "heap", "clock"},
-    {"trace", "agents", "captures", "parameters", "telling", "step_clock"},
-    {"endings", "tables"},
+    {"trace", "agents", "captures", "parameters", "telling", "step_clock", "rounds"},
+    {"endings", "tables", "import_hooks"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
     {"cluster", "opening", "exporters", "timelines", "facts"},
-    {"conversion", "sources"},
+    {"conversion", "sources", "step_on"},
     {"windows", "launching", "prof_folders"},
     {"profiler"},
     {"callbacks", "recorder"},

@@ -135,6 +135,8 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
         silent = said or settings.get("idle") or any(line.get("refused") for line in lines)
         return [*said, *([] if silent else [_why_nothing(lines, settings)])]
     places = [_short(place) for place in _together(runs)]
+    if not settings.get("idle") and not settings.get("seconds") and not any(line.get("whole_steps") for line in recorded.values()):
+        said += _no_steps(lines, settings)
     reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
     incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""
     return [*said, *(f"recorded {place}{incomplete}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
@@ -185,9 +187,28 @@ def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
             "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function;"
             " --seconds records it all the same"
         )
-    if "jax" in seen and settings.get("steps"):
-        return "nothing was recorded: JAX has no steps but those marked with jax.profiler.StepTraceAnnotation; --seconds records without"
-    return f"nothing was recorded: no step was seen; the job imported {', '.join(seen)}. --seconds records without steps"
+    why = " ".join(_no_steps(lines, settings)) or "no step was seen"
+    return f"nothing was recorded: {why}. The job imported {', '.join(seen)}; --seconds records without steps"
+
+
+def _no_steps(lines: list[dict[str, Any]], settings: dict[str, Any]) -> list[str]:
+    """That no step was seen in the job, and how to name one; nothing where there were steps, only not recorded whole."""
+    if any(line.get("steps") for line in lines):
+        return []
+    if settings.get("step_on"):
+        reasons = dict.fromkeys(line["unnamed"] for line in lines if line.get("unnamed"))
+        return [f"no step was seen: {'; '.join(reasons) or 'nothing of that name'} (--step-on {settings['step_on']})"]
+    seen = {word for line in lines for word in line.get("seen", [])}
+    if not seen:
+        return []
+    if "jax" in seen:
+        return ["no step was seen: mark steps with jax.profiler.StepTraceAnnotation, or name one: --step-on function:__main__.train_step"]
+    if seen == {"record_function"}:
+        return ["no step was seen: name a range that ends one, such as --step-on annotation:NAME"]
+    return [
+        "no step was seen, as no optimizer stepped or all is compiled: name one, such as --step-on dataloader or --step-on"
+        " function:__main__.train_step"
+    ]
 
 
 def _short(path: Path) -> Path:

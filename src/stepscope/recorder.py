@@ -48,6 +48,7 @@ class Recorder:
         self._began: float | None = None  # the end of the first step: from there on steps have a usual length
         self._told = told  # who hears that a recording is over
         self._options = options or {}  # what is likely to be asked for
+        self._noted = ""
         self._waiting: list[Request] = []
         self._now: Request | None = None
         self._window: Window | None = None
@@ -108,6 +109,13 @@ class Recorder:
                 self._start(request)
             elif self._waiting:
                 self._start_what_waits()
+
+    def note(self, what: str) -> None:
+        """Something to know about the steps: a row of `problems` in what is recorded now, else in what is recorded next."""
+        if self._window:
+            self._window.capture.notice(what)
+        else:
+            self._noted = what
 
     def ask(self, request: Request, *, at_border: bool = False) -> None:
         """Record this: at once when it names no step, else when its step begins. Refused when that has begun."""
@@ -237,6 +245,8 @@ class Recorder:
         self._now, request.capture = request, self._window.capture.folder
         if request.notice:
             self._window.capture.notice(request.notice)
+        if self._noted:
+            self._window.capture.notice(self._noted)
         if request.seconds is not None:
             timer = threading.Timer(request.seconds, on_main_thread, [lambda: self._time_is_up(request)])
             timer.daemon = True

@@ -36,5 +36,8 @@ class Listener(Protocol):
     def own_window(self, capture: Path, steps: int, incomplete: str | None = None) -> None:
         """It has recorded this, and so many whole steps in it; why part of it could not be written."""
 
+    def steps_so_far(self) -> int:
+        """How many steps of the job are over."""
+
 
 listeners: list[Listener] = []  # empty unless `stepscope run` started the job

@@ -585,7 +585,7 @@ STAND_IN = {
     ("loop", "count"),
     [
         ("train(); evaluate()", 6),  # computes gradients while it is traced, once; the other never
-        ("generator(); discriminator()", 6),  # of two that train the first counts
+        ("generator(); discriminator()", 6),  # of two that train, a round counts
         ("outer()", 6),  # calls another that trains
         ("with tf.profiler.experimental.Trace('train', step_num=number): train(); train()", 6),
         ("with tf.profiler.experimental.Trace('a range'): train(); train()", 12),

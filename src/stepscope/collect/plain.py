@@ -18,6 +18,7 @@ from stepscope.collect.options import Options
 
 _PIECE = 50_000  # rows held in memory before they are written
 _active: list["Collector"] = []  # collectors that listen now
+watchers: list[Callable[[str, bool], None]] = []  # called with the name of each range, as it is entered (True) and after it was left
 
 Row = tuple[str, int, int, int, str, str | None]
 
@@ -30,6 +31,8 @@ class record_function:  # noqa: N801 - the name that PyTorch users know
         self._start = 0
 
     def __enter__(self) -> "record_function":
+        for watcher in watchers:
+            watcher(self.name, True)
         self._start = clock.now_ns() if _active else 0
         return self
 
@@ -38,6 +41,8 @@ class record_function:  # noqa: N801 - the name that PyTorch users know
             end = clock.now_ns()
             for collector in _active:
                 collector.add(self.name, self._start, end, self.args)
+        for watcher in watchers:
+            watcher(self.name, False)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -63,9 +68,11 @@ class mstx:  # noqa: N801 - the name that MindSpore users know
     @staticmethod
     def range_start(message: str, stream: Any = None, domain: str = "default") -> int:
         """A range begins; what this returns ends it."""
+        for watcher in watchers:
+            watcher(str(message), True)
         stock = _stock_mstx()
         theirs = stock.range_start(message, stream, domain) if stock else 0
-        if not _active:
+        if not _active and not watchers:
             return theirs
         number = next(_numbers)
         _open[number] = (message, clock.now_ns(), theirs)
@@ -78,6 +85,8 @@ class mstx:  # noqa: N801 - the name that MindSpore users know
             _mark(message, start, clock.now_ns(), domain)
         if theirs and (stock := _stock_mstx()):
             stock.range_end(theirs, domain)
+        for watcher in watchers:
+            watcher(str(message), False)
 
 
 def forget() -> None:

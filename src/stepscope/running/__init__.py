@@ -32,6 +32,8 @@ def install() -> None:
         os.environ[VARIABLE] = json.dumps(settings)
         here = process.begin(settings)
         imports.watch()
+        if here.settings.get("step_on"):
+            here.name_steps(here.settings["step_on"])
         os.register_at_fork(after_in_child=here.forked)
         telling.listeners.append(here)
         before_end(here.finish)

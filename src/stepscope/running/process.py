@@ -27,6 +27,7 @@ class Process:
         self._agent: Any = None
         self._ended = False
         self._yielded = self._is_fork = False
+        self._named: Any = None  # a Watch, of what the user named
         self._wanted = self._first_request()
         self._unprompted: Request | None = None  # recorded until there is a sign of work
         self._unprompted_frameworks: tuple[str, ...] | None = None
@@ -43,8 +44,18 @@ class Process:
                 request.first = None  # a loop whose beginning could not be seen: from the second step on
             self._try(lambda: self.recorder.ask(request))
 
+    def name_steps(self, choice: str) -> None:
+        """Only what the user named ends a step."""
+        from stepscope import step_on
+
+        self._named = step_on.Watch(step_on.parse(choice, "--step-on"), self._border, self.active, later=True)
+
     def border(self) -> None:
-        """A step is over."""
+        """A step is over, as far as the framework shows."""
+        if self._named is None:
+            self._border()
+
+    def _border(self) -> None:
         if self.recorder.busy:  # our own marks are no steps
             return
         self.recorder.border()
@@ -103,6 +114,9 @@ class Process:
         """The script's own recordings are told of, too."""
         self._write({"pid": os.getpid(), "capture": str(capture), "problem": None, "whole_steps": steps, "incomplete": incomplete})
 
+    def steps_so_far(self) -> int:
+        return self.recorder.step
+
     def listen(self) -> None:
         if self._agent is None:
             from stepscope import jobs
@@ -119,7 +133,10 @@ class Process:
         if self._wanted and self.recorder.step:
             self._wanted.problem = f"the program ended in step {self.recorder.step}"
         if self.recorder.step or not self._is_fork:  # not for every process that loads data
-            self._write({"pid": os.getpid(), "steps": self.recorder.step, "seen": sorted(self.seen)})
+            line = {"pid": os.getpid(), "steps": self.recorder.step, "seen": sorted(self.seen)}
+            if self._named and not self._named.seen and self.seen:
+                line["unnamed"] = self._named.why_nothing()
+            self._write(line)
 
     def forked(self) -> None:
         """A child that trains is a process like any other; one that loads data never makes a step."""
