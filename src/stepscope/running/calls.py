@@ -78,10 +78,12 @@ class Leader:
         self._others = 0
 
     def stepped(self, optimizer: Any) -> None:
+        if self.counts(optimizer):
+            here().border()
+
+    def counts(self, optimizer: Any) -> bool:
         if self._leader is None or self._leader() is None or self._others > 64:
             self._leader = weakref.ref(optimizer)
-        if self._leader() is optimizer:
-            self._others = 0
-            here().border()
-        else:
-            self._others += 1
+        leads = self._leader() is optimizer
+        self._others = 0 if leads else self._others + 1
+        return leads
