@@ -13,7 +13,7 @@ def trains(function: Any, owner: Any = None) -> bool:
         known = _training.get(function)
         if known is None:
             known = _training[function] = _uses_optimizer(function, owner, depth=2)
-    except TypeError:  # no function that could be looked into or remembered
+    except Exception:  # noqa: BLE001 - it is the user's function: whatever it holds, the call goes on
         return False
     return known
 

@@ -6,6 +6,7 @@ operators through all graphs of a process, so that a name belongs to one graph; 
 runs before its call begins, nor after the next call of any graph has returned, since that waits for the graph before.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -59,14 +60,27 @@ class _Calls(NamedTuple):
 
     start: Ints
     until: Ints
-    of_graph: list[Ints]  # the calls of each graph
+    first_end: int
+    by_count: dict[int, list[Ints]]  # the calls of each graph: of graphs called so often, by their first call
 
     @classmethod
     def of(cls, calls: pl.DataFrame) -> "_Calls":
-        end, drained, graph = calls["end_ns"].to_numpy(), calls["drained"].to_numpy(), calls["graph"].to_numpy()
+        end = calls["end_ns"].to_numpy()
         following = np.append(end[1:], np.iinfo(np.int64).max)
-        of_graph = [np.flatnonzero(graph == one) for one in np.unique(graph)]
-        return cls(calls["start_ns"].to_numpy(), np.where(drained, end, following), of_graph)
+        by_count: dict[int, list[Ints]] = {}
+        graphs = calls.select("graph", row=pl.int_range(pl.len())).group_by("graph", maintain_order=True).agg("row")["row"]
+        for rows in graphs:
+            by_count.setdefault(len(rows), []).append(rows.to_numpy())
+        return cls(calls["start_ns"].to_numpy(), np.where(calls["drained"].to_numpy(), end, following), int(end[0]), by_count)
+
+    def graphs_at(self, count: int, at: int) -> list[Ints]:
+        """The calls of those graphs that were called so often and whose first call may have run something then."""
+        calls = self.by_count.get(count, [])
+        first = [rows[0] for rows in calls]
+        # A call that follows begins later, and is over later.
+        begin = bisect_left(first, at, key=lambda call: self.until[call])
+        end = bisect_right(first, at, key=lambda call: self.start[call])
+        return calls[begin:end]
 
 
 def _call_of_operators(ops: pl.DataFrame, host: _Calls, step_of_call: Ints, compiled: set[str]) -> tuple[Ints, int]:
@@ -104,19 +118,23 @@ def _call_of_operators(ops: pl.DataFrame, host: _Calls, step_of_call: Ints, comp
 
 def _rows_by_name(ops: pl.DataFrame) -> Iterator[tuple[str, Ints]]:
     """The rows of each name, by start."""
-    grouped = ops.select("name", row=pl.int_range(pl.len())).group_by("name", maintain_order=True).agg("row")
-    for name, rows in grouped.iter_rows():
-        yield str(name), np.array(rows, np.int64)
+    if ops.is_empty():
+        return
+    codes = ops["name"].rank("dense").to_numpy()
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        yield str(ops["name"][int(rows[0])]), rows
 
 
 def _fitting(start: Ints, host: _Calls) -> list[Ints]:
     """For each graph that these runs of an operator may be of: the call of each."""
     runs = len(start)
-    for times, before in ((1, 0), (1, 1), (0, 0)):  # once in a call; the same, and once before the recording; n times in a call
+    once, once_before = [(runs, 1, 0)], [(runs - 1, 1, 1)] if runs > 1 and start[0] <= host.first_end else []
+    several = [(count, runs // count, 0) for count in host.by_count if runs > count and runs % count == 0]
+    for choices in (once, once_before, several):  # once in a call; the same, and once before the recording; n times in a call
         found = []
-        for calls in host.of_graph:
-            each = times or runs // len(calls)
-            if each and len(calls) * each == runs - before:
+        for count, each, before in choices:
+            for calls in host.graphs_at(count, int(start[before])):
                 fit = np.repeat(calls, each)
                 if ((host.start[fit] <= start[before:]) & (start[before:] <= host.until[fit])).all():
                     found.append(np.append(np.full(before, _BEFORE), fit))
