@@ -38,7 +38,7 @@ class Collector:
         self._ascend: _mindspore_ascend.Recording | None = None
         self._cells: _mindspore_cells.Calls | None = None
         self._pipeline: _mindspore_pipeline.Monitor | None = None
-        self._marks: list[tuple[int, int]] = []  # calls of Profiler.step(): number, when
+        self._marks: list[tuple[int, int, bool]] = []  # calls of Profiler.step(): number, when, whether made at the end of a training call
         self.full = False  # a bound has been reached: whoever drives the window ends it
         self._pieces = self._events = self._bytes = self._piece_ns = self._clock_settings = 0
         self._told_operators = False
@@ -73,6 +73,8 @@ class Collector:
             if self._tried("Ascend is not recorded", lambda: recording.start(capture)):
                 self._ascend = recording
         elif ProfilerActivity.CPU in self._options.activities and self._options.profiler_level is not ProfilerLevel.LevelNone:
+            # A compiled graph that was called before may still run: its operators belong to a step that is not recorded.
+            self._tried("operators of the step before may be among the first", _wait_for_launched)
             self._tried("operators are not recorded", self._begin_piece)
         self._moments = loop.Moments(self._border)
         loop.adopt_step()
@@ -80,7 +82,7 @@ class Collector:
 
     def step(self, number: int) -> None:
         self._border()
-        self._marks.append((number, clock.now_ns()))
+        self._marks.append((number, clock.now_ns(), loop.marks_training_calls))
 
     def stop(self) -> None:
         self._moments.close()
@@ -135,8 +137,8 @@ class Collector:
                 self._capture.notice(f"recording ended early: {most:,} {what} were reached")
                 self.full = True
 
-    def _border(self) -> None:
-        """A step is over when its kernels are: PyNative mode runs them behind the Python code. What has grown large goes to disk."""
+    def _border(self) -> bool:
+        """A step is over when its kernels are: they run behind the Python code. What has grown large goes to disk. Whether it waited."""
         if self._options.sync_enable:
             _wait_for_launched()
         self._capture.check_clock()
@@ -144,6 +146,7 @@ class Collector:
         clock_set = self._capture.clock_settings != self._clock_settings
         if self._profiler and (clock_set or clock.now_ns() - self._piece_ns > _PIECE_NS):
             self._tried("operators are recorded up to here", self._next_piece)
+        return self._options.sync_enable
 
     def _next_piece(self) -> None:
         self._end_piece()
@@ -176,11 +179,27 @@ class Collector:
                 },
             )
         if self._marks:
-            numbers, times = zip(*self._marks, strict=True)
-            capture.append("mindspore_marks", {"step": np.array(numbers, np.int32), "at_ns": np.array(times, np.int64)})
+            numbers, times, inferred = zip(*self._marks, strict=True)
+            columns: dict[str, Any] = {"step": np.array(numbers, np.int32), "at_ns": np.array(times, np.int64)}
+            capture.append("mindspore_marks", columns | {"inferred": np.array(inferred, np.bool_)})
         if seen.updates:
-            starts, ends = zip(*seen.updates, strict=True)
-            capture.append("mindspore_updates", {"start_ns": np.array(starts, np.int64), "end_ns": np.array(ends, np.int64)})
+            starts, ends, callers = zip(*seen.updates, strict=True)
+            columns = {"start_ns": np.array(starts, np.int64), "end_ns": np.array(ends, np.int64)}
+            capture.append("mindspore_updates", columns | {"caller": np.array(callers, np.int64)})
+        if seen.graphs:
+            functions, numbers, graphs, drained, starts, ends, threads = zip(*seen.graphs, strict=True)
+            capture.append(
+                "mindspore_graph_calls",
+                {
+                    "function": functions,
+                    "caller": np.array(numbers, np.int64),
+                    "graph": np.array(graphs, np.int32),
+                    "drained": np.array(drained, np.bool_),  # nothing of it ran after its end
+                    "start_ns": np.array(starts, np.int64),
+                    "end_ns": np.array(ends, np.int64),
+                    "tid": np.array(threads, np.int64),
+                },
+            )
         if seen.ranges:
             kinds, names, starts, ends, threads = zip(*seen.ranges, strict=True)
             start = np.array(starts, np.int64)
@@ -194,7 +213,7 @@ class Collector:
                     "tid": np.array(threads, np.int64),
                 },
             )
-        for written in (seen.steps, seen.updates, seen.ranges, self._marks):
+        for written in (seen.steps, seen.updates, seen.ranges, seen.graphs, self._marks):
             written.clear()
         self._tried("the input pipeline is lost", self._append_batches)
 

@@ -78,10 +78,12 @@ class Leader:
         self.created = self._rounds.created
 
     def stepped(self, optimizer: Any) -> None:
-        if here().recorder.busy:
-            return
+        if not here().recorder.busy and self.counts(optimizer):
+            here().border()
+
+    def counts(self, optimizer: Any) -> bool:
+        """Whether its call ends a step."""
         ends = self._rounds.stepped(optimizer)
         while self._rounds.notices:  # before the step ends: that may be the end of what is recorded
             here().recorder.note(self._rounds.notices.pop(0))
-        if ends:
-            here().border()
+        return ends
