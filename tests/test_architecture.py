@@ -9,7 +9,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "heap"},
     {"trace", "agents", "captures", "parameters", "telling"},
-    {"endings", "tables"},
+    {"endings", "tables", "step_assignment"},
+    {"step_choice"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
     {"cluster", "opening", "exporters", "timelines", "facts"},
     {"conversion", "sources"},

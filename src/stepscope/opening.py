@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 
 from stepscope import cache as kept
-from stepscope import readers, store
+from stepscope import readers, step_choice, store
 from stepscope.errors import DataError, UnknownFormatError, UsageError
 from stepscope.trace import Trace, combine
 
@@ -40,8 +40,8 @@ def open(
 ) -> Trace:
     """The trace at `path`: any file or folder a reader knows, or a folder of ranks.
 
-    `partial` reads what is whole of a truncated file. `step_name` names the annotation that marks a step where the trace has no
-    step markers. `rank` opens only that rank of a folder. What took long to read is kept in the user's cache (`stepscope cache`).
+    `partial` reads what is whole of a truncated file. `step_name` chooses the steps (`Trace.with_steps`). `rank` opens only that rank of
+    a folder. What took long to read is kept in the user's cache (`stepscope cache`).
     """
     where = Path(path)
     found = list(sources(where))
@@ -71,7 +71,7 @@ def together(
     for source in _likely_first(found, rank):
         if rank in by_rank and rank_in_name(source.path) not in (rank, None):
             continue  # the rank asked for is open already, and this file's name says that it is another's
-        trace = _open_one(source, partial, step_name, cache, progress, room)
+        trace = _open_one(source, partial, cache, progress, room)
         if rank is not None and rank not in trace.meta.ranks:
             continue
         for one in trace.meta.ranks if rank is None else [rank]:
@@ -85,7 +85,8 @@ def together(
     trace = combine(traces)
     if len(traces) > 1:
         trace.meta.source = str(where)
-    return trace if rank is None else trace.of_rank(rank)
+    trace = trace if rank is None else trace.of_rank(rank)
+    return trace if step_name is None else step_choice.with_steps(trace, step_name)
 
 
 # What each path was known to be when it was last changed: time of change, size, inode.
@@ -112,12 +113,12 @@ def sources(path: Path, unreadable: Callable[[DataError], None] | None = None, f
         yield from _below(path, DEPTH, unreadable or _raise, formats)
 
 
-def kept_run(source: Source, *, partial: bool = False, step_name: str | None = None) -> Path | None:
+def kept_run(source: Source, *, partial: bool = False) -> Path | None:
     """Where a foreign file is kept, or would be, as a run folder; None where nothing can be."""
     if source.format == "run" or not source.path.is_file():
         return None
     try:
-        return kept.folder() / kept.key(source.path, source.format, partial, step_name, rank_in_name(source.path))
+        return kept.folder() / kept.key(source.path, source.format, partial, rank_in_name(source.path))
     except UsageError:  # no cache to be had here: read anew each time
         return None
 
@@ -190,12 +191,10 @@ def _raise(error: DataError) -> None:
     raise error
 
 
-def _open_one(
-    source: Source, partial: bool, step_name: str | None, cache: bool, progress: Callable[[int, int], None], place: Path | None
-) -> Trace:
+def _open_one(source: Source, partial: bool, cache: bool, progress: Callable[[int, int], None], place: Path | None) -> Trace:
     if source.format == "run":
         return store.read(source.path)
-    keep = kept_run(source, partial=partial, step_name=step_name) if cache else None
+    keep = kept_run(source, partial=partial) if cache else None
     if keep and store.sniff(keep):
         try:
             trace = _at(store.read(keep), source.path)
@@ -208,10 +207,10 @@ def _open_one(
     try:
         scratch = room / "scratch"
         scratch.mkdir()
-        options = readers.Options(scratch=scratch, partial=partial, step_name=step_name, rank=rank_in_name(source.path), progress=progress)
+        options = readers.Options(scratch=scratch, partial=partial, rank=rank_in_name(source.path), progress=progress)
         trace = _asked(lambda: readers.read(source.path, source.format, options), source.path)
         trace.meta.source = str(source.path)
-        store.write(trace, room / "run")
+        store.write(step_choice.with_advice(trace), room / "run")
     except BaseException:
         shutil.rmtree(room, ignore_errors=True)
         raise

@@ -154,6 +154,15 @@ class Trace:
         kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in rules.items()}
         return Trace({**self._tables, **kept, "steps": steps}, self.meta)
 
+    def with_steps(self, choice: str) -> "Trace":
+        """The same trace with other steps: `annotation:NAME`, `function:NAME`, `operator:NAME`, `kernel:NAME`, or a name alone.
+
+        Each occurrence of an annotation or function is a step; an operator or a kernel begins one, up to the next. * and ? match as in
+        file names.
+        """
+        chosen: Trace = importlib.import_module("stepscope.step_choice").with_steps(self, choice)
+        return chosen
+
     def of_time(self, start_ns: int, end_ns: int) -> "Trace":
         """The same trace with what reaches into a time, whole; blocks of memory that were there before, or stayed, are said to.
 
@@ -295,6 +304,11 @@ def combine(traces: list[Trace]) -> Trace:
         extra=first.extra,
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
+
+
+def windows_of(meta: Meta) -> pl.DataFrame:
+    """When a trace of several windows was recorded: a row for each rank and window, none where recording was not interrupted."""
+    return pl.DataFrame(meta.extra.get("windows", []), schema={"rank": pl.Int32, "from_ns": pl.Int64, "to_ns": pl.Int64}, orient="row")
 
 
 _BATCH = 50_000

@@ -20,7 +20,7 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         scratch = options.scratch / str(number)
         scratch.mkdir()
         try:
-            traces.append(xplane.read(file, Options(scratch=scratch, partial=options.partial, step_name=options.step_name, rank=rank)))
+            traces.append(xplane.read(file, Options(scratch=scratch, partial=options.partial, rank=rank)))
         except DataError as error:  # one session of several: the others can still be read
             problems.append({"rank": rank, "file": str(file.relative_to(path)), "what": error.what, "lost": 0})
     if not traces and not problems:
