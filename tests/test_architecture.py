@@ -9,9 +9,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "heap"},
     {"trace", "agents", "captures", "parameters", "telling"},
-    {"endings", "tables", "step_assignment"},
+    {"endings", "tables", "step_assignment", "trace_windows"},
     {"step_choice"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
+    {"run_groups"},
     {"cluster", "opening", "exporters", "timelines", "facts"},
     {"conversion", "sources"},
     {"windows", "launching", "prof_folders"},

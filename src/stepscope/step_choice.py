@@ -22,7 +22,8 @@ from stepscope import intervals, schema
 from stepscope.errors import UsageError
 from stepscope.intervals import Ints
 from stepscope.step_assignment import NO_MARKERS, REGIONS, number_steps, numbers_of, steps_by_handover, steps_by_launch, with_passes
-from stepscope.trace import Trace, windows_of
+from stepscope.trace import Trace
+from stepscope.trace_windows import windows_of
 
 # What may mark a step, in the order in which a name without a kind is looked up.
 KINDS = ("annotation", "function", "operator", "kernel")

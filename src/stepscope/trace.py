@@ -154,6 +154,20 @@ class Trace:
         kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in rules.items()}
         return Trace({**self._tables, **kept, "steps": steps}, self.meta)
 
+    def with_problems(self, rows: Sequence[Mapping[str, Any]]) -> "Trace":
+        """The same trace with more rows of `problems`."""
+        if not rows:
+            return self
+        return Trace({**self._tables, "problems": pl.concat([self.problems, schema.conform(pl.LazyFrame(rows), "problems")])}, self.meta)
+
+    def as_rank(self, rank: int) -> "Trace":
+        """The same trace, of one rank, as another rank; the size of its world is then unknown."""
+        new = pl.lit(rank, pl.Int32).alias("rank")
+        windows = [[rank, *times] for _, *times in self.meta.extra.get("windows", [])]
+        extra = self.meta.extra | ({"windows": windows} if windows else {})
+        meta = msgspec.structs.replace(self.meta, ranks=[rank], world_size=None, extra=extra)
+        return Trace({name: frame.with_columns(new) for name, frame in self._tables.items()}, meta)
+
     def with_steps(self, choice: str) -> "Trace":
         """The same trace with other steps: `annotation:NAME`, `function:NAME`, `operator:NAME`, `kernel:NAME`, or a name alone.
 
@@ -301,14 +315,9 @@ def combine(traces: list[Trace]) -> Trace:
         world_size=max((t.meta.world_size or 0 for t in traces), default=0) or None,
         ranks=sorted({rank for t in traces for rank in t.meta.ranks}),
         options=first.options,
-        extra=first.extra,
+        extra=first.extra | ({"windows": windows} if (windows := [row for t in traces for row in t.meta.extra.get("windows", [])]) else {}),
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
-
-
-def windows_of(meta: Meta) -> pl.DataFrame:
-    """When a trace of several windows was recorded: a row for each rank and window, none where recording was not interrupted."""
-    return pl.DataFrame(meta.extra.get("windows", []), schema={"rank": pl.Int32, "from_ns": pl.Int64, "to_ns": pl.Int64}, orient="row")
 
 
 _BATCH = 50_000
