@@ -31,6 +31,8 @@ SUFFIX = ".capture"
 HEADER = "capture.json"
 VERSION = 1
 _WRITTEN_S = 1.0
+# With host and process id, what tells a process from all others: ids are used again, in containers at once.
+_PROCESS = os.urandom(8).hex()
 
 
 class Coded(NamedTuple):
@@ -64,6 +66,12 @@ def check_writable(folder: Path, name: str) -> None:
         raise UsageError(f"{name} is '{folder}', which cannot be written: {error.strerror or error}") from error
 
 
+def run_folder(capture: Path) -> Path:
+    """Where a capture's run folder is, or will be."""
+    name = capture.name
+    return capture.with_name(name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else f"{name}.run")
+
+
 class Capture:
     """The writing side. Safe to use from several threads."""
 
@@ -71,7 +79,8 @@ class Capture:
         self.folder = folder
         clock.anchor()
         self._clocks = clock.Readings()
-        self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": clock.now_ns()}
+        about = {"capture_version": VERSION, "whole": False, "notices": [], "parent": os.getppid(), "process": _PROCESS}
+        self.header: dict[str, Any] = {**about, **header, "start_ns": clock.now_ns()}
         self._pieces: dict[str, int] = {}
         self._lost: dict[str, int] = {}
         self._lock = threading.RLock()  # a signal may end the recording from within

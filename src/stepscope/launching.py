@@ -148,13 +148,20 @@ def places(captures: list[Path]) -> list[Path]:
 
 
 def _together(runs: list[Path]) -> list[Path]:
-    """One path opens all ranks that lie in one folder; what is there alone, or twice for a rank, stands for itself."""
+    """What opens them: a folder where all that is in it is one run, else each by itself."""
+    try:
+        from stepscope import run_groups
+    except ImportError:  # numpy alone
+        return sorted(runs)
     shown: list[Path] = []
     for folder in dict.fromkeys(run.parent for run in runs):
-        inside = sorted(run for run in runs if run.parent == folder)
-        ranks = {run.name.split("_")[0] for run in inside}
         everything = [one for one in folder.iterdir() if one.is_dir() and one.name.startswith("rank")]
-        shown += [folder] if len(inside) > 1 and len(ranks) == len(inside) == len(everything) else inside
+        found = [run_groups.Source(one, "capture" if one.suffix == captures.SUFFIX else "run") for one in sorted(everything)]
+        groups = list(run_groups.groups(found))
+        for group in groups:
+            inside = [source.path for source in group.sources if source.path in runs]
+            place = run_groups.place(group, groups)
+            shown += [place] if place is not None and inside else inside
     return shown
 
 

@@ -36,7 +36,7 @@ _STAGES = (
 )
 _HOW = {
     "marker": "marked by the profiler",
-    "given": "marked by --step-name",
+    "given": "chosen with --step-name",
     "inferred": "inferred from annotations",
     "whole": "no markers: the whole recording",
 }

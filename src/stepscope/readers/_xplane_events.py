@@ -14,6 +14,7 @@ from stepscope.readers import _hlo
 from stepscope.readers._wall_clock import WallClock
 from stepscope.readers._wire import Damage, Ints
 from stepscope.readers._xspace import DOUBLE, RAW, SIGNED, Batch, Plane, Space, Stats
+from stepscope.step_assignment import REGIONS
 
 Bools = NDArray[np.bool_]
 _NONE = -1
@@ -230,7 +231,7 @@ class Reading:
             operation = self._operation(label, role, program, hlo_op, tf_op, op_name, hlo_category)
             if role != "thread":
                 return operation._replace(kind=_device_kind(label, role, flags, operation))
-            return operation._replace(kind=_host_kind(label, flags, operation), region=label in _REGIONS)
+            return operation._replace(kind=_host_kind(label, flags, operation), region=label in REGIONS)
         kind = {"steps": "step", "ranges": "annotation", "scopes": "scope", "syncs": "sync"}.get(role, "other")
         return _Meaning(kind, role)
 
@@ -416,7 +417,6 @@ _MEANING_TYPES = {
     "shared": pl.Boolean,
     "region": pl.Boolean,
 }
-_REGIONS = ("ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion")
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|(ragged-)?all-to-all|collective-(permute|broadcast)|send|recv)(-start|-done)?(\.\d+)*$"
 )

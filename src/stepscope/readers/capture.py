@@ -221,7 +221,7 @@ def _unprofiled_steps(path: Path, rank: int) -> list[UnprofiledSteps]:
 
 
 def _meta(base: Meta, header: dict[str, Any], rank: int, unprofiled: list[UnprofiledSteps]) -> Meta:
-    known = {key: header[key] for key in ("program", "metadata", "start_ns", "end_ns") if key in header}
+    known = {key: header[key] for key in ("program", "host", "pid", "parent", "process", "metadata", "start_ns", "end_ns") if key in header}
     return Meta(
         format="capture",
         framework=base.framework or str(header.get("framework") or "python"),

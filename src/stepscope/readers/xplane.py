@@ -18,6 +18,7 @@ from stepscope.readers import _xplane_links as links
 from stepscope.readers._wall_clock import BETWEEN_TWO, WallClock
 from stepscope.readers._wire import Damage
 from stepscope.readers._xspace import Plane, Space
+from stepscope.step_assignment import with_passes
 from stepscope.trace import Meta, Trace, combine
 
 _SNIFFED = 1 << 14
@@ -197,7 +198,7 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     spans, memory, counters = (pl.concat(frames) for frames in zip(*parts, strict=True))
     spans, lanes = links.apart(spans, tracks)
     spans = links.unshared(links.linked(links.nested(spans)))
-    steps, remarks = links.steps(spans, options)
+    steps, remarks = links.steps(spans)
     spans = links.stepped(spans, steps)
     if unplaced:
         notes = [*notes, _Note("", f"{unplaced:,} events {BETWEEN_TWO}", unplaced)]
@@ -208,7 +209,7 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     tables = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
         "tracks": lanes,
-        "steps": links.staged(steps, spans),
+        "steps": with_passes(steps, spans),
         "counters": pl.concat([links.memory_counters(memory), counters], how="diagonal"),
         "allocations": links.allocations(memory),
         "devices": _devices(readings),
