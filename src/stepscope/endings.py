@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 from stepscope.telling import say, told
 
@@ -129,6 +130,23 @@ def _on_interrupt(number: int, frame: FrameType | None) -> None:
     else:
         undisturbed.signal = None
         signal.default_int_handler(number, frame)
+
+
+def on_main_thread(action: Callable[[], None]) -> None:
+    """Profilers are bound to the thread that started them: let the main thread act, between two instructions."""
+
+    def act(_: Any) -> int:
+        del _kept[id(call)]
+        action()
+        return 0
+
+    call = _PENDING(act)
+    _kept[id(call)] = call
+    ctypes.pythonapi.Py_AddPendingCall(call, None)
+
+
+_PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_kept: dict[int, Any] = {}  # a call that is pending must not be collected
 
 
 def _forked() -> None:

@@ -1,4 +1,4 @@
-"""Memory that was freed and that the process still holds."""
+"""The C library's heap: how much of it is in use, and what was freed and the process still holds."""
 
 import ctypes
 import sys
@@ -12,3 +12,32 @@ def give_back(rows: int) -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" and rows >= _WORTH else None
     if trim is not None:
         trim(0)
+
+
+class _Sizes(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    ]
+
+
+def in_use() -> int | None:
+    """Bytes that the program has allocated and not freed; None where the C library cannot tell."""
+    measure = getattr(ctypes.CDLL(None), "mallinfo2", None) if sys.platform == "linux" else None
+    if measure is None:
+        return None
+    measure.restype = _Sizes
+    sizes = measure()
+    return int(sizes.uordblks + sizes.hblkhd)
+
+
+def counts_all() -> bool:
+    """Whether in_use() knows of what the program allocates: not where jemalloc or another allocator stands in front."""
+    before = in_use()
+    probe = ctypes.create_string_buffer(_PROBE)
+    after = in_use()
+    del probe
+    return before is not None and after is not None and after - before >= _PROBE
+
+
+_PROBE = 1 << 20

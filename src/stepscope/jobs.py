@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from stepscope import agents
+from stepscope.endings import on_main_thread
 from stepscope.errors import StepscopeError, UsageError
-from stepscope.recorder import Recorder, Request, on_main_thread
+from stepscope.recorder import Recorder, Request
 from stepscope.telling import say
 
 _LONGEST_WAIT = 1.0  # how long one answer to "wait" may take

@@ -1,7 +1,6 @@
 """Recorder: counts the steps of this process and records those that the command line, `stepscope attach` or a configuration asks for."""
 
 import contextlib
-import ctypes
 import os
 import threading
 import time
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.endings import undisturbed
+from stepscope.endings import on_main_thread, undisturbed
 from stepscope.errors import StepscopeError
 from stepscope.telling import say, told
 
@@ -228,20 +227,3 @@ class Recorder:
         if self._told:
             self._told(request)
         request.over.set()
-
-
-def on_main_thread(action: Callable[[], None]) -> None:
-    """Profilers are bound to the thread that started them: let the main thread act, between two instructions."""
-
-    def act(_: Any) -> int:
-        del _kept[id(call)]
-        action()
-        return 0
-
-    call = _PENDING(act)
-    _kept[id(call)] = call
-    ctypes.pythonapi.Py_AddPendingCall(call, None)
-
-
-_PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_kept: dict[int, Any] = {}  # a call that is pending must not be collected

@@ -111,6 +111,9 @@ class Window:
 
     def discard(self) -> None:
         """Stop, and forget."""
+        for collector in self._running:
+            if hasattr(collector, "unwanted"):
+                collector.unwanted = True  # or it would take its time to write what nobody will read
         self.stop()
         shutil.rmtree(self.capture.folder, ignore_errors=True)
 

@@ -62,8 +62,8 @@ def exported(scenario: str, options: str = "{}") -> Trace:
     return stepscope.open(recorded(scenario, options) / "kineto.json", cache=False)
 
 
-def header(scenario: str) -> dict[str, Any]:
-    return captures.header(recorded(scenario, "{}") / "job.capture")
+def header(scenario: str, options: str = "{}") -> dict[str, Any]:
+    return captures.header(recorded(scenario, options) / "job.capture")
 
 
 def summary(scenario: str, options: str) -> list[dict[str, Any]]:
@@ -181,19 +181,22 @@ def test_what_a_full_disk_kept_from_being_written_is_missing_and_the_rest_is_the
 
 
 def test_a_bound_on_events_ends_the_recording_and_says_so() -> None:
-    trace = opened("sessions", '{"max_events": 600}')
-    what = trace.problems.select("what").collect().to_series().to_list()
-    count = trace.spans.select(pl.len()).collect().item()
-    assert len(what) == 1 and "max_events=600 was reached" in what[0]
-    last = trace.steps.collect()["step"].to_list()
-    assert last == list(range(len(last))) and 0 < len(last) < 8
-    assert 600 <= count < 600 + 2 * count / len(last)  # at most a step more, and a first one is larger
+    trace, whole = opened("sessions", '{"max_events": 600}'), opened("sessions")
+    count, everything = (one.spans.select(pl.len()).collect().item() for one in (trace, whole))
+    problems = trace.problems.select("what", "lost").collect().rows()
+    # The marker of the step that was not over is an event, and no span.
+    assert problems == [("max_events=600 was reached: what began later is not written", everything + 1 - 600)]
+    steps = trace.steps.collect()["step"].to_list()
+    assert steps == list(range(len(steps))) and 0 < len(steps) < 8
+    assert count == 600 - 1
+    last = trace.spans.select(pl.col("start_ns").max()).collect().item()
+    assert header("sessions", '{"max_events": 600}')["recorded_until_ns"] > last
 
 
 def test_a_long_recording_is_written_out_between_steps_and_is_one_recording() -> None:
     """Bounded so that each step is a session of its own, and yet all fit."""
-    folder = recorded("sessions", '{"max_events": 4000}')
-    trace = opened("sessions", '{"max_events": 4000}')
+    folder = recorded("sessions", '{"max_held_events": 1, "max_pause_percent": 1000000}')
+    trace = opened("sessions", '{"max_held_events": 1, "max_pause_percent": 1000000}')
     assert len(list((folder / "job.capture").glob("torch.*.npz"))) > 1
     assert trace.steps.collect()["step"].to_list() == list(range(8))
     calls = trace.spans.filter((pl.col("kind") == "op") & pl.col("step").is_not_null()).group_by("name", "step").len().collect()

@@ -5,6 +5,7 @@ PyTorch hands these records over since 2.12; for earlier releases see `_torch_ol
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,29 @@ _FORWARD_TO_BACKWARD = 1  # Kineto's number for that type of flow
 COLLECTIVE = "record_param_comms"
 
 
-def pieces(results: Any, options: Options) -> Iterator[tuple[str, dict[str, Column]]]:
+@dataclass
+class Cut:
+    """At most so many events are taken over, the first ones, on host and devices alike."""
+
+    most: int
+    lost: int = 0
+    at_ns: int | None = None
+
+    def first_of(self, rows: list[Any], start_ns: Any) -> list[Any]:
+        if len(rows) <= self.most:
+            return rows
+        starts = numbers(start_ns, rows)
+        self.at_ns = int(np.partition(starts, self.most)[self.most])
+        kept = [row for row, early in zip(rows, (starts < self.at_ns).tolist(), strict=True) if early]
+        self.lost = len(rows) - len(kept)
+        return kept
+
+
+def pieces(results: Any, options: Options, cut: Cut) -> Iterator[tuple[str, dict[str, Column]]]:
     """The events of a finished session as pieces of two tables. `_ProfilerResult` is private to PyTorch: raises where it is another."""
     shapes = options.record_shapes or options.with_flops
     activities = results.trace_activities()
+    activities = cut.first_of(activities, type(activities[0]).timestamp) if activities else activities
     counted = _flops(results.events()) if options.with_flops else None
     for start in range(0, len(activities), PIECE):
         yield from _piece(activities[start : start + PIECE], shapes, counted)

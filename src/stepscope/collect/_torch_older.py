@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from stepscope.captures import Column
-from stepscope.collect._torch_events import MEMORY, NUMBERS, PIECE, all_decoded, decoded, joined, joints, narrow, numbers, told
+from stepscope.collect._torch_events import MEMORY, NUMBERS, PIECE, Cut, all_decoded, decoded, joined, joints, narrow, numbers, told
 from stepscope.collect.options import Options
 
 _BACKWARD = 1  # PyTorch's number for the scope of a backward function
 
 
-def pieces(results: Any, options: Options) -> Iterator[tuple[str, dict[str, Column]]]:
+def pieces(results: Any, options: Options, cut: Cut) -> Iterator[tuple[str, dict[str, Column]]]:
     """As `_torch_events.pieces`."""
     if options.with_stack:
         raise ValueError("this release gives Python frames as JSON only")
     shapes = options.record_shapes or options.with_flops
     everything = results.events()
+    everything = cut.first_of(everything, type(everything[0]).start_ns) if everything else everything
     events = [event for event in everything if decoded(type(event).name, event) != MEMORY]
     threads = {event.start_thread_id(): event.device_resource_id() for event in everything if event.nbytes()}  # torch's and the system's
     blocks, lists = _from_tree(results) if shapes or threads else ([], {})

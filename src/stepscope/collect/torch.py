@@ -1,9 +1,11 @@
 """PyTorch: operators, kernels, memory, modules and the DataLoader, through torch.profiler and without touching user code."""
 
+import ctypes
 import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -13,39 +15,48 @@ import numpy as np
 from stepscope.captures import Capture, Column
 from stepscope.collect import _torch_events, _torch_older
 from stepscope.collect import _torch_npu as npu
+from stepscope.collect import _torch_ranges as ranges
 from stepscope.collect._nvml import Sampler
+from stepscope.collect._torch_budget import Budget
 from stepscope.collect._torch_loader import Watch
 from stepscope.collect._torch_modules import Ranges
 from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, ProfilerLevel
+from stepscope.endings import on_main_thread
+from stepscope.telling import say
 
 FALLBACK = "kineto.json"  # Kineto's own file, where its events could not be taken over
-_FASTEST = 1_000_000  # events in a second: no program makes more
-_HELD = 4_000_000  # events that may wait in memory, about 1 KB each; more are written out between two steps
+_WATCHED_S = 0.25  # how often the size of a session is looked at where no step ends
+_CLOCKS_NS = 100_000  # by which PyTorch's times may differ from the system's
 
 
 class Collector:
-    """From start to stop: one session of torch.profiler or, where that would hold too much in memory, several from step to step."""
+    """From start to stop: one session of torch.profiler or, where that would hold too much in memory, several.
+
+    A session that holds as much as it may records nothing more. It is written at the first step border where that takes no more than
+    its share of the time, and the next one begins there: steps in between are not recorded.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self.profiler: Any = None  # torch's own, of the latest session
-        self.keep_events = (
-            options.with_stack or options.with_flops
-        )  # whether torch can be asked for its own summary; stop takes longer then
+        # Whether torch can be asked for its own summary; stop takes longer then.
+        self.keep_events = options.with_stack or options.with_flops
         self.full = False  # the bound on events was reached
-        self._recording = False
+        self.unwanted = False  # what was recorded is not to be written: a warm-up
         self.events = 0  # written down so far
         self._extras: list[Any] = []
+        self._session = self._paused = self._resting = self._at_work = False
+        self._refused = ""  # why no session could begin
+        self._marker: Any = None
+        self._step: int | None = None
+        self._unrecorded: tuple[int | None, int] | None = None  # since this step and timestamp
+        self._first_number = self._last_number = 0  # what the numbers of this session are counted from, and the largest
+        self._over = threading.Event()
 
     def start(self, capture: Capture) -> None:
         import torch
 
-        self._capture, self._thread = capture, threading.get_ident()
-        self._marker: Any = None
-        self._step: int | None = None
-        self._first_number = self._last_number = 0  # what the numbers of this session are counted from, and the largest
-        self._steps = 0  # of this session
-        self._per_step: float | None = None  # events, as the session before had them
+        self._capture = capture
         capture.header |= {"base": "torch", "framework": "pytorch"}
         capture.header["versions"] = capture.header.get("versions", {}) | _versions()
         for what in _without_effect(self._options):
@@ -54,7 +65,9 @@ class Collector:
             self.profiler = npu.start(self._options, capture)
             return
         _watch_for_others()
+        ranges.track()
         _collecting.append(self)
+        self._budget = Budget(self._options)
         self._begin()
         self._extras = [Watch(capture)]
         if self._options.with_modules:
@@ -67,19 +80,29 @@ class Collector:
             except (ImportError, AttributeError, OSError, RuntimeError) as error:  # another release, no driver: the rest is recorded
                 self._extras.remove(extra)
                 capture.notice(f"{extra.WHAT} not recorded: {error}")
+        threading.Thread(target=self._watch_size, name="stepscope size", daemon=True).start()
 
     def _begin(self) -> None:
+        """A session, if one may begin here; else it is tried again at the next step."""
         import torch
         from torch._C._profiler import _ExperimentalConfig
 
+        if why := ranges.obstacle():
+            self._refused = why
+            return
         options = self._options
+        config: Any = _ExperimentalConfig
+        known = config.__init__.__doc__ or ""  # names what this release takes
+        # A session belongs to the thread that begins it. One begun elsewhere must outlive its thread.
+        self._all_threads = threading.current_thread() is not threading.main_thread() and "profile_all_threads" in known
+        if self._all_threads and options.profile_memory:
+            self._capture.notice("profile_memory: PyTorch tells nothing of memory where training runs in another thread than the main one")
         wanted = {
             "expose_kineto_event_metadata": True,
             "trace_only": not self.keep_events,
             "enable_cuda_sync_events": options.profiler_level in (ProfilerLevel.Level1, ProfilerLevel.Level2),
+            "profile_all_threads": self._all_threads,
         }
-        config: Any = _ExperimentalConfig
-        known = config.__init__.__doc__ or ""  # names what this release takes
         self.profiler = torch.profiler.profile(
             activities=_activities(options.activities),
             record_shapes=options.record_shapes,
@@ -88,86 +111,203 @@ class Collector:
             with_flops=options.with_flops,
             experimental_config=config(**{name: value for name, value in wanted.items() if name in known}),
         )
+        ranges.close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch 2.11 warns that a second session would forget the first, whether or not there is one
             self.profiler.start()
-        self._since, self._recording = time.monotonic(), True
+        ranges.reopen()
+        self._thread, self._native_thread = threading.get_ident(), threading.get_native_id()
+        self._since, self._steps = time.monotonic(), 0
+        self._session, self._paused, self._refused = True, False, ""
+        self._budget.begin()
 
     def step(self, number: int) -> None:
         import torch
 
-        if not self._recording:
-            if npu.present() and self.profiler is not None and self._step is not None:
+        if npu.present() and self.profiler is not None and not self._session:
+            if self._step is not None:
                 self.profiler.step()
             self._step = number
             return
-        if self._marker:
-            self._marker.__exit__(None, None, None)
-            self._marker = None
-            self._steps += 1
-            if self._may_be_too_many():
-                self._end_session()
-                if self.events >= self._options.max_events:
-                    self.full = True
-                    self._capture.notice(f"recording ended early, at step {number}: max_events={self._options.max_events:,} was reached")
-                if self.full:
-                    return
-                self._begin()
-        self._step, self._marker = number, torch.profiler.record_function(f"ProfilerStep#{number}")
-        self._marker.__enter__()
+        if self._session and not self._all_threads and threading.get_ident() != self._thread:
+            self._capture.notice(say(_OTHER_THREAD))
+            return
+        with self._working():
+            if self._marker:
+                self._marker.__exit__(None, None, None)
+                self._marker = None
+                self._steps += 1
+            if self._session and not self._paused and self._budget.is_full(self._steps):
+                self._relieve(number)
+            if self._session and self._paused and self._budget.may_write():
+                self._write(number)
+                self._go_on(number)
+            elif self._resting and self._budget.may_begin():
+                self._go_on(number)
+            elif self._refused and not self.full:
+                self._try_again(number)
+            self._step = number
+            if self._session and not self._paused:
+                self._marker = torch.profiler.record_function(f"ProfilerStep#{number}")
+                self._marker.__enter__()
 
-    def _may_be_too_many(self) -> bool:
-        """Torch cannot say how many events it holds before its session ends: the first is judged by time, the next by the one before."""
-        room = self._options.max_events - self.events
-        if self._per_step is None:
-            return (time.monotonic() - self._since) * _FASTEST >= room
-        return (self._steps + 1) * self._per_step > min(room, _HELD)
+    def _relieve(self, number: int | None) -> None:
+        """The session holds what it may. `number` is the step that begins, None within a step."""
+        self._recorded_s = time.monotonic() - self._since
+        since = (number, time.time_ns())
+        if self._options.with_stack or self._all_threads:  # neither stacks nor other threads can be left out for a while
+            self._write(number)
+            self._resting = not self.full
+        else:
+            _leave_out(self.profiler, True)
+            self._paused = True
+        self._unrecorded = since
+
+    def _write(self, number: int | None) -> None:
+        """End the session and write it."""
+        began, began_ns = time.monotonic(), time.time_ns()
+        count = self._end_session()
+        pause_s = time.monotonic() - began
+        self._budget.written(count, self._steps, self._recorded_s, pause_s)
+        where = f"before step {number}" if number is not None else f"in step {self._step}"
+        self._mark("recording paused to write", began_ns)
+        self._capture.notice(f"training paused for {pause_s:.3f} s {where}, to write {count:,} events")
+        if not self._budget.room:
+            self.full = True
+            step = self._step if number is None else number
+            self._capture.notice(f"recording ended early, at step {step}: max_events={self._options.max_events:,} was reached")
+
+    def _go_on(self, number: int) -> None:
+        self._resting = False
+        self._note_unrecorded(number)
+        if not self.full:
+            self._begin()
+
+    def _try_again(self, number: int) -> None:
+        why, self._refused = self._refused, ""
+        self._begin()
+        if self._session:
+            self._capture.notice(f"PyTorch is recorded from step {number} on: before, {why}")
+
+    def _note_unrecorded(self, number: int | None) -> None:
+        """Steps up to before `number` were not recorded."""
+        if self._unrecorded is None:
+            return
+        (first, since_ns), self._unrecorded = self._unrecorded, None
+        why = f"writing may pause training for {self._options.max_pause_percent} % of the time (max_pause_percent)"
+        if first is None:  # within a step, perhaps the only one
+            held = f"about {self._options.max_held_events:,} events (max_held_events)"
+            self._capture.notice(f"step {self._step} is recorded in part, up to {held}: PyTorch holds them in memory until a step ends")
+            self._mark("not recorded", since_ns)
+        elif number is None or number > first:
+            steps = f"steps {first} to {number - 1}" if number is not None and number > first + 1 else f"step {first}"
+            self._capture.notice(f"{steps if number is not None else f'steps from {first} on'} not recorded: {why}")
+            self._mark("not recorded", since_ns)
+
+    def _mark(self, name: str, since_ns: int) -> None:
+        """On the timeline, on a track of its own."""
+        start = np.array([since_ns], np.int64)
+        more = {"kind": ["annotation"], "thread": ["recording"], "group": ["stepscope"], "track_kind": ["annotation"]}
+        self._capture.append(
+            "spans",
+            {"name": [name], "start_ns": start, "dur_ns": np.maximum(time.time_ns() - start, 0), "tid": np.zeros(1, np.int64), **more},
+        )
+
+    def _watch_size(self) -> None:
+        """Steps may be long, or none may ever end: a session that is full does not wait for one."""
+        while not self._over.wait(_WATCHED_S):
+            on_main = self._session and self._thread == threading.main_thread().ident  # else the next step border must do
+            if on_main and not self._paused and not self._at_work and self._budget.is_full():
+                on_main_thread(self._relieve_in_step)
+
+    def _relieve_in_step(self) -> None:
+        if self._session and not self._paused and not self._at_work and self._budget.is_full():
+            with self._working():
+                if self._marker:  # such a step is none
+                    self._marker.__exit__(None, None, None)
+                    self._marker = None
+                    self._capture.header.setdefault("cut_steps", []).append(self._step)
+                self._relieve(None)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """What the main thread is asked to do between two instructions must not come in between here."""
+        self._at_work = True
+        try:
+            yield
+        finally:
+            self._at_work = False
 
     def stop(self) -> None:
+        self._over.set()
         if self in _collecting:
             _collecting.remove(self)
         for extra in self._extras:
             extra.stop()
-        if self._recording:
+        if self._session:
             self._end_in_step()
         elif npu.present() and self.profiler is not None:
             self.profiler.stop()
+        elif self._refused:
+            self._capture.notice(say(f"PyTorch is not recorded: {self._refused}"))
         self._capture.header["torch"] = _surroundings(self._options)
         if (job := _job()) is not None:
             self._capture.header |= job
 
     def give_way(self) -> None:
         """A profiler of the program's own begins, and PyTorch would forget this session for it, without a word."""
-        if self._recording:
+        if self._session:
             self._capture.notice("PyTorch is recorded up to where the program's own torch.profiler began: there is one at a time")
             self._end_in_step()
 
     def _end_in_step(self) -> None:
         """The step that is not over is no step."""
-        if self._marker:
-            self._marker.__exit__(None, None, None)
-            self._marker = None
-            self._capture.header["open_step"] = self._step
-        self._end_session()
+        with self._working():
+            if self._marker:
+                self._marker.__exit__(None, None, None)
+                self._marker = None
+                self._capture.header["open_step"] = self._step
+            self._note_unrecorded(None)
+            if not self._end_session() and not (self.unwanted or self.events or (self._capture.folder / FALLBACK).exists()):
+                self._capture.notice(_NOTHING)
 
-    def _end_session(self) -> None:
-        """Stop torch's profiler and write down what it saw."""
-        if threading.get_ident() != self._thread:
+    def _end_session(self) -> int:
+        """Stop torch's profiler and write down what it saw: how many events."""
+        if threading.get_ident() != self._thread and not self._all_threads:
             self._capture.notice("stopped by another thread than the one that started recording: what PyTorch did is lost")
-        self._recording = False
+        ranges.close()
+        if self._paused:
+            _leave_out(self.profiler, False)
+        self._session = self._paused = False
+        stopped_ns = time.time_ns()
         self.profiler.stop()
-        count = 0
+        ranges.reopen()
+        elsewhere: list[tuple[int, str]] = []
+        count, cut = 0, _torch_events.Cut(self._budget.room)
         try:
             results = self.profiler.profiler.kineto_results
             source = _torch_events if hasattr(results, "trace_activities") else _torch_older
-            for table, piece in source.pieces(results, self._options):
+            for table, piece in [] if self.unwanted else source.pieces(results, self._options, cut):
                 self._capture.append(table, self._renumbered(piece))
                 count += len(piece["start_ns"])
+                if table == "torch":
+                    elsewhere += self._open_elsewhere(piece, stopped_ns - _CLOCKS_NS)
         except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # private to PyTorch: another release may do otherwise
             self._fall_back(f"{type(error).__name__}: {error}")
+        ranges.session_ended(elsewhere)
+        if cut.lost:
+            self.full = True
+            self._capture.header["recorded_until_ns"] = cut.at_ns
+            what = f"max_events={self._options.max_events:,} was reached: what began later is not written"
+            self._capture.notice(what, lost=cut.lost)
         self.events += count
-        self._per_step, self._steps = count / max(self._steps, 1), 0
         self._first_number = self._last_number
+        return count
+
+    def _open_elsewhere(self, piece: Mapping[str, Any], late_ns: int) -> list[tuple[int, str]]:
+        """Operators on other threads that had not ended when the session did."""
+        late = (piece["start_ns"] + piece["dur_ns"] > late_ns) & (piece["tid"] != self._native_thread)
+        return [(int(piece["tid"][row]), piece["name"][row]) for row in np.flatnonzero(late) if piece["category"][row] in _ON_HOST]
 
     def _renumbered(self, piece: Mapping[str, Column]) -> dict[str, Column]:
         """Numbers that tie events together start again in each session; in the capture they must not."""
@@ -186,6 +326,42 @@ class Collector:
             return
         self.profiler.export_chrome_trace(str(self._capture.folder / FALLBACK))
         self._capture.notice(f"PyTorch's events could not be taken over ({why}): they were written as JSON, which takes longer to read")
+
+
+_ON_HOST = ("cpu_op", "user_annotation")
+_OTHER_THREAD = (
+    "steps are marked by another thread than the one that started recording: PyTorch records the operators of the latter only. "
+    "Start the profiler in the thread that trains"
+)
+_NOTHING = "no operator of PyTorch ran in the thread that started recording; start the profiler in the thread that trains"
+
+
+def _leave_out(profiler: Any, off: bool) -> None:
+    """Let this thread's session see nothing for a while, or go on. What is open stays known to it."""
+    import torch
+
+    autograd: Any = torch.autograd
+    autograd._enable_record_function(not off)
+    if torch.cuda.is_available() and hasattr(profiler, "toggle_collection_dynamic"):
+        with _without_warning():
+            profiler.toggle_collection_dynamic(not off, [torch.profiler.ProfilerActivity.CUDA])
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    """PyTorch's C++ warns each time that host and device could be told apart wrongly: not where the session ends while they are off."""
+    import torch
+
+    try:
+        level = ctypes.c_int.in_dll(ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so")), "FLAGS_caffe2_log_level")
+    except (OSError, ValueError):  # another build: it warns
+        yield
+        return
+    before, level.value = level.value, 2
+    try:
+        yield
+    finally:
+        level.value = before
 
 
 _collecting: list[Collector] = []

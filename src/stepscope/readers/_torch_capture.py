@@ -1,7 +1,7 @@
 """The PyTorch part of a capture: the columns that the collector took from Kineto, in the shape of those that the Chrome reader decodes."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,15 +19,16 @@ Codes = tuple[NDArray[Any], list[str]]
 
 
 def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
-    open_step = f"ProfilerStep#{header['open_step']}" if "open_step" in header else None
     if (path / _FILE).is_file():
-        return _as_recorded(chrome.read(path / _FILE, options), open_step)
+        return _as_recorded(chrome.read(path / _FILE, options), f"ProfilerStep#{header['open_step']}" if "open_step" in header else None)
+    cut_steps = [*header.get("cut_steps", []), *([header["open_step"]] if "open_step" in header else [])]
+    cut = _Cut(frozenset(f"ProfilerStep#{number}" for number in cut_steps), header.get("recorded_until_ns"))
     told = header.get("torch", {})
     reports, problems = [], []
     # Where the disk was full, allocations may have been written, and no operators.
     whole = captures.pieces(path, "torch") if captures.files(path, "torch") else [_NOTHING]
     for number, piece in enumerate(whole):
-        report, parts = _parts(piece, open_step)
+        report, parts = _parts(piece, cut)
         events.write(parts, options.scratch, number)
         reports.append(report)
     for number, piece in enumerate(captures.pieces(path, "torch_memory"), len(reports)):
@@ -51,7 +52,14 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report, dict[str, pl.DataFrame]]:
+class _Cut(NamedTuple):
+    """Steps that were recorded in part: their names, or all that end later than this."""
+
+    steps: frozenset[str]
+    until_ns: int | None
+
+
+def _parts(piece: dict[str, Any], cut: _Cut) -> tuple[events.Report, dict[str, pl.DataFrame]]:
     """Report and columns of one piece."""
     report = events.Report(events=len(piece["start_ns"]))
     said, lost = _arguments(piece["meta"][1])
@@ -85,7 +93,10 @@ def _parts(piece: dict[str, Any], open_step: str | None) -> tuple[events.Report,
         }
     )
     frame = events._with_hints(frame, [])
-    unfinished = apart & _per_word(piece["name"], [word == open_step for word in piece["name"][1]], False)
+    unfinished = apart & _per_word(piece["name"], [word in cut.steps for word in piece["name"][1]], False)
+    if cut.until_ns is not None:
+        marks = _per_word(piece["name"], [word.startswith("ProfilerStep#") for word in piece["name"][1]], False)
+        unfinished |= apart & marks & (piece["start_ns"] + piece["dur_ns"] > cut.until_ns)
     flows = frame.filter(pl.col("flow") > 0).select(
         phase=pl.when("flow_end").then(pl.lit("f")).otherwise(pl.lit("s")),
         category=pl.lit("fwdbwd").cast(pl.Categorical),

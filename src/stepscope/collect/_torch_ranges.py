@@ -1,0 +1,129 @@
+"""The named ranges that are open on each thread, and whether a session of torch.profiler may begin here.
+
+A session gives every range and operator that begins in it a place in its memory, which is freed when the session ends. If a second session
+is under way when such a range ends, PyTorch writes into the freed memory. So a session ends with all ranges closed; they are opened again
+after it. And no session begins where an operator of an earlier one may still be open.
+"""
+
+import ctypes
+import threading
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.open: list[tuple[Any, Any]] = []  # the module whose call it is, or None, and the range; outermost first
+
+
+here = _Thread()
+
+
+class _Process:
+    sessions = 0  # that ended in this process: before the first there is nothing to be careful of
+    open_elsewhere: list[tuple[int, str]] = []  # operators of the last session that were open on other threads at its end
+    detached = False  # a range was left to a future, which ends it at an unknown moment
+    enter: Any = None  # PyTorch's own record_function.__enter__ and __exit__
+    leave: Any = None
+
+
+def track() -> None:
+    """Know of every `record_function` that is entered from now on. Stays: what is open must be known whenever a session ends."""
+    import torch
+
+    kind: Any = torch.autograd.profiler.record_function
+    if _Process.enter is not None:
+        return
+    enter, leave = _Process.enter, _Process.leave = kind.__enter__, kind.__exit__
+
+    @wraps(enter)  # TorchScript compiles what is wrapped
+    def tracked_enter(self: Any) -> Any:
+        result = enter(self)
+        here.open.append((None, self))
+        return result
+
+    @wraps(leave)
+    def tracked_exit(self: Any, *args: Any) -> Any:
+        opened = here.open
+        if opened and opened[-1][1] is self:
+            opened.pop()
+        else:  # left out of turn, or entered by another thread
+            opened[:] = [entry for entry in opened if entry[1] is not self]
+        if not self.run_callbacks_on_exit:
+            _Process.detached = True
+        return leave(self, *args)
+
+    kind.__enter__, kind.__exit__ = tracked_enter, tracked_exit
+
+
+def close() -> None:
+    """End every open range of this thread for the session that is about to end."""
+    for _, range_ in reversed(here.open):
+        if hasattr(range_, "record"):
+            _Process.leave(range_, None, None, None)
+        else:
+            range_.__exit__(None, None, None)
+
+
+def reopen() -> None:
+    """Begin them again, in the session that has begun, if any."""
+    for _, range_ in here.open:
+        if hasattr(range_, "record"):
+            _Process.enter(range_)
+        else:
+            range_.__enter__()
+
+
+def session_ended(open_elsewhere: list[tuple[int, str]]) -> None:
+    """A session is over; these operators were open on other threads: the system's number of the thread and the operator's name."""
+    _Process.sessions += 1
+    _Process.open_elsewhere = open_elsewhere
+
+
+def obstacle() -> str | None:
+    """Why no session may begin at this place of the program, or None."""
+    if not _Process.sessions:
+        return None
+    if _Process.detached:
+        return "a range of an earlier recording was left to a future"
+    tasks = Path("/proc/self/task")
+    for thread, name in _Process.open_elsewhere:
+        if (tasks / str(thread)).exists():
+            return f"thread {thread} was inside {name} when the last recording ended"
+    if library := _on_stack():
+        return f"this is inside an operator of PyTorch ({library})"
+    return None
+
+
+def _on_stack() -> str | None:
+    """A library of PyTorch in the native calls that led here: an operator that calls Python back, autograd, a compiled function.
+
+    None where no such call is under way. On systems that cannot tell, every place but the first counts as inside.
+    """
+    maps = Path("/proc/self/maps")
+    try:
+        trace = ctypes.CDLL(None).backtrace
+        mapped = [line.split() for line in maps.read_text().splitlines()]
+    except (OSError, AttributeError):
+        return None if _called_by_python_alone() else "not known"
+    libraries = [
+        (int(line[0].partition("-")[0], 16), int(line[0].partition("-")[2], 16), Path(line[5]).name)
+        for line in mapped
+        if len(line) > 5 and "x" in line[1] and ("libtorch" in line[5] or "libc10" in line[5])
+    ]
+    addresses = (ctypes.c_void_p * _DEEPEST)()
+    count = trace(addresses, _DEEPEST)
+    if count == _DEEPEST:
+        return "the stack is too deep to tell"
+    return next((name for address in addresses[:count] if address for start, end, name in libraries if start <= address < end), None)
+
+
+_DEEPEST = 16384
+
+
+def _called_by_python_alone() -> bool:
+    """Without a native stack to look at: whether autograd runs here is all that can be known."""
+    import torch
+
+    return bool(torch._C._current_graph_task_id() == -1)
