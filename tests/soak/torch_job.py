@@ -325,14 +325,6 @@ def recorded(training: Training, args: argparse.Namespace) -> Iterator[None]:
         yield
 
 
-def _hold(events: int) -> None:
-    """Have the recorder end a session of torch.profiler after so many events, in place of millions: what is rare becomes frequent."""
-    from stepscope.collect import torch as collector
-
-    assert hasattr(collector, "_HELD"), "the bound on events held in memory has another name now: change it here, too"
-    collector._HELD = events
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--form", choices=FORMS, default="eager")
@@ -343,14 +335,11 @@ def main() -> None:
     parser.add_argument("--out", default="data", help="where the program's own profiler writes")
     parser.add_argument("--config", default="config", help="the monitor's folder")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the program's own profiler, as JSON")
-    parser.add_argument("--held", type=int, help="events after which the recorder begins another session")
     args = parser.parse_args()
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True)
-    if args.held:
-        _hold(args.held)
     training = Training(args)
     with recorded(training, args):
         parameters = globals()[args.form](training)
