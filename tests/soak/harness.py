@@ -372,6 +372,36 @@ def play_ranges(place: str, folder: Path, *, windows: int, limit_s: float, pytho
     return outcome
 
 
+def play_valgrind(place: str, folder: Path, *, windows: int, limit_s: float) -> Outcome:
+    """A few windows under valgrind, which sees each read and write of freed memory; importing PyTorch alone takes it minutes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = Outcome(Case("valgrind", place, python_malloc=True))
+    words = ["valgrind", "--error-limit=no", "--num-callers=25", "--log-file=valgrind.log"]
+    words += [sys.executable, str(HERE / "torch_ranges.py"), place, "--windows", str(windows)]
+    # Valgrind knows no AVX-512.
+    environ = environment(folder, PYTHONMALLOC="malloc", OMP_NUM_THREADS="1", ATEN_CPU_CAPABILITY="default")
+    began = time.monotonic()
+    with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
+        outcome.code = _run(words, folder, environ, out, err, limit_s, outcome.case, {}, outcome)
+    outcome.seconds = time.monotonic() - began
+    _check_job(outcome, folder, None)
+    outcome.windows = len(recordings(folder / "data"))
+    outcome.crashes += valgrind_errors((folder / "valgrind.log").read_text(errors="replace"))
+    return outcome
+
+
+def valgrind_errors(log: str) -> list[str]:
+    """What it says of invalid memory that PyTorch used, once each. The system's loader has findings of its own."""
+    found: dict[str, int] = {}
+    for block in re.split(r"^==\d+== \n", log, flags=re.MULTILINE):
+        lines = [line.partition("== ")[2].strip() for line in block.splitlines()]
+        if lines and lines[0].startswith("Invalid ") and re.search(r"libtorch|libc10|kineto", block):
+            place = next((line for line in lines[1:] if re.search(r"libtorch|libc10|kineto", line)), "")
+            what = f"valgrind: {lines[0]}: {place.partition(': ')[2]}"
+            found[what] = found.get(what, 0) + 1
+    return [*found]
+
+
 def _spread(found: list[Path]) -> Iterator[Path]:
     every = max(1, -(-len(found) // _WINDOWS_OPENED))
     return iter(found[::every])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parent.parent)  # as pytest has it: `soak` is this folder
 
-from soak.harness import FORMS, VARIANTS, WAYS, Case, Outcome, malloc_checker, play, play_ranges, why_absent  # noqa: E402
+from soak.harness import FORMS, VARIANTS, WAYS, Case, Outcome, malloc_checker, play, play_ranges, play_valgrind, why_absent  # noqa: E402
 
 _MEGABYTE = 2**20
 
@@ -52,6 +52,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time; default 1")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the order; default: another each time")
     parser.add_argument("--windows", type=int, default=300, help="at each place of torch_ranges.py; default 300, 0 for none")
+    parser.add_argument(
+        "--valgrind", type=int, default=6, help="windows of one run under valgrind, where it is installed; default 6, 0 for none"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep recordings and output here; default: nothing is kept")
     lists = {"forms": [*FORMS], "ways": [*WAYS], "variants": [*VARIANTS]}
     for name, known in lists.items():
@@ -97,6 +100,10 @@ def _series(args: argparse.Namespace, folder: Path) -> Iterator[Outcome]:
         for place in PLACES:
             checks = {"windows": args.windows, "limit_s": limit_s, "python_malloc": order.random() < 0.5}
             tasks.append(lambda number, place=place, checks=checks: play_ranges(place, _place(number), **checks))  # type: ignore[misc]
+        if args.valgrind and not shutil.which("valgrind"):
+            print("SKIPPED  valgrind: not installed")
+        elif args.valgrind:
+            tasks.append(lambda number: play_valgrind("optimizer_hook", _place(number), windows=args.valgrind, limit_s=3600))
     order.shuffle(tasks)
 
     def turn(number: int) -> Outcome | None:
