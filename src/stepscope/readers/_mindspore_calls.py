@@ -250,15 +250,15 @@ def repeated_graph(ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, int] | N
 
     With the steps come the step of each operator, and how many are of a run that is not whole, at the beginning or the end.
     """
-    calls = ops.group_by("name", maintain_order=True).len()
-    counts = calls["len"].to_numpy()
+    # A name without a scope stands for all operators of a type that PyNative mode calls.
+    by_name = [rows for name, rows in _rows_by_name(ops) if "/" in name]
+    counts = np.array([len(rows) for rows in by_name])
     # Nearly all ran as often as one another, or once more where recording began or ended within a run.
     whole = next((int(count) for count in np.unique(counts) if np.isin(counts, (count, count + 1, count + 2)).mean() >= 0.9), 0)
     if whole < 2:
         return None
     start = ops["start_ns"].to_numpy()
     step = np.full(len(start), -2, np.int64)  # -1: not whole
-    by_name = [rows for _, rows in _rows_by_name(ops)]
     middle = np.median(np.stack([start[rows] for rows in by_name if len(rows) == whole]), axis=0)
     for rows in by_name:
         more = len(rows) - whole
@@ -269,6 +269,9 @@ def repeated_graph(ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, int] | N
             step[rows[skip:skip + whole]] = np.arange(whole)  # fmt: skip
     end = start + ops["dur_ns"].to_numpy()
     begins = np.array([start[step == number].min() for number in range(whole)])
+    partial = step == -1
+    if not partial[start < begins[0]].any():
+        begins[0] = start.min()  # operators called one by one come first
     steps = pl.DataFrame(
         {
             "step": np.arange(whole, dtype=np.int32),
@@ -278,4 +281,4 @@ def repeated_graph(ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, int] | N
     ).with_columns(phase=pl.lit(None, pl.String), how=pl.lit("inferred"))
     others = step == -2
     step[others] = intervals.enclosing(begins, steps["end_ns"].to_numpy(), start)[others]
-    return steps, _numbered(np.arange(whole, dtype=np.int64), step), int((step == -1).sum())
+    return steps, _numbered(np.arange(whole, dtype=np.int64), step), int(partial.sum())
