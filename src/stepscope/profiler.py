@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+import shlex
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -62,6 +63,7 @@ class Profiler:
         self._finished: list[Window] = []
         self._clock = StepClock()
         self._ready = False  # on_trace_ready runs
+        self._shown: Path | None = None  # what the user was told of at the end of a `with` block
         self._recorded = False  # or tried to, and said why not
         self._obstacle = ""  # why the last window could not be opened
         self._gives_way = False  # nobody's own: started by an environment variable
@@ -157,7 +159,11 @@ class Profiler:
             windows, self._finished = self._finished, []
             if not self._recorded and not self._plan:
                 say("nothing was recorded: analyse() of a profiler that was never started")
-        return [window.convert(steps=steps, wait=mode == "sync") for window in windows]
+        found = [window.convert(steps=steps, wait=mode == "sync") for window in windows]
+        if self._shown and found and self._shown not in found:  # what was said of it does not hold any more
+            self._shown = found[-1]
+            say(f"analysed; look at it with: stepscope summary {shlex.quote(_relative(found[-1]))}")
+        return found
 
     @classmethod
     def offline_analyse(
@@ -232,6 +238,9 @@ class Profiler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._started:
             self.stop()
+        if self.run and not self._shown and not self._on_trace_ready and not telling.listeners and not self._forked():
+            self._shown = self.run
+            say(f"recorded {_relative(self.run)}; look at it with: stepscope summary {shlex.quote(_relative(self.run))}")
 
     _last: "Window | None" = None
 
@@ -517,6 +526,12 @@ def _weakly(profiler: Profiler) -> Callable[[], None]:
             mark()
 
     return step
+
+
+def _relative(path: Path) -> str:
+    """As seen from the present folder, where it is below."""
+    folder = Path.cwd()
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _checked_steps(steps: Sequence[int] | None) -> list[int] | None:

@@ -226,6 +226,11 @@ def test_what_is_plainly_wrong_is_refused_by_name(choice: dict[str, Any], messag
     assert message in str(error.value)
 
 
+def complaints(err: str) -> list[str]:
+    """What a job said on stderr, but for where its recording is."""
+    return [line for line in err.splitlines() if "look at it with: stepscope summary " not in line]
+
+
 def test_a_relative_output_path_is_where_the_profiler_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     profiler = Profiler(output_path="data", start_profile=False, **QUIET)
@@ -490,6 +495,23 @@ def test_an_async_analysis_that_fails_leaves_the_capture_and_says_so(tmp_path: P
     assert "a capture could not be converted, and stays: no step 5" in done.stderr
     (capture,) = recordings(tmp_path / "data")
     assert steps_of(stepscope.open(capture)) == [0]
+
+
+def test_after_a_with_block_one_line_says_where_the_recording_is_and_how_to_open_it(tmp_path: Path) -> None:
+    block = """
+        from stepscope import Profiler, tensorboard_trace_handler
+        with Profiler(host_interval_ms=0, **more) as profiler:
+            profiler.step()
+    """
+    done = job("        more = {}" + block, tmp_path)
+    (capture,) = recordings(tmp_path / "data")
+    place = capture.relative_to(tmp_path)
+    assert done.stderr == f"stepscope: recorded {place}; look at it with: stepscope summary {place}\n"
+    done = job("        more = {'output_path': 'second'}" + block.rstrip() + "\n        profiler.analyse()\n", tmp_path)
+    (run,) = recordings(tmp_path / "second")
+    assert done.stderr.splitlines()[-1] == f"stepscope: analysed; look at it with: stepscope summary {run.relative_to(tmp_path)}"
+    done = job("        more = {'on_trace_ready': lambda profiler: None, 'output_path': 'third'}" + block, tmp_path)
+    assert done.stderr == "" and recordings(tmp_path / "third")
 
 
 def test_what_was_only_collected_is_analysed_offline_and_the_raw_files_kept_on_request(profiler: Profiler, tmp_path: Path) -> None:
@@ -1079,7 +1101,7 @@ def test_a_forked_child_neither_writes_into_the_parents_recording_nor_ends_it(tm
         """,
         tmp_path,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
     assert recordings(tmp_path / "data") == [Path(done.stdout.strip())]
     trace = stepscope.open(done.stdout.strip())
     assert trace.annotations()["name"].sort().to_list() == ["after", "before"]
@@ -1107,7 +1129,7 @@ def test_worker_processes_leave_the_recording_alone(method: str, tmp_path: Path)
         """,
         tmp_path,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
     assert recordings(tmp_path / "data") == [Path(done.stdout.strip())]
     assert stepscope.open(done.stdout.strip()).annotations()["name"].to_list() == ["in the parent"]
 
@@ -1386,7 +1408,7 @@ def test_signals_that_the_program_handles_or_ignores_stay_what_they_are_and_othe
         """,
         tmp_path,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
     assert done.stdout.splitlines() == ["[False, True, True, False, True]", "True", str(-signal.SIGTERM), "True"]
     assert "job.py" in (tmp_path / "stacks").read_text()
 
@@ -1626,7 +1648,7 @@ def test_recording_needs_numpy_alone_and_the_capture_opens_elsewhere(tmp_path: P
         """,
         tmp_path,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
     trace = stepscope.open(done.stdout.split()[0])
     assert done.stdout.split()[0].endswith(".capture")
     assert trace.annotations()["name"].to_list() == ["x"]
