@@ -32,7 +32,8 @@ _SETTLE = 2  # steps of a block that do not count: the first after a profiler ha
 _SHAPES = {"record_shapes": True, "profile_memory": True}
 _ALL = _SHAPES | {"with_flops": True, "with_stack": True}
 # From the issue that set them.
-_ACTIVE_TORCH, _IDLE, _ACTIVE_MINDSPORE = 1.05, 1.01, 1.10
+_ACTIVE_TORCH, _IDLE, _ACTIVE_MINDSPORE = 1.02, 1.01, 1.10
+_STOP_TORCH = 1.5  # of torch's own stop()
 
 
 class Contender(NamedTuple):
@@ -57,6 +58,8 @@ _CONTENDERS = {
         *_QUIET,
         Contender("torch.profiler", "own", "torch", "bare"),
         Contender("stepscope", "own", "stepscope", "torch.profiler", _ACTIVE_TORCH),
+        Contender("stepscope, no modules", "own", "stepscope plain", "torch.profiler"),
+        Contender("stepscope, no host samples", "own", "stepscope unsampled", "torch.profiler"),
         Contender("torch.profiler, shapes and memory", "own", "torch shapes", "bare"),
         Contender("stepscope, shapes and memory", "own", "stepscope shapes", "torch.profiler, shapes and memory", _ACTIVE_TORCH),
         Contender("torch.profiler, stacks and FLOPs, too", "own", "torch all", "bare"),
@@ -69,13 +72,17 @@ _CONTENDERS = {
         Contender("stepscope, stacks and FLOPs, too", "own", "stepscope all", "bare"),
     ],
 }
-_MODELS = {"torch": ["GPT", "convolutions"], "mindspore": ["graph", "PyNative", "PyNative, launch_blocking"]}
+_MODELS = {
+    "torch": ["GPT", "GPT compiled", "ResNet-50", "small operators"],
+    "mindspore": ["graph", "PyNative", "PyNative, launch_blocking"],
+}
 
 
 class Block(NamedTuple):
     median_s: float
     sum_s: float
     cpu_s: float  # of all threads of the process, over all steps
+    stop_s: float  # to end the recording
 
 
 def main() -> None:
@@ -192,7 +199,7 @@ class Worker:
 
 def _table(framework: str, model: str, where: str, blocks: dict[str, list[Block]]) -> str:
     head = ["what", "step ms", "against", "ratio", "its 95 %", "quartiles", "least to most", "of sums", "of CPU time", "blocks"]
-    head += ["limit", ""]
+    head += ["limit", "", "stop ms", "ratio of stops"]
     rows = []
     for contender in _CONTENDERS[framework]:
         own = blocks[contender.what]
@@ -209,6 +216,13 @@ def _table(framework: str, model: str, where: str, blocks: dict[str, list[Block]
             if contender.limit:
                 verdict = "met" if ratio <= contender.limit else "**missed**" if least > contender.limit else "open"
                 row += [f"{contender.limit:.2f}", verdict]
+            else:
+                row += ["", ""]
+            if contender.state.startswith(("stepscope", "torch")):
+                row += [f"{statistics.median(block.stop_s for block in own) * 1000:.1f}"]
+                if contender.against.startswith("torch"):
+                    stop = statistics.median(block.stop_s / its.stop_s for block, its in pairs)
+                    row += [f"{stop:.2f} ({'met' if stop <= _STOP_TORCH else '**missed**'})"]
         rows.append(row + [""] * (len(head) - len(row)))
     return f"## {framework}, {model}, {where}\n\n{table(head, rows)}"
 
@@ -236,6 +250,8 @@ def _work(framework: str, model: str, folder: str) -> None:
         "torch shapes": lambda _: _by_torch(_SHAPES),
         "torch all": lambda _: _by_torch(_ALL),
         "stepscope": lambda folder: _by_stepscope(folder, {}),
+        "stepscope plain": lambda folder: _by_stepscope(folder, {"with_modules": False}),
+        "stepscope unsampled": lambda folder: _by_stepscope(folder, {"host_interval_ms": 0}),
         "stepscope shapes": lambda folder: _by_stepscope(folder, _SHAPES),
         "stepscope all": lambda folder: _by_stepscope(folder, _ALL),
     }
@@ -248,8 +264,10 @@ def _work(framework: str, model: str, folder: str) -> None:
             cpu = time.process_time()
             times = _times(step, after, int(count))
             cpu = time.process_time() - cpu
+            began = time.perf_counter()
             stop()
-        print(json.dumps([statistics.median(times), sum(times), cpu]), file=answers, flush=True)
+            took = time.perf_counter() - began
+        print(json.dumps([statistics.median(times), sum(times), cpu, took]), file=answers, flush=True)
 
 
 def _times(step: Callable[[], None], after: Callable[[], None], count: int) -> list[float]:
@@ -292,7 +310,7 @@ def _monitored(folder: str) -> State:
 _monitors: list[Any] = []
 
 
-def _by_stepscope(folder: str, options: dict[str, bool]) -> State:
+def _by_stepscope(folder: str, options: dict[str, Any]) -> State:
     from stepscope import Profiler
 
     profiler = Profiler(output_path=folder, **options)
@@ -318,16 +336,20 @@ def _torch(name: str) -> tuple[str, Callable[[], None]]:
     torch.manual_seed(0)
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda" if on_gpu else "cpu")
-    if name == "GPT":
+    if name == "small operators":
+        return _where(), _small_operators(device)
+    if name.startswith("GPT"):
         layers, width, heads, length, batch = (12, 768, 12, 512, 8) if on_gpu else (4, 128, 4, 64, 4)
         inputs = torch.randint(1000, (batch * 64, length + 1))
         data, model = TensorDataset(inputs[:, :-1], inputs[:, 1:]), _gpt(layers, width, heads, length)
     else:
-        blocks, channels, size, batch = (16, 64, 56, 64) if on_gpu else (8, 24, 16, 8)
-        data = TensorDataset(torch.randn(batch * 16, 3, size, size), torch.randint(10, (batch * 16,)))
-        model = _convolutions(blocks, channels)
+        size, batch = (224, 64) if on_gpu else (32, 4)
+        data = TensorDataset(torch.randn(batch * 4, 3, size, size), torch.randint(10, (batch * 4,)))
+        model = _resnet([3, 4, 6, 3], 64) if on_gpu else _resnet([1, 1, 1, 1], 8)
     model.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=on_gpu)
+    if name == "GPT compiled":
+        model = torch.compile(model)
     loss_of = nn.CrossEntropyLoss()
 
     def endless() -> Iterator[Any]:
@@ -346,7 +368,33 @@ def _torch(name: str) -> tuple[str, Callable[[], None]]:
         optimizer.step()
         loss.item()  # as loops that print it: on a GPU the step is over when its kernels are
 
-    return torch.cuda.get_device_name() if on_gpu else "CPU, one thread", step
+    return _where(), step
+
+
+def _where() -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU, one thread"
+
+
+def _small_operators(device: Any) -> Callable[[], None]:
+    """Nothing but launches: what recording adds to each shows at its worst."""
+    import torch
+
+    weight = torch.ones(64, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    inputs = torch.randn(64, device=device)
+
+    def step() -> None:
+        x = inputs
+        for _ in range(100):
+            x = torch.relu(x * weight + 0.01)
+        optimizer.zero_grad()
+        x.sum().backward()
+        optimizer.step()
+        x.sum().item()
+
+    return step
 
 
 def _gpt(layers: int, width: int, heads: int, length: int) -> Any:
@@ -387,21 +435,31 @@ def _gpt(layers: int, width: int, heads: int, length: int) -> Any:
     return Gpt()
 
 
-def _convolutions(blocks: int, channels: int) -> Any:
+def _resnet(blocks: list[int], channels: int) -> Any:
     import torch
     from torch import nn
 
-    class Residual(nn.Module):
-        def __init__(self) -> None:
+    def layer(before: int, after: int, size: int, stride: int = 1) -> Any:
+        return nn.Sequential(nn.Conv2d(before, after, size, stride, size // 2, bias=False), nn.BatchNorm2d(after))
+
+    class Bottleneck(nn.Module):
+        def __init__(self, before: int, inner: int, stride: int) -> None:
             super().__init__()
-            self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
-            self.norm1, self.norm2, self.relu = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels), nn.ReLU()
+            self.one, self.two, self.three = layer(before, inner, 1), layer(inner, inner, 3, stride), layer(inner, 4 * inner, 1)
+            self.past = layer(before, 4 * inner, 1, stride) if stride > 1 or before != 4 * inner else nn.Identity()
+            self.relu = nn.ReLU()
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.relu(x + self.norm2(self.second(self.relu(self.norm1(self.first(x))))))
+            return self.relu(self.past(x) + self.three(self.relu(self.two(self.relu(self.one(x))))))
 
-    stem = nn.Conv2d(3, channels, 3, padding=1)
-    return nn.Sequential(stem, *(Residual() for _ in range(blocks)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+    parts = [layer(3, channels, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    before = channels
+    for number, count in enumerate(blocks):
+        inner = channels << number
+        for index in range(count):
+            parts.append(Bottleneck(before, inner, 2 if number and not index else 1))
+            before = 4 * inner
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
 
 
 def _mindspore(mode: str) -> tuple[str, Callable[[], None]]:

@@ -7,12 +7,14 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
-    {"errors", "schema", "intervals", "units", "chips", "heap"},
-    {"trace", "agents", "captures", "parameters", "telling"},
-    {"endings", "tables"},
+    {"errors", "schema", "intervals", "units", "chips", "heap", "clock"},
+    {"trace", "agents", "captures", "parameters", "telling", "step_clock", "rounds"},
+    {"endings", "tables", "import_hooks", "step_assignment", "trace_windows"},
+    {"step_choice"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
+    {"run_groups"},
     {"cluster", "opening", "exporters", "timelines", "facts"},
-    {"conversion", "sources"},
+    {"conversion", "sources", "step_on"},
     {"windows", "launching", "prof_folders"},
     {"profiler"},
     {"callbacks", "recorder"},

@@ -7,7 +7,7 @@ import { copyText, Icon, Loading, Trouble } from "./parts/basics";
 import { Menu } from "./parts/menu";
 import { Tip } from "./parts/tip";
 import { source, type Info, type Run } from "./source";
-import { go, language, link, place, setLanguage, setTheme, theme } from "./state";
+import { go, language, link, listed, place, setLanguage, setTheme, theme } from "./state";
 import { fill, texts } from "./text";
 import * as units from "./units";
 import { Palette, openPalette } from "./palette";
@@ -19,7 +19,7 @@ const text = texts({
     none: "none", find: "Find operator, step, page", rank: "Rank", steps: "Steps", allSteps: "All steps", run: "Run", pages: "Pages",
     first: "First", last: "Last", apply: "Apply", theme: "Theme", language: "Language", help: "Help", export: "Export",
     problem: "1 problem while reading", problems: "{count} problems while reading", live: "live", offline: "offline", skip: "Skip to the page",
-    opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", all: "all",
+    opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", recordedSteps: "Show the recorded steps", all: "all",
     export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_parquet: "Parquet tables", export_csv: "CSV tables",
     broke: "This page stopped working", again: "Try again", reading: "Reading {run}: {percent} of {size}", readingFile: "Reading {run}: file {file} of {files}, {percent}", cancel: "Cancel", cancelled: "Reading was stopped.",
     part: "{spans} spans: this page is of steps {steps}, the timeline of all.", everything: "All {spans} spans: one analysis after the other, each of which may take minutes and many GB of memory.", only: "Steps {steps} only", timeline: "Timeline",
@@ -30,7 +30,7 @@ const text = texts({
     none: "无", find: "查找算子、迭代、页面", rank: "Rank", steps: "迭代", allSteps: "全部迭代", run: "训练", pages: "页面",
     first: "起始", last: "结束", apply: "应用", theme: "主题", language: "语言", help: "帮助", export: "导出",
     problem: "读取时发现 1 个问题", problems: "读取时发现 {count} 个问题", live: "进行中", offline: "离线", skip: "跳到页面内容",
-    opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", all: "全部",
+    opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", recordedSteps: "显示记录的迭代", all: "全部",
     export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_parquet: "Parquet 表", export_csv: "CSV 表",
     broke: "此页面已停止工作", again: "重试", reading: "正在读取 {run}：{size} 的 {percent}", readingFile: "正在读取 {run}：第 {file} 个文件，共 {files} 个，{percent}", cancel: "取消", cancelled: "读取已停止。",
     part: "共 {spans} 个区间：此页面只含迭代 {steps}，时间线包含全部。", everything: "全部 {spans} 个区间：逐个分析，每个可能需要数分钟和大量内存。", only: "仅迭代 {steps}", timeline: "时间线",
@@ -81,7 +81,7 @@ export function Shell() {
           ) : found.alone || run === null ? (
             <Opened page={run === null && !found.alone ? pages.find((one) => one.id === "runs")! : found} />
           ) : asked.error ? (
-            <><Trouble error={asked.error} /><p><a href="#/">{t.back}</a></p></>
+            <><Trouble error={asked.error} /><p>{place.value.params.step_name && <><a href={link({ params: { step_name: null } })}>{t.recordedSteps}</a> · </>}<a href="#/">{t.back}</a></p></>
           ) : info.value === null ? (
             <Reading run={run} />
           ) : (
@@ -288,7 +288,7 @@ function Runs({ close }: { close: () => void }) {
   return (
     <>
       {asked.data?.slice(0, 40).map((run) => (
-        <a key={run.id} class={`item ${run.id === place.value.run ? "on" : ""}`} href={link({ run: run.id, page: place.value.page })} title={run.path} onClick={() => { forget(run.id); close(); }}>
+        <a key={run.id} class={`item ${run.id === (place.value.run && listed(place.value.run)) ? "on" : ""}`} href={link({ run: run.id, page: place.value.page })} title={run.path} onClick={() => { forget(run.id); close(); }}>
           <span class="cut">{run.name}</span><span class="sp" />{run.state === "live" && <span class="chip good">{text().live}</span>}<span class="d3 small">{run.format}</span>
         </a>
       ))}

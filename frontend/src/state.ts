@@ -2,13 +2,14 @@
 import { effect, signal } from "@preact/signals";
 
 export interface Place {
+  /** The run as the server knows it: its id in the list and, where other steps are chosen, the choice. */
   run: string | null;
   page: string;
   params: Record<string, string>;
 }
 
 /** Kept when the page changes; everything else belongs to one page. */
-const CONTEXT = ["rank", "steps", "warmup"];
+const CONTEXT = ["rank", "steps", "warmup", "step_name"];
 
 export const place = signal<Place>(parse(location.hash));
 window.addEventListener("hashchange", () => (place.value = parse(location.hash)));
@@ -16,7 +17,20 @@ window.addEventListener("hashchange", () => (place.value = parse(location.hash))
 function parse(hash: string): Place {
   const [path, query] = hash.replace(/^#\/?/, "").split("?", 2);
   const [run, page] = path.split("/").map(decode);
-  return { run: run || null, page: page || (run ? "overview" : "runs"), params: Object.fromEntries(new URLSearchParams(query)) };
+  const params = Object.fromEntries(new URLSearchParams(query));
+  return { run: run ? withSteps(run, params.step_name) : null, page: page || (run ? "overview" : "runs"), params };
+}
+
+/** The choice follows the id in base64url, which needs no escapes in a path. */
+function withSteps(run: string, choice: string | undefined): string {
+  if (!choice) return run;
+  const bytes = new TextEncoder().encode(choice);
+  return `${run}~${btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+}
+
+/** The id in the list, whatever steps are chosen. */
+export function listed(run: string): string {
+  return run.split("~", 1)[0];
 }
 
 function decode(text: string): string {
@@ -36,10 +50,11 @@ export interface Change {
 /** The address after a change: another run or page drops what belonged to the old page; null removes a parameter. */
 export function link(change: Change): string {
   const now = place.value;
-  const run = change.run === undefined ? now.run : change.run;
-  const page = change.page ?? (change.run !== undefined && change.run !== now.run && run ? "overview" : now.page);
-  const moved = page !== now.page || run !== now.run;
-  const kept = Object.entries(now.params).filter(([name]) => !moved || (run === now.run && CONTEXT.includes(name)));
+  const here = now.run === null ? null : listed(now.run);
+  const run = change.run === undefined ? here : change.run === null ? null : listed(change.run);
+  const page = change.page ?? (change.run !== undefined && run !== here && run ? "overview" : now.page);
+  const moved = page !== now.page || run !== here;
+  const kept = Object.entries(now.params).filter(([name]) => !moved || (run === here && CONTEXT.includes(name)));
   const params = new URLSearchParams(kept);
   for (const [name, value] of Object.entries(change.params ?? {})) {
     if (value === null || value === undefined || value === "") params.delete(name);

@@ -16,21 +16,44 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stepscope import clock
 from stepscope.errors import UsageError
 
 SUFFIX = ".capture"
 HEADER = "capture.json"
 VERSION = 1
 _WRITTEN_S = 1.0
+# With host and process id, what tells a process from all others: ids are used again, in containers at once.
+_PROCESS = os.urandom(8).hex()
 
-Column = NDArray[Any] | Sequence[str | None]
+
+class Coded(NamedTuple):
+    """Text that repeats: the number of each row's word, where -1 is null, and the words."""
+
+    codes: NDArray[np.int32]
+    words: list[str]
+
+    def where(self, words: Container[str]) -> NDArray[np.bool_]:
+        """The rows whose word is one of these."""
+        return np.array([*(word in words for word in self.words), False], np.bool_)[self.codes]
+
+
+def coded(texts: Sequence[str | None]) -> Coded:
+    distinct = dict.fromkeys(texts)
+    distinct.pop(None, None)
+    numbers: dict[str | None, int] = {word: number for number, word in enumerate(distinct)} | {None: -1}
+    return Coded(np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts)), [word for word in distinct if word is not None])
+
+
+Column = NDArray[Any] | Coded | Sequence[str | None]
 
 
 def check_writable(folder: Path, name: str) -> None:
@@ -43,13 +66,23 @@ def check_writable(folder: Path, name: str) -> None:
         raise UsageError(f"{name} is '{folder}', which cannot be written: {error.strerror or error}") from error
 
 
+def run_folder(capture: Path) -> Path:
+    """Where a capture's run folder is, or will be."""
+    name = capture.name
+    return capture.with_name(name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else f"{name}.run")
+
+
 class Capture:
     """The writing side. Safe to use from several threads."""
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self.folder = folder
-        self.header: dict[str, Any] = {"capture_version": VERSION, "whole": False, "notices": [], **header, "start_ns": time.time_ns()}
+        clock.anchor()
+        self._clocks = clock.Readings()
+        about = {"capture_version": VERSION, "whole": False, "notices": [], "parent": os.getppid(), "process": _PROCESS}
+        self.header: dict[str, Any] = {**about, **header, "start_ns": clock.now_ns()}
         self._pieces: dict[str, int] = {}
+        self._lost: dict[str, int] = {}
         self._lock = threading.RLock()  # a signal may end the recording from within
         self.bytes = 0
         # The folder appears with its header in it: a job killed in between leaves nothing that looks like a capture.
@@ -62,14 +95,35 @@ class Capture:
             shutil.rmtree(draft, ignore_errors=True)  # not even what it is could be written
             raise
 
-    def append(self, table: str, columns: Mapping[str, Column]) -> None:
-        """Add rows to a table. Columns are arrays, or lists of text where None is null."""
+    def append(self, table: str, columns: Mapping[str, Column], *, again: bool = False) -> None:
+        """Add rows to a table. Columns are arrays, or lists of text where None is null. Rows that cannot be written are counted as lost,
+        unless the caller will try `again`."""
+        try:
+            self._append(table, columns)
+        except OSError as error:
+            if again:
+                raise
+            rows = columns.get("start_ns", columns.get("at_ns", next(iter(columns.values()))))
+            self.count_lost(f"rows of the table '{table}'", len(rows), error)
+            raise
+
+    def count_lost(self, what: str, count: int, error: OSError) -> None:
+        """So many could not be written: the disk is full, or gone."""
+        with self._lock:
+            self._lost[what] = self._lost.get(what, 0) + count
+            reason = self.header["incomplete"] = error.strerror or str(error)
+            ours = f" {what} could not be written: {reason}"
+            others = [said for said in self.header["notices"] if not said["what"].endswith(ours)]
+            self.header["notices"] = [*others, {"what": f"{self._lost[what]:,}{ours}", "lost": self._lost[what]}]
+
+    def _append(self, table: str, columns: Mapping[str, Column]) -> None:
         arrays: dict[str, NDArray[Any]] = {}
         for name, values in columns.items():
             if isinstance(values, np.ndarray):
                 arrays[name] = values
             else:
-                arrays |= {f"{name}.{part}": array for part, array in _encoded(values).items()}
+                text = values if isinstance(values, Coded) else coded(values)
+                arrays |= {f"{name}.{part}": array for part, array in _encoded(text).items()}
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         with self._lock:
@@ -83,6 +137,39 @@ class Capture:
             if all(said["what"] != what for said in self.header["notices"]):
                 self.header["notices"].append({"what": what, "lost": lost})
 
+    def check_clock(self) -> None:
+        """Keep, and say, that the wall clock was set: the profilers of the frameworks take their times from it."""
+        with self._lock:
+            set_ = self._clocks.look()
+        if set_:
+            self._note_clock()
+            self._write_header()
+
+    def begin_session(self) -> int:
+        """A session of the framework's profiler begins now. The answer is `clock_settings`: when it grows, another session should begin."""
+        self.header.setdefault("sessions", []).append(clock.now_ns())
+        return self.clock_settings
+
+    @property
+    def clock_settings(self) -> int:
+        """How often the wall clock has been set since the recording began."""
+        return len(self._clocks.kept) // 2
+
+    @property
+    def clock_ahead_ns(self) -> int:
+        """How far the wall clock is ahead of the recording's, as it was when last looked at."""
+        return self._clocks.kept[-1][1]
+
+    def _note_clock(self) -> None:
+        readings = self._clocks.kept
+        self.header["clock"] = {"offset_ns": clock.offset_ns(), "readings": readings}
+        for (_, before), (_, after) in pairwise(readings):
+            if seconds := round((after - before) / 1e9, 3):
+                way = "back" if seconds < 0 else "forward"
+                self.notice(
+                    f"the machine's clock was set {way} by {abs(seconds):,.3f} s while recording: timestamps follow the monotonic clock"
+                )
+
     def describe(self, **more: Any) -> None:
         """Put what is known by now on disk, for the case that the job does not live to finish."""
         self.header |= more
@@ -90,11 +177,19 @@ class Capture:
 
     def finish(self, **more: Any) -> None:
         """Everything is written."""
-        self.header |= {"whole": True, "end_ns": time.time_ns(), **more}
+        with self._lock:
+            if not self.header["whole"]:
+                self._clocks.close()
+                self._note_clock()
+        self.header |= {"whole": True, "end_ns": clock.now_ns(), **more}
         self._write_header()
 
     def _write_header(self) -> None:
-        _write(self.folder / HEADER, self._header_text())
+        try:
+            _write(self.folder / HEADER, self._header_text())
+        except OSError:
+            if not _overwrite(self.folder / HEADER, self._header_text()):
+                raise
 
     def _header_text(self) -> bytes:
         return json.dumps(self.header, indent=1, default=str).encode()
@@ -159,20 +254,38 @@ def piece(file: Path) -> dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]
         }
 
 
-def _encoded(values: Sequence[str | None]) -> dict[str, NDArray[Any]]:
-    """Text as codes into its distinct words: the words' bytes one after the other, and where each ends."""
-    distinct = dict.fromkeys(values)
-    distinct.pop(None, None)
-    codes: dict[str | None, int] = {word: code for code, word in enumerate(distinct)} | {None: -1}
-    rows = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
-    words = [word.encode("utf-8", "replace") for word in distinct if word is not None]
+def _encoded(text: Coded) -> dict[str, NDArray[Any]]:
+    """The words' bytes one after the other, and where each ends."""
+    words = [word.encode("utf-8", "replace") for word in text.words]
     ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
-    return {"codes": rows, "blob": np.frombuffer(b"".join(words), np.uint8), "ends": ends}
+    return {"codes": text.codes, "blob": np.frombuffer(b"".join(words), np.uint8), "ends": ends}
 
 
 def _words(blob: NDArray[np.uint8], ends: NDArray[np.int64]) -> list[str]:
     text, starts = blob.tobytes(), np.concatenate(([0], ends[:-1])) if len(ends) else ends
     return [text[start:end].decode("utf-8", "replace") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _overwrite(path: Path, content: bytes) -> bool:
+    """Where a full disk has no room for another file: write into the room that the file has. False where that does not do."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        if len(content) > os.fstat(file).st_blocks * 512:
+            return False
+        before = os.pread(file, len(content), 0)
+        written = os.pwrite(file, content, 0)
+        if written < len(content):
+            os.pwrite(file, before[:written], 0)
+            return False
+        os.ftruncate(file, len(content))
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -14,6 +14,7 @@ from stepscope import captures, opening, schema, store
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.trace import Trace
 
+run_of = captures.run_folder
 RAW = "raw"  # in the run folder: the capture it was made of, where the user wants to keep it
 
 
@@ -22,7 +23,7 @@ def convert(folder: Path, *, steps: list[int] | None = None, keep: bool = False)
 
     Two processes may do it at once, and one may be killed in the midst of it: a run folder that exists is whole, and the capture goes.
     """
-    run = run_of(folder)
+    run = captures.run_folder(folder)
     try:
         if not store.sniff(run):
             trace = opening.open(folder, cache=False)
@@ -46,11 +47,6 @@ def _put_away(folder: Path, run: Path, keep: bool) -> None:
         path.rename(run / RAW / path.name)
     # Out of sight first: at no moment is there half a capture to be opened.
     shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}.old")), ignore_errors=True)
-
-
-def run_of(folder: Path) -> Path:
-    name = folder.name
-    return folder.with_name(name.removesuffix(captures.SUFFIX) if name.endswith(captures.SUFFIX) else f"{name}.run")
 
 
 def of_steps(trace: Trace, steps: list[int]) -> Trace:

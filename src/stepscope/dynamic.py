@@ -193,7 +193,10 @@ class DynamicProfilerMonitor(_Callback):
         base = self._output if folder == "./" else Path(folder).absolute()
         choices = self._choices | options | {"output_path": base / f"rank{self._rank}_start{start}_stop{stop}"}
         parse(choices)
-        request = Request(first=start, count=stop - start + 1, options=choices, convert=_analysis(settings))
+        convert = _analysis(settings)
+        if convert is None and settings.get("analyse_mode", -1) != -1:  # as MindSpore has it: `analyse` decides where it is given
+            ignored.append("analyse_mode (analyse is false: set it to true)")
+        request = Request(first=start, count=stop - start + 1, options=choices, convert=convert)
         about = {"id": settings["id"], "start_step": start, "stop_step": stop, "options": options, "state": "waiting"}
         if "moved_from" in settings:
             about["moved_from"] = settings["moved_from"]  # so that every rank hears of it in time
@@ -215,7 +218,7 @@ class DynamicProfilerMonitor(_Callback):
         if request.capture is not None:
             capture = request.capture.with_name(request.capture.name.removesuffix(SUFFIX) + SUFFIX)  # also where it has become a run folder
             for listener in telling.listeners:
-                listener.own_window(capture, request.steps)
+                listener.own_window(capture, request.steps, request.incomplete)
         about = self._requests.get(id(request))
         if about is None:  # asked for by `stepscope attach`
             return
@@ -226,6 +229,8 @@ class DynamicProfilerMonitor(_Callback):
         }
         if request.problem:
             about["problem"] = request.problem
+        if request.incomplete:
+            about["incomplete"] = request.incomplete
         self._quietly(self._write_status)
 
     @property

@@ -1,9 +1,11 @@
 """How a program ends, and that what is being recorded then is kept: at exit, by os._exit, by a signal. Only kill -9 leaves no time."""
 
 import atexit
+import contextlib
 import ctypes
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -86,6 +88,7 @@ def catch_signals() -> None:
         for number in _SIGNALS:
             if signal.getsignal(number) is signal.SIG_DFL and not _handled_in_c(number):
                 signal.signal(number, _on_signal)
+        _watchdog.start()
 
 
 def hold_interrupt() -> None:
@@ -102,6 +105,7 @@ def release_signals() -> None:
                 signal.signal(number, signal.SIG_DFL)
         if signal.getsignal(signal.SIGINT) is _on_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        _watchdog.stop()
 
 
 def _handled_in_c(number: int) -> bool:
@@ -114,6 +118,7 @@ _handler_of.restype, _handler_of.argtypes = ctypes.c_void_p, [ctypes.c_int]
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
+    _watchdog.handled.set()
     if undisturbed.here:
         undisturbed.signal = number  # it comes again
         return
@@ -149,8 +154,79 @@ _PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _kept: dict[int, Any] = {}  # a call that is pending must not be collected
 
 
+class _Watchdog:
+    """Sees a signal while the main thread is within one long call of C, where no handler of Python's runs: without us the program would
+    have been killed at once, so it is killed after a while. What another thread can finish of the recording is kept."""
+
+    def __init__(self) -> None:
+        self.handled = threading.Event()  # Python's handler has run, and does the rest
+        self._ends: tuple[socket.socket, socket.socket] | None = None
+
+    def start(self) -> None:
+        if self._ends is not None:
+            return
+        theirs = signal.set_wakeup_fd(-1)
+        if theirs != -1:  # the program's own, such as asyncio's
+            signal.set_wakeup_fd(theirs)
+            return
+        self.handled.clear()
+        read, write = self._ends = socket.socketpair()
+        write.setblocking(False)
+        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._wait, args=(read,), name="stepscope signals", daemon=True).start()
+
+    def stop(self) -> None:
+        if self._ends is None:
+            return
+        _, write = self._ends
+        self._ends = None
+        now = signal.set_wakeup_fd(-1)
+        if now not in (-1, write.fileno()):
+            signal.set_wakeup_fd(now)
+        write.close()  # which ends the thread
+
+    def forked(self) -> None:
+        """The thread, and what it reads, are the parent's."""
+        read = self._ends[0] if self._ends else None
+        with contextlib.suppress(ValueError):  # forked by another thread, where Python does not take it for the main one
+            self.stop()
+        if read is not None:
+            read.close()
+
+    def _wait(self, read: socket.socket) -> None:
+        with read:
+            while numbers := read.recv(64):
+                for number in numbers:
+                    if signal.getsignal(number) is _on_signal:
+                        self._guard(number)
+
+    def _guard(self, number: int) -> None:
+        for _ in range(_GRACE):
+            if self.handled.wait(1):
+                return
+        finishing = threading.Thread(target=_finish_undisturbed, name="stepscope end", daemon=True)
+        finishing.start()
+        finishing.join(_FINISH_S)
+        if not self.handled.is_set():
+            _set_handler(number, None)
+            os.kill(os.getpid(), number)
+
+
+_GRACE = 5  # seconds for the main thread to return to Python
+_FINISH_S = 10.0
+_watchdog = _Watchdog()
+_set_handler = ctypes.pythonapi.PyOS_setsig
+_set_handler.restype, _set_handler.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+
+
+def _finish_undisturbed() -> None:
+    with undisturbed:
+        _finish()
+
+
 def _forked() -> None:
     """A child is killed at once, as ever."""
+    _watchdog.forked()
     undisturbed.__init__()  # type: ignore[misc]
     release_signals()
 

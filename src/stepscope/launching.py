@@ -132,9 +132,14 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
     problems = dict.fromkeys(line["problem"] for line in lines if line.get("problem"))
     said = [problem for problem in problems if problem != "withdrawn"]
     if not runs:
-        return [*said, *([] if said or settings.get("idle") else [_why_nothing(lines, settings)])]
+        silent = said or settings.get("idle") or any(line.get("refused") for line in lines)
+        return [*said, *([] if silent else [_why_nothing(lines, settings)])]
     places = [_short(place) for place in _together(runs)]
-    return [*said, *(f"recorded {place}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
+    if not settings.get("idle") and not settings.get("seconds") and not any(line.get("whole_steps") for line in recorded.values()):
+        said += _no_steps(lines, settings)
+    reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
+    incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""
+    return [*said, *(f"recorded {place}{incomplete}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
 
 
 def places(captures: list[Path]) -> list[Path]:
@@ -143,13 +148,20 @@ def places(captures: list[Path]) -> list[Path]:
 
 
 def _together(runs: list[Path]) -> list[Path]:
-    """One path opens all ranks that lie in one folder; what is there alone, or twice for a rank, stands for itself."""
+    """What opens them: a folder where all that is in it is one run, else each by itself."""
+    try:
+        from stepscope import run_groups
+    except ImportError:  # numpy alone
+        return sorted(runs)
     shown: list[Path] = []
     for folder in dict.fromkeys(run.parent for run in runs):
-        inside = sorted(run for run in runs if run.parent == folder)
-        ranks = {run.name.split("_")[0] for run in inside}
         everything = [one for one in folder.iterdir() if one.is_dir() and one.name.startswith("rank")]
-        shown += [folder] if len(inside) > 1 and len(ranks) == len(inside) == len(everything) else inside
+        found = [run_groups.Source(one, "capture" if one.suffix == captures.SUFFIX else "run") for one in sorted(everything)]
+        groups = list(run_groups.groups(found))
+        for group in groups:
+            inside = [source.path for source in group.sources if source.path in runs]
+            place = run_groups.place(group, groups)
+            shown += [place] if place is not None and inside else inside
     return shown
 
 
@@ -175,11 +187,35 @@ def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
     if settings.get("steps") and steps:
         first, end = settings["steps"]
         return f"nothing was recorded: the job made {steps} steps, and --steps {first}:{end} asks for later ones"
+    if settings.get("seconds"):
+        return "nothing was recorded: the job ended before recording began, a moment after its start and its import of a framework"
     if not seen:
-        return "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function"
-    if "jax" in seen and settings.get("steps"):
-        return "nothing was recorded: JAX has no steps but those marked with jax.profiler.StepTraceAnnotation; --seconds records without"
-    return f"nothing was recorded: no step was seen; the job imported {', '.join(seen)}. --seconds records without steps"
+        return (
+            "nothing was recorded: the job imported neither torch, mindspore, jax nor tensorflow, and used no stepscope.record_function;"
+            " --seconds records it all the same"
+        )
+    why = " ".join(_no_steps(lines, settings)) or "no step was seen"
+    return f"nothing was recorded: {why}. The job imported {', '.join(seen)}; --seconds records without steps"
+
+
+def _no_steps(lines: list[dict[str, Any]], settings: dict[str, Any]) -> list[str]:
+    """That no step was seen in the job, and how to name one; nothing where there were steps, only not recorded whole."""
+    if any(line.get("steps") for line in lines):
+        return []
+    if settings.get("step_on"):
+        reasons = dict.fromkeys(line["unnamed"] for line in lines if line.get("unnamed"))
+        return [f"no step was seen: {'; '.join(reasons) or 'nothing of that name'} (--step-on {settings['step_on']})"]
+    seen = {word for line in lines for word in line.get("seen", [])}
+    if not seen:
+        return []
+    if "jax" in seen:
+        return ["no step was seen: mark steps with jax.profiler.StepTraceAnnotation, or name one: --step-on function:__main__.train_step"]
+    if seen == {"record_function"}:
+        return ["no step was seen: name a range that ends one, such as --step-on annotation:NAME"]
+    return [
+        "no step was seen, as no optimizer stepped or all is compiled: name one, such as --step-on dataloader or --step-on"
+        " function:__main__.train_step"
+    ]
 
 
 def _short(path: Path) -> Path:

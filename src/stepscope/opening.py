@@ -2,31 +2,22 @@
 
 import atexit
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 import polars as pl
 
 from stepscope import cache as kept
-from stepscope import readers, store
+from stepscope import readers, run_groups, step_choice, store
 from stepscope.errors import DataError, UnknownFormatError, UsageError
+from stepscope.run_groups import DEPTH, Group, Recording, Source, rank_in_name
 from stepscope.trace import Trace, combine
+from stepscope.trace_windows import join_windows
 
 _T = TypeVar("_T")
-# How deep below a folder traces are looked for: plugins/profile/DATE/host.xplane.pb below a log folder is four.
-DEPTH = 6
-
-
-class Source(msgspec.Struct, frozen=True):
-    """Something that can be opened by itself: a path and the reader that claims it ("run" for a run folder)."""
-
-    path: Path
-    format: str
 
 
 def open(
@@ -40,8 +31,8 @@ def open(
 ) -> Trace:
     """The trace at `path`: any file or folder a reader knows, or a folder of ranks.
 
-    `partial` reads what is whole of a truncated file. `step_name` names the annotation that marks a step where the trace has no
-    step markers. `rank` opens only that rank of a folder. What took long to read is kept in the user's cache (`stepscope cache`).
+    `partial` reads what is whole of a truncated file. `step_name` chooses the steps (`Trace.with_steps`). `rank` opens only that rank of
+    a folder. What took long to read is kept in the user's cache (`stepscope cache`).
     """
     where = Path(path)
     found = list(sources(where))
@@ -66,26 +57,31 @@ def together(
     What is not kept in the cache is read into a folder in `room`, and is the caller's to remove; without one, into the system's temporary
     folder, until the process ends.
     """
+    found_groups = list(run_groups.groups(found))
+    how = {"partial": partial, "cache": cache, "progress": progress, "place": room}
     traces: list[Trace] = []
-    by_rank: dict[int, str] = {}
-    for source in _likely_first(found, rank):
-        if rank in by_rank and rank_in_name(source.path) not in (rank, None):
-            continue  # the rank asked for is open already, and this file's name says that it is another's
-        trace = _open_one(source, partial, step_name, cache, progress, room)
-        if rank is not None and rank not in trace.meta.ranks:
-            continue
-        for one in trace.meta.ranks if rank is None else [rank]:
-            if one in by_rank:
-                both = f"{by_rank[one]} and {trace.meta.source}"
-                raise DataError(where, f"two recordings of rank {one}: {both}; open one of them (`stepscope list` shows what is here)")
-            by_rank[one] = trace.meta.source
-        traces.append(trace)
+    by_rank: dict[int, Group] = {}
+    for group in found_groups:
+        for recording in _likely_first(group, rank):
+            if rank is not None and _is_of_another(recording, rank, rank in by_rank):
+                continue
+            trace = _open_recording(recording, **how)
+            if rank is not None and rank not in trace.meta.ranks:
+                continue
+            for one in trace.meta.ranks if rank is None else [rank]:
+                if one in by_rank:
+                    raise DataError(where, _several(one, [by_rank[one], group], found_groups, where))
+                by_rank[one] = group
+            traces.append(trace)
     if not traces:
         raise UsageError(f"{where}: no rank {rank} here")
     trace = combine(traces)
     if len(traces) > 1:
         trace.meta.source = str(where)
-    return trace if rank is None else trace.of_rank(rank)
+    trace = trace if rank is None else trace.of_rank(rank)
+    remarks = [group.remark for group in found_groups if group.remark and group in by_rank.values()]
+    trace = trace.with_problems([{"rank": trace.meta.ranks[0], "what": what, "lost": 0} for what in remarks])
+    return trace if step_name is None else step_choice.with_steps(trace, step_name)
 
 
 # What each path was known to be when it was last changed: time of change, size, inode.
@@ -112,27 +108,41 @@ def sources(path: Path, unreadable: Callable[[DataError], None] | None = None, f
         yield from _below(path, DEPTH, unreadable or _raise, formats)
 
 
-def kept_run(source: Source, *, partial: bool = False, step_name: str | None = None) -> Path | None:
+def kept_run(source: Source, *, partial: bool = False) -> Path | None:
     """Where a foreign file is kept, or would be, as a run folder; None where nothing can be."""
     if source.format == "run" or not source.path.is_file():
         return None
     try:
-        return kept.folder() / kept.key(source.path, source.format, partial, step_name, rank_in_name(source.path))
+        return kept.folder() / kept.key(source.path, source.format, partial, rank_in_name(source.path))
     except UsageError:  # no cache to be had here: read anew each time
         return None
 
 
-def rank_in_name(path: Path) -> int | None:
-    """rank3, rank-3, rank_3 in its own name, or a folder above it that is called so and nothing else."""
-    match = re.search(r"rank[-_]?(\d{1,9})", path.name, re.IGNORECASE)
-    above = (re.fullmatch(r"rank[-_]?(\d{1,9})", part, re.IGNORECASE) for part in reversed(path.parts[-DEPTH:-1]))
-    match = match or next((found for found in above if found), None)
-    return int(match[1]) if match else None
-
-
-def _likely_first(found: list[Source], rank: int | None) -> list[Source]:
+def _likely_first(group: Group, rank: int | None) -> list[Recording]:
     """Names only hint at ranks: a wrong hint costs time, not truth."""
-    return found if rank is None else sorted(found, key=lambda source: rank_in_name(source.path) not in (rank, None))
+    recordings = list(group.recordings)
+    return recordings if rank is None else sorted(recordings, key=lambda one: rank_in_name(one.sources[0].path) not in (rank, None))
+
+
+def _is_of_another(recording: Recording, rank: int, is_open: bool) -> bool:
+    """Whether a recording is not asked for: it has another rank here, or the rank is open and the name says that this is another's."""
+    if recording.rank is not None:
+        return recording.rank != rank
+    return is_open and rank_in_name(recording.sources[0].path) not in (rank, None)
+
+
+def _open_recording(recording: Recording, **how: Any) -> Trace:
+    """The windows of one process as one trace, with the rank that it has here."""
+    trace = join_windows([_open_one(source, **how) for source in recording.sources])
+    if len(recording.sources) > 1:
+        trace.meta.source = str(recording.sources[0].path.parent)
+    return trace if recording.rank is None else trace.as_rank(recording.rank)
+
+
+def _several(rank: int, two: list[Group], every: list[Group], where: Path) -> str:
+    """Why recordings in a folder are not one run, and what to open instead."""
+    paths = " and ".join(str(group.sources[0].path) for group in two)
+    return f"two recordings of rank {rank}: {paths}; open one of them (`stepscope list {where}` shows the {len(every)} runs here)"
 
 
 def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None], formats: Formats | None) -> Iterator[Source]:
@@ -190,12 +200,10 @@ def _raise(error: DataError) -> None:
     raise error
 
 
-def _open_one(
-    source: Source, partial: bool, step_name: str | None, cache: bool, progress: Callable[[int, int], None], place: Path | None
-) -> Trace:
+def _open_one(source: Source, partial: bool, cache: bool, progress: Callable[[int, int], None], place: Path | None) -> Trace:
     if source.format == "run":
         return store.read(source.path)
-    keep = kept_run(source, partial=partial, step_name=step_name) if cache else None
+    keep = kept_run(source, partial=partial) if cache else None
     if keep and store.sniff(keep):
         try:
             trace = _at(store.read(keep), source.path)
@@ -208,10 +216,10 @@ def _open_one(
     try:
         scratch = room / "scratch"
         scratch.mkdir()
-        options = readers.Options(scratch=scratch, partial=partial, step_name=step_name, rank=rank_in_name(source.path), progress=progress)
+        options = readers.Options(scratch=scratch, partial=partial, rank=rank_in_name(source.path), progress=progress)
         trace = _asked(lambda: readers.read(source.path, source.format, options), source.path)
         trace.meta.source = str(source.path)
-        store.write(trace, room / "run")
+        store.write(step_choice.with_advice(trace), room / "run")
     except BaseException:
         shutil.rmtree(room, ignore_errors=True)
         raise

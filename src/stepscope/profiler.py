@@ -1,20 +1,23 @@
 """Profiler: records a training job, window by window, into run folders. Its API is that of mindspore.Profiler."""
 
+import difflib
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from stepscope import captures, endings, sources, telling
+from stepscope import captures, endings, sources, step_on, telling
 from stepscope.collect import options as choices_of
 from stepscope.collect import schedules
 from stepscope.collect.options import ExperimentalConfig, Options, ProfilerActivity
 from stepscope.collect.schedules import ProfilerAction, Schedule
 from stepscope.endings import undisturbed
 from stepscope.errors import StepscopeError, UsageError
+from stepscope.step_clock import StepClock
 from stepscope.telling import say, told
 from stepscope.windows import Window, wait_for_conversions
 
@@ -25,7 +28,8 @@ class Profiler:
     Keyword arguments, all optional: start_profile, output_path, profiler_level, activities, schedule, on_trace_ready, profile_memory,
     aic_metrics (or aicore_metrics), with_stack, stack_hz, record_shapes, with_flops, with_modules, data_process, data_simplification,
     l2_cache, hbm_ddr, pcie, parallel_strategy, sync_enable, mstx, mstx_domain_include, mstx_domain_exclude, sys_io, sys_interconnection,
-    host_sys, export_type, experimental_config, host_interval_ms, max_events, max_bytes, framework, worker_name, fp_start, bp_end, metadata.
+    host_sys, export_type, experimental_config, host_interval_ms, max_events, max_bytes, framework, worker_name, fp_start, bp_end, metadata,
+    step_on.
     docs/recording.md says what each does on each platform.
     """
 
@@ -34,6 +38,8 @@ class Profiler:
         plan = choices.pop("schedule", None)
         ready = choices.pop("on_trace_ready", None)
         begin = choices.pop("start_profile", None)
+        named = choices.pop("step_on", None)
+        on = None if named is None else step_on.parse(named, "step_on")
         for name, value in (("schedule", plan), ("on_trace_ready", ready)):
             if value is not None and not callable(value):
                 raise UsageError(f"{name} is {value!r}; expected a function, such as stepscope.{_EXAMPLES[name]}")
@@ -44,6 +50,8 @@ class Profiler:
         options = choices_of.parse(choices)
         self.options = replace(options, output_path=options.output_path.absolute())  # the program may change its folder later
         self.step_num = 0
+        self._before = 0  # steps before start(), or between stop() and start(): a schedule does not count them
+        self._job_steps = 0  # that `stepscope run` had counted when the first step of ours began: recorded steps are numbered from there
         self._plan: Schedule | None = plan
         self._on_trace_ready: Callable[[Profiler], Any] | None = ready
         self._metadata: dict[str, Any] = dict(self.options.metadata)
@@ -52,6 +60,7 @@ class Profiler:
         self._window: Window | None = None
         self._warm: Window | None = None
         self._finished: list[Window] = []
+        self._clock = StepClock()
         self._ready = False  # on_trace_ready runs
         self._recorded = False  # or tried to, and said why not
         self._obstacle = ""  # why the last window could not be opened
@@ -59,6 +68,7 @@ class Profiler:
         self._pid = os.getpid()
         captures.check_writable(self.options.output_path, "output_path")
         sources.prepare(self.options)
+        self._watch = step_on.Watch(on, _weakly(self)) if on else None
         if begin is not False:
             self.start()
 
@@ -69,9 +79,14 @@ class Profiler:
                 raise UsageError(f"start() of a profiler that is running: it was started at {self._started}; stop() it first")
             if self._forked():  # what was under way is the parent's
                 self._window = self._warm = self._last = None
+                self._clock = StepClock()
                 self._finished, self._action, self._pid = [], ProfilerAction.NONE, os.getpid()
             action = self._planned()
             _state.claim(self)
+            self._clock.skip()
+            if not self._before:  # whoever called step() has counted
+                counted = max((listener.steps_so_far() for listener in telling.listeners), default=0)
+                self._job_steps = max(self._job_steps, counted - self.step_num)
             self._started = choices_of.place()
             sources.prepare(self.options)
             self._enter(action)
@@ -86,7 +101,8 @@ class Profiler:
             if self._window and self._plan:
                 self._window.capture.notice("stopped before the active steps of the schedule were over")
             if not self._recorded:
-                came = f"stopped in step {self.step_num}, before those of the schedule" if self.step_num else _UNMOVED
+                named = f"no step was seen: {self._watch.why_nothing()}" if self._watch else _UNMOVED
+                came = f"stopped in step {self.step_num}, before those of the schedule" if self.step_num else named
                 say(f"nothing was recorded: {came}")
             self._enter(None)
             self._started = ""
@@ -94,13 +110,20 @@ class Profiler:
 
     def step(self) -> None:
         """A step is over and the next begins. With a schedule, this moves it on."""
+        if self._watch:
+            raise UsageError(f"step() of a profiler with step_on='{self._watch.choice}', which marks the steps: leave out one of the two")
+        self._step()
+
+    def _step(self) -> None:
         with undisturbed:
-            if self._forked() or (self._plan and not self._started):
+            if self._forked():
                 return
+            self._clock.border(self._number)
             self.step_num += 1
             if not self._started:
+                self._before += 1
                 return
-            if self._window and not self._window.step(self.step_num):
+            if self._window and not self._window.step(self._number):
                 self._end_window()
             self._enter(self._planned())
 
@@ -119,6 +142,8 @@ class Profiler:
         if mode not in ("sync", "async"):
             raise UsageError(f"mode is {mode!r}; expected sync or async")
         steps = _checked_steps(step_list)
+        if steps is not None:
+            steps = [step + self._job_steps for step in steps]
         if offline_path is not None:
             choices_of.warn("offline_path is deprecated: use Profiler.offline_analyse", DeprecationWarning)
             return self.offline_analyse(offline_path, pretty, step_list)
@@ -127,6 +152,8 @@ class Profiler:
                 return []
             if self._started and not self._ready:
                 self.stop()
+            if self._last and self._last in self._finished:
+                self._last.write_unprofiled_steps()
             windows, self._finished = self._finished, []
             if not self._recorded and not self._plan:
                 say("nothing was recorded: analyse() of a profiler that was never started")
@@ -217,8 +244,13 @@ class Profiler:
         for window in [*self._finished, *([self._window] if self._window else [])]:
             window.describe(self._metadata)
 
+    @property
+    def _number(self) -> int:
+        """Of the step that runs now, as it is recorded."""
+        return self._job_steps + self.step_num
+
     def _planned(self) -> ProfilerAction:
-        return schedules.action(self._plan or schedules.always, self.step_num)
+        return schedules.action(self._plan or schedules.always, self.step_num - self._before)
 
     def _enter(self, action: ProfilerAction | None) -> None:
         """Go from what the last step did to what this one does; None is the end."""
@@ -230,6 +262,8 @@ class Profiler:
         if self._warm and action is not ProfilerAction.WARM_UP:
             self._warm.discard()
             self._warm = None
+        if self._last and (action is None or action is ProfilerAction.WARM_UP or (action in recording and not goes_on)):
+            self._last.write_unprofiled_steps()
         if action is ProfilerAction.WARM_UP and not self._warm:
             # What is slow the first time happens now, and is thrown away.
             self._warm = self._open(warm=True)
@@ -240,16 +274,16 @@ class Profiler:
     def _open(self, *, warm: bool = False) -> Window | None:
         """A window, or none where it cannot be: the disk is full, the folder went away, another recording runs."""
         try:
-            window = _warming(self.options, self.step_num) if warm else Window(self.options, step=self.step_num)
+            window = _warming(self.options, self._number) if warm else Window(self.options, step=self._number, clock=self._clock)
         except Exception as error:  # noqa: BLE001 - training goes on
             reason = f"{self.options.output_path}: {error.strerror}" if isinstance(error, OSError) and error.strerror else told(error)
             if reason != self._obstacle:  # once, however many windows there would have been
                 self._obstacle = reason
-                say(f"nothing is recorded from step {self.step_num} on: {self._obstacle}")
+                say(f"nothing is recorded from step {self._number} on: {self._obstacle}")
             return None
         if self._obstacle and not warm:
             self._obstacle = ""
-            say(f"recording goes on from step {self.step_num} on")
+            say(f"recording goes on from step {self._number} on")
         if window and not warm:
             window.describe(self._metadata)
         return window
@@ -260,7 +294,9 @@ class Profiler:
             return
         window.stop()
         for listener in telling.listeners:
-            listener.own_window(window.capture.folder, window.steps)
+            listener.own_window(window.capture.folder, window.steps, window.incomplete)
+        if window.incomplete:
+            say(f"{window.place} is incomplete: {window.incomplete}")
         self._finished.append(window)
         self._last = window
         if self._on_trace_ready:
@@ -391,6 +427,8 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Profiler | None
         settings = json.loads(text)
         if not isinstance(settings, dict):
             raise UsageError("expected a JSON object")
+        if "start" not in settings and (near := difflib.get_close_matches("start", settings, 1)):
+            raise UsageError(f"there is no option '{near[0]}'; did you mean 'start'?")
         begin = settings.pop("start", False)
         if not isinstance(begin, bool):
             raise UsageError(f"start is {begin!r}; expected true or false")
@@ -405,7 +443,10 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Profiler | None
         if starts:
             profiler.start()
     except (ValueError, StepscopeError) as error:
-        say(f"MS_PROFILER_OPTIONS: {error}; the program goes on without being recorded")
+        end = " The" if str(error).endswith("?") else "; the"
+        say(f"MS_PROFILER_OPTIONS: {error}{end} program goes on without being recorded")
+        for listener in telling.listeners:
+            listener.refused()
         return None
     return profiler
 
@@ -465,6 +506,17 @@ def running() -> Profiler | None:
 def _announce() -> None:
     for listener in telling.listeners:
         listener.own_profiler()
+
+
+def _weakly(profiler: Profiler) -> Callable[[], None]:
+    """A step of this profiler, as long as somebody holds it."""
+    method = weakref.WeakMethod(profiler._step)
+
+    def step() -> None:
+        if (mark := method()) is not None:
+            mark()
+
+    return step
 
 
 def _checked_steps(steps: Sequence[int] | None) -> list[int] | None:

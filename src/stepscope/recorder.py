@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope.endings import on_main_thread, undisturbed
 from stepscope.errors import StepscopeError
+from stepscope.step_clock import StepClock
 from stepscope.telling import say, told
 
 if TYPE_CHECKING:
@@ -26,10 +28,12 @@ class Request:
     seconds: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     bound: bool = False  # an end that nobody asked for: reaching it is said
+    notice: str | None = None  # something that a row of `problems` should say
     convert: str | None = None  # make the run folder at once: "sync" or "async"; else whoever opens the capture does
     capture: Path | None = None  # or the run folder, after convert
     steps: int = 0  # whole steps recorded
     problem: str | None = None
+    incomplete: str | None = None  # why part of it could not be written
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -44,9 +48,12 @@ class Recorder:
         self._began: float | None = None  # the end of the first step: from there on steps have a usual length
         self._told = told  # who hears that a recording is over
         self._options = options or {}  # what is likely to be asked for
+        self._noted = ""
         self._waiting: list[Request] = []
         self._now: Request | None = None
         self._window: Window | None = None
+        self._last: Window | None = None  # that is over
+        self.clock = StepClock()
         self._worker: int | None = None  # the thread that is at work here
         self._pid = os.getpid()
 
@@ -79,6 +86,7 @@ class Recorder:
 
     def border(self) -> None:
         """A step is over and the next begins."""
+        self.clock.border(self.step)
         self.step += 1
         self.at = time.monotonic()
         if self._began is None:
@@ -101,6 +109,13 @@ class Recorder:
                 self._start(request)
             elif self._waiting:
                 self._start_what_waits()
+
+    def note(self, what: str) -> None:
+        """Something to know about the steps: a row of `problems` in what is recorded now, else in what is recorded next."""
+        if self._window:
+            self._window.capture.notice(what)
+        else:
+            self._noted = what
 
     def ask(self, request: Request, *, at_border: bool = False) -> None:
         """Record this: at once when it names no step, else when its step begins. Refused when that has begun."""
@@ -128,16 +143,28 @@ class Recorder:
             request, window = self._now, self._window
             if request is None or window is None or os.getpid() != self._pid:
                 return
-            self._now = self._window = None
+            self._now, self._window, self._last = None, None, window
             request.problem = problem
             try:
                 window.stop()
+                request.incomplete = window.incomplete
                 if request.convert is not None:
                     request.capture = window.convert(wait=request.convert == "sync")
             except Exception as error:  # noqa: BLE001  the job is not ours to end
                 request.problem = say(f"the recording could not be finished: {told(error)}")
             self._end(request, request.problem)
             self.prepare()  # for the next
+
+    def discard(self, request: Request) -> None:
+        """Forget what was recorded of it."""
+        with self._at_work():
+            window = self._window
+            if request is self._now and window is not None:
+                self._now = self._window = None
+                window.discard()
+                request.over.set()
+            elif request.capture is not None:
+                shutil.rmtree(request.capture, ignore_errors=True)
 
     def give_way(self) -> None:
         """Somebody else wants to record: end what runs. What nobody asked for, or has no whole step, is not kept."""
@@ -156,6 +183,7 @@ class Recorder:
             if os.getpid() != self._pid:
                 return
             self.stop()
+            self._write_unprofiled_steps()
             for request in self._waiting:
                 self._end(request, f"the program ended in step {self.step}, before step {request.first}")
             self._waiting.clear()
@@ -164,9 +192,10 @@ class Recorder:
         """In the child: the recording is the parent's, steps and requests begin anew."""
         self._worker = None
         self._pid = os.getpid()
-        self._now = self._window = None
+        self._now = self._window = self._last = None
         self._waiting.clear()
         self.step, self._began = self._first_step, None
+        self.clock = StepClock()
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -206,17 +235,28 @@ class Recorder:
         if obstacle := sources.obstacle():
             self._end(request, f"nothing is recorded from step {self.step} on: {obstacle}")
             return
+        self._write_unprofiled_steps()
         try:
-            self._window = Window(parse(request.options), step=self.step)
+            self._window = Window(parse(request.options), step=self.step, clock=self.clock)
         except Exception as error:  # noqa: BLE001  the job is not ours to end
             self._window = None
             self._end(request, say(f"nothing is recorded: {told(error)}"))
             return
         self._now, request.capture = request, self._window.capture.folder
+        if request.notice:
+            self._window.capture.notice(request.notice)
+        if self._noted:
+            self._window.capture.notice(self._noted)
         if request.seconds is not None:
             timer = threading.Timer(request.seconds, on_main_thread, [lambda: self._time_is_up(request)])
             timer.daemon = True
             timer.start()
+
+    def _write_unprofiled_steps(self) -> None:
+        """The steps since the last window belong to its capture, too."""
+        window, self._last = self._last, None
+        if window is not None:
+            window.write_unprofiled_steps()
 
     def _time_is_up(self, request: Request) -> None:
         if request is self._now:

@@ -30,8 +30,14 @@ class Listener(Protocol):
     def own_profiler(self) -> None:
         """The program makes or starts a profiler."""
 
-    def own_window(self, capture: Path, steps: int) -> None:
-        """It has recorded this, and so many whole steps in it."""
+    def refused(self) -> None:
+        """It should have been recorded in a way that makes no sense, which the user has been told."""
+
+    def own_window(self, capture: Path, steps: int, incomplete: str | None = None) -> None:
+        """It has recorded this, and so many whole steps in it; why part of it could not be written."""
+
+    def steps_so_far(self) -> int:
+        """How many steps of the job are over."""
 
 
 listeners: list[Listener] = []  # empty unless `stepscope run` started the job

@@ -16,6 +16,29 @@ from stepscope import intervals, schema, units
 from stepscope.errors import UsageError
 
 
+class StepDurations(msgspec.Struct, kw_only=True, frozen=True):
+    """Steps by their number, and how long each took."""
+
+    step: list[int] = []
+    dur_ns: list[int] = []
+
+
+class UnprofiledSteps(msgspec.Struct, kw_only=True, frozen=True):
+    """What steps of one rank took while nothing was recorded, on the host, from the end of one to the end of the next.
+
+    Count, median and percentiles leave out the first steps of the process, where enough others are known; `before` and `after` the
+    recorded window have them all.
+    """
+
+    rank: int
+    count: int
+    median_ns: int
+    p10_ns: int
+    p90_ns: int
+    before: StepDurations = StepDurations()
+    after: StepDurations = StepDurations()
+
+
 class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
     """What a run folder's run.json says."""
 
@@ -27,6 +50,7 @@ class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
     ranks: list[int] = []
     options: dict[str, Any] = {}  # how it was recorded: shapes, memory, stack
     extra: dict[str, Any] = {}  # what else the source's header said
+    unprofiled_steps: list[UnprofiledSteps] = []  # of each rank where they are known
 
 
 class Trace:
@@ -117,7 +141,8 @@ class Trace:
         """The same trace with one rank's rows."""
         if self.meta.ranks and rank not in self.meta.ranks:
             raise UsageError(f"no rank {rank} in {self.meta.source or 'this trace'}; there are {_span_of(self.meta.ranks)}")
-        meta = msgspec.structs.replace(self.meta, ranks=[rank])
+        unprofiled = [steps for steps in self.meta.unprofiled_steps if steps.rank == rank]
+        meta = msgspec.structs.replace(self.meta, ranks=[rank], unprofiled_steps=unprofiled)
         return Trace({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()}, meta)
 
     def of_steps(self, first: int, last: int) -> "Trace":
@@ -153,6 +178,29 @@ class Trace:
         }
         kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in rules.items()}
         return Trace({**self._tables, **kept, "steps": steps}, self.meta)
+
+    def with_problems(self, rows: Sequence[Mapping[str, Any]]) -> "Trace":
+        """The same trace with more rows of `problems`."""
+        if not rows:
+            return self
+        return Trace({**self._tables, "problems": pl.concat([self.problems, schema.conform(pl.LazyFrame(rows), "problems")])}, self.meta)
+
+    def as_rank(self, rank: int) -> "Trace":
+        """The same trace, of one rank, as another rank; the size of its world is then unknown."""
+        new = pl.lit(rank, pl.Int32).alias("rank")
+        windows = [[rank, *times] for _, *times in self.meta.extra.get("windows", [])]
+        extra = self.meta.extra | ({"windows": windows} if windows else {})
+        meta = msgspec.structs.replace(self.meta, ranks=[rank], world_size=None, extra=extra)
+        return Trace({name: frame.with_columns(new) for name, frame in self._tables.items()}, meta)
+
+    def with_steps(self, choice: str) -> "Trace":
+        """The same trace with other steps: `annotation:NAME`, `function:NAME`, `operator:NAME`, `kernel:NAME`, or a name alone.
+
+        Each occurrence of an annotation or function is a step; an operator or a kernel begins one, up to the next. * and ? match as in
+        file names.
+        """
+        chosen: Trace = importlib.import_module("stepscope.step_choice").with_steps(self, choice)
+        return chosen
 
     def of_time(self, start_ns: int, end_ns: int) -> "Trace":
         """The same trace with what reaches into a time, whole; blocks of memory that were there before, or stayed, are said to.
@@ -292,7 +340,8 @@ def combine(traces: list[Trace]) -> Trace:
         world_size=max((t.meta.world_size or 0 for t in traces), default=0) or None,
         ranks=sorted({rank for t in traces for rank in t.meta.ranks}),
         options=first.options,
-        extra=first.extra,
+        extra=first.extra | ({"windows": windows} if (windows := [row for t in traces for row in t.meta.extra.get("windows", [])]) else {}),
+        unprofiled_steps=[steps for t in traces for steps in t.meta.unprofiled_steps],
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope import __version__, captures, endings, sources
+from stepscope import __version__, captures, clock, endings, sources
 from stepscope.captures import Capture
 from stepscope.collect import Collector
 from stepscope.collect import options as choices_of
@@ -25,6 +25,7 @@ from stepscope.collect import plain as plain_ranges
 from stepscope.collect.options import Options
 from stepscope.endings import undisturbed
 from stepscope.errors import UsageError
+from stepscope.step_clock import StepClock, Windows
 from stepscope.telling import say, told
 
 _PIECE = 4096  # steps held in memory before they are written
@@ -33,12 +34,14 @@ _PIECE = 4096  # steps held in memory before they are written
 class Window:
     """There is one at a time in a process. What fails in it is told, never raised.
 
-    `given` are collectors in place of those that `sources` finds.
+    `given` are collectors in place of those that `sources` finds. `clock` has the steps that are not recorded.
     """
 
     capture: Capture
 
-    def __init__(self, options: Options, given: list[Collector] | None = None, *, step: int, hidden: bool = False) -> None:
+    def __init__(
+        self, options: Options, given: list[Collector] | None = None, *, step: int, hidden: bool = False, clock: StepClock | None = None
+    ) -> None:
         with undisturbed:
             if _Here.window is not None:
                 raise UsageError(f"a recording is under way already: {_Here.window.capture.folder}")
@@ -51,7 +54,10 @@ class Window:
             self._stumbled: list[Collector] = []
             self._waits = given is None and not sources.present(options)  # for a framework that may still be imported
             self.capture = _capture(options, hidden)
+            self._clock, self._clocked = clock, 0  # durations written so far
+            self.write_unprofiled_steps()
             _Here.window = self
+            Windows.opened()
             try:
                 endings.catch_signals()
                 for collector in sources.collectors(options) if given is None else given:
@@ -62,6 +68,12 @@ class Window:
                 raise
 
     @property
+    def incomplete(self) -> str | None:
+        """Why part of it could not be written."""
+        reason: str | None = self.capture.header.get("incomplete")
+        return reason
+
+    @property
     def place(self) -> Path:
         return self.run or self.capture.folder
 
@@ -69,7 +81,7 @@ class Window:
         """Step `number` begins. False when the bound on what may be recorded has been reached."""
         with undisturbed:
             self.steps += bool(self._marks)
-            self._marks.append((number, time.time_ns()))
+            self._marks.append((number, clock.now_ns()))
             if self._waits and (late := sources.present(self.options)):
                 self._waits = False
                 self.capture.notice(f"{late} was imported after recording began: recorded from step {number} on")
@@ -97,10 +109,13 @@ class Window:
                     self._tried(collector, "stop", collector.stop)
                 if self._waits:
                     self._say_what_was_missing()
-                self._write(self._write_steps)
-                self._write(self.capture.finish)
+                self._write(lambda: self._write_steps(last=True))
+                if not self._write(self.capture.finish):
+                    self.capture.header.setdefault("incomplete", "its header could not be written")
             finally:
                 _Here.window = None
+                Windows.closed()
+                self._clocked = self._clock.count if self._clock else 0
                 endings.release_signals()
 
     def describe(self, metadata: dict[str, Any]) -> None:
@@ -108,6 +123,14 @@ class Window:
         self.capture.header["metadata"] = dict(metadata)
         if self.capture.header["whole"] and self.run is None:
             self._write(lambda: self.capture.finish(end_ns=self.capture.header["end_ns"]))
+
+    def write_unprofiled_steps(self) -> None:
+        """Add the durations of the steps before the window or, after it, of those since, as long as this is a capture."""
+        if self._clock and self._clock.count > self._clocked and self.run is None and self.capture.folder.is_dir():
+            columns = self._clock.columns(self._clocked)
+            after = np.full(len(columns["step"]), bool(self.capture.header["whole"]))
+            self._write(lambda: self.capture.append("unprofiled_steps", {**columns, "after": after}))
+            self._clocked = self._clock.count
 
     def discard(self) -> None:
         """Stop, and forget."""
@@ -157,19 +180,21 @@ class Window:
             return False
         return True
 
-    def _write_steps(self) -> None:
-        """Those that are over: what the last call of step() began is no step yet."""
+    def _write_steps(self, last: bool = False) -> None:
+        """Those that are over: what the last call of step() began is no step yet. What a full disk did not take comes with the next."""
         if len(self._marks) > 1:
             numbers, times = zip(*self._marks, strict=True)
             number, at = np.array(numbers, np.int32), np.array(times, np.int64)
-            self.capture.append("steps", {"step": number[:-1], "start_ns": at[:-1], "end_ns": at[1:]})
+            self.capture.append("steps", {"step": number[:-1], "start_ns": at[:-1], "end_ns": at[1:]}, again=not last)
             del self._marks[:-1]
 
-    def _write(self, call: Callable[[], None]) -> None:
+    def _write(self, call: Callable[[], None]) -> bool:
         try:
             call()
         except Exception as error:  # noqa: BLE001 - a full disk does not end training
             say(f"{self.capture.folder} could not be finished: {told(error)}")
+            return False
+        return True
 
 
 class _Here:
@@ -237,6 +262,7 @@ def wait_for_conversions() -> None:
 def _forked() -> None:
     """In a child nothing is being recorded, and nothing is left to finish."""
     _Here.window, _Here.converting = None, []
+    Windows.closed()
     plain_ranges.forget()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import stepscope
 from programs import names, only, recordings, said, script, started, steps
-from stepscope import DynamicProfilerMonitor, record_function
+from stepscope import DynamicProfilerMonitor, record_function, windows
 from stepscope.dynamic import DEFAULTS
 from stepscope.errors import UsageError
 
@@ -114,6 +114,22 @@ def test_a_configuration_of_the_earlier_format_is_analysed_when_its_mode_says_so
     configure({"start_step": 5, "stop_step": 5})
     iterate(one, 4, 6)
     assert [path.suffix for path in recordings(Path("out"))].count(".capture") == 1, "nobody asked for this one to be analysed"
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_a_mode_of_analysis_alone_asks_for_analysis(mode: int) -> None:
+    configure({"start_step": 2, "stop_step": 2, "analyse_mode": mode})
+    iterate(monitor(), 1, 3)
+    windows.wait_for_conversions()
+    assert only(recordings(Path("out"))).suffix != ".capture"
+
+
+def test_a_mode_of_analysis_without_effect_is_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+    configure(DEFAULTS | {"start_step": 2, "stop_step": 2, "analyse_mode": 0})
+    iterate(monitor(), 1, 3)
+    assert only(recordings(Path("out"))).suffix == ".capture", "as in MindSpore, `analyse` comes first"
+    assert only(status()["taken"])["ignored"] == ["analyse_mode (analyse is false: set it to true)"]
+    assert "ignored: analyse_mode (analyse is false: set it to true)" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

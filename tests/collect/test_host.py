@@ -8,13 +8,12 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 import stepscope
-from stepscope import captures
+from stepscope import captures, clock
 from stepscope.collect import host
 from stepscope.collect.options import HostSystem, Options
 from stepscope.readers import capture as reader
@@ -31,13 +30,13 @@ class Recording:
         self.collector = host.Collector(Options(**options))  # type: ignore[arg-type]
 
     def __enter__(self) -> "Recording":
-        self.start_ns = time.time_ns()
+        self.start_ns = clock.now_ns()
         self.collector.start(self.capture)
         return self
 
     def __exit__(self, *error: object) -> None:
         self.collector.stop()
-        self.end_ns = time.time_ns()
+        self.end_ns = clock.now_ns()
         self.capture.finish()
 
     def rows(self, name: str) -> pl.DataFrame:
@@ -58,22 +57,19 @@ class _Clock:
 
     now = 0
 
-    def time_ns(self) -> int:
+    def now_ns(self) -> int:
         return self.now
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
 
 
 @pytest.fixture
 def one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, sample = _Clock(), host.Collector._sample
+    still, sample = _Clock(), host.Collector._sample
 
     def at_once(self: host.Collector, *, ends: bool = False) -> None:
-        clock.now = time.time_ns()
+        still.now = clock.now_ns()
         sample(self, ends=ends)
 
-    monkeypatch.setattr(host, "time", clock)
+    monkeypatch.setattr(host, "clock", still)
     monkeypatch.setattr(host.Collector, "_sample", at_once)
 
 

@@ -263,12 +263,15 @@ def test_a_profiler_that_comes_late_says_what_it_missed(tmp_path: Path) -> None:
     assert trace.operators()["dtypes"].null_count() == trace.operators().height
 
 
-def test_a_compiled_loop_without_markers_has_steps_by_its_first_operator(tmp_path: Path) -> None:
+def test_a_compiled_loop_without_markers_has_steps_that_end_with_the_compiled_function(tmp_path: Path) -> None:
     trace = opened(train(tmp_path / "out", mode="graph", loop="jit"))
     steps = trace.step_trace()
     assert steps["step"].to_list() == [0, 1, 2, 3]
     assert set(steps["how"]) == {"inferred"}
-    assert "each step begins with" in said(trace)
+    assert "each step ends with a call of jit step, which uses an optimizer" in said(trace)
+    counts = trace.spans.filter(pl.col("op_type").is_not_null(), pl.col("step").is_not_null()).group_by("step").len().collect()
+    assert counts["len"].n_unique() == 1
+    assert trace.operators()["calls"].unique().to_list() == [4]
 
 
 def test_a_long_recording_goes_to_disk_in_pieces_that_read_as_one(tmp_path: Path) -> None:

@@ -885,9 +885,48 @@ def test_a_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert "could not be finished" in done.stderr
+    assert ".capture is incomplete: File too large\n" in done.stderr
     assert all(line.startswith("stepscope: ") for line in done.stderr.splitlines())
     for recording in recordings(tmp_path / "data"):
         assert stepscope.open(recording).meta.ranks == [0]
+
+
+@pytest.mark.parametrize("room", [20_000, 5_000])
+def test_what_a_full_disk_did_not_take_is_counted(room: int, tmp_path: Path) -> None:
+    """2,000 ranges take more than 20,000 bytes, 10 steps less than 5,000; the header has its room already."""
+    done = job(
+        f"""
+        import resource
+        from stepscope import Profiler, record_function
+        with Profiler(host_interval_ms=0) as profiler:
+            for number in range(2000):
+                with record_function(f"range {{number}}"): pass
+                if number % 200 == 199: profiler.step()
+            resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))
+        """,
+        tmp_path,
+    )
+    (capture,) = recordings(tmp_path / "data")
+    assert f"stepscope: {capture} is incomplete: File too large\n" in done.stderr
+    trace = stepscope.open(capture)
+    assert ("2,000 rows of the table 'ranges' could not be written: File too large", 2000) in trace.problems.select(
+        "what", "lost"
+    ).collect().rows()
+    assert steps_of(trace) == list(range(10))
+
+
+def test_a_header_is_rewritten_in_its_own_room_where_the_disk_has_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = captures.Capture(tmp_path / "a.capture", {"rank": 0})
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(captures, "_write", full)
+    capture.finish(short="a")
+    assert captures.header(capture.folder)["short"] == "a" and captures.header(capture.folder)["whole"]
+    with pytest.raises(OSError, match="No space"):
+        capture.describe(long="a" * 1_000_000)
+    assert captures.header(capture.folder)["short"] == "a", "what was there is whole"
 
 
 def test_a_full_disk_does_not_end_the_job_whatever_is_recorded(tmp_path: Path) -> None:
@@ -1245,6 +1284,57 @@ def test_a_job_that_is_killed_by_a_signal_keeps_the_window_under_way_and_its_exi
     assert calls["step"].to_list() == steps
 
 
+@pytest.mark.parametrize("trains", ["ranges", "torch"])
+def test_a_job_that_is_killed_within_a_call_of_c_that_never_returns_keeps_its_steps_and_its_exit_status(
+    trains: str, tmp_path: Path
+) -> None:
+    if trains == "torch":
+        needs("torch")
+    stuck = """
+    import hashlib
+    for _ in range(3):
+        train()
+        profiler.step()
+    import threading
+    threading.Timer(1, print, ["ready"]).start()  # by then the main thread is out of Python
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2_000_000_000)
+    """
+    with started(until_killed(trains, after=stuck), tmp_path) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.terminate()
+        process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGTERM
+    (capture,) = recordings(tmp_path / "data")
+    assert captures.header(capture)["whole"]
+    trace = stepscope.open(capture)
+    assert steps_of(trace) == [0, 1, 2]
+    if trains == "torch" and trace.spans.filter(pl.col("name") == "aten::addmm").collect().height != 3:
+        assert "stopped by another thread" in said_by(trace)  # PyTorch's profiler can be stopped by the main thread alone
+
+
+def test_the_wakeup_of_the_programs_own_event_loop_is_left_alone(tmp_path: Path) -> None:
+    done = job(
+        """
+        import asyncio, os, signal
+        from stepscope import Profiler
+        async def train(stop):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, stop.set)
+            with Profiler(host_interval_ms=0) as profiler:
+                os.kill(os.getpid(), signal.SIGUSR2)
+                await asyncio.wait_for(stop.wait(), 300)
+            stop.clear()
+            os.kill(os.getpid(), signal.SIGUSR2)
+            await asyncio.wait_for(stop.wait(), 300)
+            print("heard")
+        asyncio.run(train(asyncio.Event()))
+        with Profiler(host_interval_ms=0): assert signal.set_wakeup_fd(-1) != -1
+        assert signal.set_wakeup_fd(-1) == -1
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "heard\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("before", "after", "status"),
     [
@@ -1429,6 +1519,34 @@ def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(an
                 stepscope.open(path, cache=False)
         process.stdin.write("\n")
         process.stdin.close()
+
+
+def test_a_killed_job_says_of_which_steps_the_operators_are_lost(tmp_path: Path) -> None:
+    needs("torch")
+    done = job(
+        """
+        import os, signal
+        import torch
+        from stepscope import Profiler, captures
+        from stepscope.collect import torch as collector
+        captures.Pace.due = lambda pace: True  # every step is written as it ends
+        collector._FASTEST, collector._HELD = 10**15, 0  # and so are its operators, at first
+        net = torch.nn.Linear(8, 8)
+        profiler = Profiler(output_path="data", host_interval_ms=0)
+        for number in range(20):
+            if number == 12: collector._HELD = 10**9
+            net(torch.randn(4, 8))
+            profiler.step()
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        tmp_path,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    trace = stepscope.open(recordings(tmp_path / "data")[0], cache=False)
+    calls = trace.spans.filter(pl.col("name") == "aten::addmm").collect()["step"].to_list()
+    problems = trace.problems.select("what", "lost").collect().rows()
+    assert calls == list(range(12))
+    assert ("steps 12 to 19: operators were not written when the job was killed", 8) in problems, problems
 
 
 def test_a_job_killed_in_the_midst_of_any_write_leaves_finished_windows_and_nothing_torn(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import stepscope
 from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, started, steps
+from stepscope import launching
 
 RANGES = """
     import sys, time
@@ -249,6 +250,102 @@ def test_the_environment_variable_starts_a_profiler_whatever_the_job_computes_wi
     trace = stepscope.open(recording, cache=False)
     assert trace.meta.extra["metadata"] == {"by": "variable"}
     assert trace.annotations()["name"].sort().to_list() == ["work0", "work1", "work2"]
+
+
+def test_the_last_line_says_that_a_recording_is_incomplete_and_why(tmp_path: Path) -> None:
+    needs("torch")
+    job = "    import resource\n    train(50)\n    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+    script(tmp_path, TORCH + job)
+    under = run(tmp_path, "train.py")
+    recording = only(recordings(tmp_path / "data"))
+    assert under.stderr.splitlines()[-1].startswith(
+        f"stepscope: recorded {recording.relative_to(tmp_path)}, which is incomplete (File too large); look at it with: "
+    )
+    problems = dict(stepscope.open(recording, cache=False).problems.select("what", "lost").collect().rows())
+    assert problems["steps 0 to 49: operators were not written: File too large"] == 50
+    assert (
+        sum(lost for what, lost in problems.items() if what.endswith("rows of the table 'torch' could not be written: File too large")) > 50
+    )
+
+
+# Programs that show no sign of training, such as loops over plain tensors.
+
+UNTIL_RECORDED = """
+    import json, pathlib, time
+    def headers():
+        for file in pathlib.Path("data").glob("*/*.capture/capture.json"):
+            try:
+                yield json.loads(file.read_text())
+            except FileNotFoundError:  # it gave way to another
+                pass
+    def recorded(base=None):
+        return any(header["whole"] and header.get("base") == base for header in headers())
+"""
+
+
+def test_seconds_record_a_loop_over_plain_tensors(tmp_path: Path) -> None:
+    needs("torch")
+    loop = "    import torch\n    x = torch.ones(8, 8)\n    while not recorded('torch'):\n        x = torch.tanh(x @ x)\n"
+    script(tmp_path, UNTIL_RECORDED + loop)
+    under = run(tmp_path, "--seconds", "0.3", "train.py")
+    recording = only(recordings(tmp_path / "data"))
+    assert {"aten::mm", "aten::tanh"} <= names(recording)
+    assert under.returncode == 0 and under.stderr.count("recorded") == 1, under.stderr
+
+
+def test_seconds_record_a_program_without_a_framework(tmp_path: Path) -> None:
+    script(tmp_path, UNTIL_RECORDED + "    while not recorded():\n        pass\n")
+    under = run(tmp_path, "--seconds", "0.5", "--stack", "train.py")
+    recording = only(recordings(tmp_path / "data"))
+    assert any(name.endswith(": recorded") for name in names(recording)), names(recording)
+    assert under.returncode == 0 and "nothing was recorded" not in under.stderr
+
+
+def test_seconds_count_from_the_first_call_of_a_module_though_something_was_recorded_before(tmp_path: Path) -> None:
+    needs("torch")
+    script(tmp_path, UNTIL_RECORDED + TORCH + "    while not recorded('torch'):\n        torch.ones(8).sin()\n    train(3)\n")
+    run(tmp_path, "--seconds", "0.3", "train.py")
+    recording = only(recordings(tmp_path / "data"))
+    assert "aten::sin" not in names(recording) and "aten::addmm" in names(recording)
+
+
+def test_seconds_record_no_python_that_the_program_starts(tmp_path: Path) -> None:
+    script(tmp_path, UNTIL_RECORDED + "    while not recorded():\n        time.sleep(0.01)\n", "inner.py")
+    script(
+        tmp_path,
+        UNTIL_RECORDED
+        + "    import subprocess, sys\n    inner = subprocess.Popen([sys.executable, 'inner.py'])\n"
+        + "    while not recorded():\n        time.sleep(0.01)\n    inner.wait()\n",
+    )
+    under = run(tmp_path, "--seconds", "1", "train.py")
+    assert only(recordings(tmp_path / "data")) and under.stderr.count("\n") == 1, under.stderr
+
+
+def test_what_was_asked_for_is_not_recommended_where_nothing_was_recorded() -> None:
+    lines = [{"pid": 1, "steps": 0, "seen": ["torch"]}]
+    for seen in (lines, [{"pid": 1, "steps": 0, "seen": []}], [{"pid": 1, "steps": 0, "seen": ["jax"]}]):
+        assert "--seconds" not in launching._why_nothing(seen, {"seconds": 30.0})
+        assert "--seconds" in launching._why_nothing(seen, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"start": true, "profiler_levle": 1}', "a Profiler has no argument 'profiler_levle'; did you mean 'profiler_level'? The"),
+        ('{"strat": true}', "there is no option 'strat'; did you mean 'start'? The"),
+        ('{"start": true, "profiler_level": 7}', "profiler_level is 7; expected -1 to 2; the"),
+        ('{"start": tru}', "Expecting value: line 1 column 11 (char 10); the"),
+    ],
+)
+def test_a_mistake_in_the_environment_variable_is_one_line(tmp_path: Path, text: str, why: str) -> None:
+    needs("torch")
+    script(tmp_path, TORCH + "    train(3)\n")
+    under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=text)
+    assert (under.returncode, under.stderr) == (
+        0,
+        f"stepscope: MS_PROFILER_OPTIONS: {why} program goes on without being recorded\n",
+    )
+    assert not recordings(tmp_path)
 
 
 # PyTorch
@@ -488,7 +585,7 @@ STAND_IN = {
     ("loop", "count"),
     [
         ("train(); evaluate()", 6),  # computes gradients while it is traced, once; the other never
-        ("generator(); discriminator()", 6),  # of two that train the first counts
+        ("generator(); discriminator()", 6),  # of two that train, a round counts
         ("outer()", 6),  # calls another that trains
         ("with tf.profiler.experimental.Trace('train', step_num=number): train(); train()", 6),
         ("with tf.profiler.experimental.Trace('a range'): train(); train()", 12),

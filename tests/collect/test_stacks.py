@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import captures
+from stepscope import captures, clock
 from stepscope.collect import stacks
 from stepscope.collect.options import Options
 from stepscope.errors import DataError
@@ -58,7 +58,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(self: stacks._Sampler) -> None:
         sweep(self)
-        LOOKS.append(time.time_ns())
+        LOOKS.append(clock.now_ns())
 
     monkeypatch.setattr(stacks._Sampler, "_sweep", noted)
     return LOOKS
@@ -223,9 +223,9 @@ def test_exact_frames_nest_as_they_were_called(tmp_path: Path) -> None:
     assert chain["parent"].to_list()[1:] == chain["span"].to_list()[:-1]
     callers = found.filter(pl.col("name") == "leaf").join(found, left_on="parent", right_on="span")["name_right"].unique().to_list()
     assert callers == ["<genexpr>"]
-    began = time.time_ns()
+    began = clock.now_ns()
     length = frames(recorded(tmp_path / "again", lambda: sleeping(0.3), stack_hz=0), "sleeping")["dur_ns"].item()
-    assert 0.3e9 <= length < time.time_ns() - began
+    assert 0.3e9 <= length < clock.now_ns() - began
 
 
 def test_exact_frames_that_raise_end_where_they_are_left(tmp_path: Path) -> None:

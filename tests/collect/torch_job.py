@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from stepscope.captures import Capture
 from stepscope.collect import _torch_events, _torch_older
+from stepscope.collect import torch as collector_module
 from stepscope.collect.options import Options
 from stepscope.collect.torch import Collector
 
@@ -99,6 +100,7 @@ def strange(job: Job) -> None:
 
 
 def sessions(job: Job) -> None:
+    collector_module._WATCHED_S = 3600  # on a busy machine a step could last long enough to be cut
     with job.recording():
         steps(job, 8)
 

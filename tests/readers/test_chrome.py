@@ -110,7 +110,7 @@ def test_begin_and_end_events_make_spans(tmp_path: Path) -> None:
     assert sorted(trace.problems.collect()["what"].to_list()) == [
         "1 ends of ranges that were never begun",
         "1 ranges were begun and never ended: drawn up to the last event",
-        "no step markers: the whole trace is one step (--step-name NAME takes an annotation as step)",
+        "no step markers: the whole trace is one step",
     ]
 
 
@@ -199,7 +199,7 @@ def test_steps_can_be_named_or_are_one_whole(tmp_path: Path) -> None:
     given = opened(path, step_name="train*")
     tiny.assert_rows(given.steps.collect(), "step start_ns end_ns how\n0 0 9000 given\n1 10000 19000 given")
     assert given.problems.collect().height == 0
-    with pytest.raises(UsageError, match=r"nothing in the trace is named 'nothing'; annotations: train epoch"):
+    with pytest.raises(UsageError, match=r"nothing in the trace is named 'nothing'; nearest: 'annotation:train epoch'"):
         opened(path, step_name="nothing")
 
 

@@ -187,10 +187,10 @@ def test_without_markers_the_whole_recording_is_one_step_and_says_so(read: Any) 
         trace = read(path)
         assert trace.steps.select("step", pl.col("how").cast(pl.String)).collect().rows() == [(0, "whole")]
         assert "no step markers" in trace.problems.collect()["what"][0]
-        named = read(path, step_name="loop body").steps.collect()
+        named = read(path).with_steps("loop body").steps.collect()
         assert named.select("step", pl.col("how").cast(pl.String)).rows() == [(number, "given") for number in range(4)]
         with pytest.raises(UsageError, match="nothing in the trace is named 'nonsense'"):
-            read(path, step_name="nonsense")
+            read(path).with_steps("nonsense")
 
 
 def test_packed_and_plain_files_give_the_same(read: Any, tmp_path: Path) -> None:

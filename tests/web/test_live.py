@@ -1,11 +1,21 @@
 """A recording is seen while it is made."""
 
+import asyncio
+import os
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+
+from programs import only
+from stepscope import captures, conversion
+from stepscope.web import live
+from stepscope.web.runs import Run, Table
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
@@ -28,6 +38,7 @@ with Profiler(output_path=sys.argv[1]) as profiler:
             continue
         break
 profiler.analyse()
+print(profiler.step_num)
 """
 PATIENCE = 40_000
 
@@ -38,7 +49,7 @@ def test_steps_come_as_they_are_recorded_until_the_job_ends(server: "Serve", pag
     served = server(data)
     page.goto(served.url("#//live"))
     playwright.expect(page.get_by_role("heading", level=1)).to_have_text("Nothing is being recorded now.")
-    job = subprocess.Popen([sys.executable, "-c", JOB, str(data), str(end)])
+    job = subprocess.Popen([sys.executable, "-c", JOB, str(data), str(end)], stdout=subprocess.PIPE, text=True)
     try:
         page.locator(".live-list a").click(timeout=PATIENCE)
         sentence = page.get_by_role("heading", level=1)
@@ -50,14 +61,52 @@ def test_steps_come_as_they_are_recorded_until_the_job_ends(server: "Serve", pag
         page.get_by_role("button", name="Go on").click()
         playwright.expect(sentence).not_to_have_text(still, timeout=PATIENCE)
         end.touch()
-        playwright.expect(sentence).to_contain_text("The recording has ended after", timeout=PATIENCE)
-        assert job.wait(60) == 0
+        made, _ = job.communicate(timeout=60)
+        playwright.expect(sentence).to_contain_text(f"The recording has ended after {int(made)} steps.", timeout=PATIENCE)
+        assert job.returncode == 0
     finally:
         job.kill()
         job.wait()
     page.get_by_role("link", name="Open the finished run").click()
     playwright.expect(sentence).to_contain_text("A step takes 2", timeout=PATIENCE)
     assert page.locator(".top .chip").filter(has_text="live").count() == 0
+
+
+@pytest.mark.parametrize("ending", ["whole", "converted", "killed"])
+def test_the_last_steps_come_whatever_becomes_of_the_capture(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_GROWN_S", 0)
+    capture = captures.Capture(tmp_path / "rank0_a.capture", {"rank": 0, "pid": os.getpid(), "host": "elsewhere", "program": "train.py"})
+    one = only(Table([tmp_path]).scan())
+    assert one.state == "live"
+
+    def steps(first: int, end: int) -> None:
+        number = np.arange(first, end)
+        begin = capture.header["start_ns"] + number * 100
+        capture.append("steps", {"step": number, "start_ns": begin, "end_ns": begin + 90})
+
+    async def again() -> Run | None:
+        """Between two looks the job makes its last steps, and ends."""
+        steps(3, 10)
+        if ending != "killed":
+            capture.finish()
+        if ending == "converted":
+            conversion.convert(capture.folder)
+        return None
+
+    async def told() -> list[Any]:
+        async def at_once(call: Callable[[], Any]) -> Any:
+            return call()
+
+        return [event async for event in live.states(one, again, at_once, asyncio.Event())]
+
+    steps(0, 3)
+    with ThreadPoolExecutor(1) as thread:  # this one's loop is Playwright's
+        events = thread.submit(lambda: asyncio.run(told())).result()
+    assert [name for name, _ in events] == ["state", "state", "finished"]
+    ranks = [only(said["ranks"]) for name, said in events if name == "state"]
+    assert [rank["steps"]["step"] for rank in ranks] == [[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]
+    assert ranks[1]["steps"]["start_ns"] == [300, 400, 500, 600, 700, 800, 900] and ranks[1]["steps"]["dur_ns"] == [90] * 7
+    assert [rank["origin_ns"] for rank in ranks] == [str(capture.header["start_ns"])] * 2
 
 
 def test_a_run_that_is_over_says_so(server: "Serve", page: "Page") -> None:

@@ -107,7 +107,7 @@ def test_traces_of_one_window_whose_names_say_no_rank_are_one_run(server: Serve,
     assert [served.ask(f"api/runs/{run['id']}").json()["ranks"] for run in runs] == [[0, 1], [0, 1]]
 
 
-def test_recordings_of_one_window_are_one_run_and_every_window_is_another(server: Serve, tmp_path: Path) -> None:
+def test_recordings_of_one_job_are_one_run_with_all_windows_of_its_processes(server: Serve, tmp_path: Path) -> None:
     for rank, moment in (
         (0, "20260101120000000001"),
         (1, "20260101120000000500"),
@@ -121,9 +121,10 @@ def test_recordings_of_one_window_are_one_run_and_every_window_is_another(server
     assert sorted((run["name"], run["ranks"]) for run in runs) == [
         ("job/rank0_host_0_20260101120000000001.capture", [0, 1]),
         ("job/rank0_host_9_20260101120000000003.capture", [0]),
-        ("train 2026-01-01 12:05:00", [0, 1]),
     ]
-    assert served.ask(f"api/runs/{served.run('train 2026-01-01 12:05:00')}").json()["ranks"] == [0, 1]
+    job = served.ask(f"api/runs/{served.run('job/rank0_host_0_20260101120000000001.capture')}").json()
+    assert job["ranks"] == [0, 1]
+    assert [len([row for row in job["extra"]["windows"] if row[0] == rank]) for rank in (0, 1)] == [2, 2]
 
 
 def test_a_run_is_called_what_tells_it_apart(server: Serve, tmp_path: Path) -> None:

@@ -159,3 +159,36 @@ def test_a_recording_without_steps_says_how_to_mark_them(opened: Any) -> None:
     page = opened(run="jax-0.10.2-cpu-no-steps", root=SAMPLES)
     assert said(page).startswith("No steps were marked: the whole recording")
     assert "profiler.step()" in page.locator(".facts").inner_text()
+
+
+def test_what_marks_a_step_can_be_chosen_and_holds_on_every_page_of_the_run(opened: Any) -> None:
+    page = opened()
+    page.get_by_role("button", name="Step marker as recorded").click()
+    # `embed` and `mm` start once in each step; the first step is the longest, and one interval that differs does not count.
+    page.locator(".opmenu .list .item").nth(1).wait_for()
+    assert "5 times" in page.locator(".opmenu .list .item", has_text="mm").inner_text()
+    page.locator(".opmenu .list .item", has_text="mm").click()
+    page.get_by_role("button", name="Step marker operator:mm").wait_for()
+    assert "step_name=operator:mm" in page.url
+    # From one start of `mm` to the next, 40 ms into each step: as long as the steps were. The last ends with the last span, 50 ms later.
+    page.get_by_text("5 steps", exact=False).first.wait_for()
+    assert page.locator("h1.verdict").inner_text().startswith("Steps take 105")
+    page.get_by_role("link", name="Overview").first.click()
+    page.get_by_text("chosen marker").wait_for()
+    assert "step_name=operator:mm" in page.url
+    page.go_back()
+    page.get_by_role("button", name="Step marker operator:mm").click()
+    page.get_by_role("button", name="As recorded").click()
+    page.get_by_role("button", name="Step marker as recorded").wait_for()
+    assert "step_name" not in page.url
+
+
+def test_a_marker_that_nothing_has_is_said_with_the_way_back(
+    opened: Any, complaints: list[str], server: Any, page: Any, runs: Path
+) -> None:
+    served = server(runs)
+    page.goto(served.url(f"#/{served.run('five')}/steps?step_name=kernel:nothing"))
+    page.get_by_text("no kernel in the trace is named 'nothing'").wait_for()
+    complaints.clear()  # the browser logs the refusal
+    page.get_by_role("link", name="Show the recorded steps").click()
+    page.get_by_role("button", name="Step marker as recorded").wait_for()

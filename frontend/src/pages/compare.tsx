@@ -7,7 +7,7 @@ import { Await, Card, Chip, Empty, Loading, Quantity, Segmented, Trouble, Verdic
 import { Grid, type Column } from "../parts/grid";
 import { framework } from "../shell";
 import { source, type Info, type Run } from "../source";
-import { go, link, param, place } from "../state";
+import { go, link, listed, param, place } from "../state";
 import { Table } from "../table";
 import { fill, Say, texts } from "../text";
 import * as units from "../units";
@@ -46,7 +46,7 @@ function Choose({ now }: { now: Info }) {
       <Card title={t.chooseTitle}>
         <Await of={runs}>
           {(list) => {
-            const others = list.filter((run) => run.id !== now.id && run.state === "finished");
+            const others = list.filter((run) => run.id !== listed(now.id) && run.state === "finished");
             if (!others.length) return <Empty title={t.noOther}>{t.noOtherHow}</Empty>;
             return <ul class="cmp-list">{others.map((run) => <li key={run.id}><a href={link({ params: { with: run.id } })}>{run.name}</a> <span class="d3 small">{run.path}</span></li>)}</ul>;
           }}

@@ -7,6 +7,7 @@ import { Grid, type Column } from "../parts/grid";
 import { Menu } from "../parts/menu";
 import { Histogram, StepBars, StepLine, wideOf, type Part } from "../parts/plots";
 import { tip, untip } from "../parts/tip";
+import { source } from "../source";
 import { go, link, param } from "../state";
 import { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -37,6 +38,9 @@ const text = texts({
     average: "Average", one: "One step", which: "Average or one step", earlier: "Earlier step", later: "Later step", step: "Step", of: "of {count}",
     fpAt: "Forward starts at", bpAt: "Backward ends at", unknown: "not found", recorded: "as recorded", auto: "Found automatically", search: "Operator, range or kernel",
     found: "found by {how}", and: ", ", found_given: "name", found_given_kernel: "kernel's name", found_range: "ranges", found_module: "modules", found_first_op: "the first operator", found_autograd: "autograd", found_last_op: "the last operator", found_none: "nothing", chosen: "chosen here", more: "{count} more: type to narrow", none: "Nothing in this step has such a name.", firstStart: "first starts at", lastEnd: "last ends at",
+    marker: "Step marker", asRecorded: "as recorded", inferredSteps: "annotations", givenSteps: "chosen", noMarker: "none", recordedMarker: "As recorded", markerSearch: "Annotation, function, operator or kernel",
+    markerTitle: "{name}: {regular} of the intervals are alike; steps would cover {covered} of the recording", times: "{count} times", everyInterval: "every", markerEnter: "Enter takes this name.", nothingRepeats: "Nothing repeats in this recording.",
+    kind_annotation: "annotation", kind_function: "function", kind_operator: "operator", kind_kernel: "kernel",
     clock: "Clock", host: "Host", device: "Device",
     every: "Every step", everyNote: "click to choose one, drag to keep a range", bandNote: "each column is several steps: the slowest tinted, the fastest solid",
     fpBp: "Forward and backward", tail: "Tail", interval: "Interval", undivided: "Not divided", total: "Step", gap: "Between steps", median: "median",
@@ -79,6 +83,9 @@ const text = texts({
     average: "平均", one: "单个迭代", which: "平均或单个迭代", earlier: "前一个迭代", later: "后一个迭代", step: "迭代", of: "共 {count}",
     fpAt: "前向起始于", bpAt: "反向结束于", unknown: "未找到", recorded: "按记录", auto: "自动查找", search: "算子、范围或内核",
     found: "依据：{how}", and: "、", found_given: "名称", found_given_kernel: "内核名称", found_range: "范围", found_module: "模块", found_first_op: "首个算子", found_autograd: "autograd", found_last_op: "最后一个算子", found_none: "无", chosen: "在此选定", more: "还有 {count} 个：输入以缩小范围", none: "此迭代中没有这样的名称。", firstStart: "首次开始于", lastEnd: "最后结束于",
+    marker: "迭代标记", asRecorded: "按记录", inferredSteps: "标注", givenSteps: "已选定", noMarker: "无", recordedMarker: "按记录", markerSearch: "标注、函数、算子或内核",
+    markerTitle: "{name}：{regular} 的间隔相近；迭代将覆盖记录的 {covered}", times: "{count} 次", everyInterval: "每", markerEnter: "按回车使用此名称。", nothingRepeats: "该记录中没有重复的内容。",
+    kind_annotation: "标注", kind_function: "函数", kind_operator: "算子", kind_kernel: "内核",
     clock: "时钟", host: "主机", device: "设备",
     every: "每个迭代", everyNote: "点击选择一个，拖动保留一个范围", bandNote: "每列是多个迭代：最慢的为浅色，最快的为实色",
     fpBp: "前向与反向", tail: "拖尾", interval: "间隔", undivided: "未分段", total: "迭代", gap: "迭代之间", median: "中位数",
@@ -281,6 +288,7 @@ function Controls({ table, at, found: how }: { table: Table | null; at: number |
         </>
       )}
       <span class="sp" />
+      {!source().still && <Marker how={table?.str("how")[0] ?? null} />}
       {device && (
         <Segmented
           choices={[{ id: "host", label: t.host }, { id: "device", label: t.device }]}
@@ -292,6 +300,52 @@ function Controls({ table, at, found: how }: { table: Table | null; at: number |
       <Operator which="fp_start" label={t.fpAt} now={named("fp_start_op") ?? (how.startsWith("source") ? t.recorded : null)} step={at === null || !steps ? null : steps[at]} />
       <Operator which="bp_end" label={t.bpAt} now={named("bp_end_op") ?? (how.endsWith("source") ? t.recorded : null)} step={at === null || !steps ? null : steps[at]} />
       <span class="d3 small">{mine ? t.chosen : how && !how.includes("source") && how !== "none, none" && fill(t.found, { how: [...new Set(how.split(", "))].map((one) => t[`found_${one.replace(" ", "_")}` as "found_none"] ?? one).join(t.and) })}</span>
+    </div>
+  );
+}
+
+/** What marks the steps: shown, and to be chosen from what repeats in the recording. The choice holds for all pages of the run. */
+function Marker({ how }: { how: string | null }) {
+  const t = text();
+  const given = param("step_name");
+  const shown = given ?? (how === "marker" ? t.asRecorded : how === "inferred" ? t.inferredSteps : how === "given" ? t.givenSteps : t.noMarker);
+  return (
+    <Menu label={`${t.marker} ${shown}`} class="oppick" align="right" button={<><span class="d3">{t.marker}</span><span class="mono" title={shown}>{shown}</span></>}>
+      {(close) => <Markers given={given} close={close} />}
+    </Menu>
+  );
+}
+
+function Markers({ given, close }: { given?: string; close: () => void }) {
+  const t = text();
+  const [find, setFind] = useState("");
+  const asked = useTable("step_markers", {}, { allSteps: true });
+  const choose = (choice: string | null) => {
+    go({ params: { step_name: choice, steps: null, sel: null, fp_start: null, bp_end: null } });
+    close();
+  };
+  return (
+    <div class="opmenu">
+      <input type="search" placeholder={t.markerSearch} aria-label={t.markerSearch} value={find} onInput={(event) => setFind(event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && find && choose(find)} />
+      <button class={`item ${given === undefined ? "on" : ""}`} onClick={() => choose(null)}>{t.recordedMarker}</button>
+      <Await of={asked} rows={4}>
+        {(table) => {
+          const names = table.str("choice");
+          const words = find.toLowerCase().split(/\s+/).filter(Boolean);
+          const rows = table.where((row) => words.every((word) => names[row]!.toLowerCase().includes(word)));
+          return (
+            <div class="list">
+              {rows.map((row) => (
+                <button key={row} class={`item ${names[row] === given ? "on" : ""}`} onClick={() => choose(names[row])} title={fill(t.markerTitle, { name: names[row]!, regular: units.text(units.share(table.num("regularity")[row])), covered: units.text(units.share(table.num("covered")[row])) })}>
+                  <span class="mono cut">{table.str("name")[row]}</span>
+                  <span class="d3 small">{t[`kind_${table.str("kind")[row]}` as "kind_kernel"]} · {fill(t.times, { count: units.count(table.num("count")[row]).value })} · {t.everyInterval} <Time ns={table.num("median_interval_ns")[row]} /></span>
+                </button>
+              ))}
+              {rows.length === 0 && <p class="d3 small">{find ? t.markerEnter : t.nothingRepeats}</p>}
+            </div>
+          );
+        }}
+      </Await>
     </div>
   );
 }

@@ -10,6 +10,7 @@ from stepscope.analyses._memory import memory_samples
 from stepscope.analyses._work import Lane, lanes
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
+from stepscope.trace_windows import not_recorded
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -29,8 +30,9 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
     """Per rank and device, the time from the first to the last step or work in that many equal buckets: what share of each was busy.
 
     Computing, exposed communication and copies add up to busy, and busy times bucket_ns over all buckets to the union of what ran. The
-    last bucket may reach beyond the end. Bytes are the most that was in use in the bucket; null before the first sample. `step` looks at
-    the time of one step only. A rank without device work is judged by its host operators, with a null device.
+    last bucket may reach beyond the end. Shares are null in a bucket between two windows, of which nothing was recorded. Bytes are the most
+    that was in use in the bucket; null before the first sample. `step` looks at the time of one step only. A rank without device work is
+    judged by its host operators, with a null device.
     """
     if buckets < 1:
         raise UsageError(f"buckets is {buckets}, and should be at least 1")
@@ -44,7 +46,7 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
             low = min(low, *(int(work["start_ns"].min()) for work in of_rank))  # type: ignore[arg-type]
             high = max(high, *(int(work["end_ns"].max()) for work in of_rank))  # type: ignore[arg-type]
         if high > low:
-            tables.append(_buckets(lane, memories, low, high, buckets))
+            tables.append(_buckets(lane, memories, low, high, buckets, not_recorded(trace.meta, lane.rank)))
     return pl.concat(tables)
 
 
@@ -65,7 +67,7 @@ class _Axis(NamedTuple):
         return np.arange(self.low, self.high, self.width, dtype=np.int64)
 
 
-def _buckets(lane: Lane, memories: pl.DataFrame, low: int, high: int, buckets: int) -> pl.DataFrame:
+def _buckets(lane: Lane, memories: pl.DataFrame, low: int, high: int, buckets: int, unknown: intervals.Set) -> pl.DataFrame:
     axis = _Axis(low, high, -(-(high - low) // buckets))
     starts = axis.starts
     computing = _union(lane, ["kernel"])
@@ -81,10 +83,12 @@ def _buckets(lane: Lane, memories: pl.DataFrame, low: int, high: int, buckets: i
     ]
     shares = [intervals.covered(part, starts, starts + axis.width) / axis.width for part in covered]
     names = ("busy_share", "computing_share", "exposed_share", "copy_share")
+    recorded = pl.Series(intervals.covered(unknown, starts, starts + axis.width) < axis.width)
     of_lane = pl.col("device") == "cpu" if lane.device is None else pl.col("device").str.ends_with(f" {lane.device}")
     return (
         pl.DataFrame({"at_ns": starts, **dict(zip(names, shares, strict=True))})
         .with_columns(rank=pl.lit(lane.rank), device=pl.lit(lane.device), bucket_ns=pl.lit(axis.width))
+        .with_columns(pl.when(recorded).then(pl.col(name)).alias(name) for name in names)
         .with_columns(_most(memories.filter(pl.col("rank") == lane.rank, of_lane), axis))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )

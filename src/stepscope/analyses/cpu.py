@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope.trace import Trace
+from stepscope.trace_windows import with_windows
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -82,9 +83,9 @@ def cpu(trace: Trace, *, of: str | None = None) -> pl.DataFrame:
     switches = pl.coalesce("context_switches_per_s", pl.col("voluntary") + pl.col("involuntary"))
     order = pl.col("of").replace_strict({"machine": 0, "process": 1, "operator": 2}, return_dtype=pl.Int8)
     return (
-        wide.sort("rank", order, "name", "at_ns")
+        with_windows(wide.sort("rank", order, "name", "at_ns"), trace.meta, "at_ns")
         .with_columns(
-            interval_ns=pl.col("at_ns").diff().over("rank", "of", "name"),
+            interval_ns=pl.col("at_ns").diff().over("rank", "of", "name", "window"),
             # Where user or system time is not recorded, what is neither idle nor waiting for a disk is busy.
             busy_cores=pl.coalesce(
                 pl.col("user_share") + pl.col("system_share"), 1 - pl.col("idle_share") - pl.col("io_share").fill_null(0.0)

@@ -4,6 +4,7 @@ import polars as pl
 
 from stepscope.analyses.cpu import cpu
 from stepscope.trace import Trace
+from stepscope.trace_windows import with_windows
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -38,10 +39,11 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
     """
     key = ["rank", "of", "name"]
     shared = pl.col("user_share").is_not_null()
-    about = cpu(trace, of=of).with_columns(
+    ever = [*key, "window"]
+    about = with_windows(cpu(trace, of=of), trace.meta, "at_ns").with_columns(
         # A sample of shares is about the time since the one before; the first, since the first sample of all.
         covered_ns=pl.when(shared).then(
-            pl.col("at_ns") - pl.when(shared).then("at_ns").forward_fill().shift(1).over(key).fill_null(pl.col("at_ns").first().over(key))
+            pl.col("at_ns") - pl.when(shared).then("at_ns").forward_fill().shift(1).over(ever).fill_null(pl.col("at_ns").first().over(ever))
         )
     )
     if start_ns is not None:

@@ -12,6 +12,7 @@ from stepscope.analyses._work import Every, Lane, cut, find, lanes, or_null
 from stepscope.intervals import Bools, Ints, Set
 from stepscope.schema import KINDS
 from stepscope.trace import Trace
+from stepscope.trace_windows import not_recorded
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -48,7 +49,8 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     tables = [pl.DataFrame(schema=COLUMNS)]
     for lane in lanes(trace, every):
         if (rank := (lane.rank,)) in steps:
-            tables.append(_idle(lane, steps[rank], _Host(trace, every, lane.rank), threads.get(lane.rank, -1)))
+            unknown = not_recorded(trace.meta, lane.rank)
+            tables.append(_idle(lane, steps[rank], _Host(trace, every, lane.rank), threads.get(lane.rank, -1), unknown))
     return pl.concat(tables).filter(pl.col("dur_ns") >= min_ns)
 
 
@@ -115,12 +117,13 @@ class _Host:
 _CAUSES = ("host-bound", "communication", "sync", "data wait", "unknown", "launch latency")
 
 
-def _idle(lane: Lane, steps: pl.DataFrame, host: _Host, main: int) -> pl.DataFrame:
+def _idle(lane: Lane, steps: pl.DataFrame, host: _Host, main: int, unknown: Set) -> pl.DataFrame:
     """The idle stretches of one lane, cut at the steps."""
     step_starts, step_ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    idle = intervals.gaps(lane.busy, int(step_starts.min()), int(step_ends.max()))
+    idle = intervals.subtract(intervals.gaps(lane.busy, int(step_starts.min()), int(step_ends.max())), unknown)
     index = np.searchsorted(lane.work["start_ns"].to_numpy(), idle.ends, "left")
     following = np.where(index < lane.work.height, index, -1)
+    following[np.isin(idle.ends, unknown.starts)] = -1  # what came next was not recorded
     thread = pl.coalesce("op_track", "launch_track").alias("thread")
     after = lane.work.select(pl.col("name", "span", "launch_ns").gather(or_null(following)), thread.gather(or_null(following)))
     linked = after["launch_ns"].is_not_null().to_numpy()

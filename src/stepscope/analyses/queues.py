@@ -4,6 +4,7 @@ import polars as pl
 
 from stepscope.analyses.queue_lengths import queue_lengths
 from stepscope.trace import Trace
+from stepscope.trace_windows import with_windows
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -21,9 +22,9 @@ def queues(trace: Trace) -> pl.DataFrame:
 
     A queue that is often empty means that the device waits for the host; a long one that the host is ahead.
     """
-    length, held = pl.col("length"), pl.col("at_ns").shift(-1).over("rank", "track") - pl.col("at_ns")
+    length, held = pl.col("length"), pl.col("at_ns").shift(-1).over("rank", "track", "window") - pl.col("at_ns")
     return (
-        queue_lengths(trace)
+        with_windows(queue_lengths(trace), trace.meta, "at_ns")
         .with_columns(held_ns=held)
         .group_by("rank", "device", "stream", "track")
         .agg(

@@ -9,6 +9,7 @@ from stepscope.analyses._host import first_or_last, passes, roles
 from stepscope.analyses._work import device_work
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
+from stepscope.trace_windows import with_windows
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -34,9 +35,10 @@ _NAMED = ["op", "scope", "annotation", "kernel", "communication"]
 def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None = None, clock: str = "host") -> pl.DataFrame:
     """Per rank and step: the interval before the forward pass, forward and backward, and the tail after it (aggregation and update).
 
-    The three add up to the step; where one of their bounds is unknown all three are null. `gap_ns` is what lies between the end
-    of the previous step and the start of this one. `how` says how the step was marked, `found` how forward start and backward end were
-    found: source (the recording says so), given or given kernel (`fp_start`, `bp_end`), range (an annotation named forward or backward),
+    The three add up to the step; where one of their bounds is unknown all three are null. `gap_ns` is what lies between the end of the
+    previous step and the start of this one, null where that was not recorded. `how` says how the step was marked, `found` how forward start
+    and backward end were found: source (the recording says so), given or given kernel (`fp_start`, `bp_end`), range (an annotation named
+    forward or backward),
     module, first op, autograd, last op (no backward pass: `bp_end_ns` is null and the second stage ends with the last operator), none.
 
     `fp_start` and `bp_end` name the operator, range or kernel that starts the forward and ends the backward pass: a whole name, a
@@ -59,6 +61,7 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
         .sort("rank", "start_ns")
         .collect()
         .join(passes(roles(trace)), on=["rank", "step"], how="left", maintain_order="left")
+        .pipe(with_windows, trace.meta, "start_ns")
     )
     for point, text in (("fp_start", fp_start), ("bp_end", bp_end)):
         rows = _sourced(rows, point) if text is None else _given(rows, point, _named(trace, text, point))
@@ -83,7 +86,7 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
             interval_ns=pl.when(whole).then(pl.col("fp_start_ns") - start),
             fp_bp_ns=pl.when(whole).then(pl.col("stop_ns") - pl.col("fp_start_ns")),
             tail_ns=pl.when(whole).then(end - pl.col("stop_ns")),
-            gap_ns=start - end.shift(1).over("rank"),
+            gap_ns=start - end.shift(1).over("rank", "window"),
             found=pl.col("fp_start_found") + ", " + pl.col("bp_end_found"),
         )
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
@@ -169,10 +172,10 @@ def _on_device(rows: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     device = (
         rows.join(work, on="rank", how="semi")
         .join(of_step, on=["rank", "step"], how="left", maintain_order="left")
-        .with_columns(end_ns=pl.col("finish_ns").cum_max().over("rank"), clock=pl.lit("device"))
+        .with_columns(end_ns=pl.col("finish_ns").cum_max().over("rank", "window"), clock=pl.lit("device"))
         .with_columns(
             start_ns=pl.when(pl.col("end_ns").is_not_null()).then(
-                pl.col("end_ns").forward_fill().shift(1).over("rank").fill_null(pl.col("first_ns"))
+                pl.col("end_ns").forward_fill().shift(1).over("rank", "window").fill_null(pl.col("first_ns"))
             ),
             # A kernel that the user named is on this clock already.
             fp_start_ns=pl.when(pl.col("fp_start_found") == "given kernel").then("fp_start_ns").otherwise("fp_ns"),

@@ -65,7 +65,9 @@ def add_how(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     """How to read; what of it is for the pages to choose."""
     group = parser.add_argument_group("reading")
     group.add_argument("--partial", action="store_true", help="read what is whole of a truncated file, and say what was lost")
-    group.add_argument("--step-name", metavar="NAME", help="the annotation that marks a step, for traces without step markers")
+    group.add_argument(
+        "--step-name", metavar="NAME", help="what marks a step: [annotation:|function:|operator:|kernel:]NAME; * and ? match"
+    )
     group.add_argument("--no-cache", action="store_true", help="do not keep what was read for the next time")
     return group
 

@@ -1,20 +1,22 @@
-"""List every trace at or below some paths: format, framework, ranks, steps, size and age.
+"""List every run at or below some paths: format, framework, ranks, steps, size and age.
 
+A folder is one row where its recordings are the ranks and windows of one run, as `stepscope summary FOLDER` opens it.
 Files that were not read before are only looked at: --deep reads them, so that framework, ranks and steps are known.
 """
 
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope.cli import _output, _text
 from stepscope.cli._arguments import open_trace
 from stepscope.errors import DataError
 
 if TYPE_CHECKING:
-    from stepscope.opening import Source
+    from stepscope.run_groups import Recording, Source
     from stepscope.trace import Trace
 
 
@@ -34,13 +36,15 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for path in args.paths:
         try:
-            for source in sources(path, failed.append):
-                try:
-                    rows.append(_row(source, args))
-                except DataError as error:
-                    failed.append(error)
+            found = list(sources(path, failed.append))
         except DataError as error:  # the path itself
             failed.append(error)
+            continue
+        for place, recordings in _runs(found):
+            try:
+                rows.append(_run_row(place, recordings, args))
+            except DataError as error:
+                failed.append(error)
     columns = {
         "path": pl.String,
         "format": pl.String,
@@ -57,20 +61,60 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _row(source: "Source", args: argparse.Namespace) -> tuple[Any, ...]:
+def _runs(found: "list[Source]") -> "Iterator[tuple[Path, tuple[Recording, ...]]]":
+    """What one path opens, and its recordings, in the order in which they were found."""
+    from stepscope import run_groups
+
+    groups = list(run_groups.groups(found))
+    order = {source: number for number, source in enumerate(found)}
+    for group in sorted(groups, key=lambda one: min(order[source] for source in one.sources)):
+        if (place := run_groups.place(group, groups)) is not None:
+            yield place, group.recordings
+        else:
+            yield from ((source.path, (run_groups.Recording((source,)),)) for source in group.sources)
+
+
+class _Row(NamedTuple):
+    """What is known of one recording."""
+
+    format: str
+    framework: str | None
+    ranks: list[int]
+    steps: int | None
+    size: int
+    changed: float
+
+
+def _run_row(place: Path, recordings: "tuple[Recording, ...]", args: argparse.Namespace) -> tuple[Any, ...]:
+    """The recordings of a run as one row; what is not known of all of them is not known."""
+    rows = [_row(source, recording.rank, args) for recording in recordings for source in recording.sources]
+    ranks = sorted({rank for row in rows for rank in row.ranks})
+    steps = [row.steps for row in rows if row.steps is not None]
+    return (
+        str(place),
+        rows[0].format,
+        rows[0].framework,
+        _spell(ranks) if ranks else None,
+        sum(steps) if len(steps) == len(rows) else None,
+        sum(row.size for row in rows),
+        _text.moment(max(row.changed for row in rows)),
+    )
+
+
+def _row(source: "Source", rank: int | None, args: argparse.Namespace) -> _Row:
     from stepscope import readers
-    from stepscope.opening import rank_in_name
+    from stepscope.run_groups import rank_in_name
 
     files = [source.path] if source.path.is_file() else [Path(at, name) for at, _, names in os.walk(source.path) for name in names]
     status = [file.stat() for file in files if file.is_file()]
-    about = (sum(one.st_size for one in status), _text.moment(max((one.st_mtime for one in status), default=0)))
+    about = sum(one.st_size for one in status), max((one.st_mtime for one in status), default=0)
     trace = _known(source) or (open_trace(source.path, args) if args.deep else None)
     if trace is None:
-        said = readers.rank(source.path, source.format)
+        said = readers.rank(source.path, source.format) if rank is None else rank
         named = rank_in_name(source.path) if said is None else said
-        return (str(source.path), source.format, None, None if named is None else str(named), None, *about)
+        return _Row(source.format, None, [] if named is None else [named], None, *about)
     meta, steps = trace.meta, trace.steps.select("step").collect().height
-    return (str(source.path), meta.format or source.format, meta.framework or None, _spell(meta.ranks), steps, *about)
+    return _Row(meta.format or source.format, meta.framework or None, meta.ranks if rank is None else [rank], steps, *about)
 
 
 def _known(source: "Source") -> "Trace | None":

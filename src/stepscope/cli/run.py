@@ -3,11 +3,13 @@
 SCRIPT is a Python script, `-m MODULE`, or a command that starts some: torchrun, msrun, mpirun, a shell script.
 Steps are counted from 0. A step ends when the optimizer has stepped (PyTorch), when Model.train's step or the call that holds the optimizer
 ends (MindSpore), with jax.profiler.StepTraceAnnotation (JAX), with a batch of fit or the call that computes gradients (TensorFlow).
+--step-on names another end, for inference, compiled or unusual loops: --step-on function:__main__.train_step.
 The exit code is the job's own.
 """
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,20 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     group.add_argument("--steps", type=_steps, metavar="A:B", help="steps A to B-1; everything up to 1,000 steps if not given")
     group.add_argument("--seconds", type=_seconds, metavar="S", help="so long, from the first work on")
     group.add_argument("--idle", action="store_true", help="nothing for now: wait for `stepscope attach`")
+    group.add_argument(
+        "--step-on",
+        metavar="WHAT",
+        default=os.environ.get("STEPSCOPE_STEP_ON") or None,
+        help="end steps here: optimizer:NAME (class, or number in order of creation), function:MODULE.NAME, annotation:NAME, or dataloader;"
+        " example: function:__main__.train_step. Default: as the framework shows, or STEPSCOPE_STEP_ON",
+    )
     add_options(parser)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module, as python -m does")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a script or a command, and its arguments")
 
 
 def run(args: argparse.Namespace) -> int:
-    from stepscope import launching
+    from stepscope import launching, step_on
 
     words = args.module or (args.words[1:] if args.words[:1] == ["--"] else args.words)
     if not words:
@@ -36,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--steps, --seconds and --idle exclude one another; give one")
     options = chosen(args)
     settings = {"options": options, "out": options.pop("output_path", args.out or "data"), "steps": args.steps, "seconds": args.seconds}
+    if args.step_on is not None:
+        settings["step_on"] = str(step_on.parse(args.step_on, "--step-on"))
     command = launching.command(words, module=bool(args.module))
     return launching.leave(launching.launch(command, settings | {"idle": args.idle}, name=Path(words[0]).stem))
 

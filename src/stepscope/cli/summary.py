@@ -36,7 +36,7 @@ _STAGES = (
 )
 _HOW = {
     "marker": "marked by the profiler",
-    "given": "marked by --step-name",
+    "given": "chosen with --step-name",
     "inferred": "inferred from annotations",
     "whole": "no markers: the whole recording",
 }
@@ -90,6 +90,10 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "ranks": trace.meta.ranks,
         "devices": trace.devices.select("name").drop_nulls().unique(maintain_order=True).collect()["name"].to_list(),
         "overview": _rows(answers["overview"]),
+        "unprofiled_steps": [
+            {"rank": one.rank, "count": one.count, "median_ns": one.median_ns, "p10_ns": one.p10_ns, "p90_ns": one.p90_ns}
+            for one in trace.meta.unprofiled_steps
+        ],
         "steps": _rows(overlap.select("rank", "step", "total_ns")),
         "average_step": _rows(typical(overlap, None).select(pl.col(parts).mean()))[0] if overlap.height else None,
         "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),
@@ -188,6 +192,7 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
     if average and average["total_ns"]:
         yield from _steps(found, room)
         yield from _average(average, room)
+    yield from _unprofiled(found, room)
     for label, column, write, after in (
         ("input wait", "input_wait_share", units.share, "of the step: the thread that runs it waits for data"),
         ("compute", "flops_per_s", lambda value: units.rate(value, "FLOP/s"), "while in steps"),
@@ -207,6 +212,24 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
         yield from _valued("" if index else "memory", units.size(most), told, room)
     if (more := len(found["memory_peaks"]) - _MEMORY_SHOWN) > 0:
         yield [_label(""), (f"and {more:,} more devices", "dim")]
+
+
+def _unprofiled(found: dict[str, Any], room: int) -> Iterator[Line]:
+    """What recording costs: the median step of the ranks with and without it."""
+    recorded = {row["rank"]: row["step_ns"] for row in found["overview"] if row["step_ns"] and row["steps_how"] != "whole"}
+    rows = [row for row in found["unprofiled_steps"] if row["median_ns"] and row["rank"] in recorded]
+    if not rows:
+        return
+    bare, slow = [row["median_ns"] for row in rows], [recorded[row["rank"]] for row in rows]
+    more = [with_ / without - 1 for with_, without in zip(slow, bare, strict=True)]
+    counts = _range(lambda value: f"{value:,}", min(row["count"] for row in rows), max(row["count"] for row in rows))
+    while_recorded = f"{_range(units.duration, min(slow), max(slow))} while recorded ({_range(_change, min(more), max(more))})"
+    after = f"per step unprofiled (median of {counts} steps), {while_recorded}"
+    yield from _valued("recording", _range(units.duration, min(bare), max(bare)), after, room)
+
+
+def _change(share: float) -> str:
+    return f"{share * 100:+.0f} %"
 
 
 def _steps(found: dict[str, Any], room: int) -> Iterator[Line]:

@@ -6,7 +6,7 @@ from stepscope.captures import Capture
 
 
 class Collector(Protocol):
-    """Records one source between start and stop, and writes what it saw into the capture. Times are `time.time_ns()` integers."""
+    """Records one source between start and stop, and writes what it saw into the capture. Times are those of `clock.now_ns()`."""
 
     def start(self, capture: Capture) -> None:
         """Begin. What cannot be collected here is said with `capture.notice`."""

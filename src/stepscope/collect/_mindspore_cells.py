@@ -1,12 +1,12 @@
 """Calls of Cells in PyNative mode: which module was at work on the Python side, and when."""
 
 import threading
-import time
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture
 
 
@@ -31,12 +31,12 @@ class Calls:
             if mode() == graph or len(rows) >= most:
                 return original(cell, *args, **kwargs)
             above = getattr(local, "row", None)
-            row = local.row = [cell, above, threading.get_native_id(), time.time_ns(), 0]
+            row = local.row = [cell, above, threading.get_native_id(), clock.now_ns(), 0]
             rows.append(row)
             try:
                 return original(cell, *args, **kwargs)
             finally:
-                row[4] = time.time_ns()
+                row[4] = clock.now_ns()
                 local.row = above
 
         nn.Cell.__call__ = call

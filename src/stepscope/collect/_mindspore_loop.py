@@ -1,4 +1,4 @@
-"""The moments of a MindSpore training loop that Python passes through: steps of Model.train, batches, gradients, optimizers.
+"""The moments of a MindSpore training loop that Python passes through: steps of Model.train, batches, gradients, optimizers, graphs.
 
 The wrappers are put in place once and stay: while nothing records, they cost an empty loop. They are no Cell hooks, which the
 graph compiler would try to compile, but stand around methods that only the interpreter calls.
@@ -7,14 +7,17 @@ graph compiler would try to compile, but stand around methods that only the inte
 import inspect
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from stepscope import clock
+from stepscope.collect import _mindspore_jit as jit
+
 active: list["Moments"] = []  # those that record now
 Operator = tuple[str, int, int | None]  # of an input pipeline: type, workers, the number of the one that takes its rows
+marks_training_calls = False  # True while `stepscope run` marks the end of a step where a training call ended
 
 
 class Step:
@@ -22,20 +25,22 @@ class Step:
 
     def __init__(self, number: int, sunk: int, start_ns: int) -> None:
         self.number, self.sunk, self.start_ns = number, sunk, start_ns
-        self.begun_ns = time.time_ns()  # its data is there
+        self.begun_ns = clock.now_ns()  # its data is there
         self.running_ns: int | None = None  # when the callbacks of its beginning were through
 
 
 class Moments:
     """What a window saw of the loop."""
 
-    def __init__(self, border: Callable[[], None]) -> None:
-        self.start_ns = time.time_ns()
+    def __init__(self, border: Callable[[], bool]) -> None:
+        self.start_ns = clock.now_ns()
         self.began_within = False  # a step
-        self.border = border  # to be called where a step ends
+        self.border = border  # to be called where a step ends; whether it waited for all kernels
         self.steps: list[tuple[str, int, int, int, int]] = []  # phase, number, iterations in it, start, end
         self.ranges: list[tuple[str, str, int, int, int]] = []  # kind, name, start, end, thread
-        self.updates: list[tuple[int, int]] = []  # start and end of what the loop itself called: an optimizer, a cell that calls one
+        # What the loop itself called: an optimizer, or a cell or compiled function that calls one. Start, end, number of it.
+        self.updates: list[tuple[int, int, int]] = []
+        self.graphs: list[tuple[str, int, int, bool, int, int, int]] = []  # calls: function, its number, graph, drained, start, end, thread
         self.operators: list[Operator] = []  # of the input pipeline that was read first
         self.batches: list[tuple[int, int]] = []  # of that one: when each was there, and how long it was waited for
         self.other_pipelines = False  # others were read, too
@@ -44,22 +49,35 @@ class Moments:
     def step_over(self, phase: str, step: Step, end_ns: int) -> None:
         # A window that was opened while the network ran has not seen that step whole.
         if step.running_ns is not None and self.start_ns <= step.running_ns:
-            self.steps.append((phase, step.number, step.sunk, max(step.start_ns, self.start_ns), end_ns))
+            start = max(step.start_ns, self.start_ns)
+            # Later than its end: it was taken before the clock of this recording was set to the wall clock.
+            self.steps.append((phase, step.number, step.sunk, start if start <= end_ns else self.start_ns, end_ns))
             self.began_within |= step.begun_ns <= self.start_ns
 
-    def range_over(self, kind: str, name: str, start_ns: int, outermost_update: bool = False) -> None:
-        end = time.time_ns()
+    def range_over(self, kind: str, name: str, start_ns: int, update: int | None = None) -> None:
+        end = clock.now_ns()
         if start_ns < self.start_ns:
             return
-        if outermost_update:
+        if update is not None:
             self.border()
-            end = time.time_ns()
-            self.updates.append((start_ns, end))
+            end = clock.now_ns()
+            self.updates.append((start_ns, end, update))
         if name:
             self.ranges.append((kind, name, start_ns, end, threading.get_native_id()))
 
+    def graph_over(self, function: str, number: int, phase: str, start_ns: int, update: bool) -> None:
+        """A call of a compiled graph returns when its kernels have been enqueued: at the end of a step they are waited for."""
+        end, drained = clock.now_ns(), False
+        if start_ns < self.start_ns:
+            return
+        if update:
+            drained = self.border()
+            end = clock.now_ns()
+            self.updates.append((start_ns, end, number))
+        self.graphs.append((function, number, jit.graph_number(phase), drained, start_ns, end, threading.get_native_id()))
+
     def batch_over(self, pipeline: Any, start_ns: int) -> None:
-        end = time.time_ns()
+        end = clock.now_ns()
         if start_ns < self.start_ns:
             return
         operators = _operators(pipeline)
@@ -74,8 +92,8 @@ class Moments:
         active.remove(self)
         under_way = getattr(_calls, "update", None)
         if under_way:
-            name, start = under_way
-            self.range_over("annotation", name, start, outermost_update=True)
+            name, start, number = under_way
+            self.range_over("annotation", name, start, update=number)
 
 
 def install() -> None:
@@ -88,7 +106,7 @@ def install() -> None:
     from mindspore.dataset.engine.datasets import _ToDevice
     from mindspore.dataset.engine.iterators import Iterator
     from mindspore.experimental.optim import Optimizer
-    from mindspore.graph.api import _PyNativeExecutor
+    from mindspore.graph.api import _CellGraphExecutor, _JitExecutor, _PyNativeExecutor
     from mindspore.train.callback._callback import CallbackManager
 
     for phase in ("train", "eval"):
@@ -102,6 +120,9 @@ def install() -> None:
     _wrap(_PyNativeExecutor, "grad", _ranged, "annotation", "backward")
     for kind in (nn.Optimizer, Optimizer, nn.TrainOneStepCell):
         _wrap(kind, "__call__", _update)  # each inherits the __call__ of Cell, and gets one of its own
+    _wrap(_JitExecutor, "compile", _compiled)
+    _wrap(_JitExecutor, "__call__", _jitted)
+    _wrap(_CellGraphExecutor, "_exec_pip", _cell_graph)
 
 
 def adopt_step() -> None:
@@ -113,8 +134,8 @@ def adopt_step() -> None:
     while frame := frame.f_back:  # type: ignore[assignment]
         phase = phases.get(frame.f_code)
         if phase and phase not in _steps:
-            step = _steps[phase] = _step(frame.f_locals["run_context"], time.time_ns())
-            step.begun_ns, step.running_ns = 0, time.time_ns()
+            step = _steps[phase] = _step(frame.f_locals["run_context"], clock.now_ns())
+            step.begun_ns, step.running_ns = 0, clock.now_ns()
 
 
 _installed = False
@@ -132,7 +153,7 @@ def _wrap(owner: Any, name: str, wrapper: Callable[..., Any], *words: str) -> No
 
 def _epoch_begin(original: Any, phase: str) -> Any:
     def epoch_begin(self: Any, run_context: Any) -> Any:
-        _edges[phase] = time.time_ns()
+        _edges[phase] = clock.now_ns()
         return original(self, run_context)
 
     return epoch_begin
@@ -140,9 +161,9 @@ def _epoch_begin(original: Any, phase: str) -> Any:
 
 def _step_begin(original: Any, phase: str) -> Any:
     def step_begin(self: Any, run_context: Any) -> Any:
-        step = _steps[phase] = _step(run_context, _edges.pop(phase, time.time_ns()))
+        step = _steps[phase] = _step(run_context, _edges.pop(phase, clock.now_ns()))
         result = original(self, run_context)
-        step.running_ns = time.time_ns()
+        step.running_ns = clock.now_ns()
         return result
 
     return step_begin
@@ -158,7 +179,7 @@ def _step_end(original: Any, phase: str) -> Any:
         step = _steps.pop(phase, None)
         for moments in active:
             moments.border()
-        _edges[phase] = now = time.time_ns()
+        _edges[phase] = now = clock.now_ns()
         if step:
             for moments in active:
                 moments.step_over(phase, step, now)
@@ -177,7 +198,7 @@ def _created(original: Any) -> Any:
 
 def _next(original: Any) -> Any:
     def next_batch(self: Any) -> Any:
-        start = time.time_ns()
+        start = clock.now_ns()
         batch = original(self)
         for moments in active:
             try:
@@ -211,7 +232,7 @@ def _ranged(original: Any, kind: str, name: str) -> Any:
     def ranged(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not active:
             return original(self, *args, **kwargs)
-        start = time.time_ns()
+        start = clock.now_ns()
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -226,14 +247,59 @@ def _update(original: Any) -> Any:
         # Recording may begin or end within this call, so it is followed also while nothing records.
         class_ = type(self).__name__
         name = "" if class_.startswith("TrainOneStep") else f"Optimizer.step#{class_}"
-        outer, start = getattr(_calls, "update", None), time.time_ns()
-        _calls.update = outer or (name, start)
+        outer, start = getattr(_calls, "update", None), clock.now_ns()
+        number = jit.number(self)
+        _calls.update = outer or (name, start, number)
         try:
             result = original(self, *args, **kwargs)
             for moments in active:
-                moments.range_over("annotation", name, start, outermost_update=outer is None)
+                moments.range_over("annotation", name, start, update=number if outer is None else None)
             return result
         finally:
             _calls.update = outer
 
     return update
+
+
+def _compiled(original: Any) -> Any:
+    def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        phase = _calls.phase = original(self, *args, **kwargs)
+        return phase
+
+    return compile_
+
+
+def _jitted(original: Any) -> Any:
+    def jitted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not active:
+            return original(self, *args, **kwargs)
+        outer, start = getattr(_calls, "update", None), clock.now_ns()
+        function = self.fn
+        update = outer is None and jit.trains(function, self.obj)
+        number = jit.number(function)
+        _calls.phase = ""
+        if update:
+            _calls.update = ("", start, number)
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            _calls.update = outer
+        phase = str(_calls.phase) or function.__qualname__
+        for moments in active:
+            moments.graph_over(f"jit {function.__name__}", number, phase, start, update)
+        return result
+
+    return jitted
+
+
+def _cell_graph(original: Any) -> Any:
+    def execute(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if not active:
+            return original(self, obj, *args, **kwargs)
+        start = clock.now_ns()
+        result = original(self, obj, *args, **kwargs)
+        for moments in active:
+            moments.graph_over(f"graph {type(obj).__name__}", jit.number(obj), str(kwargs.get("phase", "")), start, update=False)
+        return result
+
+    return execute

@@ -4,10 +4,10 @@ There is one in a process, and it watches the pipeline that is created next afte
 call `init` while it is there, ends the process (MindSpore 2.10), so the state of that pipeline is followed here.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
+from stepscope import clock
 from stepscope.captures import Capture
 from stepscope.collect import _mindspore_loop as loop
 
@@ -102,4 +102,4 @@ def _monitor() -> Any:
 
 def _offset() -> int:
     """What to add to the monitor's clock, which counts from the machine's start."""
-    return time.time_ns() - time.monotonic_ns()
+    return clock.offset_ns()

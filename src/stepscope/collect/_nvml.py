@@ -2,12 +2,12 @@
 
 import ctypes
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture
 from stepscope.collect.options import Options
 
@@ -45,7 +45,7 @@ class Sampler:
     def _run(self) -> None:
         while True:
             for number, handle in self._devices:
-                at = time.time_ns()
+                at = clock.now_ns()
                 self._rows += [(f"{name} gpu {number}", at, value, unit) for name, value, unit in self._sample(handle)]
             if len(self._rows) > _KEPT:
                 self._write()
@@ -66,8 +66,8 @@ class Sampler:
             yield "memory used", float(memory[2]), "bytes"
         if asked("nvmlDeviceGetPowerUsage", ctypes.byref(number)):
             yield "power", number.value / 1000, "W"
-        for name, clock in (("sm clock", 1), ("memory clock", 2)):
-            if asked("nvmlDeviceGetClockInfo", clock, ctypes.byref(number)):
+        for name, kind in (("sm clock", 1), ("memory clock", 2)):
+            if asked("nvmlDeviceGetClockInfo", kind, ctypes.byref(number)):
                 yield name, number.value * 1e6, "Hz"
         if self._options.pcie:  # each question takes the driver 20 ms
             for name, direction in (("pcie sent", 0), ("pcie received", 1)):

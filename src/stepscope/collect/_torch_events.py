@@ -3,6 +3,7 @@
 PyTorch hands these records over since 2.12; for earlier releases see `_torch_older`.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope.captures import Column
+from stepscope.captures import Coded, Column, coded
 from stepscope.collect.options import Options
 
 Ints = NDArray[np.int64]
@@ -55,6 +56,9 @@ def pieces(results: Any, options: Options, cut: Cut) -> Iterator[tuple[str, dict
 
 
 def _piece(rows: list[Any], shapes: bool, flops: tuple[Ints, Ints] | None) -> Iterator[tuple[str, dict[str, Column]]]:
+    import torch
+
+    profiler: Any = torch.profiler
     kind = type(rows[0])
     names = all_decoded(kind.name, rows)
     if MEMORY in names:
@@ -70,17 +74,27 @@ def _piece(rows: list[Any], shapes: bool, flops: tuple[Ints, Ints] | None) -> It
         rows, names = [row for row, name in zip(rows, names, strict=True) if name != MEMORY], [name for name in names if name != MEMORY]
     if not rows:
         return
-    words = list(map(kind.type, rows))
-    own, linked = numbers(kind.correlation_id, rows), numbers(kind.linked_correlation_id, rows)
+    words, texts = coded(list(map(kind.type, rows))), coded(names)
+    # Every value costs a call: none is made whose answer is known.
+    elsewhere = ~words.where(_IN_THIS_PROCESS)
+    pid = np.full(len(rows), os.getpid(), np.int64)
+    pid[elsewhere] = numbers(kind.device_id, [rows[row] for row in np.flatnonzero(elsewhere)])
+    own, linked = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
+    with_devices = len(profiler.supported_activities()) > 1
+    if with_devices or flops is not None:
+        own = numbers(kind.correlation_id, rows)
+    if with_devices:
+        caused = ~words.where(_IN_THIS_PROCESS)
+        linked[caused] = numbers(kind.linked_correlation_id, [rows[row] for row in np.flatnonzero(caused)])
     columns: dict[str, Column] = {
-        "name": names,
+        "name": texts,
         "category": words,
-        "pid": narrow(numbers(kind.device_id, rows)),
+        "pid": narrow(pid),
         "tid": narrow(np.abs(numbers(kind.resource_id, rows))),
         "start_ns": numbers(kind.timestamp, rows),
         "dur_ns": narrow(numbers(kind.duration, rows)),
         **joints(words, own, linked),
-        **told(rows, words, names, shapes, _meta),
+        **told(rows, words, texts, shapes, _meta),
     }
     flow = numbers(kind.flow_id, rows)
     flowing = [rows[row] for row in np.flatnonzero(flow)]
@@ -93,24 +107,23 @@ def _piece(rows: list[Any], shapes: bool, flops: tuple[Ints, Ints] | None) -> It
     yield "torch", columns
 
 
-def _counted(flops: tuple[Ints, Ints], words: list[str], own: Ints) -> Ints:
+def _counted(flops: tuple[Ints, Ints], words: Coded, own: Ints) -> Ints:
     """The count of each row, -1 for none."""
     correlation, amount = flops
     if not len(correlation):
         return np.full(len(own), -1)
     at = np.minimum(np.searchsorted(correlation, own), len(correlation) - 1)
-    is_op = np.fromiter((word == "cpu_op" for word in words), np.bool_, len(words))
-    return np.where(is_op & (correlation[at] == own), amount[at], -1)
+    return np.where(words.where(("cpu_op",)) & (correlation[at] == own), amount[at], -1)
 
 
-def told(rows: list[Any], words: list[str], names: list[str], shapes: bool, read: Callable[[Any, str, str], str]) -> dict[str, Column]:
+def told(rows: list[Any], words: Coded, names: Coded, shapes: bool, read: Callable[[Any, str, str], str]) -> dict[str, Column]:
     """The arguments of the rows that have some worth the time to take them over."""
-    skipped = frozenset(("python_function",) if shapes else ("python_function", "cpu_op"))
-    numbers = [number for number, word in enumerate(words) if word not in skipped]
-    if not shapes and COLLECTIVE in names:
-        numbers = sorted({*numbers, *(number for number, name in enumerate(names) if name == COLLECTIVE)})
-    texts = [read(rows[number], words[number], names[number]) for number in numbers]
-    return {"told": narrow(np.array(numbers, np.int64)), "meta": texts}
+    wanted = ~words.where(("python_function",) if shapes else ("python_function", "cpu_op"))
+    if not shapes:
+        wanted |= names.where((COLLECTIVE,))
+    numbers = np.flatnonzero(wanted)
+    texts = [read(rows[number], words.words[words.codes[number]], names.words[names.codes[number]]) for number in numbers]
+    return {"told": narrow(numbers), "meta": texts}
 
 
 def _meta(row: Any, word: str, name: str) -> str:
@@ -130,14 +143,19 @@ def _meta(row: Any, word: str, name: str) -> str:
 NUMBERS = re.compile(r'"(?:Ev Idx|Record function id|Sequence number|Fwd thread id)": \d+(?:, )?')
 
 
-def joints(words: list[str], own: Ints, linked: Ints) -> dict[str, Column]:
+def joints(words: Coded, own: Ints, linked: Ints) -> dict[str, Column]:
     """What ties events together: device work to its launch call by `correlation`, both to their operator by `external`."""
-    launch = np.fromiter((word.endswith(("_runtime", "_driver", "_sync")) or word in _DEVICE_WORDS for word in words), np.bool_, len(words))
+    launch = words.where([word for word in words.words if is_launch(word)])
     external = np.where(linked > 0, linked, np.where(launch | (own <= 0), -1, own))
     return {"correlation": narrow(np.where(launch, own, -1)), "external": narrow(external)}
 
 
-_DEVICE_WORDS = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
+def is_launch(word: str) -> bool:
+    """A call that has something run on a device, or what ran there."""
+    return word.endswith(("_runtime", "_driver", "_sync")) or word in ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+_IN_THIS_PROCESS = ("cpu_op", "user_annotation", "python_function")
 
 
 def _flops(events: Iterable[Any]) -> tuple[Ints, Ints]:

@@ -2,12 +2,12 @@
 
 import functools
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture, Pace
 
 
@@ -41,9 +41,9 @@ class Watch:
                 number, ready = self._number(iterator), _ready(iterator)
             except AttributeError:  # a release whose loaders are made in another way
                 return original(iterator)
-            start = time.time_ns()
+            start = clock.now_ns()
             batch = original(iterator)
-            self._rows.append((number, start, ready, time.time_ns() - start))
+            self._rows.append((number, start, ready, clock.now_ns() - start))
             if self._pace.due():
                 self._write_on_the_way()
             return batch

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.captures import Column
+from stepscope.captures import Column, coded
 from stepscope.collect._torch_events import MEMORY, NUMBERS, PIECE, Cut, all_decoded, decoded, joined, joints, narrow, numbers, told
 from stepscope.collect.options import Options
 
@@ -48,18 +48,19 @@ def _columns(rows: list[Any], *, shapes: bool, flops: bool, lists: dict[int, lis
     kind = type(rows[0])
     names = all_decoded(kind.name, rows)
     on_host = np.fromiter((int(device) == 0 for device in map(kind.device_type, rows)), np.bool_, len(rows))
-    words = [_word(row, name, host) for row, name, host in zip(rows, names, on_host.tolist(), strict=True)]
+    texts = coded(names)
+    words = coded([_word(row, name, host) for row, name, host in zip(rows, names, on_host.tolist(), strict=True)])
     own, linked = numbers(kind.correlation_id, rows), numbers(kind.linked_correlation_id, rows)
-    apart = np.fromiter((word == "overhead" for word in words), np.bool_, len(rows))  # has no process in Kineto's files
+    apart = words.where(("overhead",))  # has no process in Kineto's files
     columns: dict[str, Column] = {
-        "name": names,
+        "name": texts,
         "category": words,
         "pid": narrow(np.where(apart, -1, np.where(on_host, os.getpid(), numbers(kind.device_index, rows)))),
         "tid": narrow(np.abs(numbers(kind.device_resource_id, rows))),
         "start_ns": numbers(kind.start_ns, rows),
         "dur_ns": narrow(numbers(kind.duration_ns, rows)),
         **joints(words, own, linked),
-        **told(rows, words, names, shapes, lambda row, word, name: _inputs(row, lists) if word in _WITH_INPUTS else _arguments(row)),
+        **told(rows, words, texts, shapes, lambda row, word, name: _inputs(row, lists) if word in _WITH_INPUTS else _arguments(row)),
     }
     if flops:
         counts = numbers(kind.flops, rows)

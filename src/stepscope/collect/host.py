@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture
 from stepscope.collect.options import HostSystem, Options
 
@@ -101,7 +102,7 @@ class Collector:
             self._capture.notice(f"the host was sampled for {time.monotonic() - self._began:.1f} s only: {type(error).__name__}: {error}")
 
     def _sample(self, *, ends: bool = False) -> None:
-        cost, at = time.thread_time_ns(), time.time_ns()
+        cost, at = time.thread_time_ns(), clock.now_ns()
         now = self._source.totals(everything=ends)
         rows = [(name, at, value, unit) for name, value, unit in self._source.moments()]
         if not self._before:
@@ -152,13 +153,13 @@ class _Proc:
         self._running = 0.0
 
     def totals(self, *, everything: bool) -> Totals:
-        text, read = _read("/proc/stat"), time.time_ns()
+        text, read = _read("/proc/stat"), clock.now_ns()
         user, nice, system, idle, io, irq, softirq, steal = (float(number) for number in (text.partition("\n")[0].split() + ["0"] * 8)[1:9])
         spent = {"user": user + nice, "system": system + irq + softirq, "io": io, "idle": idle, "steal": steal}
         found: Totals = {f"cpu {name}": (value, "ticks", read) for name, value in spent.items()}
         found["context switches"] = (_after(text, "\nctxt "), "1/s", read)
         self._running = _after(text, "\nprocs_running ")
-        used, read = self._usage(), time.time_ns()  # finer than the ticks of /proc
+        used, read = self._usage(), clock.now_ns()  # finer than the ticks of /proc
         own = f"process {self._own}"
         for name, total, unit in (
             ("cpu user", used.ru_utime, "cores"),
@@ -179,7 +180,7 @@ class _Proc:
         found: Totals = {}
         for pid, role in self._children.items():
             if stat := _stat(pid):
-                read = time.time_ns()
+                read = clock.now_ns()
                 self._stats[f"{role} {pid}"] = stat
                 for name, ticks in (("user", stat[11]), ("system", stat[12])):
                     found[f"{role} {pid} cpu {name}"] = (float(ticks) / _TICK, "cores", read)
@@ -210,7 +211,7 @@ def _disks() -> Totals:
         if _is_disk(fields[2]):
             amount["disk read"] += float(fields[5]) * 512
             amount["disk written"] += float(fields[9]) * 512
-    return {name: (total, "bytes/s", time.time_ns()) for name, total in amount.items()}
+    return {name: (total, "bytes/s", clock.now_ns()) for name, total in amount.items()}
 
 
 def _is_disk(name: str) -> bool:
@@ -230,7 +231,7 @@ def _networks() -> Totals:
             fields = numbers.split()
             amount["network received"] += float(fields[0])
             amount["network sent"] += float(fields[8])
-    return {name: (total, "bytes/s", time.time_ns()) for name, total in amount.items()}
+    return {name: (total, "bytes/s", clock.now_ns()) for name, total in amount.items()}
 
 
 def _children(own: int) -> Iterator[tuple[int, str]]:
@@ -308,7 +309,7 @@ class _Psutil:
             with contextlib.suppress(psutil.Error):  # it has ended
                 times = process.cpu_times()
                 found |= {f"{name} cpu user": (times.user, "cores"), f"{name} cpu system": (times.system, "cores")}
-        read = time.time_ns()
+        read = clock.now_ns()
         return {name: (*total, read) for name, total in found.items()}
 
     def moments(self) -> Moments:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture, Column
 from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, ProfilerLevel
 
@@ -40,6 +41,7 @@ class Collector:
         folder = self._capture.folder / "xplane" / f"{self._sessions:06d}"
         # Releases before 0.5 take no options, and record everything.
         options = {"profiler_options": _profile_options(self._options)} if hasattr(jax.profiler, "ProfileOptions") else {}
+        self._clock_settings = self._capture.begin_session()
         jax.profiler.start_trace(folder, **options)
         self._folder, self._since, self._open = folder, time.monotonic(), True
 
@@ -51,7 +53,9 @@ class Collector:
             self._marker.__exit__(None, None, None)
             self._marker = None
         self._sample_memory()
-        if (time.monotonic() - self._since) * self._per_second >= _HELD:
+        # JAX takes its times from the wall clock: once that has been set, another session limits what cannot be told apart.
+        clock_set = self._capture.clock_settings != self._clock_settings
+        if clock_set or (time.monotonic() - self._since) * self._per_second >= _HELD:
             self._end()
             if self._bytes / _PER_EVENT >= self._options.max_events:
                 self.full = True
@@ -92,7 +96,7 @@ class Collector:
     def _sample_memory(self) -> None:
         jax = _jax()
         if self._options.profile_memory:
-            at = time.time_ns()
+            at = clock.now_ns()
             for device in jax.local_devices():
                 said = device.memory_stats() or {}
                 for name, key in (("allocated", "bytes_in_use"), ("reserved", "pool_bytes")):

@@ -6,12 +6,12 @@ their own for each piece of a window, and the reader takes them over. On Ascend 
 
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture
 from stepscope.collect import _mindspore_ascend, _mindspore_cells, _mindspore_graphs, _mindspore_pipeline
 from stepscope.collect import _mindspore_loop as loop
@@ -38,9 +38,9 @@ class Collector:
         self._ascend: _mindspore_ascend.Recording | None = None
         self._cells: _mindspore_cells.Calls | None = None
         self._pipeline: _mindspore_pipeline.Monitor | None = None
-        self._marks: list[tuple[int, int]] = []  # calls of Profiler.step(): number, when
+        self._marks: list[tuple[int, int, bool]] = []  # calls of Profiler.step(): number, when, whether made at the end of a training call
         self.full = False  # a bound has been reached: whoever drives the window ends it
-        self._pieces = self._events = self._bytes = self._piece_ns = 0
+        self._pieces = self._events = self._bytes = self._piece_ns = self._clock_settings = 0
         self._told_operators = False
         prepare(options)
 
@@ -73,6 +73,8 @@ class Collector:
             if self._tried("Ascend is not recorded", lambda: recording.start(capture)):
                 self._ascend = recording
         elif ProfilerActivity.CPU in self._options.activities and self._options.profiler_level is not ProfilerLevel.LevelNone:
+            # A compiled graph that was called before may still run: its operators belong to a step that is not recorded.
+            self._tried("operators of the step before may be among the first", _wait_for_launched)
             self._tried("operators are not recorded", self._begin_piece)
         self._moments = loop.Moments(self._border)
         loop.adopt_step()
@@ -80,7 +82,7 @@ class Collector:
 
     def step(self, number: int) -> None:
         self._border()
-        self._marks.append((number, time.time_ns()))
+        self._marks.append((number, clock.now_ns(), loop.marks_training_calls))
 
     def stop(self) -> None:
         self._moments.close()
@@ -107,7 +109,8 @@ class Collector:
         folder = self._capture.folder.resolve() / "mindspore" / f"{self._pieces:06d}"
         folder.mkdir(parents=True)
         self._pieces += 1
-        self._piece_ns = time.time_ns()
+        self._clock_settings = self._capture.begin_session()
+        self._piece_ns = clock.now_ns()
         self._profiler = Profiler.get_instance("CPU")
         self._profiler.init(str(folder))
         self._profiler.step_profiling_enable(True)
@@ -134,12 +137,16 @@ class Collector:
                 self._capture.notice(f"recording ended early: {most:,} {what} were reached")
                 self.full = True
 
-    def _border(self) -> None:
-        """A step is over when its kernels are: PyNative mode runs them behind the Python code. What has grown large goes to disk."""
+    def _border(self) -> bool:
+        """A step is over when its kernels are: they run behind the Python code. What has grown large goes to disk. Whether it waited."""
         if self._options.sync_enable:
             _wait_for_launched()
-        if self._profiler and time.time_ns() - self._piece_ns > _PIECE_NS:
+        self._capture.check_clock()
+        # MindSpore takes its times from the wall clock: once that has been set, another piece limits what cannot be told apart.
+        clock_set = self._capture.clock_settings != self._clock_settings
+        if self._profiler and (clock_set or clock.now_ns() - self._piece_ns > _PIECE_NS):
             self._tried("operators are recorded up to here", self._next_piece)
+        return self._options.sync_enable
 
     def _next_piece(self) -> None:
         self._end_piece()
@@ -172,11 +179,27 @@ class Collector:
                 },
             )
         if self._marks:
-            numbers, times = zip(*self._marks, strict=True)
-            capture.append("mindspore_marks", {"step": np.array(numbers, np.int32), "at_ns": np.array(times, np.int64)})
+            numbers, times, inferred = zip(*self._marks, strict=True)
+            columns: dict[str, Any] = {"step": np.array(numbers, np.int32), "at_ns": np.array(times, np.int64)}
+            capture.append("mindspore_marks", columns | {"inferred": np.array(inferred, np.bool_)})
         if seen.updates:
-            starts, ends = zip(*seen.updates, strict=True)
-            capture.append("mindspore_updates", {"start_ns": np.array(starts, np.int64), "end_ns": np.array(ends, np.int64)})
+            starts, ends, callers = zip(*seen.updates, strict=True)
+            columns = {"start_ns": np.array(starts, np.int64), "end_ns": np.array(ends, np.int64)}
+            capture.append("mindspore_updates", columns | {"caller": np.array(callers, np.int64)})
+        if seen.graphs:
+            functions, numbers, graphs, drained, starts, ends, threads = zip(*seen.graphs, strict=True)
+            capture.append(
+                "mindspore_graph_calls",
+                {
+                    "function": functions,
+                    "caller": np.array(numbers, np.int64),
+                    "graph": np.array(graphs, np.int32),
+                    "drained": np.array(drained, np.bool_),  # nothing of it ran after its end
+                    "start_ns": np.array(starts, np.int64),
+                    "end_ns": np.array(ends, np.int64),
+                    "tid": np.array(threads, np.int64),
+                },
+            )
         if seen.ranges:
             kinds, names, starts, ends, threads = zip(*seen.ranges, strict=True)
             start = np.array(starts, np.int64)
@@ -190,7 +213,7 @@ class Collector:
                     "tid": np.array(threads, np.int64),
                 },
             )
-        for written in (seen.steps, seen.updates, seen.ranges, self._marks):
+        for written in (seen.steps, seen.updates, seen.ranges, seen.graphs, self._marks):
             written.clear()
         self._tried("the input pipeline is lost", self._append_batches)
 

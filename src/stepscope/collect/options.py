@@ -126,7 +126,7 @@ def parse(choices: Mapping[str, Any]) -> Options:
     known = typing.get_type_hints(Options)
     for name in given:
         if name not in known:
-            raise UsageError(_unknown(name, [*known, "schedule", "on_trace_ready", "start_profile", "experimental_config"]))
+            raise UsageError(_unknown(name, [*known, "schedule", "on_trace_ready", "start_profile", "experimental_config", "step_on"]))
     checked = {name: _checked(name, value, known[name]) for name, value in given.items() if value is not None}
     if checked.get("mstx_domain_include") and checked.get("mstx_domain_exclude"):
         raise UsageError("mstx_domain_include and mstx_domain_exclude exclude one another; give one")

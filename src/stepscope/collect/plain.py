@@ -1,10 +1,10 @@
 """Ranges that the user names: `with record_function("load"): ...`, in any program, with or without a framework."""
 
+import contextlib
 import itertools
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture, Column
 from stepscope.collect.options import Options
 
 _PIECE = 50_000  # rows held in memory before they are written
 _active: list["Collector"] = []  # collectors that listen now
+watchers: list[Callable[[str, bool], None]] = []  # called with the name of each range, as it is entered (True) and after it was left
 
 Row = tuple[str, int, int, int, str, str | None]
 
@@ -29,14 +31,18 @@ class record_function:  # noqa: N801 - the name that PyTorch users know
         self._start = 0
 
     def __enter__(self) -> "record_function":
-        self._start = time.time_ns() if _active else 0
+        for watcher in watchers:
+            watcher(self.name, True)
+        self._start = clock.now_ns() if _active else 0
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._start and _active:
-            end = time.time_ns()
+            end = clock.now_ns()
             for collector in _active:
                 collector.add(self.name, self._start, end, self.args)
+        for watcher in watchers:
+            watcher(self.name, False)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -54,7 +60,7 @@ class mstx:  # noqa: N801 - the name that MindSpore users know
     def mark(message: str, stream: Any = None, domain: str = "default") -> None:
         """A moment."""
         if _active:
-            now = time.time_ns()
+            now = clock.now_ns()
             _mark(message, now, now, domain)
         if stock := _stock_mstx():
             stock.mark(message, stream, domain)
@@ -62,21 +68,25 @@ class mstx:  # noqa: N801 - the name that MindSpore users know
     @staticmethod
     def range_start(message: str, stream: Any = None, domain: str = "default") -> int:
         """A range begins; what this returns ends it."""
+        for watcher in watchers:
+            watcher(str(message), True)
         stock = _stock_mstx()
         theirs = stock.range_start(message, stream, domain) if stock else 0
-        if not _active:
+        if not _active and not watchers:
             return theirs
         number = next(_numbers)
-        _open[number] = (message, time.time_ns(), theirs)
+        _open[number] = (message, clock.now_ns(), theirs)
         return number
 
     @staticmethod
     def range_end(range_id: int, domain: str = "default") -> None:
         message, start, theirs = _open.pop(range_id, ("", 0, range_id))
         if start and _active:
-            _mark(message, start, time.time_ns(), domain)
+            _mark(message, start, clock.now_ns(), domain)
         if theirs and (stock := _stock_mstx()):
             stock.range_end(theirs, domain)
+        for watcher in watchers:
+            watcher(str(message), False)
 
 
 def forget() -> None:
@@ -122,7 +132,8 @@ class Collector:
         )
 
     def step(self, number: int) -> None:
-        pass
+        if self._capture is not None:
+            self._capture.check_clock()
 
     def stop(self) -> None:
         if self in _active:
@@ -139,10 +150,8 @@ class Collector:
         names, starts, ends, threads, labels, args = zip(*rows, strict=True)
         start = np.array(starts, np.int64)
         columns: dict[str, Column] = {"name": names, "start_ns": start, "dur_ns": np.array(ends, np.int64) - start}
-        try:
+        with contextlib.suppress(OSError):  # a full disk, which the capture says: the user's range must not raise
             self._capture.append("ranges", columns | {"tid": np.array(threads, np.int64), "thread": labels, "args": args})
-        except OSError as error:  # a full disk: the user's range must not raise
-            self._capture.notice(f"ranges could not be written: {error.strerror or error}", lost=len(rows))
 
 
 _numbers = itertools.count(1 << 32)  # above any id of MindSpore's own

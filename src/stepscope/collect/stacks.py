@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture, Column
 from stepscope.collect.options import Options
 
@@ -151,7 +152,7 @@ class _Sampler:
     def stop(self) -> None:
         self._ended.set()
         self._thread.join()
-        self._close(time.time_ns())
+        self._close(clock.now_ns())
         self._write()
 
     def _run(self) -> None:
@@ -173,10 +174,10 @@ class _Sampler:
             self.capture.notice(
                 f"Python's stacks were sampled for {time.monotonic() - self._began:.1f} s only: {type(error).__name__}: {error}"
             )
-        self._close(time.time_ns())
+        self._close(clock.now_ns())
 
     def _sweep(self) -> None:
-        at, frames = time.time_ns(), sys._current_frames()
+        at, frames = clock.now_ns(), sys._current_frames()
         for ident, frame in frames.items():
             tid, name = self._names.thread(ident)
             if name.startswith("stepscope "):
@@ -201,7 +202,7 @@ class _Sampler:
     def _write(self) -> None:
         rows, self._rows = self._rows, []
         # A row of no thread says how far the recording has come, should it end here.
-        self._names.write("stack_samples", [*rows, (0, "", time.time_ns(), -1)])
+        self._names.write("stack_samples", [*rows, (0, "", clock.now_ns(), -1)])
 
 
 def _leaf(names: _Names, frame: FrameType | None) -> int:
@@ -230,7 +231,7 @@ class _Tracer:
         self._silence: Callable[[], None] = _nothing
 
     def start(self) -> None:
-        append, now, ident, node = self._events.append, time.time_ns, threading.get_ident, self._names.node
+        append, now, ident, node = self._events.append, clock.now_ns, threading.get_ident, self._names.node
 
         def begins(code: CodeType) -> None:
             if (number := node(-1, code)) >= 0:

@@ -8,27 +8,37 @@ from stepscope.collect.options import Options, ProfilerActivity
 
 
 class Collector:
-    """From start to stop, one session."""
+    """From start to stop, one session; another one where the wall clock is set, from which TensorFlow takes its times."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     def start(self, capture: Capture) -> None:
         tf = _tensorflow()
+        self._capture, self._sessions = capture, 0
         self._marker: Any = None
         capture.header |= {"base": "tensorflow", "framework": "tensorflow"}
         capture.header["versions"] = capture.header.get("versions", {}) | {"tensorflow": str(tf.__version__)}
+        self._begin()
+
+    def _begin(self) -> None:
+        tf = _tensorflow()
         chosen = tf.profiler.experimental.ProfilerOptions(
             host_tracer_level=2 if ProfilerActivity.CPU in self._options.activities else 1,
             python_tracer_level=int(self._options.with_stack),
             device_tracer_level=int(ProfilerActivity.GPU in self._options.activities),
         )
-        tf.profiler.experimental.start(str(capture.folder / "xplane" / "000000"), options=chosen)
+        folder = self._capture.folder / "xplane" / f"{self._sessions:06d}"
+        self._clock_settings, self._sessions = self._capture.begin_session(), self._sessions + 1
+        tf.profiler.experimental.start(str(folder), options=chosen)
 
     def step(self, number: int) -> None:
         tf = _tensorflow()
         if self._marker:
             self._marker.__exit__(None, None, None)
+        if self._capture.clock_settings != self._clock_settings:
+            tf.profiler.experimental.stop()
+            self._begin()
         self._marker = tf.profiler.experimental.Trace("train", step_num=number, _r=1)
         self._marker.__enter__()
 

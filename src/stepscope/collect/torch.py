@@ -1,6 +1,7 @@
 """PyTorch: operators, kernels, memory, modules and the DataLoader, through torch.profiler and without touching user code."""
 
 import ctypes
+import gc
 import threading
 import time
 import warnings
@@ -12,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from stepscope import clock
 from stepscope.captures import Capture, Column
 from stepscope.collect import _torch_events, _torch_older
 from stepscope.collect import _torch_npu as npu
 from stepscope.collect import _torch_ranges as ranges
 from stepscope.collect._nvml import Sampler
 from stepscope.collect._torch_budget import Budget
+from stepscope.collect._torch_clock import Session
 from stepscope.collect._torch_loader import Watch
 from stepscope.collect._torch_modules import Ranges
 from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, ProfilerLevel
@@ -45,7 +48,7 @@ class Collector:
         self.unwanted = False  # what was recorded is not to be written: a warm-up
         self.events = 0  # written down so far
         self._extras: list[Any] = []
-        self._session = self._paused = self._resting = self._at_work = False
+        self._running = self._paused = self._resting = self._at_work = False
         self._refused = ""  # why no session could begin
         self._marker: Any = None
         self._step: int | None = None
@@ -111,6 +114,7 @@ class Collector:
             with_flops=options.with_flops,
             experimental_config=config(**{name: value for name, value in wanted.items() if name in known}),
         )
+        self._session = Session(self._capture)
         ranges.close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch 2.11 warns that a second session would forget the first, whether or not there is one
@@ -118,18 +122,18 @@ class Collector:
         ranges.reopen()
         self._thread, self._native_thread = threading.get_ident(), threading.get_native_id()
         self._since, self._steps = time.monotonic(), 0
-        self._session, self._paused, self._refused = True, False, ""
+        self._running, self._paused, self._refused = True, False, ""
         self._budget.begin()
 
     def step(self, number: int) -> None:
         import torch
 
-        if npu.present() and self.profiler is not None and not self._session:
+        if npu.present() and self.profiler is not None and not self._running:
             if self._step is not None:
                 self.profiler.step()
             self._step = number
             return
-        if self._session and not self._all_threads and threading.get_ident() != self._thread:
+        if self._running and not self._all_threads and threading.get_ident() != self._thread:
             self._capture.notice(say(_OTHER_THREAD))
             return
         with self._working():
@@ -137,9 +141,12 @@ class Collector:
                 self._marker.__exit__(None, None, None)
                 self._marker = None
                 self._steps += 1
-            if self._session and not self._paused and self._budget.is_full(self._steps):
+            if self._running and self._session.clock_was_set:
+                self._write(number)  # what PyTorch records from here on will have true timestamps again
+                self._go_on(number)
+            elif self._running and not self._paused and self._budget.is_full(self._steps):
                 self._relieve(number)
-            if self._session and self._paused and self._budget.may_write():
+            if self._running and self._paused and self._budget.may_write():
                 self._write(number)
                 self._go_on(number)
             elif self._resting and self._budget.may_begin():
@@ -147,14 +154,14 @@ class Collector:
             elif self._refused and not self.full:
                 self._try_again(number)
             self._step = number
-            if self._session and not self._paused:
+            if self._running and not self._paused:
                 self._marker = torch.profiler.record_function(f"ProfilerStep#{number}")
-                self._marker.__enter__()
+                self._session.enter(self._marker, f"ProfilerStep#{number}")
 
     def _relieve(self, number: int | None) -> None:
         """The session holds what it may. `number` is the step that begins, None within a step."""
         self._recorded_s = time.monotonic() - self._since
-        since = (number, time.time_ns())
+        since = (number, clock.now_ns())
         if self._options.with_stack or self._all_threads:  # neither stacks nor other threads can be left out for a while
             self._write(number)
             self._resting = not self.full
@@ -165,7 +172,9 @@ class Collector:
 
     def _write(self, number: int | None) -> None:
         """End the session and write it."""
-        began, began_ns = time.monotonic(), time.time_ns()
+        if not self._paused:
+            self._recorded_s = time.monotonic() - self._since
+        began, began_ns = time.monotonic(), clock.now_ns()
         count = self._end_session()
         pause_s = time.monotonic() - began
         self._budget.written(count, self._steps, self._recorded_s, pause_s)
@@ -186,7 +195,7 @@ class Collector:
     def _try_again(self, number: int) -> None:
         why, self._refused = self._refused, ""
         self._begin()
-        if self._session:
+        if self._running:
             self._capture.notice(f"PyTorch is recorded from step {number} on: before, {why}")
 
     def _note_unrecorded(self, number: int | None) -> None:
@@ -210,18 +219,18 @@ class Collector:
         more = {"kind": ["annotation"], "thread": ["recording"], "group": ["stepscope"], "track_kind": ["annotation"]}
         self._capture.append(
             "spans",
-            {"name": [name], "start_ns": start, "dur_ns": np.maximum(time.time_ns() - start, 0), "tid": np.zeros(1, np.int64), **more},
+            {"name": [name], "start_ns": start, "dur_ns": np.maximum(clock.now_ns() - start, 0), "tid": np.zeros(1, np.int64), **more},
         )
 
     def _watch_size(self) -> None:
         """Steps may be long, or none may ever end: a session that is full does not wait for one."""
         while not self._over.wait(_WATCHED_S):
-            on_main = self._session and self._thread == threading.main_thread().ident  # else the next step border must do
+            on_main = self._running and self._thread == threading.main_thread().ident  # else the next step border must do
             if on_main and not self._paused and not self._at_work and self._budget.is_full():
                 on_main_thread(self._relieve_in_step)
 
     def _relieve_in_step(self) -> None:
-        if self._session and not self._paused and not self._at_work and self._budget.is_full():
+        if self._running and not self._paused and not self._at_work and self._budget.is_full():
             with self._working():
                 if self._marker:  # such a step is none
                     self._marker.__exit__(None, None, None)
@@ -244,7 +253,7 @@ class Collector:
             _collecting.remove(self)
         for extra in self._extras:
             extra.stop()
-        if self._session:
+        if self._running:
             self._end_in_step()
         elif npu.present() and self.profiler is not None:
             self.profiler.stop()
@@ -256,7 +265,7 @@ class Collector:
 
     def give_way(self) -> None:
         """A profiler of the program's own begins, and PyTorch would forget this session for it, without a word."""
-        if self._session:
+        if self._running:
             self._capture.notice("PyTorch is recorded up to where the program's own torch.profiler began: there is one at a time")
             self._end_in_step()
 
@@ -278,22 +287,28 @@ class Collector:
         ranges.close()
         if self._paused:
             _leave_out(self.profiler, False)
-        self._session = self._paused = False
-        stopped_ns = time.time_ns()
+        self._running = self._paused = False
+        stopped_ns = clock.now_ns()
+        self._session.close()
         self.profiler.stop()
         ranges.reopen()
         elsewhere: list[tuple[int, str]] = []
         count, cut = 0, _torch_events.Cut(self._budget.room)
+        collects = gc.isenabled()
+        gc.disable()  # what is made here is no garbage, and to look through the program's objects for some takes long
         try:
             results = self.profiler.profiler.kineto_results
             source = _torch_events if hasattr(results, "trace_activities") else _torch_older
-            for table, piece in [] if self.unwanted else source.pieces(results, self._options, cut):
+            for table, piece in self._session.corrected(iter(()) if self.unwanted else source.pieces(results, self._options, cut)):
                 self._capture.append(table, self._renumbered(piece))
                 count += len(piece["start_ns"])
                 if table == "torch":
                     elsewhere += self._open_elsewhere(piece, stopped_ns - _CLOCKS_NS)
         except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # private to PyTorch: another release may do otherwise
             self._fall_back(f"{type(error).__name__}: {error}")
+        finally:
+            if collects:
+                gc.enable()
         ranges.session_ended(elsewhere)
         if cut.lost:
             self.full = True
@@ -307,7 +322,8 @@ class Collector:
     def _open_elsewhere(self, piece: Mapping[str, Any], late_ns: int) -> list[tuple[int, str]]:
         """Operators on other threads that had not ended when the session did."""
         late = (piece["start_ns"] + piece["dur_ns"] > late_ns) & (piece["tid"] != self._native_thread)
-        return [(int(piece["tid"][row]), piece["name"][row]) for row in np.flatnonzero(late) if piece["category"][row] in _ON_HOST]
+        names = piece["name"]
+        return [(int(piece["tid"][row]), names.words[names.codes[row]]) for row in np.flatnonzero(late & piece["category"].where(_ON_HOST))]
 
     def _renumbered(self, piece: Mapping[str, Column]) -> dict[str, Column]:
         """Numbers that tie events together start again in each session; in the capture they must not."""

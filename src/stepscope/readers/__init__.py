@@ -24,7 +24,6 @@ class Options(msgspec.Struct, kw_only=True):
 
     scratch: Path  # an empty folder of the caller's, for large intermediate files; the Trace may read from it
     partial: bool = False  # read what is whole of a truncated file
-    step_name: str | None = None  # the annotation that marks a step, where there are no step markers
     rank: int | None = None  # where the file itself does not say
     progress: Callable[[int, int], None] = silent  # bytes done, bytes in all
 

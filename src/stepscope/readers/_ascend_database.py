@@ -90,7 +90,7 @@ def _trace(database: Database, options: Options, rank: int | None) -> Trace:
         raise DataError(database.path, "nothing that ran is in it")
     spans, _ = _kineto.nested(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
     spans = _kineto.scoped(_linked(database, spans))
-    steps, spans = _steps(database, spans, options)
+    steps, spans = _steps(database, spans)
     mapped = database.table("RANK_DEVICE_MAP", rankId=pl.Int64, deviceId=pl.Int64)
     own = int(mapped["rankId"][0]) if mapped.height == 1 and (mapped["rankId"][0] or -1) >= 0 else None
     rank = next((number for number in (rank, own, options.rank) if number is not None and number >= 0), 0)
@@ -111,16 +111,16 @@ def _trace(database: Database, options: Options, rank: int | None) -> Trace:
     return Trace({name: rows.lazy().with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items()}, meta)
 
 
-def _steps(database: Database, spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _steps(database: Database, spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The steps, and the spans with the step of each."""
     own = database.own("steps")
-    if own.height and options.step_name is None:
+    if own.height:
         return own, spans
     marked = database.table("STEP_TIME", id=pl.Int32, startNs=pl.Int64, endNs=pl.Int64).drop_nulls()
-    if marked.height and options.step_name is None:
+    if marked.height:
         steps = marked.select(step="id", start_ns="startNs", end_ns="endNs", how=pl.lit("marker")).sort("start_ns")
     else:
-        steps, remark = _kineto.steps_of(spans, options)
+        steps, remark = _kineto.steps_of(spans)
         database.problems += [remark] if remark else []
     return steps, _kineto.stepped(spans, steps)
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope import intervals, schema
 from stepscope.intervals import Ints
-from stepscope.readers import Options, _ascend_tables, _kineto
+from stepscope.readers import _ascend_tables, _kineto
 from stepscope.readers._ascend_framework import Framework, in_order
 from stepscope.readers._prof_host import Around
 from stepscope.trace import Trace, complete
@@ -15,7 +15,7 @@ from stepscope.trace import Trace, complete
 _NO_OPERATORS = ("empty_tensor", "malloc_workspace")  # how torch_npu asks its own allocator
 
 
-def joined(trace: Trace, framework: Framework, options: Options) -> Trace:
+def joined(trace: Trace, framework: Framework) -> Trace:
     """The trace with the framework's part: its spans, steps, and memory. Spans of `trace` are numbered from 0 on."""
     tables: dict[str, Any] = {name: frame.collect() for name, frame in trace.tables.items()}
     spans, tracks = tables["spans"], tables["tracks"]
@@ -24,7 +24,7 @@ def joined(trace: Trace, framework: Framework, options: Options) -> Trace:
     around = _around(framework.spans, spans.height)
     whole = _linked(whole, framework.spans, tracks, around, spans.height)
     whole = _kineto.scoped(whole)
-    tables["steps"], whole = _stepped(whole, tables["steps"], framework, options)
+    tables["steps"], whole = _stepped(whole, tables["steps"], framework)
     tables["spans"] = whole.select(list(schema.TABLES["spans"]))
     tables["tracks"] = lanes
     tables["links"] = _in_steps(tables["links"], whole)
@@ -114,13 +114,12 @@ def _linked(whole: pl.DataFrame, rows: pl.DataFrame, tracks: pl.DataFrame, aroun
     )
 
 
-def _stepped(whole: pl.DataFrame, steps: pl.DataFrame, framework: Framework, options: Options) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _stepped(whole: pl.DataFrame, steps: pl.DataFrame, framework: Framework) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Steps as the framework marked them, else as the device did."""
     marked = (framework.spans["kind"] == "step").any()
-    if marked or options.step_name is not None or (steps["how"] == "whole").all():
+    if marked or (steps["how"] == "whole").all():
         # Beside the framework's steps, iterations that a graph marks on the device are ranges like others.
-        of_framework = marked and options.step_name is None
-        found, _ = _kineto.steps_of(whole.tail(framework.spans.height) if of_framework else whole, options)
+        found, _ = _kineto.steps_of(whole.tail(framework.spans.height) if marked else whole)
         return schema.conform(found.lazy(), "steps").collect(), _kineto.stepped(whole, found)
     index = intervals.enclosing(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), whole["start_ns"].to_numpy())
     by_time = steps["step"].gather(np.maximum(index, 0)).set(pl.Series(index < 0), None)

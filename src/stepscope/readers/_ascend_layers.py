@@ -62,10 +62,10 @@ def assemble(
     spans = _linked(spans, _kineto.load(scratch, "flows", local), lanes, matches)
     spans = _kineto.scoped(spans)
     iterations = _iterations(spans, said, lanes)
-    if iterations.height and options.step_name is None:
+    if iterations.height:
         steps, remark, on_device = iterations, None, True
     else:
-        (steps, remark), on_device = _kineto.steps_of(spans, options), False
+        (steps, remark), on_device = _kineto.steps_of(spans), False
         if (steps["how"] == "whole").all() and not (spans["kind"] == "op").any():  # of CANN alone, as raw data is
             steps = _ascend_steps.whole(spans)
     problems += [remark] if remark else []

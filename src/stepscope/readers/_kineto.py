@@ -11,9 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals, schema
-from stepscope.errors import DataError, UsageError
+from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._chrome_events import Report
+from stepscope.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch
 from stepscope.trace import Meta, Trace
 
 Ints = NDArray[np.int64]
@@ -27,7 +28,6 @@ class Problem(NamedTuple):
 
 # Columns that only pass through: they are never in memory all at once.
 _PASSING = ["correlation", "flops", "bytes", "shapes", "dtypes", "args"]
-_DEVICE_WORK = ["kernel", "copy", "set", "communication"]
 
 
 def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems: list[Problem], options: Options) -> Trace:
@@ -42,10 +42,10 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     spans = linked(spans, load(options.scratch, "flows", local))
     spans = scoped(spans)
     exported = _exported(path, header)
-    if exported.steps and options.step_name is None:
+    if exported.steps:
         steps, remark = exported.table("steps").sort("start_ns"), None
     else:
-        steps, remark = steps_of(spans, options)
+        steps, remark = steps_of(spans)
     problems += [remark] if remark else []
     spans = stepped(spans, steps)
     distributed = header.get("distributedInfo")
@@ -224,7 +224,7 @@ def nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl.
     )
     count = spans.height
     # Kernels of one stream may overlap (programmatic dependent launch), but none is part of another.
-    launched = pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()
+    launched = pl.col("kind").is_in(DEVICE_WORK) & pl.col("correlation").is_not_null()
     on_device = spans.select(launched | pl.col("kind").is_in(["kernel", "copy", "set"])).to_series().to_numpy()
     return (
         spans.with_columns(
@@ -245,7 +245,7 @@ def or_null(name: str, rows: Ints) -> pl.Series:
 def linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """What caused what: kernels to their launch calls and operators, ends of flows to their starts."""
     ids = spans.lazy().select("span", "kind", "correlation", "external")
-    device = ids.filter(pl.col("kind").is_in(_DEVICE_WORK) & pl.col("correlation").is_not_null()).collect()
+    device = ids.filter(pl.col("kind").is_in(DEVICE_WORK) & pl.col("correlation").is_not_null()).collect()
 
     def first(kinds: list[str], key: str, found: str) -> pl.DataFrame:
         """For each device span, the first span of these kinds that has the same key."""
@@ -266,7 +266,7 @@ def linked(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     # Where the source numbers no operators, the operator is the one around the launch call.
     is_op = (spans["kind"] == "op").to_numpy()
     parent = spans["parent"].fill_null(-1).to_numpy()
-    missing = np.flatnonzero(spans.select(pl.col("kind").is_in(_DEVICE_WORK)).to_series().to_numpy() & (op < 0) & (flow_in >= 0))
+    missing = np.flatnonzero(spans.select(pl.col("kind").is_in(DEVICE_WORK)).to_series().to_numpy() & (op < 0) & (flow_in >= 0))
     op[missing] = nearest(is_op, parent, flow_in[missing])
     op[is_op] = -1
     names = spans["name"].gather(np.where(op >= 0, op, 0))
@@ -385,59 +385,28 @@ def scoped(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.with_columns(scope=text.set(pl.Series(code == 0), None)).drop("module")
 
 
-def steps_of(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, Problem | None]:
+def steps_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, Problem | None]:
     """The steps, and a remark where they are not the framework's own."""
     ranges = spans.select("kind", pl.col("name").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    if options.step_name is not None:
-        named = ranges.filter(pl.col("kind").is_in(["annotation", "step", "op", "scope", "python", "other"]))
-        found = named.filter(pl.col("name").str.contains(f"^{_glob(options.step_name)}$"))
-        if found.height == 0:
-            near = named.filter(pl.col("kind") == "annotation")["name"].unique().sort().head(8).to_list()
-            raise UsageError(f"nothing in the trace is named '{options.step_name}'; annotations: {', '.join(near) or 'none'}")
-        return _numbered(found, "given"), None
     if (marked := ranges.filter(pl.col("kind") == "step")).height:
-        return _numbered(marked, "marker"), None
+        return number_steps(marked, "marker"), None
     guessed = ranges.filter((pl.col("kind") == "annotation") & pl.col("name").str.contains(_STEP_LIKE))
     if guessed.height:
         name = guessed["name"].str.replace_all(r"\d+", "N").mode().sort()[0]
         chosen = guessed.filter(pl.col("name").str.replace_all(r"\d+", "N") == name)
-        return _numbered(chosen, "inferred"), Problem("", f"no step markers: each '{name}' annotation is taken as a step", 0)
+        return number_steps(chosen, "inferred"), Problem("", f"{NO_MARKERS}: each '{name}' annotation is taken as a step", 0)
     body = ranges.filter(pl.col("kind") != "other")
     body = body if body.height else ranges
     whole = body.select(pl.col("start_ns").min(), pl.col("end_ns").max()).with_columns(name=pl.lit("0"))
-    return _numbered(whole, "whole"), Problem(
-        "", "no step markers: the whole trace is one step (--step-name NAME takes an annotation as step)", 0
-    )
+    return number_steps(whole, "whole"), Problem("", f"{NO_MARKERS}: the whole trace is one step", 0)
 
 
 _STEP_LIKE = r"(?i)^\W*(train(ing)?|eval(uation)?|inference|profiler?)?[\s_:#.-]*(step|iter|iteration|batch)[\s_:#.-]*\d*\W*$"
 
 
-def _glob(pattern: str) -> str:
-    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-
-
-def _numbered(ranges: pl.DataFrame, how: str) -> pl.DataFrame:
-    """Steps by their own numbers where all have one, else counted from 0."""
-    ranges = ranges.sort("start_ns")
-    number = ranges["name"].str.extract(r"(\d+)\D*$").cast(pl.Int32, strict=False)
-    own = how != "whole" and number.null_count() == 0 and number.is_unique().all()
-    return ranges.select(
-        step=number if own else pl.int_range(pl.len(), dtype=pl.Int32),
-        start_ns="start_ns",
-        end_ns="end_ns",
-        how=pl.lit(how),
-        phase=pl.lit(None, dtype=pl.String),
-    )
-
-
 def stepped(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The step of each span: by its start on the host, by its launch on a device."""
-    index = intervals.enclosing(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), spans["start_ns"].to_numpy())
-    flow_in = spans["flow_in"].fill_null(-1).to_numpy()
-    launched = spans.select(pl.col("kind").is_in(_DEVICE_WORK)).to_series().to_numpy() & (flow_in >= 0)
-    index = np.where(launched, index[flow_in], index)
-    return spans.with_columns(step=steps["step"].gather(np.maximum(index, 0)).set(pl.Series(index < 0), None))
+    return spans.with_columns(step=steps_by_launch(spans, steps))
 
 
 _DEVICE_NAMES = {0: "cpu", 1: "gpu", 6: "gpu", 12: "xpu", 13: "mps", 19: "mtia", 20: "npu"}

@@ -22,10 +22,12 @@ from stepscope import captures, intervals, schema
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import Options, _minddata
+from stepscope.readers import _mindspore_calls as graph_calls
 from stepscope.readers._ascend_tables import number, read_table
 from stepscope.readers._documents import files
 from stepscope.readers._kineto import Problem
 from stepscope.readers._mindspore_graphs import Graphs, Node
+from stepscope.readers._wall_clock import BETWEEN_TWO, WallClock, of_session
 from stepscope.trace import Meta, Trace, complete
 
 # Whole names: ReduceSum, BroadcastTo and Gather compute.
@@ -54,7 +56,11 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
 def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata: Path) -> Trace:
     """MindSpore's files in these folders, with what a capture at `path` has beside them, and MindData's in `minddata`."""
     problems: list[tuple[str, str, int]] = []  # file, what, lost
-    parts = [found for piece in pieces if (found := _operators(piece, problems, header.get("files_of", "*"))) is not None]
+    parts = [
+        _on_one_clock(found, of_session(header, number), problems)
+        for number, piece in enumerate(pieces)
+        if (found := _operators(piece, problems, header.get("files_of", "*"))) is not None
+    ]
     ops = pl.concat(parts).sort("start_ns") if parts else _NO_OPERATORS
     if ops.is_empty():
         problems.append(("mindspore", "no operator ran while this was recorded", 0))
@@ -66,10 +72,10 @@ def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata
     elif header.get("mode") == "pynative" and cells.height:
         problems.append(("mindspore", "operators have no module: PyNative mode runs them behind the Python code; "
                          "mindspore.runtime.launch_blocking() before the network makes them run in it", 0))  # fmt: skip
-    steps = _steps(path, ops, header, problems)
-    spans, tracks = _placed(ops, _beside(path, steps, cells), header)
+    steps, ops = _steps(path, ops, graphs, header, problems)
+    spans, tracks = _placed(ops, _stepped(_beside(path, steps, cells), steps), header)
     tables = {
-        "spans": _stepped(spans, steps),
+        "spans": spans,
         "tracks": tracks,
         "steps": steps,
         "counters": pl.concat([_memory(pieces, header, problems), *_minddata.counters(minddata, header, problems)]),
@@ -124,6 +130,18 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
         problems.append((f"{piece.parent.name}/{piece.name}", what, 0))
     inputs = inputs.join(unlike, on="short", how="anti").filter(pl.col("short") != "")
     return calls.join(inputs, on=["short", "nth"], how="left", maintain_order="left").select(_NO_OPERATORS.columns)
+
+
+def _on_one_clock(calls: pl.DataFrame, wall: WallClock | None, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
+    """Calls, whose times MindSpore takes from the wall clock, where that was set while they ran."""
+    if wall is None:
+        return calls
+    first = calls["start_ns"].to_numpy()
+    (start, starts), (end, ends) = wall.place(first), wall.place(first + calls["dur_ns"].to_numpy())
+    certain = starts & ends & (end >= start)
+    if lost := int((~certain).sum()):
+        problems.append(("mindspore", f"{lost:,} calls of operators {BETWEEN_TWO}", lost))
+    return calls.with_columns(start_ns=pl.Series(start), dur_ns=pl.Series(end - start)).filter(pl.Series(certain))
 
 
 def _lines(file: Path) -> pl.DataFrame:
@@ -292,51 +310,89 @@ def _in_cells(ops: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     return ops.with_columns(scope=pl.coalesce(scope, "scope"))
 
 
-def _steps(path: Path, ops: pl.DataFrame, header: dict[str, Any], problems: list[tuple[str, str, int]]) -> pl.DataFrame:
-    """Those that Model.train marked; else those between calls of Profiler.step(); else each call of an optimizer ends one."""
-    marks, updates = _table(path, "mindspore_marks"), _table(path, "mindspore_updates")
+def _steps(
+    path: Path, ops: pl.DataFrame, graphs: Graphs, header: dict[str, Any], problems: list[tuple[str, str, int]]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The steps, and the operators with theirs.
+
+    They are those that Model.train marked; else those between calls of Profiler.step(); else each call of an optimizer, or of a compiled
+    function that uses one, ends a step; else each call of the compiled function that takes longest.
+    """
+    marks, updates, calls = (_table(path, f"mindspore_{name}") for name in ("marks", "updates", "graph_calls"))
     if (seen := _table(path, "mindspore_steps")).height:
         steps = _of_model(seen, marks, problems)
     elif marks.height > 1:
         steps = _of_marks(marks, updates)
+        if "inferred" in marks.columns and marks["inferred"][1:].all():
+            steps = graph_calls.steps_without_others(steps, calls, problems)
     elif updates.height:
-        problems.append(("steps", "no step markers: each step ends with a call of the optimizer", 0))
-        first, begin = marks.row(0) if marks.height else (0, int(header["start_ns"]))
-        steps = updates.select(
-            step=pl.int_range(pl.len(), dtype=pl.Int32) + first,
-            start_ns=pl.col("end_ns").shift(1, fill_value=begin),
-            end_ns="end_ns",
-            phase=pl.lit("train"),
-            how=pl.lit("inferred"),
-        )
-    elif header.get("mode") == "graph" and (first := _repeated(ops)):
-        problems.append(("steps", f"no step markers: each step begins with {first}", 0))
-        steps = _from_each(ops, first)
+        ends = graph_calls.training_calls(updates, problems)
+        used = calls.filter(pl.col("start_ns") == ends["start_ns"][0]) if calls.height else calls
+        what = f"{used['function'][0]}, which uses an optimizer" if used.height else "the optimizer"
+        problems.append(("steps", f"no step markers: each step ends with a call of {what}", 0))
+        steps = _of_calls(path, ops, ends, "train", marks, calls, header, problems)
+    elif (ends := _longest(calls)).height > 1:
+        problems.append(("steps", f"no step markers: each step ends with a call of {ends['function'][0]}", 0))
+        trained = ops["name"].str.starts_with("Gradients/").any()
+        steps = _of_calls(path, ops, ends, "train" if trained else None, marks, calls, header, problems)
+    elif header.get("mode") == "graph" and calls.is_empty() and (found := graph_calls.repeated_graph(ops)):
+        steps, step, partial = found
+        problems.append(("steps", "no step markers: each step is one run of the graph", 0))
+        if partial:
+            what = f"{partial:,} operator calls are of a run of the graph that was not recorded whole: they belong to no step"
+            problems.append(("steps", what, 0))
+        ops = ops.with_columns(step=step)
+        return _passes(steps, ops), ops
     elif ops.height:
         problems.append(("steps", "no step markers: the whole recording is one step (call Profiler.step(), or train with Model.train)", 0))
         end = pl.col("start_ns") + pl.col("dur_ns")
-        return ops.select(step=pl.lit(0, pl.Int32), start_ns=pl.col("start_ns").min(), end_ns=end.max(), how=pl.lit("whole")).head(1)
+        steps = ops.select(step=pl.lit(0, pl.Int32), start_ns=pl.col("start_ns").min(), end_ns=end.max(), how=pl.lit("whole")).head(1)
+        return steps, _stepped(ops, steps)
     else:
-        return pl.DataFrame(schema={"step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "how": pl.String})
-    return _passes(steps, ops)
+        steps = pl.DataFrame(schema={"step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "how": pl.String})
+        return steps, _stepped(ops, steps)
+    ops = ops.with_columns(step=graph_calls.step_of_operators(ops, calls, steps, graphs.names(), problems))
+    return _passes(steps, ops), ops
 
 
-def _repeated(ops: pl.DataFrame) -> str | None:
-    """The operator that ran first, if nearly all ran as often as it did: one graph, again and again."""
-    calls = ops.group_by("name", maintain_order=True).len()
-    alike = calls.filter(pl.col("len") == pl.col("len").first())
-    return str(calls["name"][0]) if calls.height and calls["len"][0] > 1 and alike.height >= 0.9 * calls.height else None
+def _longest(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls of the compiled function that was called more than once and took longest on the host."""
+    if calls.is_empty():
+        return calls
+    length = (pl.col("end_ns") - pl.col("start_ns")).sum()
+    callers = calls.group_by("caller", maintain_order=True).agg(pl.len(), length=length).filter(pl.col("len") > 1).sort("length")
+    return calls.filter(pl.col("caller") == callers["caller"][-1]).sort("start_ns") if callers.height else calls.clear()
 
 
-def _from_each(ops: pl.DataFrame, first: str) -> pl.DataFrame:
-    last = int((ops["start_ns"] + ops["dur_ns"]).max())  # type: ignore[arg-type]
-    return ops.filter(pl.col("name") == first).select(
-        step=pl.int_range(pl.len(), dtype=pl.Int32),
-        start_ns="start_ns",
-        end_ns=pl.col("start_ns").shift(-1, fill_value=last),
-        phase=pl.lit(None, pl.String),
+def _of_calls(
+    path: Path,
+    ops: pl.DataFrame,
+    ends: pl.DataFrame,
+    phase: str | None,
+    marks: pl.DataFrame,
+    calls: pl.DataFrame,
+    header: dict[str, Any],
+    problems: list[tuple[str, str, int]],
+) -> pl.DataFrame:
+    """Each of these calls ends a step. The first begins with its wait for data or its first call of a graph, where these are known."""
+    number, begin = marks.row(0)[:2] if marks.height else (0, int(header["start_ns"]))
+    steps = ends.select(
+        step=pl.int_range(pl.len(), dtype=pl.Int32) + number,
+        start_ns=pl.col("end_ns").shift(1, fill_value=begin),
+        end_ns="end_ns",
+        phase=pl.lit(phase, pl.String),
         how=pl.lit("inferred"),
     )
+    steps = graph_calls.steps_without_others(steps, calls, problems)
+    waits = _table(path, "mindspore_ranges")
+    waits = waits.filter(pl.col("kind") == "data") if waits.height else waits
+    for known in (waits, calls):
+        inside = known.filter(pl.col("start_ns") >= steps["start_ns"][0], pl.col("start_ns") < ends["end_ns"][0]) if known.height else known
+        if inside.height:
+            first = graph_calls.start_of_first_step(ops, steps, int(inside["start_ns"].min()))  # type: ignore[arg-type]
+            first_row = pl.int_range(pl.len()) == 0
+            return steps.with_columns(start_ns=pl.when(first_row).then(pl.lit(first)).otherwise("start_ns"))
+    return steps
 
 
 def _of_model(seen: pl.DataFrame, marks: pl.DataFrame, problems: list[tuple[str, str, int]]) -> pl.DataFrame:
@@ -371,11 +427,12 @@ def _passes(steps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """When forward starts and backward ends, where scopes say which operator is a gradient: in graphs."""
     gradient = pl.col("name").str.starts_with("Gradients/")
     # An optimizer's counter depends on nothing, so it may run first.
-    elsewhere = pl.col("op_type").is_in(["GetNext", "InitDataSetQueue"]) | pl.col("name").str.contains(r"/_?opt(?:im|imizer)?-")
+    elsewhere = pl.col("op_type").is_in(["GetNext", "InitDataSetQueue", "AssignAdd"]) | pl.col("name").str.contains(
+        r"/_?opt(?:im|imizer)?-"
+    )
     forward = ~gradient & ~elsewhere
     found = (
-        _stepped(ops, steps)
-        .group_by("step")
+        ops.group_by("step")
         .agg(
             fp_start_ns=pl.col("start_ns").filter(forward).min(),
             bp_end_ns=(pl.col("start_ns") + pl.col("dur_ns")).filter(gradient).max(),
@@ -395,6 +452,9 @@ def _stepped(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 def _beside(path: Path, steps: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     """What Python saw: steps, batches, optimizers, modules; each with its thread (null: the one that trains) and a label for its track."""
     parts = [_marked(steps.filter(pl.col("how") != "whole"), "step", "ProfilerStep#{}")]
+    if (calls := _table(path, "mindspore_graph_calls")).height:
+        length = pl.col("end_ns") - pl.col("start_ns")
+        parts.append(calls.select("start_ns", "tid", kind=pl.lit("api"), name="function", dur_ns=length, label=pl.lit("loop")))
     if (ranges := _table(path, "mindspore_ranges")).height:
         parts.append(ranges.with_columns(label=pl.lit("loop")))
     seen = _table(path, "mindspore_steps")
@@ -464,9 +524,11 @@ def _memory(pieces: list[Path], header: dict[str, Any], problems: list[tuple[str
     if not {"Timestamp(ns)", "Total Allocated(Byte)", "Total Reserved(Byte)"} <= set(rows.columns):
         return empty
     at = pl.col("Timestamp(ns)")
-    rows = rows.with_columns(at.cast(pl.Int64, strict=False)).filter(
-        at >= int(header["start_ns"]), at <= int(header.get("end_ns") or 2**62)
-    )
+    rows = rows.with_columns(at.cast(pl.Int64, strict=False))
+    if wall := of_session(header, 0, whole=True):
+        moments, certain = wall.place(rows[at.meta.output_name()].fill_null(0).to_numpy())
+        rows = rows.with_columns(pl.Series(at.meta.output_name(), moments)).filter(pl.Series(certain))
+    rows = rows.filter(at >= int(header["start_ns"]), at <= int(header.get("end_ns") or 2**62))
     names = {"allocated cpu": "Total Allocated(Byte)", "reserved cpu": "Total Reserved(Byte)"}
     return pl.concat(
         [empty]

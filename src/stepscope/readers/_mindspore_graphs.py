@@ -44,6 +44,9 @@ class Graphs:
         """The operator of that name which takes these shapes: several graphs may use one name."""
         return next((node for node in self._nodes.get(name, []) if shapes is None or _fits(node, shapes)), None)
 
+    def names(self) -> set[str]:
+        return set(self._nodes)
+
     def forward_of(self, name: str) -> str | None:
         return self._forward.get(name)
 

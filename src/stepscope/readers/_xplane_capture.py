@@ -7,10 +7,9 @@ import polars as pl
 
 from stepscope import schema
 from stepscope.errors import DataError
-from stepscope.readers import Options, xplane
+from stepscope.readers import Options, _wall_clock, xplane
 from stepscope.trace import Meta, Trace
-
-_IDS = ("span", "parent", "op", "flow_in")
+from stepscope.trace_windows import join_numbers
 
 
 def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
@@ -20,7 +19,8 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         scratch = options.scratch / str(number)
         scratch.mkdir()
         try:
-            traces.append(xplane.read(file, Options(scratch=scratch, partial=options.partial, step_name=options.step_name, rank=rank)))
+            chosen = Options(scratch=scratch, partial=options.partial, rank=rank)
+            traces.append(xplane.read_session(file, chosen, rank, _wall_clock.of_session(header, _session(path, file))))
         except DataError as error:  # one session of several: the others can still be read
             problems.append({"rank": rank, "file": str(file.relative_to(path)), "what": error.what, "lost": 0})
     if not traces and not problems:
@@ -34,32 +34,25 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
     return Trace(trace.tables | {"problems": pl.concat([trace.problems, told])}, trace.meta)
 
 
+def _session(path: Path, file: Path) -> int:
+    """Its number: the first folder below xplane."""
+    name = file.relative_to(path / "xplane").parts[0]
+    return int(name) if name.isdecimal() else 0
+
+
 def _joined(traces: list[Trace], rank: int) -> Trace:
     """Sessions one after another, as one: lanes with the same names are the same, numbers go on counting."""
-    lanes: dict[tuple[Any, ...], int] = {}
-    tracks: list[pl.DataFrame] = []
     parts: dict[str, list[pl.LazyFrame]] = {}
-    first_span = first_correlation = 0
     marked = [trace.steps.filter(pl.col("how").cast(pl.String) == "marker").collect().height > 0 for trace in traces]
-    for trace, has_steps in zip(traces, marked, strict=True):
+    for trace, has_steps in zip(join_numbers(traces), marked, strict=True):
         tables = trace.tables
-        own = trace.tracks.collect()
-        keys = list(own.select(pl.col("group", "label", "kind", "pid", "tid").cast(pl.String), "device").iter_rows())
-        numbers = [lanes.setdefault(key, len(lanes)) for key in keys]
-        own = own.with_columns(new=pl.Series(numbers, dtype=pl.Int32))
-        tracks.append(own.with_columns(track="new", sort="new").drop("new"))
-        renumbered = pl.col("track").replace_strict(own["track"], own["new"], return_dtype=pl.Int32)
-        correlation = pl.col("correlation") + first_correlation
-        tables["spans"] = trace.spans.with_columns(renumbered, correlation, *(pl.col(name) + first_span for name in _IDS))
-        last = trace.spans.select(pl.col("span").max(), pl.col("correlation").max()).collect().row(0)
-        first_span, first_correlation = first_span + last[0] + 1, first_correlation + (last[1] or 0) + 1
         if any(marked) and not has_steps:  # the last session may hold no step that is over
             tables["steps"] = trace.steps.clear()
             tables["problems"] = trace.problems.filter(~pl.col("what").str.starts_with("no step markers"))
         for name, frame in tables.items():
             parts.setdefault(name, []).append(frame)
     together = {name: pl.concat(frames) for name, frames in parts.items()}
-    together["tracks"] = pl.concat(tracks).unique("track", keep="first", maintain_order=True).lazy()
+    together["tracks"] = together["tracks"].unique("track", keep="first", maintain_order=True)
     if not any(marked):
         whole = {"start_ns": pl.col("start_ns").min(), "end_ns": pl.col("end_ns").max()}
         together["steps"] = together["steps"].head(1).drop("start_ns", "end_ns").join(together["steps"].select(**whole), how="cross")

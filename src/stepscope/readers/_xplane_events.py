@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from stepscope import schema
 from stepscope.readers import _hlo
+from stepscope.readers._wall_clock import WallClock
 from stepscope.readers._wire import Damage, Ints
 from stepscope.readers._xspace import DOUBLE, RAW, SIGNED, Batch, Plane, Space, Stats
+from stepscope.step_assignment import REGIONS
 
 Bools = NDArray[np.bool_]
 _NONE = -1
@@ -70,11 +72,21 @@ _ROLES = {
 _ROLE_WORDS = ("thread", "stream", "ops", "async", "steps", "ranges", "scopes", "syncs", "counters", "other")
 _STEP, _CALL, _COPY, _SET = 1, 2, 4, 8  # what the stats of an event say
 
+_ON_WALL_CLOCK = ("/host:CPU", "/host:python-tracer")  # planes whose events each look at it
+
 
 class Reading:
     """One plane as frames, a batch at a time; what is decided once per name is kept."""
 
-    def __init__(self, plane: Plane, first_track: int, programs: Programs, start_ns: int | None, tensorflow: bool) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        first_track: int,
+        programs: Programs,
+        start_ns: int | None,
+        tensorflow: bool,
+        wall: WallClock | None = None,
+    ) -> None:
         self.plane, self._programs, self._tensorflow = plane, programs, tensorflow
         self.device = re.match(r"/device:([A-Za-z]+):(\d+)", plane.name)
         self.tracks: list[dict[str, object]] = []
@@ -88,6 +100,10 @@ class Reading:
         self._json: list[str] = []
         lanes = list(self._lanes(first_track, start_ns))
         self._track, self._role, self._base = np.array(lanes, np.int64).reshape(-1, 3).T
+        if wall and plane.name in _ON_WALL_CLOCK:
+            plane.correction = lambda line, offset, duration: _placed(wall, self._base[line], offset, duration)
+        elif wall and start_ns is not None:  # a device counts from where the session began
+            self._base += wall.place(np.array([start_ns]))[0] - start_ns
 
     def _lanes(self, first: int, start_ns: int | None) -> list[tuple[int, int, int]]:
         """Track, role and clock of each line; lines of one id and name are one track.
@@ -215,7 +231,7 @@ class Reading:
             operation = self._operation(label, role, program, hlo_op, tf_op, op_name, hlo_category)
             if role != "thread":
                 return operation._replace(kind=_device_kind(label, role, flags, operation))
-            return operation._replace(kind=_host_kind(label, flags, operation), region=label in _REGIONS)
+            return operation._replace(kind=_host_kind(label, flags, operation), region=label in REGIONS)
         kind = {"steps": "step", "ranges": "annotation", "scopes": "scope", "syncs": "sync"}.get(role, "other")
         return _Meaning(kind, role)
 
@@ -401,7 +417,6 @@ _MEANING_TYPES = {
     "shared": pl.Boolean,
     "region": pl.Boolean,
 }
-_REGIONS = ("ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion")
 _COLLECTIVE = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|(ragged-)?all-to-all|collective-(permute|broadcast)|send|recv)(-start|-done)?(\.\d+)*$"
 )
@@ -497,3 +512,11 @@ class _Values:
 
 def _or_null(values: Ints, has: Bools) -> pl.Series:
     return pl.Series(values).set(pl.Series(~has), None)
+
+
+def _placed(wall: WallClock, base: Ints, offset: Ints, duration: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Offset and duration in picoseconds on the clock of the recording, and which of them are certain."""
+    start_ns, end_ns = base + offset // 1000, base + (offset + duration) // 1000
+    (start, starts), (end, ends) = wall.place(start_ns), wall.place(end_ns)
+    placed = offset + (start - start_ns) * 1000
+    return placed, offset + duration + (end - end_ns) * 1000 - placed, starts & ends

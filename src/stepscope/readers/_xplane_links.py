@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
-from stepscope.intervals import Bools, Ints
-from stepscope.readers import Options, _kineto
+from stepscope.intervals import Ints
+from stepscope.readers import _kineto
+from stepscope.step_assignment import nearest_around, numbers_of, steps_by_handover
 
 _ON_DEVICE = ["stream", "ops", "async"]
 
@@ -49,7 +50,7 @@ def linked(spans: pl.DataFrame) -> pl.DataFrame:
     flow_in[launched["span"].to_numpy()] = launched["cause"].to_numpy()
     op = np.full(spans.height, -1, np.int64)
     is_op, parent = (spans["kind"] == "op").to_numpy(), spans["parent"].fill_null(-1).to_numpy()
-    op[launched["span"].to_numpy()] = _nearest(is_op, parent, launched["cause"].to_numpy())
+    op[launched["span"].to_numpy()] = nearest_around(is_op, parent, launched["cause"].to_numpy())
     of_op = pl.Series(np.maximum(op, 0)), pl.Series(op >= 0)
     inherited = (pl.coalesce(column, pl.when(of_op[1]).then(spans[column].gather(of_op[0]))) for column in ("op_type", "scope", "category"))
     return spans.with_columns(_or_null("flow_in", flow_in), _or_null("op", op), *inherited)
@@ -82,7 +83,7 @@ def unshared(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.with_columns(pl.when(keep).then(column).alias(column) for column in ("scope", "category"))
 
 
-def steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, list[str]]:
+def steps(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """The steps, and remarks where they are not the framework's own."""
     marks = spans.filter((pl.col("kind") == "step") & (pl.col("role") == "thread"))
     number = pl.col("step_num")
@@ -91,9 +92,9 @@ def steps(spans: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, list[str
         marks = spans.filter(pl.col("role") == "steps")
         marks = marks.filter(pl.col("track") == pl.col("track").min())
         number = _NUMBER
-    if options.step_name is not None or marks.height == 0:
+    if marks.height == 0:
         ranges = spans.with_columns(kind=_kind_as_range())
-        found, remark = _kineto.steps_of(ranges, options)
+        found, remark = _kineto.steps_of(ranges)
         return found, [remark.what] if remark else []
     marks = _innermost(marks.sort("start_ns"))
     numbered = marks.select(step=number, model="name", start_ns="start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
@@ -138,32 +139,8 @@ def stepped(spans: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     """The step of each span: of its group where the profiler grouped them, of the device's own steps, of the call that launched it or
     handed it over, else by time."""
     found = found.sort("start_ns")
-    start = spans["start_ns"].to_numpy()
-    by_time = intervals.enclosing(found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), start)
-    flow_in, parent, track = (spans[name].fill_null(-1).to_numpy() for name in ("flow_in", "parent", "track"))
-    handed = (flow_in >= 0) & (track[flow_in] != track)
-    root = _nearest(handed, parent, np.arange(spans.height))
-    root = np.where(root >= 0, root, _region(spans, handed))
-    cause = np.where(root >= 0, flow_in[root], -1)
-    index = by_time
-    for _ in range(_HANDS):
-        index = np.where((cause >= 0) & (index[cause] >= 0), index[cause], by_time)
-    index = _by_group(spans, _by_device(spans, found, index))
-    number = found["step"].gather(np.maximum(index, 0)).set(pl.Series(index < 0), None)
-    return spans.with_columns(step=number.cast(pl.Int32))
-
-
-_HANDS = 4  # work goes from the caller to a dispatcher to a pool and its helpers
-
-
-def _region(spans: pl.DataFrame, handed: Bools) -> Ints:
-    """The marker that opened the stretch of handed-over work a span runs in; -1 for none. What closes a stretch was handed by nobody."""
-    marks = spans.filter("region").select("track", "start_ns", mark="span").sort("start_ns", maintain_order=True)
-    if marks.height == 0:
-        return np.full(spans.height, -1, np.int64)
-    order = spans.select("span", "track", "start_ns").sort("start_ns", maintain_order=True)
-    mark = order.join_asof(marks, on="start_ns", by="track", check_sortedness=False).sort("span")["mark"].fill_null(-1).to_numpy()
-    return np.where((mark >= 0) & handed[mark], mark, -1)
+    index = _by_group(spans, _by_device(spans, found, steps_by_handover(spans, found)))
+    return spans.with_columns(step=numbers_of(found, index))
 
 
 def _by_device(spans: pl.DataFrame, found: pl.DataFrame, index: Ints) -> Ints:
@@ -189,31 +166,6 @@ def _by_group(spans: pl.DataFrame, index: Ints) -> Ints:
     )
     said = spans.select("group_id").join(groups, on="group_id", how="left", maintain_order="left")["of_group"]
     return np.where(said.is_not_null().to_numpy(), said.fill_null(-1).to_numpy(), index)
-
-
-def staged(found: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Steps with the start of the forward and the end of the backward pass, which both frameworks write into the names of operations.
-
-    JAX: jvp(...) and transpose(jvp(...)); TensorFlow: LAYER/... and gradient_tape/LAYER/...
-    """
-    work = spans.filter(pl.col("kind").is_in(["op", "kernel"]) & pl.col("category").is_not_null() & pl.col("step").is_not_null())
-    path = pl.col("category").cast(pl.String)
-    called = r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)*"  # a function that another calls
-    taped = path.str.extract(called + r"(?:gradient_tape|gradients)/([^/:]+)")
-    layers = work.select(taped.drop_nulls().unique()).to_series()
-    backward = path.str.contains("transpose(", literal=True) | taped.is_not_null()
-    forward = path.str.contains("jvp(", literal=True) | path.str.extract(called + r"([^/:]+)").is_in(layers.implode())
-    stages = work.group_by("step").agg(
-        fp_start_ns=pl.col("start_ns").filter(forward & ~backward).min(),
-        bp_end_ns=(pl.col("start_ns") + pl.col("dur_ns")).filter(backward).max(),
-    )
-    joined = found.with_columns(pl.col("step").cast(pl.Int32)).join(stages, on="step", how="left", maintain_order="left")
-    inside = (
-        (pl.col("fp_start_ns") >= pl.col("start_ns"))
-        & (pl.col("bp_end_ns") <= pl.col("end_ns"))
-        & (pl.col("fp_start_ns") <= pl.col("bp_end_ns"))
-    )
-    return joined.with_columns(pl.when(inside).then(column).alias(column) for column in ("fp_start_ns", "bp_end_ns"))
 
 
 def allocations(memory: pl.DataFrame) -> pl.DataFrame:
@@ -271,19 +223,6 @@ def _of_devices(memory: pl.DataFrame) -> pl.DataFrame:
     return memory.with_columns(
         freed=pl.col("name").cast(pl.String) == "MemoryDeallocation", device=pl.coalesce(named, host, "allocator", pl.lit("unknown"))
     )
-
-
-def _nearest(wanted: Bools, parent: Ints, rows: Ints) -> Ints:
-    """For each row, itself or the nearest span around it that is wanted; -1 for none."""
-    none = len(parent)
-    to = np.append(np.where(wanted, np.arange(none), np.where(parent < 0, none, parent)), none)
-    while True:
-        further = to[to]
-        if (further == to).all():
-            break
-        to = further
-    found = to[rows]
-    return np.where(found == none, -1, found)
 
 
 def _or_null(name: str, rows: Ints) -> pl.Series:

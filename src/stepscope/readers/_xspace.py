@@ -102,11 +102,18 @@ class Batch(NamedTuple):
     dur_ps: Ints
     stats: Stats
     aggregated: int  # events left out because they have no place in time
+    unplaced: int  # events left out because the wall clock was set, and they may have been at either of two times
     broken: int  # events left out because they are damaged
+
+
+# From the line, offset and duration of events, in picoseconds: both as they were before the wall clock was set, and which are certain.
+Correction = Callable[[Ints, Ints, Ints], tuple[Ints, Ints, NDArray[np.bool_]]]
 
 
 class Plane:
     """One plane: `names` of its event metadata and `displays`, how a viewer should show them; texts are kept once, `texts[code]`."""
+
+    correction: Correction | None = None
 
     def __init__(self, space: Space, start: int, end: int) -> None:
         self._space = space
@@ -153,7 +160,7 @@ class Plane:
 
     def _batch(self, first: int, last: int) -> Batch:
         events, stats = [], []
-        kept = aggregated = broken = 0
+        kept = aggregated = broken = unplaced = 0
         for low in range(first, last, _CHUNK):
             part = slice(low, min(low + _CHUNK, last))
             here = Parts(*(column[part] for column in self._events))
@@ -163,24 +170,27 @@ class Plane:
             whole = np.ones(found.number.shape[1], np.bool_)
             whole[self._space.broken(here, found)] = False
             whole[of.owner[list(values.broken)]] = False
-            whole[self._misplaced(here, found)] = False
             in_time = found.number[1] != _AGGREGATED
+            offset, duration, certain = found.signed(1), found.signed(2), np.ones(len(whole), np.bool_)
+            if self.correction:
+                offset, duration, certain = self.correction(here.owner, offset, duration)
+            whole[self._misplaced(here, offset, duration, certain)] = False
             aggregated, broken = aggregated + int((whole & ~in_time).sum()), broken + int((~whole).sum())
-            keep = whole & in_time
+            unplaced += int((whole & in_time & ~certain).sum())
+            keep = whole & in_time & certain
             rows = np.cumsum(keep) - 1 + kept
             kept += int(keep.sum())
-            events.append((here.owner[keep], *(found.signed(place)[keep] for place in range(3))))
+            events.append((here.owner[keep], found.signed(0)[keep], offset[keep], duration[keep]))
             of_kept = keep[of.owner]
             columns = (values.signed(0), values.number[1], values.value[1], values.end[1])
             stats.append((rows[of.owner[of_kept]], *(column[of_kept] for column in columns)))
         line, metadata_id, offset, duration = (np.concatenate(column) for column in zip(*events, strict=True))
         named = self._named(*(np.concatenate(column) for column in zip(*stats, strict=True)))
-        return Batch(line, self._metadata_rows.find(metadata_id), metadata_id, offset, duration, named, aggregated, broken)
+        return Batch(line, self._metadata_rows.find(metadata_id), metadata_id, offset, duration, named, aggregated, unplaced, broken)
 
-    def _misplaced(self, parts: Parts, found: Messages) -> Ints:
+    def _misplaced(self, parts: Parts, offset: Ints, duration: Ints, certain: NDArray[np.bool_]) -> Ints:
         """Events that end before they start, or at no time that fits: an error, or left out."""
-        offset, duration = found.signed(1), found.signed(2)
-        bad = np.flatnonzero((duration < 0) | (duration > _LATEST_PS) | (offset > _LATEST_PS) | (offset < -_LATEST_PS))
+        bad = np.flatnonzero(((duration < 0) & certain) | (duration > _LATEST_PS) | (offset > _LATEST_PS) | (offset < -_LATEST_PS))
         if len(bad):
             what = f"an event at {offset[bad[0]]:,} ps that lasts {duration[bad[0]]:,} ps"
             self._space.note(Damage(int(parts.start[bad[0]]), what))

@@ -115,7 +115,7 @@ def _of_raw(path: Path, info: dict[str, Any], options: Options, problems: list[P
         )
     if _ascend_framework.claims(path / "FRAMEWORK"):
         found = _ascend_framework.read(path / "FRAMEWORK", _clock(path, info, problems), problems)
-        trace = _ascend_launches.joined(trace, found, options)
+        trace = _ascend_launches.joined(trace, found)
         trace.meta.framework = found.name
     return _with_problems(trace, path, problems)
 
@@ -131,7 +131,7 @@ def _with_more(trace: Trace, path: Path, info: dict[str, Any], options: Options)
     if blocks:
         found = found._replace(memory=found.memory.clear())
     if not operators and found.spans.height:
-        return _with_problems(_ascend_launches.joined(trace, found, options), path, problems)
+        return _with_problems(_ascend_launches.joined(trace, found), path, problems)
     known = trace.counters.select(pl.col("name").cast(pl.String)).unique().collect().to_series().to_list()
     rank = pl.lit(trace.meta.ranks[0], pl.Int32)
     more = {name: rows.with_columns(rank=rank) for name, rows in _ascend_launches.memory(found).items()}

@@ -7,6 +7,7 @@ A capture has the framework's part, which a module of its own turns into a trace
     counters   name, at_ns, value, unit                           samples
     pipeline   op_id, op_type, workers, parent, queue_capacity    the input pipeline
     spans      any columns of the table `spans`, with tid, thread and group in place of track
+    unprofiled_steps  order (since the process began), step, dur_ns, after (the window)    steps that were not recorded
     stack_*    Python's stacks, see collect/stacks.py
 """
 
@@ -20,8 +21,8 @@ import polars as pl
 
 from stepscope import captures, schema
 from stepscope.errors import DataError
-from stepscope.readers import Options, _mindspore_capture, _stacks, _torch_capture, _xplane_capture
-from stepscope.trace import Meta, Trace, complete
+from stepscope.readers import Options, _mindspore_capture, _stacks, _torch_capture, _wall_clock, _xplane_capture
+from stepscope.trace import Meta, StepDurations, Trace, UnprofiledSteps, complete
 
 # The framework's part: capture.json's "base" -> the function that reads it.
 _BASES: dict[str, Callable[[Path, dict[str, Any], Options], Trace]] = {
@@ -44,7 +45,9 @@ def read(path: Path, options: Options) -> Trace:
     version = header.get("capture_version")
     if not isinstance(version, int) or version > captures.VERSION:
         raise DataError(path / captures.HEADER, f"a capture of version {version}; this stepscope reads {captures.VERSION}: upgrade it")
-    base = _BASES[header["base"]](path, header, options) if header.get("base") in _BASES else Trace({})
+    # A job that was killed may not have come to write who collected, but always what it was to record.
+    name = header.get("base") or (None if header.get("whole") else header.get("framework"))
+    base = _BASES[name](path, header, options) if name in _BASES else Trace({})
     return _with_extras(base, path, header)
 
 
@@ -54,11 +57,17 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
     tables: dict[str, pl.LazyFrame] = dict(base.tables)
     spans, tracks = _more_spans(base, path, header)
     steps = _with_words(frame(path, "steps"), how="marker")
-    if base.steps.filter(pl.col("how").cast(pl.String) != "whole").collect().height == 0 and steps.height:
+    known = base.steps.filter(pl.col("how").cast(pl.String) != "whole").collect()
+    if steps.height and known.is_empty():
         tables["steps"] = schema.conform(steps.with_columns(rank=rank).lazy(), "steps")
+    elif (missing := _lost_steps(known["step"], steps, header)).height:
+        added = schema.conform(missing.with_columns(rank=rank).lazy(), "steps")
+        tables["steps"] = pl.concat([base.steps, added]).sort("start_ns")
     notices = [{"rank": rank, "file": path.name, **said} for said in header.get("notices", [])]
     if not header.get("whole"):
         notices.append({"rank": rank, "file": path.name, "what": "the job ended while recording: what had been written is here", "lost": 0})
+    if (header.get("base") or header.get("framework")) in _BASES and (why := _why_not_written(path, header)):
+        notices += [{"rank": rank, "file": path.name, **said} for said in _steps_without_operators(base, steps, why)]
     more = {
         "spans": spans,
         "tracks": tracks,
@@ -70,7 +79,35 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
         if rows.height:
             added = schema.conform(rows.with_columns(rank=pl.lit(rank, pl.Int32)).lazy(), name)
             tables[name] = pl.concat([tables[name], added])
-    return Trace(tables, _meta(base.meta, header, rank))
+    return Trace(tables, _meta(base.meta, header, rank, _unprofiled_steps(path, rank)))
+
+
+def _why_not_written(path: Path, header: dict[str, Any]) -> str | None:
+    if reason := header.get("incomplete"):
+        return f"operators were not written: {reason}"
+    if header.get("whole"):
+        return None
+    return _NOT_YET if captures.recorder(path) else "operators were not written when the job was killed"
+
+
+_NOT_YET = "operators are not written yet"
+
+
+def _steps_without_operators(base: Trace, steps: pl.DataFrame, why: str) -> list[dict[str, Any]]:
+    """Frameworks hand over operators now and then, steps are written at once: those after the last operator are without."""
+    kinds = pl.col("kind").cast(pl.String)
+    on_host, on_device = (
+        base.spans.filter(kinds.is_in(found)).select(pl.col("start_ns").max()).collect().item()
+        for found in (["op", "api"], ["kernel", "copy", "set", "communication"])  # what a device runs may begin a step later
+    )
+    last = on_device if on_host is None else on_host
+    lost = steps if last is None or steps.is_empty() else steps.filter(pl.col("start_ns") > last)
+    if lost.is_empty():
+        return [] if last is not None else [{"what": why, "lost": 0}]
+    first, end = lost["step"][0], lost["step"][-1]
+    return [
+        {"what": f"{f'steps {first} to {end}' if first != end else f'step {first}'}: {why}", "lost": 0 if why is _NOT_YET else lost.height}
+    ]
 
 
 def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -90,9 +127,11 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
             group=pl.lit(process),
             track_kind=pl.lit("annotation"),
         )
-    has_markers = base.spans.filter(pl.col("kind") == "step").head(1).collect().height > 0
+    markers = base.spans.filter(pl.col("kind") == "step").select("step").collect()["step"]
+    if len(markers) and marked.height:
+        marked = marked.filter(pl.Series(steps["step"].is_in(_lost_steps(markers, steps, header)["step"].implode())))
     stacks = _with_words(_frames_of_python(path), kind="python", group=process, track_kind="thread")
-    found = [part for part in (ranges, marked.clear() if has_markers else marked, frame(path, "spans"), stacks) if part.height]
+    found = [part for part in (ranges, marked, frame(path, "spans"), stacks) if part.height]
     if not found:
         return pl.DataFrame(), pl.DataFrame()
     spans = pl.concat(found, how="diagonal_relaxed")
@@ -121,6 +160,13 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
         tid=pl.col("tid").cast(pl.String),
     )
     return filled, tracks
+
+
+def _lost_steps(known: pl.Series, steps: pl.DataFrame, header: dict[str, Any]) -> pl.DataFrame:
+    """Steps that we marked and the framework's profiler does not have, as where the machine's clock was set and took its spans away."""
+    if steps.is_empty() or not _wall_clock.was_set(header) or header.get("base") not in ("torch", "jax", "tensorflow"):
+        return steps.clear()
+    return steps.filter(~pl.col("step").is_in(known.implode()))
 
 
 def _with_words(rows: pl.DataFrame, **words: str) -> pl.DataFrame:
@@ -157,8 +203,25 @@ def _frames_of_python(path: Path) -> pl.DataFrame:
         raise DataError(path, f"a column file of Python's stacks is damaged ({error})") from error
 
 
-def _meta(base: Meta, header: dict[str, Any], rank: int) -> Meta:
-    known = {key: header[key] for key in ("program", "metadata", "start_ns", "end_ns") if key in header}
+_FIRST, _ENOUGH = 3, 2  # steps of a process that compile, tune and allocate; how many others there must be to do without them
+
+
+def _unprofiled_steps(path: Path, rank: int) -> list[UnprofiledSteps]:
+    rows = frame(path, "unprofiled_steps")
+    if rows.is_empty():
+        return []
+    settled = rows.filter(pl.col("order") >= _FIRST)["dur_ns"]
+    counted = settled if settled.len() >= _ENOUGH else rows["dur_ns"]
+    p10, median, p90 = (round(counted.quantile(share, "linear") or 0) for share in (0.1, 0.5, 0.9))
+    before, after = (
+        StepDurations(step=part["step"].to_list(), dur_ns=part["dur_ns"].to_list())
+        for part in (rows.filter(~pl.col("after")), rows.filter("after"))
+    )
+    return [UnprofiledSteps(rank=rank, count=counted.len(), median_ns=median, p10_ns=p10, p90_ns=p90, before=before, after=after)]
+
+
+def _meta(base: Meta, header: dict[str, Any], rank: int, unprofiled: list[UnprofiledSteps]) -> Meta:
+    known = {key: header[key] for key in ("program", "host", "pid", "parent", "process", "metadata", "start_ns", "end_ns") if key in header}
     return Meta(
         format="capture",
         framework=base.framework or str(header.get("framework") or "python"),
@@ -167,4 +230,5 @@ def _meta(base: Meta, header: dict[str, Any], rank: int) -> Meta:
         ranks=[rank],
         options=header.get("options", {}),
         extra=base.extra | known,
+        unprofiled_steps=unprofiled,
     )

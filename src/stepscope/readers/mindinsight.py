@@ -106,7 +106,7 @@ def _exported(path: Path, rank: int, options: Options) -> Trace | None:
         return None
     scratch = options.scratch / f"timeline {rank}"
     scratch.mkdir()
-    own = Options(scratch=scratch, partial=options.partial, step_name=options.step_name, rank=rank, progress=options.progress)
+    own = Options(scratch=scratch, partial=options.partial, rank=rank, progress=options.progress)
     found = chrome.decoded(timeline, own)
     trace = _kineto.assemble(timeline, said, found.reports, found.problems, own)
     trace.meta.format, trace.meta.ranks = "mindinsight", [rank]

@@ -15,8 +15,10 @@ from stepscope.errors import DataError
 from stepscope.readers import Options, _wire
 from stepscope.readers import _xplane_events as events
 from stepscope.readers import _xplane_links as links
+from stepscope.readers._wall_clock import BETWEEN_TWO, WallClock
 from stepscope.readers._wire import Damage
 from stepscope.readers._xspace import Plane, Space
+from stepscope.step_assignment import with_passes
 from stepscope.trace import Meta, Trace, combine
 
 _SNIFFED = 1 << 14
@@ -109,10 +111,15 @@ def _is_plane(head: bytes, here: int, end: int) -> bool:
     return here <= end
 
 
-def _read(path: Path, options: Options, rank: int) -> Trace:
+def read_session(path: Path, options: Options, rank: int, wall: WallClock | None) -> Trace:
+    """One file of a capture, recorded while the wall clock was set."""
+    return _read(path, options, rank, wall)
+
+
+def _read(path: Path, options: Options, rank: int, wall: WallClock | None = None) -> Trace:
     buffer, notes = _load(path, options)
     try:
-        return _assemble(path, Space(buffer, tolerant=options.partial), notes, options, rank)
+        return _assemble(path, Space(buffer, tolerant=options.partial), notes, options, rank, wall)
     except Damage as damage:
         raise DataError(path, f"{damage.what}; --partial reads what is whole", f"byte {damage.offset:,}") from damage
 
@@ -164,7 +171,7 @@ def _up_to_damage(unpacker: "zlib._Decompress", chunk: bytes) -> bytes:
     return bytes(found)
 
 
-def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, rank: int) -> Trace:
+def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, rank: int, wall: WallClock | None) -> Trace:
     planes = space.planes()
     about = {key: value for plane in planes if plane.name in _ABOUT for key, value in _values(plane).items()}
     programs = events.Programs(space, planes)
@@ -174,9 +181,10 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     tracks: list[dict[str, object]] = []
     parts: list[tuple[pl.DataFrame, ...]] = []
     passing: list[Path] = []
-    broken = aggregated = 0
+    broken = aggregated = unplaced = 0
     for plane in planes:
-        reading = events.Reading(plane, len(tracks), programs, start_ns if isinstance(start_ns, int) else None, tensorflow=not jax)
+        began = start_ns if isinstance(start_ns, int) else None
+        reading = events.Reading(plane, len(tracks), programs, began, tensorflow=not jax, wall=wall)
         readings.append(reading)
         tracks += reading.tracks
         for batch in plane.batches(lambda done: options.progress(done, space.buffer.size)):
@@ -184,19 +192,24 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
             passing.append(options.scratch / f"{rank}.{len(parts):06d}.arrow")
             spans.select(_PASSING).write_ipc(passing[-1], compression="lz4")
             parts.append((spans.drop(_PASSING), *others))
-            broken, aggregated = broken + batch.broken, aggregated + batch.aggregated
+            broken, aggregated, unplaced = broken + batch.broken, aggregated + batch.aggregated, unplaced + batch.unplaced
     if sum(part[0].height for part in parts) == 0:
         raise DataError(path, "the trace holds no events")
     spans, memory, counters = (pl.concat(frames) for frames in zip(*parts, strict=True))
     spans, lanes = links.apart(spans, tracks)
     spans = links.unshared(links.linked(links.nested(spans)))
-    steps, remarks = links.steps(spans, options)
+    steps, remarks = links.steps(spans)
     spans = links.stepped(spans, steps)
+    if unplaced:
+        notes = [*notes, _Note("", f"{unplaced:,} events {BETWEEN_TWO}", unplaced)]
+    if wall and isinstance(start_ns, int) and wall.shows_before(start_ns):
+        what = "the profiler dropped events that followed: the machine's clock was set back to before its start"
+        notes = [*notes, _Note("", what, 0)]
     notes = [*notes, *_damage(space, broken), *_remarks(space, readings, programs, aggregated), *(_Note("", what, 0) for what in remarks)]
     tables = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
         "tracks": lanes,
-        "steps": links.staged(steps, spans),
+        "steps": with_passes(steps, spans),
         "counters": pl.concat([links.memory_counters(memory), counters], how="diagonal"),
         "allocations": links.allocations(memory),
         "devices": _devices(readings),

@@ -27,8 +27,14 @@ _LAUNCHERS = {
 def install() -> None:
     words = {Path(word).name for word in sys.orig_argv[1:4]} | set(sys.orig_argv[1:4])
     if not imports.watched() and not words & _LAUNCHERS:
-        here = process.begin(json.loads(os.environ[VARIABLE]))
+        settings = json.loads(os.environ[VARIABLE])
+        settings["first"] = settings.get("first") or os.getpid()  # of this Python and those that it starts, the first
+        os.environ[VARIABLE] = json.dumps(settings)
+        here = process.begin(settings)
         imports.watch()
+        if here.settings.get("step_on"):
+            here.name_steps(here.settings["step_on"])
         os.register_at_fork(after_in_child=here.forked)
         telling.listeners.append(here)
         before_end(here.finish)
+        here.watch()

@@ -1,10 +1,10 @@
 """How the calls that end a step are seen: functions of a framework with ours around them, and which of several calls is the step."""
 
-import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from stepscope.rounds import Rounds
 from stepscope.running.process import here
 
 
@@ -71,17 +71,19 @@ outermost = Outermost()
 
 
 class Leader:
-    """Of several optimizers (two networks, one per layer) one counts: the first, as long as it is used."""
+    """Of several optimizers (two networks, one per layer, one after the other) one ends a step."""
 
-    def __init__(self) -> None:
-        self._leader: Any = None
-        self._others = 0
+    def __init__(self, apart: Callable[[Any, Any], bool] = lambda one, other: True) -> None:
+        self._rounds = Rounds(lambda: here().recorder.step, apart)
+        self.created = self._rounds.created
 
     def stepped(self, optimizer: Any) -> None:
-        if self._leader is None or self._leader() is None or self._others > 64:
-            self._leader = weakref.ref(optimizer)
-        if self._leader() is optimizer:
-            self._others = 0
+        if not here().recorder.busy and self.counts(optimizer):
             here().border()
-        else:
-            self._others += 1
+
+    def counts(self, optimizer: Any) -> bool:
+        """Whether its call ends a step."""
+        ends = self._rounds.stepped(optimizer)
+        while self._rounds.notices:  # before the step ends: that may be the end of what is recorded
+            here().recorder.note(self._rounds.notices.pop(0))
+        return ends

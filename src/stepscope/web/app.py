@@ -1,6 +1,7 @@
 """The HTTP interface: what each address answers. Nothing is computed in the event loop."""
 
 import asyncio
+import base64
 import contextlib
 import functools
 import shutil
@@ -184,7 +185,7 @@ class Server:
 
         async def again() -> Run | None:
             await self._scan()
-            return self.list.run(run.id)
+            return self.list.run(run.id.partition("~")[0])
 
         return _events(live.states(run, again, self._threaded, self.ending))
 
@@ -281,7 +282,7 @@ class Server:
         trace, info, signature = await self.traces.trace(run)
         said, ends = self.settings, (int(info["origin_ns"]), int(info["end_ns"]))
         keep = said.cache and run.state != "live"
-        return self.timelines.begin(trace, ends, run.id, signature, said.partial, said.step_name, keep=keep)
+        return self.timelines.begin(trace, ends, run.id, signature, said.partial, run.step_name or said.step_name, keep=keep)
 
     # What goes wrong
 
@@ -320,7 +321,8 @@ class Server:
                 self._scanned = True
 
     async def _run(self, request: Request) -> Run:
-        identity = request.path_params["run"]
+        whole = request.path_params["run"]
+        identity, chosen, choice = whole.partition("~")  # what follows the id is the choice of steps
         run = self.list.run(identity)
         # What is being recorded ends, and moves: a capture becomes a run folder of the same id.
         if run is None or run.state == "live" or not await self._threaded(lambda: run is not None and run.is_there()):
@@ -330,7 +332,7 @@ class Server:
             raise GoneError("no such run here; it may have been moved or removed")
         if not run.sources:
             raise DataError(run.path, run.error or "cannot be read")
-        return run
+        return run.with_steps(whole, _decoded(choice)) if chosen else run
 
     async def _threaded(self, question: Callable[[], _T], pool: ThreadPoolExecutor | None = None) -> _T:
         return await asyncio.get_running_loop().run_in_executor(pool or self._pool, question)
@@ -377,6 +379,14 @@ _ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
     (pl.exceptions.PolarsError, 409, "data"),
     (ClientDisconnect, 400, "gone"),
 )
+
+
+def _decoded(choice: str) -> str:
+    """A choice of steps as an address has it: base64url without its padding."""
+    try:
+        return base64.urlsafe_b64decode(choice + "=" * (-len(choice) % 4)).decode()
+    except ValueError:
+        raise UsageError("the choice of steps after ~ is not base64url") from None
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

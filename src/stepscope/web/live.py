@@ -1,6 +1,7 @@
 """What changes while one looks: the list of runs, and runs that are still being recorded. Sent as events."""
 
 import asyncio
+import contextlib
 import time
 import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
-from stepscope import captures
+from stepscope import captures, conversion, store
+from stepscope.errors import DataError
 from stepscope.web.runs import Run
 
 POLL_S = 2.0
@@ -66,6 +70,10 @@ async def states(
         if await _over(ending, _GROWN_S):
             return
         now = await again()
+    # What was written last, between the look before and the end.
+    parts = await threaded(lambda: [one.rest() for one in following]) if run.state == "live" else []
+    if any(part["steps"]["step"] or part["counters"] or part["pipeline"] for part in parts):
+        yield "state", {"now_ns": str(time.time_ns()), "ranks": parts}
     yield "finished", {"id": run.id}
 
 
@@ -75,12 +83,29 @@ class Following:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._told: set[Path] = set()
+        self._last_step: int | None = None
+        self._header: dict[str, Any] = {}
+
+    def rest(self) -> dict[str, Any]:
+        """`news` of a recording that is over. Its capture may have become a run folder meanwhile, which has the steps."""
+        found = self.news()
+        if not self._folder.is_dir():
+            try:
+                marked = store.read(conversion.run_of(self._folder)).steps.filter(pl.col("how").cast(pl.String) != "whole")
+                steps = marked.select(_OF_STEP).sort("start_ns").collect()
+            except (DataError, pl.exceptions.PolarsError):  # who opens the run is told
+                return found
+            later = steps if self._last_step is None else steps.filter(pl.col("step") > self._last_step)
+            columns = {name: later[name].to_numpy().astype(np.int64) for name in _OF_STEP}
+            more, left_out = self._latest_steps(columns, int(found["origin_ns"]))
+            found["steps"] = {name: [*values, *more[name]] for name, values in found["steps"].items()}
+            found["steps_left_out"] += left_out
+        return found
 
     def news(self) -> dict[str, Any]:
-        try:
-            header = captures.header(self._folder)
-        except (OSError, ValueError):
-            header = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._header = captures.header(self._folder)
+        header = self._header
         began = header.get("start_ns")
         origin = began if isinstance(began, int) else 0
         said = {key: header.get(key) for key in ("rank", "world_size", "pid", "program", "framework")}
@@ -112,6 +137,11 @@ class Following:
     def _steps(self, origin: int) -> tuple[dict[str, list[int]], int]:
         pieces = self._new("steps", arrays=_OF_STEP)
         columns = {name: np.concatenate([piece[name] for piece in pieces]) if pieces else np.zeros(0, np.int64) for name in _OF_STEP}
+        return self._latest_steps(columns, origin)
+
+    def _latest_steps(self, columns: dict[str, NDArray[Any]], origin: int) -> tuple[dict[str, list[int]], int]:
+        if len(columns["step"]):
+            self._last_step = int(columns["step"][-1])
         left_out = max(len(columns["step"]) - _STEPS, 0)
         step, start, end = (columns[name][left_out:] for name in _OF_STEP)
         return {"step": step.tolist(), "start_ns": (start - origin).tolist(), "dur_ns": (end - start).tolist()}, left_out

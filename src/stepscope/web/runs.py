@@ -1,37 +1,28 @@
 """The runs below the paths that were given: what the list shows, without reading more of any file than it takes to know its format.
 
-Traces that are the ranks of one run are one run here:
-- files or folders whose paths differ in the rank alone: ddp_rank0.json.gz and ddp_rank1.json.gz, rank_0/trace.json and rank_1/trace.json;
-- recordings of Ascend's tools and PyTorch that say their rank, in one folder or in folders side by side, begun together, each rank once;
-- recordings of stepscope in one folder that began one after another, of jobs of the same size, each rank once.
+`run_groups` says which recordings are one run.
 """
 
-import functools
 import hashlib
 import os
 import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import polars as pl
 
-from stepscope import captures, conversion, facts, opening, readers, schema, store
+from stepscope import facts, opening, run_groups, schema
 from stepscope.errors import DataError
-from stepscope.opening import Source
+from stepscope.run_groups import Group, Source
 from stepscope.tables import finite
 from stepscope.trace import Trace
 
-_RANK = re.compile(r"rank[-_]?\d{1,9}", re.IGNORECASE)
-_OWN = re.compile(r"rank(\d{1,9})_.*_(\d{20})(\.capture)?")
-_JOB = re.compile(r".+-\d{8}-\d{6}-\d+(-.+)?")  # a folder of `stepscope run` or `attach`
 _ENDINGS = re.compile(r"(\.pt\.trace|\.xplane)?\.(json|pb|gz|capture|txt)(\.gz)?$", re.IGNORECASE)
 _QUIET_S = 30  # a job on another machine that has written nothing for so long is not taken for alive
-_TOGETHER_S = 120  # ranks of one window begin within so long
 _FILES_LOOKED_AT = 10_000
 _PROBLEMS = 1000
 LARGE = 1 << 22  # spans: of more, a page of everything takes many seconds and gigabytes
@@ -51,12 +42,17 @@ class Run(msgspec.Struct, frozen=True):
     bytes: int
     modified_ns: int
     error: str | None = None
+    step_name: str | None = None  # steps that were chosen; the id says so, too
     known: dict[str, Any] = {}  # what a run folder's or a capture's header says: framework, ranks, ...
 
     def shown(self) -> dict[str, Any]:
         row = {name: getattr(self, name) for name in ("id", "name", "format", "state", "bytes", "modified_ns")}
         row |= {"path": str(self.path), **self.known}
         return row | ({"error": self.error} if self.error else {})
+
+    def with_steps(self, identity: str, step_name: str) -> "Run":
+        """The same run with other steps, under an id of its own: nothing that was computed for one is an answer for the other."""
+        return msgspec.structs.replace(self, id=identity, step_name=step_name)
 
     def is_there(self) -> bool:
         return all(source.path.exists() for source in self.sources)
@@ -105,7 +101,7 @@ class Table:
                     found.append(source)
         except DataError as error:  # the path itself
             failed.append(error)
-        groups = list(_groups(found))
+        groups = list(run_groups.groups(found))
         for group, name in zip(groups, _names(groups, root), strict=True):
             yield _run(group, name, root)
         for problem in failed:
@@ -162,124 +158,11 @@ def confine(source: Source, root: Path) -> None:
             raise DataError(path, "a link that leads out of the folder that is served")
 
 
-class _Group(msgspec.Struct, frozen=True):
-    sources: tuple[Source, ...]
-    pattern: str  # the path it would have without rank and moment
-    alone: bool = True  # in its folder
-
-
-def _groups(found: list[Source]) -> Iterator[_Group]:
-    made = {source.path for source in found}
-    # A capture whose run folder is there is about to be removed.
-    found = [source for source in found if source.format != "capture" or conversion.run_of(source.path) not in made]
-    by_pattern: dict[str, list[Source]] = {}
-    own: dict[tuple[Path, int], list[Source]] = {}
-    for source in found:
-        if source.format in ("run", "capture") and _OWN.fullmatch(source.path.name):
-            own.setdefault((source.path.parent, _header(source).get("world_size") or 1), []).append(source)
-        else:
-            by_pattern.setdefault(_pattern(source.path), []).append(source)
-    single: list[Source] = []
-    for pattern, sources in by_pattern.items():
-        ranks = {opening.rank_in_name(source.path) for source in sources}
-        if len(ranks) == len(sources) > 1:
-            yield _Group(tuple(sources), pattern)
-        else:
-            single += sources
-    for members in _jobs(single):
-        yield _Group(tuple(members), str(members[0].path))
-    found_windows = [(folder, size, members) for (folder, size), sources in own.items() for members in _windows(sources, size)]
-    in_folder = Counter(folder for folder, _, _ in found_windows)
-    for folder, size, members in found_windows:
-        first = members[0].path
-        pattern = str(first).removesuffix(captures.SUFFIX) if size == 1 else str(folder / f"{folder.name}-{_moment(first)}")
-        yield _Group(tuple(members), pattern, in_folder[folder] == 1)
-
-
-def _pattern(path: Path) -> str:
-    """The path without the rank: in its own name, and in folders that are called after nothing else."""
-    above = ("rank*" if _RANK.fullmatch(part) else part for part in path.parts[:-1])
-    return str(Path(*above, _RANK.sub("rank*", path.name)))
-
-
-def _jobs(sources: list[Source]) -> Iterator[list[Source]]:
-    """Recordings that say their rank, in order of time; each of the others by itself."""
-    ranked: dict[tuple[str, Path], list[_Ranked]] = {}
-    for source in sources:
-        rank = _rank(source, max((changed for _, changed, _ in _files([source.path])), default=0) if source.path.is_file() else 0)
-        begun = _begun(source.path)
-        if rank is None or (
-            begun is None and source.format == "chrome"
-        ):  # whose names say nothing, need have nothing to do with each other
-            yield [source]
-        else:
-            where = source.path.parent if begun is None else source.path.parent.parent
-            ranked.setdefault((source.format, where), []).append(_Ranked(begun, rank, source))
-    for members in ranked.values():
-        if members[0].begun is None and len({one.rank for one in members}) < len(members):
-            yield from ([one.source] for one in members)  # nothing tells which of them ran together
-            continue
-        group: list[_Ranked] = []
-        for one in sorted(members, key=lambda member: (member.begun or 0, member.rank)):
-            late = group and (one.begun or 0) - (group[0].begun or 0) > _TOGETHER_S
-            if group and (late or one.rank in {other.rank for other in group}):
-                yield [other.source for other in sorted(group, key=lambda member: member.rank)]
-                group = []
-            group.append(one)
-        yield [other.source for other in sorted(group, key=lambda member: member.rank)]
-
-
-class _Ranked(NamedTuple):
-    begun: float | None
-    rank: int
-    source: Source
-
-
-@functools.lru_cache(maxsize=10_000)
-def _rank(source: Source, changed_ns: int) -> int | None:
-    try:
-        return None if source.format == "run" else readers.rank(source.path, source.format)
-    except OSError:  # gone meanwhile
-        return None
-
-
-def _begun(path: Path) -> float | None:
-    """When the recording began, in seconds, as the name says: 20230818142704322 in Ascend's, 1700000000000 in PyTorch's."""
-    if match := re.search(r"(?<!\d)(20\d\d[01]\d[0-3]\d[0-2]\d[0-5]\d[0-5]\d)\d{0,3}(?!\d)", path.name):
-        try:
-            return datetime.strptime(match[1], "%Y%m%d%H%M%S").timestamp()
-        except ValueError:
-            return None
-    match = re.search(r"\.(1\d{12}(?:\d{3}|\d{6})?)\.pt\.trace\.json", path.name)
-    return int(match[1][:13]) / 1000 if match else None
-
-
-def _windows(sources: list[Source], size: int) -> Iterator[list[Source]]:
-    """Recordings in order of time, each rank once, as many as the job has."""
-    group: list[Source] = []
-    ranks: set[str] = set()
-    for source in sorted(sources, key=lambda one: _moment(one.path)):
-        rank = source.path.name.split("_")[0]
-        late = group and int(_moment(source.path)) - int(_moment(group[0].path)) > _TOGETHER_S * 10**6
-        if group and (rank in ranks or len(group) == size or late):
-            yield group
-            group, ranks = [], set()
-        group.append(source)
-        ranks.add(rank)
-    if group:
-        yield group
-
-
-def _moment(path: Path) -> str:
-    match = _OWN.fullmatch(path.name)
-    return match[2] if match else ""
-
-
-def _run(group: _Group, name: str, root: Path) -> Run:
+def _run(group: Group, name: str, root: Path) -> Run:
     first, *others = group.sources
     path = first.path.parent if others else first.path
     files = list(_files(source.path for source in group.sources))
-    headers = [_header(source) for source in group.sources]
+    headers = [run_groups.header(source) for source in group.sources]
     state = "live" if any(_is_live(source, header) for source, header in zip(group.sources, headers, strict=True)) else "finished"
     return Run(
         _identity(_ENDINGS.sub("", Path(group.pattern).name), Path(group.pattern)),
@@ -291,7 +174,7 @@ def _run(group: _Group, name: str, root: Path) -> Run:
         state,
         sum(size for _, _, size in files),
         max((changed for _, changed, _ in files), default=0),
-        known=_known(headers),
+        known=_known(headers) | _assigned(group),
     )
 
 
@@ -301,7 +184,7 @@ def _identity(name: str, path: Path) -> str:
     return f"{slug or 'run'}-{hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:8]}"
 
 
-def _names(groups: list["_Group"], root: Path) -> list[str]:
+def _names(groups: list[Group], root: Path) -> list[str]:
     """Short where that tells them apart, else with the folders above, else the path."""
     short = [_short_name(group) for group in groups]
     above = [[*_relative(group, root).parent.parts, name] for group, name in zip(groups, short, strict=True)]
@@ -335,21 +218,21 @@ def _above(run: Run) -> tuple[str, ...]:
     return (root.parent if run.path == run.root else root).parts
 
 
-def _short_name(group: "_Group") -> str:
+def _short_name(group: Group) -> str:
     """A recording of ours is called by its job, or by the program and when it began; anything else by its file."""
     first = group.sources[0].path
-    if moment := _moment(first):
+    if moment := run_groups.moment(first):
         when = f"{moment[:4]}-{moment[4:6]}-{moment[6:8]} {moment[8:10]}:{moment[10:12]}:{moment[12:14]}"
-        if _JOB.fullmatch(first.parent.name):
+        if run_groups.is_job_folder(first.parent):
             return first.parent.name if group.alone else f"{first.parent.name} {when}"
-        return f"{_program(_header(group.sources[0])) or first.parent.name} {when}"
+        return f"{_program(run_groups.header(group.sources[0])) or first.parent.name} {when}"
     name = _ENDINGS.sub("", Path(group.pattern).name)
     if len(group.sources) > 1:
         name = re.sub(r"[-_. ]*rank\*[-_. ]*", "-", name).strip("-") or first.parent.name
     return name or first.name
 
 
-def _relative(group: "_Group", root: Path) -> Path:
+def _relative(group: Group, root: Path) -> Path:
     path = group.sources[0].path
     return path.relative_to(root) if path != root and path.is_relative_to(root) else Path(path.name)
 
@@ -359,15 +242,6 @@ def _program(header: dict[str, Any]) -> str:
     more = header.get("extra")
     said = header.get("program") or (more.get("program") if isinstance(more, dict) else None)
     return Path(said).stem if isinstance(said, str) else ""
-
-
-def _header(source: Source) -> dict[str, Any]:
-    name = {"run": store.RUN_JSON, "capture": captures.HEADER}.get(source.format)
-    try:
-        found = msgspec.json.decode((source.path / name).read_bytes()) if name else {}
-    except (OSError, msgspec.DecodeError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _known(headers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -383,6 +257,12 @@ def _known(headers: list[dict[str, Any]]) -> dict[str, Any]:
         names = [chip.get("name") for chip in chips if isinstance(chip, dict)] if isinstance(chips, list) else []
         devices += [chip for chip in names if isinstance(chip, str)]
     return known | ({"ranks": sorted(set(ranks))} if ranks else {}) | ({"devices": list(dict.fromkeys(devices))} if devices else {})
+
+
+def _assigned(group: Group) -> dict[str, Any]:
+    """The ranks that processes have here, where they were assigned."""
+    ranks = [recording.rank for recording in group.recordings if recording.rank is not None]
+    return {"ranks": ranks} if ranks else {}
 
 
 def _is_live(source: Source, header: dict[str, Any]) -> bool:

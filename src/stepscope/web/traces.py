@@ -124,8 +124,9 @@ class Traces:
         for source in run.sources:
             confine(source, run.root)
         found.heard(0, 0)
-        trace = opening.together(list(run.sources), run.path, progress=found.heard, room=found.room, **self._how)
-        known = keeping.named("facts", run.id, found.signature, self._how) if self._how["cache"] and run.state != "live" else None
+        how = self._how if run.step_name is None else self._how | {"step_name": run.step_name}
+        trace = opening.together(list(run.sources), run.path, progress=found.heard, room=found.room, **how)
+        known = keeping.named("facts", run.id, found.signature, how) if self._how["cache"] and run.state != "live" else None
         return trace, describe(trace, run.id, run.name, path=str(run.path), state=run.state, known=known)
 
     def _ended(self, found: Opening, future: "asyncio.Future[Any]") -> None:

@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-CGG2AYUI.js";import"./chunk-CJIM6PJF.js";import"./chunk-CRFPEPZV.js";import"./chunk-7UL3R7BC.js";import"./chunk-MTJFQUM6.js";import{N as t,e}from"./chunk-KZQV7XUQ.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));

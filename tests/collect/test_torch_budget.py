@@ -1,0 +1,95 @@
+"""When a session of torch.profiler is full, and when it may be written, by hand."""
+
+from stepscope.collect._torch_budget import Budget
+from stepscope.collect.options import Options
+
+
+class World:
+    """A clock and a heap that move only when they are told to."""
+
+    def __init__(self) -> None:
+        self.seconds, self.heap = 100.0, 50_000_000
+
+    def budget(self, **choices: int) -> Budget:
+        budget = Budget(Options(**choices), clock=lambda: self.seconds, in_use=lambda: self.heap)  # type: ignore[arg-type]
+        budget.begin()
+        return budget
+
+    def go_on(self, seconds: float, grown: int = 0) -> None:
+        self.seconds += seconds
+        self.heap += grown
+
+
+def test_a_first_session_is_full_when_the_heap_has_grown_by_what_its_events_take() -> None:
+    world = World()
+    budget = world.budget(max_held_events=1_000_000)
+    world.go_on(0.9, grown=500_000_000)
+    assert not budget.is_full(1)  # no program makes so many events in so little time
+    world.go_on(1.0, grown=-500_000_000 + 149_000_000)
+    assert not budget.is_full(2)  # 149 MB are fewer than a million events of at least 150 bytes
+    world.go_on(1.0, grown=-300_000_000)
+    assert not budget.is_full(3)
+    world.go_on(1.0, grown=2_000_000)
+    assert budget.is_full(4)  # what was freed in between has hidden none of them
+
+
+def test_where_the_heap_is_not_known_time_alone_decides() -> None:
+    world = World()
+    budget = Budget(Options(max_held_events=1_000_000), clock=lambda: world.seconds, in_use=lambda: None)
+    budget.begin()
+    world.go_on(0.99)
+    assert not budget.is_full()
+    world.go_on(0.01)
+    assert budget.is_full()
+
+
+def test_later_sessions_are_judged_by_the_one_before() -> None:
+    world = World()
+    budget = world.budget(max_held_events=10_000)
+    budget.written(events=8_000, steps=8, recorded_s=8.0, pause_s=0.08)  # 1,000 a step and a second
+    budget.begin()
+    world.go_on(6.9, grown=10**9)
+    assert not budget.is_full(6)  # (6 + 1) x 1,000 x 1.25 = 8,750
+    assert budget.is_full(7)  # 10,000
+    world.go_on(1.2)
+    assert budget.is_full(1)  # 8.1 s x 1,000 x 1.25 = 10,125
+
+
+def test_a_pause_takes_at_most_its_share_of_the_time_since_the_last_one() -> None:
+    world = World()
+    budget = world.budget(max_held_events=10_000, max_pause_percent=1)
+    world.go_on(5.0, grown=1_500_000)  # 10,000 events, at 10 us each: 0.1 s, which is 1 % of 10 s
+    assert budget.is_full(1)
+    assert not budget.may_write()
+    world.go_on(5.1)
+    assert budget.may_write()
+    budget.written(events=10_000, steps=10, recorded_s=5.0, pause_s=0.2)  # 20 us an event, and a quarter more to be safe
+    budget.begin()
+    world.go_on(4.0)
+    assert budget.is_full(9)  # (9 + 1) x 1,000 x 1.25 = 12,500 events, 0.3125 s
+    world.go_on(27.2)
+    assert not budget.may_write()
+    world.go_on(0.1)
+    assert budget.may_write()
+
+
+def test_a_session_that_is_written_at_once_begins_so_late_that_the_share_holds() -> None:
+    world = World()
+    budget = world.budget(max_held_events=10_000, max_pause_percent=1)
+    budget.written(events=10_000, steps=10, recorded_s=5.0, pause_s=0.2)  # 2,000 a second, so the next one takes 5 s
+    world.go_on(19.9)
+    assert not budget.may_begin()  # 10,000 x 25 us = 0.25 s, 1 % of 25 s
+    world.go_on(0.2)
+    assert budget.may_begin()
+
+
+def test_the_bound_on_everything_holds_for_what_is_left() -> None:
+    world = World()
+    budget = world.budget(max_held_events=10_000, max_events=12_000)
+    budget.written(events=10_000, steps=10, recorded_s=10.0, pause_s=0.1)
+    assert budget.room == 2_000
+    budget.begin()
+    world.go_on(0.5)
+    assert budget.is_full(1)  # (1 + 1) x 1,000 x 1.25 = 2,500
+    budget.written(events=2_500, steps=2, recorded_s=1.0, pause_s=0.1)
+    assert budget.room == 0
