@@ -132,7 +132,7 @@ class Training:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.steps, self._most, self._pause = 0, args.steps, args.pause
-        self._end = time.monotonic() + args.seconds
+        self._seconds, self._end = args.seconds, 0.0  # from the end of the first step on, which may compile for minutes
         self._losses, self._served = hashlib.sha256(), hashlib.sha256()
         self._churn = torch.Generator().manual_seed(3)
         self._kept: list[list[torch.Tensor]] = []
@@ -146,6 +146,7 @@ class Training:
         """A step is over. False when it was the last."""
         self._losses.update(struct.pack("<d", loss))
         self.steps += 1
+        self._end = self._end or time.monotonic() + self._seconds
         if self.steps % 7 == 0:
             self._inference.ask()
         # Many small blocks that live for some steps: freed memory is used again soon, and a stray write into it is noticed.
