@@ -46,7 +46,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def _surround(name: str, loader: Any) -> None:
     """The loader stays what it is, for whoever looks at it: only this one object's exec_module is another."""
-    execute = loader.exec_module
+    execute = getattr(loader, "exec_module", None)
+    if execute is None or isinstance(loader, type):  # of modules that are built in, one class loads all
+        return
 
     def exec_module(module: ModuleType) -> None:
         with contextlib.suppress(AttributeError):

@@ -6,6 +6,7 @@ annotation:NAME       the end of each range of this name
 dataloader            each batch that is fetched begins a step
 """
 
+import os
 import sys
 import threading
 import weakref
@@ -296,17 +297,26 @@ class _MainModule:
 
     def __init__(self, name: str, replace: Callable[[], bool | None]) -> None:
         self._name, self._replace = name, replace
+        self._found = False
         sys.settrace(self._call)
+        os.register_at_fork(after_in_child=self._forked)
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in ("__main__", "__mp_main__"):
-            return self._line
         code = frame.f_code
+        if code.co_name == "<module>" and frame.f_globals.get("__name__") in ("__main__", "__mp_main__"):
+            return self._line
         if code.co_filename == __file__ and code.co_name in ("watched", "__call__"):
             sys.settrace(None)
         return None
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if self._name in frame.f_globals:
-            self._replace()
+            self._found = self._replace() is not False or self._found
+        if event == "return":  # the script is over, or was only imported by a process that multiprocessing has spawned
+            sys.settrace(None)
         return self._line
+
+    def _forked(self) -> None:
+        """A child, such as one that loads data, is not slowed down for what is there already."""
+        if self._found and getattr(sys.gettrace(), "__self__", None) is self:
+            sys.settrace(None)

@@ -305,6 +305,26 @@ def test_a_function_is_found_in_a_module_imported_later_and_after_it_was_compile
         assert under.returncode == 0 and steps(only(recordings(tmp_path / word))) == [0, 1, 2, 3], under.stderr
 
 
+def test_the_script_is_traced_only_until_its_function_is_called(tmp_path: Path) -> None:
+    """Neither the loop nor the processes that load its data are slowed down."""
+    script(
+        tmp_path,
+        """
+        import multiprocessing, sys
+        def traced(_=None):
+            return sys.gettrace() is not None
+        def train():
+            return traced()
+        if __name__ == "__main__":
+            for method in ("fork", "spawn"):
+                with multiprocessing.get_context(method).Pool(1) as pool:
+                    print(pool.map(traced, [0]))
+            print(traced(), train(), traced())
+        """,
+    )
+    assert run(tmp_path, "--step-on", "function:__main__.train", "train.py").stdout == "[False]\n[False]\nTrue False False\n"
+
+
 def test_a_function_of_jax_is_a_step(tmp_path: Path) -> None:
     needs("jax")
     script(
