@@ -59,7 +59,7 @@ async def states(
         parts = await threaded(lambda: [one.news() for one in following])
         if any(part["steps"]["step"] or part["counters"] or part["pipeline"] for part in parts) or not quiet:
             quiet = 0
-            yield "state", {"now_ns": str(time.time_ns()), "ranks": parts}
+            yield "state", {"now_ns": str(time.time_ns() - (following[0].ahead_ns if following else 0)), "ranks": parts}
         elif quiet % _QUIET == 0:
             yield "", None
         quiet += 1
@@ -75,12 +75,14 @@ class Following:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._told: set[Path] = set()
+        self.ahead_ns = 0  # of the recording's clock is the wall clock, which may have been set since it began
 
     def news(self) -> dict[str, Any]:
         try:
             header = captures.header(self._folder)
         except (OSError, ValueError):
             header = {}
+        self.ahead_ns = captures.clock_ahead_ns(header)
         began = header.get("start_ns")
         origin = began if isinstance(began, int) else 0
         said = {key: header.get(key) for key in ("rank", "world_size", "pid", "program", "framework")}
