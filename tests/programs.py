@@ -24,6 +24,14 @@ def needs(framework: str) -> None:
         pytest.skip(f"no {framework} here")
 
 
+def tensorflow_python() -> str:
+    """The Python of TensorFlow's own environment. Skips where there is none."""
+    own = Path(__file__).parent.parent / ".venv-tensorflow" / "bin" / "python"
+    if not (own.parent.parent / ".made").exists():
+        pytest.skip("TensorFlow's environment is missing: make tensorflow")
+    return str(own)
+
+
 def environment(folder: Path, **more: str) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     own = {"PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1", "STEPSCOPE_JOBS": str(folder / "sockets"), "PATH": path}

@@ -1,9 +1,11 @@
 """The clock of a recording, with a machine whose clocks are set by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from stepscope import clock
+from stepscope import captures, clock
 from stepscope.readers._wall_clock import WallClock, of_session
 
 S = 1_000_000_000
@@ -79,6 +81,35 @@ def test_a_thread_that_waits_between_two_clocks_does_not_take_it_for_a_setting(m
     monkeypatch.setattr(machine, "time_ns", interrupted)
     assert not readings.look()
     assert len(readings.kept) == 1
+
+
+def test_a_capture_keeps_and_says_when_the_wall_clock_was_set(machine: Machine, tmp_path: Path) -> None:
+    capture = captures.Capture(tmp_path / "one.capture", {})
+    machine.wait(1)
+    capture.check_clock()
+    assert captures.clock_ahead_ns(captures.header(capture.folder)) == 0
+    machine.set_wall(-7200)
+    capture.check_clock()
+    on_the_way = captures.header(capture.folder)  # also of a job that is killed now
+    assert captures.clock_ahead_ns(on_the_way) == -7200 * S
+    machine.wait(4)
+    capture.finish()
+    header = captures.header(capture.folder)
+    assert [one["what"] for one in header["notices"]] == [
+        "the machine's clock was set back by 7,200.000 s while recording: timestamps follow the monotonic clock"
+    ]
+    assert header["end_ns"] - header["start_ns"] == 5 * S
+
+
+def test_a_capture_says_nothing_of_a_clock_that_was_left_alone(machine: Machine, tmp_path: Path) -> None:
+    capture = captures.Capture(tmp_path / "one.capture", {})
+    for _ in range(3):
+        machine.wait(1)
+        capture.check_clock()
+    capture.finish()
+    header = captures.header(capture.folder)
+    assert header["notices"] == []
+    assert header["clock"]["readings"] == [[1000 * S, 0], [1003 * S, 0]]
 
 
 READINGS = [(0, 0), (10 * S, 0), (11 * S, -3 * S), (20 * S, -3 * S)]  # set back by three seconds, between 10 s and 11 s

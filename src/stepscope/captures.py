@@ -217,6 +217,14 @@ def header(folder: Path) -> dict[str, Any]:
     return plain
 
 
+def clock_ahead_ns(header: Mapping[str, Any]) -> int:
+    """How far the wall clock was ahead of a recording's clock when that was last looked at."""
+    try:
+        return int(header["clock"]["readings"][-1][1])
+    except (KeyError, TypeError, ValueError, IndexError):  # it was not set, or the header is damaged
+        return 0
+
+
 def recorder(folder: Path) -> int | None:
     """The process that is still writing it, if there is one on this machine."""
     said = header(folder)

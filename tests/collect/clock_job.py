@@ -20,6 +20,11 @@ def product(framework: str) -> Callable[[], Any]:
         compute = jax.jit(lambda matrix: matrix @ matrix)
         ones = jax.numpy.ones((64, 64))
         return lambda: compute(ones).block_until_ready()
+    if framework == "tensorflow":
+        import tensorflow as tf
+
+        square = tf.ones((64, 64))
+        return lambda: tf.matmul(square, square).numpy()
     import mindspore
     import numpy as np
 

@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 import stepscope
-from programs import needs, only, recordings, said
+from programs import needs, only, recordings, said, tensorflow_python
 from stepscope.trace import Trace
 
 HERE = Path(__file__).parent
 # What one product is; JAX calls it differently in each release.
-OPERATORS = {"torch": "^aten::mm$", "jax": "", "mindspore": "^MatMul$"}
+OPERATORS = {"torch": "^aten::mm$", "jax": "", "mindspore": "^MatMul$", "tensorflow": "MatMul$"}
 EXACT_NS = 2_000_000  # the steps are ten times as long
 
 pytestmark = [
@@ -34,12 +34,16 @@ def preloaded() -> Path:
 
 @functools.cache
 def recorded(framework: str, seconds: float) -> Trace:
-    needs(framework)
+    if framework == "tensorflow":
+        python = tensorflow_python()
+    else:
+        needs(framework)
+        python = sys.executable
     folder = Path(tempfile.mkdtemp(prefix="stepscope-test-"))
     ahead = folder / "ahead"
     ahead.write_bytes(bytes(8))
     more = {"LD_PRELOAD": str(preloaded()), "WALL_CLOCK_AHEAD_NS": str(ahead), "JAX_PLATFORMS": "cpu"}
-    done = said(folder, sys.executable, str(HERE / "clock_job.py"), framework, str(seconds), str(folder / "data"), **more)
+    done = said(folder, python, str(HERE / "clock_job.py"), framework, str(seconds), str(folder / "data"), **more)
     assert done.returncode == 0, done.stderr
     return stepscope.open(only(recordings(folder / "data")), cache=False)
 
@@ -90,9 +94,10 @@ def test_operators_of_mindspore_stay_in_their_steps_when_the_wall_clock_is_set_b
     assert per_step(recorded("mindspore", -7200.0), "mindspore") == [2] * 6
 
 
-def test_jax_drops_operators_behind_a_clock_that_is_set_back_and_problems_says_so() -> None:
-    trace = recorded("jax", -7200.0)
-    assert per_step(trace, "jax") == [2, 2, 2, 1, 2, 2]
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_operators_that_the_profiler_drops_behind_a_clock_that_is_set_back_are_a_problem(framework: str) -> None:
+    trace = recorded(framework, -7200.0)
+    assert per_step(trace, framework) == [2, 2, 2, 1, 2, 2]
     assert "the profiler dropped events that followed: the machine's clock was set back to before its start" in problems(trace)
 
 
@@ -108,7 +113,7 @@ def test_pytorchs_durations_are_what_they_were_when_the_clock_is_set_back_by_les
     assert per_step(trace, "torch") == [2] * 6
 
 
-@pytest.mark.parametrize("framework", ["jax", "mindspore"])
+@pytest.mark.parametrize("framework", ["jax", "mindspore", "tensorflow"])
 def test_operators_whose_time_is_not_certain_are_left_out_and_counted(framework: str) -> None:
     trace = recorded(framework, -0.05)
     counts = per_step(trace, framework)

@@ -435,7 +435,7 @@ def test_tensorflow_operations_are_known_by_their_names_and_launch_kernels(read:
         cuLaunchKernel                   api            3     10       1      -            -        -   -        -
         cuStreamSynchronize              sync           3     100      0      -            -        -   -        -
         MemcpyD2H                        api            3     10       0      -            -        -   -        -
-        "EagerLocalExecute:_Add"         other          3     10       0      -            -        -   -        -
+        "EagerLocalExecute:_Add"         op             3     10       0      -            Add      -   -        -
         MemoryAllocation                 instant        3     0        0      model/dense  -        -   -        -
         MemoryDeallocation               instant        3     0        0      -            -        -   -        -
         MemoryDeallocation               instant        3     0        0      -            -        -   -        -

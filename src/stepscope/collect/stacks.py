@@ -30,7 +30,7 @@ from stepscope.captures import Capture, Column
 from stepscope.collect.options import Options
 
 _HERE = str(Path(__file__).parent.parent) + "/"
-_OWN = ("torch", "jax", "tensorflow")  # record Python's stacks themselves
+_OWN = ("torch", "jax")  # record Python's stacks themselves; TensorFlow 2.21 has an option for it that does nothing
 _FLUSH_S = 3.0  # what a killed job may lose at most, in short recordings
 _NOT_OURS = -2  # in place of a number: a frame of stepscope's own
 

@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from stepscope.captures import Capture
-from stepscope.collect.options import Options, ProfilerActivity
+from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity
 
 
 class Collector:
@@ -19,13 +19,15 @@ class Collector:
         self._marker: Any = None
         capture.header |= {"base": "tensorflow", "framework": "tensorflow"}
         capture.header["versions"] = capture.header.get("versions", {}) | {"tensorflow": str(tf.__version__)}
+        for what in _without_effect(self._options):
+            capture.notice(what)
         self._begin()
 
     def _begin(self) -> None:
         tf = _tensorflow()
         chosen = tf.profiler.experimental.ProfilerOptions(
             host_tracer_level=2 if ProfilerActivity.CPU in self._options.activities else 1,
-            python_tracer_level=int(self._options.with_stack),
+            python_tracer_level=0,
             device_tracer_level=int(ProfilerActivity.GPU in self._options.activities),
         )
         folder = self._capture.folder / "xplane" / f"{self._sessions:06d}"
@@ -47,6 +49,19 @@ class Collector:
         tf.profiler.experimental.stop()
         if self._marker:  # ends when nothing is recorded any more: the step that is not over is no step
             self._marker.__exit__(None, None, None)
+
+
+def _without_effect(options: Options) -> list[str]:
+    """What was asked for and cannot be had here."""
+    found = []
+    if options.aic_metrics is not AicoreMetrics.AiCoreNone:
+        found.append(f"aic_metrics={options.aic_metrics.name}: only Ascend chips count these")
+    if options.l2_cache:
+        found.append("l2_cache: only Ascend chips count this")
+    found += [
+        f"{name}: TensorFlow does not record this" for name in ("hbm_ddr", "pcie", "record_shapes", "with_flops") if getattr(options, name)
+    ]
+    return found
 
 
 def _tensorflow() -> Any:

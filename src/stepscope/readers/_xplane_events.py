@@ -254,6 +254,8 @@ class Reading:
             path, kind = op_name, ""
         if role == "thread" and not hlo_op and self._tensorflow and (match := _TENSORFLOW_OP.fullmatch(label)):
             path, kind = match[1], match[2]
+        elif role == "thread" and self._tensorflow and (match := _TENSORFLOW_EAGER.fullmatch(label)):
+            kind = match[1]
         if hlo_op:
             kind = category or re.sub(r"([._]\d+)+$", "", hlo_op)
         move = "communication" if _COLLECTIVE.match(hlo_op) or kind in _TENSORFLOW_COLLECTIVES else ""
@@ -423,6 +425,7 @@ _COLLECTIVE = re.compile(
 _COLLECTIVE_KERNEL = re.compile(r"(?i)(void )?(nccl|rccl|msccl|oneccl)")
 _TENSORFLOW_COLLECTIVES = {"CollectiveReduceV2", "CollectiveReduceV3", "CollectiveGatherV2", "NcclAllReduce", "HorovodAllreduce"}
 _TENSORFLOW_OP = re.compile(r"([A-Za-z0-9.][\w./>-]*):([A-Z_]\w*)")
+_TENSORFLOW_EAGER = re.compile(r"EagerLocalExecute: (?!__)(\w+)")  # the names of functions start so; they have operations of their own
 _INPUT = re.compile(r"Iterator|Prefetch(Produce|Consume)|Parallel(Map|Batch|Interleave)\w*(Produce|Consume)|MapAndBatch(Produce|Consume)")
 _CALLS = re.compile(r"(cu|cuda|hip|nvtx|nccl)[A-Z]\w*(\(.*\))?")
 _WAITS = re.compile(r"(?i)(cu|cuda|hip)\w*synchronize")

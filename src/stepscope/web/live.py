@@ -63,7 +63,7 @@ async def states(
         parts = await threaded(lambda: [one.news() for one in following])
         if any(part["steps"]["step"] or part["counters"] or part["pipeline"] for part in parts) or not quiet:
             quiet = 0
-            yield "state", {"now_ns": str(time.time_ns()), "ranks": parts}
+            yield "state", {"now_ns": str(time.time_ns() - (following[0].ahead_ns if following else 0)), "ranks": parts}
         elif quiet % _QUIET == 0:
             yield "", None
         quiet += 1
@@ -85,6 +85,7 @@ class Following:
         self._told: set[Path] = set()
         self._last_step: int | None = None
         self._header: dict[str, Any] = {}
+        self.ahead_ns = 0  # of the recording's clock is the wall clock, which may have been set since it began
 
     def rest(self) -> dict[str, Any]:
         """`news` of a recording that is over. Its capture may have become a run folder meanwhile, which has the steps."""
@@ -106,6 +107,7 @@ class Following:
         with contextlib.suppress(OSError, ValueError):
             self._header = captures.header(self._folder)
         header = self._header
+        self.ahead_ns = captures.clock_ahead_ns(header)
         began = header.get("start_ns")
         origin = began if isinstance(began, int) else 0
         said = {key: header.get(key) for key in ("rank", "world_size", "pid", "program", "framework")}
