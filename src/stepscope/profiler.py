@@ -83,6 +83,8 @@ class Profiler:
                 self._window = self._warm = self._last = None
                 self._clock = StepClock()
                 self._finished, self._action, self._pid = [], ProfilerAction.NONE, os.getpid()
+            if sources.after_backward(self.start):
+                return
             action = self._planned()
             _state.claim(self)
             self._clock.skip()
@@ -96,7 +98,7 @@ class Profiler:
     def stop(self) -> None:
         """End the window that is being recorded, if any, and the schedule."""
         with undisturbed:
-            if self._forked():
+            if self._forked() or (self._started and sources.after_backward(self.stop)):
                 return
             if not self._started:
                 raise UsageError("stop() of a profiler that is not running; start() it first")
@@ -118,7 +120,7 @@ class Profiler:
 
     def _step(self) -> None:
         with undisturbed:
-            if self._forked():
+            if self._forked() or sources.after_backward(self._step):
                 return
             self._clock.border(self._number)
             self.step_num += 1

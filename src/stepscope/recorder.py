@@ -86,6 +86,8 @@ class Recorder:
 
     def border(self) -> None:
         """A step is over and the next begins."""
+        if (self._now or self._waiting) and self._after_backward():
+            return
         self.clock.border(self.step)
         self.step += 1
         self.at = time.monotonic()
@@ -97,6 +99,11 @@ class Recorder:
                     self._turn()
             except Exception as error:  # noqa: BLE001  the job is not ours to end
                 say(f"step {self.step}: {told(error)}")
+
+    def _after_backward(self) -> bool:
+        from stepscope import sources
+
+        return sources.after_backward(self.border)
 
     def begin(self, number: int) -> None:
         """Step `number` begins only now: its border was before a pause, or was not told."""

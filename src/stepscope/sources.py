@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from stepscope.captures import Capture
@@ -121,6 +122,12 @@ def prepare(options: Options) -> None:
             ask(options)
     except Exception as error:  # noqa: BLE001 - as for collectors
         say(f"{name}: prepare failed: {told(error)}")
+
+
+def after_backward(action: Callable[[], None]) -> bool:
+    """Do this when PyTorch's backward pass is over; False where this is no hook of one: do it now."""
+    ranges = sys.modules.get("stepscope.collect._torch_ranges")
+    return ranges is not None and bool(ranges.after_backward(action))
 
 
 def rank() -> int:

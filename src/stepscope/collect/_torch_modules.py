@@ -1,5 +1,6 @@
 """The modules of the model on the timeline: a range around every call, named by the module's path, without touching user code."""
 
+import sys
 import weakref
 from functools import wraps
 from typing import Any
@@ -57,8 +58,17 @@ class Ranges:
         kind: Any = torch.nn.Module
         if kind.__call__ is self._call:  # else another library has wrapped ours, and ours calls the original from now on
             kind.__call__ = self._original
+        for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):  # imported meanwhile, they took ours for PyTorch's
+            if (dynamo := vars(sys.modules[name]) if name in sys.modules else {}).get("unpatched_nn_module_call") is self._call:
+                dynamo["unpatched_nn_module_call"] = self._original
 
     def _named(self, module: Any) -> str:
+        try:
+            return self._new_name(module)
+        except Exception:  # noqa: BLE001 - modules may be made in any way, and a call of one must not fail for a name
+            return PREFIX + type(module).__name__
+
+    def _new_name(self, module: Any) -> str:
         """A module that was not seen before: part of the module that calls it, or the root of a model, whose parts all get their paths."""
         caller = next((outer for outer, _ in reversed(ranges.here.open) if outer is not None), None)
         above = self._names.get(id(caller)) if caller is not None else None
@@ -100,4 +110,4 @@ class Ranges:
 
 def _wraps_one(module: Any) -> bool:
     """Whether it is nothing but a shell around one other. DistributedDataParallel has a `module`."""
-    return list(module._modules) in (["module"], *([name] for name in _WRAPPERS))
+    return list(module._modules.keys()) in (["module"], *([name] for name in _WRAPPERS))

@@ -7,6 +7,7 @@ after it. And no session begins where an operator of an earlier one may still be
 
 import ctypes
 import threading
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ class _Process:
     detached = False  # a range was left to a future, which ends it at an unknown moment
     enter: Any = None  # PyTorch's own record_function.__enter__ and __exit__
     leave: Any = None
+    follows = False  # the end of backward passes is seen
+    waiting: list[Callable[[], None]] = []  # what is to be done when the backward pass is over
 
 
 def track() -> None:
@@ -55,6 +58,45 @@ def track() -> None:
         return leave(self, *args)
 
     kind.__enter__, kind.__exit__ = tracked_enter, tracked_exit
+    _follow_backward()
+
+
+def _follow_backward() -> None:
+    """What begins or ends a session in a hook of the backward pass must wait: after the pass its thread has the state from before it."""
+    import torch
+
+    autograd: Any = torch.autograd
+    run = getattr(autograd, "_engine_run_backward", None)
+    if run is None:  # another release: hooks must do without
+        return
+
+    @wraps(run)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(*args, **kwargs)
+        finally:
+            if _Process.waiting and not in_backward():
+                actions, _Process.waiting = _Process.waiting, []
+                for action in actions:
+                    action()
+
+    autograd._engine_run_backward = followed
+    _Process.follows = True
+
+
+def in_backward() -> bool:
+    """Whether this thread runs the backward pass, so in a hook."""
+    import torch
+
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def after_backward(action: Callable[[], None]) -> bool:
+    """Do this when the backward pass that this thread runs is over. False where none runs, or its end is not seen: do it now."""
+    if not _Process.follows or not in_backward():
+        return False
+    _Process.waiting.append(action)
+    return True
 
 
 def close() -> None:

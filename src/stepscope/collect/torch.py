@@ -52,7 +52,7 @@ class Collector:
         self._refused = ""  # why no session could begin
         self._marker: Any = None
         self._step: int | None = None
-        self._unrecorded: tuple[int | None, int] | None = None  # since this step and timestamp
+        self._unrecorded: tuple[int, bool, int] | None = None  # since this step, whether it was recorded in part, and this timestamp
         self._first_number = self._last_number = 0  # what the numbers of this session are counted from, and the largest
         self._over = threading.Event()
 
@@ -161,8 +161,9 @@ class Collector:
     def _relieve(self, number: int | None) -> None:
         """The session holds what it may. `number` is the step that begins, None within a step."""
         self._recorded_s = time.monotonic() - self._since
-        since = (number, clock.now_ns())
-        if self._options.with_stack or self._all_threads:  # neither stacks nor other threads can be left out for a while
+        since = (self._step or 0, True, clock.now_ns()) if number is None else (number, False, clock.now_ns())
+        options = self._options
+        if options.with_stack or options.profile_memory or self._all_threads:  # no pause for stacks, memory and other threads
             self._write(number)
             self._resting = not self.full
         else:
@@ -199,18 +200,19 @@ class Collector:
             self._capture.notice(f"PyTorch is recorded from step {number} on: before, {why}")
 
     def _note_unrecorded(self, number: int | None) -> None:
-        """Steps up to before `number` were not recorded."""
+        """Nothing was recorded until step `number` begins, or until the end."""
         if self._unrecorded is None:
             return
-        (first, since_ns), self._unrecorded = self._unrecorded, None
-        why = f"writing may pause training for {self._options.max_pause_percent} % of the time (max_pause_percent)"
-        if first is None:  # within a step, perhaps the only one
+        (first, in_part, since_ns), self._unrecorded = self._unrecorded, None
+        percent = f"writing may pause training for {self._options.max_pause_percent} % of the time (max_pause_percent)"
+        if in_part:
             held = f"about {self._options.max_held_events:,} events (max_held_events)"
-            self._capture.notice(f"step {self._step} is recorded in part, up to {held}: PyTorch holds them in memory until a step ends")
-            self._mark("not recorded", since_ns)
-        elif number is None or number > first:
-            steps = f"steps {first} to {number - 1}" if number is not None and number > first + 1 else f"step {first}"
-            self._capture.notice(f"{steps if number is not None else f'steps from {first} on'} not recorded: {why}")
+            self._capture.notice(f"step {first} is recorded in part: PyTorch holds {held}, which are written when a step ends")
+            first += 1
+        last = (self._step or 0) if number is None else number - 1
+        if last >= first:
+            self._capture.notice(f"{f'steps {first} to {last}' if last > first else f'step {first}'} not recorded: {percent}")
+        if in_part or last >= first:
             self._mark("not recorded", since_ns)
 
     def _mark(self, name: str, since_ns: int) -> None:
@@ -253,6 +255,7 @@ class Collector:
             _collecting.remove(self)
         for extra in self._extras:
             extra.stop()
+        self._note_unrecorded(None)
         if self._running:
             self._end_in_step()
         elif npu.present() and self.profiler is not None:
@@ -267,6 +270,7 @@ class Collector:
         """A profiler of the program's own begins, and PyTorch would forget this session for it, without a word."""
         if self._running:
             self._capture.notice("PyTorch is recorded up to where the program's own torch.profiler began: there is one at a time")
+            self._note_unrecorded(None)
             self._end_in_step()
 
     def _end_in_step(self) -> None:
@@ -276,7 +280,6 @@ class Collector:
                 self._marker.__exit__(None, None, None)
                 self._marker = None
                 self._capture.header["open_step"] = self._step
-            self._note_unrecorded(None)
             if not self._end_session() and not (self.unwanted or self.events or (self._capture.folder / FALLBACK).exists()):
                 self._capture.notice(_NOTHING)
 
@@ -378,6 +381,12 @@ def _without_warning() -> Iterator[None]:
         yield
     finally:
         level.value = before
+
+
+def prepare(options: Options) -> None:
+    """Ranges that are open when a session begins are in it, if they are known by then."""
+    if not npu.present():
+        ranges.track()
 
 
 _collecting: list[Collector] = []

@@ -4,7 +4,7 @@ import sys
 from functools import wraps
 from typing import Any
 
-from stepscope.collect import _torch_optimizers
+from stepscope.collect import _torch_optimizers, _torch_ranges
 from stepscope.endings import before_end
 from stepscope.running import stock
 from stepscope.running.calls import Leader, wrap
@@ -13,6 +13,7 @@ from stepscope.running.process import here
 
 def after(torch: Any) -> None:
     here().seen.add("torch")
+    _torch_ranges.track()
     leader = Leader(_torch_optimizers.apart)
     _torch_optimizers.listen(lambda optimizer, within: leader.stepped(optimizer), leader.created)
 
