@@ -1,6 +1,7 @@
 """What recording costs the training step: blocks of steps with and without it, taken in turns within one run.
 
-    overhead.py [--only torch|mindspore] [--models NAME ...] [--sets N] [--rounds N] [--steps N] [--minutes N] [--cpu] [--keep]
+    overhead.py [--only torch|mindspore] [--models NAME ...] [--contenders NAME ...] [--sets N] [--rounds N] [--steps N] [--minutes N]
+                [--cpu] [--keep]
 
 Needs PyTorch or MindSpore, and numpy; stepscope itself need not be installed. README.md says what is measured, and how.
 """
@@ -89,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(_CONTENDERS), help="one framework (default: those that are installed)")
     parser.add_argument("--models", nargs="+", help="some of the models (default: all)")
+    parser.add_argument("--contenders", nargs="+", help="some of the rows of the report, and those they are compared with (default: all)")
     parser.add_argument("--sets", type=int, default=12, help="how often new processes are started (default: 12)")
     parser.add_argument("--rounds", type=int, default=4, help="rounds of each set; even, so that both orders count alike (default: 4)")
     parser.add_argument("--steps", type=int, default=6, help="steps of a block (default: 6)")
@@ -101,6 +103,8 @@ def main() -> None:
     if args.worker:
         _work(*args.worker)
         return
+    for name, contenders in _CONTENDERS.items():
+        _CONTENDERS[name] = _chosen(contenders, args.contenders)
     frameworks = [name for name in _CONTENDERS if (args.only or name) == name and importlib.util.find_spec(name)]
     if os.getloadavg()[0] > 0.5:
         print("overhead: the machine is busy; the spread will be wide", file=sys.stderr)
@@ -116,6 +120,17 @@ def main() -> None:
                 print(report[-1], flush=True)
     if args.keep:
         keep(HERE / "RESULTS.md", "\n".join(report))
+
+
+def _chosen(contenders: list[Contender], names: list[str] | None) -> list[Contender]:
+    """Those of these names, and what they are compared with."""
+    if names is None:
+        return contenders
+    by_name = {contender.what: contender for contender in contenders}
+    wanted = {name for name in names if name in by_name} | {"bare"}
+    while more := {by_name[name].against for name in wanted if by_name[name].against} - wanted:
+        wanted |= more
+    return [contender for contender in contenders if contender.what in wanted]
 
 
 def _busy_s() -> float:
@@ -151,7 +166,8 @@ def _measured(framework: str, model: str, args: argparse.Namespace) -> tuple[dic
         if blocks["bare"] and time.monotonic() - began > args.minutes * 60:
             break
         with tempfile.TemporaryDirectory() as folder:
-            workers = {name: Worker(name, framework, model, folder, args.cpu) for name in _PROCESSES}
+            needed = {contender.process for contender in contenders}
+            workers = {name: Worker(name, framework, model, folder, args.cpu) for name in _PROCESSES if name in needed}
             for number in range(args.rounds):
                 for contender in contenders if number % 2 == 0 else reversed(contenders):
                     blocks[contender.what].append(workers[contender.process].train(contender.state, args.steps))

@@ -43,7 +43,7 @@ class Collector:
         self._options = options
         self.profiler: Any = None  # torch's own, of the latest session
         # Whether torch can be asked for its own summary; stop takes longer then.
-        self.keep_events = options.with_stack or options.with_flops
+        self.keep_events = options.with_flops
         self.full = False  # the bound on events was reached
         self.unwanted = False  # what was recorded is not to be written: a warm-up
         self.events = 0  # written down so far
