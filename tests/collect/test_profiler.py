@@ -1033,7 +1033,7 @@ def test_a_profiler_may_be_stopped_by_another_thread_than_started_it(framework: 
     trace = stepscope.open(done.stdout.strip())
     assert steps_of(trace) == [0, 1]
     assert trace.annotations()["name"].sort().to_list() == ["here", "there"]
-    assert ("what PyTorch did is lost" in said_by(trace)) is (framework == "torch")
+    assert said_by(trace) == ""
 
 
 def test_an_output_folder_that_goes_away_does_not_end_the_job(tmp_path: Path) -> None:
@@ -1550,13 +1550,13 @@ def test_a_killed_job_says_of_which_steps_the_operators_are_lost(tmp_path: Path)
         import os, signal
         import torch
         from stepscope import Profiler, captures
-        from stepscope.collect import torch as collector
+        from stepscope.collect._torch_budget import Budget
         captures.Pace.due = lambda pace: True  # every step is written as it ends
-        collector._FASTEST, collector._HELD = 10**15, 0  # and so are its operators, at first
-        net = torch.nn.Linear(8, 8)
+        Budget.is_full = lambda budget, steps=0: steps > 0 and number < 12  # and so are its operators, at first
+        Budget.may_write = lambda budget: True
+        net, number = torch.nn.Linear(8, 8), 0
         profiler = Profiler(output_path="data", host_interval_ms=0)
         for number in range(20):
-            if number == 12: collector._HELD = 10**9
             net(torch.randn(4, 8))
             profiler.step()
         os.kill(os.getpid(), signal.SIGKILL)

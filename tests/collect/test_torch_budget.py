@@ -25,8 +25,8 @@ def test_a_first_session_is_full_when_the_heap_has_grown_by_what_its_events_take
     budget = world.budget(max_held_events=1_000_000)
     world.go_on(0.9, grown=500_000_000)
     assert not budget.is_full(1)  # no program makes so many events in so little time
-    world.go_on(1.0, grown=-500_000_000 + 149_000_000)
-    assert not budget.is_full(2)  # 149 MB are fewer than a million events of at least 150 bytes
+    world.go_on(1.0, grown=-500_000_000 + 199_000_000)
+    assert not budget.is_full(2)  # 199 MB are fewer than a million events of 200 bytes
     world.go_on(1.0, grown=-300_000_000)
     assert not budget.is_full(3)
     world.go_on(1.0, grown=2_000_000)
@@ -58,7 +58,7 @@ def test_later_sessions_are_judged_by_the_one_before() -> None:
 def test_a_pause_takes_at_most_its_share_of_the_time_since_the_last_one() -> None:
     world = World()
     budget = world.budget(max_held_events=10_000, max_pause_percent=1)
-    world.go_on(5.0, grown=1_500_000)  # 10,000 events, at 10 us each: 0.1 s, which is 1 % of 10 s
+    world.go_on(5.0, grown=2_000_000)  # 10,000 events, at 10 us each: 0.1 s, which is 1 % of 10 s
     assert budget.is_full(1)
     assert not budget.may_write()
     world.go_on(5.1)

@@ -131,14 +131,14 @@ def test_without_a_schedule_steps_before_start_and_after_stop_count(tmp_path: Pa
     assert numbers(only(profiler.analyse())) == (3 + 3, [1, 2, 3, 4, 5], [10, 11, 12])
 
 
-def test_steps_of_a_schedule_that_was_stopped_do_not_count_until_it_is_started_again(tmp_path: Path) -> None:
+def test_steps_of_a_schedule_that_was_stopped_are_unprofiled_ones(tmp_path: Path) -> None:
     profiler = Profiler(output_path=tmp_path, framework="python", schedule=schedule(wait=3, active=1))
     iterate(profiler, 2)
     profiler.stop()
-    iterate(profiler, 5)  # not counted by a schedule that is not running
+    iterate(profiler, 5)  # the schedule stands, the job goes on
     profiler.start()
     iterate(profiler, 2)
-    assert unprofiled(only(profiler.analyse())).before.step == [1]
+    assert unprofiled(only(profiler.analyse())).before.step == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_monitor_knows_the_steps_before_and_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from stepscope import heap
 from stepscope.collect.options import Options
 
-_SMALLEST = 150  # bytes of an event while it is recorded
+_BYTES = 200  # of an event while it is recorded; one with shapes takes more, and counts as several
 _OFTEN_S = 0.1  # how often the heap is looked at
 _SAFETY = 1.25  # the next events may cost more than the last
 
@@ -56,7 +56,7 @@ class Budget:
                 # What the program itself allocates counts as events, what it frees hides none.
                 self._looked, before, self._heap = now, self._heap, self._in_use() or 0
                 self._grown += max(self._heap - before, 0)
-            self._events = min(self._events, self._grown / _SMALLEST)
+            self._events = min(self._events, self._grown / _BYTES)
         return self._events >= most
 
     def may_write(self) -> bool:

@@ -1,6 +1,7 @@
 """The modules of the model on the timeline: a range around every call, named by the module's path, without touching user code."""
 
 import sys
+import threading
 import weakref
 from functools import wraps
 from typing import Any
@@ -21,6 +22,7 @@ class Ranges:
     def __init__(self) -> None:
         self._names: dict[int, tuple[weakref.ref[Any], str]] = {}  # by the module's id, until the module is gone
         self._roots: dict[str, weakref.ref[Any]] = {}  # by name
+        self.threads: set[int] = set()  # that called a module for the first time
         self._active = False
 
     def start(self) -> None:
@@ -49,6 +51,8 @@ class Ranges:
                 while opened and opened.pop() is not entry:
                     pass  # a range within it was never left: it is not open for us any more
 
+        ranges.not_compiled(call)
+        ranges.not_compiled(Ranges._named, deep=True)
         self._call, kind.__call__ = call, call
 
     def stop(self) -> None:
@@ -63,6 +67,7 @@ class Ranges:
                 dynamo["unpatched_nn_module_call"] = self._original
 
     def _named(self, module: Any) -> str:
+        self.threads.add(threading.get_ident())
         try:
             return self._new_name(module)
         except Exception:  # noqa: BLE001 - modules may be made in any way, and a call of one must not fail for a name

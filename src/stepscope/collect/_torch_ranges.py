@@ -6,6 +6,8 @@ after it. And no session begins where an operator of an earlier one may still be
 """
 
 import ctypes
+import importlib
+import sys
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -57,6 +59,9 @@ def track() -> None:
             _Process.detached = True
         return leave(self, *args)
 
+    for function in (tracked_enter, tracked_exit):
+        not_compiled(function)
+    not_compiled(_Thread.__init__, deep=True)
     kind.__enter__, kind.__exit__ = tracked_enter, tracked_exit
     _follow_backward()
 
@@ -75,20 +80,26 @@ def _follow_backward() -> None:
         try:
             return run(*args, **kwargs)
         finally:
-            if _Process.waiting and not in_backward():
-                actions, _Process.waiting = _Process.waiting, []
-                for action in actions:
-                    action()
+            if _Process.waiting:
+                _backward_over()
 
+    not_compiled(followed)
+    not_compiled(_backward_over, deep=True)
     autograd._engine_run_backward = followed
     _Process.follows = True
 
 
+def _backward_over() -> None:
+    if not in_backward():
+        actions, _Process.waiting = _Process.waiting, []
+        for action in actions:
+            action()
+
+
 def in_backward() -> bool:
     """Whether this thread runs the backward pass, so in a hook."""
-    import torch
-
-    return bool(torch._C._current_graph_task_id() != -1)
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch._C._current_graph_task_id() != -1)
 
 
 def after_backward(action: Callable[[], None]) -> bool:
@@ -97,6 +108,19 @@ def after_backward(action: Callable[[], None]) -> bool:
         return False
     _Process.waiting.append(action)
     return True
+
+
+def not_compiled(function: Any, *, deep: bool = False) -> None:
+    """torch.compile is to make no graph of this function when it runs by itself, as it makes none of PyTorch's own that this replaces.
+
+    `deep`: nor of what it calls.
+    """
+    try:
+        frames: Any = importlib.import_module("torch._C._dynamo.eval_frame")
+        action = frames._FrameAction
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(action.SKIP, action.SKIP if deep else action.DEFAULT))
+    except (ImportError, AttributeError):  # another release
+        pass
 
 
 def close() -> None:

@@ -83,7 +83,7 @@ class Options:
     host_interval_ms: int = 1000  # how often the machine's and the process's use is sampled; 0 for never
     max_events: int = 20_000_000  # a window that reaches one of these ends early, and says so
     max_bytes: int = 8 << 30
-    max_held_events: int = 300_000  # in memory, before they are written; PyTorch only
+    max_held_events: int = 500_000  # in memory, before they are written; PyTorch only
     max_pause_percent: int = 1  # of the time since the last pause, for writing what is held while training goes on; PyTorch only
     framework: str | None = None  # torch, mindspore, jax, tensorflow; python for none of them; None: the one in use
     worker_name: str | None = None  # in the run folder's name; None: the host's name and the process id

@@ -280,8 +280,10 @@ class Collector:
                 self._marker.__exit__(None, None, None)
                 self._marker = None
                 self._capture.header["open_step"] = self._step
-            if not self._end_session() and not (self.unwanted or self.events or (self._capture.folder / FALLBACK).exists()):
-                self._capture.notice(_NOTHING)
+            self._end_session()
+            called = {thread for extra in self._extras if isinstance(extra, Ranges) for thread in extra.threads}
+            if not self._all_threads and called - {self._thread} and not self.unwanted:
+                self._capture.notice(say(_OTHER_THREAD))
 
     def _end_session(self) -> int:
         """Stop torch's profiler and write down what it saw: how many events."""
@@ -349,10 +351,9 @@ class Collector:
 
 _ON_HOST = ("cpu_op", "user_annotation")
 _OTHER_THREAD = (
-    "steps are marked by another thread than the one that started recording: PyTorch records the operators of the latter only. "
+    "another thread than the one that started recording trains: PyTorch records the operators of the latter only. "
     "Start the profiler in the thread that trains"
 )
-_NOTHING = "no operator of PyTorch ran in the thread that started recording; start the profiler in the thread that trains"
 
 
 def _leave_out(profiler: Any, off: bool) -> None:

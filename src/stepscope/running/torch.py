@@ -38,15 +38,18 @@ class FirstCall:
 
         @wraps(call)
         def first_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            begin()
-            return call(self, *args, **kwargs)
+            return (begin() or call)(self, *args, **kwargs)
 
         self._ours = module.__call__ = first_call
 
-    def begin(self, *_: Any) -> None:
-        if self.step_back():
-            self._module = None
-            here().active()
+    def begin(self, *_: Any) -> Any:
+        """The way to call a module from now on, where it is not ours any more."""
+        module = self._module
+        if not self.step_back():
+            return None
+        self._module = None
+        here().active()
+        return module.__call__ if module.__call__ is not self._ours else None
 
     def step_back(self) -> bool:
         waits = self._module is not None
