@@ -142,7 +142,8 @@ def on_main_thread(action: Callable[[], None]) -> None:
 
     def act(_: Any) -> int:
         del _kept[id(call)]
-        action()
+        if not any(put_off(action) for put_off in put_off_main):
+            action()
         return 0
 
     call = _PENDING(act)
@@ -150,6 +151,8 @@ def on_main_thread(action: Callable[[], None]) -> None:
     ctypes.pythonapi.Py_AddPendingCall(call, None)
 
 
+# Each is asked whether the main thread is at a place where nothing may begin or end, and then sees to it that the action comes later.
+put_off_main: list[Callable[[Callable[[], None]], bool]] = []
 _PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _kept: dict[int, Any] = {}  # a call that is pending must not be collected
 

@@ -39,9 +39,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 _WINDOWS_OPENED = 40  # of a recording; opening one takes about as long as recording it
 _LONG_S = 30  # training in which there is time to attach, on a busy machine
 _MEGABYTE = 2**20
-# What recording may cost in memory: the libraries that it loads, and PyTorch's own 1 KB for each event until a session ends;
-# an operator comes with others (ranges, allocations).
-_BASE_BYTES, _OPERATOR_BYTES = 300 * _MEGABYTE, 3000
+# What recording may cost in memory: the libraries that it loads, and 2.5 KB for each event that PyTorch holds until a session ends.
+_ALLOWED_BYTES = 300 * _MEGABYTE + 2500 * 500_000
 # How fast the memory may grow, beyond that of the job left alone, after the recording has ended. Each step makes a module of 64 KiB.
 _SLOPE_BYTES = 16_384
 _CRASH = re.compile(
@@ -344,8 +343,8 @@ def _check_memory(outcome: Outcome, reference: Outcome | None) -> None:
     if reference is None:
         return
     cost = outcome.result["rss_max"] - reference.result["rss_max"]
-    if cost > (allowed := _BASE_BYTES + _OPERATOR_BYTES * outcome.operators):
-        outcome.memory.append(f"memory: {cost / _MEGABYTE:.0f} MB more than left alone; allowed are {allowed / _MEGABYTE:.0f} MB")
+    if cost > _ALLOWED_BYTES:
+        outcome.memory.append(f"memory: {cost / _MEGABYTE:.0f} MB more than left alone; allowed are {_ALLOWED_BYTES / _MEGABYTE:.0f} MB")
     # Only where the recording ended before the last quarter, in which the slope is measured.
     if outcome.case.steps and int(outcome.case.steps.split(":")[1]) <= outcome.result["steps"] // 2:
         slope = outcome.result["rss_slope"] - reference.result["rss_slope"]

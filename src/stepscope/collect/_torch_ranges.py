@@ -14,6 +14,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from stepscope.endings import put_off_main
+
 
 class _Thread(threading.local):
     def __init__(self) -> None:
@@ -87,6 +89,7 @@ def _follow_backward() -> None:
     not_compiled(_backward_over, deep=True)
     autograd._engine_run_backward = followed
     _Process.follows = True
+    put_off_main.append(after_backward)
 
 
 def _backward_over() -> None:
@@ -157,12 +160,12 @@ def obstacle() -> str | None:
     for thread, name in _Process.open_elsewhere:
         if (tasks / str(thread)).exists():
             return f"thread {thread} was inside {name} when the last recording ended"
-    if library := _on_stack():
+    if library := on_stack():
         return f"this is inside an operator of PyTorch ({library})"
     return None
 
 
-def _on_stack() -> str | None:
+def on_stack() -> str | None:
     """A library of PyTorch in the native calls that led here: an operator that calls Python back, autograd, a compiled function.
 
     None where no such call is under way. On systems that cannot tell, every place but the first counts as inside.

@@ -232,7 +232,8 @@ class Collector:
                 on_main_thread(self._relieve_in_step)
 
     def _relieve_in_step(self) -> None:
-        if self._running and not self._paused and not self._at_work and self._budget.is_full():
+        full = self._running and not self._paused and not self._at_work and self._budget.is_full()
+        if full and not ranges.on_stack():  # inside an operator PyTorch would take it back; it is tried again
             with self._working():
                 if self._marker:  # such a step is none
                     self._marker.__exit__(None, None, None)
