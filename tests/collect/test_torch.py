@@ -195,8 +195,8 @@ def test_a_bound_on_events_ends_the_recording_and_says_so() -> None:
 
 def test_a_long_recording_is_written_out_between_steps_and_is_one_recording() -> None:
     """Bounded so that each step is a session of its own, and yet all fit."""
-    folder = recorded("sessions", '{"max_held_events": 1, "max_pause_percent": 1000000}')
-    trace = opened("sessions", '{"max_held_events": 1, "max_pause_percent": 1000000}')
+    options = '{"max_held_events": 1, "max_pause_percent": 1000000}'
+    folder, trace = recorded("short_sessions", options), opened("short_sessions", options)
     assert len(list((folder / "job.capture").glob("torch.*.npz"))) > 1
     assert trace.steps.collect()["step"].to_list() == list(range(8))
     calls = trace.spans.filter((pl.col("kind") == "op") & pl.col("step").is_not_null()).group_by("name", "step").len().collect()

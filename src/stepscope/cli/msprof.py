@@ -216,6 +216,7 @@ def _record(command: list[str], args: argparse.Namespace) -> int:
         profiling_options=json.dumps(options) if options else None,
         **dict.fromkeys(("profile_memory", "record_shapes", "with_stack", "with_flops", "data_process", "profiler_level", "module")),
         steps=None,
+        step_on=None,
         seconds=args.duration,
         idle=False,
         out=str(args.output or "data"),

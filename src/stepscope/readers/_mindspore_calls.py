@@ -254,7 +254,10 @@ def repeated_graph(ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, int] | N
     by_name = [rows for name, rows in _rows_by_name(ops) if "/" in name]
     counts = np.array([len(rows) for rows in by_name])
     # Nearly all ran as often as one another, or once more where recording began or ended within a run.
-    whole = next((int(count) for count in np.unique(counts) if np.isin(counts, (count, count + 1, count + 2)).mean() >= 0.9), 0)
+    # The commonest number comes first: a few operators may lack runs that could not be read.
+    numbers, how_many = np.unique(counts, return_counts=True)
+    usual = numbers[np.argmax(how_many)] if len(numbers) else 0
+    whole = next((int(count) for count in (usual, *numbers) if np.isin(counts, (count, count + 1, count + 2)).mean() >= 0.9), 0)
     if whole < 2:
         return None
     start = ops["start_ns"].to_numpy()
