@@ -118,9 +118,12 @@ def _read(journal: Path) -> list[dict[str, Any]]:
 def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) -> list[str]:
     """What to say at the end: where the recording is and how to look at it, or why there is none."""
     recorded = {Path(line["capture"]): line for line in lines if line.get("capture") and Path(line["capture"]).is_dir()}
-    if any(line["whole_steps"] for line in recorded.values()):
-        # A process that only started others has made no step, but perhaps called a module.
-        for capture in [capture for capture, line in recorded.items() if not line["whole_steps"] and capture.parent == out]:
+    has_steps = any(line["whole_steps"] for line in recorded.values())
+    has_work = any(not line.get("unprompted") for line in recorded.values())
+    for capture, line in list(recorded.items()):
+        # A process that only started others has made no step, and shown no sign of work, but perhaps called a module.
+        idle = not line["whole_steps"] and (has_steps or (has_work and line.get("unprompted")))
+        if idle and capture.parent == out:
             shutil.rmtree(capture, ignore_errors=True)
             del recorded[capture]
     # What was recorded on other machines, or by processes that were killed.

@@ -166,6 +166,7 @@ class Process:
                 "capture": str(request.capture) if request.capture else None,
                 "problem": request.problem,
                 "whole_steps": request.steps,
+                "unprompted": request is self._unprompted,
                 "incomplete": request.incomplete,
             }
         )
