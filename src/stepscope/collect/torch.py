@@ -316,6 +316,8 @@ class Collector:
             if collects:
                 gc.enable()
         ranges.session_ended(elsewhere)
+        if not self.keep_events:
+            self.profiler = None  # holds everything it recorded
         if cut.lost:
             self.full = True
             self._capture.header["recorded_until_ns"] = cut.at_ns
