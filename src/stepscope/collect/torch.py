@@ -209,7 +209,7 @@ class Collector:
             held = f"about {self._options.max_held_events:,} events (max_held_events)"
             self._capture.notice(f"step {first} is recorded in part: PyTorch holds {held}, which are written when a step ends")
             first += 1
-        last = (self._step or 0) if number is None else number - 1
+        last = ((self._step or 0) if number is None else number) - 1  # the step that is under way at the end is none
         if last >= first:
             self._capture.notice(f"{f'steps {first} to {last}' if last > first else f'step {first}'} not recorded: {percent}")
         if in_part or last >= first:
