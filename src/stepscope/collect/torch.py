@@ -42,8 +42,7 @@ class Collector:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.profiler: Any = None  # torch's own, of the latest session
-        # Whether torch can be asked for its own summary; stop takes longer then.
-        self.keep_events = options.with_flops
+        self.keep_events = False  # torch can be asked for its own summary afterwards; stop takes longer then
         self.full = False  # the bound on events was reached
         self.unwanted = False  # what was recorded is not to be written: a warm-up
         self.events = 0  # written down so far
@@ -102,7 +101,7 @@ class Collector:
             self._capture.notice("profile_memory: PyTorch tells nothing of memory where training runs in another thread than the main one")
         wanted = {
             "expose_kineto_event_metadata": True,
-            "trace_only": not self.keep_events,
+            "trace_only": not (self.keep_events or options.with_stack or options.with_flops),
             "enable_cuda_sync_events": options.profiler_level in (ProfilerLevel.Level1, ProfilerLevel.Level2),
             "profile_all_threads": self._all_threads,
         }
