@@ -292,6 +292,8 @@ class Collector:
         ranges.close()
         if self._paused:
             _leave_out(self.profiler, False)
+        else:
+            _let_collectives_end()
         self._running = self._paused = False
         stopped_ns = clock.now_ns()
         self._session.close()
@@ -367,6 +369,21 @@ def _leave_out(profiler: Any, off: bool) -> None:
     if torch.cuda.is_available() and hasattr(profiler, "toggle_collection_dynamic"):
         with _without_warning():
             profiler.toggle_collection_dynamic(not off, [torch.profiler.ProfilerActivity.CUDA])
+
+
+def _let_collectives_end() -> None:
+    """The range of a collective ends in the thread that carries it out, perhaps a moment after who waited for it went on: were the session
+    over by then, PyTorch would write into what it has freed. Of later ones nothing is recorded meanwhile."""
+    import torch
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        autograd: Any = torch.autograd
+        autograd._enable_record_function(False)
+        time.sleep(_COLLECTIVES_S)
+        autograd._enable_record_function(True)
+
+
+_COLLECTIVES_S = 0.02
 
 
 @contextmanager
