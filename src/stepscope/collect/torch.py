@@ -145,7 +145,7 @@ class Collector:
                 self._go_on(number)
             elif self._running and not self._paused and self._budget.is_full(self._steps):
                 self._relieve(number)
-            if self._running and self._paused and self._budget.may_write():
+            if self._running and self._paused and self._budget.may_write() and self._collectives_ended():
                 self._write(number)
                 self._go_on(number)
             elif self._resting and self._budget.may_begin():
@@ -167,8 +167,12 @@ class Collector:
             self._resting = not self.full
         else:
             _leave_out(self.profiler, True)
-            self._paused = True
+            self._paused, self._paused_at = True, time.monotonic()
         self._unrecorded = since
+
+    def _collectives_ended(self) -> bool:
+        """Whether those that were under way when recording was paused have long been over."""
+        return not _is_distributed() or time.monotonic() - self._paused_at >= _COLLECTIVES_S
 
     def _write(self, number: int | None) -> None:
         """End the session and write it."""
@@ -290,10 +294,10 @@ class Collector:
         if threading.get_ident() != self._thread and not self._all_threads:
             self._capture.notice("stopped by another thread than the one that started recording: what PyTorch did is lost")
         ranges.close()
+        if not self._paused or not self._collectives_ended():
+            _let_collectives_end()
         if self._paused:
             _leave_out(self.profiler, False)
-        else:
-            _let_collectives_end()
         self._running = self._paused = False
         stopped_ns = clock.now_ns()
         self._session.close()
@@ -372,18 +376,24 @@ def _leave_out(profiler: Any, off: bool) -> None:
 
 
 def _let_collectives_end() -> None:
-    """The range of a collective ends in the thread that carries it out, perhaps a moment after who waited for it went on: were the session
-    over by then, PyTorch would write into what it has freed. Of later ones nothing is recorded meanwhile."""
+    """The range of a collective ends in the thread that carries it out, a moment after who waited for it went on: were the session over by
+    then, PyTorch would write into what it has freed. Of later ones nothing is recorded meanwhile."""
     import torch
 
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if _is_distributed():
         autograd: Any = torch.autograd
         autograd._enable_record_function(False)
         time.sleep(_COLLECTIVES_S)
         autograd._enable_record_function(True)
 
 
-_COLLECTIVES_S = 0.02
+def _is_distributed() -> bool:
+    import torch
+
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+_COLLECTIVES_S = 0.5  # on a busy machine such a thread may have to wait that long
 
 
 @contextmanager
