@@ -9,7 +9,7 @@ import numpy as np
 
 from stepscope import clock
 from stepscope.captures import Capture, Column
-from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, ProfilerLevel
+from stepscope.collect.options import Options, ProfilerActivity, ProfilerLevel, of_ascend_alone
 
 _HELD = 256 << 20  # bytes of a file: a protocol buffer cannot be larger than 2 GiB, and JAX holds all of it in memory
 _PER_SECOND = 8 << 20  # bytes that a session may write, as long as none has told
@@ -139,11 +139,7 @@ def _jax() -> Any:
 
 def _without_effect(options: Options) -> list[str]:
     """What was asked for and cannot be had here."""
-    found = []
-    if options.aic_metrics is not AicoreMetrics.AiCoreNone:
-        found.append(f"aic_metrics={options.aic_metrics.name}: only Ascend chips count these")
-    if options.l2_cache:
-        found.append("l2_cache: only Ascend chips count this")
+    found = of_ascend_alone(options)
     found += [f"{name}: JAX does not count this" for name in ("hbm_ddr", "pcie") if getattr(options, name)]
     if options.record_shapes:
         found.append("record_shapes: shapes are those of the compiled program; JAX records none per call")

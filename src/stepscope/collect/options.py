@@ -201,6 +201,16 @@ def _depth() -> int:
         depth += 1
 
 
+def of_ascend_alone(options: Options) -> list[str]:
+    """What was asked for and no other chip than Ascend's can do, in words for `problems`."""
+    found = []
+    if options.aic_metrics is not AicoreMetrics.AiCoreNone:
+        found.append(f"aic_metrics={options.aic_metrics.name}: only Ascend chips count these")
+    if options.l2_cache:
+        found.append("l2_cache: only Ascend chips count this")
+    return found
+
+
 def _flattened(choices: Mapping[str, Any]) -> dict[str, Any]:
     """One name per choice: an experimental_config taken apart, the earlier spellings and names told."""
     given = dict(choices)

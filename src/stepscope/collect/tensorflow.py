@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from stepscope.captures import Capture
-from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity
+from stepscope.collect.options import Options, ProfilerActivity, of_ascend_alone
 
 
 class Collector:
@@ -53,11 +53,7 @@ class Collector:
 
 def _without_effect(options: Options) -> list[str]:
     """What was asked for and cannot be had here."""
-    found = []
-    if options.aic_metrics is not AicoreMetrics.AiCoreNone:
-        found.append(f"aic_metrics={options.aic_metrics.name}: only Ascend chips count these")
-    if options.l2_cache:
-        found.append("l2_cache: only Ascend chips count this")
+    found = of_ascend_alone(options)
     found += [
         f"{name}: TensorFlow does not record this" for name in ("hbm_ddr", "pcie", "record_shapes", "with_flops") if getattr(options, name)
     ]

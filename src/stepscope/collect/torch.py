@@ -23,7 +23,7 @@ from stepscope.collect._torch_budget import Budget
 from stepscope.collect._torch_clock import Session
 from stepscope.collect._torch_loader import Watch
 from stepscope.collect._torch_modules import Ranges
-from stepscope.collect.options import AicoreMetrics, Options, ProfilerActivity, ProfilerLevel
+from stepscope.collect.options import Options, ProfilerActivity, ProfilerLevel, of_ascend_alone
 from stepscope.endings import on_main_thread
 from stepscope.telling import say
 
@@ -467,10 +467,7 @@ def _without_effect(options: Options) -> Iterator[str]:
 
     if npu.present():
         return
-    if options.aic_metrics is not AicoreMetrics.AiCoreNone:
-        yield f"aic_metrics={options.aic_metrics.name}: only Ascend chips count these"
-    if options.l2_cache:
-        yield "l2_cache: only Ascend chips count this"
+    yield from of_ascend_alone(options)
     for name in ("hbm_ddr", "pcie"):
         if getattr(options, name) and not torch.cuda.is_available():
             yield f"{name}: there is no GPU"
