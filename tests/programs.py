@@ -14,6 +14,19 @@ import stepscope
 
 SOURCE = str(Path(stepscope.__file__).parent.parent)
 STEPSCOPE = [sys.executable, "-m", "stepscope"]
+# A small training of PyTorch, as the beginning of a script.
+TORCH = """
+    import sys, time
+    import torch
+    from torch import nn
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    def train(count):
+        for number in range(count):
+            optimizer.zero_grad()
+            net(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+"""
 
 
 def needs(framework: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, started, steps
+from programs import STEPSCOPE, TORCH, environment, names, needs, only, recordings, run, said, script, started, steps
 from stepscope import launching
 
 RANGES = """
@@ -21,18 +21,6 @@ RANGES = """
     for number in range(3):
         with record_function(f"work{number}"):
             time.sleep(0.001)
-"""
-TORCH = """
-    import sys, time
-    import torch
-    from torch import nn
-    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    def train(count):
-        for number in range(count):
-            optimizer.zero_grad()
-            net(torch.randn(4, 8)).square().mean().backward()
-            optimizer.step()
 """
 
 

@@ -7,21 +7,9 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from programs import needs, only, recordings, run, said, script
+from programs import TORCH, needs, only, recordings, run, said, script
 from stepscope import DynamicProfilerMonitor, Profiler, captures, record_function, schedule
 from stepscope.trace import UnprofiledSteps
-
-TORCH = """
-    import torch
-    from torch import nn
-    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    def train(count):
-        for number in range(count):
-            optimizer.zero_grad()
-            net(torch.randn(4, 8)).square().mean().backward()
-            optimizer.step()
-"""
 
 
 def unprofiled(recording: Path) -> UnprofiledSteps:
