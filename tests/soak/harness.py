@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 OTHER_PYTHON = HERE.parent.parent / ".venv-soak" / "bin" / "python"
 FORMS = dict.fromkeys(("eager", "hooks", "compiled", "hf", "lightning", "ddp"), HERE / "torch_job.py")
 FORMS["mindspore"] = HERE / "mindspore_job.py"
-WAYS = ("bare", "run", "profiler", "schedule", "monitor", "attach")
+
 # What is recorded, by the name in the table. Under the checks of the heap the recorder cannot tell how much a session of torch.profiler
 # holds: it ends them early. Where it may pause training as often as it likes it goes on, and most steps are recorded. In `rolls` that is
 # so after every few thousand events. `plain` is what users have.

@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parent.parent)  # as pytest has it: `soak` is this folder
 
-from soak.harness import FORMS, VARIANTS, WAYS, Case, Outcome, malloc_checker, play, play_ranges, play_valgrind, why_absent  # noqa: E402
+from soak.harness import FORMS, VARIANTS, Case, Outcome, malloc_checker, play, play_ranges, play_valgrind, why_absent  # noqa: E402
+from soak.job import WAYS  # noqa: E402
 
 _MEGABYTE = 2**20
 

@@ -10,23 +10,20 @@ import hashlib
 import json
 import os
 import queue
-import resource
 import struct
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from job import Training, parse_arguments, recording
 from torch import nn
 from torch.profiler import record_function
 from torch.utils.checkpoint import checkpoint
 
 FORMS = ("eager", "hooks", "compiled", "hf", "lightning", "ddp")
-WAYS = ("bare", "run", "profiler", "schedule", "monitor", "attach")
 WIDTH = 32
 
 
@@ -127,71 +124,43 @@ class Inference:
                 self._hash.update(self._net(torch.randn(2, WIDTH, generator=self._generator)).numpy().tobytes())
 
 
-class Training:
-    """What every form does at the end of a step: measure, keep the allocator busy, and mark the step for whoever records."""
+class TorchTraining(Training):
+    """Keeps the allocator busy, too."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.steps, self._most, self._pause = 0, args.steps, args.pause
-        self._seconds, self._end = args.seconds, 0.0  # from the end of the first step on, which may compile for minutes
-        self._losses, self._served = hashlib.sha256(), hashlib.sha256()
+        super().__init__(args)
+        self._served = hashlib.sha256()
         self._churn = torch.Generator().manual_seed(3)
         self._kept: list[list[torch.Tensor]] = []
         self._inference = Inference(self._served)
-        self._rss: list[int] = []
-        self._ms: list[float] = []
-        self._began = time.perf_counter()
-        self.mark: Callable[[], None] = lambda: None
 
     def stepped(self, loss: float) -> bool:
         """A step is over. False when it was the last."""
-        self._losses.update(struct.pack("<d", loss))
-        self.steps += 1
-        self._end = self._end or time.monotonic() + self._seconds
-        if self.steps % 7 == 0:
+        self.losses.update(struct.pack("<d", loss))
+        if self.steps % 7 == 6:
             self._inference.ask()
         # Many small blocks that live for some steps: freed memory is used again soon, and a stray write into it is noticed.
         self._kept = [*self._kept, [torch.randn(50, generator=self._churn) for _ in range(20)]][-50:]
-        self._losses.update(self._kept[0][0].numpy().tobytes())
-        time.sleep(self._pause)
-        now = time.perf_counter()
-        self._ms.append((now - self._began) * 1e3)
-        self._began = now
-        self._rss.append(_rss())
-        self.mark()
-        return self.steps < self._most and time.monotonic() < self._end
+        self.losses.update(self._kept[0][0].numpy().tobytes())
+        return self.end_step()
 
     def finish(self, parameters: Iterator[torch.Tensor]) -> dict[str, Any]:
         self._inference.close()
         values = hashlib.sha256(self._served.digest())
         for parameter in parameters:
             values.update(parameter.detach().contiguous().numpy().tobytes())
-        ordered, late = sorted(self._ms[1:] or self._ms), self._rss[-max(len(self._rss) // 4, 1) :]
-        return {
-            "steps": self.steps,
-            "loss_hash": self._losses.hexdigest(),
-            "param_hash": values.hexdigest(),
-            "rss_start": self._rss[0],
-            "rss_max": max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, *self._rss),
-            "rss_end": self._rss[-1],
-            "rss_slope": round((late[-1] - late[0]) / len(late)),  # bytes for each of the last quarter of the steps
-            "step_ms_median": round(ordered[len(ordered) // 2], 2),
-            "step_ms_p90": round(ordered[len(ordered) * 9 // 10], 2),
-        }
-
-
-def _rss() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return self.result(values)
 
 
 KINDS = ("plain", "twist", "reentrant", "saved", "plain")
 
 
-def eager(training: Training) -> Iterator[torch.Tensor]:
+def eager(training: TorchTraining) -> Iterator[torch.Tensor]:
     net = Net(*KINDS)
     return _loop(training, net, torch.optim.AdamW(net.parameters(), 1e-3, foreach=False))
 
 
-def hooks(training: Training) -> Iterator[torch.Tensor]:
+def hooks(training: TorchTraining) -> Iterator[torch.Tensor]:
     """Each parameter is updated as soon as its gradient is there, inside the backward pass."""
     net = Net(*KINDS)
     optimizers = {parameter: torch.optim.AdamW([parameter], 1e-3, foreach=False) for parameter in net.parameters()}
@@ -205,12 +174,12 @@ def hooks(training: Training) -> Iterator[torch.Tensor]:
     return _loop(training, net, None)
 
 
-def compiled(training: Training) -> Iterator[torch.Tensor]:
+def compiled(training: TorchTraining) -> Iterator[torch.Tensor]:
     net = Net("plain", "twist", "plain")
     return _loop(training, net, torch.optim.AdamW(net.parameters(), 1e-3, foreach=False), torch.compile(net, backend="inductor"))
 
 
-def ddp(training: Training) -> Iterator[torch.Tensor]:
+def ddp(training: TorchTraining) -> Iterator[torch.Tensor]:
     torch.distributed.init_process_group("gloo")
     # A checkpoint that is reentrant starts a backward within the backward, which DDP does not follow.
     net = Net("plain", "twist", "saved", "plain")
@@ -218,7 +187,7 @@ def ddp(training: Training) -> Iterator[torch.Tensor]:
     return _loop(training, net, torch.optim.AdamW(net.parameters(), 1e-3, foreach=False), wrapped)
 
 
-def _loop(training: Training, net: nn.Module, optimizer: torch.optim.Optimizer | None, called: Any = None) -> Iterator[torch.Tensor]:
+def _loop(training: TorchTraining, net: nn.Module, optimizer: torch.optim.Optimizer | None, called: Any = None) -> Iterator[torch.Tensor]:
     called = net if called is None else called  # the model in its wrapper
     batches = torch.Generator().manual_seed(11 + int(os.environ.get("RANK", "0")))
     many = torch.distributed.is_initialized()
@@ -240,7 +209,7 @@ def _loop(training: Training, net: nn.Module, optimizer: torch.optim.Optimizer |
     return net.parameters()
 
 
-def hf(training: Training) -> Iterator[torch.Tensor]:
+def hf(training: TorchTraining) -> Iterator[torch.Tensor]:
     """Hugging Face's Trainer and a GPT-2 with random weights."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
@@ -262,7 +231,7 @@ def hf(training: Training) -> Iterator[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         settings = TrainingArguments(
             folder,
-            max_steps=training._most,
+            max_steps=training.most,
             per_device_train_batch_size=4,
             use_cpu=True,
             report_to="none",
@@ -279,7 +248,7 @@ def hf(training: Training) -> Iterator[torch.Tensor]:
     return net.parameters()
 
 
-def lightning(training: Training) -> Iterator[torch.Tensor]:
+def lightning(training: TorchTraining) -> Iterator[torch.Tensor]:
     import lightning as pl
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -302,47 +271,18 @@ def lightning(training: Training) -> Iterator[torch.Tensor]:
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     module = Module()
     with contextlib.redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:
-        trainer = pl.Trainer(max_steps=training._most, max_epochs=-1, accelerator="cpu", default_root_dir=folder, **quiet)  # type: ignore[arg-type]
+        trainer = pl.Trainer(max_steps=training.most, max_epochs=-1, accelerator="cpu", default_root_dir=folder, **quiet)  # type: ignore[arg-type]
         trainer.fit(module, DataLoader(TensorDataset(data), batch_size=8, num_workers=0))
     return module.parameters()
 
 
-@contextlib.contextmanager
-def recorded(training: Training, args: argparse.Namespace) -> Iterator[None]:
-    """The ways in which a program records itself; bare, run and attach leave it as it is."""
-    if args.way in ("bare", "run", "attach"):
-        yield
-        return
-    import stepscope
-
-    if args.way == "monitor":
-        monitor = stepscope.DynamicProfilerMonitor(args.config, args.out, poll_interval=0.02, **args.options)
-        training.mark = monitor.step
-        yield
-        return
-    plan = {"schedule": stepscope.schedule(wait=2, warmup=1, active=3, repeat=0)} if args.way == "schedule" else {}
-    with stepscope.Profiler(output_path=args.out, **plan, **args.options) as profiler:
-        training.mark = profiler.step
-        yield
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--form", choices=FORMS, default="eager")
-    parser.add_argument("--way", choices=WAYS, default="bare")
-    parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=3600.0, help="an upper bound: what is to be compared needs --steps")
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds to sleep in each step")
-    parser.add_argument("--out", default="data", help="where the program's own profiler writes")
-    parser.add_argument("--config", default="config", help="the monitor's folder")
-    parser.add_argument("--options", type=json.loads, default={}, help="arguments of the program's own profiler, as JSON")
-    args = parser.parse_args()
-
+    args = parse_arguments(__doc__, FORMS)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True)
-    training = Training(args)
-    with recorded(training, args):
+    training = TorchTraining(args)
+    with recording(training, args):
         parameters = globals()[args.form](training)
     result = training.finish(parameters)
     if int(os.environ.get("RANK", "0")) == 0:
