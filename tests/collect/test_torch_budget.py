@@ -33,6 +33,12 @@ def test_a_first_session_is_full_when_the_heap_has_grown_by_what_its_events_take
     assert budget.is_full(4)  # what was freed in between has hidden none of them
 
 
+def test_with_flops_half_as_many_events_are_held_as_each_takes_twice_the_memory() -> None:
+    assert World().budget(max_held_events=500_000).held == 500_000
+    assert World().budget(max_held_events=500_000, with_flops=True).held == 250_000
+    assert World().budget(max_held_events=1, with_flops=True).held == 1
+
+
 def test_where_the_heap_is_not_known_time_alone_decides() -> None:
     world = World()
     budget = Budget(Options(max_held_events=1_000_000), clock=lambda: world.seconds, in_use=lambda: None)

@@ -1,7 +1,7 @@
 """How much one session of torch.profiler may hold in memory, and when it may be written: PyTorch itself tells neither.
 
 Measured with PyTorch 2.13: an event takes 0.2 to 0.3 KB while it is recorded. When the session ends and is written it takes 1.3 KB and 5 to
-8 µs, with shapes and memory 2.5 KB and up to 20 µs.
+8 µs, with shapes and memory 2.5 KB and up to 20 µs, with FLOPs 4.2 KB.
 """
 
 import time
@@ -27,7 +27,9 @@ class Budget:
         detailed = options.profile_memory or options.record_shapes or options.with_flops or options.with_stack
         self._fastest = 2_500_000 if detailed else 1_000_000  # events in a second: no program makes more
         self._cost_s = 20e-6 if detailed else 10e-6  # to write an event, until that has been measured
-        self._held, self._room = options.max_held_events, options.max_events
+        # With FLOPs PyTorch hands over each event twice: half as many take as much memory.
+        self.held = max(options.max_held_events // (2 if options.with_flops else 1), 1)
+        self._room = options.max_events
         self._share = options.max_pause_percent / 100
         self._clock = clock
         self._in_use = in_use or (heap.in_use if heap.counts_all() else lambda: None)
@@ -44,7 +46,7 @@ class Budget:
     def is_full(self, steps: int = 0) -> bool:
         """Whether the session, with so many whole steps in it, may hold as much as it is allowed to before another step is over."""
         now = self._clock()
-        most, seconds = min(self._held, self._room), now - self._began
+        most, seconds = min(self.held, self._room), now - self._began
         self._events = seconds * self._fastest
         if self._events < most:
             return False
@@ -65,7 +67,7 @@ class Budget:
 
     def may_begin(self) -> bool:
         """Whether a session that is written as soon as it is full would be so late enough."""
-        expected = min(self._held, self._room)
+        expected = min(self.held, self._room)
         until = self._clock() - self._last_pause + (expected / self._rate if self._rate else 0)
         return expected * self._cost_s <= until * self._share
 

@@ -48,9 +48,9 @@ class Cut:
 def pieces(results: Any, options: Options, cut: Cut) -> Iterator[tuple[str, dict[str, Column]]]:
     """The events of a finished session as pieces of two tables. `_ProfilerResult` is private to PyTorch: raises where it is another."""
     shapes = options.record_shapes or options.with_flops
+    counted = _flops(results.events()) if options.with_flops else None  # first: both lists at once would take twice the memory
     activities = results.trace_activities()
     activities = cut.first_of(activities, type(activities[0]).timestamp) if activities else activities
-    counted = _flops(results.events()) if options.with_flops else None
     for start in range(0, len(activities), PIECE):
         yield from _piece(activities[start : start + PIECE], shapes, counted)
 
@@ -94,7 +94,7 @@ def _piece(rows: list[Any], shapes: bool, flops: tuple[Ints, Ints] | None) -> It
         "start_ns": numbers(kind.timestamp, rows),
         "dur_ns": narrow(numbers(kind.duration, rows)),
         **joints(words, own, linked),
-        **told(rows, words, texts, shapes, _meta),
+        **meta_columns(rows, words, texts, shapes, _meta),
     }
     flow = numbers(kind.flow_id, rows)
     flowing = [rows[row] for row in np.flatnonzero(flow)]
@@ -116,7 +116,7 @@ def _counted(flops: tuple[Ints, Ints], words: Coded, own: Ints) -> Ints:
     return np.where(words.where(("cpu_op",)) & (correlation[at] == own), amount[at], -1)
 
 
-def told(rows: list[Any], words: Coded, names: Coded, shapes: bool, read: Callable[[Any, str, str], str]) -> dict[str, Column]:
+def meta_columns(rows: list[Any], words: Coded, names: Coded, shapes: bool, read: Callable[[Any, str, str], str]) -> dict[str, Column]:
     """The arguments of the rows that have some worth the time to take them over."""
     wanted = ~words.where(("python_function",) if shapes else ("python_function", "cpu_op"))
     if not shapes:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.captures import Column, coded
-from stepscope.collect._torch_events import MEMORY, NUMBERS, PIECE, Cut, all_decoded, decoded, joined, joints, narrow, numbers, told
+from stepscope.collect._torch_events import MEMORY, NUMBERS, PIECE, Cut, all_decoded, decoded, joined, joints, meta_columns, narrow, numbers
 from stepscope.collect.options import Options
 
 _BACKWARD = 1  # PyTorch's number for the scope of a backward function
@@ -60,7 +60,9 @@ def _columns(rows: list[Any], *, shapes: bool, flops: bool, lists: dict[int, lis
         "start_ns": numbers(kind.start_ns, rows),
         "dur_ns": narrow(numbers(kind.duration_ns, rows)),
         **joints(words, own, linked),
-        **told(rows, words, texts, shapes, lambda row, word, name: _inputs(row, lists) if word in _WITH_INPUTS else _arguments(row)),
+        **meta_columns(
+            rows, words, texts, shapes, lambda row, word, name: _inputs(row, lists) if word in _WITH_INPUTS else _arguments(row)
+        ),
     }
     if flops:
         counts = numbers(kind.flops, rows)

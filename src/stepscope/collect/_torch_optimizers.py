@@ -70,7 +70,7 @@ def _watch() -> None:
             if "step" in vars(optimizer):  # a learning rate scheduler has put a function of its own there
                 optimizer.step = _watched(optimizer.step, _only(optimizer))
     else:  # another release: better a step inside of PyTorch's range than none
-        torch.optim.optimizer.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: _told(optimizer, []))
+        torch.optim.optimizer.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: _notify(optimizer, []))
     init = kind.__init__
 
     @wraps(init)
@@ -125,8 +125,8 @@ def _uncompiled(optimizer: Any, within: list[Any]) -> None:
     """Called from within a compiled function, nothing of ours is to be compiled."""
     dynamo = sys.modules.get("torch._dynamo")
     if not _report and dynamo is not None and hasattr(dynamo, "disable"):
-        _report.append(dynamo.disable(_told))
-    (_report[0] if _report else _told)(optimizer, within)
+        _report.append(dynamo.disable(_notify))
+    (_report[0] if _report else _notify)(optimizer, within)
 
 
 def show_dynamo() -> None:
@@ -138,7 +138,7 @@ def show_dynamo() -> None:
         _shown.append(True)
 
 
-def _told(optimizer: Any, within: list[Any]) -> None:
+def _notify(optimizer: Any, within: list[Any]) -> None:
     for listener in list(_listeners):
         listener(optimizer, within)
 
@@ -147,5 +147,5 @@ _watching: list[bool] = []
 _shown: list[bool] = []
 _listeners: list[Listener] = []
 _created: list[Callable[[Any], None]] = []
-_report: list[Listener] = []  # _told, such that nothing in it is compiled
+_report: list[Listener] = []  # _notify, such that nothing in it is compiled
 _calls = threading.local()

@@ -209,7 +209,7 @@ class Collector:
         (first, in_part, since_ns), self._unrecorded = self._unrecorded, None
         percent = f"writing may pause training for {self._options.max_pause_percent} % of the time (max_pause_percent)"
         if in_part:
-            held = f"about {self._options.max_held_events:,} events (max_held_events)"
+            held = f"about {self._budget.held:,} events (max_held_events)"
             self._capture.notice(f"step {first} is recorded in part: PyTorch holds {held}, which are written when a step ends")
             first += 1
         last = ((self._step or 0) if number is None else number) - 1  # the step that is under way at the end is none
