@@ -39,6 +39,56 @@ def test_with_flops_half_as_many_events_are_held_as_each_takes_twice_the_memory(
     assert World().budget(max_held_events=1, with_flops=True).held == 1
 
 
+def test_what_a_program_allocates_for_a_step_and_frees_is_no_event() -> None:
+    world = World()
+    budget = world.budget(max_held_events=1_000_000)
+    for _ in range(100):
+        world.go_on(0.5, grown=500_000_000)
+        assert not budget.is_full()
+        world.go_on(0.5, grown=-500_000_000 + 1_900_000)
+        assert not budget.is_full()  # 100 x 1.9 MB are 950,000 events
+    for _ in range(10):
+        world.go_on(1.0, grown=1_900_000)
+        full = budget.is_full()
+    assert full
+
+
+def test_a_session_in_which_no_step_ended_says_nothing_about_the_next() -> None:
+    world = World()
+    budget = world.budget(max_held_events=10_000)
+    budget.written(events=1, steps=0, recorded_s=8.0, pause_s=0.001)  # it has waited for something
+    budget.begin()
+    world.go_on(1.0, grown=1_900_000)
+    assert not budget.is_full()
+    world.go_on(1.0, grown=200_000)
+    assert budget.is_full()  # 2.1 MB, 10,500 events
+
+
+def test_where_steps_come_to_have_more_events_than_before_the_heap_tells() -> None:
+    world = World()
+    budget = world.budget(max_held_events=10_000)
+    budget.written(events=100, steps=10, recorded_s=10.0, pause_s=0.01)  # the program has compiled
+    budget.begin()
+    world.go_on(1.0, grown=5_900_000)
+    assert not budget.is_full(5)
+    world.go_on(1.0, grown=200_000)
+    assert budget.is_full(6)  # 6.1 MB, 10,167 events of 600 bytes
+
+
+def test_where_the_heap_is_not_known_a_session_without_a_step_is_believed_ten_times_as_long() -> None:
+    world = World()
+    budget = Budget(Options(max_held_events=1_000_000), clock=lambda: world.seconds, in_use=lambda: None)
+    budget.begin()
+    world.go_on(1.0)
+    assert budget.is_full()
+    budget.written(events=100, steps=0, recorded_s=1.0, pause_s=0.01)
+    budget.begin()
+    world.go_on(9.9)
+    assert not budget.is_full()
+    world.go_on(0.2)
+    assert budget.is_full()
+
+
 def test_where_the_heap_is_not_known_time_alone_decides() -> None:
     world = World()
     budget = Budget(Options(max_held_events=1_000_000), clock=lambda: world.seconds, in_use=lambda: None)
@@ -54,7 +104,7 @@ def test_later_sessions_are_judged_by_the_one_before() -> None:
     budget = world.budget(max_held_events=10_000)
     budget.written(events=8_000, steps=8, recorded_s=8.0, pause_s=0.08)  # 1,000 a step and a second
     budget.begin()
-    world.go_on(6.9, grown=10**9)
+    world.go_on(6.9, grown=5_900_000)  # 9,833 events of 600 bytes
     assert not budget.is_full(6)  # (6 + 1) x 1,000 x 1.25 = 8,750
     assert budget.is_full(7)  # 10,000
     world.go_on(1.2)

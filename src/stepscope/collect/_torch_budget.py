@@ -12,6 +12,9 @@ from stepscope.collect.options import Options
 
 _BYTES = 200  # of an event while it is recorded; one with shapes takes more, and counts as several
 _OFTEN_S = 0.1  # how often the heap is looked at
+_WINDOW_S = 1.0  # in it most programs free what they allocated for a step; events stay
+_LOOSE = 3  # an event takes up to so many times _BYTES: beyond it, what the session before has shown no longer holds
+_TRUST = 10  # so many times as long as a session was, its rate is believed, where no step of it ended and the heap is not known
 _SAFETY = 1.25  # the next events may cost more than the last
 
 
@@ -33,14 +36,16 @@ class Budget:
         self._share = options.max_pause_percent / 100
         self._clock = clock
         self._in_use = in_use or (heap.in_use if heap.counts_all() else lambda: None)
-        self._per_step = self._rate = 0.0  # events in a step and in a second, as the session before had them
+        self._per_step = self._rate = self._recorded_s = 0.0  # events in a step and in a second, and its time, of the session before
         self._last_pause = clock()  # or the beginning of the recording
 
     def begin(self) -> None:
         """A session begins."""
         self._began = self._clock()
         self._looked = self._began - _OFTEN_S
-        self._heap, self._grown = self._in_use(), 0
+        self._heap_known = (heap := self._in_use()) is not None
+        self._window, self._low = self._began, float("inf")  # when it began, and the least bytes of the heap in it
+        self._base, self._grown = float(heap or 0), 0.0  # the same of the window before, and by how much it has risen in all
         self._events = 0.0  # that it may hold
 
     def is_full(self, steps: int = 0) -> bool:
@@ -50,16 +55,26 @@ class Budget:
         self._events = seconds * self._fastest
         if self._events < most:
             return False
-        if self._rate:
-            expected = max((steps + 1) * self._per_step if steps else 0, seconds * self._rate)
-            self._events = min(self._events, expected * _SAFETY)
-        elif self._heap is not None:
-            if now - self._looked >= _OFTEN_S:
-                # What the program itself allocates counts as events, what it frees hides none.
-                self._looked, before, self._heap = now, self._heap, self._in_use() or 0
-                self._grown += max(self._heap - before, 0)
-            self._events = min(self._events, self._grown / _BYTES)
+        self._look_at_heap(now)
+        by_heap = self._grown / _BYTES if self._heap_known else None
+        expected = max((steps + 1) * self._per_step if steps else 0, seconds * self._rate) * _SAFETY
+        if self._per_step:
+            if steps and by_heap is not None:
+                expected = max(expected, by_heap / _LOOSE)
+            self._events = min(self._events, expected)
+        elif by_heap is not None:
+            self._events = min(self._events, by_heap)
+        elif self._rate and seconds < self._recorded_s * _TRUST:
+            self._events = min(self._events, expected)
         return self._events >= most
+
+    def _look_at_heap(self, now: float) -> None:
+        """What the program itself keeps counts as events, what it frees hides none."""
+        if now - self._looked >= _OFTEN_S:
+            self._looked, self._low = now, min(self._low, self._in_use() or 0)
+            if now - self._window >= _WINDOW_S:
+                self._grown += max(self._low - self._base, 0)
+                self._window, self._base, self._low = now, self._low, float("inf")
 
     def may_write(self) -> bool:
         """Whether writing a session that is full takes at most its share of the time since the last pause."""
@@ -77,8 +92,9 @@ class Budget:
         self._room -= events
         if events:  # else it has shown nothing
             self._cost_s = pause_s / events * _SAFETY
-            self._rate = events / max(recorded_s, 1e-3)
-            self._per_step = events / max(steps, 1)
+            self._recorded_s = max(recorded_s, 1e-3)
+            self._rate = events / self._recorded_s
+            self._per_step = events / steps if steps else 0.0  # of a step that has not ended nothing is known
 
     @property
     def room(self) -> int:
