@@ -11,7 +11,7 @@ const text = texts({
     left: "The {device} is idle {idle} while recorded, about {left} unprofiled.",
     slowed: "Recording {options} slows the host: without that the {device} may wait less.",
     how: "To find out, compare with a run recorded without, or record a few steps with {command}, which also times unprofiled steps.",
-    steps: "{bare} unprofiled ({more} while recorded)", small: "{bare} unprofiled", unknown: "recording overhead not known", unprofiled: "unprofiled", besides: "{options} recorded",
+    steps: "{bare} unprofiled ({more} while recorded)", small: "{bare} unprofiled", unknown: "recording overhead not known", unprofiled: "unprofiled", while: "while recorded, {more}", besides: "{options} recorded",
     stacks: "stacks", shapes: "shapes", memory: "memory", comma: ", ", and: " and ",
   },
   zh: {
@@ -20,7 +20,7 @@ const text = texts({
     left: "{device} 记录时空闲 {idle}，未记录时约 {left}。",
     slowed: "记录{options}会拖慢主机：不记录时 {device} 的等待可能更少。",
     how: "要弄清楚，请与不记录这些内容的训练对比，或用 {command} 只记录几个迭代，它还会给未记录的迭代计时。",
-    steps: "未记录时 {bare}（记录时 {more}）", small: "未记录时 {bare}", unknown: "记录开销未知", unprofiled: "未记录时", besides: "记录了{options}",
+    steps: "未记录时 {bare}（记录时 {more}）", small: "未记录时 {bare}", unknown: "记录开销未知", unprofiled: "未记录时", while: "记录时，{more}", besides: "记录了{options}",
     stacks: "调用栈", shapes: "形状", memory: "内存", comma: "、", and: "和",
   },
 });
@@ -74,6 +74,12 @@ function options(overview: Table, row: number): string {
   const t = text();
   const names = (overview.str("slowed_by")[row] ?? "").split(", ").map((one) => t[one as "stacks"] ?? one);
   return names.length > 1 ? names.slice(0, -1).join(t.comma) + t.and + names.at(-1) : names[0];
+}
+
+/** How much longer steps are for being recorded, where idle time is, too. */
+export function recordedTag(overview: Table, row: number): string | null {
+  const over = overheadOf(overview, row);
+  return over && fill(text().while, { more: more(over.bare, over.step) });
 }
 
 /** In a few words, what a share of lost time is of; null where that goes without saying. */

@@ -36,6 +36,7 @@ export function WhyCard({ now, causes, overview }: { now: Info; causes: Asked<Ta
           const most = Math.max(...data.num("total_ns"));
           return (
             <table>
+              {over && <thead><tr><th /><th /><th /><th>{t.time}</th><th>{t.recordedHead}</th><th>{t.unprofiledHead}</th></tr></thead>}
               <tbody>
                 {data.where((row) => row < 12).map((row) => {
                   const cause = data.str("cause")[row] ?? "";
@@ -46,7 +47,7 @@ export function WhyCard({ now, causes, overview }: { now: Info; causes: Asked<Ta
                       <td class="ov-why"><InlineBar share={data.num("total_ns")[row] / most} color={cause === "data wait" ? "var(--kind-wait)" : cause === "communication" ? "var(--kind-communication)" : "var(--text-3)"} /></td>
                       <td><Time ns={data.num("total_ns")[row]} /></td>
                       <td class="b"><Share of={data.num("share")[row]} /></td>
-                      {over && <td class="d2"><Say of={t.unprofiledShare} share={<Share of={data.num("unprofiled_share")[row]} />} /></td>}
+                      {over && <td class="d2"><Say of={t.about} share={<Share of={data.num("unprofiled_share")[row]} />} /></td>}
                     </tr>
                   );
                 })}

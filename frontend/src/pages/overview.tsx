@@ -36,7 +36,7 @@ export default function Overview() {
       <Sentence now={now} overview={overview.data} found={device && !causes.data && !causes.error ? null : found} chosen={chosen} />
       {overview.data.rows > 0 && (
         <>
-          <StepPicture now={now} overlap={overlap} chosen={chosen} />
+          <StepPicture now={now} overlap={overlap} chosen={chosen} overview={overview.data} />
           <FigureTiles now={now} overview={overview.data} overlap={overlap.data} />
         </>
       )}

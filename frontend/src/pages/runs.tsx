@@ -299,7 +299,7 @@ function Said({ run, of }: { run: Run; of: Known | undefined }) {
   const whole = of.overview.rows > 0 && of.overview.str("steps_how")[of.row] === "whole";
   const tag = overheadTag(of.overview, of.row);
   return (
-    <span class={`why ${found.tone ?? "d2"}`}>
+    <span class={`why ${found.tone ?? "d2"}`} title={tag ?? undefined}>
       {t[`case_${found.case}`]}
       {!plain.includes(found.case) && Number.isFinite(found.share) && <> <b><Share of={found.share} /></b></>}
       {tag && WAITS.includes(found.case) && <span class="d3"> · {tag}</span>}
