@@ -139,7 +139,10 @@ def _judged(rows: list[dict[str, Any]], *, full: bool) -> Iterable[dict[str, Any
                 verdict = "waits for input"
             else:
                 verdict = "keeps up"
-        yield row | {"verdict": verdict, "hint": (_hint_without_cores if full else _hint)(row) if verdict == "bottleneck" else _without_workers(row)}
+        yield row | {
+            "verdict": verdict,
+            "hint": (_hint_without_cores if full else _hint)(row) if verdict == "bottleneck" else _without_workers(row),
+        }
 
 
 def _hint(row: dict[str, Any]) -> str:
