@@ -130,7 +130,7 @@ def test_the_words_are_there_in_chinese(server: "Serve", browser: "Browser", run
     served = server(runs)
     page = context.new_page()
     assert opened(page, served, "partly", "overview").startswith(
-        "未记录时每个迭代 25.0 ms，记录时 32.0 ms（+28 %）：一部分空闲是记录开销。"
+        "未记录时每个迭代 25.0 ms，记录时 32.0 ms（+28 %）：一部分空闲是记录开销。"  # noqa: RUF001
     )
     assert "记录调用栈和形状会拖慢主机" in opened(page, served, "stacks", "overview")
     context.close()
