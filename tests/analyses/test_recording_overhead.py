@@ -5,10 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from polars.testing import assert_frame_equal
 
 import stepscope
 import tiny
 from stepscope.cli import main
+from stepscope.exporters import chrome
 from stepscope.trace import Trace, UnprofiledSteps, combine
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -182,3 +184,11 @@ def test_the_summary_gives_the_idle_time_of_the_unprofiled_job_beside_the_record
     store.write(recorded(191, 195), tmp_path / "quick")
     assert main(["summary", str(tmp_path / "quick")]) == 0
     assert "overhead" not in capsys.readouterr().out
+
+
+def test_an_export_as_chrome_json_keeps_what_is_known_of_unprofiled_steps(tmp_path: Path) -> None:
+    trace = recorded(125, 130)
+    chrome.export(trace, tmp_path / "trace.json")
+    back = stepscope.open(tmp_path / "trace.json", cache=False)
+    assert_frame_equal(back.recording_overhead(), trace.recording_overhead())
+    assert_frame_equal(back.gap_causes(), trace.gap_causes())
