@@ -1,4 +1,5 @@
 /** What a run's overview and its idle causes amount to: the case that decides the sentence. The figures are the analyses' own. */
+import { overheadOf } from "./overhead";
 import type { Info } from "./source";
 import type { Table } from "./table";
 
@@ -30,22 +31,23 @@ const USED = 0.9;
 // Idle time because the host communicates is in the exposed communication already.
 const CAUSES: Record<string, Case | null> = { "host-bound": "launch", "data wait": "input", communication: null, sync: "sync", "launch latency": "latency" };
 
-/** `row` is of `overview`; `causes` is gap_causes of the same rank. */
+/** `row` is of `overview`; `causes` is gap_causes of the same rank. Where recording makes idle time longer, shares are of the unprofiled step. */
 export function finding(overview: Table | null, row: number, causes: Table | null, device: boolean): Finding {
   if (!overview || row < 0 || row >= overview.rows) return { case: "none", share: NaN, tone: undefined };
-  const busy = overview.num("busy_share")[row];
-  const exposed = overview.num("exposed_communication_share")[row];
+  const over = device ? overheadOf(overview, row) : null;
+  const busy = over ? 1 - over.left : overview.num("busy_share")[row];
+  const exposed = overview.num("exposed_communication_share")[row] * (over ? over.step / over.bare : 1);
   const input = overview.num("input_wait_share")[row];
   if (!Number.isFinite(busy)) return { case: "unknown", share: NaN, tone: undefined };
   if (!device) {
-    if (exposed >= 0.1 && exposed >= input) return { case: "hostCommunication", share: exposed, tone: tone(exposed) };
+    if (exposed >= 0.1 && !(input > exposed)) return { case: "hostCommunication", share: exposed, tone: tone(exposed) };
     if (input >= 0.1) return { case: "hostInput", share: input, tone: tone(input) };
     return { case: "host", share: busy, tone: undefined };
   }
   const lost = new Map<Case, number>([["communication", exposed || 0]]);
   if (causes) {
     const devices = new Set(causes.num("device")).size || 1; // a share is of one device; the rank's is their mean
-    const [name, share] = [causes.str("cause"), causes.num("share")];
+    const [name, share] = [causes.str("cause"), causes.num(over ? "unprofiled_share" : "share")];
     for (let at = 0; at < causes.rows; at++) {
       const one = CAUSES[name[at] ?? ""];
       if (one !== null) lost.set(one ?? "idle", (lost.get(one ?? "idle") ?? 0) + share[at] / devices);

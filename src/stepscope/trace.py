@@ -190,7 +190,8 @@ class Trace:
         new = pl.lit(rank, pl.Int32).alias("rank")
         windows = [[rank, *times] for _, *times in self.meta.extra.get("windows", [])]
         extra = self.meta.extra | ({"windows": windows} if windows else {})
-        meta = msgspec.structs.replace(self.meta, ranks=[rank], world_size=None, extra=extra)
+        unprofiled = [msgspec.structs.replace(steps, rank=rank) for steps in self.meta.unprofiled_steps]
+        meta = msgspec.structs.replace(self.meta, ranks=[rank], world_size=None, extra=extra, unprofiled_steps=unprofiled)
         return Trace({name: frame.with_columns(new) for name, frame in self._tables.items()}, meta)
 
     def with_steps(self, choice: str) -> "Trace":
@@ -339,7 +340,7 @@ def combine(traces: list[Trace]) -> Trace:
         versions=first.versions,
         world_size=max((t.meta.world_size or 0 for t in traces), default=0) or None,
         ranks=sorted({rank for t in traces for rank in t.meta.ranks}),
-        options=first.options,
+        options=first.options | {key: True for t in traces for key, value in t.meta.options.items() if value is True},
         extra=first.extra | ({"windows": windows} if (windows := [row for t in traces for row in t.meta.extra.get("windows", [])]) else {}),
         unprofiled_steps=[steps for t in traces for steps in t.meta.unprofiled_steps],
     )

@@ -102,3 +102,24 @@ def test_a_range_of_time_keeps_the_samples_taken_in_it_with_the_time_they_are_ab
 
 def test_a_trace_without_counters_gives_no_rows() -> None:
     assert Trace({}).cpu_use().is_empty()
+
+
+def test_the_machine_is_judged_by_its_cores_then_by_its_disks_then_by_its_run_queue() -> None:
+    def verdict(user: float, io: float, queue: int) -> str | None:
+        counters = f"""
+            name          at_ns      value   unit
+            "cpu_cores"   0          2       cores
+            "run_queue"   0          1       processes
+            "cpu_user"    900000000  {user}  share
+            "cpu_system"  900000000  0.05    share
+            "cpu_io"      900000000  {io}    share
+            "run_queue"   900000000  {queue} processes
+        """
+        found: str | None = tiny.trace(counters=counters).cpu_use(of="machine")["verdict"].item()
+        return found
+
+    assert verdict(0.9, 0.3, 9) == "full"
+    assert verdict(0.7, 0.16, 9) == "waits for disks"
+    assert verdict(0.7, 0.15, 5) == "crowded"
+    assert verdict(0.7, 0.15, 4) == "free"
+    assert tiny.trace(counters=COUNTERS).cpu_use()["verdict"].to_list() == ["free", None, None]

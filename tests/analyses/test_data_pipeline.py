@@ -146,3 +146,24 @@ def test_minddatas_own_files_give_its_own_averages(shared: Path) -> None:
 
 def test_a_trace_without_a_pipeline_gives_no_rows() -> None:
     assert Trace({}).data_pipeline().is_empty()
+
+
+def test_more_workers_are_advised_only_where_the_machine_has_cores_for_them() -> None:
+    """Else the page on the CPU, which says that they would compete, contradicts it."""
+
+    def hints(busy: float) -> list[str]:
+        machine = f"""
+        "cpu_cores"   0          2       cores
+        "run_queue"   0          1       processes
+        "cpu_user"    900000000  {busy}  share
+        "cpu_system"  900000000  0.05    share
+        """
+        found = []
+        for depths in ({"op1": [0], "op2": [0], "op3": [10]}, {"op1": [0], "op2": [0], "op3": [0]}):
+            table = tiny.trace(pipeline=PIPELINE, counters=queues(**depths) + machine.rstrip()).data_pipeline()
+            found += table.filter(pl.col("verdict") == "bottleneck")["hint"].to_list()
+        return found
+
+    assert all("raise num_parallel_workers" in hint for hint in hints(0.5))
+    assert len(hints(0.9)) == len(hints(0.5)) == 2
+    assert all(hint.startswith("all cores are busy, more workers would compete for them: ") and "raise" not in hint for hint in hints(0.9))

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import stepscope
+from stepscope.cli import main
 from stepscope.errors import DataError
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "marey" / "by-hand" / "ascend_marey_timeline_1.json"
@@ -33,6 +34,12 @@ def test_each_device_is_a_rank_with_its_operators_and_transfers_in_one_step() ->
         (1, 1, 1_060_000, 1_096_125),
     ]
     assert trace.meta.extra["stages"] == {"stage0": ["device0"], "stage1": ["device1"]}
+
+
+def test_the_step_is_the_files_own_and_not_said_to_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert stepscope.open(SAMPLE, cache=False).overview()["steps_how"].to_list() == ["marker", "marker"]
+    assert main(["summary", str(SAMPLE), "--no-cache"]) == 0
+    assert "step-name" not in capsys.readouterr().out
 
 
 def test_the_map_beside_it_tells_the_scopes_and_the_name_of_the_file_the_step(tmp_path: Path) -> None:

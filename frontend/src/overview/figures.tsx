@@ -1,11 +1,12 @@
 /** The figures that matter, each leading to its page. */
 import { rank, useTable } from "../data";
 import { onDevice } from "../finding";
+import { overheadOf } from "../overhead";
 import { Bytes, Quantity, Share, Tile, Tiles, Time } from "../parts/basics";
 import { said } from "../said";
 import type { Info } from "../source";
 import type { Table } from "../table";
-import { fill } from "../text";
+import { fill, Say } from "../text";
 import * as units from "../units";
 import { text } from "./words";
 
@@ -37,16 +38,17 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
   const transfers = (now.kinds.communication ?? 0) > 0;
   const capacity = Math.max(...now.devices.filter((one) => one.rank === rank()).map((one) => Number(one.memory_bytes) || 0), 0);
   const first = value("first_step_ns");
+  const over = device ? overheadOf(overview, 0) : null;
   const whole = overview.str("steps_how")[0] === "whole";
   return (
     <Tiles label={t.figures}>
-      <Tile label={t.stepTime} spark={totals} to={{ page: "steps" }} context={value("steps") > 1 ? <span title={fill(t.firstStep, { time: units.text(units.time(first)) })}><Time ns={value("min_ns")} /> – <Time ns={value("max_ns")} /></span> : undefined}>
+      <Tile label={t.stepTime} spark={totals} to={{ page: "steps" }} context={value("steps") > 1 ? <span title={fill(t.firstStep, { time: units.text(units.time(first)) })}>{over ? <Say of={t.bareStep} value={<Time ns={over.bare} />} /> : <><Time ns={value("min_ns")} /> – <Time ns={value("max_ns")} /></>}</span> : undefined}>
         <Time ns={step} />
       </Tile>
       <Tile label={t.throughput} spark={totals && Array.from(totals, (total) => 1 / total)} to={{ page: "steps" }} context={whole ? t.noMarks : Number.isFinite(samples) ? fill(t.samples, { rate: units.text(units.short(rate * samples)) }) : t.noBatch}>
         {whole ? <Quantity value={NaN} as="count" why={t.noMarks} /> : <span class="q" title={`${rate}`}>{units.short(rate).value}<span class="u">{units.THIN}{units.short(rate).unit} {t.perStep}</span></span>}
       </Tile>
-      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && value("busy_share") < 0.8 ? "bad" : undefined} context={Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
+      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && (over ? 1 - over.left : value("busy_share")) < 0.8 ? "bad" : undefined} context={over ? fill(t.bareStep, { value: `≈ ${units.text(units.share(1 - over.left))}` }) : Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
         <Share of={value("busy_share")} why={t.noWork} />
       </Tile>
       <Tile label={t.use} to={{ page: "flops" }} context={<span title={useWhy}>{useWhy}</span>}>

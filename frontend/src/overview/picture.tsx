@@ -1,6 +1,7 @@
 /** Where the step goes: the device's time and the host's stages, as shares, in order, or as a table. */
 import { info, type Asked, useTable } from "../data";
 import { deviceWord, onDevice } from "../finding";
+import { recordedTag } from "../overhead";
 import { Await, Card, Empty, Legend, Segmented, Share, Swatch, Time } from "../parts/basics";
 import { type Stage, StageBar } from "../parts/plots";
 import { type Info, source } from "../source";
@@ -49,7 +50,7 @@ function pieces(t: Words, now: Info, overlap: Table, chosen: Chosen, causes: Tab
   return all.filter((piece) => piece.ns > 0);
 }
 
-export function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Asked<Table>; chosen: Chosen | null }) {
+export function StepPicture({ now, overlap, chosen, overview }: { now: Info; overlap: Asked<Table>; chosen: Chosen | null; overview: Table }) {
   const t = text();
   const device = onDevice(now);
   const causes = useTable("gap_causes", { per_step: 1 }, { skip: !device });
@@ -73,7 +74,7 @@ export function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Aske
     </>
   );
   return (
-    <Card title={t.where} note={note} tools={overlap.data?.rows === 0 ? undefined : tools}>
+    <Card title={t.where} note={note && [note, device && recordedTag(overview, 0)].filter(Boolean).join(" · ")} tools={overlap.data?.rows === 0 ? undefined : tools}>
       <Await of={overlap} rows={3}>
         {(data) => {
           if (!chosen) return <HostOnly />;

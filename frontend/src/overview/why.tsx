@@ -2,11 +2,12 @@
 import type { ComponentChildren } from "preact";
 import { type Asked, rank } from "../data";
 import { deviceWord } from "../finding";
+import { OverheadNote, overheadOf } from "../overhead";
 import { Await, Card, InlineBar, Share, Time } from "../parts/basics";
 import { type Info, source } from "../source";
 import { link } from "../state";
 import type { Table } from "../table";
-import { fill } from "../text";
+import { fill, Say } from "../text";
 import * as units from "../units";
 import { text } from "./words";
 
@@ -21,17 +22,21 @@ function gapLink(cause: string, device: number, said: string): ComponentChildren
   return <a href={link({ page: "query", params: { sql: `select start_ns, dur_ns, step, host_activity, next_kernel, share_of_step from gaps\nwhere ${where}\norder by dur_ns desc` } })}>{said}</a>;
 }
 
-export function WhyCard({ now, causes }: { now: Info; causes: Asked<Table> }) {
+export function WhyCard({ now, causes, overview }: { now: Info; causes: Asked<Table>; overview: Table }) {
   const t = text();
   if (causes.data && causes.data.rows === 0) return null;
+  const word = deviceWord(now) ?? t.device;
+  const over = overheadOf(overview, 0) !== null;
   return (
-    <Card title={fill(t.why, { device: deviceWord(now) ?? t.device })} note={t.whyNote}>
+    <Card title={fill(t.why, { device: word })} note={t.whyNote}>
+      <OverheadNote overview={overview} device={word} />
       <Await of={causes} rows={3}>
         {(data) => {
           const devices = new Set(data.num("device")).size;
           const most = Math.max(...data.num("total_ns"));
           return (
             <table>
+              {over && <thead><tr><th /><th /><th /><th>{t.time}</th><th>{t.recordedHead}</th><th>{t.unprofiledHead}</th></tr></thead>}
               <tbody>
                 {data.where((row) => row < 12).map((row) => {
                   const cause = data.str("cause")[row] ?? "";
@@ -42,6 +47,7 @@ export function WhyCard({ now, causes }: { now: Info; causes: Asked<Table> }) {
                       <td class="ov-why"><InlineBar share={data.num("total_ns")[row] / most} color={cause === "data wait" ? "var(--kind-wait)" : cause === "communication" ? "var(--kind-communication)" : "var(--text-3)"} /></td>
                       <td><Time ns={data.num("total_ns")[row]} /></td>
                       <td class="b"><Share of={data.num("share")[row]} /></td>
+                      {over && <td class="d2"><Say of={t.about} share={<Share of={data.num("unprofiled_share")[row]} />} /></td>}
                     </tr>
                   );
                 })}

@@ -114,9 +114,10 @@ function Sentence({ use }: { use: Table }) {
     busy: share(busy), used: number(value("busy_cores", machine)), cores: number(cores), io: share(value("io_share", machine)), queue: number(value("max_run_queue", machine)),
     process: process === undefined ? "" : <b>{spoken(use.str("name")[process])}</b>, own: process === undefined ? "" : number(value("busy_cores", process)),
   };
-  if (busy > 0.85) return <Say of={t.full} {...all} />;
-  if (value("io_share", machine) > 0.15) return <Say of={t.io} {...all} />;
-  if (value("max_run_queue", machine) > 2 * cores) return <Say of={t.crowded} {...all} />;
+  const verdict = use.str("verdict")[machine];
+  if (verdict === "full") return <Say of={t.full} {...all} />;
+  if (verdict === "waits for disks") return <Say of={t.io} {...all} />;
+  if (verdict === "crowded") return <Say of={t.crowded} {...all} />;
   return <Say of={process !== undefined && !Number.isNaN(value("busy_cores", process)) ? t.calm : t.calmAlone} {...all} />;
 }
 

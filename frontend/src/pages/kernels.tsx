@@ -1,7 +1,9 @@
 // page: {"order": 50, "group": "performance", "icon": "kernels", "en": "Kernels", "zh": "内核", "needs": ["kernel", "copy", "set"]}
 import { useMemo } from "preact/hooks";
 import { color, family, css } from "../colors";
-import { info, useTable } from "../data";
+import { counting, info, useTable } from "../data";
+import { deviceWord } from "../finding";
+import { OverheadNote } from "../overhead";
 import { Await, Card, Chip, Count, Empty, Segmented, Share, Swatch, Tabs, Tile, Tiles, Time, Verdict } from "../parts/basics";
 import { Calls, short } from "../parts/calls";
 import { Drawer } from "../parts/drawer";
@@ -18,7 +20,7 @@ const text = texts({
   en: {
     many: "{top} kernels take half of the {time} that kernels ran; the longest alone {share}.", one: "{name} alone takes {share} of the {time} that kernels ran.",
     onlyCopies: "No kernels were recorded, only copies and fills: {time}.", short: "{share} of the launches are of kernels shorter than their launch call: the device is fed by hand.",
-    kernelCount: "{count} kernels", calls: "{count} calls", distinct: "{count} with their operators", copyNote: "copies and fills {time}", delays: "the device waited for the host at {share} of the launches",
+    kernelCount: "{count} kernels", calls: "{count} calls", distinct: "{count} with their operators", copyNote: "copies and fills {time}", delays: "the device waited for the host at {share} of the recorded launches",
     kernels: "Kernels", copies: "Copies and fills", launches: "Launch delay", tab: "Part",
     top: "Top {top}", all: "all {count} kernels", rest: "{count} other kernels", topNote: "the other {count} together", chart: "Chart", pie: "Pie", bar: "Bar", picture: "Time by kernel",
     name: "Activity", op: "Operator", stream: "Stream", device: "Device", count: "Calls", total: "Total", mean: "Mean", min: "Min", max: "Max", share: "Share", grid: "Grid", block: "Block", registers: "Registers", shared: "Shared mem.", sharedHelp: "Shared memory per block", occupancy: "Occupancy", ways: "Launches",
@@ -33,7 +35,7 @@ const text = texts({
   zh: {
     many: "{top} 个内核占了内核运行时间 {time} 的一半；最长的一个占 {share}。", one: "仅 {name} 就占了内核运行时间 {time} 的 {share}。",
     onlyCopies: "没有记录到内核，只有拷贝和填充：{time}。", short: "{share} 的启动所对应的内核比启动调用本身还短。",
-    kernelCount: "{count} 个内核", calls: "{count} 次调用", distinct: "按算子区分为 {count} 行", copyNote: "拷贝和填充 {time}", delays: "{share} 的启动时设备在等待主机",
+    kernelCount: "{count} 个内核", calls: "{count} 次调用", distinct: "按算子区分为 {count} 行", copyNote: "拷贝和填充 {time}", delays: "记录的启动中有 {share} 设备在等待主机",
     kernels: "内核", copies: "拷贝与填充", launches: "启动延迟", tab: "部分",
     top: "前 {top}", all: "全部 {count} 个内核", rest: "其他 {count} 个内核", topNote: "其余 {count} 个合并", chart: "图表", pie: "饼图", bar: "柱图", picture: "各内核的时间",
     name: "活动", op: "算子", stream: "流", device: "设备", count: "次数", total: "总时间", mean: "平均", min: "最小", max: "最大", share: "占比", grid: "Grid", block: "Block", registers: "寄存器", shared: "共享内存", sharedHelp: "每个块的共享内存", occupancy: "占用率", ways: "启动方式",
@@ -57,6 +59,7 @@ export default function Kernels() {
   const withCopies = useTable("kernels", { copies: true, by_scope: scoped });
   const launches = useTable("launches");
   const tab = param("tab") ?? "kernels";
+  const overview = useTable("overview", counting(), { skip: tab !== "launches" });
   const copies = useMemo(() => {
     if (!withCopies.data || !kernels.data) return null;
     const known = new Set(Array.from({ length: kernels.data.rows }, (_, row) => rowKey(kernels.data!, row)));
@@ -91,7 +94,7 @@ export default function Kernels() {
         choices={[{ id: "kernels", label: t.kernels, count: kernels.data.rows }, { id: "copies", label: t.copies, count: copies.rows }, { id: "launches", label: t.launches, count: launches.data?.rows }]}
       />
       {tab === "launches" ? (
-        <Await of={launches} rows={10}>{(data) => <Launches data={data} />}</Await>
+        <><OverheadNote overview={overview.data} device={deviceWord(info.value!) ?? t.device} /><Await of={launches} rows={10}>{(data) => <Launches data={data} />}</Await></>
       ) : (
         <Activities table={tab === "copies" ? copies : kernels.data} id={tab} />
       )}

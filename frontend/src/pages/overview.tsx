@@ -2,7 +2,8 @@
 import "./overview.css";
 import type { ComponentChildren } from "preact";
 import { counting, info, rank, useTable } from "../data";
-import { deviceWord, finding, type Finding, onDevice } from "../finding";
+import { type Case, deviceWord, finding, type Finding, onDevice } from "../finding";
+import { OverheadSentence, SlowedSentence, overheadFact, overheadOf } from "../overhead";
 import { Activity } from "../overview/activity";
 import { type Chosen, pickedStep } from "../overview/chosen";
 import { FigureTiles } from "../overview/figures";
@@ -35,14 +36,14 @@ export default function Overview() {
       <Sentence now={now} overview={overview.data} found={device && !causes.data && !causes.error ? null : found} chosen={chosen} />
       {overview.data.rows > 0 && (
         <>
-          <StepPicture now={now} overlap={overlap} chosen={chosen} />
+          <StepPicture now={now} overlap={overlap} chosen={chosen} overview={overview.data} />
           <FigureTiles now={now} overview={overview.data} overlap={overlap.data} />
         </>
       )}
       <div class="ov-cols">
         <div class="col">
           {overview.data.rows > 0 && <StepsCard overview={overview.data} overlap={overlap} chosen={chosen} />}
-          {device && <WhyCard now={now} causes={causes} />}
+          {device && <WhyCard now={now} causes={causes} overview={overview.data} />}
           <Preparation now={now} overview={overview.data} />
         </div>
         <OperatorTypes overview={overview.data} />
@@ -54,7 +55,7 @@ export default function Overview() {
 
 function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table; found: Finding | null; chosen: Chosen | null }) {
   const t = text();
-  const facts = useFacts(now, overview);
+  const facts = useFacts(now, overview, found !== null && WAITS.includes(found.case));
   if (!found) return <Verdict facts={facts}>…</Verdict>;
   const word = deviceWord(now) ?? t.device;
   const row = overview.rows ? 0 : -1;
@@ -67,16 +68,31 @@ function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table
   const whole = overview.str("steps_how")[0] === "whole";
   const host = found.case.startsWith("host") && !whole;
   const first = whole ? t.whole : overview.num("steps")[0] === 1 ? t.onlyStep : host ? t.stepHost : t.step;
-  const busy = overview.num("busy_share")[0];
+  const over = onDevice(now) ? overheadOf(overview, 0) : null;
+  const busy = over ? 1 - over.left : overview.num("busy_share")[0];
+  const why = REST[found.case];
+  if (over)
+    return (
+      <Verdict facts={facts}>
+        <OverheadSentence of={over} device={word} />{" "}
+        {why && <Say of={t.rest} why={t[why]} />}
+        {found.case === "communication" && <Say of={t.communication} device={word} busy={<b><Share of={busy} /></b>} lost={<b><Share of={found.share} /></b>} />}
+      </Verdict>
+    );
   return (
     <Verdict facts={facts}>
       <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{chosen?.step ?? "–"}</b>} />{" "}
       <Say of={t[found.case]} device={word} busy={<b><Share of={busy} /></b>} lost={<b><Share of={found.share} /></b>} />
+      {WAITS.includes(found.case) && <>{" "}<SlowedSentence overview={overview} device={word} /></>}
     </Verdict>
   );
 }
 
-function useFacts(now: Info, overview: Table): ComponentChildren[] {
+/** The device waits, and a slower host makes it wait longer. */
+const WAITS: Case[] = ["launch", "sync", "latency", "idle"];
+const REST: Partial<Record<Case, "why_host" | "why_data" | "why_sync" | "why_launch">> = { launch: "why_host", input: "why_data", sync: "why_sync", latency: "why_launch" };
+
+function useFacts(now: Info, overview: Table, waits: boolean): ComponentChildren[] {
   const t = text();
   const firstStep = useStepNumbers()?.[0] ?? "–";
   const said: ComponentChildren[] = [];
@@ -87,6 +103,7 @@ function useFacts(now: Info, overview: Table): ComponentChildren[] {
     if (count > 1) said.push(<Say of={t.medianOf} count={units.count(count).value} low={<Time ns={overview.num("min_ns")[0]} />} high={<Time ns={overview.num("max_ns")[0]} />} />);
     else said.push(t.oneStep);
     if (overview.num("left_out")[0] === 1) said.push(<a href={link({ page: "steps", params: { sel: firstStep } })}>{fill(t.outFact, { step: firstStep, time: units.text(units.time(overview.num("first_step_ns")[0])) })}</a>);
+    said.push(overheadFact(overview, 0, waits));
     said.push(words);
   }
   if (now.ranks.length > 1) said.push(fill(t.rankOf, { rank: rank() ?? "–", count: now.ranks.length }));

@@ -5,6 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { forget } from "../data";
 import { deviceWord, finding, onDevice, type Case, type Finding } from "../finding";
+import { overheadTag } from "../overhead";
 import { Card, Chip, CopyButton, Loading, Share, Spark, Time, Trouble, Verdict } from "../parts/basics";
 import { Grid, type Column } from "../parts/grid";
 import { framework } from "../shell";
@@ -281,6 +282,9 @@ function pending(found: Known | undefined) {
   return <span class="d3">{found === "asked" ? text().waiting : units.MISSING}</span>;
 }
 
+/** Verdicts that a slower host makes worse. */
+const WAITS: Case[] = ["launch", "sync", "latency", "idle", "used"];
+
 /** The verdict in a few words. */
 function Said({ run, of }: { run: Run; of: Known | undefined }) {
   const t = text();
@@ -293,10 +297,12 @@ function Said({ run, of }: { run: Run; of: Known | undefined }) {
   const { found } = of;
   const plain: Case[] = ["unknown", "none", "host"];
   const whole = of.overview.rows > 0 && of.overview.str("steps_how")[of.row] === "whole";
+  const tag = overheadTag(of.overview, of.row);
   return (
-    <span class={`why ${found.tone ?? "d2"}`}>
+    <span class={`why ${found.tone ?? "d2"}`} title={tag ?? undefined}>
       {t[`case_${found.case}`]}
       {!plain.includes(found.case) && Number.isFinite(found.share) && <> <b><Share of={found.share} /></b></>}
+      {tag && WAITS.includes(found.case) && <span class="d3"> · {tag}</span>}
       {whole && <span class="d3"> · {t.wholeOne}</span>}
       {of.info.part && <span class="d3"> · {fill(t.ofSteps, { steps: of.info.part.join("–") })}</span>}
     </span>

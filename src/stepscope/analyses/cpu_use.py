@@ -25,7 +25,9 @@ COLUMNS = {
     "max_run_queue": pl.Float64,
     "max_threads": pl.Float64,
     "max_memory_bytes": pl.Int64,
+    "verdict": pl.String,  # of the machine: full (no core is left for more workers), waits for disks, crowded, free; null where not known
 }
+_FULL, _DISKS, _CROWDED = 0.85, 0.15, 2  # of its cores busy; of the time; processes that could run, per core
 _TICK_NS = 10_000_000  # in which Linux counts the time of the machine and of other processes
 _SHARES = ("user_share", "system_share", "io_share", "idle_share", "steal_share")
 
@@ -35,7 +37,9 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
 
     `start_ns` and `end_ns` keep the samples taken between them, each of which is about the time before it. The mean of a share
     weighs each sample by the time it is about; the means of context switches and of the run queue are those of the samples. Of less than
-    two ticks of 10 ms, the unit in which the machine's use and that of worker processes are counted, shares are not known.
+    two ticks of 10 ms, the unit in which the machine's use and that of worker processes are counted, shares are not known. The machine is
+    full where more than 85 % of its cores are busy; else it waits for disks where it does more than 15 % of the time; else it is crowded
+    where more than two processes per core could run at once.
     """
     key = ["rank", "of", "name"]
     shared = pl.col("user_share").is_not_null()
@@ -71,5 +75,20 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
             for name in (*_SHARES, "busy_cores", "max_busy_cores")
         )
         .join(cores, on="rank", how="left", maintain_order="left")
+        .with_columns(verdict=pl.when(pl.col("of") == "machine").then(_verdict()))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _verdict() -> pl.Expr:
+    busy = pl.coalesce(pl.col("user_share") + pl.col("system_share"), pl.col("busy_cores") / pl.col("cores"))
+    return (
+        pl.when(busy > _FULL)
+        .then(pl.lit("full"))
+        .when(pl.col("io_share") > _DISKS)
+        .then(pl.lit("waits for disks"))
+        .when(pl.col("max_run_queue") > _CROWDED * pl.col("cores"))
+        .then(pl.lit("crowded"))
+        .when(busy.is_not_null())
+        .then(pl.lit("free"))
     )

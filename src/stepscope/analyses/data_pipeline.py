@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.analyses import _input
+from stepscope.analyses.cpu_use import cpu_use
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -34,7 +35,8 @@ def data_pipeline(trace: Trace) -> pl.DataFrame:
     """Per rank and operator: workers, how full its queue is, its CPU use, and whether it is the bottleneck.
 
     An operator is the bottleneck when the queue before it is fuller than its own; one that reads from storage, when all queues after it
-    are nearly empty; the last, when all queues before it are nearly full and its own is not.
+    are nearly empty; the last, when all queues before it are nearly full and its own is not. The hint is to give it more workers only where
+    the machine has cores left for them (`cpu_use`).
     """
     pipeline = trace.table("pipeline").collect()
     samples = _input.samples(trace)
@@ -60,7 +62,9 @@ def data_pipeline(trace: Trace) -> pl.DataFrame:
     )
     rows = pipeline.join(queued, on=["rank", "op_id"], how="left").sort("rank", "op_id").with_columns(pl.col("op_type").cast(pl.String))
     rows = _with_workers(rows, trace)
-    judged = [row for (_,), part in rows.group_by("rank", maintain_order=True) for row in _judged(part.rows(named=True))]
+    full = set(cpu_use(trace, of="machine").filter(pl.col("verdict") == "full")["rank"])
+    parts = rows.group_by("rank", maintain_order=True)
+    judged = [row for (rank,), part in parts for row in _judged(part.rows(named=True), full=rank in full)]
     schema = dict(rows.schema) | {"verdict": pl.String(), "hint": pl.String()}
     return pl.DataFrame(judged, schema).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
@@ -95,7 +99,7 @@ def _with_workers(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     )
 
 
-def _judged(rows: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _judged(rows: list[dict[str, Any]], *, full: bool) -> Iterable[dict[str, Any]]:
     """The rules of MindInsight's data processing page, operator by operator."""
     by_id = {row["op_id"]: row for row in rows}
     children: dict[int, list[int]] = {}
@@ -135,7 +139,10 @@ def _judged(rows: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
                 verdict = "waits for input"
             else:
                 verdict = "keeps up"
-        yield row | {"verdict": verdict, "hint": _hint(row) if verdict == "bottleneck" else _without_workers(row)}
+        yield row | {
+            "verdict": verdict,
+            "hint": (_hint_without_cores if full else _hint)(row) if verdict == "bottleneck" else _without_workers(row),
+        }
 
 
 def _hint(row: dict[str, Any]) -> str:
@@ -150,6 +157,16 @@ def _hint(row: dict[str, Any]) -> str:
     if kind.startswith("Batch"):
         return "raise prefetch_size (mindspore.dataset.config.set_prefetch_size) or num_parallel_workers"
     return "raise num_parallel_workers"
+
+
+def _hint_without_cores(row: dict[str, Any]) -> str:
+    """The same where all cores are busy: more workers would only compete for them."""
+    kind = str(row["op_type"] or "")
+    if kind == "DataLoader":
+        return "all cores are busy, more workers would compete for them: do less per sample in the dataset's __getitem__"
+    if kind.startswith("Generator"):
+        return "all cores are busy, more workers would compete for them: store the data as MindRecord and read it with MindDataset"
+    return "all cores are busy, more workers would compete for them: make its Python functions faster or use the built-in transforms"
 
 
 def _without_workers(row: dict[str, Any]) -> str | None:

@@ -41,7 +41,8 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     also where another one makes the call.
 
     A rank without device work is judged by its host operators, with a null device: a gap is when no thread runs an operator.
-    A gap over the border of two steps counts in each for its part; time between steps is in none.
+    A gap over the border of two steps counts in each for its part; time between steps is in none. Gaps are longer for being recorded:
+    `recording_overhead` says by how much in all.
     """
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect().partition_by("rank", as_dict=True)
     threads: dict[int, int] = dict(main_threads(trace).iter_rows())

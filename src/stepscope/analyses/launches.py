@@ -26,7 +26,8 @@ def launches(trace: Trace) -> pl.DataFrame:
 
     The delay runs from the start of the launch call, because a kernel may well start before the call returns. `host_bound_calls` are
     the launches whose stream had nothing left to do when the call began: the device waited for the host. `short_calls` are
-    those whose kernel ran shorter than its launch call. Device work whose launch the source does not name is not counted.
+    those whose kernel ran shorter than its launch call. Device work whose launch the source does not name is not counted. All this is while
+    recording, which slows the host: see `recording_overhead`.
     """
     lane = ["rank", "track"]
     work = device_work(trace).sort(*lane, "start_ns", "span")

@@ -5,6 +5,7 @@ import polars as pl
 from stepscope import intervals
 from stepscope.analyses._flop_counts import counted
 from stepscope.analyses._host import host_spans, main_threads
+from stepscope.analyses._overhead import with_overhead
 from stepscope.analyses._warmup import typical
 from stepscope.analyses._work import lanes
 from stepscope.analyses.overlap import overlap
@@ -27,6 +28,10 @@ COLUMNS = {
     "peak_memory_bytes": pl.Int64,
     "flops_per_s": pl.Float64,
     "utilization": pl.Float64,
+    "unprofiled_step_ns": pl.Int64,  # median of steps while nothing was recorded; null where none are known
+    "idle_unprofiled_share": pl.Float64,  # of the device, without what recording adds: see recording_overhead
+    "overhead": pl.String,  # what recording adds: most of the idle time, part of the idle time, steps, small, likely; null: not known
+    "slowed_by": pl.String,  # recorded besides, and known to slow the host: stacks, shapes, memory
 }
 
 
@@ -40,7 +45,8 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
     thread that runs the steps waited for data; null where nothing of the input was recorded. Exposed communication: as in `overlap`.
     Peak memory: the most allocated at once on the device, or on the host where no device memory was recorded, over the whole recording.
     FLOPs: of all operators in steps that `flops` can count, null where it can count none; utilization is the time the chip would need
-    for them at its dense peaks over the time in steps, null where a peak is not known.
+    for them at its dense peaks over the time in steps, null where a peak is not known. All this is while recording; the last four columns,
+    as in `recording_overhead`, say what a step takes without it.
     """
     every: pl.DataFrame = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
     steps = typical(every, warmup)
@@ -66,14 +72,15 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
     ):
         rows = rows.join(part, on="rank", how="left", maintain_order="left")
     total = pl.col("total_ns")
-    return rows.with_columns(
+    figures = rows.with_columns(
         left_out=pl.col("all") - pl.col("steps"),
         busy_share=pl.col("busy_ns") / total,
         input_wait_share=pl.col("waited_ns") / total,
         exposed_communication_share=pl.col("exposed_ns") / total,
         flops_per_s=pl.col("flops") / total * 1e9,
         utilization=pl.col("ideal_ns") / total,
-    ).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+    return with_overhead(figures, trace).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _device_names(trace: Trace) -> pl.DataFrame:

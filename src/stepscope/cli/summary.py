@@ -36,7 +36,7 @@ _STAGES = (
 )
 _HOW = {
     "marker": "marked by the profiler",
-    "given": "chosen with --step-name",
+    "given": "chosen marker",
     "inferred": "inferred from annotations",
     "whole": "no markers: the whole recording",
 }
@@ -134,6 +134,8 @@ def _page(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     yield from _ranking("kernels", kernels, "name", "total_ns", "calls", "blue", width)
     yield from _ranking("spans", found["totals"], "name", "self_ns", "calls", "blue", width)
     yield from _ranking("idle because", causes, "cause", "total_ns", "gaps", "yellow", width)
+    if causes["rows"] and (words := _idle_overhead(found)):
+        yield from ([(line, "dim")] for line in textwrap.wrap(words.replace("*", "").replace("\xa0", " "), width))
     yield from _problem_lines(found["problems"], path, width)
     yield []
     first, *others = _next(found)
@@ -160,6 +162,7 @@ def _verdict(found: dict[str, Any], width: int) -> Iterator[Line]:
     whole = all(row["steps_how"] == "whole" for row in found["overview"])
     words = f"{'The recording' if whole else 'A step'} takes {_figure(_range(units.duration, min(medians), max(medians)))}. "
     words += _work(average, on_device=bool(found["kernels"]["rows"]))
+    words += " " + _overhead(found) if found["kernels"]["rows"] else ""
     for line in textwrap.wrap(words, width):
         yield [(part.replace("\xa0", " "), "bold" if index % 2 else "") for index, part in enumerate(line.split("*"))]
 
@@ -174,6 +177,39 @@ def _work(average: dict[str, Any] | None, *, on_device: bool) -> str:
     shares = sorted(((average[column] / average["total_ns"], verb) for column, verb in lost.items()), reverse=True)
     parts = [f"{verb} {_figure(units.share(share))}" for share, verb in shares if share >= 0.0005]
     return words + (", ".join(["", *parts[:-1]]) + f" and {parts[-1]}." if parts else ".")
+
+
+def _overhead(found: dict[str, Any]) -> str:
+    """What recording adds to the step and to its idle time, where that is plain or likely."""
+    words = _idle_overhead(found)
+    rows = [row for row in found["overview"] if row["overhead"] in _OF_IDLE]
+    if not rows:
+        return words
+    bare, more = [row["unprofiled_step_ns"] for row in rows], [row["step_ns"] / row["unprofiled_step_ns"] - 1 for row in rows]
+    unprofiled = _figure(_range(units.duration, min(bare), max(bare)))
+    return f"Unprofiled it takes {unprofiled} ({_range(_change, min(more), max(more))} while recorded). {words}"
+
+
+_OF_IDLE = ("most of the idle time", "part of the idle time")
+_MATTERS = 0.05  # of the step: less idle time needs no explanation
+
+
+def _idle_overhead(found: dict[str, Any]) -> str:
+    """What of the idle time comes from recording."""
+    rows = [row for row in found["overview"] if row["overhead"] in _OF_IDLE]
+    if rows:
+        mostly = all(row["overhead"] == _OF_IDLE[0] for row in rows)
+        idle, left = [1 - row["busy_share"] for row in rows], [row["idle_unprofiled_share"] for row in rows]
+        measured, without = (_figure(_range(units.share, min(shares), max(shares))) for shares in (idle, left))
+        part = "mostly" if mostly else "partly"
+        return f"Idle time here is {part} profiling overhead: {measured} while recorded, about {without} unprofiled."
+    idle_ranks = [row for row in found["overview"] if row["busy_share"] is not None and 1 - row["busy_share"] >= _MATTERS]
+    slowed = [row for row in idle_ranks if row["overhead"] == "likely"]
+    if not slowed:
+        return ""
+    *others, last = slowed[0]["slowed_by"].split(", ")
+    names = f"{', '.join(others)} and {last}" if others else last
+    return f"Recording {names} slows the host: without that the device may be idle for less."
 
 
 def _figure(text: str) -> str:
@@ -216,9 +252,13 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
 
 def _unprofiled(found: dict[str, Any], room: int) -> Iterator[Line]:
     """What recording costs: the median step of the ranks with and without it."""
-    recorded = {row["rank"]: row["step_ns"] for row in found["overview"] if row["step_ns"] and row["steps_how"] != "whole"}
-    rows = [row for row in found["unprofiled_steps"] if row["median_ns"] and row["rank"] in recorded]
+    recorded = {row["rank"]: row["step_ns"] for row in found["overview"] if row["unprofiled_step_ns"]}
+    rows = [row for row in found["unprofiled_steps"] if row["rank"] in recorded]
     if not rows:
+        if options := next((row["slowed_by"] for row in found["overview"] if row["overhead"] == "likely"), None):
+            after = "recorded besides, which slows the host, by how much is not known: compare with a run without it, "
+            after += "or record a few steps with stepscope run --steps 10:20"
+            yield from _valued("recording", options, after, room)
         return
     bare, slow = [row["median_ns"] for row in rows], [recorded[row["rank"]] for row in rows]
     more = [with_ / without - 1 for with_, without in zip(slow, bare, strict=True)]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -84,6 +85,9 @@ def write_events(trace: Trace, file: IO[bytes] | gzip.GzipFile, scopes: int = 0)
             separator = b",\n"
 
 
+_SLOWING = ("with_stack", "stack_hz", "record_shapes", "profile_memory")  # options that say how much recording slowed the host
+
+
 def header_of(trace: Trace, rank: int) -> dict[str, Any]:
     """What stands beside the events: where they come from, and small tables that they do not tell."""
     meta = trace.meta
@@ -104,7 +108,9 @@ def header_of(trace: Trace, rank: int) -> dict[str, Any]:
         tables = {name: trace.table(name).drop("rank").collect().to_dicts() for name in ("steps", "devices", "pipeline", "links")}
         tables["tracks"] = _tracks(trace).drop("pid_json", "tid_json").to_dicts()
         units = trace.table("counters").select(pl.col("name", "unit").cast(pl.String)).unique().drop_nulls().collect()
-        header["stepscope"] = {"framework": meta.framework, **tables, "units": dict(units.iter_rows())}
+        options = {name: meta.options[name] for name in _SLOWING if name in meta.options}
+        header["stepscope"] = {"framework": meta.framework, "options": options, **tables, "units": dict(units.iter_rows())}
+        header["stepscope"]["unprofiled_steps"] = [msgspec.to_builtins(one) for one in meta.unprofiled_steps]
     if (problems := trace.table("problems").drop("rank").collect()).height:
         header["stepscopeProblems"] = problems.to_dicts()  # what this file lacks because its source could not be read whole
     return header

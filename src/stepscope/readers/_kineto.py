@@ -15,7 +15,7 @@ from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._chrome_events import Report
 from stepscope.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch
-from stepscope.trace import Meta, Trace
+from stepscope.trace import Meta, Trace, UnprofiledSteps
 
 Ints = NDArray[np.int64]
 
@@ -69,6 +69,8 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     }
     ranked = {name: frame.lazy().with_columns(rank=pl.lit(rank, dtype=pl.Int32)) for name, frame in tables.items()}
     meta = _meta(header, spans, rank, distributed)
+    meta.options |= exported.options if exported.options is not None else _recorded(spans, memory, passing) | meta.options
+    meta.unprofiled_steps = exported.unprofiled_steps
     meta.framework = exported.framework or meta.framework
     return Trace(ranked, meta)
 
@@ -77,6 +79,8 @@ class _Exported(msgspec.Struct):
     """What our own exporter says in the header of a trace of another source: small tables that the events alone do not tell."""
 
     framework: str = ""
+    options: dict[str, Any] | None = None
+    unprofiled_steps: list[UnprofiledSteps] = []
     steps: list[dict[str, Any]] = []
     tracks: list[dict[str, Any]] = []
     devices: list[dict[str, Any]] = []
@@ -535,6 +539,17 @@ def _devices(header: dict[str, Any]) -> pl.DataFrame:
 
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def _recorded(spans: pl.DataFrame, memory: pl.DataFrame, passing: pl.LazyFrame) -> dict[str, Any]:
+    """Options that were on, by what is in the trace: not every version of PyTorch names them in the header."""
+    shapes = pl.concat([spans.select("kind").lazy(), passing.select("shapes")], how="horizontal").filter(pl.col("kind") == "op")
+    found = {
+        "record_shapes": bool(shapes.select(pl.col("shapes").is_not_null().any()).collect().item()),
+        "profile_memory": memory.height > 0,
+        "with_stack": bool((spans["kind"] == "python").any()),
+    }
+    return {name: True for name, there in found.items() if there}
 
 
 _OPTIONS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")

@@ -69,7 +69,7 @@ def read(path: Path, options: Options) -> Trace:
     tables = {
         "spans": pl.concat(parts),
         "tracks": lanes,
-        "steps": ends.with_columns(step=pl.lit(step, pl.Int32), phase=pl.lit("train"), how=pl.lit("given")),
+        "steps": ends.with_columns(step=pl.lit(step, pl.Int32), phase=pl.lit("train"), how=pl.lit("marker")),
         "devices": pl.DataFrame({"rank": ranks, "device": ranks, "kind": ["aicore"] * len(ranks)}),
         "problems": pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(
             file=pl.lit(str(path)), rank=pl.lit(ranks[0], pl.Int32)

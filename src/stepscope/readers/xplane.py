@@ -291,5 +291,6 @@ def _meta(space: Space, about: dict[str, object], spans: pl.DataFrame, rank: int
         framework="jax" if jax else "tensorflow" if tensorflow else "",
         versions={key: str(value) for key, value in about.items() if key.endswith("_version")},
         ranks=[rank],
+        options={"with_stack": True} if (spans["kind"] == "python").any() else {},
         extra={"hosts": space.hosts} | {key: value for key, value in about.items() if not key.endswith("_version")},
     )

@@ -1,0 +1,71 @@
+"""What recording adds to a step, and what of a device's idle time is left without it."""
+
+import polars as pl
+
+from stepscope.trace import Trace
+
+_PLAIN = 1.05  # times the unprofiled step: less is what steps differ by anyway
+_OTHER_STEPS = 0.5  # times the unprofiled step: recorded steps this much shorter are steps of another kind
+_OWN_STACKS = ("pytorch", "jax")  # frameworks that trace every call of Python; others are sampled, unless stack_hz is 0
+_SLOW = {"with_stack": "stacks", "record_shapes": "shapes", "profile_memory": "memory"}
+
+
+def with_overhead(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
+    """Rows of one rank each, with what recording costs it.
+
+    They have rank, steps, steps_how, step_ns, total_ns (of the steps) and busy_share, and get unprofiled_step_ns, idle_unprofiled_share,
+    overhead and slowed_by.
+    """
+    rows = rows.join(unprofiled(trace, rows), on="rank", how="left", maintain_order="left")
+    bare, step, mean = pl.col("unprofiled_step_ns"), pl.col("step_ns"), pl.col("total_ns") / pl.col("steps")
+    # Recording stretches the host's part of a step. The device works as long as before, so what is left of the shorter step is idle.
+    busy = pl.min_horizontal(pl.col("busy_share") * mean, bare)
+    idle, idle_bare = 1 - pl.col("busy_share"), (bare - busy) / bare
+    known = pl.col("rank").is_in(device_ranks(trace)) & pl.col("busy_share").is_not_null()
+    slower = (step > _PLAIN * bare) & (step > pl.col("unprofiled_p90_ns"))
+    overhead = (
+        pl.when(slower & known & (2 * idle_bare < idle))
+        .then(pl.lit("most of the idle time"))
+        .when(slower & known)
+        .then(pl.lit("part of the idle time"))
+        .when(slower)
+        .then(pl.lit("steps"))
+        .when(bare.is_not_null())
+        .then(pl.lit("small"))
+        .when(pl.lit(bool(slowed_by(trace))))
+        .then(pl.lit("likely"))
+    )
+    return rows.with_columns(
+        idle_unprofiled_share=pl.when(known).then(idle_bare),
+        overhead=overhead,
+        slowed_by=pl.lit(", ".join(slowed_by(trace)) or None, pl.String),
+    )
+
+
+def unprofiled(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
+    """Per rank of `rows` (rank, steps_how, step_ns) what such steps took while nothing was recorded, where that is known."""
+    schema = {
+        "rank": pl.Int32,
+        "unprofiled_steps": pl.Int64,
+        "unprofiled_step_ns": pl.Int64,
+        "unprofiled_p10_ns": pl.Int64,
+        "unprofiled_p90_ns": pl.Int64,
+    }
+    known = [(one.rank, one.count, one.median_ns, one.p10_ns, one.p90_ns) for one in trace.meta.unprofiled_steps if one.median_ns > 0]
+    found = pl.DataFrame(known, schema, orient="row").unique("rank", keep="first", maintain_order=True)
+    # Steps that the user chose, or that were inferred, begin and end elsewhere than those that the recording timed.
+    same = (pl.col("steps_how") == "marker") & (pl.col("step_ns") >= _OTHER_STEPS * pl.col("unprofiled_step_ns"))
+    return found.join(rows.select("rank", "steps_how", "step_ns"), on="rank").filter(same).select(*schema)
+
+
+def device_ranks(trace: Trace) -> list[int]:
+    """The ranks with device streams."""
+    found: list[int] = trace.tracks.filter(pl.col("kind") == "stream").select(pl.col("rank").unique()).collect()["rank"].to_list()
+    return found
+
+
+def slowed_by(trace: Trace) -> list[str]:
+    """What was recorded that slows the host: stacks, shapes, memory."""
+    options = trace.meta.options
+    sampled = trace.meta.framework not in _OWN_STACKS and bool(options.get("stack_hz"))
+    return [word for option, word in _SLOW.items() if options.get(option) and not (option == "with_stack" and sampled)]
