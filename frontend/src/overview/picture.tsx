@@ -85,7 +85,7 @@ export function StepPicture({ now, overlap, chosen }: { now: Info; overlap: Aske
           return (
             <div class="ov-step">
               <span class="who">{device ? (deviceWord(now) ?? t.device) : "CPU"}</span>
-              {view === "share" ? (
+              {Number.isNaN(data.num("free_ns")[chosen.row]) ? <span class="d3">{t.notRecordedStep}</span> : view === "share" ? (
                 <StageBar
                   height={32}
                   total={total}
