@@ -476,7 +476,7 @@ def test_the_summary_has_a_stable_form_for_scripts(run: str, say) -> None:  # ty
     said = json.loads(say("summary", run, "--format", "json").out)
     assert list(said) == [
         "source", "format", "framework", "versions", "world_size", "ranks", "devices", "overview", "unprofiled_steps", "steps",
-        "average_step", "operator_types", "kernels", "idle_causes", "totals", "memory_peaks", "problems",
+        "average_step", "stages", "operator_types", "kernels", "idle_causes", "totals", "memory_peaks", "problems",
     ]  # fmt: skip
     assert said["steps"] == [{"rank": 0, "step": 0, "total_ns": 100000}, {"rank": 0, "step": 1, "total_ns": 100000}]
     assert said["average_step"]["computing_ns"] == 17500 and said["average_step"]["free_ns"] == 82500

@@ -14,6 +14,7 @@ export type Case =
   | "host" // there is no device
   | "hostInput"
   | "hostCommunication"
+  | "unrecorded" // there is a device, and its work is not recorded
   | "unknown" // nothing is known to be work
   | "none"; // no steps at all
 
@@ -38,6 +39,7 @@ export function finding(overview: Table | null, row: number, causes: Table | nul
   const busy = over ? 1 - over.left : overview.num("busy_share")[row];
   const exposed = overview.num("exposed_communication_share")[row] * (over ? over.step / over.bare : 1);
   const input = overview.num("input_wait_share")[row];
+  if (overview.str("device_data")[row] === "none") return { case: "unrecorded", share: NaN, tone: undefined };
   if (!Number.isFinite(busy)) return { case: "unknown", share: NaN, tone: undefined };
   if (!device) {
     if (exposed >= 0.1 && !(input > exposed)) return { case: "hostCommunication", share: exposed, tone: tone(exposed) };
@@ -63,9 +65,9 @@ function tone(share: number): "warn" | "bad" {
   return share >= 0.2 ? "bad" : "warn";
 }
 
-/** Whether something ran on a device. */
+/** Whether something ran on a device. An Ascend chip is listed only where it was recorded, also without its kernels. */
 export function onDevice(info: Info): boolean {
-  return (info.kinds.kernel ?? 0) > 0;
+  return (info.kinds.kernel ?? 0) > 0 || info.devices.some((device) => device.kind === "aicore");
 }
 
 const WORDS: Record<string, string> = { gpu: "GPU", aicore: "NPU", npu: "NPU", aicpu: "AI CPU", tpu: "TPU" };

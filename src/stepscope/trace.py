@@ -66,6 +66,7 @@ class Trace:
             raise UsageError(f"no such table: {', '.join(sorted(unknown))}")
         self.meta = meta or Meta()
         self._said = _numbered(said)
+        self._whole: Trace | None = None
         if said and "spans" in tables:
             tables = {**tables, "spans": _with_args(tables["spans"], said)}
         self._tables = {name: schema.conform(tables[name].lazy(), name) if name in tables else schema.empty(name) for name in schema.TABLES}
@@ -137,13 +138,26 @@ class Trace:
             columns.append((found if place is None else found.gather(place)).alias(name))
         return pl.DataFrame(columns)
 
+    @property
+    def whole(self) -> "Trace":
+        """The trace that this one is a part of: all its ranks, steps and times; itself where it is no part."""
+        return self if self._whole is None else self._whole
+
+    def part(self, tables: Mapping[str, pl.LazyFrame | pl.DataFrame]) -> "Trace":
+        """A trace with some of the rows of this one: these tables instead of its own."""
+        found = Trace({**self._tables, **tables}, self.meta)
+        found._whole = self.whole
+        return found
+
     def of_rank(self, rank: int) -> "Trace":
         """The same trace with one rank's rows."""
         if self.meta.ranks and rank not in self.meta.ranks:
             raise UsageError(f"no rank {rank} in {self.meta.source or 'this trace'}; there are {_span_of(self.meta.ranks)}")
         unprofiled = [steps for steps in self.meta.unprofiled_steps if steps.rank == rank]
         meta = msgspec.structs.replace(self.meta, ranks=[rank], unprofiled_steps=unprofiled)
-        return Trace({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()}, meta)
+        found = self.part({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()})
+        found.meta = meta
+        return found
 
     def of_steps(self, first: int, last: int) -> "Trace":
         """The same trace with what belongs to these steps, the last one included, on every rank that made them.
@@ -177,7 +191,7 @@ class Trace:
             & (pl.col("free_ns").is_null() | (pl.col("free_ns") > pl.col("from_ns"))),
         }
         kept = {name: of_step[name].filter(rule).drop("from_ns", "to_ns") for name, rule in rules.items()}
-        return Trace({**self._tables, **kept, "steps": steps}, self.meta)
+        return self.part({**kept, "steps": steps})
 
     def with_problems(self, rows: Sequence[Mapping[str, Any]]) -> "Trace":
         """The same trace with more rows of `problems`."""
@@ -218,7 +232,7 @@ class Trace:
                 pl.when(alloc >= start_ns).then(alloc), pl.when(free < end_ns).then(free)
             ),
         }
-        return Trace({**self._tables, **kept}, self.meta)
+        return self.part(kept)
 
     def ends(self) -> tuple[int, int]:
         """The first and the last moment of anything in it; 0 and 0 where there is nothing."""

@@ -42,7 +42,7 @@ def test_gaps_are_summed_by_cause_over_all_steps() -> None:
         0     0       "data_wait"       1     40        40      40      0.2
         0     0       unknown           1     10        10      10      0.05
         0     0       "launch_latency"  1     2         2       2       0.01
-        1     0       host-bound        1     50        50      50      0.5
+        1     0       unknown           1     50        50      50      0.5
         """,
     )
     assert trace.gap_causes(min_ns=35)["total_ns"].to_list() == [40, 50]
@@ -56,7 +56,7 @@ def test_gaps_are_summed_by_cause_over_all_steps() -> None:
         0     0       0     "launch_latency"  1     2         0.02
         0     0       1     host-bound        1     30        0.3
         0     0       1     unknown           1     10        0.1
-        1     0       0     host-bound        1     50        0.5
+        1     0       0     unknown           1     50        0.5
         """,
     )
 

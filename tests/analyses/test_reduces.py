@@ -11,6 +11,7 @@ def test_the_part_of_a_transfer_that_runs_while_the_rank_computes_is_overlapped(
             0     9      communication  all_reduce  150       20      0     -      3
             0     9      communication  broadcast   190       0       1     -      4
             0     9      communication  unmarked    300       10      -     -      5
+            0     7      kernel         mm          195       5       1     -      6
             1     9      communication  all_reduce  30        40      0     -      0
         """,
         tracks="""
@@ -32,7 +33,7 @@ def test_the_part_of_a_transfer_that_runs_while_the_rank_computes_is_overlapped(
         0     0     all_reduce  "stream_9"  30        70      40      4096   20             0.5
         0     0     all_reduce  "stream_9"  150       170     20      -      0              0.0
         0     1     broadcast   "stream_9"  190       190     0       -      0              -
-        1     0     all_reduce  -           30        70      40      -      0              0.0
+        1     0     all_reduce  -           30        70      40      -      -              -
         """,
     )
 

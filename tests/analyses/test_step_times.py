@@ -72,7 +72,9 @@ def test_exposed_communication_is_that_of_overlap() -> None:
         kernel         1      mm             2     900       60
         communication  2      ncclAllReduce  2     950       30
         communication  3      ncclAllReduce  2     955       15
+        kernel         1      mm             3     1020      80
         communication  2      ncclAllReduce  4     1140      40
+        kernel         1      mm             4     1185      15
     """
     table = tiny.trace(steps=STEPS, spans=spans).step_times()
     tiny.assert_rows(

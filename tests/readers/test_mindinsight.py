@@ -222,7 +222,7 @@ def test_b11_iterations_appear_whatever_their_thread_is_called(tmp_path: Path, t
 
 def test_b12_the_offset_of_a_ranks_clock_moves_all_of_it_alike(folder: Any) -> None:
     """MindInsight adds it to one track and takes it from the others."""
-    data = "op_name, stream_id, start_time(ms), duration(ms)\nDefault/MatMul-op1,2,0.0002,0.0001\n"
+    data = "op_name, stream_id, start_time(ms), duration(ms)\nDefault/MatMul-op1,2,0.0002,0.0007\n"
     plain = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100), output_timeline_data_0__txt=data)
     before = plain.step_trace().row(0, named=True), plain.overlap(), plain.spans.collect()["start_ns"].to_list()
     moved = folder(profiler_info_0__json={"rank_id": "0", "diff_time": -2.0})
@@ -230,7 +230,7 @@ def test_b12_the_offset_of_a_ranks_clock_moves_all_of_it_alike(folder: Any) -> N
     for name in ("start_ns", "end_ns", "fp_start_ns", "bp_end_ns"):
         assert after[0][name] == before[0][name] + 2000
     assert after[2] == [at + 2000 for at in before[2]] == [2200]
-    assert after[1].equals(before[1]) and before[1]["computing_ns"].to_list() == [100]
+    assert after[1].equals(before[1]) and before[1]["computing_ns"].to_list() == [700]
 
 
 def test_b12_every_graph_has_its_memory_and_an_empty_queue_file_is_no_division_by_zero(folder: Any) -> None:
@@ -265,7 +265,7 @@ def test_inference_has_steps_without_a_backward_pass(folder: Any) -> None:
 def test_means_are_not_taken_for_a_timeline(folder: Any) -> None:
     """They have no place in time: no step is said to be idle or busy with them."""
     trace = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100), aicore_intermediate_0_detail__csv=NEW_DETAIL)
-    assert trace.overlap().is_empty()
+    assert trace.overlap().select("total_ns", "computing_ns", "free_ns", "complete").rows() == [(1000, None, None, False)]
     assert trace.tracks.collect()["kind"].to_list() == ["other"]
     assert "only means" in trace.problems.collect()["what"][0]
 

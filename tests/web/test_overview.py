@@ -129,7 +129,7 @@ def test_every_sample_has_a_sentence_and_no_complaint(server: "Serve", page: "Pa
         drawn(page)
         said[run["name"]] = page.locator("h1").inner_text()
         assert not page.locator(".trouble").count(), run["name"]
-    assert "nothing ran on a device" in said["torch"]
+    assert "no device work is recorded" in said["torch"]
     assert "no operators and no kernels" in said["python"]
     assert said["cpu_training"].startswith("A step takes 986") and "waits for input data" in said["cpu_training"]
     assert said["jax-0.11.2-gpu-no-steps"].startswith("The recording marks no steps and covers 4.31")
@@ -174,3 +174,26 @@ def test_a_device_works_and_stands_idle_for_all_of_the_time(server: "Serve", pag
     page.goto(served.url(f"#/{served.run('idle')}/overview"))
     said = page.locator(".verdict")
     playwright.expect(said).to_contain_text(re.compile(r"works for 20\.0\s*% of it and stands idle for 80\.0\s*%"), timeout=20_000)
+
+
+@pytest.mark.parametrize(
+    ("folder", "sentence", "busy"),
+    [
+        ("ascend/legacy/expected/run_1", "steps 1-14 of 322", "14 steps"),
+        ("mindinsight/run_3", "not recorded: busy and idle time are not known", "device work not recorded"),
+    ],
+)
+def test_what_was_not_recorded_is_not_called_idle_or_cpu_only(
+    server: "Serve", page: "Page", shared: Path, folder: str, sentence: str, busy: str
+) -> None:
+    if not (shared / folder).exists():
+        pytest.skip(f"no {folder}")
+    served = server(shared / folder)
+    (run,) = served.ask("api/runs").json()["runs"]
+    page.goto(served.url(f"#/{run['id']}/overview"))
+    drawn(page)
+    assert not page.locator(".trouble").count()
+    said = page.locator("h1").inner_text()
+    assert sentence in said
+    assert "CPU" not in said
+    assert page.locator("a.tile").nth(2).inner_text().endswith(busy)

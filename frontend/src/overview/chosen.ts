@@ -15,8 +15,12 @@ export function pickedStep(overview: Table, overlap: Table | null): Chosen | nul
   const said = param("sel") === undefined ? -1 : steps.indexOf(Number(param("sel")));
   if (said >= 0) return { step: steps[said], row: said, how: "chosen" };
   const median = overview.num("step_ns")[0];
-  let row = 0;
-  for (let at = 1; at < overlap.rows; at++) if (Math.abs(totals[at] - median) < Math.abs(totals[row] - median)) row = at;
+  // Of a step whose device work is not recorded there is little to see.
+  const free = overlap.num("free_ns");
+  const known = overlap.where((at) => Number.isFinite(free[at]));
+  const among = known.length ? known : overlap.where(() => true);
+  let row = among[0];
+  for (const at of among) if (Math.abs(totals[at] - median) < Math.abs(totals[row] - median)) row = at;
   const how = overview.str("steps_how")[0] === "whole" ? "whole" : overlap.rows === 1 ? "chosen" : totals[row] === median ? "median" : "near";
   return { step: steps[row], row, how };
 }

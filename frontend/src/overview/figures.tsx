@@ -24,7 +24,8 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
   const flops = useTable("flops", { columns: "rank,peak_source", limit: 1 }, { skip: !Number.isFinite(value("flops_per_s")) });
   const totals = overlap?.num("total_ns");
   const idle = overlap?.num("free_ns");
-  const busies = totals && idle && Array.from(totals, (total, row) => 1 - idle[row] / total);
+  const busies = totals && idle && Array.from(totals, (total, row) => 1 - idle[row] / total).filter(Number.isFinite);
+  const noWork = overview.str("device_data")[0] === "none" ? t.deviceNotRecorded : t.noWork;
   const step = value("step_ns");
   const rate = 1e9 / step;
   const samples = batch(now);
@@ -48,8 +49,8 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
       <Tile label={t.throughput} spark={totals && Array.from(totals, (total) => 1 / total)} to={{ page: "steps" }} context={whole ? t.noMarks : Number.isFinite(samples) ? fill(t.samples, { rate: units.text(units.short(rate * samples)) }) : t.noBatch}>
         {whole ? <Quantity value={NaN} as="count" why={t.noMarks} /> : <span class="q" title={`${rate}`}>{units.short(rate).value}<span class="u">{units.THIN}{units.short(rate).unit} {t.perStep}</span></span>}
       </Tile>
-      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && (over ? 1 - over.left : value("busy_share")) < 0.8 ? "bad" : undefined} context={over ? fill(t.bareStep, { value: `≈ ${units.text(units.share(1 - over.left))}` }) : Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
-        <Share of={value("busy_share")} why={t.noWork} />
+      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && (over ? 1 - over.left : value("busy_share")) < 0.8 ? "bad" : undefined} context={over ? fill(t.bareStep, { value: `≈ ${units.text(units.share(1 - over.left))}` }) : Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("device_steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("device_steps")).value }) }) : noWork}>
+        <Share of={value("busy_share")} why={noWork} />
       </Tile>
       <Tile label={t.use} to={{ page: "flops" }} context={<span title={useWhy}>{useWhy}</span>}>
         <Share of={value("utilization")} why={useWhy} />
@@ -57,8 +58,8 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
       <Tile label={t.inputWait} to={{ page: "data" }} tone={!waits ? undefined : value("input_wait_share") < 0.05 ? "good" : "bad"} context={!waits ? t.noLoader : value("input_wait_share") < 0.05 ? t.notBottleneck : t.bottleneck}>
         <Share of={waits ? value("input_wait_share") : NaN} why={t.noLoader} />
       </Tile>
-      <Tile label={t.exposed} to={{ page: "communication" }} tone={transfers && value("exposed_communication_share") >= 0.05 ? "bad" : undefined} context={transfers ? t.hidden : (now.world_size ?? now.ranks.length) > 1 ? t.noTransfers : t.oneRank}>
-        <Share of={transfers ? value("exposed_communication_share") : NaN} why={t.noTransfers} />
+      <Tile label={t.exposed} to={{ page: "communication" }} tone={transfers && value("exposed_communication_share") >= 0.05 ? "bad" : undefined} context={transfers ? (Number.isFinite(value("exposed_communication_share")) ? t.hidden : noWork) : (now.world_size ?? now.ranks.length) > 1 ? t.noTransfers : t.oneRank}>
+        <Share of={transfers ? value("exposed_communication_share") : NaN} why={transfers ? noWork : t.noTransfers} />
       </Tile>
       <Tile label={t.peak} to={{ page: "memory" }} context={!Number.isFinite(value("peak_memory_bytes")) ? t.noMemory : capacity > 0 && device ? fill(t.ofMemory, { share: units.text(units.share(value("peak_memory_bytes") / capacity)), all: units.text(units.bytes(capacity)) }) : undefined}>
         <Bytes of={value("peak_memory_bytes")} why={t.noMemory} />

@@ -86,7 +86,7 @@ export function StepPicture({ now, overlap, chosen, overview }: { now: Info; ove
           return (
             <div class="ov-step">
               <span class="who">{device ? (deviceWord(now) ?? t.device) : "CPU"}</span>
-              {view === "share" ? (
+              {Number.isNaN(data.num("free_ns")[chosen.row]) ? <span class="d3">{t.notRecordedStep}</span> : view === "share" ? (
                 <StageBar
                   height={32}
                   total={total}

@@ -59,6 +59,7 @@ function StepRows({ data, chosen }: { data: Table; chosen: Chosen | null }) {
             <span class="bar">
               {STACK.map(([name, fillColor]) => data.num(name)[row] > 0 && <i key={name} style={{ width: `${(data.num(name)[row] / totals[row]) * 100}%`, background: fillColor, padding: "0" }} />)}
               {free[row] > 0 && <i class="hatch" style={{ width: `${(free[row] / totals[row]) * 100}%`, padding: "0" }} />}
+              {Number.isNaN(free[row]) && <i title={t.notRecordedStep} style={{ width: "100%", background: "var(--border-strong)", padding: "0" }} />}
             </span>
           </span>
           <span class="r"><Time ns={totals[row]} /></span>
@@ -101,6 +102,7 @@ function StepBars({ data, chosen, median }: { data: Table; chosen: Chosen | null
       const own = data.num(name)[row];
       return own > 0 ? `M${(left + bar * wide).toFixed(1)} ${y(under).toFixed(1)}H${(left + (bar + 1) * wide - gap).toFixed(1)}V${y(under + own).toFixed(1)}H${(left + bar * wide).toFixed(1)}z` : "";
     }).join("");
+  const unknown = shown.map((row, bar) => (Number.isNaN(data.num("free_ns")[row]) ? `M${(left + bar * wide).toFixed(1)} ${y(0).toFixed(1)}H${(left + (bar + 1) * wide - gap).toFixed(1)}V${y(totals[row]).toFixed(1)}H${(left + bar * wide).toFixed(1)}z` : "")).join("");
   const names = STACK.map(([name]) => name as string);
   const marked = chosen ? shown.findIndex((_, bar) => chosen.row >= bar * each && chosen.row < (bar + 1) * each) : -1;
   const move = (by: number) => {
@@ -123,7 +125,7 @@ function StepBars({ data, chosen, median }: { data: Table; chosen: Chosen | null
       onPointerMove={(event) => {
         const row = at(event);
         if (row < 0) return untip();
-        tip(event, <><b>{fill(t.stepName, { step: steps[row] })}</b> {units.text(units.time(totals[row]))}<dl>{STACK.map(([name, fillColor]) => data.num(name)[row] > 0 && [<dt><Swatch color={fillColor} /></dt>, <dd>{units.text(units.time(data.num(name)[row]))}</dd>])}<dt><Swatch hatch /></dt><dd>{units.text(units.time(data.num("free_ns")[row]))}</dd></dl></>);
+        tip(event, <><b>{fill(t.stepName, { step: steps[row] })}</b> {units.text(units.time(totals[row]))}<dl>{STACK.map(([name, fillColor]) => data.num(name)[row] > 0 && [<dt><Swatch color={fillColor} /></dt>, <dd>{units.text(units.time(data.num(name)[row]))}</dd>])}{Number.isNaN(data.num("free_ns")[row]) ? <dd>{t.notRecordedStep}</dd> : [<dt><Swatch hatch /></dt>, <dd>{units.text(units.time(data.num("free_ns")[row]))}</dd>]}</dl></>);
       }}
       onPointerLeave={untip}
     >
@@ -135,6 +137,7 @@ function StepBars({ data, chosen, median }: { data: Table; chosen: Chosen | null
           {units.ticks(0, units.timeIn(most, unit), 3).map((tick) => { const line = y(tick * (most / units.timeIn(most, unit))); return <g key={tick}><line class="gl" x1={left} x2={width - right} y1={line} y2={line} /><text class="axis" x={left - 6} y={line + 4} text-anchor="end">{+tick.toPrecision(6)}{tick === 0 ? ` ${unit}` : ""}</text></g>; })}
           {STACK.map(([name, fillColor], at) => <path key={name} d={path(names.slice(0, at), name)} fill={fillColor} />)}
           <path d={path(names, "free_ns")} fill={wide >= 5 ? "url(#ov-hatch)" : "var(--kind-idle)"} fill-opacity={wide >= 5 ? 1 : 0.6} />
+          <path d={unknown} fill="var(--border-strong)" />
           <line class="ru" x1={left} x2={width - right} y1={y(median)} y2={y(median)} stroke="var(--text-2)" />
           <text class="axis" x={width - right} y={y(median) - 4} text-anchor="end" paint-order="stroke" stroke="var(--surface)" stroke-width="3">{t.medianLine} {units.text(units.time(median))}</text>
           {marked >= 0 && <rect x={left + marked * wide - 1} y={top - 2} width={Math.max(4, wide - gap + 2)} height={height - bottom - top + 3} fill="none" stroke="var(--accent)" stroke-width="1.5" />}

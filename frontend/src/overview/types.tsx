@@ -25,7 +25,8 @@ export function OperatorTypes({ overview }: { overview: Table }) {
   );
   const device = types.data?.str("device").find((one) => one !== "cpu") ?? types.data?.str("device")[0] ?? "";
   const word = { gpu: "GPU", cpu: "CPU", aicore: "AI Core", aicpu: "AI CPU", hostcpu: "CPU" }[device ?? ""] ?? device ?? "";
-  const span = whole ? t.recording : steps === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(steps).value });
+  const ranges = overview.rows && types.data?.str("device").some((one) => one !== "cpu") ? overview.str("device_step_ranges")[0] : null;
+  const span = ranges ? fill(t.stepRanges, { ranges }) : whole ? t.recording : steps === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(steps).value });
   return (
     <Card class="ov-types" title={t.types} note={types.data?.rows ? fill(t.typesNote, { device: word, steps: span }) : undefined} tools={tools}>
       <Await of={types} rows={11}>

@@ -24,6 +24,7 @@ const text = texts({
     hidden: "Communication takes {time} a step, and computation hides {share} of it.",
     noSteps: "The ranks communicate for {time} in all. No steps were found to divide that by.",
     none: "The ranks that were recorded send nothing to one another.",
+    exposedUnknown: "Communication takes {time} of a step. What hides it is not known: the work of the device is not recorded.",
     unplaced: "The ranks communicate for {time} in all, of which they wait {wait} for one another. How much of it computation hides is not known.",
     alone: "One rank, nothing to send.",
     ranksOf: "{count} of {world} ranks", ranks: "{count} ranks", oneRank: "1 rank", missing: "not recorded: rank {list}", missingMore: "not recorded: ranks {list} and {count} more ranges", steps: "{count} steps", oneStep: "1 step", leftOut: "a slow first step is left out of the averages",
@@ -49,6 +50,7 @@ const text = texts({
     hidden: "每个迭代通信 {time}，其中 {share} 被计算掩盖。",
     noSteps: "各 rank 共通信 {time}。没有找到可用于划分的迭代。",
     none: "已记录的各 rank 之间没有通信。",
+    exposedUnknown: "每个迭代的通信耗时 {time}。没有记录设备侧任务，因此不知道其中多少被掩盖。",
     unplaced: "各 rank 的通信共 {time}，其中 {wait} 在互相等待。其中有多少被计算掩盖不得而知。",
     alone: "只有一个 rank，没有通信。",
     ranksOf: "{world} 个 rank 中的 {count} 个", ranks: "{count} 个 rank", oneRank: "1 个 rank", missing: "未记录：rank {list}", missingMore: "未记录：rank {list} 以及另外 {count} 段", steps: "{count} 个迭代", oneStep: "1 个迭代", leftOut: "较慢的第一个迭代不计入平均",
@@ -166,6 +168,7 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
   if (!calls.rows) said = t.none;
   else if (!Number.isFinite(total)) said = <Say of={t.noSteps} time={time(sum(calls.num("total_ns")))} />;
   else if (!Number.isFinite(communication) && !calls.blank("wait_ns")) said = <Say of={t.unplaced} time={time(sum(calls.num("total_ns")))} wait={time(sum(calls.num("wait_ns")))} />;
+  else if (!Number.isFinite(exposed)) said = <Say of={t.exposedUnknown} time={time(communication)} />;
   else if (slow) said = <Say of={Number.isFinite(slow.wait) ? t.uneven : t.unevenOnly} rank={<b>{slow.rank}</b>} own={time(slow.own)} others={time(slow.others)} wait={time(slow.wait)} />;
   else if (share > 0.05 && wait > 0.1 * communication) said = <Say of={t.waiting} share={<b><Share of={share} /></b>} wait={time(wait)} />;
   else if (share > 0.05) said = <Say of={t.exposed} share={<b><Share of={share} /></b>} exposed={time(exposed)} />;

@@ -9,6 +9,7 @@ import { Calls, short } from "../parts/calls";
 import { Drawer } from "../parts/drawer";
 import { Grid, type Column } from "../parts/grid";
 import { Ring } from "../parts/plots";
+import { useRecordedSteps } from "../recorded";
 import { go, link, param } from "../state";
 import type { Table } from "../table";
 import { fill, Say, texts } from "../text";
@@ -66,6 +67,7 @@ export default function Kernels() {
     return withCopies.data.pick(withCopies.data.where((row) => !known.has(rowKey(withCopies.data!, row))));
   }, [withCopies.data, kernels.data]);
   const names = useMemo(() => (kernels.data ? byName(kernels.data) : []), [kernels.data]);
+  const recorded = useRecordedSteps();
   if (!kernels.data || !copies) return <><Verdict>{info.value?.name}</Verdict><Await of={kernels.error ? kernels : withCopies}>{() => null}</Await></>;
   if (!kernels.data.rows && !copies.rows) return <><Verdict>{t.none}</Verdict><Empty title={t.none}><Say of={t.noneHow} flag={<span class="mono">stepscope run</span>} /></Empty></>;
   const total = names.reduce((all, one) => all + one.value, 0);
@@ -78,6 +80,7 @@ export default function Kernels() {
     <div class={`oppage ${kernels.waiting ? "stale" : ""}`}>
       <Verdict
         facts={[
+          recorded,
           names.length > 0 && fill(t.kernelCount, { count: units.count(names.length).value }),
           kernels.data.rows !== names.length && fill(t.distinct, { count: units.count(kernels.data.rows).value }),
           names.length > 0 && fill(t.calls, { count: units.count(calls).value }),

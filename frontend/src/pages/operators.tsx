@@ -9,6 +9,7 @@ import { Chart } from "../parts/chart";
 import { Drawer } from "../parts/drawer";
 import { Grid, MOST, type Column } from "../parts/grid";
 import { Ring, type Slice } from "../parts/plots";
+import { useRecordedSteps } from "../recorded";
 import { source } from "../source";
 import { go, param } from "../state";
 import { Table } from "../table";
@@ -125,6 +126,7 @@ function Totals() {
 function Body({ types, device, devices }: { types: Table; device: string; devices: { id: string; label: string; count: number }[] }) {
   const t = text();
   const mine = useMemo(() => types.pick(types.where((row) => types.str("device")[row] === device)), [types, device]);
+  const recorded = useRecordedSteps(device !== "cpu");
   // A type such as "fusion" does not tell what its operators do.
   const vague = useMemo(() => mine.str("type").some((type) => family(type ?? "") === "other" || /fusion/.test(type ?? "")), [mine]);
   const named = useTable("operators", { device }, { skip: !vague }).data ?? mine;
@@ -150,6 +152,7 @@ function Body({ types, device, devices }: { types: Table; device: string; device
     <>
       <Verdict
         facts={[
+          recorded,
           mine.rows === 1 ? t.typesOne : fill(t.types, { count: units.count(mine.rows).value }),
           fill(t.calls, { count: units.count(calls).value }),
           <Say of={t.whole} time={<Time ns={total} />} />,

@@ -83,6 +83,7 @@ function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table
     <Verdict facts={facts}>
       <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{chosen?.step ?? "–"}</b>} />{" "}
       <Say of={t[found.case]} device={word} busy={<b><Share of={busy} /></b>} lost={<b><Share of={found.share} /></b>} />
+      {overview.str("device_step_ranges")[0] && <>{" "}<Say of={t.recordedSteps} ranges={overview.str("device_step_ranges")[0]} count={units.count(overview.num("steps")[0]).value} /></>}
       {WAITS.includes(found.case) && <>{" "}<SlowedSentence overview={overview} device={word} /></>}
     </Verdict>
   );

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from stepscope.analyses._coverage import coverage
 from stepscope.intervals import Bools, Ints
 from stepscope.trace import Trace
 
@@ -25,6 +26,30 @@ def on_devices(trace: Trace) -> pl.LazyFrame:
         .with_columns(device=pl.when(_on_ai_cpu()).then(pl.lit("aicpu")).otherwise("device"))
     )
     return work
+
+
+def in_recorded_steps(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
+    """Device work without that of steps in which it is not completely recorded, of ranks that have others.
+
+    Else transfers of all steps would be set against the kernels of a few.
+    """
+    found = coverage(trace)
+    ranks = [rank for rank, what in found.data.items() if what == "partial"]
+    cut = found.steps.filter(pl.col("rank").is_in(ranks) & ~pl.col("complete")).select("rank", "step")
+    return work.join(cut.lazy(), on=["rank", "step"], how="anti") if ranks else work
+
+
+def with_device_steps(trace: Trace, rows: pl.DataFrame, on_device: pl.Expr, *shares: str) -> pl.DataFrame:
+    """Rows of device work with `device_steps`, how many steps they are of; without any, shares of the whole are not known."""
+    found = coverage(trace)
+    counts = found.steps.group_by("rank").agg(device_steps=pl.col("complete").sum().cast(pl.Int64))
+    on_device = on_device & pl.col("rank").is_in([rank for rank, what in found.data.items() if what not in ("host", None)])
+    known = ~on_device | (pl.col("device_steps").fill_null(1) > 0)
+    return (
+        rows.join(counts, on="rank", how="left", maintain_order="left")
+        .with_columns(device_steps=pl.when(on_device).then("device_steps"))
+        .with_columns(pl.when(known).then(name).alias(name) for name in shares)
+    )
 
 
 def _on_ai_cpu() -> pl.Expr:

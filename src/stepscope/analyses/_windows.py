@@ -5,23 +5,25 @@ from collections.abc import Iterator
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._coverage import coverage
 from stepscope.trace import Trace
 
 
 def ranks(trace: Trace) -> Iterator[tuple[int, pl.DataFrame, dict[str, intervals.Set]]]:
-    """Every rank with known work: its steps in order, and what ran on it, by kind.
+    """Every rank with known work, or a device whose work is not recorded: its steps in order, and what ran on it, by kind.
 
     Computation is `kernel`: device kernels, or host operators without a device.
     """
     known = ["kernel", "communication", "copy", "set"]
     work = _work(trace, pl.col("kind").is_in(known))
-    on_device = [rank for rank, kind in work if kind == "kernel"]
+    data = coverage(trace).data
+    on_host = [rank for rank, what in data.items() if what == "host"]
     # Most of what there is are operators: they are read only where they are needed.
-    work |= _work(trace, (pl.col("kind") == "op") & ~pl.col("rank").is_in(on_device))
+    work |= _work(trace, (pl.col("kind") == "op") & pl.col("rank").is_in(on_host)) if on_host else {}
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
     for (rank,), rows in steps.group_by("rank", maintain_order=True):
         busy = {kind: part for (of, kind), part in work.items() if of == rank}
-        if "kernel" not in busy and "op" not in busy:  # nothing here is known to be work: silence is truer than "idle"
+        if data[int(str(rank))] is None:  # nothing here is known to be work: silence is truer than "idle"
             continue
         if "kernel" not in busy:
             # Transfers of a host-only job run on threads of their own; an operator that waits for one is not computing.

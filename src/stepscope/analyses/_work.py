@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals
+from stepscope.analyses._coverage import coverage
 from stepscope.analyses._host import threads
 from stepscope.intervals import Ints
 from stepscope.schema import KINDS
@@ -17,7 +18,7 @@ DEVICE_KINDS = ["kernel", "copy", "set", "communication"]
 
 
 class Lane(NamedTuple):
-    """What one device of one rank did, by start. A rank without device work has one lane, its host operators, and `device` None."""
+    """What one device of one rank did, by start. A rank without a device has one lane, its host operators, and `device` None."""
 
     rank: int
     device: int | None
@@ -36,6 +37,8 @@ def lanes(trace: Trace, every: "Every | None" = None) -> Iterator[Lane]:
     ops = trace.spans.filter(pl.col("kind") == "op")
     # Most of what there is are operators: they are read only where they are needed.
     without = set(ops.select(pl.col("rank").unique()).collect().to_series().to_list()) - set(device["rank"].unique().to_list())
+    # Where a device's work is not recorded, operators do not stand in for it.
+    without -= {rank for rank, what in coverage(trace).data.items() if what not in ("host", None)}
     host = (
         ops.filter(pl.col("rank").is_in(without) if without else pl.lit(False))
         .select("rank", "span", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), **nothing)

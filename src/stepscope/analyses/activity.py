@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._coverage import unknown_times
 from stepscope.analyses._memory import memory_samples
 from stepscope.analyses._work import Lane, lanes
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
-from stepscope.trace_windows import not_recorded
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -30,8 +30,9 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
     """Per rank and device, the time from the first to the last step or work in that many equal buckets: what share of each was busy.
 
     Computing, exposed communication and copies add up to busy, and busy times bucket_ns over all buckets to the union of what ran. The
-    last bucket may reach beyond the end. Shares are null in a bucket between two windows, of which nothing was recorded. Bytes are the most
-    that was in use in the bucket; null before the first sample. `step` looks at the time of one step only. A rank without device work is
+    last bucket may reach beyond the end. Where device work is not completely recorded (between two windows, in steps that `overlap` calls
+    incomplete), shares are of the rest of the bucket, and null where there is no rest. Bytes are the most
+    that was in use in the bucket; null before the first sample. `step` looks at the time of one step only. A rank without a device is
     judged by its host operators, with a null device.
     """
     if buckets < 1:
@@ -46,7 +47,7 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
             low = min(low, *(int(work["start_ns"].min()) for work in of_rank))  # type: ignore[arg-type]
             high = max(high, *(int(work["end_ns"].max()) for work in of_rank))  # type: ignore[arg-type]
         if high > low:
-            tables.append(_buckets(lane, memories, low, high, buckets, not_recorded(trace.meta, lane.rank)))
+            tables.append(_buckets(lane, memories, low, high, buckets, unknown_times(trace, lane.rank)))
     return pl.concat(tables)
 
 
@@ -73,7 +74,7 @@ def _buckets(lane: Lane, memories: pl.DataFrame, low: int, high: int, buckets: i
     computing = _union(lane, ["kernel"])
     communication = _union(lane, ["communication"])
     covered = [
-        intervals.clip(part, low, high)
+        intervals.subtract(intervals.clip(part, low, high), unknown)
         for part in (
             lane.busy,
             computing,
@@ -81,14 +82,14 @@ def _buckets(lane: Lane, memories: pl.DataFrame, low: int, high: int, buckets: i
             intervals.subtract(_union(lane, ["copy", "set"]), intervals.join(computing, communication)),
         )
     ]
-    shares = [intervals.covered(part, starts, starts + axis.width) / axis.width for part in covered]
+    recorded = axis.width - intervals.covered(unknown, starts, starts + axis.width)
+    shares = [intervals.covered(part, starts, starts + axis.width) / np.maximum(recorded, 1) for part in covered]
     names = ("busy_share", "computing_share", "exposed_share", "copy_share")
-    recorded = pl.Series(intervals.covered(unknown, starts, starts + axis.width) < axis.width)
     of_lane = pl.col("device") == "cpu" if lane.device is None else pl.col("device").str.ends_with(f" {lane.device}")
     return (
         pl.DataFrame({"at_ns": starts, **dict(zip(names, shares, strict=True))})
         .with_columns(rank=pl.lit(lane.rank), device=pl.lit(lane.device), bucket_ns=pl.lit(axis.width))
-        .with_columns(pl.when(recorded).then(pl.col(name)).alias(name) for name in names)
+        .with_columns(pl.when(pl.Series(recorded > 0)).then(pl.col(name)).alias(name) for name in names)
         .with_columns(_most(memories.filter(pl.col("rank") == lane.rank, of_lane), axis))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )

@@ -24,15 +24,17 @@ COLUMNS = {
     "free_ns": pl.Int64,
     "wait_ns": pl.Int64,  # for the last rank to arrive, in collectives that have their like on the others
     "matched": pl.Int64,  # such collectives
+    "device_steps": pl.Int64,  # that computing, exposed, copy and free are of: their device work is completely recorded
 }
 
 
 def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = None) -> pl.DataFrame:
     """Per rank and step: its stages as in `step_trace`, what runs in it as in `overlap`, and the wait for others as in `communication`.
 
-    computing + exposed + copy + free is the step. The wait is part of the communication: all calls of the step together, each for itself.
-    It is null where no call of the step has its like on the other ranks, or the ranks' clocks cannot be compared. Without per_step: one row
-    per rank with the mean over its steps, and `start_ns` of the first; steps are then left out as in `step_times`.
+    computing + exposed + copy + free is the step; they are null where its device work is not completely recorded, as in `overlap`. The wait
+    is part of the communication: all calls of the step together, each for itself. It is null where no call of the step has its like on the
+    other ranks, or the ranks' clocks cannot be compared. Without per_step: one row per rank with the mean over its steps, of what runs over
+    its `device_steps`, and `start_ns` of the first; steps are then left out as in `step_times`.
     """
     key = ["rank", "step"]
     steps = step_trace(trace) if per_step else typical(step_trace(trace), warmup)
@@ -47,11 +49,14 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
     rows = (
         stages.join(work, on=key, how="left", maintain_order="left")
         .join(waited, on=key, how="left", maintain_order="left")
-        .with_columns(pl.col("matched").fill_null(0), steps=pl.lit(1))
+        .with_columns(pl.col("matched").fill_null(0), steps=pl.lit(1), device_steps=pl.col("complete").fill_null(False).cast(pl.Int64))
     )
     if not per_step:
         means = [name for name in COLUMNS if name.endswith("_ns") and name != "start_ns"]
         rows = rows.group_by("rank").agg(
-            pl.col("steps", "matched").sum(), pl.col("start_ns").min(), pl.col(means).mean().round(), step=pl.lit(None, pl.Int32)
+            pl.col("steps", "matched", "device_steps").sum(),
+            pl.col("start_ns").min(),
+            pl.col(means).mean().round(),
+            step=pl.lit(None, pl.Int32),
         )
     return rows.sort("step", "rank").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())

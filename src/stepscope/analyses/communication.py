@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._coverage import coverage
 from stepscope.analyses._meetings import alike
 from stepscope.analyses._messages import messages
 from stepscope.trace import Trace
@@ -22,6 +23,7 @@ COLUMNS = {
     "matched": pl.Int64,
     "overlapped_ns": pl.Int64,
     "exposed_ns": pl.Int64,
+    "device_calls": pl.Int64,  # of which it is known what hides them: in steps whose device work is completely recorded
     "bytes": pl.Int64,
     "bytes_per_s": pl.Float64,
     "unsized": pl.Int64,
@@ -38,9 +40,9 @@ def communication(trace: Trace) -> pl.DataFrame:
     Wait is the time from a call's start until the last recorded rank has started the same collective, for the `matched` calls: the
     same place in the order of its group, step and size on every rank, or the same sequence number. It is null for one rank alone,
     for sends and receives, and where the clocks cannot be compared; `note` says which. There it is what the recording itself says of the
-    call's wait, if it does (torch_npu, MindSpore on Ascend). Overlapped and exposed time add up to the
-    total: calls that run at the same time count each for itself. Bytes are of the larger of a call's input and output, and bandwidth is
-    these bytes by the time of the calls that say theirs; `unsized` is how many do not.
+    call's wait, if it does (torch_npu, MindSpore on Ascend). Overlapped and exposed time are of the
+    `device_calls`, and add up to their time: calls that run at the same time count each for itself. Bytes are of the larger of a call's
+    input and output, and bandwidth is these bytes by the time of the calls that say theirs; `unsized` is how many do not.
     """
     calls = waits(trace)
     if calls.is_empty():
@@ -63,6 +65,7 @@ def communication(trace: Trace) -> pl.DataFrame:
             matched=matched,
             overlapped_ns=pl.when(hidden.any()).then(pl.col("overlapped_ns").sum()),
             exposed_ns=pl.when(hidden.any()).then((duration - pl.col("overlapped_ns")).sum()),
+            device_calls=hidden.sum(),
             bytes=pl.when(sized.any()).then(pl.col("bytes").sum()),
             bytes_per_s=pl.when(seconds > 0).then(pl.col("bytes").sum() / seconds),
             unsized=(~sized).sum(),
@@ -89,9 +92,16 @@ def _hidden(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
         mine = work.filter(pl.col("rank") == rank)
         computing = intervals.merge(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy())
         overlapped[rows["index"].to_numpy()] = intervals.covered(computing, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    # What has no place in time overlaps nobody knows what.
-    return calls.with_columns(pl.Series("overlapped_ns", overlapped)).with_columns(
-        overlapped_ns=pl.when(pl.col("placed").fill_null(True)).then("overlapped_ns")
+    # What has no place in time overlaps nobody knows what, and so does what runs while kernels are not recorded.
+    found = coverage(trace)
+    unknown = found.steps.filter(~pl.col("complete")).select("rank", "step", unknown=True)
+    bare = pl.col("rank").is_in([rank for rank, what in found.data.items() if what == "none"])
+    known = pl.col("placed").fill_null(True) & pl.col("unknown").is_null() & ~bare
+    return (
+        calls.with_columns(pl.Series("overlapped_ns", overlapped))
+        .join(unknown, on=["rank", "step"], how="left", maintain_order="left")
+        .with_columns(overlapped_ns=pl.when(known).then("overlapped_ns"))
+        .drop("unknown")
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._coverage import unrecorded_steps
 from stepscope.analyses._host import host_spans, main_threads
 from stepscope.analyses._work import cut, device_work
 from stepscope.intervals import Bools, Ints
@@ -35,9 +36,11 @@ def critical_path(trace: Trace) -> pl.DataFrame:
 
     `kernel`, `copy` and `communication` are that work (communication on host threads, too, while no operator runs); `launch` is from a
     launch call's start, or from the end of the work before, until the device begins; `wait` is for input, or for what is not known;
-    `host` is the rest. Shortening anything that is not on the path makes no step shorter.
+    `host` is the rest. Shortening anything that is not on the path makes no step shorter. Steps whose device work is not completely
+    recorded (see `overlap`) have no path.
     """
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
+    steps = steps.join(unrecorded_steps(trace), on=["rank", "step"], how="anti", maintain_order="left")
     of_rank = device_work(trace).partition_by("rank", as_dict=True)
     threads: dict[int, int] = dict(main_threads(trace).iter_rows())
     host = (

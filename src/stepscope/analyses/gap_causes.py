@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from stepscope.analyses._coverage import complete_steps
 from stepscope.analyses._overhead import unprofiled
 from stepscope.analyses._warmup import typical
 from stepscope.analyses.gaps import gaps
@@ -17,6 +18,7 @@ COLUMNS = {
     "avg_ns": pl.Int64,
     "max_ns": pl.Int64,
     "share": pl.Float64,
+    "device_steps": pl.Int64,  # that the row is of: their device work is completely recorded
     "unprofiled_share": pl.Float64,  # of the unprofiled step, without what recording adds: an estimate; null where it is not known
 }
 # Recording makes the host slower, and so the gaps in which the device waits for it; input and other ranks are late on their own.
@@ -36,7 +38,8 @@ def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False, warmup:
     key = ["rank", "step"] if per_step else ["rank"]
     every = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
     counts = every if per_step else typical(every, warmup)
-    steps = counts.group_by(key).agg(steps_ns=pl.col("total_ns").sum())
+    counts = counts.join(complete_steps(trace), on=["rank", "step"], how="semi")
+    steps = counts.group_by(key).agg(steps_ns=pl.col("total_ns").sum(), device_steps=pl.len())
     every_gap = gaps(trace).join(counts.select("rank", "step"), on=["rank", "step"], how="semi")
     found = (
         every_gap.filter(pl.col("dur_ns") >= min_ns)

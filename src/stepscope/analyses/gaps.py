@@ -7,12 +7,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals
+from stepscope.analyses._coverage import unknown_times
 from stepscope.analyses._host import main_threads, on_host
 from stepscope.analyses._work import Every, Lane, cut, find, lanes, or_null
 from stepscope.intervals import Bools, Ints, Set
 from stepscope.schema import KINDS
 from stepscope.trace import Trace
-from stepscope.trace_windows import not_recorded
 
 COLUMNS = {
     "rank": pl.Int32,
@@ -36,11 +36,12 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     something, and the cause is what the host did until then: data wait, when it waited for input for at least half of that time; sync,
     when the device ran dry while the host was in a synchronising call, or such calls took at least half; communication, when transfers
     on host threads took at least half while the launching thread took part in them or ran no operators; else host-bound. The cause is
-    unknown where the source does not say what launched the work. `host_activity` is the innermost span of the launching thread at the
-    middle of the time the host took; null where nothing is recorded there. The launching thread is that of the operator behind the work,
-    also where another one makes the call.
+    unknown where the source does not say what launched the work, or nothing of the host is recorded. `host_activity` is the
+    innermost span of the launching thread at the middle of the time the host took; null where nothing is recorded there. The launching
+    thread is that of the operator behind the work, also where another one makes the call.
 
-    A rank without device work is judged by its host operators, with a null device: a gap is when no thread runs an operator.
+    A rank without a device is judged by its host operators, with a null device: a gap is when no thread runs an operator.
+    Steps whose device work is not completely recorded (see `overlap`) have no gaps: what is not recorded is not idle.
     A gap over the border of two steps counts in each for its part; time between steps is in none. Gaps are longer for being recorded:
     `recording_overhead` says by how much in all.
     """
@@ -50,7 +51,7 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     tables = [pl.DataFrame(schema=COLUMNS)]
     for lane in lanes(trace, every):
         if (rank := (lane.rank,)) in steps:
-            unknown = not_recorded(trace.meta, lane.rank)
+            unknown = unknown_times(trace, lane.rank)
             tables.append(_idle(lane, steps[rank], _Host(trace, every, lane.rank), threads.get(lane.rank, -1), unknown))
     return pl.concat(tables).filter(pl.col("dur_ns") >= min_ns)
 
@@ -70,6 +71,9 @@ class _Thread(NamedTuple):
         return intervals.merge(self.start[some], self.end[some])
 
 
+_ON_HOST = ("op", "api", "sync", "python", "data", "communication")
+
+
 class _Host:
     """What ran on the host of one rank."""
 
@@ -83,6 +87,8 @@ class _Host:
             track: thread for _, track, thread in on_host(tracks, trace).select("rank", "track", "thread").collect().iter_rows()
         }
         self._elsewhere = known - set(self._thread_of)  # on a device
+        busy = np.isin(every.kind, [KINDS.index(kind) for kind in _ON_HOST])
+        self.is_recorded = bool((busy & (every.rank == rank) & ~np.isin(every.track, list(self._elsewhere))).any())
 
     def thread(self, track: int) -> list[_Thread]:
         """What stands on a thread's own track, and on those beside it."""
@@ -131,7 +137,7 @@ def _idle(lane: Lane, steps: pl.DataFrame, host: _Host, main: int, unknown: Set)
     launch = after["launch_ns"].fill_null(0).to_numpy()
     until = np.where(linked, np.clip(launch, idle.starts, idle.ends), idle.ends)
     cause, activity = _host_side(host, main, idle.starts, until, after["thread"].fill_null(main).to_numpy())
-    cause[~linked & (cause == 0) & (following >= 0) & (not lane.on_host)] = _CAUSES.index("unknown")
+    cause[~linked & (cause == 0) & ((following >= 0) | (not host.is_recorded)) & (not lane.on_host)] = _CAUSES.index("unknown")
     latency = linked & (launch <= idle.starts)
     cause[latency], activity[latency] = _CAUSES.index("launch latency"), -1
     pieces = cut(idle.starts, idle.ends, step_starts, step_ends)

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses._operators import on_devices
+from stepscope.analyses._operators import in_recorded_steps, on_devices, with_device_steps
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -24,6 +24,7 @@ COLUMNS = {
     "registers": pl.Int64,
     "shared_memory_bytes": pl.Int64,
     "occupancy": pl.Float64,
+    "device_steps": pl.Int64,  # that the rows of the rank are of: their device work is completely recorded
 }
 _KEYS = ["rank", "device", "name", "op", "scope"]
 _LAUNCH = {
@@ -44,11 +45,11 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
     `stream` lists the streams it ran on. `grid`, `block`, `registers` (per thread) and `shared_memory_bytes` are those of the most frequent
     of the `launch_count` ways it was launched; `occupancy` is the estimated achieved one, 0 to 1, weighted by duration, and null where the
     profiler could not tell: it knows none of a kernel with more than 48 KiB of shared memory per block. With `by_scope` there is a row for
-    each scope of these operators.
+    each scope of these operators. Work in steps of which it is not completely recorded counts as in `operators`.
     """
     kinds = ["kernel", "communication", *(["copy", "set"] if copies else [])]
     launches = (
-        on_devices(trace)
+        in_recorded_steps(trace, on_devices(trace))
         .filter(pl.col("kind").is_in(kinds))
         .select(
             "rank",
@@ -89,4 +90,5 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
         )
         .sort("rank", "device", -pl.col("total_ns"), "name", "op", "scope")
     )
-    return rows.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()).collect()
+    found = with_device_steps(trace, rows.collect(), pl.lit(True), "share")
+    return found.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())

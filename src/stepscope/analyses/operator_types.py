@@ -16,6 +16,7 @@ COLUMNS = {
     "min_ns": pl.Int64,
     "max_ns": pl.Int64,
     "share": pl.Float64,
+    "device_steps": pl.Int64,  # as in operators
 }
 
 
@@ -24,7 +25,13 @@ def operator_types(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
     return (
         operators(trace, device=device)
         .group_by("rank", "device", "type", maintain_order=True)
-        .agg(pl.col("calls", "total_ns", "self_ns", "share").sum(), pl.col("min_ns").min(), pl.col("max_ns").max())
+        .agg(
+            pl.col("calls", "total_ns", "self_ns").sum(),
+            pl.col("min_ns").min(),
+            pl.col("max_ns").max(),
+            share=pl.when(pl.col("share").is_not_null().any()).then(pl.col("share").sum()),
+            device_steps=pl.col("device_steps").first(),
+        )
         .with_columns(avg_ns=pl.col("total_ns") / pl.col("calls"))
         .sort("rank", pl.col("device") == "cpu", "device", -pl.col("self_ns"), "type")
         .select(COLUMNS.keys())

@@ -4,7 +4,7 @@ import polars as pl
 
 from stepscope.analyses._flop_counts import COLUMNS as FLOP_COLUMNS
 from stepscope.analyses._flop_counts import counted
-from stepscope.analyses._operators import host_operators, launcher, on_devices, with_shapes
+from stepscope.analyses._operators import host_operators, in_recorded_steps, launcher, on_devices, with_device_steps, with_shapes
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -25,6 +25,7 @@ COLUMNS = {
     "shapes": pl.String,
     "dtypes": pl.String,
     "shape_count": pl.Int64,
+    "device_steps": pl.Int64,  # that rows of a device are of: their device work is completely recorded
 }
 _KEYS = ["rank", "device", "name", "type", "scope"]
 
@@ -36,7 +37,8 @@ def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None
     the duration of the device work launched under them. The rows of a device are its work (kernels, copies, fills, communication) by the
     operator that launched it, or under its own name where none is known. `share` is of the device's self time and adds up to 1.
     `shapes` and `dtypes` are the most frequent of `shape_count`; with `by_shape` each has a row of its own. `device` keeps one device.
-    `flops` are as the analysis `flops` counts them.
+    `flops` are as the analysis `flops` counts them. Device work in steps of which it is not completely recorded is left out where the rank
+    has other steps; where it has none, `share` is null.
     """
     rows = pl.concat([_host(trace), _device(trace)]).group_by(*_KEYS, "shapes", "dtypes").agg(
         calls=pl.len(),
@@ -67,8 +69,8 @@ def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None
     if device is not None:
         rows = rows.filter(pl.col("device") == device)
     order = [pl.col("rank"), pl.col("device") == "cpu", pl.col("device"), -pl.col("self_ns"), pl.col("name", "scope", "shapes", "dtypes")]
-    result: pl.DataFrame = rows.sort(order).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()).collect()
-    return result
+    result = with_device_steps(trace, rows.sort(order).collect(), pl.col("device") != "cpu", "share")
+    return result.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _host(trace: Trace) -> pl.LazyFrame:
@@ -79,7 +81,7 @@ def _host(trace: Trace) -> pl.LazyFrame:
 
 
 def _device(trace: Trace) -> pl.LazyFrame:
-    work = with_shapes(trace, on_devices(trace))
+    work = with_shapes(trace, in_recorded_steps(trace, on_devices(trace)))
     return work.select(
         "rank", *_texts(device="device", name=launcher()), "dur_ns", "self_ns", pl.lit(None, pl.Int64).alias("device_ns"), "flops"
     )

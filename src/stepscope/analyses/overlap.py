@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._coverage import coverage
 from stepscope.analyses._windows import ranks
 from stepscope.trace import Trace
 
@@ -18,13 +19,15 @@ COLUMNS = {
     "exposed_ns": pl.Int64,
     "copy_ns": pl.Int64,
     "free_ns": pl.Int64,
+    "complete": pl.Boolean,  # the device's work in this step is completely recorded
 }
 
 
 def overlap(trace: Trace) -> pl.DataFrame:
     """Per rank and step: time computing, communicating, communicating with nothing to hide it, copying with neither, and idle.
 
-    computing + exposed + copy + free is the step.
+    computing + exposed + copy + free is the step. Where a step is not `complete`, they are null: what is not recorded is not idle.
+    Transfers that are recorded apart from kernels, as in Ascend's step trace, are `communication_ns` also there.
     """
     tables = []
     for _, steps, found in parts(trace):
@@ -33,8 +36,15 @@ def overlap(trace: Trace) -> pl.DataFrame:
     if not tables:
         return pl.DataFrame(schema=COLUMNS)
     total = pl.col("end_ns") - pl.col("start_ns")
+    known = coverage(trace).steps.select("rank", "step", "complete", "transfers")
+    work = ["computing_ns", "overlapped_ns", "exposed_ns", "copy_ns"]
     return (
         pl.concat(tables)
+        .join(known, on=["rank", "step"], how="left", maintain_order="left")
+        .with_columns(
+            *(pl.when("complete").then(name).alias(name) for name in work),
+            communication_ns=pl.when(pl.col("complete") | pl.col("transfers")).then("communication_ns"),
+        )
         .with_columns(total_ns=total, free_ns=total - pl.col("computing_ns") - pl.col("exposed_ns") - pl.col("copy_ns"))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )

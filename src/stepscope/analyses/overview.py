@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._coverage import complete_steps, coverage, step_ranges
 from stepscope.analyses._flop_counts import counted
 from stepscope.analyses._host import host_spans, main_threads
 from stepscope.analyses._overhead import with_overhead
@@ -22,6 +23,9 @@ COLUMNS = {
     "min_ns": pl.Int64,
     "max_ns": pl.Int64,
     "first_step_ns": pl.Int64,
+    "device_data": pl.String,  # complete, partial, none (not recorded) or host (no device: operators stand in); null where nothing is known
+    "device_steps": pl.Int64,  # that shares and rates of the device are of: their device work is completely recorded
+    "device_step_ranges": pl.String,  # which, where these are not all
     "busy_share": pl.Float64,
     "input_wait_share": pl.Float64,
     "exposed_communication_share": pl.Float64,
@@ -40,7 +44,8 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
 
     Each rank's first step is left out of all figures where it took more than one and a half times the median of the others, and more
     than nine in ten of them, as in `step_times`; `warmup` says how many of the first steps to leave out instead, 0 for none.
-    `first_step_ns` is the first one's time in any case. Shares and rates are over the time in the steps that count. Busy: something ran
+    `first_step_ns` is the first one's time in any case. Shares and rates are over the time in the steps that count; those of the device
+    over the `device_steps` among them, whose device work is completely recorded, and null where there is none. Busy: something ran
     on the device (on average, where a rank has several), or a host operator on any thread where there is no device. Input wait: the
     thread that runs the steps waited for data; null where nothing of the input was recorded. Exposed communication: as in `overlap`.
     Peak memory: the most allocated at once on the device, or on the host where no device memory was recorded, over the whole recording.
@@ -60,22 +65,24 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
         max_ns=pl.col("total_ns").max(),
         total_ns=pl.col("total_ns").sum(),
     )
-    counts = steps.select("rank", "step")
+    recorded = steps.join(complete_steps(trace), on=["rank", "step"], how="semi", maintain_order="left")
+    counts = recorded.select("rank", "step")
     for part in (
         firsts,
         _device_names(trace),
-        _busy(trace, steps),
+        _device_steps(trace, steps, recorded),
+        _busy(trace, recorded),
         _input_waits(trace, steps),
         _exposed(trace, counts),
         _memory(trace),
         _flops(trace, counts),
     ):
         rows = rows.join(part, on="rank", how="left", maintain_order="left")
-    total = pl.col("total_ns")
+    total = pl.col("device_ns")
     figures = rows.with_columns(
         left_out=pl.col("all") - pl.col("steps"),
         busy_share=pl.col("busy_ns") / total,
-        input_wait_share=pl.col("waited_ns") / total,
+        input_wait_share=pl.col("waited_ns") / pl.col("total_ns"),
         exposed_communication_share=pl.col("exposed_ns") / total,
         flops_per_s=pl.col("flops") / total * 1e9,
         utilization=pl.col("ideal_ns") / total,
@@ -95,6 +102,27 @@ def _device_names(trace: Trace) -> pl.DataFrame:
         .agg(device=pl.col("name").unique(maintain_order=True).str.join(", "))
     ).collect()
     return names
+
+
+def _device_steps(trace: Trace, steps: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+    """What is recorded of each rank's device in the steps that count, and their time."""
+    data = coverage(trace).data
+    known = recorded.group_by("rank").agg(pl.col("step"), device_ns=pl.col("total_ns").sum())
+    rows = steps.group_by("rank", maintain_order=True).agg(all=pl.len()).join(known, on="rank", how="left")
+    numbers = [[] if numbers is None else numbers.to_list() for numbers in rows["step"]]
+    return rows.select(
+        "rank",
+        "device_ns",
+        pl.Series("device_data", [data[rank] for rank in rows["rank"]], dtype=pl.String),
+        pl.Series(
+            "device_steps", [None if data[rank] is None else len(own) for rank, own in zip(rows["rank"], numbers, strict=True)], pl.Int64
+        ),
+        pl.Series(
+            "device_step_ranges",
+            [step_ranges(own) if 0 < len(own) < count else None for own, count in zip(numbers, rows["all"], strict=True)],
+            dtype=pl.String,
+        ),
+    )
 
 
 def _busy(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:

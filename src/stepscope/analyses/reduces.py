@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals
+from stepscope.analyses._coverage import complete_steps
 from stepscope.analyses._windows import ranks
 from stepscope.trace import Trace
 
@@ -25,7 +26,8 @@ def reduces(trace: Trace) -> pl.DataFrame:
     """Every collective or point-to-point transfer of a step, in order of its start, on the stream or host thread that ran it.
 
     A transfer on a device belongs to the step that launched it. `overlapped_ns` is the part during which the rank computed,
-    computing as in `overlap`: device kernels, or host operators where there is no device.
+    computing as in `overlap`: device kernels, or host operators where there is no device. It is null in steps whose device work is not
+    completely recorded.
     """
     rows: pl.DataFrame = (
         trace.spans.filter((pl.col("kind") == "communication") & pl.col("step").is_not_null())
@@ -35,6 +37,7 @@ def reduces(trace: Trace) -> pl.DataFrame:
         .collect()
     )
     computing = {rank: busy["kernel"] for rank, _, busy in ranks(trace)}
+    known = complete_steps(trace).with_columns(complete=True)
     hidden = np.zeros(rows.height, np.int64)
     for (rank,), part in rows.with_row_index().group_by("rank"):
         busy = computing.get(int(str(rank)), intervals.NONE)
@@ -42,6 +45,8 @@ def reduces(trace: Trace) -> pl.DataFrame:
     share = pl.when(pl.col("dur_ns") > 0).then(pl.col("overlapped_ns") / pl.col("dur_ns"))
     return (
         rows.with_columns(pl.Series("overlapped_ns", hidden))
+        .join(known, on=["rank", "step"], how="left", maintain_order="left")
+        .with_columns(overlapped_ns=pl.when("complete").then("overlapped_ns"))
         .with_columns(overlapped_share=share)
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )

@@ -43,7 +43,8 @@ def reduces_per_step(trace: Trace, *, warmup: int | None = None, clock: str = "h
             exposed_ns=(pl.col("dur_ns") - pl.col("overlapped_ns")).mean(),
         )
     )
-    share = pl.when(pl.col("dur_ns") > 0).then(pl.col("overlapped_ns") / pl.col("dur_ns"))
+    known = pl.col("overlapped_ns") + pl.col("exposed_ns")  # the mean of the transfers of which it is known what hides them
+    share = pl.when(known > 0).then(pl.col("overlapped_ns") / known)
     return (
         rows.with_columns(overlapped_share=share)
         .sort("rank", "offset_ns", *key[1:], "nth", nulls_last=True)

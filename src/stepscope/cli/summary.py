@@ -81,6 +81,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
     )
     parts = ["total_ns", "computing_ns", "communication_ns", "overlapped_ns", "exposed_ns", "copy_ns", "free_ns"]
     on_device = types.filter(pl.col("device") != "cpu")
+    recorded = typical(overlap, None).filter("complete") if overlap.height else overlap
     return {
         "source": trace.meta.source,
         "format": trace.meta.format,
@@ -95,7 +96,9 @@ def figures(trace: "Trace") -> dict[str, Any]:
             for one in trace.meta.unprofiled_steps
         ],
         "steps": _rows(overlap.select("rank", "step", "total_ns")),
-        "average_step": _rows(typical(overlap, None).select(pl.col(parts).mean()))[0] if overlap.height else None,
+        "average_step": _rows(recorded.select(pl.col(parts).mean()))[0] if recorded.height else None,
+        # What the source itself says of a step whose device work is not recorded.
+        "stages": _rows(trace.analyse("step_times").select("rank", "stage", "mean_ns")) if not recorded.height else [],
         "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),
         "kernels": _top(kernels, "name", "total_ns"),
         "idle_causes": _top(causes, "cause", "total_ns", count="gaps") if causes.height else _NOTHING,
@@ -115,7 +118,9 @@ def _top(rows: "pl.DataFrame", name: str, time: str, keys: list[str] | None = No
     import polars as pl
 
     summed = rows.group_by(*(keys or []), name, maintain_order=True).agg(pl.col(count, time).sum())
-    shares = summed.with_columns(share=pl.col(time) / pl.col(time).sum()).sort(time, descending=True, maintain_order=True)
+    known = "share" not in rows.columns or rows["share"].null_count() == 0  # of an unknown whole there is no share
+    share = pl.when(pl.lit(known)).then(pl.col(time) / pl.col(time).sum())
+    shares = summed.with_columns(share=share).sort(time, descending=True, maintain_order=True)
     return {"count": summed.height, time: summed[time].sum(), "rows": _rows(shares.head(TOP))}
 
 
@@ -161,7 +166,9 @@ def _verdict(found: dict[str, Any], width: int) -> Iterator[Line]:
         return
     whole = all(row["steps_how"] == "whole" for row in found["overview"])
     words = f"{'The recording' if whole else 'A step'} takes {_figure(_range(units.duration, min(medians), max(medians)))}. "
-    words += _work(average, on_device=bool(found["kernels"]["rows"]))
+    data = {row["device_data"] for row in found["overview"]}
+    words += _work(average, on_device=not data <= {"host", None}) if average or data <= {None} else _unrecorded(found, data)
+    words += _recorded_steps(found["overview"]) if average else ""
     words += " " + _overhead(found) if found["kernels"]["rows"] else ""
     for line in textwrap.wrap(words, width):
         yield [(part.replace("\xa0", " "), "bold" if index % 2 else "") for index, part in enumerate(line.split("*"))]
@@ -212,6 +219,34 @@ def _idle_overhead(found: dict[str, Any]) -> str:
     return f"Recording {names} slows the host: without that the device may be idle for less."
 
 
+def _unrecorded(found: dict[str, Any], data: set[str | None]) -> str:
+    """What is known of steps whose device work is not recorded: what the source itself says of them."""
+    if "none" not in data:
+        return "No operator is recorded in these steps: what of them is computation is not known."
+    means: dict[str, list[float]] = {}
+    for row in found["stages"]:
+        means.setdefault(row["stage"], []).append(row["mean_ns"])
+    stages = [(means[stage], stage) for stage in ("forward and backward", "tail") if stage in means]
+    parts = [f"{_figure(_range(units.duration, min(times), max(times)))} of {stage}" for times, stage in stages]
+    return "Its kernels are not recorded: busy and idle time are not known." + (
+        f" The step trace has {' and '.join(parts)}." if parts else ""
+    )
+
+
+def _recorded_steps(overview: list[dict[str, Any]]) -> str:
+    """Which steps and ranks the shares of the device are of, where these are not all."""
+    known = [row for row in overview if row["device_steps"]]
+    partial = [row for row in known if row["device_steps"] < row["steps"]]
+    words = ""
+    if partial:
+        which = {row["device_step_ranges"] for row in known}
+        named = f"steps {partial[0]['device_step_ranges']} of {partial[0]['steps']:,}" if len(which) == 1 else "some of the steps"
+        words += f" These shares are of {named}: only their device work is completely recorded."
+    if len(known) < len(overview):
+        words += f" {len(overview) - len(known):,} of {len(overview):,} ranks are left out: their device work is not recorded."
+    return words
+
+
 def _figure(text: str) -> str:
     """A number that stays on one line and is printed bold."""
     return f"*{text}*".replace(" ", "\xa0")
@@ -225,8 +260,9 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
     """Label and value, a line each: the steps, the average one, and what else is known of them."""
     overview, average, room = found["overview"], found["average_step"], min(width, 120) - _LABEL
     yield []
-    if average and average["total_ns"]:
+    if found["steps"]:
         yield from _steps(found, room)
+    if average and average["total_ns"]:
         yield from _average(average, room)
     yield from _unprofiled(found, room)
     for label, column, write, after in (
@@ -361,7 +397,7 @@ def _next(found: dict[str, Any]) -> list[str]:
     average = found["average_step"]
     lost = {"gaps": "free_ns", "communication": "exposed_ns", "operators": "copy_ns"}
     if not average:
-        return ["totals", "hot_paths"]
+        return ["step_trace", "communication", "totals"] if found["stages"] else ["totals", "hot_paths"]
     first = max(lost, key=lambda word: average[lost[word]])
     return list(dict.fromkeys([first, "operators", "step_trace"]))
 

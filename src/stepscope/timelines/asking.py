@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals, pyramid, tables
+from stepscope.analyses._coverage import complete_steps
 from stepscope.analyses._work import cut
 from stepscope.errors import UsageError
 from stepscope.intervals import Ints
@@ -126,6 +127,10 @@ def gaps(trace: Trace, timeline: Timeline, group: Group, low: int, high: int, on
         )
         found = ask() if once is None else once(("gaps", group.rank, numbers), ask)
     else:
+        known = complete_steps(trace).filter(pl.col("rank") == group.rank)["step"]
+        inside = inside[steps["step"].gather(inside).is_in(known.implode()).to_numpy()]
+        if len(inside) == 0:
+            return []
         found = _idle(timeline, group, low, high, (begin[inside], end[inside], steps["step"].gather(inside)))
     start, device = pl.col("start_ns") - timeline.origin, pl.lit(group.device, pl.Int32)
     rows: list[dict[str, Any]] = (
@@ -143,7 +148,7 @@ def _near(trace: Trace, steps: pl.DataFrame) -> Trace:
     begin, end = steps["start_ns"].min(), steps["end_ns"].max()
     wanted = ("rank", "track", "kind", "name", "start_ns", "dur_ns", "self_ns", "span", "parent", "flow_in", "step")
     spans = trace.spans.filter(pl.col("rank") == steps["rank"][0], pl.col("start_ns") >= begin, pl.col("start_ns") < end)
-    return Trace({**trace.tables, "spans": spans.select(wanted).collect(), "steps": steps}, trace.meta)
+    return trace.part({"spans": spans.select(wanted).collect(), "steps": steps})
 
 
 def _idle(timeline: Timeline, group: Group, low: int, high: int, steps: tuple[Ints, Ints, pl.Series]) -> pl.DataFrame:

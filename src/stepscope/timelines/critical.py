@@ -65,7 +65,7 @@ def _of_step(trace: Trace, timeline: Timeline, rank: int, step: int) -> pl.DataF
     # Said of the start alone, so that of a large file the parts that are over before are not read.
     first = _first_start(timeline, rank, low - timeline.origin, high - timeline.origin) + timeline.origin
     near_spans = own.spans.filter(pl.col("start_ns") >= first)
-    return Trace(own.tables | {"spans": near_spans}, own.meta).of_time(low, high).analyse("critical_path").filter(pl.col("step") == step)
+    return own.part({"spans": near_spans}).of_time(low, high).analyse("critical_path").filter(pl.col("step") == step)
 
 
 def _first_start(timeline: Timeline, rank: int, low: int, high: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals, schema
+from stepscope.analyses._coverage import coverage
 from stepscope.analyses.overlap import told_apart
 from stepscope.intervals import Ints, Set
 from stepscope.pyramid import Pyramid
@@ -104,7 +105,8 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
         counter["number"] = number
     told = Told(spans.waiting)
     drawn = tracks(trace, spans, told)
-    steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
+    steps = coverage(trace).steps.lazy()
+    steps = steps.select("rank", "step", "complete", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
     paths = _paths(trace, origin) if spans.total <= PATH_SPANS else None
     steps_of = steps.collect().partition_by("rank", as_dict=True)
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
@@ -136,7 +138,9 @@ class _Rank(NamedTuple):
 
     @property
     def in_steps(self) -> Set:
-        return intervals.merge(self.steps["start"].to_numpy(), self.steps["end"].to_numpy())
+        """The time in steps whose device work is completely recorded: what is not recorded is not idle."""
+        known = self.steps.filter("complete")
+        return intervals.merge(known["start"].to_numpy(), known["end"].to_numpy())
 
 
 class _Picture:
@@ -265,10 +269,11 @@ class _Picture:
     def _device(self, own: _Rank, label: str, tracks: list[Track], counters: list[dict[str, Any]], only: bool) -> bool:
         """Returns whether the scopes of its work are known."""
         streams = [track for track in tracks if track.kind == "stream"]
-        low, high = own.steps["start"].to_numpy(), own.steps["end"].to_numpy()
+        known = own.steps.filter("complete")
+        low, high = known["start"].to_numpy(), known["end"].to_numpy()
         in_steps, busy, ran = int((high - low).sum()), 0, Union()
         is_work = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in WORK])
-        scopes = Scopes(self._told, self.labels, low)
+        scopes = Scopes(self._told, self.labels, own.steps["start"].to_numpy())
         for window in self._windows([row for track in streams if {*WORK} & {*track.kinds} for row in track.rows]):
             works = is_work[window.columns[3]]
             start, dur, name = (column if works.all() else column[works] for column in window.columns[:3])
