@@ -7,6 +7,7 @@ import polars as pl
 
 from stepscope import intervals
 from stepscope.analyses._memory import memory_samples
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses._work import Lane, lanes
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
@@ -31,8 +32,8 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
 
     Computing, exposed communication and copies add up to busy, and busy times bucket_ns over all buckets to the union of what ran. The
     last bucket may reach beyond the end. Shares are null in a bucket between two windows, of which nothing was recorded. Bytes are the most
-    that was in use in the bucket; null before the first sample. `step` looks at the time of one step only. A rank without device work is
-    judged by its host operators, with a null device.
+    that was in use in the bucket; null before the first sample. `step` looks at the time of one step only, as the device has it (see
+    `overlap`). A rank without device work is judged by its host operators, with a null device.
     """
     if buckets < 1:
         raise UsageError(f"buckets is {buckets}, and should be at least 1")
@@ -51,9 +52,10 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
 
 
 def _times(trace: Trace, step: int | None) -> dict[int, tuple[int, int]]:
-    """From when to when the steps of each rank, or the one step, are."""
-    steps = trace.steps if step is None else trace.steps.filter(pl.col("step") == step)
-    bounds = steps.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()
+    """From when to when the steps of each rank, or the one step, are on the device."""
+    every = device_steps(trace)
+    steps = every if step is None else every.filter(pl.col("step") == step)
+    bounds = steps.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     return {rank: (start, end) for rank, start, end in bounds.iter_rows()}
 
 

@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from stepscope.analyses._warmup import typical
+from stepscope.analyses._warmup import counting_steps
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses.gaps import gaps
 from stepscope.trace import Trace
 
@@ -20,15 +21,15 @@ COLUMNS = {
 
 
 def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False, warmup: int | None = None) -> pl.DataFrame:
-    """Per rank, device and cause: the gaps of at least `min_ns` (see gaps) and their share of the time in steps, the longest first.
+    """Per rank, device and cause, the longest first: gaps of at least `min_ns` (see gaps) and their share of the device's time in steps.
 
     A slow first step is left out, or as many of the first as `warmup` says, as in `overview`. With per_step the same for each step, none
     left out, and the share is of that step.
     """
     key = ["rank", "step"] if per_step else ["rank"]
-    every = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
-    counts = every if per_step else typical(every, warmup)
-    steps = counts.group_by(key).agg(steps_ns=pl.col("total_ns").sum())
+    every = device_steps(trace)
+    counts = every if per_step else every.join(counting_steps(trace, warmup), on=["rank", "step"], how="semi")
+    steps = counts.group_by(key).agg(steps_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     found = (
         gaps(trace, min_ns=min_ns)
         .join(counts.select("rank", "step"), on=["rank", "step"], how="semi")

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from stepscope import intervals
 from stepscope.analyses._host import main_threads, on_host
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses._work import Every, Lane, cut, find, lanes, or_null
 from stepscope.intervals import Bools, Ints, Set
 from stepscope.schema import KINDS
@@ -41,9 +42,10 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
     also where another one makes the call.
 
     A rank without device work is judged by its host operators, with a null device: a gap is when no thread runs an operator.
-    A gap over the border of two steps counts in each for its part; time between steps is in none.
+    A gap over the border of two steps counts in each for its part; time between steps is in none. Steps are those of the device, as in
+    `overlap`.
     """
-    steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect().partition_by("rank", as_dict=True)
+    steps = device_steps(trace).partition_by("rank", as_dict=True)
     threads: dict[int, int] = dict(main_threads(trace).iter_rows())
     every = Every.of(trace)
     tables = [pl.DataFrame(schema=COLUMNS)]

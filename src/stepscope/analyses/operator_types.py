@@ -10,6 +10,7 @@ COLUMNS = {
     "device": pl.String,
     "type": pl.String,
     "calls": pl.Int64,
+    "calls_of": pl.String,  # operator, kernel, or both: as in `operators`
     "total_ns": pl.Int64,
     "self_ns": pl.Int64,
     "avg_ns": pl.Float64,
@@ -24,7 +25,12 @@ def operator_types(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
     return (
         operators(trace, device=device)
         .group_by("rank", "device", "type", maintain_order=True)
-        .agg(pl.col("calls", "total_ns", "self_ns", "share").sum(), pl.col("min_ns").min(), pl.col("max_ns").max())
+        .agg(
+            pl.col("calls", "total_ns", "self_ns", "share").sum(),
+            pl.col("min_ns").min(),
+            pl.col("max_ns").max(),
+            calls_of=pl.col("calls_of").unique().sort(descending=True).str.join(", "),
+        )
         .with_columns(avg_ns=pl.col("total_ns") / pl.col("calls"))
         .sort("rank", pl.col("device") == "cpu", "device", -pl.col("self_ns"), "type")
         .select(COLUMNS.keys())
