@@ -15,6 +15,8 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals, schema
+from stepscope.analyses._warmup import counting_steps
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses.overlap import told_apart
 from stepscope.intervals import Ints, Set
 from stepscope.pyramid import Pyramid
@@ -52,7 +54,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     kind: str  # run, device or process
     device: int | None = None
-    busy_share: float | None = None  # of the time in steps, where it is a device
+    busy_share: float | None = None  # of the time in the steps that count, as in `overview`, where it is a device
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +109,9 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
     steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
     paths = _paths(trace, origin) if spans.total <= PATH_SPANS else None
     steps_of = steps.collect().partition_by("rank", as_dict=True)
+    device = device_steps(trace).select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin)
+    counts = counting_steps(trace, None).select("rank", "step", counts=pl.lit(True))
+    device = device.join(counts, on=["rank", "step"], how="left", maintain_order="left").with_columns(pl.col("counts").fill_null(False))
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
     picture = _Picture(spans, told)
     for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in drawn), *(one["rank"] for one in counters.about)}):
@@ -117,6 +122,7 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
             {device: name for (of, device), name in chips.items() if of == rank},
             [counter for counter in counters.about if counter["rank"] == rank],
             None if paths is None else paths.get(rank, _NO_PATH),
+            device.filter(pl.col("rank") == rank),
         )
         picture.add(own)
     labels = picture.labels.frame()
@@ -133,10 +139,11 @@ class _Rank(NamedTuple):
     chips: dict[int | None, str | None]
     counters: list[dict[str, Any]]
     path: pl.DataFrame | None  # null where it is not looked for
+    device_steps: pl.DataFrame  # as `overlap` has them, and whether they count for the figures of the run, as in `overview`
 
     @property
     def in_steps(self) -> Set:
-        return intervals.merge(self.steps["start"].to_numpy(), self.steps["end"].to_numpy())
+        return intervals.merge(self.device_steps["start"].to_numpy(), self.device_steps["end"].to_numpy())
 
 
 class _Picture:
@@ -265,10 +272,11 @@ class _Picture:
     def _device(self, own: _Rank, label: str, tracks: list[Track], counters: list[dict[str, Any]], only: bool) -> bool:
         """Returns whether the scopes of its work are known."""
         streams = [track for track in tracks if track.kind == "stream"]
-        low, high = own.steps["start"].to_numpy(), own.steps["end"].to_numpy()
+        counted = own.device_steps.filter("counts")
+        low, high = counted["start"].to_numpy(), counted["end"].to_numpy()
         in_steps, busy, ran = int((high - low).sum()), 0, Union()
         is_work = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in WORK])
-        scopes = Scopes(self._told, self.labels, low)
+        scopes = Scopes(self._told, self.labels, own.steps["start"].to_numpy())
         for window in self._windows([row for track in streams if {*WORK} & {*track.kinds} for row in track.rows]):
             works = is_work[window.columns[3]]
             start, dur, name = (column if works.all() else column[works] for column in window.columns[:3])
