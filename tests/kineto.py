@@ -58,6 +58,53 @@ def work(path: Path) -> list[Event]:
     return [e for e in events(path) if e.category in DEVICE]
 
 
+def device_ranges(path: Path) -> list[Event]:
+    """The steps as Kineto draws them on the device: of what the marker's own thread launched outside of other ranges."""
+    return [e for e in events(path) if e.category == "gpu_user_annotation" and e.name.startswith("ProfilerStep#")]
+
+
+@functools.cache
+def device_steps(path: Path) -> dict[int, tuple[int, int]]:
+    """From when to when each step is on the device: until its last work has ended; the host's time where no step is drawn there."""
+    marks = sorted(steps(path).items(), key=lambda item: item[1].start)
+    if not device_ranges(path):
+        return {number: (step.start, step.end) for number, step in marks}
+    extents = _extents(path)
+    others = [e for e in work(path) if step_of_work(path, e) is None]
+    found, before = {}, None
+    for number, step in marks:
+        first, finish = extents.get(number, (step.end, step.end))
+        left = min(max((e.end for e in others if e.start < first), default=step.start), first)
+        start = max(step.start, left, before if before is not None else step.start)
+        found[number] = (start, before := max(step.end, finish, start))
+    return found
+
+
+@functools.cache
+def _extents(path: Path) -> dict[int, tuple[int, int]]:
+    """From the first start to the last end of the work that each step launched, and of its ranges."""
+    parts: dict[int, list[Event]] = {}
+    for event in work(path):
+        call = launches(path).get(event.args.get("correlation"))
+        for number, step in steps(path).items():
+            if call and step.start <= call.start < step.end:
+                parts.setdefault(number, []).append(event)
+    for event in device_ranges(path):
+        parts.setdefault(int(event.name.removeprefix("ProfilerStep#")), []).append(event)
+    return {number: (min(e.start for e in own), max(e.end for e in own)) for number, own in parts.items()}
+
+
+def step_of_work(path: Path, event: Event) -> int | None:
+    """The step that launched it; of work whose launch is not in the file, the one in whose time on the device it runs."""
+    call = launches(path).get(event.args.get("correlation"))
+    times = (
+        [(number, step.start, step.end) for number, step in steps(path).items()] if call else [(n, *e) for n, e in _extents(path).items()]
+    )
+    at = call.start if call else event.start
+    return next((number for number, start, end in times if start <= at < end), None)
+
+
+@functools.cache
 def launches(path: Path) -> dict[int, Event]:
     """The runtime or driver call of each correlation."""
     return {e.args["correlation"]: e for e in events(path) if e.category in ("cuda_runtime", "cuda_driver") and "correlation" in e.args}

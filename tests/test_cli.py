@@ -462,7 +462,7 @@ sys.exit(main(['show', 'overlap', sys.argv[1]]))
 def test_the_summary_answers_first_and_says_what_it_is(run: str, say) -> None:  # type: ignore[no-untyped-def]
     lines = say("summary", run).out.splitlines()
     assert lines[0] == "run   rank 0"
-    assert lines[2] == "A step takes 100 µs. The device computes for 17.5 % of it and stands idle for 82.5 %."
+    assert lines[2] == "A step takes 100 µs. Device: 17.5 % compute, 82.5 % idle."
     page = "\n".join(lines)
     assert "2 steps (0 to 1), marked by the profiler" in page
     assert re.search(r"computing 17\.5 µs 17\.5 %.*idle 82\.5 µs 82\.5 %", page)

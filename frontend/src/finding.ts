@@ -9,6 +9,7 @@ export type Case =
   | "communication" // transfers that nothing hides
   | "sync" // the host waits for the device, and then the device for the host
   | "latency" // between launch and start
+  | "copying" // copies with nothing to hide them
   | "idle" // for several or unknown reasons
   | "used" // little is lost
   | "host" // there is no device
@@ -20,7 +21,7 @@ export type Case =
 
 export interface Finding {
   case: Case;
-  /** The share of the steps that the case is about; for "used", what runs. */
+  /** The share of the steps that the case is about; for "used" and "host", what computes. */
   share: number;
   tone: "good" | "warn" | "bad" | undefined;
 }
@@ -36,17 +37,18 @@ const CAUSES: Record<string, Case | null> = { "host-bound": "launch", "data wait
 export function finding(overview: Table | null, row: number, causes: Table | null, device: boolean): Finding {
   if (!overview || row < 0 || row >= overview.rows) return { case: "none", share: NaN, tone: undefined };
   const over = device ? overheadOf(overview, row) : null;
-  const busy = over ? 1 - over.left : overview.num("busy_share")[row];
-  const exposed = overview.num("exposed_communication_share")[row] * (over ? over.step / over.bare : 1);
+  const longer = over ? over.step / over.bare : 1;
+  const [compute, copy, exposed] = ["compute_share", "copy_share", "exposed_communication_share"].map((name) => overview.num(name)[row] * longer);
+  const idle = over ? over.left : overview.num("idle_share")[row];
   const input = overview.num("input_wait_share")[row];
   if (overview.str("device_data")[row] === "none") return { case: "unrecorded", share: NaN, tone: undefined };
-  if (!Number.isFinite(busy)) return { case: "unknown", share: NaN, tone: undefined };
+  if (!Number.isFinite(compute)) return { case: "unknown", share: NaN, tone: undefined };
   if (!device) {
     if (exposed >= 0.1 && !(input > exposed)) return { case: "hostCommunication", share: exposed, tone: tone(exposed) };
     if (input >= 0.1) return { case: "hostInput", share: input, tone: tone(input) };
-    return { case: "host", share: busy, tone: undefined };
+    return { case: "host", share: compute, tone: undefined };
   }
-  const lost = new Map<Case, number>([["communication", exposed || 0]]);
+  const lost = new Map<Case, number>([["communication", exposed || 0], ["copying", copy]]);
   if (causes) {
     const devices = new Set(causes.num("device")).size || 1; // a share is of one device; the rank's is their mean
     const [name, share] = [causes.str("cause"), causes.num(over ? "unprofiled_share" : "share")];
@@ -56,8 +58,8 @@ export function finding(overview: Table | null, row: number, causes: Table | nul
     }
   }
   const [most, share] = [...lost].sort((a, b) => b[1] - a[1])[0];
-  if (share < MATTERS || (busy >= USED && !(exposed >= MATTERS))) return busy >= USED ? { case: "used", share: busy, tone: "good" } : { case: "idle", share: 1 - busy, tone: tone(1 - busy) };
-  const part = most === "idle" ? 1 - busy : share; // the sentence says it beside what the device works
+  if (share < MATTERS || (compute >= USED && !(exposed >= MATTERS))) return compute >= USED ? { case: "used", share: compute, tone: "good" } : { case: "idle", share: idle, tone: tone(idle) };
+  const part = most === "idle" ? idle : share; // the sentence says it beside what the device computes
   return { case: most, share: part, tone: tone(part) };
 }
 

@@ -79,6 +79,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "end_ns": pl.Int64,
         "fp_start_ns": pl.Int64,  # only where the source itself says so; step_trace infers the rest
         "bp_end_ns": pl.Int64,
+        "device_start_ns": pl.Int64,  # the step on the device, where the source draws steps there, too; null: as on the host
+        "device_end_ns": pl.Int64,
         "how": Text,  # marker, given (the user chose what marks a step), inferred, whole (no marker: the trace is one step)
     },
     # A sample of a value.

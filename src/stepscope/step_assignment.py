@@ -38,6 +38,41 @@ def steps_by_launch(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     return numbers_of(steps, np.where(launched, index[flow_in], index))
 
 
+def steps_on_device(spans: pl.DataFrame, steps: pl.DataFrame, ranges: pl.DataFrame, work: pl.Expr) -> tuple[pl.DataFrame, pl.Series]:
+    """Steps with the time of each on the device, and the step of each span, for a source that draws the steps on the device, too.
+
+    `ranges` are what it draws (step, start_ns, end_ns), `work` says which spans are device work. A device runs behind its host: a step
+    lasts there until its last work has ended, and the next one begins then. Its work is what the host launched in it and, of work whose
+    launch is not known, what runs within the ranges. Kineto's ranges alone do not cover a step: they have only what the marker's own
+    thread launches outside of other ranges, and so neither the backward pass nor the optimizer.
+    """
+    numbers = steps_by_launch(spans, steps)
+    at = spans.select(work.arg_true()).to_series()
+    rows = spans[at].select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), lost=pl.col("flow_in").is_null())
+    rows = rows.with_columns(numbers.gather(at).alias("step"))
+    launched = pl.concat([rows.filter(~pl.col("lost")).select("step", "start_ns", "end_ns"), ranges.select("step", "start_ns", "end_ns")])
+    extents = launched.group_by("step").agg(first=pl.col("start_ns").min(), finish=pl.col("end_ns").max())
+    extents = steps.select(pl.col("step").cast(pl.Int32), "start_ns", "end_ns").join(extents, on="step", how="left", maintain_order="left")
+    # Work without a launch: of the step in whose time it runs, or of none, as what a step before the recording left on the device.
+    known = extents.filter(pl.col("first").is_not_null()).with_columns(low=pl.max_horizontal("first", pl.col("finish").cum_max().shift(1)))
+    within = intervals.enclosing(known["low"].to_numpy(), known["finish"].to_numpy(), rows["start_ns"].to_numpy())
+    rows = rows.with_columns(step=pl.when("lost").then(numbers_of(known, within)).otherwise("step"))
+    others = rows.filter(pl.col("step").is_null()).sort("start_ns")
+    extents = extents.with_columns(
+        _last_before(others["start_ns"].to_numpy(), others["end_ns"].cum_max(), extents["first"]).alias("others_end"),
+        device_end_ns=pl.max_horizontal("end_ns", "finish").cum_max(),
+    )
+    free = pl.when(pl.col("others_end").is_not_null()).then(pl.min_horizontal("others_end", "first"))
+    windows = extents.select("device_end_ns", device_start_ns=pl.max_horizontal("start_ns", pl.col("device_end_ns").shift(1), free))
+    return steps.with_columns(windows), numbers.scatter(at.filter(rows["lost"]), rows.filter("lost")["step"])
+
+
+def _last_before(starts: Ints, values: pl.Series, at: pl.Series) -> pl.Series:
+    """The value at the last of the starts before each moment, null for none."""
+    place = np.searchsorted(starts, at.fill_null(0).to_numpy(), "left") - 1
+    return values.gather(pl.Series(place).set(pl.Series(place < 0) | at.is_null(), None))
+
+
 def steps_by_handover(spans: pl.DataFrame, steps: pl.DataFrame) -> Ints:
     """The row in `steps` of each span, -1 for none: of the call that launched it or handed it to another thread, else by time.
 

@@ -233,9 +233,9 @@ def test_a_trace_of_nothing_has_no_gaps() -> None:
 def test_gaps_and_busy_time_make_up_each_step(shared: Path, file: str) -> None:
     gaps = kineto.opened(shared / file).gaps()
     work = kineto.work(shared / file)
-    for number, step in kineto.steps(shared / file).items():
+    for number, (start, end) in kineto.device_steps(shared / file).items():
         idle = gaps.filter(pl.col("step") == number)["dur_ns"].sum()
-        assert idle + kineto.covered(work, step.start, step.end) == step.end - step.start
+        assert idle + kineto.covered(work, start, end) == end - start
 
 
 @pytest.mark.parametrize("file", kineto.FILES)

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import kineto
 import stepscope
 import tiny
 
@@ -57,13 +58,13 @@ def test_device_work_stands_under_the_operator_that_launched_it_or_else_under_it
     tiny.assert_rows(
         trace.operators(),
         """
-        device  name    type    scope  calls  total_ns  self_ns  share  device_ns
-        gpu     mm      mm      net    2      45        45       0.45   -
-        gpu     dtoh    dtoh    -      1      20        20       0.2    -
-        gpu     nccl    nccl    -      1      20        20       0.2    -
-        gpu     linear  linear  net    1      15        15       0.15   -
-        cpu     linear  linear  net    1      100       50       0.5    60
-        cpu     mm      mm      net    1      50        50       0.5    45
+        device  name    type    scope  calls  calls_of  total_ns  self_ns  min_ns  max_ns  share  device_ns
+        gpu     mm      mm      net    1      operator  45        45       45      45      0.45   -
+        gpu     dtoh    dtoh    -      1      kernel    20        20       20      20      0.2    -
+        gpu     nccl    nccl    -      1      kernel    20        20       20      20      0.2    -
+        gpu     linear  linear  net    1      operator  15        15       15      15      0.15   -
+        cpu     linear  linear  net    1      operator  100       50       100     100     0.5    60
+        cpu     mm      mm      net    1      operator  50        50       50      50      0.5    45
         """,
     )
     tiny.assert_rows(
@@ -74,6 +75,30 @@ def test_device_work_stands_under_the_operator_that_launched_it_or_else_under_it
         cpu     mm      0.5
         """,
     )
+
+
+@pytest.mark.parametrize("file", ["torch_h200/gpt2_full.json.gz", "torch_h200/resnet50_full.json.gz"])
+def test_a_call_on_the_device_is_a_call_of_the_operator_with_all_that_it_launched(shared: Path, file: str) -> None:
+    # By hand: the operator of a kernel, copy or fill is the innermost one around the call that launched it.
+    path = shared / file
+    ops: dict[object, list[kineto.Event]] = {}
+    for event in kineto.events(path):
+        if event.category == "cpu_op":
+            ops.setdefault(event.tid, []).append(event)
+    calls: dict[tuple[str, int], int] = {}
+    for event in kineto.work(path):
+        launch = kineto.launches(path).get(event.args["correlation"])
+        around = [op for op in ops.get(launch.tid, []) if op.start <= launch.start and launch.end <= op.end] if launch else []
+        if around:
+            op = max(around, key=lambda one: (one.start, -one.end))
+            calls[op.name, op.start] = calls.get((op.name, op.start), 0) + event.end - event.start
+    expected: dict[str, list[int]] = {}
+    for (name, _), time in calls.items():
+        expected.setdefault(name, []).append(time)
+    rows = kineto.opened(path).operator_types(device="gpu").filter(pl.col("calls_of") == "operator")
+    got = {row["type"]: (row["calls"], row["min_ns"], row["max_ns"], row["total_ns"]) for row in rows.iter_rows(named=True)}
+    assert got == {name: (len(times), min(times), max(times), sum(times)) for name, times in expected.items()}
+    assert sum(len(times) for times in expected.values()) < len(kineto.work(path))
 
 
 def test_a_device_is_what_the_table_of_devices_says_and_work_has_a_type_beside_its_name() -> None:

@@ -161,17 +161,26 @@ def test_a_trace_without_steps_has_no_rows() -> None:
     assert tiny.trace().overview().height == 0
 
 
+def _computes(event: kineto.Event) -> bool:
+    return event.category == "kernel" and not event.name.startswith("nccl")
+
+
 @pytest.mark.parametrize("file", kineto.FILES)
 def test_steps_busy_time_and_input_wait_equal_those_of_the_file(shared: Path, file: str) -> None:
     row = kineto.opened(shared / file).overview(warmup=0).row(0, named=True)
     steps, events = list(kineto.steps(shared / file).values()), kineto.events(shared / file)
     totals = [step.end - step.start for step in steps]
-    busy = sum(kineto.covered(kineto.work(shared / file), step.start, step.end) for step in steps)
+    on_device = kineto.device_steps(shared / file).values()
+    busy = sum(kineto.covered(kineto.work(shared / file), *step) for step in on_device)
+    computing = sum(kineto.covered([e for e in kineto.work(shared / file) if _computes(e)], *step) for step in on_device)
+    device_ns = sum(end - start for start, end in on_device)
     loading = [e for e in events if e.name.startswith("enumerate(DataLoader)")]
     waited = sum(kineto.covered(loading, step.start, step.end) for step in steps)
     assert (row["steps"], row["min_ns"], row["max_ns"]) == (len(steps), min(totals), max(totals))
     assert row["step_ns"] == pytest.approx(statistics.median(totals), abs=0.5)
-    assert row["busy_share"] == pytest.approx(busy / sum(totals))
+    assert row["busy_share"] == pytest.approx(busy / device_ns) and row["compute_share"] == pytest.approx(computing / device_ns)
+    assert ("device ranges" in row["steps_how"]) == bool(kineto.device_ranges(shared / file))
+    assert row["input_wait_ns"] == (pytest.approx(waited / len(steps), abs=0.5) if loading else None)
     assert row["input_wait_share"] == (pytest.approx(waited / sum(totals)) if loading else None)
-    on_device = [e for e in kineto.instants(shared / file) if e.get("args", {}).get("Device Type") == 1]
-    assert row["peak_memory_bytes"] == max((e["args"]["Total Allocated"] for e in on_device), default=None)
+    sampled = [e for e in kineto.instants(shared / file) if e.get("args", {}).get("Device Type") == 1]
+    assert row["peak_memory_bytes"] == max((e["args"]["Total Allocated"] for e in sampled), default=None)

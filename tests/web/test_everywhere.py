@@ -265,7 +265,7 @@ def test_control_c_copies_the_number_under_the_pointer_as_it_is(server: "Serve",
     quiet.context.grant_permissions(["clipboard-read", "clipboard-write"])
     row = stepscope.open(RESNET).overview().row(0, named=True)
     quiet.evaluate(GO, f"#/{served.run('resnet50_h200')}/overview")
-    for label, column in (("Step time", "step_ns"), ("Peak memory", "peak_memory_bytes"), ("Device busy", "busy_share")):
+    for label, column in (("Step time", "step_ns"), ("Peak memory", "peak_memory_bytes"), ("Device compute", "compute_share")):
         quiet.locator(".tile", has_text=label).locator(".f .q").hover()
         quiet.keyboard.press("Control+c")
         quiet.wait_for_function("async wanted => Number(await navigator.clipboard.readText()) === wanted", arg=row[column])

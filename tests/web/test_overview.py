@@ -47,7 +47,7 @@ def test_the_figures_are_those_of_the_analysis(server: "Serve", page: "Page") ->
     tiles = page.locator("a.tile")
     assert exact(tiles.nth(0)) == row["step_ns"]
     assert "59.7" in tiles.nth(0).locator(".x").inner_text()
-    shares = {2: "busy_share", 3: "utilization", 4: "input_wait_share"}
+    shares = {2: "compute_share", 3: "utilization", 4: "input_wait_share"}
     for index, name in shares.items():
         assert float(tiles.nth(index).locator(".q").first.get_attribute("title") or "") == row[name]
     assert tiles.nth(5).inner_text().endswith("one rank, nothing to send")
@@ -173,7 +173,7 @@ def test_a_device_works_and_stands_idle_for_all_of_the_time(server: "Serve", pag
     served = server(tmp_path)
     page.goto(served.url(f"#/{served.run('idle')}/overview"))
     said = page.locator(".verdict")
-    playwright.expect(said).to_contain_text(re.compile(r"works for 20\.0\s*% of it and stands idle for 80\.0\s*%"), timeout=20_000)
+    playwright.expect(said).to_contain_text(re.compile(r"computes for 20\.0\s*% of it and is idle for 80\.0\s*%"), timeout=20_000)
 
 
 @pytest.mark.parametrize(

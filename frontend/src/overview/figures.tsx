@@ -23,8 +23,8 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
   const device = onDevice(now);
   const flops = useTable("flops", { columns: "rank,peak_source", limit: 1 }, { skip: !Number.isFinite(value("flops_per_s")) });
   const totals = overlap?.num("total_ns");
-  const idle = overlap?.num("free_ns");
-  const busies = totals && idle && Array.from(totals, (total, row) => 1 - idle[row] / total).filter(Number.isFinite);
+  const [times, computing] = [overlap?.num("device_ns"), overlap?.num("computing_ns")];
+  const computes = times && computing && Array.from(times, (time, row) => computing[row] / time).filter(Number.isFinite);
   const noWork = overview.str("device_data")[0] === "none" ? t.deviceNotRecorded : t.noWork;
   const step = value("step_ns");
   const rate = 1e9 / step;
@@ -41,6 +41,8 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
   const first = value("first_step_ns");
   const over = device ? overheadOf(overview, 0) : null;
   const whole = overview.str("steps_how")[0] === "whole";
+  const part = (share: number) => units.text(units.share(share));
+  const split = fill(t.split, { communication: part(value("communication_share")), copy: part(value("copy_share")), idle: part(value("idle_share")) });
   return (
     <Tiles label={t.figures}>
       <Tile label={t.stepTime} spark={totals} to={{ page: "steps" }} context={value("steps") > 1 ? <span title={fill(t.firstStep, { time: units.text(units.time(first)) })}>{over ? <Say of={t.bareStep} value={<Time ns={over.bare} />} /> : <><Time ns={value("min_ns")} /> – <Time ns={value("max_ns")} /></>}</span> : undefined}>
@@ -49,8 +51,8 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
       <Tile label={t.throughput} spark={totals && Array.from(totals, (total) => 1 / total)} to={{ page: "steps" }} context={whole ? t.noMarks : Number.isFinite(samples) ? fill(t.samples, { rate: units.text(units.short(rate * samples)) }) : t.noBatch}>
         {whole ? <Quantity value={NaN} as="count" why={t.noMarks} /> : <span class="q" title={`${rate}`}>{units.short(rate).value}<span class="u">{units.THIN}{units.short(rate).unit} {t.perStep}</span></span>}
       </Tile>
-      <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && (over ? 1 - over.left : value("busy_share")) < 0.8 ? "bad" : undefined} context={over ? fill(t.bareStep, { value: `≈ ${units.text(units.share(1 - over.left))}` }) : Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("device_steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("device_steps")).value }) }) : noWork}>
-        <Share of={value("busy_share")} why={noWork} />
+      <Tile label={device ? t.compute_ : t.busyHost} spark={computes} to={{ page: device ? "kernels" : "operators" }} tone={device && (over ? over.left : value("idle_share")) > 0.2 ? "bad" : undefined} context={!Number.isFinite(value("compute_share")) ? noWork : over ? <span title={split}>{fill(t.bareIdle, { value: part(over.left) })}</span> : device ? <span title={split}>{split}</span> : fill(t.idleHost, { time: part(1 - value("compute_share")) })}>
+        <Share of={value("compute_share")} why={noWork} />
       </Tile>
       <Tile label={t.use} to={{ page: "flops" }} context={<span title={useWhy}>{useWhy}</span>}>
         <Share of={value("utilization")} why={useWhy} />

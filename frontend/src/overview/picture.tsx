@@ -31,7 +31,7 @@ function pieces(t: Words, now: Info, overlap: Table, chosen: Chosen, causes: Tab
   const all: Piece[] = [
     { name: work, said: work.toLowerCase(), ns: value("computing_ns"), color: "var(--kind-compute)", to: { page: device ? "kernels" : "operators" } },
     { name: t.copy, said: t.copy.toLowerCase(), ns: value("copy_ns"), color: "var(--kind-copy)", to: { page: "kernels", params: { tab: "copies" } } },
-    { name: t.comm, said: t.comm.toLowerCase(), ns: value("exposed_ns"), color: "var(--kind-communication)", to: { page: "communication" } },
+    { name: t.comm, said: t.comm.toLowerCase(), ns: value("device_exposed_ns"), color: "var(--kind-communication)", to: { page: "communication" } },
   ];
   const own = causes?.where((row) => causes.num("step")[row] === chosen.step) ?? [];
   const idle = own.reduce((sum, row) => sum + causes!.num("total_ns")[row], 0);
@@ -78,28 +78,30 @@ export function StepPicture({ now, overlap, chosen, overview }: { now: Info; ove
       <Await of={overlap} rows={3}>
         {(data) => {
           if (!chosen) return <HostOnly />;
-          const total = data.num("total_ns")[chosen.row];
+          const [total, time] = [data.num("total_ns")[chosen.row], data.num("device_ns")[chosen.row]];
           const parts = pieces(t, now, data, chosen, causes.data);
           const host = stageRows(t, stages.data, chosen.step);
-          if (view === "table") return <StepTable parts={parts} host={host} total={total} now={now} />;
-          const summary = parts.map((piece) => `${piece.name} ${units.text(units.time(piece.ns))} (${units.text(units.share(piece.ns / total))})`).join(", ");
+          if (view === "table") return <StepTable parts={parts} host={host} total={total} time={time} now={now} />;
+          const summary = parts.map((piece) => `${piece.name} ${units.text(units.time(piece.ns))} (${units.text(units.share(piece.ns / time))})`).join(", ");
+          const scale = Math.max(total, time); // one axis for both; a step need not last as long on the device as on the host
           return (
             <div class="ov-step">
               <span class="who">{device ? (deviceWord(now) ?? t.device) : "CPU"}</span>
               {Number.isNaN(data.num("free_ns")[chosen.row]) ? <span class="d3">{t.notRecordedStep}</span> : view === "share" ? (
                 <StageBar
                   height={32}
-                  total={total}
+                  total={time}
+                  scale={scale}
                   label={summary}
                   stages={parts}
                 />
               ) : (
-                <InOrder step={chosen.step} total={total} label={summary} />
+                <InOrder step={chosen.step} total={scale} label={summary} />
               )}
               <span class="who low">{t.host_}</span>
-              <HostStages rows={host} total={total} order={view === "order"} />
+              <HostStages rows={host} total={total} scale={scale} order={view === "order"} />
               <span />
-              <Axis total={total} />
+              <Axis total={scale} />
             </div>
           );
         }}
@@ -137,14 +139,14 @@ function equal(a: number, b: number): boolean {
   return a === b || (Number.isNaN(a) && Number.isNaN(b));
 }
 
-function StepTable({ parts, host, total, now }: { parts: Piece[]; host: HostStage[]; total: number; now: Info }) {
+function StepTable({ parts, host, total, time, now }: { parts: Piece[]; host: HostStage[]; total: number; time: number; now: Info }) {
   const t = text();
   const word = onDevice(now) ? (deviceWord(now) ?? t.device) : "CPU";
   return (
     <table>
       <thead><tr><th>{t.part}</th><th /><th>{t.time}</th><th>{t.share}</th></tr></thead>
       <tbody>
-        {parts.map((piece) => <tr key={piece.name}><td><Swatch color={piece.color} hatch={piece.hatch} /> {piece.to ? <a href={link(piece.to)}>{piece.name}</a> : piece.name}</td><td class="d3">{word}</td><td><Time ns={piece.ns} /></td><td><Share of={piece.ns / total} /></td></tr>)}
+        {parts.map((piece) => <tr key={piece.name}><td><Swatch color={piece.color} hatch={piece.hatch} /> {piece.to ? <a href={link(piece.to)}>{piece.name}</a> : piece.name}</td><td class="d3">{word}</td><td><Time ns={piece.ns} /></td><td><Share of={piece.ns / time} /></td></tr>)}
         {host.map((row) => <tr key={row.name}><td>{row.name}</td><td class="d3">{t.host_}</td><td><Time ns={row.ns} /></td><td><Share of={row.ns / total} /></td></tr>)}
       </tbody>
     </table>

@@ -20,7 +20,7 @@ export function Preparation({ now, overview }: { now: Info; overview: Table }) {
       <Await of={queues} rows={3}>
         {(data) => {
           if (!recorded) return <Empty title={t.noData} height={84}><code class="mono">{t.noDataHow}</code></Empty>;
-          const wait = (overview.num("step_ns")[0] ?? NaN) * share;
+          const wait = overview.rows ? overview.num("input_wait_ns")[0] : NaN;
           const queue = data.rows ? 0 : -1;
           const [depth, capacity, empty, batches] = ["depth", "capacity", "empty", "batches"].map((name) => (queue < 0 ? NaN : data.num(name)[queue]));
           return (
@@ -31,7 +31,7 @@ export function Preparation({ now, overview }: { now: Info; overview: Table }) {
                 <span>→</span>
                 <div class={Number.isFinite(depth) ? "" : "off"}>{t.queue}<b>{!Number.isFinite(depth) ? t.notRecorded : Number.isFinite(capacity) ? fill(t.ready, { depth: units.count(depth).value, capacity }) : fill(t.readyOnly, { depth: units.count(depth).value })}</b></div>
                 <span>→</span>
-                <div>{t.loop}<b>{queue >= 0 ? fill(t.waited, { time: units.text(units.time(data.num("wait_ns")[queue])) }) : <Share of={share} />}</b></div>
+                <div>{t.loop}<b>{Number.isFinite(wait) ? fill(t.waitedStep, { time: units.text(units.time(wait)) }) : queue >= 0 ? fill(t.waited, { time: units.text(units.time(data.num("wait_ns")[queue])) }) : <Share of={share} />}</b></div>
               </div>
               {Number.isFinite(share) && Number.isFinite(empty) && <p class="d3 small">{empty ? fill(t.emptyTimes, { count: units.count(empty).value, all: units.count(batches).value }) : t.neverEmpty}</p>}
             </>

@@ -30,7 +30,7 @@ export function stageRows(t: Words, stages: Table | null, step: number): HostSta
   return found.sort((a, b) => Number(a.kind === "other") - Number(b.kind === "other") || a.start - b.start);
 }
 
-export function HostStages({ rows, total, order }: { rows: HostStage[]; total: number; order: boolean }) {
+export function HostStages({ rows, total, scale, order }: { rows: HostStage[]; total: number; scale: number; order: boolean }) {
   const [box, width] = useWidth<HTMLDivElement>();
   let from = 0;
   const shown = order ? rows.filter((row) => row.kind !== "other") : rows;
@@ -43,12 +43,12 @@ export function HostStages({ rows, total, order }: { rows: HostStage[]; total: n
         // A stage that happens several times in a step (zero_grad and step) would run into the next one: it ends there.
         const next = order && at + 1 < shown.length ? shown[at + 1].start - row.start : Infinity;
         const length = Math.min(row.ns, next, total - start);
-        const wide = wideOf(`${row.name} ${units.text(units.time(row.ns))}`) + 8 < (length / total) * width;
+        const wide = wideOf(`${row.name} ${units.text(units.time(row.ns))}`) + 8 < (length / scale) * width;
         return (
           <span
             key={row.name}
             class={row.kind}
-            style={{ left: `${(start / total) * 100}%`, width: `calc(${(length / total) * 100}% - 1px)`, paddingLeft: wide ? undefined : "0" }}
+            style={{ left: `${(start / scale) * 100}%`, width: `calc(${(length / scale) * 100}% - 1px)`, paddingLeft: wide ? undefined : "0" }}
             onPointerMove={(event) => tip(event, <><b>{row.name}</b> {units.text(units.time(row.ns))} · {units.text(units.share(row.ns / total))}</>)}
             onPointerLeave={untip}
           >

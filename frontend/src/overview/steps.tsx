@@ -10,7 +10,7 @@ import * as units from "../units";
 import type { Chosen } from "./chosen";
 import { text } from "./words";
 
-const STACK = [["computing_ns", "var(--kind-compute)"], ["copy_ns", "var(--kind-copy)"], ["exposed_ns", "var(--kind-communication)"]] as const;
+const STACK = [["computing_ns", "var(--kind-compute)"], ["copy_ns", "var(--kind-copy)"], ["device_exposed_ns", "var(--kind-communication)"]] as const;
 
 export function StepsCard({ overview, overlap, chosen }: { overview: Table; overlap: Asked<Table>; chosen: Chosen | null }) {
   const t = text();
@@ -48,7 +48,7 @@ function PlainSteps({ rows }: { rows: Table }) {
 
 function StepRows({ data, chosen }: { data: Table; chosen: Chosen | null }) {
   const t = text();
-  const [steps, totals, free] = [data.num("step"), data.num("total_ns"), data.num("free_ns")];
+  const [steps, totals, times, free] = [data.num("step"), data.num("total_ns"), data.num("device_ns"), data.num("free_ns")];
   const most = Math.max(...totals);
   return (
     <>
@@ -57,8 +57,8 @@ function StepRows({ data, chosen }: { data: Table; chosen: Chosen | null }) {
           <span class="no">{fill(t.stepName, { step })}</span>
           <span class="track" style={{ width: `${(totals[row] / most) * 100}%` }}>
             <span class="bar">
-              {STACK.map(([name, fillColor]) => data.num(name)[row] > 0 && <i key={name} style={{ width: `${(data.num(name)[row] / totals[row]) * 100}%`, background: fillColor, padding: "0" }} />)}
-              {free[row] > 0 && <i class="hatch" style={{ width: `${(free[row] / totals[row]) * 100}%`, padding: "0" }} />}
+              {STACK.map(([name, fillColor]) => data.num(name)[row] > 0 && <i key={name} style={{ width: `${(data.num(name)[row] / times[row]) * 100}%`, background: fillColor, padding: "0" }} />)}
+              {free[row] > 0 && <i class="hatch" style={{ width: `${(free[row] / times[row]) * 100}%`, padding: "0" }} />}
               {Number.isNaN(free[row]) && <i title={t.notRecordedStep} style={{ width: "100%", background: "var(--border-strong)", padding: "0" }} />}
             </span>
           </span>

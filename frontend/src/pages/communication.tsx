@@ -33,7 +33,7 @@ const text = texts({
     tiles: "Communication in figures", timeTile: "Communication", timeContext: "a step and rank, on average", exposedTile: "Exposed", exposedContext: "{share} of the step", waitTile: "Waiting for other ranks", waitContext: "{share} of communication", bytesTile: "Sent or received", bytesContext: "{calls} calls, all ranks", slowTile: "Slowest rank", slowContext: "{time} a step; fastest rank {rank}: {fast}", noBytes: "sizes were not recorded",
     heat: "Every rank and step", heatNote: "click a cell to choose it", metric: "What is shown", total: "Step time", computing: "Computing", exposedMetric: "Exposed", wait: "Wait", rank: "Rank", step: "Step", least: "least", most: "most", noRow: "This rank did not record this step", notKnown: "not known",
     chosen: "Rank {rank}, step {step}: {total}", toStep: "Step trace of rank {rank}", toTimeline: "Timeline", clear: "All steps",
-    bars: "Ranks side by side", barsMean: "the average step of each", barsStep: "step {step}", free: "nothing", copy: "copies", exposedWord: "exposed communication", gone: "not recorded", goneStep: "did not record this step",
+    bars: "Ranks side by side", barsMean: "the average step of each", barsStep: "step {step}", free: "nothing", copy: "copies", exposedWord: "exposed communication", hostWord: "communication on the host, device idle", gone: "not recorded", goneStep: "did not record this step",
     everyStep: "Every step", everyNote: "click a step to choose it",
     ranksTable: "Step trace, rank by rank", rowsRanks: "rank|ranks", stepsHead: "Steps", interval: "Interval", fpBp: "Forward and backward", tail: "Tail", comm: "Communication", freeHead: "Nothing runs", copyHead: "Copies", show: "Show",
     ops: "Operators", which: "Which ranks", thisRank: "Rank {rank}", allRanks: "All ranks", rowsOps: "operator|operators", name: "Operator", collective: "Collective", group: "Group", calls: "Calls", totalHead: "Time", mean: "Mean", min: "Least", max: "Most", waitHead: "Wait", hiddenHead: "Hidden", exposedHead: "Exposed", bytes: "Bytes", bandwidth: "Bandwidth", matchedHead: "Matched", unsized: "Without size", note: "Note",
@@ -59,7 +59,7 @@ const text = texts({
     tiles: "通信概况", timeTile: "通信", timeContext: "每个迭代每个 rank 的平均", exposedTile: "未掩盖", exposedContext: "占迭代 {share}", waitTile: "等待其他 rank", waitContext: "占通信 {share}", bytesTile: "收发数据", bytesContext: "{calls} 次调用，全部 rank", slowTile: "最慢的 rank", slowContext: "每个迭代 {time}；最快 rank {rank}：{fast}", noBytes: "没有记录大小",
     heat: "每个 rank 与迭代", heatNote: "点击单元格选择", metric: "显示内容", total: "迭代时间", computing: "计算", exposedMetric: "未掩盖", wait: "等待", rank: "Rank", step: "迭代", least: "最小", most: "最大", noRow: "此 rank 没有记录该迭代", notKnown: "未知",
     chosen: "Rank {rank}，迭代 {step}：{total}", toStep: "Rank {rank} 的迭代轨迹", toTimeline: "时间线", clear: "全部迭代",
-    bars: "各 rank 对比", barsMean: "各自的平均迭代", barsStep: "迭代 {step}", free: "空闲", copy: "拷贝", exposedWord: "未掩盖的通信", gone: "未记录", goneStep: "没有记录该迭代",
+    bars: "各 rank 对比", barsMean: "各自的平均迭代", barsStep: "迭代 {step}", free: "空闲", copy: "拷贝", exposedWord: "未掩盖的通信", hostWord: "主机通信，设备空闲", gone: "未记录", goneStep: "没有记录该迭代",
     everyStep: "每个迭代", everyNote: "点击选择一个迭代",
     ranksTable: "逐 rank 的迭代轨迹", rowsRanks: "个 rank", stepsHead: "迭代数", interval: "间隔", fpBp: "前向与反向", tail: "拖尾", comm: "通信", freeHead: "空闲", copyHead: "拷贝", show: "查看",
     ops: "算子", which: "哪些 rank", thisRank: "Rank {rank}", allRanks: "全部 rank", rowsOps: "个算子", name: "算子", collective: "集合通信", group: "通信域", calls: "次数", totalHead: "时间", mean: "平均", min: "最小", max: "最大", waitHead: "等待", hiddenHead: "被掩盖", exposedHead: "未掩盖", bytes: "字节", bandwidth: "带宽", matchedHead: "已对应", unsized: "无大小", note: "说明",
@@ -78,10 +78,16 @@ const METRICS = [
 ] as const;
 const LAYERS = [
   { key: "computing_ns", word: "computing", color: "var(--kind-compute)" },
-  { key: "exposed_ns", word: "exposedWord", color: "var(--kind-communication)" },
+  { key: "device_exposed_ns", word: "exposedWord", color: "var(--kind-communication)" },
   { key: "copy_ns", word: "copy", color: "var(--kind-copy)" },
+  { key: "host_exposed_ns", word: "hostWord", color: "color-mix(in srgb, var(--kind-communication) 45%, var(--surface))" },
   { key: "free_ns", word: "free", color: "" },
 ] as const;
+
+/** A layer of a row: while the host communicates the device is idle, and that is drawn apart. */
+function layerOf(table: Table, key: (typeof LAYERS)[number]["key"], row: number): number {
+  return key === "free_ns" ? table.num("free_ns")[row] - table.num("host_exposed_ns")[row] : table.num(key)[row];
+}
 
 export default function Communication() {
   const t = text();
@@ -161,9 +167,9 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
   const now = info.value!;
   const missing = gone();
   const time = (ns: number) => <b><Time ns={ns} /></b>;
-  const [total, communication, exposed, wait] = ["total_ns", "communication_ns", "exposed_ns", "wait_ns"].map((name) => over(means, name));
+  const [total, device, communication, exposed, wait] = ["total_ns", "device_ns", "communication_ns", "exposed_ns", "wait_ns"].map((name) => over(means, name));
   const slow = straggler(means);
-  const share = exposed / total;
+  const share = exposed / device;
   let said;
   if (!calls.rows) said = t.none;
   else if (!Number.isFinite(total)) said = <Say of={t.noSteps} time={time(sum(calls.num("total_ns")))} />;
@@ -201,7 +207,7 @@ function gone(): number[] {
 
 function Figures({ calls, means }: { calls: Table; means: Table }) {
   const t = text();
-  const [total, communication, exposed, wait] = ["total_ns", "communication_ns", "exposed_ns", "wait_ns"].map((name) => over(means, name));
+  const [total, communication, exposed, wait] = ["device_ns", "communication_ns", "exposed_ns", "wait_ns"].map((name) => over(means, name));
   const order = [...means.num("total_ns").keys()].sort((a, b) => means.num("total_ns")[b] - means.num("total_ns")[a]);
   const [slow, fast] = [order[0], order[order.length - 1]];
   const many = means.rows > 1;
@@ -303,7 +309,7 @@ function Bars({ cells, means, step, on }: { cells: Table; means: Table; step: nu
   for (let row = 0; row < table.rows; row++) if (step === null || table.num("step")[row] === step) rows.set(table.num("rank")[row], row);
   const lost = gone();
   const ranks = [...new Set([...info.value!.ranks, ...(lost.length <= MISSING ? lost : [])])].sort((a, b) => a - b);
-  const longest = Math.max(1, ...[...rows.values()].map((row) => table.num("total_ns")[row]));
+  const longest = Math.max(1, ...[...rows.values()].flatMap((row) => [table.num("total_ns")[row], table.num("device_ns")[row] || 0]));
   return (
     <Card title={t.bars} note={step === null ? t.barsMean : fill(t.barsStep, { step })} tools={<Legend of={LAYERS.map((layer) => ({ label: t[layer.word], color: layer.color, hatch: !layer.color }))} />}>
       <div class="ranks" role="list" aria-label={t.bars}>
@@ -313,13 +319,13 @@ function Bars({ cells, means, step, on }: { cells: Table; means: Table; step: nu
             return [<span key={`${rank} w`} class="who gone">{t.rank} {rank}</span>, <span key={`${rank} t`} class="track"><i class="hatch gone">{lost.includes(rank) ? t.gone : t.goneStep}</i></span>, <span key={`${rank} n`} class="took">–</span>];
           }
           const total = table.num("total_ns")[row];
-          const say = (event: PointerEvent) => tip(event, <><b>{t.rank} {rank}</b><dl>{LAYERS.map((layer) => [<dt key={layer.key}>{t[layer.word]}</dt>, <dd key={`${layer.key}v`}><Time ns={table.num(layer.key)[row]} /></dd>])}<dt>{t.wait}</dt><dd><Time ns={table.num("wait_ns")[row]} /></dd></dl></>);
+          const say = (event: PointerEvent) => tip(event, <><b>{t.rank} {rank}</b><dl>{LAYERS.map((layer) => [<dt key={layer.key}>{t[layer.word]}</dt>, <dd key={`${layer.key}v`}><Time ns={layerOf(table, layer.key, row)} /></dd>])}<dt>{t.wait}</dt><dd><Time ns={table.num("wait_ns")[row]} /></dd></dl></>);
           const divided = Number.isFinite(table.num("computing_ns")[row]);
           return [
             <button key={`${rank} w`} class={`who ${rank === on ? "on" : ""}`} onClick={() => go({ page: "steps", params: { rank, sel: step } })}>{t.rank} {rank}</button>,
             <span key={`${rank} t`} class="track" role="listitem" aria-label={`${t.rank} ${rank} ${units.text(units.time(total))}`} onPointerMove={say} onPointerLeave={untip}>
               {divided
-                ? LAYERS.map((layer) => { const part = table.num(layer.key)[row]; return part > 0 && <i key={layer.key} class={layer.color ? "" : "hatch"} style={{ width: `${(part / longest) * 100}%`, background: layer.color || undefined }} />; })
+                ? LAYERS.map((layer) => { const part = layerOf(table, layer.key, row); return part > 0 && <i key={layer.key} class={layer.color ? "" : "hatch"} style={{ width: `${(part / longest) * 100}%`, background: layer.color || undefined }} />; })
                 : <i style={{ width: `${(total / longest) * 100}%`, background: "var(--op-other)" }} />}
             </span>,
             <span key={`${rank} n`} class={`took ${rank === on ? "on" : ""}`}><Time ns={total} /></span>,
@@ -337,7 +343,7 @@ function Alone({ cells }: { cells: Table }) {
   const steps = cells.num("step");
   const sel = chosen().step;
   const at = sel === null ? -1 : steps.indexOf(sel);
-  const parts = useMemo<Part[]>(() => LAYERS.map((layer) => ({ label: t[layer.word], color: layer.color || "var(--kind-idle)", values: cells.num(layer.key) })), [cells, t]);
+  const parts = useMemo<Part[]>(() => LAYERS.map((layer) => ({ label: t[layer.word], color: layer.color || "var(--kind-idle)", values: Float64Array.from(cells.num("step"), (_, row) => layerOf(cells, layer.key, row)) })), [cells, t]);
   return (
     <Card title={t.everyStep} note={t.everyNote} tools={<>{at >= 0 && <a class="btn sm" href={link({ page: "steps", params: { sel: steps[at] } })}>{fill(t.toStep, { rank: cells.num("rank")[at] })}</a>}<Legend of={parts.map((part) => ({ label: part.label, color: part.color }))} /></>} flush>
       <StepBars
@@ -348,7 +354,7 @@ function Alone({ cells }: { cells: Table }) {
         hovered={hovered}
         onHover={setHovered}
         onPick={(place) => go({ params: { sel: place === null ? null : `:${steps[place]}` } })}
-        say={(place) => <><b>{t.step} {units.count(steps[place]).value}</b><dl>{LAYERS.map((layer) => [<dt key={layer.key}>{t[layer.word]}</dt>, <dd key={`${layer.key}v`}><Time ns={cells.num(layer.key)[place]} /></dd>])}</dl></>}
+        say={(place) => <><b>{t.step} {units.count(steps[place]).value}</b><dl>{LAYERS.map((layer) => [<dt key={layer.key}>{t[layer.word]}</dt>, <dd key={`${layer.key}v`}><Time ns={layerOf(cells, layer.key, place)} /></dd>])}</dl></>}
         height={150}
         label={t.everyStep}
       />

@@ -16,14 +16,14 @@ const text = texts({
   en: {
     faster: "A step of {b} takes {after}, {by} less than one of {a} ({before}).", slower: "A step of {b} takes {after}, {by} more than one of {a} ({before}).", same: "A step takes {after} in both.", noSteps: "Two runs side by side; one of them has no steps to compare.",
     choose: "Choose a run to put beside {a}.", chooseTitle: "Compare with", noOther: "There is no other run here", noOtherHow: "start stepscope view on a folder with several runs, or drop a file on the list of runs", other: "Another run", swap: "Swap",
-    figures: "Figures", figure: "Figure", change: "Change", step: "Step time, median", bare: "Step time, unprofiled", bareIdle: "Device idle, unprofiled", p90: "Step time, 90th percentile", min: "Shortest step", max: "Longest step", steps: "Steps", busy: "Device busy", input: "Input wait", exposed: "Exposed communication", peak: "Peak memory", rate: "FLOP/s in steps", use: "Model FLOP use", framework: "Framework", device: "Device", rank: "Rank",
+    figures: "Figures", figure: "Figure", change: "Change", step: "Step time, median", bare: "Step time, unprofiled", bareIdle: "Device: idle, unprofiled", p90: "Step time, 90th percentile", min: "Shortest step", max: "Longest step", steps: "Steps", compute: "Device: compute", communication: "Device: communication", copy: "Device: copy", idle: "Device: idle", points: "{points} percentage points", input: "Input wait", exposed: "Exposed communication", peak: "Peak memory", rate: "FLOP/s in steps", use: "Model FLOP use", framework: "Framework", device: "Device", rank: "Rank",
     types: "Operator types", typesNote: "matched by name on {device}; time per step is the total by the steps", type: "Type", inA: "{name}, per step", inB: "{name}, per step", callsA: "Calls, {name}", callsB: "Calls, {name}", totalA: "Total, {name}", totalB: "Total, {name}", state: "In", both: "both", onlyA: "only {name}", onlyB: "only {name}", what: "type|types", noTypes: "Neither run has operators",
     deviceChoice: "Device", later: "Matched steps, significance, and a gate for CI come with the analysis compare.", worse: "worse", better: "better", plain: "figures of the first recorded rank of each run",
   },
   zh: {
     faster: "{b} 的迭代耗时 {after}，比 {a}（{before}）少 {by}。", slower: "{b} 的迭代耗时 {after}，比 {a}（{before}）多 {by}。", same: "两者的迭代都耗时 {after}。", noSteps: "两个训练并列；其中一个没有可对比的迭代。",
     choose: "选择一个训练与 {a} 对比。", chooseTitle: "对比对象", noOther: "这里没有其他训练", noOtherHow: "对包含多个训练的文件夹运行 stepscope view，或把文件拖到训练列表", other: "其他训练", swap: "交换",
-    figures: "指标", figure: "指标", change: "变化", step: "迭代时间，中位数", bare: "迭代时间，未记录时", bareIdle: "设备空闲，未记录时", p90: "迭代时间，90 分位", min: "最短迭代", max: "最长迭代", steps: "迭代数", busy: "设备忙碌", input: "等待输入", exposed: "未掩盖通信", peak: "内存峰值", rate: "迭代内 FLOP/s", use: "模型算力利用率", framework: "框架", device: "设备", rank: "Rank",
+    figures: "指标", figure: "指标", change: "变化", step: "迭代时间，中位数", bare: "迭代时间，未记录时", bareIdle: "设备：空闲，未记录时", p90: "迭代时间，90 分位", min: "最短迭代", max: "最长迭代", steps: "迭代数", compute: "设备：计算", communication: "设备：通信", copy: "设备：拷贝", idle: "设备：空闲", points: "{points} 个百分点", input: "等待输入", exposed: "未掩盖通信", peak: "内存峰值", rate: "迭代内 FLOP/s", use: "模型算力利用率", framework: "框架", device: "设备", rank: "Rank",
     types: "算子类型", typesNote: "按名称匹配，{device}；每迭代时间为总时间除以迭代数", type: "类型", inA: "{name}，每迭代", inB: "{name}，每迭代", callsA: "次数，{name}", callsB: "次数，{name}", totalA: "总时间，{name}", totalB: "总时间，{name}", state: "存在于", both: "两者", onlyA: "仅 {name}", onlyB: "仅 {name}", what: "种类型", noTypes: "两个训练都没有算子",
     deviceChoice: "设备", later: "迭代匹配、显著性和 CI 门禁将随 compare 分析提供。", worse: "变差", better: "变好", plain: "各训练首个记录 rank 的指标",
   },
@@ -57,16 +57,17 @@ function Choose({ now }: { now: Info }) {
 }
 
 /** An analysis of the other run, of its first rank and of what its pages show. */
-function useOther(other: Asked<Info>, name: string): Asked<Table> {
+function useOther(other: Asked<Info>, name: string, counted = false): Asked<Table> {
   const run = other.data?.id ?? null;
-  const part = { rank: other.data?.ranks[0], steps: other.data?.part?.join(":") };
+  const steps = other.data?.part?.join(":");
+  const part = { rank: other.data?.ranks[0], steps, ...(counted && { warmup: steps || param("warmup") === "keep" ? 0 : null }) };
   return useAnswer(run === null ? null : `${run}\n${name}\n${JSON.stringify(part)}`, () => source().table(run!, name, part));
 }
 
 function Beside({ now, other }: { now: Info; other: string }) {
   const t = text();
   const theirs = useAnswer(`${other}\ninfo`, () => source().info(other));
-  const [a, b] = [useTable("overview", counting()), useOther(theirs, "overview")];
+  const [a, b] = [useTable("overview", counting()), useOther(theirs, "overview", true)];
   const [typesA, typesB] = [useTable("operator_types"), useOther(theirs, "operator_types")];
   const error = theirs.error ?? a.error ?? b.error;
   if (error) return <><Trouble error={error} /><Choose now={now} /></>;
@@ -93,9 +94,9 @@ function first(table: Table, name: string): number {
 }
 
 /** Figures of `overview`; `good` says which way is better. */
-const FIGURES: [label: "step" | "p90" | "min" | "max" | "steps" | "busy" | "input" | "exposed" | "rate" | "use" | "peak" | "bare" | "bareIdle", column: string, as: units.Quantity, good: -1 | 0 | 1][] = [
+const FIGURES: [label: "step" | "p90" | "min" | "max" | "steps" | "compute" | "communication" | "copy" | "idle" | "input" | "exposed" | "rate" | "use" | "peak" | "bare" | "bareIdle", column: string, as: units.Quantity, good: -1 | 0 | 1][] = [
   ["step", "step_ns", "time", -1], ["bare", "unprofiled_step_ns", "time", -1], ["p90", "p90_ns", "time", -1], ["min", "min_ns", "time", -1], ["max", "max_ns", "time", -1], ["steps", "steps", "count", 0],
-  ["busy", "busy_share", "share", 1], ["bareIdle", "idle_unprofiled_share", "share", -1], ["input", "input_wait_share", "share", -1], ["exposed", "exposed_communication_share", "share", -1],
+  ["compute", "compute_share", "share", 1], ["communication", "communication_share", "share", -1], ["copy", "copy_share", "share", -1], ["idle", "idle_share", "share", -1], ["bareIdle", "idle_unprofiled_share", "share", -1], ["input", "input_wait_share", "share", -1], ["exposed", "exposed_communication_share", "share", -1],
   ["rate", "flops_per_s", "flopsRate", 1], ["use", "utilization", "share", 1], ["peak", "peak_memory_bytes", "bytes", -1],
 ];
 
@@ -125,7 +126,8 @@ function Delta({ t, before, after, as, good }: { t: Words; before: number; after
   // Below one in a hundred nobody can tell it from noise without a test.
   const small = as === "share" ? Math.abs(by) < 0.005 : Math.abs(by) < Math.abs(before) * 0.01;
   const tone = good === 0 || small ? "d2" : Math.sign(by) === good ? "good" : "bad";
-  const size = units.text(units.write(Math.abs(by), as));
+  // A share of 10 % that becomes 15 % has grown by 5 percentage points, which is no share of anything.
+  const size = as === "share" ? fill(t.points, { points: units.text(units.share(Math.abs(by))).replace(/\s*%$/, "") }) : units.text(units.write(Math.abs(by), as));
   return (
     <span class={tone} title={units.exact(by, as)}>
       {by > 0 ? "▲" : "▼"} {size}{as !== "share" && before !== 0 && ` (${units.text(units.share(Math.abs(by / before)))})`}

@@ -29,7 +29,7 @@ export default function Data() {
   const error = asked.find((one) => one.error)?.error;
   if (error) return <Trouble error={error} />;
   if (asked.some((one) => one.data === null && one.waiting)) return <Loading rows={12} />;
-  const all: Recorded = { waits: waits.data, trace: trace.data!, queues: queues.data!, whole: whole.data!, pipeline: pipeline.data!, share: overview.data!.num("input_wait_share")[0] ?? NaN, median: overview.data!.num("step_ns")[0] };
+  const all: Recorded = { waits: waits.data, trace: trace.data!, queues: queues.data!, whole: whole.data!, pipeline: pipeline.data!, share: overview.data!.num("input_wait_share")[0] ?? NaN, wait: overview.data!.num("input_wait_ns")[0] ?? NaN, median: overview.data!.num("step_ns")[0] };
   const view = (param("view") as View | undefined) ?? "everything";
   const pipe = all.pipeline.rows > 0;
   return (
@@ -47,7 +47,7 @@ export default function Data() {
   );
 }
 
-function Sentence({ waits, trace, whole, pipeline, share }: Recorded) {
+function Sentence({ trace, whole, pipeline, share, wait, median }: Recorded) {
   const t = text();
   const bottleneck = pipeline.str("verdict").indexOf("bottleneck");
   const op = bottleneck < 0 ? null : <b>{pipeline.str("op_type")[bottleneck]}</b>;
@@ -69,14 +69,12 @@ function Sentence({ waits, trace, whole, pipeline, share }: Recorded) {
   else if (Number.isFinite(empty)) sentence = <Say of={t.queueOnly} {...counts} />;
   else if (op) sentence = <Say of={t.pipelineOnly} op={op} rule={rule} />;
   else sentence = t.unknown;
-  // Sums of the rows that the chart below shows.
-  const waited = waits ? sum(waits.num("dur_ns"), (row) => waits.str("stage")[row] === "data wait") : NaN;
   const workers = pipeline.rows === 1 ? pipeline.num("workers")[0] : NaN;
   return (
     <Verdict
       facts={[
         trace.rows > 0 && fill(trace.rows === 1 ? t.oneStep : t.steps, { count: units.count(trace.rows).value }),
-        Number.isFinite(waited) && trace.rows > 0 && <Say of={t.perStep} wait={<Time ns={waited / trace.rows} />} step={<Time ns={sum(trace.num("total_ns")) / trace.rows} />} />,
+        Number.isFinite(wait) && <Say of={t.perStep} wait={<Time ns={wait} />} step={<Time ns={median} />} />,
         Number.isFinite(empty) && fill(t.empty, { queue: whole.str("queue")[read] ?? "", empty: units.count(empty).value, batches: units.count(batches).value }),
         full > 0 && fill(t.full, { full: units.count(full).value, batches: units.count(batches).value }),
         pipeline.rows > 1 && fill(t.ops, { count: pipeline.rows }),
@@ -86,12 +84,6 @@ function Sentence({ waits, trace, whole, pipeline, share }: Recorded) {
       {sentence}
     </Verdict>
   );
-}
-
-function sum(values: Float64Array, keep: (row: number) => boolean = () => true): number {
-  let all = 0;
-  for (let row = 0; row < values.length; row++) if (keep(row) && Number.isFinite(values[row])) all += values[row];
-  return all;
 }
 
 /** The queue that the training reads: on the device if there is one, else on the host. */

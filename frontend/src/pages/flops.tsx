@@ -1,7 +1,7 @@
 // page: {"order": 60, "group": "performance", "icon": "flops", "en": "FLOPs", "zh": "浮点运算", "needs": ["op", "kernel"]}
 import { useMemo } from "preact/hooks";
 import { color, css } from "../colors";
-import { info, useTable } from "../data";
+import { info, rank, useTable } from "../data";
 import { Await, Card, Chip, Count, Empty, Quantity, Segmented, Share, Swatch, Tile, Tiles, Time, Verdict } from "../parts/basics";
 import { shapeText, typeText } from "../parts/calls";
 import { Chart, preload } from "../parts/chart";
@@ -30,7 +30,7 @@ const text = texts({
     roofline: "Roofline", roofNote: "each dot an operator with its shapes; larger took longer", intensity: "FLOP per byte", roofShapes: "bytes from shapes: the least possible, so a dot may belong further left", roofRecorded: "bytes as recorded",
     noBytes: "Bytes moved are not known", noBytesHow: "Record again with {flag}: from the shapes of inputs follows how much they must move.",
     noRoof: "no roof: {why}", memory: "bound by memory", compute: "bound by arithmetic", reached: "Reached", chipUnknown: "the chip's peak or bandwidth is not known", bandwidth: "{rate} memory",
-    none: "No FLOPs are known of this run", noneHow: "Record again with {flag}, or with {other}, from which they follow.", asTable: "Rows", inputs: "Inputs", bound: "Bound", bytes: "Bytes", memoryRate: "Memory",
+    none: "No FLOPs are known of this run", noneRank: "No FLOPs are known of rank {rank}", noneHow: "Record again with {flag}, or with {other}, from which they follow.", asTable: "Rows", inputs: "Inputs", bound: "Bound", bytes: "Bytes", memoryRate: "Memory",
   },
   zh: {
     used: "矩阵运算达到芯片峰值的 {share}：运行期间为 {rate}。", usedLow: "矩阵运算仅达到芯片峰值的 {share}：运行期间为 {rate}。",
@@ -47,7 +47,7 @@ const text = texts({
     roofline: "屋顶线", roofNote: "每个点是一个算子及其形状；越大用时越长", intensity: "FLOP 每字节", roofShapes: "字节数由形状得出，是可能的最小值，点的实际位置可能更靠左", roofRecorded: "字节数按记录",
     noBytes: "搬运的字节数未知", noBytesHow: "加上 {flag} 重新记录：由输入形状可知必须搬运多少。",
     noRoof: "没有屋顶：{why}", memory: "受限于内存", compute: "受限于算力", reached: "达到", chipUnknown: "芯片的峰值或带宽未知", bandwidth: "{rate} 内存",
-    none: "此训练的 FLOPs 未知", noneHow: "加上 {flag} 重新记录，或加上 {other}，由此可以得出。", asTable: "行", inputs: "输入", bound: "受限于", bytes: "字节", memoryRate: "内存",
+    none: "此训练的 FLOPs 未知", noneRank: "rank {rank} 的 FLOPs 未知", noneHow: "加上 {flag} 重新记录，或加上 {other}，由此可以得出。", asTable: "行", inputs: "输入", bound: "受限于", bytes: "字节", memoryRate: "内存",
   },
 });
 
@@ -65,10 +65,11 @@ export default function Flops() {
   const [all] = scopes.data.where((row) => scopes.data!.num("depth")[row] === 0);
   const total = all === undefined ? NaN : scopes.data.num("flops")[all];
   if (!(total > 0)) {
+    const none = info.value!.ranks.length > 1 ? fill(t.noneRank, { rank: rank() ?? "–" }) : t.none; // other ranks may have them
     return (
       <>
-        <Verdict>{t.none}</Verdict>
-        <Empty title={t.none}>
+        <Verdict>{none}</Verdict>
+        <Empty title={none}>
           <Say of={t.noneHow} flag={<span class="mono">--flops</span>} other={<span class="mono">--shapes</span>} />
         </Empty>
       </>

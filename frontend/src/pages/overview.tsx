@@ -69,20 +69,20 @@ function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table
   const host = found.case.startsWith("host") && !whole;
   const first = whole ? t.whole : overview.num("steps")[0] === 1 ? t.onlyStep : host ? t.stepHost : t.step;
   const over = onDevice(now) ? overheadOf(overview, 0) : null;
-  const busy = over ? 1 - over.left : overview.num("busy_share")[0];
+  const compute = overview.num("compute_share")[0] * (over ? over.step / over.bare : 1);
   const why = REST[found.case];
   if (over)
     return (
       <Verdict facts={facts}>
         <OverheadSentence of={over} device={word} />{" "}
         {why && <Say of={t.rest} why={t[why]} />}
-        {found.case === "communication" && <Say of={t.communication} device={word} busy={<b><Share of={busy} /></b>} lost={<b><Share of={found.share} /></b>} />}
+        {found.case === "communication" && <Say of={t.communication} device={word} compute={<b><Share of={compute} /></b>} lost={<b><Share of={found.share} /></b>} />}
       </Verdict>
     );
   return (
     <Verdict facts={facts}>
       <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{chosen?.step ?? "–"}</b>} />{" "}
-      <Say of={t[found.case]} device={word} busy={<b><Share of={busy} /></b>} lost={<b><Share of={found.share} /></b>} />
+      <Say of={t[found.case]} device={word} compute={<b><Share of={compute} /></b>} lost={<b><Share of={found.share} /></b>} />
       {overview.str("device_step_ranges")[0] && <>{" "}<Say of={t.recordedSteps} ranges={overview.str("device_step_ranges")[0]} count={units.count(overview.num("steps")[0]).value} /></>}
       {WAITS.includes(found.case) && <>{" "}<SlowedSentence overview={overview} device={word} /></>}
     </Verdict>
@@ -100,7 +100,7 @@ function useFacts(now: Info, overview: Table, waits: boolean): ComponentChildren
   if (overview.rows) {
     const count = overview.num("steps")[0];
     const how = overview.str("steps_how")[0] ?? "";
-    const words = how.split(", ").map((one) => ({ marker: t.marker, given: t.given, inferred: t.inferred, whole: t.wholeHow })[one] ?? one).join(", ");
+    const words = how.split(", ").map((one) => ({ marker: t.marker, given: t.given, inferred: t.inferred, whole: t.wholeHow, "device ranges": t.deviceRanges })[one] ?? one).join(", ");
     if (count > 1) said.push(<Say of={t.medianOf} count={units.count(count).value} low={<Time ns={overview.num("min_ns")[0]} />} high={<Time ns={overview.num("max_ns")[0]} />} />);
     else said.push(t.oneStep);
     if (overview.num("left_out")[0] === 1) said.push(<a href={link({ page: "steps", params: { sel: firstStep } })}>{fill(t.outFact, { step: firstStep, time: units.text(units.time(overview.num("first_step_ns")[0])) })}</a>);

@@ -19,24 +19,24 @@ const text = texts({
   en: {
     one: "{count} run is here.", some: "{count} runs are here.", live: "{count} of them is being recorded now.", lives: "{count} of them are being recorded now.", none: "No run is here yet.", losing: "{count} loses a fifth of its step time or more.", losings: "{count} lose a fifth of their step time or more.",
     fact_drop: "drop a trace file anywhere on this page to open it", fact_tick: "tick two runs to compare them", unreadable: "{count} cannot be read", lazy: "runs are read as they come into sight",
-    ofSteps: "of steps {steps}", title: "Runs", runs: "run|runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", busy: "Busy", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
+    ofSteps: "of steps {steps}", title: "Runs", runs: "run|runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", compute: "Compute", communication: "Comm.", copy: "Copy", idle: "Idle", device_: "share of the device's time in steps", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
     stateLive: "live", stateFinished: "finished", stateUnreadable: "unreadable", openFile: "Open a file…", compare: "Compare", compareTwo: "Compare the two ticked runs", pickTwo: "tick two",
-    case_launch: "waits for launches", case_input: "waits for input", case_communication: "exposed communication", case_sync: "synchronises", case_latency: "slow to start kernels", case_idle: "idle", case_used: "well used", case_host: "CPU only", case_hostInput: "waits for input", case_hostCommunication: "exposed communication", case_unrecorded: "kernels not recorded", case_unknown: "no operators recorded", case_none: "no steps",
+    case_launch: "waits for launches", case_input: "waits for input", case_communication: "exposed communication", case_sync: "synchronises", case_latency: "slow to start kernels", case_copying: "copies", case_idle: "idle", case_used: "well used", case_host: "CPU only", case_hostInput: "waits for input", case_hostCommunication: "exposed communication", case_unrecorded: "kernels not recorded", case_unknown: "no operators recorded", case_none: "no steps",
     read: "Read", readHow: "{size}: not read until asked for", waiting: "…", recording: "being recorded", wholeOne: "no step markers",
     dropHere: "Drop to open", dropHow: "Chrome JSON, XPlane, PyTorch traces, plain or gzip", uploading: "Sending {name}: {percent} of {size}", readingUpload: "Reading {name}…", cancel: "Cancel", refused: "{name}: {why}", folder: "A folder cannot be sent: pack it, or start stepscope view on it.",
     how1: "Record a training script that nobody edits:", how2: "or a few of its steps, with memory and shapes:", how3: "then look at what was recorded:", how4: "or drop a trace file on this page: Chrome JSON (PyTorch), XPlane (JAX, TensorFlow), plain or gzip.", recordTitle: "How to record",
-    tick: "Tick {name} for comparison", ofRanks: "slowest of {count} ranks", lost: "the server is gone; the list is as of then",
+    tick: "Tick {name} for comparison", ofRanks: "rank {rank}, the first of {count}", lost: "the server is gone; the list is as of then",
   },
   zh: {
     one: "这里有 {count} 个训练。", some: "这里有 {count} 个训练。", live: "其中 {count} 个正在记录。", lives: "其中 {count} 个正在记录。", none: "这里还没有训练。", losing: "{count} 个损失了五分之一以上的迭代时间。", losings: "{count} 个损失了五分之一以上的迭代时间。",
     fact_drop: "把 trace 文件拖到此页即可打开", fact_tick: "勾选两个训练进行对比", unreadable: "{count} 个无法读取", lazy: "训练滚动到可见时才读取",
-    ofSteps: "迭代 {steps}", title: "训练列表", runs: "个训练", pick: "对比", name: "名称", framework: "框架", device: "设备", ranks: "Rank 数", steps: "迭代数", step: "迭代时间", trend: "走势", busy: "忙碌", verdict: "结论", state: "状态", size: "大小", date: "修改时间", format: "格式", path: "路径",
+    ofSteps: "迭代 {steps}", title: "训练列表", runs: "个训练", pick: "对比", name: "名称", framework: "框架", device: "设备", ranks: "Rank 数", steps: "迭代数", step: "迭代时间", trend: "走势", compute: "计算", communication: "通信", copy: "拷贝", idle: "空闲", device_: "占设备在迭代中的时间", verdict: "结论", state: "状态", size: "大小", date: "修改时间", format: "格式", path: "路径",
     stateLive: "进行中", stateFinished: "已结束", stateUnreadable: "无法读取", openFile: "打开文件…", compare: "对比", compareTwo: "对比勾选的两个训练", pickTwo: "勾选两个",
-    case_launch: "等待任务下发", case_input: "等待输入", case_communication: "未掩盖通信", case_sync: "同步等待", case_latency: "内核启动慢", case_idle: "空闲", case_used: "利用充分", case_host: "仅 CPU", case_hostInput: "等待输入", case_hostCommunication: "未掩盖通信", case_unrecorded: "没有记录内核", case_unknown: "没有记录算子", case_none: "没有迭代",
+    case_launch: "等待任务下发", case_input: "等待输入", case_communication: "未掩盖通信", case_sync: "同步等待", case_latency: "内核启动慢", case_copying: "拷贝", case_idle: "空闲", case_used: "利用充分", case_host: "仅 CPU", case_hostInput: "等待输入", case_hostCommunication: "未掩盖通信", case_unrecorded: "没有记录内核", case_unknown: "没有记录算子", case_none: "没有迭代",
     read: "读取", readHow: "{size}：需要时才读取", waiting: "…", recording: "正在记录", wholeOne: "没有迭代标记",
     dropHere: "松开以打开", dropHow: "Chrome JSON、XPlane、PyTorch trace，可为 gzip", uploading: "正在发送 {name}：{size} 的 {percent}", readingUpload: "正在读取 {name}…", cancel: "取消", refused: "{name}：{why}", folder: "不能发送文件夹：请打包，或对它运行 stepscope view。",
     how1: "记录一个无需修改的训练脚本：", how2: "或只记录若干迭代，含内存和形状：", how3: "然后查看记录：", how4: "或把 trace 文件拖到此页：Chrome JSON（PyTorch）、XPlane（JAX、TensorFlow），可为 gzip。", recordTitle: "如何记录",
-    tick: "勾选 {name} 进行对比", ofRanks: "{count} 个 rank 中最慢者", lost: "服务器已断开；列表为当时的状态",
+    tick: "勾选 {name} 进行对比", ofRanks: "rank {rank}，{count} 个 rank 中的第一个", lost: "服务器已断开；列表为当时的状态",
   },
 });
 
@@ -45,7 +45,7 @@ const text = texts({
 interface Figures {
   info: Info;
   overview: Table;
-  row: number; // of the slowest rank
+  row: number; // of the rank that the pages show first
   totals: Float64Array;
   found: Finding;
 }
@@ -89,15 +89,13 @@ function next(): void {
 
 async function figures(run: Run): Promise<Figures> {
   const info = await source().info(run.id);
-  const part = { steps: info.part?.join(":") }; // of a large run, what its pages are of
-  const overview = await source().table(run.id, "overview", part);
-  const steps = overview.num("step_ns");
-  let row = 0;
-  for (let at = 1; at < overview.rows; at++) if (steps[at] > steps[row]) row = at;
-  const rank = overview.rows ? overview.num("rank")[row] : null;
+  const part = { steps: info.part?.join(":"), rank: info.ranks[0] }; // what its pages show when it is opened
+  const counting = { warmup: info.part ? 0 : null };
+  const overview = await source().table(run.id, "overview", { ...part, ...counting });
+  const row = 0;
   const [trace, causes] = await Promise.all([
-    source().table(run.id, "step_trace", { ...part, rank, columns: "rank,step,total_ns", limit: 2000 }),
-    onDevice(info) ? source().table(run.id, "gap_causes", { ...part, rank }) : null,
+    source().table(run.id, "step_trace", { ...part, columns: "rank,step,total_ns", limit: 2000 }),
+    onDevice(info) ? source().table(run.id, "gap_causes", { ...part, ...counting }) : null,
   ]);
   return { info, overview, row, totals: trace.num("total_ns"), found: finding(overview, row, causes, onDevice(info)) };
 }
@@ -149,6 +147,8 @@ export default function Runs() {
   );
 }
 
+const PARTS = ["compute", "communication", "copy", "idle"] as const;
+
 /** The grid's table: what the list says, and what is known of the runs that were read. */
 function rows(list: Run[]): Table {
   const of = list.map((run) => {
@@ -166,7 +166,7 @@ function rows(list: Run[]): Table {
     // All of them, also a slow first one that the figures leave out, and those of a large run that they are not of.
     steps: figure("steps").map((counted, at) => (of[at]?.info.part ? Math.max(...of[at]!.info.steps) : counted + figure("left_out")[at])),
     step_ns: figure("step_ns"),
-    busy_share: figure("busy_share"),
+    ...Object.fromEntries(PARTS.map((name) => [`${name}_share`, figure(`${name}_share`)])),
     verdict: of.map((one) => one?.found.case ?? null),
     state: list.map((run) => run.state),
     format: list.map((run) => run.format),
@@ -220,19 +220,19 @@ function List({ list, table, button }: { list: Run[]; table: Table; button: Comp
         const one = whole(of, row);
         if (!one) return pending(found(of, row));
         return (
-          <span class="spark" title={one.overview.rows > 1 ? fill(t.ofRanks, { count: one.overview.rows }) : undefined}>
+          <span class="spark" title={one.info.ranks.length > 1 ? fill(t.ofRanks, { rank: one.info.ranks[0], count: one.info.ranks.length }) : undefined}>
             <Spark values={one.totals} width={48} />
             <Time ns={of.num("step_ns")[row]} />
           </span>
         );
       },
     },
+    ...PARTS.map((name): Column => ({
+      key: `${name}_share`, label: t[name], width: "64px", hide: name === "copy", help: t.device_,
+      show: (of, row) => (whole(of, row) ? <Share of={of.num(`${name}_share`)[row]} /> : pending(found(of, row))),
+    })),
     {
-      key: "busy_share", label: t.busy, width: "68px",
-      show: (of, row) => (whole(of, row) ? <Share of={of.num("busy_share")[row]} /> : pending(found(of, row))),
-    },
-    {
-      key: "verdict", label: t.verdict, as: "text", width: "minmax(196px, 2fr)",
+      key: "verdict", label: t.verdict, as: "text", width: "minmax(150px, 2fr)",
       show: (of, row) => <Said run={runOf(of, row)} of={found(of, row)} />,
     },
     {

@@ -16,7 +16,7 @@ import "./calls.css";
 const text = texts({
   en: {
     total: "Total", self: "Self", calls: "Calls", mean: "Mean", share: "Share", duration: "Duration", p50: "p50", p95: "p95", max: "max",
-    every: "Every call", everyNote: "{count} calls", some: "the first {some} of {all} calls", step: "Step", at: "At", noStep: "none", timeline: "Timeline",
+    every: "Every call", everyNote: "{count} calls", some: "the first {some} of {all} calls", pieces: "Every kernel and copy", piecesNote: "{count} on the device", step: "Step", at: "At", noStep: "none", timeline: "Timeline",
     bySteps: "By step", stepsNote: "time in each step", slowest: "Slowest calls", shapes: "Shapes", shapeNone: "Shapes were not recorded",
     shapeFlag: "Record again with {flag} to see the shapes and types of its inputs.", kernels: "Kernels", kernelOne: "one kernel serves every call",
     kernelMany: "{count} kernels serve it", work: "Device work", from: "Called from", noStack: "Python stacks were not recorded",
@@ -26,7 +26,7 @@ const text = texts({
   },
   zh: {
     total: "总时间", self: "自身", calls: "次数", mean: "平均", share: "占比", duration: "耗时", p50: "p50", p95: "p95", max: "最大",
-    every: "每次调用", everyNote: "{count} 次调用", some: "{all} 次调用中的前 {some} 次", step: "迭代", at: "时刻", noStep: "无", timeline: "时间线",
+    every: "每次调用", everyNote: "{count} 次调用", some: "{all} 次调用中的前 {some} 次", pieces: "每个内核和拷贝", piecesNote: "设备上 {count} 个", step: "迭代", at: "时刻", noStep: "无", timeline: "时间线",
     bySteps: "按迭代", stepsNote: "各迭代中的时间", slowest: "最慢的调用", shapes: "形状", shapeNone: "未记录形状",
     shapeFlag: "加上 {flag} 重新记录，即可看到输入的形状和类型。", kernels: "内核", kernelOne: "所有调用都由一个内核完成",
     kernelMany: "由 {count} 个内核完成", work: "设备工作", from: "调用位置", noStack: "未记录 Python 调用栈",
@@ -95,7 +95,8 @@ function Found({ data, host, keep, of, shade, which }: { data: Table; host: bool
   const times = calls.num("dur_ns");
   const sorted = useMemo(() => times.slice().sort(), [times]);
   if (!calls.rows) return <Empty title={t.none} />;
-  const short = data.total > data.rows ? fill(t.some, { some: units.count(data.rows).value, all: units.count(data.total).value }) : fill(t.everyNote, { count: units.count(calls.rows).value });
+  const pieces = !host; // an operator may launch several
+  const short = data.total > data.rows ? fill(t.some, { some: units.count(data.rows).value, all: units.count(data.total).value }) : fill(pieces ? t.piecesNote : t.everyNote, { count: units.count(calls.rows).value });
   return (
     <>
       <section>
@@ -103,7 +104,7 @@ function Found({ data, host, keep, of, shade, which }: { data: Table; host: bool
         <Histogram values={times} color={shade} label={t.duration} height={110} />
       </section>
       <section>
-        <h3>{t.every}<span class="sp" /><span class="d3 small">{short}</span></h3>
+        <h3>{pieces ? t.pieces : t.every}<span class="sp" /><span class="d3 small">{short}</span></h3>
         <Dots calls={calls} color={shade} />
       </section>
       <Steps calls={calls} />

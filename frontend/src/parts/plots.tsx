@@ -167,21 +167,22 @@ export interface Stage {
 }
 
 /** Parts of one whole, side by side in one bar. */
-export function StageBar({ stages, total, height = 28, label }: { stages: Stage[]; total: number; height?: number; label: string }) {
+/** Parts of a total, side by side; `scale` is what the whole width stands for, where that is more. */
+export function StageBar({ stages, total, scale = total, height = 28, label }: { stages: Stage[]; total: number; scale?: number; height?: number; label: string }) {
   const [box, width] = useWidth<HTMLDivElement>();
   return (
     <div class="bar" ref={box} style={{ height: `${height}px` }} role="img" aria-label={label}>
       {stages.filter((stage) => stage.ns > 0).map((stage) => {
-        const part = stage.ns / total;
+        const [part, wide] = [stage.ns / total, stage.ns / scale];
         const time = units.text(units.time(stage.ns));
         // As much as fits whole: the rest is on hover, and in the table.
-        const rest = [` ${stage.said ?? stage.name} · ${units.text(units.share(part))}`, ` ${stage.said ?? stage.name}`, ""].find((more) => wideOf(time + more) + 24 < part * width);
+        const rest = [` ${stage.said ?? stage.name} · ${units.text(units.share(part))}`, ` ${stage.said ?? stage.name}`, ""].find((more) => wideOf(time + more) + 24 < wide * width);
         const inside = rest !== undefined && <><b>{time}</b>{rest}</>;
         return (
           <i
             key={stage.name}
             class={stage.hatch ? "hatch" : ""}
-            style={{ width: `${part * 100}%`, background: stage.hatch ? undefined : stage.color, lineHeight: `${height}px`, padding: part < 0.04 ? "0" : undefined, color: stage.dark ? "var(--text)" : undefined }}
+            style={{ width: `${wide * 100}%`, background: stage.hatch ? undefined : stage.color, lineHeight: `${height}px`, padding: wide < 0.04 ? "0" : undefined, color: stage.dark ? "var(--text)" : undefined }}
             onPointerMove={(event) => tip(event, <><b>{stage.name}</b> {units.text(units.time(stage.ns))} · {units.text(units.share(part))}</>)}
             onPointerLeave={untip}
           >

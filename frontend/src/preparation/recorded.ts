@@ -9,6 +9,8 @@ export interface Recorded {
   pipeline: Table;
   /** Of the time in steps that the training waited for data; NaN where that was not recorded. */
   share: number;
+  /** The same per step, on average. */
+  wait: number;
   /** The median step, as `overview` has it. */
   median: number;
 }

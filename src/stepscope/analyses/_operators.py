@@ -58,16 +58,35 @@ def _on_ai_cpu() -> pl.Expr:
 
 
 def with_shapes(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
-    """Device work with the shapes and types of the operator that launched it, or its own where a device's records say them."""
-    told = trace.spans.filter(pl.col("kind") == "op").select("rank", op_shapes="shapes", op_dtypes="dtypes", op="span")
+    """Device work with the shapes and types of the operator that launched it, or its own where a device's records say them, and `call`.
+
+    `call` is that operator, where the work is named after it. Ascend names work after the operator that the chip runs, of which one of
+    the framework may launch several: there each piece is a call.
+    """
+    told = trace.spans.filter(pl.col("kind") == "op").select("rank", op_shapes="shapes", op_dtypes="dtypes", op_name="name", op="span")
     return work.join(told, on=["rank", "op"], how="left").with_columns(
-        pl.coalesce(pl.col(f"op_{name}").cast(pl.String), pl.col(name).cast(pl.String)).alias(name) for name in ("shapes", "dtypes")
+        *(pl.coalesce(pl.col(f"op_{name}").cast(pl.String), pl.col(name).cast(pl.String)).alias(name) for name in ("shapes", "dtypes")),
+        call=pl.when(pl.col("op_name").cast(pl.String) == pl.col("op_type").cast(pl.String)).then("op"),
     )
 
 
 def launcher() -> pl.Expr:
     """The name of the operator that launched a piece of device work, or its own where none is known."""
     return pl.when(pl.col("op").is_not_null()).then(pl.col("op_type")).otherwise(pl.col("name")).cast(pl.String)
+
+
+CALL = ["rank", "device", "name", "type", "scope", "call"]  # what the pieces of one call of an operator have in common
+
+
+def calls_of_work(work: pl.LazyFrame, *sums: pl.Expr) -> pl.LazyFrame:
+    """Pieces of device work as calls of the operators that launched them, with these sums; other work is a call by itself.
+
+    An operator may launch several kernels, copies and fills: its time on the device is that of all of them.
+    """
+    launched = pl.col("call").is_not_null()
+    of_operators = work.filter(launched).group_by(CALL).agg(pl.col("shapes", "dtypes").drop_nulls().first(), *sums)
+    columns = of_operators.collect_schema().names()
+    return pl.concat([of_operators, work.filter(~launched).select(columns)])
 
 
 def host_operators(trace: Trace, *columns: str) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 from stepscope import intervals
 from stepscope.analyses._coverage import unknown_times
 from stepscope.analyses._memory import memory_samples
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses._work import Lane, lanes
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
@@ -32,8 +33,8 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
     Computing, exposed communication and copies add up to busy, and busy times bucket_ns over all buckets to the union of what ran. The
     last bucket may reach beyond the end. Where device work is not completely recorded (between two windows, in steps that `overlap` calls
     incomplete), shares are of the rest of the bucket, and null where there is no rest. Bytes are the most
-    that was in use in the bucket; null before the first sample. `step` looks at the time of one step only. A rank without a device is
-    judged by its host operators, with a null device.
+    that was in use in the bucket; null before the first sample. `step` looks at the time of one step only, as the
+    device has it (see `overlap`). A rank without a device is judged by its host operators, with a null device.
     """
     if buckets < 1:
         raise UsageError(f"buckets is {buckets}, and should be at least 1")
@@ -52,9 +53,10 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
 
 
 def _times(trace: Trace, step: int | None) -> dict[int, tuple[int, int]]:
-    """From when to when the steps of each rank, or the one step, are."""
-    steps = trace.steps if step is None else trace.steps.filter(pl.col("step") == step)
-    bounds = steps.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()
+    """From when to when the steps of each rank, or the one step, are on the device."""
+    every = device_steps(trace)
+    steps = every if step is None else every.filter(pl.col("step") == step)
+    bounds = steps.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     return {rank: (start, end) for rank, start, end in bounds.iter_rows()}
 
 

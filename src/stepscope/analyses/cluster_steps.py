@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses._warmup import typical
+from stepscope.analyses._warmup import counting_steps
 from stepscope.analyses.communication import waits
 from stepscope.analyses.overlap import overlap
 from stepscope.analyses.step_trace import step_trace
@@ -17,11 +17,14 @@ COLUMNS = {
     "interval_ns": pl.Int64,
     "fp_bp_ns": pl.Int64,
     "tail_ns": pl.Int64,
+    "device_ns": pl.Int64,  # the step on the device
     "computing_ns": pl.Int64,
     "communication_ns": pl.Int64,
     "exposed_ns": pl.Int64,
+    "device_exposed_ns": pl.Int64,
     "copy_ns": pl.Int64,
     "free_ns": pl.Int64,
+    "host_exposed_ns": pl.Int64,
     "wait_ns": pl.Int64,  # for the last rank to arrive, in collectives that have their like on the others
     "matched": pl.Int64,  # such collectives
     "device_steps": pl.Int64,  # that computing, exposed, copy and free are of: their device work is completely recorded
@@ -31,15 +34,16 @@ COLUMNS = {
 def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = None) -> pl.DataFrame:
     """Per rank and step: its stages as in `step_trace`, what runs in it as in `overlap`, and the wait for others as in `communication`.
 
-    computing + exposed + copy + free is the step; they are null where its device work is not completely recorded, as in `overlap`. The wait
-    is part of the communication: all calls of the step together, each for itself. It is null where no call of the step has its like on the
-    other ranks, or the ranks' clocks cannot be compared. Without per_step: one row per rank with the mean over its steps, of what runs over
-    its `device_steps`, and `start_ns` of the first; steps are then left out as in `step_times`.
+    computing + device_exposed + copy + free is `device_ns`; they are null where its device work is not completely recorded, as in
+    `overlap`. The wait is part of the communication: all calls of the step together, each for itself. It is null where no call of the step
+    has its like on the other ranks, or the ranks' clocks cannot be compared. Without per_step: one row per rank with the mean over its
+    steps, of what runs over its `device_steps`, and `start_ns` of the first; steps are then left out as in `step_times`.
     """
     key = ["rank", "step"]
-    steps = step_trace(trace) if per_step else typical(step_trace(trace), warmup)
+    steps = step_trace(trace)
+    steps = steps if per_step else steps.join(counting_steps(trace, warmup), on=key, how="semi", maintain_order="left")
     stages = steps.select(*key, "start_ns", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
-    work = overlap(trace).drop("total_ns", "overlapped_ns")
+    work = overlap(trace).drop("total_ns", "overlapped_ns", "clock")
     waited = (
         waits(trace)
         .filter(pl.col("wait_ns").is_not_null() & pl.col("step").is_not_null())

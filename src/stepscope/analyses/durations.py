@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from stepscope.analyses._operators import CALL, calls_of_work
 from stepscope.analyses.instances import instances
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
@@ -32,23 +33,27 @@ _PARTS = {
 def durations(trace: Trace, *, by: str = "type", device: str | None = None) -> pl.DataFrame:
     """Per rank, device and type: percentiles of the durations of its calls, the longest first. `by` is type, operator or shape.
 
-    A percentile is the shortest duration that at least so many percent of the calls do not exceed: one that happened. By operator
-    there is a row for each of `operators`, by shape for each of `operators` by shape; what it is not by is null. `device` keeps one device.
+    Calls are those that `operators` counts. A percentile is the shortest duration that at least so many percent of the calls do not
+    exceed: one that happened. By operator there is a row for each of `operators`, by shape for each of `operators` by shape; what it is
+    not by is null. `device` keeps one device.
     """
     if by not in _PARTS:
         raise UsageError(f"no durations by '{by}'; there are {', '.join(_PARTS)}")
-    calls = instances(trace, device=device)
+    pieces = instances(trace, device=device).lazy().select(*CALL, "shapes", "dtypes", "dur_ns")
+    on_host = pl.col("device") == "cpu"
+    calls = pl.concat(
+        [pieces.filter(on_host), calls_of_work(pieces.filter(~on_host), pl.col("dur_ns").sum()).select(pieces.collect_schema().names())]
+    )
     duration = pl.col("dur_ns").sort()
     # Nearest rank, in whole numbers: 95 % of 20 calls are 19.
     at = {f"p{percent}_ns": duration.get((pl.len().cast(pl.Int64) * percent + 99) // 100 - 1) for percent in (50, 90, 95, 99)}
     rows = calls.group_by("rank", "device", *_PARTS[by]).agg(
         calls=pl.len(), min_ns=pl.col("dur_ns").min(), max_ns=pl.col("dur_ns").max(), **at
     )
-    missing = [
-        pl.lit(None, COLUMNS[column]).alias(column) for column in ("name", "scope", "shapes", "dtypes") if column not in rows.columns
-    ]
+    missing = [pl.lit(None, COLUMNS[column]).alias(column) for column in ("name", "scope", "shapes", "dtypes") if column not in _PARTS[by]]
     return (
-        rows.with_columns(missing)
+        rows.collect()
+        .with_columns(missing)
         .sort("rank", pl.col("device") == "cpu", "device", -pl.col("max_ns"), "type", "name", "scope", "shapes", "dtypes")
         .select(pl.col(column).cast(dtype) for column, dtype in COLUMNS.items())
     )

@@ -4,7 +4,8 @@ import polars as pl
 
 from stepscope.analyses._coverage import complete_steps
 from stepscope.analyses._overhead import unprofiled
-from stepscope.analyses._warmup import typical
+from stepscope.analyses._warmup import counting_steps, host_steps
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses.gaps import gaps
 from stepscope.trace import Trace
 
@@ -26,7 +27,7 @@ _ON_THEIR_OWN = ["data wait", "communication"]
 
 
 def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False, warmup: int | None = None) -> pl.DataFrame:
-    """Per rank, device and cause: the gaps of at least `min_ns` (see gaps) and their share of the time in steps, the longest first.
+    """Per rank, device and cause, the longest first: gaps of at least `min_ns` (see gaps) and their share of the device's time in steps.
 
     A slow first step is left out, or as many of the first as `warmup` says, as in `overview`. With per_step the same for each step, none
     left out, and the share is of that step.
@@ -36,10 +37,10 @@ def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False, warmup:
     length, as far as that idle time has room for them.
     """
     key = ["rank", "step"] if per_step else ["rank"]
-    every = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
-    counts = every if per_step else typical(every, warmup)
+    every = device_steps(trace)
+    counts = every if per_step else every.join(counting_steps(trace, warmup), on=["rank", "step"], how="semi")
     counts = counts.join(complete_steps(trace), on=["rank", "step"], how="semi")
-    steps = counts.group_by(key).agg(steps_ns=pl.col("total_ns").sum(), device_steps=pl.len())
+    steps = counts.group_by(key).agg(steps_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(), device_steps=pl.len())
     every_gap = gaps(trace).join(counts.select("rank", "step"), on=["rank", "step"], how="semi")
     found = (
         every_gap.filter(pl.col("dur_ns") >= min_ns)
@@ -61,11 +62,16 @@ def gap_causes(trace: Trace, *, min_ns: int = 0, per_step: bool = False, warmup:
 
 def _unprofiled(trace: Trace, every_gap: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     """Per rank and device, what a nanosecond of its gaps is of the unprofiled steps: of gaps that are the host's, and of the others."""
-    steps = counts.group_by("rank").agg(
-        steps=pl.len(),
-        steps_how=pl.col("how").cast(pl.String).unique().sort().str.join(", "),
-        step_ns=pl.col("total_ns").median(),
-        steps_ns=pl.col("total_ns").sum(),
+    how = host_steps(trace).select("rank", "step", pl.col("how").cast(pl.String))
+    steps = (
+        counts.join(how, on=["rank", "step"])
+        .group_by("rank")
+        .agg(
+            steps=pl.len(),
+            steps_how=pl.col("how").unique().sort().str.join(", "),
+            step_ns=pl.col("total_ns").median(),
+            steps_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
+        )
     )
     own = pl.col("dur_ns").filter(pl.col("cause").is_in(_ON_THEIR_OWN)).sum()
     idle = every_gap.filter(pl.col("device").is_not_null()).group_by("rank", "device").agg(own=own, host=pl.col("dur_ns").sum() - own)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from stepscope import intervals
 from stepscope.analyses._coverage import unknown_times
 from stepscope.analyses._host import main_threads, on_host
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses._work import Every, Lane, cut, find, lanes, or_null
 from stepscope.intervals import Bools, Ints, Set
 from stepscope.schema import KINDS
@@ -42,10 +43,11 @@ def gaps(trace: Trace, *, min_ns: int = 0) -> pl.DataFrame:
 
     A rank without a device is judged by its host operators, with a null device: a gap is when no thread runs an operator.
     Steps whose device work is not completely recorded (see `overlap`) have no gaps: what is not recorded is not idle.
-    A gap over the border of two steps counts in each for its part; time between steps is in none. Gaps are longer for being recorded:
+    A gap over the border of two steps counts in each for its part; time between steps is in none. Steps are those of
+    the device, as in `overlap`. Gaps are longer for being recorded:
     `recording_overhead` says by how much in all.
     """
-    steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect().partition_by("rank", as_dict=True)
+    steps = device_steps(trace).partition_by("rank", as_dict=True)
     threads: dict[int, int] = dict(main_threads(trace).iter_rows())
     every = Every.of(trace)
     tables = [pl.DataFrame(schema=COLUMNS)]

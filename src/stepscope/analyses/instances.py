@@ -23,6 +23,7 @@ COLUMNS = {
     "kernel": pl.String,  # the name of the device work itself; null on the host
     "kind": pl.String,
     "op": pl.Int64,  # the span of the operator on the host
+    "call": pl.Int64,  # the same where `operators` counts its pieces as one call; null where each is one
     "delay_ns": pl.Int64,  # from the start of the launch call to the start of the work
     "shapes": pl.String,
     "dtypes": pl.String,
@@ -33,8 +34,9 @@ COLUMNS = {
 def instances(
     trace: Trace, *, device: str | None = None, operator: str | None = None, type: str | None = None, kernel: str | None = None
 ) -> pl.DataFrame:
-    """Per rank, by start: every call that `operators` counts, one row each, and on a device every piece of work that `kernels` counts.
+    """Per rank, by start: every call of an operator on the host, and every piece of work on a device, as `kernels` counts them.
 
+    The pieces of one call have the same `call`.
     `device`, `operator` (its name) and `type` are as in a row of `operators`, `kernel` as the name in one of `kernels`; each keeps only
     such calls.
     """
@@ -54,7 +56,7 @@ def instances(
 
 def _on_host(trace: Trace) -> pl.LazyFrame:
     ops = host_operators(trace, "track", "step", "name", "op_type", "scope", "shapes", "dtypes", "bytes").lazy()
-    return _rows(ops, device=pl.lit("cpu"), name="name", kernel=None, kind=pl.lit("op"), number=None, op="span", delay_ns=None)
+    return _rows(ops, device=pl.lit("cpu"), name="name", kernel=None, kind=pl.lit("op"), number=None, op="span", call="span", delay_ns=None)
 
 
 def _on_devices(trace: Trace) -> pl.LazyFrame:

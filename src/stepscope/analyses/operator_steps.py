@@ -21,7 +21,11 @@ def operator_steps(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
     return (
         instances(trace, device=device)
         .group_by("rank", "device", "type", "step")
-        .agg(calls=pl.len(), total_ns=pl.col("dur_ns").sum(), self_ns=pl.col("self_ns").sum())
+        .agg(
+            calls=pl.col("call").drop_nulls().n_unique() + pl.col("call").null_count(),
+            total_ns=pl.col("dur_ns").sum(),
+            self_ns=pl.col("self_ns").sum(),
+        )
         .sort("rank", pl.col("device") == "cpu", "device", "type", "step", nulls_last=True)
         .select(pl.col(column).cast(dtype) for column, dtype in COLUMNS.items())
     )

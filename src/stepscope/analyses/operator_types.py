@@ -10,6 +10,7 @@ COLUMNS = {
     "device": pl.String,
     "type": pl.String,
     "calls": pl.Int64,
+    "calls_of": pl.String,  # operator, kernel, or both: as in `operators`
     "total_ns": pl.Int64,
     "self_ns": pl.Int64,
     "avg_ns": pl.Float64,
@@ -31,6 +32,7 @@ def operator_types(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
             pl.col("max_ns").max(),
             share=pl.when(pl.col("share").is_not_null().any()).then(pl.col("share").sum()),
             device_steps=pl.col("device_steps").first(),
+            calls_of=pl.col("calls_of").unique().sort(descending=True).str.join(", "),
         )
         .with_columns(avg_ns=pl.col("total_ns") / pl.col("calls"))
         .sort("rank", pl.col("device") == "cpu", "device", -pl.col("self_ns"), "type")

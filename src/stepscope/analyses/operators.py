@@ -4,7 +4,15 @@ import polars as pl
 
 from stepscope.analyses._flop_counts import COLUMNS as FLOP_COLUMNS
 from stepscope.analyses._flop_counts import counted
-from stepscope.analyses._operators import host_operators, in_recorded_steps, launcher, on_devices, with_device_steps, with_shapes
+from stepscope.analyses._operators import (
+    calls_of_work,
+    host_operators,
+    in_recorded_steps,
+    launcher,
+    on_devices,
+    with_device_steps,
+    with_shapes,
+)
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -14,6 +22,7 @@ COLUMNS = {
     "type": pl.String,
     "scope": pl.String,
     "calls": pl.Int64,
+    "calls_of": pl.String,  # what a call is: operator, or kernel where the work is not named after the operator that launched it
     "total_ns": pl.Int64,
     "self_ns": pl.Int64,
     "avg_ns": pl.Float64,
@@ -27,7 +36,7 @@ COLUMNS = {
     "shape_count": pl.Int64,
     "device_steps": pl.Int64,  # that rows of a device are of: their device work is completely recorded
 }
-_KEYS = ["rank", "device", "name", "type", "scope"]
+_KEYS = ["rank", "device", "name", "type", "scope", "calls_of"]
 
 
 def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None) -> pl.DataFrame:
@@ -35,7 +44,9 @@ def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None
 
     `cpu` rows are host operators: total time is the sum of their durations, self time that without the operators inside them, device_ns
     the duration of the device work launched under them. The rows of a device are its work (kernels, copies, fills, communication) by the
-    operator that launched it, or under its own name where none is known. `share` is of the device's self time and adds up to 1.
+    operator that launched it, or under its own name where none is known. A call is a call of the operator, with all that it launched on
+    the device; where the work has a name of its own, each piece is one, and `calls_of` says kernel. Mean, least and most are per call.
+    `share` is of the device's self time and adds up to 1.
     `shapes` and `dtypes` are the most frequent of `shape_count`; with `by_shape` each has a row of its own. `device` keeps one device.
     `flops` are as the analysis `flops` counts them. Device work in steps of which it is not completely recorded is left out where the rank
     has other steps; where it has none, `share` is null.
@@ -77,26 +88,27 @@ def _host(trace: Trace) -> pl.LazyFrame:
     ops = host_operators(trace, "op_type", *FLOP_COLUMNS)
     flops = counted(trace, ops).filter(pl.col("flops").is_not_null()).select("rank", "flops", span="operator")
     ops = ops.drop("flops").join(flops, on=["rank", "span"], how="left")
-    return ops.lazy().select("rank", *_texts(device=pl.lit("cpu"), name="name"), "dur_ns", "self_ns", "device_ns", "flops")
+    texts = _texts(device=pl.lit("cpu"), name="name")
+    return ops.lazy().select("rank", *texts, "dur_ns", "self_ns", "device_ns", "flops", calls_of=pl.lit("operator"))
 
 
 def _device(trace: Trace) -> pl.LazyFrame:
-    work = with_shapes(trace, in_recorded_steps(trace, on_devices(trace)))
-    return work.select(
-        "rank", *_texts(device="device", name=launcher()), "dur_ns", "self_ns", pl.lit(None, pl.Int64).alias("device_ns"), "flops"
+    """The work of devices, one row for each call of an operator."""
+    work = with_shapes(trace, in_recorded_steps(trace, on_devices(trace))).select(
+        "rank", *_texts(device="device", name=launcher()), "dur_ns", "self_ns", "flops", pl.lit(None, pl.Int64).alias("device_ns"), "call"
     )
+    calls = calls_of_work(work, pl.col("dur_ns", "self_ns").sum(), _sum("flops"), pl.col("device_ns").first())
+    kind = pl.when(pl.col("call").is_not_null()).then(pl.lit("operator")).otherwise(pl.lit("kernel"))
+    return calls.select("rank", *_TEXTS, "dur_ns", "self_ns", "device_ns", "flops", calls_of=kind)
 
 
-def _texts(device: pl.Expr | str, name: pl.Expr | str) -> list[pl.Expr]:
-    columns = {
-        "device": device,
-        "name": name,
-        "type": pl.coalesce("op_type", "name"),
-        "scope": "scope",
-        "shapes": "shapes",
-        "dtypes": "dtypes",
-    }
-    return [(pl.col(column) if isinstance(column, str) else column).cast(pl.String).alias(key) for key, column in columns.items()]
+_TEXTS = ["device", "name", "type", "scope", "shapes", "dtypes"]
+
+
+def _texts(**given: pl.Expr | str) -> list[pl.Expr]:
+    columns: dict[str, pl.Expr | str] = {"type": pl.coalesce("op_type", "name"), **given}
+    sources = {key: columns.get(key, key) for key in _TEXTS}
+    return [(pl.col(column) if isinstance(column, str) else column).cast(pl.String).alias(key) for key, column in sources.items()]
 
 
 def _sum(column: str) -> pl.Expr:

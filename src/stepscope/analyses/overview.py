@@ -7,8 +7,7 @@ from stepscope.analyses._coverage import complete_steps, coverage, step_ranges
 from stepscope.analyses._flop_counts import counted
 from stepscope.analyses._host import host_spans, main_threads
 from stepscope.analyses._overhead import with_overhead
-from stepscope.analyses._warmup import typical
-from stepscope.analyses._work import lanes
+from stepscope.analyses._warmup import counting_steps, host_steps
 from stepscope.analyses.overlap import overlap
 from stepscope.trace import Trace
 
@@ -26,7 +25,12 @@ COLUMNS = {
     "device_data": pl.String,  # complete, partial, none (not recorded) or host (no device: operators stand in); null where nothing is known
     "device_steps": pl.Int64,  # that shares and rates of the device are of: their device work is completely recorded
     "device_step_ranges": pl.String,  # which, where these are not all
-    "busy_share": pl.Float64,
+    "compute_share": pl.Float64,  # of the device's time in these steps; the four add up to 1
+    "communication_share": pl.Float64,  # with no computation to hide it
+    "copy_share": pl.Float64,  # with neither
+    "idle_share": pl.Float64,
+    "busy_share": pl.Float64,  # all but idle
+    "input_wait_ns": pl.Int64,  # per step, on average
     "input_wait_share": pl.Float64,
     "exposed_communication_share": pl.Float64,
     "peak_memory_bytes": pl.Int64,
@@ -44,17 +48,21 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
 
     Each rank's first step is left out of all figures where it took more than one and a half times the median of the others, and more
     than nine in ten of them, as in `step_times`; `warmup` says how many of the first steps to leave out instead, 0 for none.
-    `first_step_ns` is the first one's time in any case. Shares and rates are over the time in the steps that count; those of the device
-    over the `device_steps` among them, whose device work is completely recorded, and null where there is none. Busy: something ran
-    on the device (on average, where a rank has several), or a host operator on any thread where there is no device. Input wait: the
-    thread that runs the steps waited for data; null where nothing of the input was recorded. Exposed communication: as in `overlap`.
+    `first_step_ns` is the first one's time in any case. Shares and rates are over the time in the steps that count;
+    those of the device over the `device_steps` among them, whose device work is completely recorded, and null where there is none.
+
+    Compute, communication, copy and idle are of the device, as `overlap` has them, and add up to 1: a moment counts as communication where
+    nothing computes, and as copy where neither does; busy is all but idle. They are of the step on the device where the source draws
+    steps there (`steps_how` then says device ranges), and of the host where a rank has no device. Exposed
+    communication is all that no computation hides, also where the host runs it while the device is idle. Input wait: the thread that
+    runs the steps waited for data, per step on average and as a share; null where nothing of the input was recorded.
     Peak memory: the most allocated at once on the device, or on the host where no device memory was recorded, over the whole recording.
     FLOPs: of all operators in steps that `flops` can count, null where it can count none; utilization is the time the chip would need
     for them at its dense peaks over the time in steps, null where a peak is not known. All this is while recording; the last four columns,
     as in `recording_overhead`, say what a step takes without it.
     """
-    every: pl.DataFrame = trace.steps.with_columns(total_ns=pl.col("end_ns") - pl.col("start_ns")).sort("rank", "start_ns").collect()
-    steps = typical(every, warmup)
+    every = host_steps(trace)
+    steps = counting_steps(trace, warmup)
     firsts = every.group_by("rank").agg(all=pl.len(), first_step_ns=pl.col("total_ns").first())
     rows = steps.group_by("rank", maintain_order=True).agg(
         steps=pl.len(),
@@ -71,23 +79,23 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
         firsts,
         _device_names(trace),
         _device_steps(trace, steps, recorded),
-        _busy(trace, recorded),
+        _device_shares(trace, counts),
         _input_waits(trace, steps),
-        _exposed(trace, counts),
         _memory(trace),
         _flops(trace, counts),
     ):
         rows = rows.join(part, on="rank", how="left", maintain_order="left")
-    total = pl.col("device_ns")
+    total = pl.col("recorded_ns")
     figures = rows.with_columns(
         left_out=pl.col("all") - pl.col("steps"),
-        busy_share=pl.col("busy_ns") / total,
+        input_wait_ns=(pl.col("waited_ns") / pl.col("steps")).round(),
         input_wait_share=pl.col("waited_ns") / pl.col("total_ns"),
-        exposed_communication_share=pl.col("exposed_ns") / total,
         flops_per_s=pl.col("flops") / total * 1e9,
         utilization=pl.col("ideal_ns") / total,
     )
-    return with_overhead(figures, trace).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    drawn = pl.when(pl.col("clock") == "device").then(pl.lit("device ranges"))
+    figures = with_overhead(figures, trace).with_columns(steps_how=pl.concat_str("steps_how", drawn, separator=", ", ignore_nulls=True))
+    return figures.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _device_names(trace: Trace) -> pl.DataFrame:
@@ -107,12 +115,12 @@ def _device_names(trace: Trace) -> pl.DataFrame:
 def _device_steps(trace: Trace, steps: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
     """What is recorded of each rank's device in the steps that count, and their time."""
     data = coverage(trace).data
-    known = recorded.group_by("rank").agg(pl.col("step"), device_ns=pl.col("total_ns").sum())
+    known = recorded.group_by("rank").agg(pl.col("step"), recorded_ns=pl.col("total_ns").sum())
     rows = steps.group_by("rank", maintain_order=True).agg(all=pl.len()).join(known, on="rank", how="left")
     numbers = [[] if numbers is None else numbers.to_list() for numbers in rows["step"]]
     return rows.select(
         "rank",
-        "device_ns",
+        "recorded_ns",
         pl.Series("device_data", [data[rank] for rank in rows["rank"]], dtype=pl.String),
         pl.Series(
             "device_steps", [None if data[rank] is None else len(own) for rank, own in zip(rows["rank"], numbers, strict=True)], pl.Int64
@@ -125,10 +133,24 @@ def _device_steps(trace: Trace, steps: pl.DataFrame, recorded: pl.DataFrame) -> 
     )
 
 
-def _busy(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
-    found = [(lane.rank, _within(steps, lane.rank, lane.busy)) for lane in lanes(trace)]
-    busy = pl.DataFrame(found, schema={"rank": pl.Int32, "busy_ns": pl.Int64}, orient="row")
-    return busy.group_by("rank").agg(pl.col("busy_ns").mean())
+def _device_shares(trace: Trace, counts: pl.DataFrame) -> pl.DataFrame:
+    """What the device did in the steps that count, as shares of its time in them."""
+    parts = {
+        "compute_share": "computing_ns",
+        "communication_share": "device_exposed_ns",
+        "copy_share": "copy_ns",
+        "idle_share": "free_ns",
+        "exposed_communication_share": "exposed_ns",
+    }
+    sums = (
+        overlap(trace)
+        .join(counts, on=["rank", "step"], how="semi")
+        .group_by("rank")
+        .agg(pl.col("device_ns", *parts.values()).sum(), pl.col("clock").first())
+        .filter(pl.col("device_ns") > 0)
+    )
+    shares = sums.select("rank", "clock", **{name: pl.col(part) / pl.col("device_ns") for name, part in parts.items()})
+    return shares.with_columns(busy_share=1 - pl.col("idle_share"))
 
 
 def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
@@ -149,10 +171,6 @@ def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
 def _within(steps: pl.DataFrame, rank: object, some: intervals.Set) -> int:
     rows = steps.filter(pl.col("rank") == rank)
     return int(intervals.covered(some, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()).sum())
-
-
-def _exposed(trace: Trace, counts: pl.DataFrame) -> pl.DataFrame:
-    return overlap(trace).join(counts, on=["rank", "step"], how="semi").group_by("rank").agg(pl.col("exposed_ns").sum())
 
 
 def _memory(trace: Trace) -> pl.DataFrame:

@@ -36,7 +36,9 @@ def reduces(trace: Trace) -> pl.DataFrame:
         .sort("rank", "step", "start_ns", "track")
         .collect()
     )
-    computing = {rank: busy["kernel"] for rank, _, busy in ranks(trace)}
+    computing: dict[int, intervals.Set] = {}
+    for own, _, ran in ranks(trace):
+        computing[own] = intervals.join(computing.get(own, intervals.NONE), ran["kernel"])
     known = complete_steps(trace).with_columns(complete=True)
     hidden = np.zeros(rows.height, np.int64)
     for (rank,), part in rows.with_row_index().group_by("rank"):

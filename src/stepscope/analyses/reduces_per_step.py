@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses._warmup import typical
+from stepscope.analyses._warmup import counting_steps
 from stepscope.analyses.reduces import reduces
 from stepscope.analyses.step_trace import step_trace
 from stepscope.trace import Trace
@@ -29,7 +29,8 @@ def reduces_per_step(trace: Trace, *, warmup: int | None = None, clock: str = "h
     `clock` is host or device, as in `step_trace`. With host, a transfer on a device may start after the step's end, because devices run
     behind their hosts.
     """
-    steps = typical(step_trace(trace, clock=clock), warmup).select("rank", "step", step_start_ns="start_ns")
+    counts = counting_steps(trace, warmup).select("rank", "step")
+    steps = step_trace(trace, clock=clock).join(counts, on=["rank", "step"], how="semi").select("rank", "step", step_start_ns="start_ns")
     key = ["rank", "stream", "name"]
     rows = (
         reduces(trace)

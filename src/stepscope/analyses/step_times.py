@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses._warmup import typical
+from stepscope.analyses._warmup import counting_steps
 from stepscope.analyses.overlap import overlap
 from stepscope.analyses.step_trace import step_trace
 from stepscope.trace import Trace
@@ -38,13 +38,13 @@ def step_times(
     Each rank's first step is left out where it took more than one and a half times the median of the others, and more than nine in ten of
     them; `warmup` says how many of the first steps to leave out instead, 0 for none; `overview` counts the same steps. A percentile is a
     time that occurred; the median of an even number of steps lies between two. Exposed communication, as in `overlap`, lies within the
-    stages, and its share is of host time. See `step_trace` for the stages and the other parameters.
+    stages, and its share is of the device's time, as in `overview`. See `step_trace` for the stages and the other parameters.
     """
-    exposed = overlap(trace).filter(pl.col("communication_ns").sum().over("rank") > 0).select("rank", "step", "exposed_ns")
+    exposed = overlap(trace).filter(pl.col("communication_ns").sum().over("rank") > 0).select("rank", "step", "exposed_ns", "device_ns")
     all_steps = step_trace(trace, fp_start=fp_start, bp_end=bp_end, clock=clock).join(
         exposed, on=["rank", "step"], how="left", maintain_order="left"
     )
-    steps = typical(all_steps, warmup)
+    steps = all_steps.join(counting_steps(trace, warmup), on=["rank", "step"], how="semi", maintain_order="left")
     counts = all_steps.group_by("rank").agg(all=pl.len())
     tables = [_of_stage(steps, stage, column) for stage, column in _STAGES.items()]
     order = pl.col("stage").cast(pl.Enum(list(_STAGES)))
@@ -59,7 +59,7 @@ def step_times(
 
 def _of_stage(steps: pl.DataFrame, stage: str, column: str) -> pl.DataFrame:
     known = steps.filter(pl.col(column).is_not_null())
-    time, total = pl.col(column), pl.col("total_ns").sum()
+    time, total = pl.col(column), pl.col("device_ns" if stage == "exposed communication" else "total_ns").sum()
     return known.group_by("rank").agg(
         stage=pl.lit(stage),
         steps=pl.len().cast(pl.Int64),

@@ -49,7 +49,8 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     more than a step when kernels queue up, and its times would not fit between the markers. With device, as on Ascend, a step ends when
     its last device work ends and starts where the step before ended; its forward pass starts with the first kernel launched after the
     host's forward start, and its backward pass ends with the last kernel launched before the host's backward end.
-    A step without device work has no times of its own there; a rank without any keeps host times. Where the recording itself says when
+    A step without device work has no times of its own there; a rank without any keeps host times. Where the source draws steps on the
+    device, too, a step is there as in `overlap`, and `how` adds device ranges. Where the recording itself says when
     forward starts or backward ends, all times are as it says, and the column `clock` says source.
     """
     if clock not in ("host", "device"):
@@ -169,14 +170,19 @@ def _on_device(rows: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
         fp_ns=pl.col("start_ns").filter(forward).min(),
         bp_ns=pl.col("end_ns").filter(backward).max(),
     )
+    drawn = pl.col("device_start_ns").is_not_null()
+    rows = rows.with_columns(pl.col("how").cast(pl.String))
     device = (
         rows.join(work, on="rank", how="semi")
         .join(of_step, on=["rank", "step"], how="left", maintain_order="left")
         .with_columns(end_ns=pl.col("finish_ns").cum_max().over("rank", "window"), clock=pl.lit("device"))
         .with_columns(
-            start_ns=pl.when(pl.col("end_ns").is_not_null()).then(
-                pl.col("end_ns").forward_fill().shift(1).over("rank", "window").fill_null(pl.col("first_ns"))
-            ),
+            start_ns=pl.when(drawn)
+            .then("device_start_ns")
+            .when(pl.col("end_ns").is_not_null())
+            .then(pl.col("end_ns").forward_fill().shift(1).over("rank", "window").fill_null(pl.col("first_ns"))),
+            end_ns=pl.when(drawn).then("device_end_ns").otherwise("end_ns"),
+            how=pl.concat_str("how", pl.when(drawn).then(pl.lit("device ranges")), separator=", ", ignore_nulls=True),
             # A kernel that the user named is on this clock already.
             fp_start_ns=pl.when(pl.col("fp_start_found") == "given kernel").then("fp_start_ns").otherwise("fp_ns"),
             stop_ns=pl.when(pl.col("bp_end_found") == "given kernel").then("stop_ns").otherwise("bp_ns"),

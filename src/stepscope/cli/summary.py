@@ -30,7 +30,7 @@ _PROBLEMS_SHOWN = 10
 # Cool is work, warm is time lost, grey is nothing. The signs differ too: colour never carries meaning alone.
 _STAGES = (
     ("computing", "computing_ns", "█", "blue"),
-    ("exposed communication", "exposed_ns", "▓", "red"),
+    ("communication", "device_exposed_ns", "▓", "red"),
     ("copying", "copy_ns", "▒", "magenta"),
     ("idle", "free_ns", "░", "bright_black"),
 )
@@ -39,6 +39,7 @@ _HOW = {
     "given": "chosen marker",
     "inferred": "inferred from annotations",
     "whole": "no markers: the whole recording",
+    "device ranges": "on the device from its own ranges",
 }
 _LEVELS = "▁▂▃▄▅▆▇█"
 _LABEL, _BARS, _MEMORY_SHOWN, _NARROWEST = 14, 60, 4, 60
@@ -68,7 +69,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
     """What the summary says, as plain values: nothing here is computed but sums over ranks of what the analyses say."""
     import polars as pl
 
-    from stepscope.analyses._warmup import typical
+    from stepscope.analyses._warmup import counting_steps
 
     kernels = trace.analyse("kernels")
     names = ["overview", "operator_types", "memory_peaks", "overlap"]
@@ -79,9 +80,10 @@ def figures(trace: "Trace") -> dict[str, Any]:
     overlap, types, peaks, causes = (
         answers.get(name, pl.DataFrame()) for name in ("overlap", "operator_types", "memory_peaks", "gap_causes")
     )
-    parts = ["total_ns", "computing_ns", "communication_ns", "overlapped_ns", "exposed_ns", "copy_ns", "free_ns"]
+    parts = ["total_ns", "device_ns", "computing_ns", "communication_ns", "overlapped_ns", "exposed_ns", "device_exposed_ns"]
+    recorded = overlap.filter("complete").join(counting_steps(trace, None), on=["rank", "step"], how="semi")
+    average = recorded.select(pl.col(*parts, "copy_ns", "free_ns").mean())
     on_device = types.filter(pl.col("device") != "cpu")
-    recorded = typical(overlap, None).filter("complete") if overlap.height else overlap
     return {
         "source": trace.meta.source,
         "format": trace.meta.format,
@@ -96,7 +98,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
             for one in trace.meta.unprofiled_steps
         ],
         "steps": _rows(overlap.select("rank", "step", "total_ns")),
-        "average_step": _rows(recorded.select(pl.col(parts).mean()))[0] if recorded.height else None,
+        "average_step": _rows(average)[0] if recorded.height else None,
         # What the source itself says of a step whose device work is not recorded.
         "stages": _rows(trace.analyse("step_times").select("rank", "stage", "mean_ns")) if not recorded.height else [],
         "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),
@@ -160,30 +162,33 @@ def _head(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
 def _verdict(found: dict[str, Any], width: int) -> Iterator[Line]:
     """One or two sentences that a tired person can act on; only the figures are bold."""
     yield []
-    average, medians = found["average_step"], [row["step_ns"] for row in found["overview"] if row["step_ns"] is not None]
+    medians = [row["step_ns"] for row in found["overview"] if row["step_ns"] is not None]
     if not medians:
         yield [("There are no steps in this recording.", "")]
         return
     whole = all(row["steps_how"] == "whole" for row in found["overview"])
     words = f"{'The recording' if whole else 'A step'} takes {_figure(_range(units.duration, min(medians), max(medians)))}. "
     data = {row["device_data"] for row in found["overview"]}
-    words += _work(average, on_device=not data <= {"host", None}) if average or data <= {None} else _unrecorded(found, data)
-    words += _recorded_steps(found["overview"]) if average else ""
+    known = any(row["idle_share"] is not None for row in found["overview"])
+    words += _work(found["overview"], on_device=not data <= {"host", None}) if known or data <= {None} else _unrecorded(found, data)
+    words += _recorded_steps(found["overview"]) if known else ""
     words += " " + _overhead(found) if found["kernels"]["rows"] else ""
     for line in textwrap.wrap(words, width):
         yield [(part.replace("\xa0", " "), "bold" if index % 2 else "") for index, part in enumerate(line.split("*"))]
 
 
-def _work(average: dict[str, Any] | None, *, on_device: bool) -> str:
-    """What the average step is made of; only where something in it is known to be work."""
-    if not average or not average["total_ns"]:
+def _work(overview: list[dict[str, Any]], *, on_device: bool) -> str:
+    """What the device does in the steps, over all ranks; only where something in them is known to be work."""
+    known = [row for row in overview if row["idle_share"] is not None]
+    if not known:
         return "What of it is computation or communication is not known: these spans have no kind that stepscope knows."
-    computes = _figure(units.share(average["computing_ns"] / average["total_ns"]))
-    words = f"The {'device' if on_device else 'host'} computes for {computes} of it"
-    lost = {"free_ns": "stands idle for", "copy_ns": "only copies for", "exposed_ns": "only communicates for"}
-    shares = sorted(((average[column] / average["total_ns"], verb) for column, verb in lost.items()), reverse=True)
-    parts = [f"{verb} {_figure(units.share(share))}" for share, verb in shares if share >= 0.0005]
-    return words + (", ".join(["", *parts[:-1]]) + f" and {parts[-1]}." if parts else ".")
+    parts = []
+    for word in ("compute", "communication", "copy", "idle"):
+        shares = [row[f"{word}_share"] for row in known]
+        if max(shares) >= 0.0005 or word == "compute":
+            parts.append(f"{_figure(_range(units.share, min(shares), max(shares)))} {word}")
+    ranks = f", over {len(known):,} ranks" if len(known) > 1 else ""
+    return f"{'Device' if on_device else 'Host'}: {', '.join(parts)}{ranks}."
 
 
 def _overhead(found: dict[str, Any]) -> str:
@@ -262,16 +267,17 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
     yield []
     if found["steps"]:
         yield from _steps(found, room)
-    if average and average["total_ns"]:
-        yield from _average(average, room)
+    if average and average["device_ns"]:
+        yield from _average(average, room, len(found["ranks"]))
     yield from _unprofiled(found, room)
     for label, column, write, after in (
-        ("input wait", "input_wait_share", units.share, "of the step: the thread that runs it waits for data"),
+        ("exposed", "exposed_communication_share", units.share, "of the step: communication that no computation hides"),
+        ("input wait", "input_wait_share", units.share, _waits(overview)),
         ("compute", "flops_per_s", lambda value: units.rate(value, "FLOP/s"), "while in steps"),
         ("utilization", "utilization", units.share, "of the chip's peak"),
     ):
         values = [row[column] for row in overview if row[column] is not None]
-        if values and (max(values) > 0 or column != "input_wait_share"):
+        if values and (max(values) > 0 or label not in ("input wait", "exposed")):
             yield from _valued(label, _range(write, min(values), max(values)), after, room)
     for index, peak in enumerate(found["memory_peaks"][:_MEMORY_SHOWN]):
         where = _text.clean(peak["device"]) + (f" of rank {peak['rank']}" if len(found["ranks"]) > 1 else "")
@@ -284,6 +290,12 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
         yield from _valued("" if index else "memory", units.size(most), told, room)
     if (more := len(found["memory_peaks"]) - _MEMORY_SHOWN) > 0:
         yield [_label(""), (f"and {more:,} more devices", "dim")]
+
+
+def _waits(overview: list[dict[str, Any]]) -> str:
+    waits = [row["input_wait_ns"] for row in overview if row["input_wait_ns"] is not None]
+    time = f" ({_range(units.duration, min(waits), max(waits))})" if waits else ""
+    return f"of the step{time}: the thread that runs it waits for data"
 
 
 def _unprofiled(found: dict[str, Any], room: int) -> Iterator[Line]:
@@ -331,8 +343,9 @@ def _steps(found: dict[str, Any], room: int) -> Iterator[Line]:
         yield [_label(""), (line, "dim")]
 
 
-def _average(average: dict[str, Any], room: int) -> Iterator[Line]:
-    total, room = average["total_ns"], room - 10
+def _average(average: dict[str, Any], room: int, ranks: int) -> Iterator[Line]:
+    """The average step of the ranks, on the device: on the host it may be longer or shorter."""
+    total, room = average["device_ns"], room - 10
     edges = [0, *itertools.accumulate(average[column] for _, column, _, _ in _STAGES)]
     cells = [round(edge * room / total) for edge in edges]
     pieces = [(sign * (cells[index + 1] - cells[index]), style) for index, (_, _, sign, style) in enumerate(_STAGES)]
@@ -348,6 +361,8 @@ def _average(average: dict[str, Any], room: int) -> Iterator[Line]:
             legend = [_label("")]
         legend += [(sign, style), (piece, "")]
     yield legend
+    if ranks > 1:
+        yield [_label(""), (f"mean over {ranks:,} ranks", "dim")]
 
 
 def _ranking(title: str, found: dict[str, Any], name: str, time: str, count: str, style: str, width: int) -> Iterator[Line]:

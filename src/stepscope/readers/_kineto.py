@@ -14,7 +14,7 @@ from stepscope import intervals, schema
 from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._chrome_events import Report
-from stepscope.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch
+from stepscope.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch, steps_on_device
 from stepscope.trace import Meta, Trace, UnprofiledSteps
 
 Ints = NDArray[np.int64]
@@ -47,7 +47,7 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     else:
         steps, remark = steps_of(spans)
     problems += [remark] if remark else []
-    spans = stepped(spans, steps)
+    steps, spans = (steps, stepped(spans, steps)) if exported.steps else stepped_on_device(spans, steps)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = next((int(r) for r in (distributed.get("rank"), options.rank) if isinstance(r, int)), 0)
@@ -411,6 +411,25 @@ _STEP_LIKE = r"(?i)^\W*(train(ing)?|eval(uation)?|inference|profiler?)?[\s_:#.-]
 def stepped(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The step of each span: by its start on the host, by its launch on a device."""
     return spans.with_columns(step=steps_by_launch(spans, steps))
+
+
+def stepped_on_device(spans: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The steps, with their time on the device where Kineto draws the profiler's steps there, too, and the spans with their step."""
+    name = pl.col("name").cast(pl.String)
+    marked = spans.filter(pl.col("kind") == "step")["name"]
+    drawn = (
+        spans.filter(pl.col("kind") == "annotation")
+        .filter(
+            pl.col("category").cast(pl.String).str.to_lowercase() == "gpu_user_annotation", name.is_in(marked.cast(pl.String).implode())
+        )
+        .select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), step=name.str.extract(r"#(\d+)").cast(pl.Int32, strict=False))
+        .filter(pl.col("step").is_in(steps["step"].implode()))
+    )
+    if drawn.is_empty() or not marked.is_unique().all():  # of names that repeat, which range is of which step is not known
+        return steps, stepped(spans, steps)
+    work = pl.col("kind").is_in(["kernel", "copy", "set"]) | ((pl.col("kind") == "communication") & pl.col("correlation").is_not_null())
+    steps, numbers = steps_on_device(spans, steps, drawn, work)
+    return steps, spans.with_columns(step=numbers)
 
 
 _DEVICE_NAMES = {0: "cpu", 1: "gpu", 6: "gpu", 12: "xpu", 13: "mps", 19: "mtia", 20: "npu"}

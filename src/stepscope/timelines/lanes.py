@@ -16,6 +16,8 @@ import polars as pl
 
 from stepscope import intervals, schema
 from stepscope.analyses._coverage import coverage
+from stepscope.analyses._warmup import counting_steps
+from stepscope.analyses._windows import device_steps
 from stepscope.analyses.overlap import told_apart
 from stepscope.intervals import Ints, Set
 from stepscope.pyramid import Pyramid
@@ -53,7 +55,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     kind: str  # run, device or process
     device: int | None = None
-    busy_share: float | None = None  # of the time in steps, where it is a device
+    busy_share: float | None = None  # of the time in the steps that count, as in `overview`, where it is a device
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,10 +107,14 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
         counter["number"] = number
     told = Told(spans.waiting)
     drawn = tracks(trace, spans, told)
-    steps = coverage(trace).steps.lazy()
-    steps = steps.select("rank", "step", "complete", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
+    steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
     paths = _paths(trace, origin) if spans.total <= PATH_SPANS else None
     steps_of = steps.collect().partition_by("rank", as_dict=True)
+    device = device_steps(trace).select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin)
+    counting = counting_steps(trace, None).select("rank", "step", counts=pl.lit(True))
+    device = device.join(coverage(trace).steps.select("rank", "step", "complete"), on=["rank", "step"], how="left", maintain_order="left")
+    device = device.join(counting, on=["rank", "step"], how="left", maintain_order="left")
+    device = device.with_columns(counts=pl.col("complete") & pl.col("counts").fill_null(False))
     chips = {(rank, device): name for rank, device, name in trace.devices.select("rank", "device", "name").collect().iter_rows()}
     picture = _Picture(spans, told)
     for rank in sorted({*(rank for (rank,) in steps_of), *(track.rank for track in drawn), *(one["rank"] for one in counters.about)}):
@@ -119,6 +125,7 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
             {device: name for (of, device), name in chips.items() if of == rank},
             [counter for counter in counters.about if counter["rank"] == rank],
             None if paths is None else paths.get(rank, _NO_PATH),
+            device.filter(pl.col("rank") == rank),
         )
         picture.add(own)
     labels = picture.labels.frame()
@@ -135,11 +142,12 @@ class _Rank(NamedTuple):
     chips: dict[int | None, str | None]
     counters: list[dict[str, Any]]
     path: pl.DataFrame | None  # null where it is not looked for
+    device_steps: pl.DataFrame  # as `overlap` has them, whether they are complete, and whether they count for the figures of `overview`
 
     @property
     def in_steps(self) -> Set:
         """The time in steps whose device work is completely recorded: what is not recorded is not idle."""
-        known = self.steps.filter("complete")
+        known = self.device_steps.filter("complete")
         return intervals.merge(known["start"].to_numpy(), known["end"].to_numpy())
 
 
@@ -269,8 +277,8 @@ class _Picture:
     def _device(self, own: _Rank, label: str, tracks: list[Track], counters: list[dict[str, Any]], only: bool) -> bool:
         """Returns whether the scopes of its work are known."""
         streams = [track for track in tracks if track.kind == "stream"]
-        known = own.steps.filter("complete")
-        low, high = known["start"].to_numpy(), known["end"].to_numpy()
+        counted = own.device_steps.filter("counts")
+        low, high = counted["start"].to_numpy(), counted["end"].to_numpy()
         in_steps, busy, ran = int((high - low).sum()), 0, Union()
         is_work = np.isin(np.arange(len(KINDS)), [KINDS.index(kind) for kind in WORK])
         scopes = Scopes(self._told, self.labels, own.steps["start"].to_numpy())
