@@ -70,6 +70,7 @@ class Work(NamedTuple):
     process: str
     stars: bool  # a chip whose kernels have mixed blocks and contexts
     brief: bool  # recorded without details of operators (level 0)
+    current: bool  # by current CANN, whose msprof exports in C++: it differs in places from that of earlier CANN
 
 
 def work(trace: Trace) -> Work:
@@ -90,6 +91,7 @@ def work(trace: Trace) -> Work:
     chip = str(extra.get("platform_version", ""))
     stars = chip in _STARS_CHIPS or any(name.startswith(("aic_", "aiv_")) for name in counters)
     models = extra.get("models")
+    level = str(trace.meta.options.get("profLevel", ""))
     return Work(
         tasks=tasks,
         counters=counters,
@@ -109,7 +111,8 @@ def work(trace: Trace) -> Work:
         pid=int(pid) if re.fullmatch(r"[0-9]{1,10}", pid := str(extra.get("pid", ""))) else 0,  # a damaged one may be any number
         process=str(extra.get("pid_name") or trace.meta.framework),
         stars=stars,
-        brief=str(trace.meta.options.get("profLevel", "")) in ("l0", "level0", "0"),
+        brief=level in ("l0", "level0", "0"),
+        current=level.startswith("level"),
     )
 
 

@@ -49,7 +49,7 @@ _READ = (
     r"(un)?aging\.(api_event\.data|compact\.(task_track|node_basic_info|node_attr_info|memcpy_info|hccl_op_info|expand_stream_spec|capture_stream_info)"
     r"|additional\.(tensor_info|graph_id_map|fusion_op_info|context_id_info|hccl_info|hash_dic|type_info_dic|msproftx"
     r"|capture_op_info|logic_stream_info|mc2_comm_info|task_memory_info)|variable\.capture_op_info)"
-    r"|(stars_soc|hwts|ts_track|ffts_profile|aicore|aicpu|lpmFreqConv|hbm|ddr|llc|hccs|nic|roce|pcie|qos|ub|netdev_stats|stars_soc_profile"
+    r"|(stars_soc|hwts|ts_track|ffts_profile|aicore|aicpu|lpmFreqConv|lpmInfoConv|hbm|ddr|llc|hccs|nic|roce|pcie|qos|ub|netdev_stats|stars_soc_profile"
     r"|npu_module_mem|l2_cache)\.data\.\d+"
     r"|hwts\.log\.data\.\d+.*|DATA_PREPROCESS\.AICPU\.\d+|npu_mem\.(data|app)\.\d+"
     r"|Framework\.(task_desc_info|tensor_data_info|fusion_op_info_\d+|model_load_info_\d+|hash_dic)\.\d+"

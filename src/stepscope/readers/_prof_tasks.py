@@ -137,6 +137,9 @@ def _real_blocks(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
 def _classified(rows: pl.DataFrame) -> pl.DataFrame:
     """What each execution is. Only what an operator computes is a kernel; tasks of the scheduler are shown, and count for nothing."""
     kernel_task = pl.col("host_type").replace_strict(_CORES, default=None, return_dtype=pl.String)
+    # A runtime uses AI CPUs for itself as well: such a task has no launch of an operator and no name.
+    nameless = pl.all_horizontal(pl.col("op", "node_item", "kernel").is_null())
+    kernel_task = pl.when(~((kernel_task == "AI_CPU") & nameless)).then(kernel_task)
     in_collective = pl.col("communication").is_not_null()
     core = pl.when(in_collective & kernel_task.is_not_null()).then(pl.lit("COMMUNICATION")).otherwise(
         pl.coalesce("core", pl.when(~in_collective).then(kernel_task))

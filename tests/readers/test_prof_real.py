@@ -1,0 +1,111 @@
+"""Real raw directories of CANN 2026 against what msprof itself exported from them on the machine."""
+
+import csv
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from stepscope.exporters import msprof
+from stepscope.readers import Options, prof
+from stepscope.trace import Trace
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "ascend" / "real_prof"
+pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="no ../shared/data/ascend/real_prof")
+ALL = ["div_profiling", "matmul_ascendc_b1", "mul_ascendc_b1", "mul_pypto_b1"]
+WITH_TEXT = ALL[1:]
+KEYS = {
+    "op_summary": ("Task Start Time(us)", "Stream ID", "Task ID"),
+    "task_time": ("task_start(us)", "stream_id", "task_id"),
+    "api_statistic": ("Level", "API Name"),
+}
+# The float in which msprof keeps the date has a grain of 0.25 us: moments differ by it, and so do differences of moments.
+GRAINY = {"Task Start Time(us)", "task_start(us)", "task_stop(us)", "Task Wait Time(us)"}
+
+
+def directory(case: str) -> Path:
+    return next((REAL / case).glob("PROF*"))
+
+
+def opened(case: str, tmp_path: Path) -> Trace:
+    return prof.read(directory(case), Options(scratch=tmp_path))
+
+
+def rows(folder: Path, table: str) -> list[dict[str, str]]:
+    with next(folder.glob(f"{table}_*.csv")).open() as lines:
+        found = [{key: value.strip() for key, value in row.items()} for row in csv.DictReader(lines)]
+    return sorted(found, key=lambda row: [(number(row[key]) or 0, row[key]) for key in KEYS[table]])
+
+
+def number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("table", KEYS)
+@pytest.mark.parametrize("case", WITH_TEXT)
+def test_every_cell_from_the_raw_bytes_is_that_of_msprof(case: str, table: str, tmp_path: Path) -> None:
+    msprof.export(opened(case, tmp_path), tmp_path / "out")
+    ours, theirs = rows(tmp_path / "out", table), rows(directory(case) / "mindstudio_profiler_output", table)
+    assert len(ours) == len(theirs) and list(ours[0]) == list(theirs[0])
+    wrong = []
+    for mine, row in zip(ours, theirs, strict=True):
+        for column, text in row.items():
+            one, other = number(mine[column]), number(text)
+            grain = 0.26 if column in GRAINY else 0.0021
+            if mine[column] != text if one is None or other is None else abs(one - other) > grain:
+                wrong.append(f"{column}: {mine[column]} instead of {text}")
+    assert wrong == []
+
+
+def test_kernels_on_streams_beyond_the_usual_number_are_there(tmp_path: Path) -> None:
+    """`mul_pypto_b1`: each of 100 calls is two tasks on AI CPUs and a kernel on both kinds of core. One more has no operator."""
+    trace = opened("mul_pypto_b1", tmp_path)
+    kinds = trace.spans.filter(pl.col("category").is_in(["AI_CPU", "MIX_AIC", "KERNEL_AICPU"])).select("kind", "category").collect()
+    assert Counter((str(kind), str(category)) for kind, category in kinds.iter_rows()) == {
+        ("kernel", "AI_CPU"): 200,
+        ("kernel", "MIX_AIC"): 100,
+        ("other", "KERNEL_AICPU"): 1,
+    }
+
+
+def test_the_frequency_of_the_cores_is_that_of_msprof_without_what_was_before_the_recording(tmp_path: Path) -> None:
+    trace = opened("mul_pypto_b1", tmp_path)
+    mine = trace.counters.filter(pl.col("name").cast(pl.String).str.starts_with("aicore clock")).select("at_ns", "value").collect().rows()
+    with closing(sqlite3.connect(directory("mul_pypto_b1") / "device_0" / "sqlite" / "freq.db")) as database:
+        told = database.execute("select syscnt, freq from FreqParse").fetchall()
+    start, tick = told[0][0], 1000 / 49.999001  # of the device's counter: hwts_frequency of its info.json
+    assert [value / 1e6 for _, value in mine] == [freq for _, freq in told] == [1650, 800, 1650]
+    assert [at - mine[0][0] for at, _ in mine] == pytest.approx([(count - start) * tick for count, _ in told], abs=2)
+    volts = trace.counters.filter(pl.col("unit") == "V").group_by("name", maintain_order=True).agg("value").collect().rows()
+    assert volts == [("aicore voltage npu 0", [0.775, 0.725, 0.775]), ("bus voltage npu 0", [0.93, 0.85, 0.93])]
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_nothing_of_a_whole_directory_is_left_unread(case: str, tmp_path: Path) -> None:
+    told = opened(case, tmp_path).problems.select("what", "lost").collect().rows()
+    assert told == [("no iterations are marked: everything is one step", 0)]
+
+
+def test_the_level_of_current_cann_is_known(tmp_path: Path) -> None:
+    assert [opened(case, tmp_path).meta.options["profLevel"] for case in ALL] == ["level1", "level0", "level0", "level0"]
+
+
+def test_a_device_that_lost_its_sample_json_has_the_counters_that_the_host_names(tmp_path: Path) -> None:
+    whole = directory("mul_ascendc_b1")
+    copy = shutil.copytree(whole, tmp_path / whole.name, copy_function=shutil.copyfile)
+    text = (copy / "device_0" / "sample.json").read_text()
+    (copy / "device_0" / "sample.json").write_text(text[: len(text) // 2])
+    trace = prof.read(copy, Options(scratch=tmp_path))
+    one, other = (
+        read.spans.filter(pl.col("kind") == "kernel").select("args").collect() for read in (trace, opened("mul_ascendc_b1", tmp_path))
+    )
+    assert one.equals(other) and "aiv_mte2_ratio" in one["args"][0]
+    told = trace.problems.filter(pl.col("file").str.starts_with("device_0")).select("what").collect().to_series().to_list()
+    assert told[0].startswith("not JSON") and told[1] == "no sample.json can be read: that of host is used in its place"
