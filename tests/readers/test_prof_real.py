@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from stepscope import readers
 from stepscope.exporters import msprof
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
@@ -109,3 +110,36 @@ def test_a_device_that_lost_its_sample_json_has_the_counters_that_the_host_names
     assert one.equals(other) and "aiv_mte2_ratio" in one["args"][0]
     told = trace.problems.filter(pl.col("file").str.starts_with("device_0")).select("what").collect().to_series().to_list()
     assert told[0].startswith("not JSON") and told[1] == "no sample.json can be read: that of host is used in its place"
+
+
+def other_formats(case: str, tmp_path: Path) -> list[Trace]:
+    """What msprof exported: its database, and its timeline with its tables where it wrote them."""
+    root = directory(case)
+    found = [readers.read(next(root.glob("msprof_*.db")), "ascend_db", Options(scratch=tmp_path))]
+    text = root / "mindstudio_profiler_output"
+    return [*found, readers.read(text, "msprof_output", Options(scratch=tmp_path))] if text.is_dir() else found
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_a_recording_gives_the_same_answers_in_every_format(case: str, tmp_path: Path) -> None:
+    raw = opened(case, tmp_path)
+    for other in other_formats(case, tmp_path):
+        for table in ("kind", "name", "category", "op_type", "step"):
+            one, two = (Counter(trace.spans.select(pl.col(table).cast(pl.String)).collect().to_series()) for trace in (raw, other))
+            assert one == two, table
+        assert raw.steps.select("step", "start_ns", "end_ns", "how").collect().rows() == (
+            other.steps.select("step", "start_ns", "end_ns", "how").collect().rows()
+        )
+        shares = [trace.overview()["busy_share"][0] for trace in (raw, other)]
+        assert shares[0] == pytest.approx(shares[1], rel=1e-4)  # msprof's durations go through floats
+
+
+def test_calls_have_the_names_and_totals_of_msprof_in_every_format(tmp_path: Path) -> None:
+    table = {
+        (row["Level"], row["API Name"]): int(row["Count"])
+        for row in rows(directory("mul_pypto_b1") / "mindstudio_profiler_output", "api_statistic")
+    }
+    for trace in (opened("mul_pypto_b1", tmp_path), *other_formats("mul_pypto_b1", tmp_path)):
+        lanes = trace.tracks.filter(pl.col("kind") == "thread").select("track")
+        calls = trace.spans.join(lanes, on="track", how="semi").select(pl.col("category", "name").cast(pl.String)).collect()
+        assert Counter(calls.rows()) == table

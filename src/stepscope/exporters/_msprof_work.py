@@ -268,14 +268,16 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
         "track", thread=pl.coalesce(pl.col("tid").str.extract(r"^(\d+)$").cast(pl.Int64, strict=False), pl.col("track").cast(pl.Int64))
     )
     spans = trace.spans.join(threads.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_CALL_KINDS))
-    own = spans.select("span", "thread", "kind", "name", "start_ns", "dur_ns", connection="correlation").collect()
+    own = spans.select("span", "thread", "kind", "name", "category", "start_ns", "dur_ns", connection="correlation").collect()
+    of_cann = pl.col("category").cast(pl.String)
+    own = own.with_columns(category=pl.when(of_cann.is_in(list(LAYERS))).then(of_cann).cast(schema.Text))
     framework = pl.lit(trace.meta.framework or "framework", schema.Text)
     level = pl.when(pl.col("kind").is_in(["api", "sync"])).then(pl.lit("runtime", schema.Text)).otherwise(framework)
     found = own.hstack(trace.said(own["span"], _OF_CALL))
     events = found.filter("event").select("span")
     items = trace.said(events["span"], {"item_id": schema.Text}) if events.height else pl.DataFrame(schema={"item_id": schema.Text})
     found = found.join(events.hstack(items), on="span", how="left", maintain_order="left")
-    # What msprof's own timeline names: `Node@launch`.
+    # Run folders of earlier releases name calls as msprof's own timeline does: `Node@launch`.
     layers = "AscendCL|Model|Node|Communication|Hccl|Runtime"
     words = pl.col("name").cast(pl.String).str.extract_groups(rf"^(?<layer>{layers})@(?<rest>.+)$").struct
     known_words = {"Hccl": "communication"} | {word: key for key, word in LAYERS.items()}
@@ -284,7 +286,7 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
     if found.select(known.any()).item():
         name = pl.when(known).then(words.field("rest").cast(schema.Text)).otherwise("name")
         found = found.with_columns(level=pl.when(known).then(layer).otherwise("level"), name=name)
-    return found.with_columns(level=pl.coalesce("level", level))
+    return found.with_columns(level=pl.coalesce("level", "category", level)).drop("category")
 
 
 def _iterations(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:
