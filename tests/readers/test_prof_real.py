@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from stepscope import readers
-from stepscope.exporters import msprof
+from stepscope.exporters import msprof, msprof_db
 from stepscope.readers import Options, prof
 from stepscope.trace import Trace
 
@@ -143,3 +143,44 @@ def test_calls_have_the_names_and_totals_of_msprof_in_every_format(tmp_path: Pat
         lanes = trace.tracks.filter(pl.col("kind") == "thread").select("track")
         calls = trace.spans.join(lanes, on="track", how="semi").select(pl.col("category", "name").cast(pl.String)).collect()
         assert Counter(calls.rows()) == table
+
+
+def columns(database: sqlite3.Connection) -> dict[str, list[str]]:
+    tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
+    return {name: [row[1] for row in database.execute(f'pragma table_info("{name}")')] for name in tables}
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_our_database_has_the_tables_and_columns_of_msprofs_own_and_its_tasks(case: str, tmp_path: Path) -> None:
+    msprof_db.export(opened(case, tmp_path), tmp_path / "ours.db")
+    with (
+        closing(sqlite3.connect(tmp_path / "ours.db")) as ours,
+        closing(sqlite3.connect(next(directory(case).glob("msprof_*.db")))) as theirs,
+    ):
+        mine, known = columns(ours), columns(theirs)
+        assert {name: mine.get(name) for name in known} == known
+        task = (
+            "select startNs, endNs, deviceId, s.value, contextId, streamId, taskId, modelId from TASK join STRING_IDS s on s.id = taskType"
+            " order by startNs, streamId, taskId, contextId"
+        )
+        one, other = (database.execute(task).fetchall() for database in (ours, theirs))
+        assert len(one) == len(other)
+        assert [row[2:] for row in one] == [row[2:] for row in other]
+        assert all(abs(a - b) <= 260 for row, of in zip(one, other, strict=True) for a, b in zip(row[:2], of[:2], strict=True))
+        modules = "select id, name from ENUM_MODULE order by id"
+        assert ours.execute(modules).fetchall() == theirs.execute(modules).fetchall()
+
+
+def test_counters_in_our_database_have_msprofs_names_and_nanoseconds(tmp_path: Path) -> None:
+    """Of `div_profiling` all blocks are known. msprof also writes zeros for pipes that vector cores do not have."""
+    msprof_db.export(opened("div_profiling", tmp_path), tmp_path / "ours.db")
+    totals = "select s.value, count(*), sum(p.value) from TASK_PMU_INFO p join STRING_IDS s on s.id = p.name group by 1"
+    found = []
+    for file in (tmp_path / "ours.db", next(directory("div_profiling").glob("msprof_*.db"))):
+        with closing(sqlite3.connect(file)) as database:
+            found.append({name: (count, total) for name, count, total in database.execute(totals)})
+    ours, theirs = found
+    assert set(theirs) - set(ours) == {"aiv_mac_ratio", "aiv_mac_time", "aiv_mte1_ratio", "aiv_mte1_time"}
+    assert {name: count for name, (count, _) in ours.items()} == {name: theirs[name][0] for name in ours}
+    assert {name: total for name, (_, total) in ours.items()} == pytest.approx({name: theirs[name][1] for name in ours}, rel=1e-6)
+    assert theirs["aiv_total_time"][1] / 510 == pytest.approx(374_600, rel=0.01)  # of kernels that take 375 us
