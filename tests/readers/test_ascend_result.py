@@ -221,3 +221,18 @@ def test_each_database_opens_by_itself_and_only_its_reader_claims_it() -> None:
     alone, folder = stepscope.open(file, cache=False), stepscope.open(path, cache=False)
     assert alone.meta.ranks == [1]
     assert alone.overlap().equals(folder.overlap())
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("level", ["level0", "level1"])
+def test_idle_time_and_copies_are_free_and_preparing_and_what_follows_the_last_kernel(level: str, rank: int) -> None:
+    """As docs/msprof.md says; torch_npu's microseconds pass through floats of the date, which have a grain of 0.25."""
+    folder = DATA / "text" / level / f"rank{rank}_ascend_pt"
+    trace = stepscope.open(folder, cache=False)
+    with next(folder.glob("ASCEND_PROFILER_OUTPUT/step_trace_time.csv")).open() as lines:
+        (told,) = csv.DictReader(lines)
+    ours, step = trace.overlap().row(0, named=True), trace.steps.collect().row(0, named=True)
+    work = trace.spans.filter(pl.col("kind").is_in(["kernel", "communication"]), pl.col("step") == step["step"])
+    last = work.select((pl.col("start_ns") + pl.col("dur_ns")).max()).collect().item()
+    mine = ours["free_ns"] + ours["copy_ns"] - (step["end_ns"] - last)
+    assert mine / 1000 == pytest.approx(float(told["Free"]) + float(told["Preparing"]), abs=0.5)
