@@ -177,7 +177,9 @@ def everything_on_the_host(root: Path) -> Path:
         made.say("additional.context_id_info", "node", at + 3, struct.pack("<QI", op, 3) + struct.pack("<55I", *range(55)))
         originals = [made.hash(f"net/part-op{part}") for part in range(8)]
         made.say("additional.fusion_op_info", "model", at + 3, struct.pack("<QI5Q8Q", op, 3, 1, 2, 3, 4, 5, *originals))
-        made.put("host/data/aging.compact.expand_stream_spec.slice_0", struct.pack("<HHIIIQ40x", HOST_MAGIC, 5000, 0, 100, 40, host(at)))
+        made.put(
+            "host/data/aging.compact.expand_stream_spec.slice_0", struct.pack("<HHIIIQH38x", HOST_MAGIC, 5000, 0, 100, 40, host(at), 1)
+        )
         made.run(5, task, 11, 1200 + task * 20, 1210 + task * 20)
         for function, moved in ((0b100010, 1), (0b100011, 5)):
             sub = struct.pack("<4HQ4H40x", function, DEVICE_MAGIC, 5, task, device(1200 + task * 20 + moved), task, task, 0, 0)

@@ -58,7 +58,11 @@ def test_export_writes_into_the_directory_and_says_what_with_how_many_rows(raw: 
     # Three steps of four operators and an all-reduce of two tasks.
     assert "1 device, 18 tasks, 12 of them kernels, 3 communication operators" in said.out
     assert next(line for line in said.out.splitlines() if "step_trace" in line and "csv" in line).endswith("  3 rows")
-    assert {path.name for path in raw.iterdir()} == {"host", "device_0", "mindstudio_profiler_output"}
+    # As current msprof does, the database is written beside the text.
+    (database,) = raw.glob("msprof_*.db")
+    assert {path.name for path in raw.iterdir()} == {"host", "device_0", "mindstudio_profiler_output", database.name}
+    with closing(sqlite3.connect(database)) as found:
+        assert found.execute("select count(*) from COMPUTE_TASK_INFO").fetchone() == (12,)
 
 
 def test_exporting_again_keeps_what_an_earlier_export_wrote(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -76,7 +80,7 @@ def test_exports_within_one_second_keep_each_others_files(raw: Path, say) -> Non
     written = [re.fullmatch(r"(\w+)_(\d{14})(\.\w+)", file.name) for file in (raw / "mindstudio_profiler_output").glob("*_*")]
     files = [(found[1] + found[3], found[2]) for found in written if found]
     assert len({at for _, at in files}) == 3 and len(files) == len(written) == 3 * len({kind for kind, _ in files})
-    assert len(list(raw.glob("msprof_*.db"))) == 3
+    assert len(list(raw.glob("msprof_*.db"))) == 6  # one of each
 
 
 def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -375,3 +379,30 @@ def test_offline_analyse_of_several_cases_gives_each_what_it_has_alone(shared: P
         (mine,) = [out for out in together if out.parent.name == case.name]
         texts = [{re.sub(r"_\d{14}", "", file.name): file.read_bytes() for file in out.iterdir()} for out in (alone, mine)]
         assert texts[0] == texts[1] and len(texts[0]) > 3
+
+
+def test_a_misspelt_layer_of_the_timeline_is_refused_and_nothing_is_written(raw: Path, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    reports = tmp_path / "reports.json"
+    reports.write_text(json.dumps({"json_process": {"cann": True, "overlap_analyze": True}}))
+    said = say("--export=on", f"--output={raw}", f"--reports={reports}")
+    assert said.code == 2 and said.out == ""
+    assert "unknown layer 'overlap_analyze' of the timeline; layers are ascend, cann, " in said.err
+    assert said.err.endswith("; did you mean 'overlap_analyse'?\n")
+    assert not (raw / "mindstudio_profiler_output").exists()
+
+
+def test_an_export_names_the_problems_that_lost_no_records(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    """A clock without its start, and a damaged sample.json: every record is there, and what is made of them rests on something else."""
+    (raw / "device_0" / "dev_start.log.0").unlink()
+    (raw / "device_0" / "sample.json").write_text('{"ai_core_metrics": "Pipe')
+    said = say("--export=on", f"--output={raw}")
+    named = [line for line in said.out.splitlines() if line.startswith("  problem: ")]
+    assert said.code == 0 and "records are missing" not in said.out
+    assert any("device_0: the device's clock has no start" in line for line in named)
+    assert any("device_0: no sample.json can be read: that of host is used" in line for line in named)
+
+
+def test_a_wait_of_a_device_is_no_call_of_the_host(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
+    """Three steps of five launches, four calls of the runtime, two of communication and the model's event; one load of it."""
+    (call,) = re.findall(r"([\d,]+) calls on the host", say("--parse=on", f"--output={raw}").out)
+    assert int(call) == 3 * (5 + 4 + 2 + 1) + 1

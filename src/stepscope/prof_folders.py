@@ -32,6 +32,7 @@ from stepscope.trace import Trace
 
 OUTPUT = "mindstudio_profiler_output"
 RULES = ("communication", "communication_matrix")
+_PROBLEMS = 10  # named at most
 _DEPTH = 6  # how far below a folder directories are looked for
 _TOP = 5  # iterations that are named as the longest
 _DATABASE = re.compile(r".*\.db(-journal|-wal|-shm)?")
@@ -74,6 +75,7 @@ class Result(msgspec.Struct, kw_only=True):
     table: list[list[str]] = []  # rows of `query`
     problems: int = 0
     lost: int = 0
+    problem_lines: list[str] = []  # problems that lost no records, which the numbers above do not tell of
     seconds: float = 0.0
 
 
@@ -207,11 +209,18 @@ def _do(request: Request, result: Result) -> None:
             result.found = _told(trace)
             lost = trace.problems.filter(pl.col("lost") > 0).select(pl.len(), pl.col("lost").sum()).collect()
             result.problems, result.lost = lost.row(0)
+            result.problem_lines = _problem_lines(trace)
             if request.query:
                 result.table = _table(folder, trace)
             _write(request, result, folder, conversion.of_steps(trace, request.steps) if request.steps else trace)
     if request.clear:
         result.notes += _clear(folder)
+
+
+def _problem_lines(trace: Trace) -> list[str]:
+    rows = trace.problems.filter(pl.col("lost") == 0, pl.col("file").fill_null("") != "").select("file", "where", "what").collect().rows()
+    lines = [f"{' '.join(filter(None, (file, where)))}: {what}" for file, where, what in rows]
+    return lines if len(lines) <= _PROBLEMS else [*lines[:_PROBLEMS], f"{len(lines) - _PROBLEMS} more; see `stepscope show problems`"]
 
 
 def _write(request: Request, result: Result, folder: Path, trace: Trace) -> None:
@@ -295,6 +304,9 @@ def _told(trace: Trace) -> str:
     """What was decoded, in words."""
     kinds = trace.spans.group_by(pl.col("kind").cast(pl.String)).len().collect()
     count = dict(kinds.iter_rows())
+    host = trace.tracks.filter(pl.col("device").is_null()).select("rank", "track")
+    waits = trace.spans.filter(pl.col("kind").is_in(["api", "sync"])).select("rank", "track")  # a device's own waits are no calls
+    calls = waits.join(host, on=["rank", "track"], how="semi").select(pl.len()).collect().item()
     lanes = trace.tracks.filter(pl.col("kind") == "stream", pl.col("label").str.starts_with("Stream ")).select("rank", "track")
     tasks = trace.spans.select("rank", "track").join(lanes, on=["rank", "track"], how="semi").select(pl.len()).collect().item()
     devices = trace.devices.select("device").unique().collect().height
@@ -304,7 +316,7 @@ def _told(trace: Trace) -> str:
         (tasks, "task", "tasks"),
         (count.get("kernel", 0), "of them a kernel", "of them kernels"),
         (count.get("communication", 0), "communication operator", "communication operators"),
-        (count.get("api", 0) + count.get("sync", 0), "call on the host", "calls on the host"),
+        (calls, "call on the host", "calls on the host"),
         (iterations.height, "iteration", "iterations"),
         (iterations["model"].n_unique() if iterations.height else 0, "model", "models"),
     ]

@@ -17,6 +17,8 @@ import tiny
 from stepscope.errors import DataError, UsageError
 from stepscope.readers import _chrome_text as texts
 
+TRACELENS = Path(__file__).parents[3] / "shared" / "data" / "tracelens"
+
 
 def write(path: Path, events: list[dict[str, Any]], **header: Any) -> Path:
     path.write_text(json.dumps(header | {"traceEvents": events}))
@@ -361,3 +363,26 @@ def test_what_cannot_be_read_even_in_part_is_refused(tmp_path: Path) -> None:
     for partial in (False, True):
         with pytest.raises(DataError, match="nested too deeply"):
             opened(path, partial=partial)
+
+
+def test_the_same_shapes_are_one_text_however_the_file_is_laid_out(tmp_path: Path) -> None:
+    """PyTorch writes `[[8, 3], []]`; tools that format JSON write a line for each number, or no spaces at all."""
+    args = {"Input Dims": [[8, 3], []], "Input type": ["long int", "std::map<a,b>", ""]}
+    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 1, "args": args}]
+    found = set()
+    layouts: tuple[dict[str, Any], ...] = ({}, {"indent": 4}, {"indent": "\t"}, {"separators": (",", ":")})
+    for number, layout in enumerate(layouts):
+        file = tmp_path / f"{number}.json"
+        file.write_text(json.dumps({"traceEvents": events, "schemaVersion": 1}, **layout))
+        found |= set(stepscope.open(file, cache=False).spans.select(pl.col("shapes", "dtypes").cast(pl.String)).collect().rows())
+    assert found == {("[[8, 3], []]", '["long int", "std::map<a,b>", ""]')}
+
+
+@pytest.mark.skipif(not TRACELENS.is_dir(), reason="no ../shared/data/tracelens")
+def test_shapes_of_one_model_on_two_chips_are_written_alike() -> None:
+    """Both files are indented; 151,936 words of 1,024 numbers are looked up for 16 texts of 559."""
+    for chip in ("h100", "mi300"):
+        trace = stepscope.open(next((TRACELENS / chip).glob("Qwen*.json.gz")), cache=False)
+        rows = trace.spans.filter(pl.col("shapes").is_not_null()).select(pl.col("name", "shapes").cast(pl.String)).collect()
+        assert rows.filter(pl.col("name") == "aten::embedding")["shapes"][0] == "[[151936, 1024], [16, 559], [], [], []]"
+        assert not rows["shapes"].str.contains(r"[\n\r\t]|,[^ ]").any()

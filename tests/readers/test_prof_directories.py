@@ -414,3 +414,39 @@ def test_a_date_that_cannot_be_leaves_lengths_and_names_as_they_are(key: str, st
         for trace in (right, read(root))
     ]
     assert kernels[0] == kernels[1] and kernels[0]
+
+
+@pytest.mark.parametrize(("status", "task"), [(1, 0xA003), (0, 0x8003)])
+def test_numbers_of_streams_are_packed_as_the_host_says(status: int, task: int, tmp_path: Path) -> None:
+    """A record of stream 0xA003 (bits 13 and 15) and task 0x8005: expanded, bit 15 swaps 15 bits; otherwise bit 13 swaps 12."""
+    made = Directory()
+    made.say("compact.expand_stream_spec", "runtime", 5, struct.pack("<H", status))
+    made.run(0xA003, 0x8005, 0, 150, 190)
+    (row,) = read(made.write(tmp_path)).spans.filter(pl.col("name") == "AI_CORE").collect().to_dicts()
+    about = json.loads(row["args"])
+    assert (about["Physic Stream Id"], about["Task Id"]) == (5, task)
+
+
+def test_an_ai_cpu_task_without_an_operator_is_no_kernel(tmp_path: Path) -> None:
+    """One within the launch of an operator, one with the name of a kernel, one with neither."""
+    made = Directory()
+    made.call("node", "launch", 100, 108, made.hash("net/GetLoss-op1"))
+    made.launch(102, 3, 0, "KERNEL_AICPU")
+    made.launch(112, 3, 1, "KERNEL_AICPU", "RunCpuKernel")
+    made.launch(122, 3, 2, "KERNEL_AICPU")
+    for task in range(3):
+        made.run(3, task, 1, 150 + task * 20, 160 + task * 20)
+    found = (
+        read(made.write(tmp_path)).spans.filter(pl.col("start_ns") >= START_NS + 150_000).sort("start_ns").select("kind", "name").collect()
+    )
+    assert found.rows() == [("kernel", "net/GetLoss-op1"), ("kernel", "RunCpuKernel"), ("other", "KERNEL_AICPU")]
+
+
+def test_the_mean_time_of_an_unknown_number_of_blocks_is_unknown(tmp_path: Path) -> None:
+    made = Directory()
+    made.call("node", "launch", 100, 108, made.hash("net/MatMul-op1"))
+    made.launch(102, 3, 0, "KERNEL_AICORE", "MatMul_kernel")
+    made.run(3, 0, 0, 150, 190)
+    made.count(3, 0, 0, 43_200, [21_600, 0, 0, 0, 0, 0, 0, 0], 150, 190)
+    about = json.loads(kernels(read(made.write(tmp_path)))["args"][0])
+    assert (about["aic_total_cycles"], about["aic_mac_ratio"], about.get("aicore_time(us)")) == (43_200, 0.5, None)

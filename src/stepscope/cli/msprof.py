@@ -2,7 +2,7 @@
 
 DIR is a PROF_* directory or a folder of them; each is worked on by itself, several at the same time.
 
---export=on    decode, and write mindstudio_profiler_output (or, with --type=db, msprof_TIME.db) into the directory
+--export=on    decode, and write mindstudio_profiler_output and msprof_TIME.db (with --type=db, only the latter) into the directory
 --parse=on     decode only, and say what is there
 --query=on     devices, models and their iterations, for --model-id and --iteration-id
 --analyze=on   write analyze/communication.json and communication_matrix.json
@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
         group.add_argument(f"--{name}", type=_switch, metavar="on|off", help=about)
     group = parser.add_argument_group("with what")
     group.add_argument("--output", type=Path, metavar="DIR", help="a PROF_* directory, or a folder of them; for a command: where to record")
-    group.add_argument("--type", type=OneOf("type", ("text", "db")), default="text", metavar="TYPE", help="text (JSON and CSV) or db")
+    group.add_argument(
+        "--type", type=OneOf("type", ("text", "db")), default="text", metavar="TYPE", help="text (JSON, CSV and the database) or db"
+    )
     group.add_argument("--model-id", type=_number, metavar="N", help="only this model; with --iteration-id")
     group.add_argument("--iteration-id", type=_number, metavar="N", help="only this iteration of it")
     group.add_argument(
@@ -114,7 +116,10 @@ def run(args: argparse.Namespace) -> int:
     if (args.model_id is None) != (args.iteration_id is None):
         raise UsageError("--model-id and --iteration-id go together; --query=on lists them")
     from stepscope import prof_folders
+    from stepscope.exporters.msprof import timeline_layers
 
+    if args.reports:
+        timeline_layers(args.reports)  # a mistake in it is of no single directory
     folders = prof_folders.below(args.output)
     if not folders:
         raise UsageError(f"{args.output}: no PROF_* directory here; expected one, or a folder of them")
@@ -140,7 +145,8 @@ def _request(folder: Path, asked: list[str], args: argparse.Namespace) -> "Reque
         folder=str(folder),
         query=bool({"query", "parse"} & set(asked)),
         text="export" in asked and args.type == "text",
-        database="export" in asked and args.type == "db",
+        # msprof itself writes its database with either type; of a single iteration it writes none.
+        database="export" in asked and (args.type == "db" or args.model_id is None),
         rules=args.rule if "analyze" in asked else [],
         rule_type=args.type,
         clear="clear" in asked,
@@ -172,6 +178,7 @@ def _tell(result: "Result", *, silent: bool) -> None:
     lines = [f"{name}: {result.found}"] if result.found else [name] if result.notes else []
     lines += [f"  wrote {_file(file.path, result.folder)}  {_size(file.rows, file.bytes)}" for file in result.written]
     lines += [f"  {clean(note)}" for note in result.notes]
+    lines += [f"  problem: {clean(problem)}" for problem in result.problem_lines]
     if result.lost:
         lines.append(f"  {result.lost:,} records are missing; `stepscope show problems {name}` says which")
     if lines:

@@ -52,11 +52,13 @@ def kernels(work: Work) -> pl.DataFrame:
     """Operators that ran: row in `tasks`, device, start_ns, dur_ns, serves."""
     rows = work.tasks.select("kind", "serves", "device", "start_ns", "dur_ns", "task start_ns", "task dur_ns").with_row_index("row")
     rows = rows.filter(pl.col("kind") == "kernel")
-    return (_briefly(rows) if work.brief else rows).select("row", "device", "start_ns", "dur_ns", "serves")
+    return _briefly(rows, work).select("row", "device", "start_ns", "dur_ns", "serves")
 
 
-def _briefly(rows: pl.DataFrame) -> pl.DataFrame:
-    """Where nothing is recorded of operators, a kernel that runs on both kinds of core lasts as long as its task."""
+def _briefly(rows: pl.DataFrame, work: Work) -> pl.DataFrame:
+    """Where nothing is recorded of operators, a kernel that runs on both kinds of core lasts as long as its task to earlier CANN."""
+    if not work.brief or work.current:
+        return rows
     return rows.with_columns(start_ns=pl.coalesce("task start_ns", "start_ns"), dur_ns=pl.coalesce("task dur_ns", "dur_ns"))
 
 
@@ -93,9 +95,9 @@ def _place(work: Work) -> pl.Expr:
 
 
 def _detailed(work: Work, rows: pl.Series) -> pl.DataFrame:
-    found = spelled(work.tasks[rows])
+    found = _of_known_blocks(spelled(work.tasks[rows]), work.counters)
     if work.brief:
-        found = _briefly(found).with_columns(category=pl.lit(None, pl.String), op_type=pl.lit(None, pl.String))
+        found = _briefly(found, work).with_columns(category=pl.lit(None, pl.String), op_type=pl.lit(None, pl.String))
     return found
 
 
@@ -106,7 +108,6 @@ def _merged(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
-    rows = _of_known_blocks(rows, work.counters)
     rows = rows.with_columns(_rounded(rows[name]).alias(f"printed {name}") for name in _CORE_TIMES if name in work.counters)
     known = pl.col("Block Num").is_not_null()
     blocks: dict[str, pl.Expr] = {"Block Num": pl.col("Block Num").fill_null(0) if _is_ascend(work) else pl.col("Block Num")}
@@ -115,7 +116,7 @@ def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
     context: dict[str, pl.Expr] = {"Context ID": pl.when(pl.col("Subtask Id") != NO_CONTEXT).then("Subtask Id")} if work.stars else {}
     if work.brief:
         blocks = {name: pl.lit(0, pl.Int64) for name in blocks}
-        context = {name: pl.lit(None, pl.Int64) for name in context}
+        context = context if work.current else {name: pl.lit(None, pl.Int64) for name in context}
     op_type = pl.coalesce("OP Type", "op_type", pl.when(_is_ascend(work)).then(pl.coalesce("Op Name", "name")))
     return rows.select(
         **{
@@ -140,9 +141,15 @@ def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_known_blocks(rows: pl.DataFrame, counters: list[str]) -> pl.DataFrame:
-    """Where it is not known how many blocks of a kernel ran on the other kind of core (MIX), what they counted is not counted there."""
+    """Where it is not known how many blocks of a kernel ran on the other kind of core (MIX), what they counted is not counted there; and
+    where it is not known how many there are at all, msprof writes 0 for their mean time."""
     unknown = pl.col("Mix Block Num").fill_null(0) == 0
     other = {"MIX_AIC": ("aiv_",), "MIX_AIV": ("aic_", "aicore_", "cube_")}
+    cycles = next((name for name in counters if name.endswith("total_cycles")), None)
+    if cycles is not None:
+        no_mean = (pl.col("Block Num").fill_null(0) == 0) & pl.col(cycles).is_not_null()
+        times = [name for name in counters if name.endswith("_time(us)")]
+        rows = rows.with_columns(pl.when(no_mean).then(pl.col(name).fill_null(0)).otherwise(name).alias(name) for name in times)
     return rows.with_columns(
         pl.when(pl.col(name).is_not_null(), pl.col("category") == category, unknown)
         .then(0)
@@ -249,10 +256,11 @@ def task_time(work: Work) -> Iterator[pl.DataFrame]:
 def _task_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
     kernel = pl.col("kind").is_in(["kernel", "communication"])
     kind = pl.coalesce(pl.when(kernel & pl.lit(work.brief)).then("runtime type"), "category", "kind")
+    named = kernel & pl.lit(not (work.brief and work.current))
     return rows.select(
         **{
             "Device_id": pl.col("device"),
-            "kernel_name": pl.coalesce("kernel_name", pl.when(kernel).then(pl.coalesce("Op Name", "name"))),
+            "kernel_name": pl.coalesce("kernel_name", pl.when(named).then(pl.coalesce("Op Name", "name"))),
             "kernel_type": kind,
             "stream_id": pl.col("stream"),
             "task_id": pl.col("Task Id"),
@@ -304,7 +312,7 @@ def l2_cache(work: Work) -> pl.DataFrame:
 
 
 def api_statistic(work: Work) -> pl.DataFrame:
-    """The calls of the host, for each device: none of them is of one device."""
+    """The calls of the host, which are of no device."""
     rows = work.calls.filter(pl.col("kind") != "annotation", ~pl.col("event").fill_null(False))
     if rows.is_empty():
         return pl.DataFrame()
@@ -319,7 +327,7 @@ def api_statistic(work: Work) -> pl.DataFrame:
         }
     )
     found = spelled(found).sort("API Name", "Level")
-    return pl.concat([found.select(pl.lit(device, pl.Int32).alias("Device_id"), pl.all()) for device in work.devices or [0]])
+    return found.select(pl.lit("host").alias("Device_id"), pl.all())
 
 
 def fusion_op(work: Work) -> pl.DataFrame:

@@ -70,6 +70,7 @@ class Work(NamedTuple):
     process: str
     stars: bool  # a chip whose kernels have mixed blocks and contexts
     brief: bool  # recorded without details of operators (level 0)
+    current: bool  # by current CANN, whose msprof exports in C++: it differs in places from that of earlier CANN
 
 
 def work(trace: Trace) -> Work:
@@ -90,6 +91,7 @@ def work(trace: Trace) -> Work:
     chip = str(extra.get("platform_version", ""))
     stars = chip in _STARS_CHIPS or any(name.startswith(("aic_", "aiv_")) for name in counters)
     models = extra.get("models")
+    level = str(trace.meta.options.get("profLevel", ""))
     return Work(
         tasks=tasks,
         counters=counters,
@@ -109,7 +111,8 @@ def work(trace: Trace) -> Work:
         pid=int(pid) if re.fullmatch(r"[0-9]{1,10}", pid := str(extra.get("pid", ""))) else 0,  # a damaged one may be any number
         process=str(extra.get("pid_name") or trace.meta.framework),
         stars=stars,
-        brief=str(trace.meta.options.get("profLevel", "")) in ("l0", "level0", "0"),
+        brief=level in ("l0", "level0", "0"),
+        current=level.startswith("level"),
     )
 
 
@@ -265,14 +268,16 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
         "track", thread=pl.coalesce(pl.col("tid").str.extract(r"^(\d+)$").cast(pl.Int64, strict=False), pl.col("track").cast(pl.Int64))
     )
     spans = trace.spans.join(threads.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_CALL_KINDS))
-    own = spans.select("span", "thread", "kind", "name", "start_ns", "dur_ns", connection="correlation").collect()
+    own = spans.select("span", "thread", "kind", "name", "category", "start_ns", "dur_ns", connection="correlation").collect()
+    of_cann = pl.col("category").cast(pl.String)
+    own = own.with_columns(category=pl.when(of_cann.is_in(list(LAYERS))).then(of_cann).cast(schema.Text))
     framework = pl.lit(trace.meta.framework or "framework", schema.Text)
     level = pl.when(pl.col("kind").is_in(["api", "sync"])).then(pl.lit("runtime", schema.Text)).otherwise(framework)
     found = own.hstack(trace.said(own["span"], _OF_CALL))
     events = found.filter("event").select("span")
     items = trace.said(events["span"], {"item_id": schema.Text}) if events.height else pl.DataFrame(schema={"item_id": schema.Text})
     found = found.join(events.hstack(items), on="span", how="left", maintain_order="left")
-    # What msprof's own timeline names: `Node@launch`.
+    # Run folders of earlier releases name calls as msprof's own timeline does: `Node@launch`.
     layers = "AscendCL|Model|Node|Communication|Hccl|Runtime"
     words = pl.col("name").cast(pl.String).str.extract_groups(rf"^(?<layer>{layers})@(?<rest>.+)$").struct
     known_words = {"Hccl": "communication"} | {word: key for key, word in LAYERS.items()}
@@ -281,7 +286,7 @@ def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
     if found.select(known.any()).item():
         name = pl.when(known).then(words.field("rest").cast(schema.Text)).otherwise("name")
         found = found.with_columns(level=pl.when(known).then(layer).otherwise("level"), name=name)
-    return found.with_columns(level=pl.coalesce("level", level))
+    return found.with_columns(level=pl.coalesce("level", "category", level)).drop("category")
 
 
 def _iterations(trace: Trace, lanes: pl.DataFrame) -> pl.DataFrame:

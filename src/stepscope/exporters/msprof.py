@@ -17,6 +17,7 @@ from stepscope import heap
 from stepscope.errors import DataError, UsageError
 from stepscope.exporters import _msprof_marks, _msprof_memory, _msprof_readme, _msprof_summaries, _msprof_timeline, whole
 from stepscope.exporters._msprof_work import work
+from stepscope.parameters import nearest
 from stepscope.trace import Trace
 
 _ROWS = 1_000_000
@@ -37,7 +38,7 @@ def export(
     JSON file that says which layers the timeline has."""
     if (model_id is None) != (iteration_id is None):
         raise UsageError("a model and an iteration of it go together: give both, or neither")
-    wanted = _wanted(Path(reports)) if reports else None
+    wanted = timeline_layers(Path(reports)) if reports else None
     if summary_format not in ("csv", "json"):
         raise UsageError(f"no such format of tables: '{summary_format}'; there are csv and json")
     if overwrite and out.is_dir() and not all(map(_is_ours, out.iterdir())):
@@ -60,7 +61,15 @@ def _is_ours(path: Path) -> bool:
     return _OURS.fullmatch(path.name) is not None
 
 
-def _wanted(file: Path) -> set[str]:
+# Those of msprof's own `reports_sample_config.json`, and that of the counters which it has no layer for.
+_LAYERS = (
+    *("ascend", "cann", "communication", "step_trace", "overlap_analyse", "msproftx", "device_tx", "os_runtime_api", "freq"),
+    *("npu_mem", "hbm", "ddr", "llc", "hccs", "pcie", "nic", "roce", "sio", "qos", "ub", "ccu", "acc_pmu", "biu_perf", "block_detail"),
+    *("stars_soc", "stars_chip_trans", "cpu_usage", "memory_usage", "disk_usage", "network_usage", "counters"),
+)
+
+
+def timeline_layers(file: Path) -> set[str]:
     """The layers of the timeline that are wanted, as msprof's own `reports_sample_config.json` names them."""
     try:
         said = json.loads(file.read_text("utf-8"))
@@ -71,6 +80,8 @@ def _wanted(file: Path) -> set[str]:
     layers = said.get("json_process") if isinstance(said, dict) else None
     if not isinstance(layers, dict) or not all(isinstance(on, bool) for on in layers.values()):
         raise UsageError(f'{file} needs an object "json_process" of layers, each true or false')
+    if unknown := next((name for name in layers if name not in _LAYERS), None):
+        raise UsageError(f"{file}: unknown layer '{unknown}' of the timeline; layers are {', '.join(_LAYERS)}{nearest(unknown, _LAYERS)}")
     return {name for name, on in layers.items() if on}
 
 

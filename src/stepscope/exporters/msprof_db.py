@@ -17,6 +17,8 @@ from stepscope import __version__, intervals, schema
 from stepscope.errors import UsageError
 from stepscope.exporters import whole
 from stepscope.exporters._msprof_work import COUNTER, task_word, told_keys
+from stepscope.readers._ascend_pmu_names import ONLY_IN_TEXT, in_database, nanoseconds
+from stepscope.readers._prof_counters import ASCEND_MODULES
 from stepscope.trace import Trace
 
 _NONE = 2**32 - 1  # how Ascend writes that there is no model, no context
@@ -42,6 +44,7 @@ _COPIES = (
 )
 _ENUMS = {
     "ENUM_API_TYPE": {number: word for word, number in _LEVELS.items()} | {50001: "op", 50002: "queue", 50003: "trace", 50004: "mstx"},
+    "ENUM_MODULE": ASCEND_MODULES,
     "ENUM_HCCL_DATA_TYPE": _DATA_TYPES,
     "ENUM_HCCL_LINK_TYPE": _LINKS,
     "ENUM_HCCL_TRANSPORT_TYPE": _TRANSPORTS,
@@ -53,7 +56,7 @@ _ENUMS = {
 _SHAPES = ("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats")
 _OF_TASK: dict[str, Any] = {
     **dict.fromkeys(("Model Id", "Model ID", "Task Id", "Task ID", "Physic Stream Id", "Stream ID", "Subtask Id", "Context ID"), pl.Int64),
-    **dict.fromkeys(("Batch Id", "connection_id", "size(B)", "Block Num", "Mix Block Num"), pl.Int64),
+    **dict.fromkeys(("Batch Id", "connection_id", "size(B)", "Block Num", "Mix Block Num", "task start_ns", "task dur_ns"), pl.Int64),
     **dict.fromkeys(("runtime type", "Task Type", "kernel_name", "operation"), pl.String),
     **dict.fromkeys(("Op Name", "OP Type", "OP State", "HF32 Eligible", *_SHAPES, "attributes"), pl.String),
 }
@@ -66,10 +69,12 @@ _OF_PLANE: dict[str, Any] = {
 _OF_OPERATOR: dict[str, Any] = {
     **dict.fromkeys(("Process Group Name", "data_type", "alg_type"), pl.String),
     "count": pl.Int64,
+    "rank_size": pl.Int64,
     "relay": pl.Boolean,
     "retry": pl.Boolean,
 }
 _PORTION = 100_000  # tasks at a time
+_STEPS = {"step": "INTEGER"}
 
 
 # What our own table of spans keeps.
@@ -102,6 +107,7 @@ class _Writing:
     def __init__(self, database: sqlite3.Connection, trace: Trace) -> None:
         self.database, self.trace = database, trace
         self.words: dict[str, int] = {}
+        self.wholes = 0  # tasks that are there beside their parts
         lanes = trace.tracks.select("track", "device", "pid", "tid", "label", "group", track_kind="kind").collect()
         # Without `args`, which are large: what is needed of them is asked for where it is.
         columns = pl.col("span", "track", "kind", *(column for column in _OF_SPAN if column not in ("kind", "args")))
@@ -173,16 +179,15 @@ class _Writing:
         kind = pl.coalesce(pl.when(is_kernel).then("runtime type"), word, pl.col("name").cast(pl.String))
         columns = (
             *("startNs", "endNs", "deviceId", "connectionId", "globalTaskId", "globalPid", "taskType", "contextId", "streamId"),
-            *("taskId", "modelId", "step"),
+            *("taskId", "modelId"),
         )
-        self.put(
-            "TASK",
-            dict.fromkeys(columns, "INTEGER"),
-            rows.select(
-                "globalTaskId", "globalPid", "contextId", "streamId", "taskId", "modelId", "step",
-                startNs="start_ns", endNs="end_ns", deviceId="device", connectionId="correlation", taskType=self.ids(kind, rows),
-            ),
+        tasks = rows.select(
+            "globalTaskId", "globalPid", "contextId", "streamId", "taskId", "modelId", "task start_ns", "task dur_ns",
+            startNs="start_ns", endNs="end_ns", deviceId="device", connectionId="correlation", taskType=self.ids(kind, rows),
         )  # fmt: skip
+        self.put("TASK", dict.fromkeys(columns, "INTEGER"), tasks)
+        self.put("TASK", dict.fromkeys(columns, "INTEGER"), self._around(tasks))
+        self.put("STEPSCOPE_TASKS", _STEPS | {"globalTaskId": "INTEGER PRIMARY KEY"}, rows.select("step", "globalTaskId").drop_nulls())
         self._kernels(rows.filter(is_kernel))
         self._measured(rows.filter(is_kernel), measured)
         copies = rows.filter((pl.col("kind") == "copy") & pl.col("bytes").is_not_null())
@@ -195,6 +200,17 @@ class _Writing:
             copies.select("globalTaskId", size="bytes", memcpyOperation=way),
         )
         return rows.select("globalTaskId", "start_ns", "end_ns", "device", "streamId", "taskId", "contextId", "kind")
+
+    def _around(self, tasks: pl.DataFrame) -> pl.DataFrame:
+        """The tasks whose parts are kernels on both kinds of core (MIX): msprof lists both."""
+        rows = tasks.filter(pl.col("task start_ns").is_not_null(), pl.col("contextId") != _NONE)
+        self.wholes += rows.height
+        return rows.with_columns(
+            globalTaskId=pl.int_range(self.wholes - rows.height, self.wholes, dtype=pl.Int64) + self.spans.height,
+            contextId=pl.lit(_NONE, pl.Int64),
+            startNs="task start_ns",
+            endNs=pl.col("task start_ns") + pl.col("task dur_ns"),
+        )
 
     def _measures(self, spans: pl.DataFrame) -> list[str]:
         """The names under which kernels say what their cores counted."""
@@ -221,11 +237,17 @@ class _Writing:
         self.put("COMPUTE_TASK_INFO", dict.fromkeys((*order, *more), "INTEGER") | {"globalTaskId": "INTEGER PRIMARY KEY"}, frame)
 
     def _measured(self, rows: pl.DataFrame, names: list[str]) -> None:
+        long = (
+            rows.select("globalTaskId", *names).unpivot(index="globalTaskId", variable_name="word").drop_nulls("value") if names else None
+        )
+        if long is None:
+            long = pl.DataFrame(schema={"globalTaskId": pl.Int64, "word": pl.String, "value": pl.Float64})
+        only_text = pl.col("word").is_in(ONLY_IN_TEXT)
+        words = {name: in_database(name, names) for name in names}
+        frame = long.filter(~only_text).with_columns(word=pl.col("word").replace(words), value=nanoseconds(pl.col("word"), pl.col("value")))
         columns = {"globalTaskId": "INTEGER", "name": "INTEGER", "value": "NUMERIC"}
-        values = rows.select("globalTaskId", *names)
-        long = values.unpivot(index="globalTaskId", variable_name="word").drop_nulls("value") if names else values.head(0)
-        frame = long.with_columns(name=self.ids(pl.col("word"), long)) if names else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
-        self.put("TASK_PMU_INFO", columns, frame)
+        self.put("TASK_PMU_INFO", columns, frame.with_columns(name=self.ids(pl.col("word"), frame)))
+        self.put("STEPSCOPE_PMU", columns | {"name": "TEXT"}, long.filter(only_text).rename({"word": "name"}))
 
     def _operators(self, spans: pl.DataFrame) -> pl.DataFrame:
         """COMMUNICATION_OP. Returns the operators with their ids."""
@@ -239,7 +261,7 @@ class _Writing:
         kinds = {word: number for number, word in _DATA_TYPES.items()}
         frame = said.select(
             "opId", "step",
-            startNs="start_ns", endNs="end_ns", connectionId="correlation", deviceId="device", count="count",
+            startNs="start_ns", endNs="end_ns", connectionId="correlation", deviceId="device", count="count", rankSize="rank_size",
             relay=pl.col("relay").cast(pl.Int64), retry=pl.col("retry").cast(pl.Int64),
             dataType=pl.col("data_type").fill_null("N/A").replace_strict(kinds, default=65535, return_dtype=pl.Int64),
         ).with_columns(self.ids(words, said).alias(name) for name, words in text.items())  # fmt: skip
@@ -258,7 +280,8 @@ class _Writing:
             "opType",
         )
         more = {"opId": "INTEGER PRIMARY KEY", "count": "NUMERIC"}
-        self.put("COMMUNICATION_OP", dict.fromkeys((*columns, "deviceId", "step"), "INTEGER") | more, frame)
+        self.put("COMMUNICATION_OP", dict.fromkeys((*columns, "deviceId", "rankSize"), "INTEGER") | more, frame)
+        self.put("STEPSCOPE_OPERATORS", _STEPS | {"opId": "INTEGER PRIMARY KEY"}, frame.select("step", "opId").drop_nulls())
         return said.select("opId", "device", "start_ns", "end_ns", operator=pl.col("name").cast(pl.String))
 
     def _planes(self, spans: pl.DataFrame, tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
@@ -313,8 +336,10 @@ class _Writing:
     def _calls(self, spans: pl.DataFrame) -> None:
         level = pl.col("category").cast(pl.String).replace_strict(_LEVELS, default=_LEVELS["runtime"], return_dtype=pl.Int64)
         frame = spans.select("step", startNs="start_ns", endNs="end_ns", type=level, globalTid=_thread(), connectionId="correlation")
-        columns = dict.fromkeys(("startNs", "endNs", "type", "globalTid", "connectionId", "name", "step"), "INTEGER")
+        columns = dict.fromkeys(("startNs", "endNs", "type", "globalTid", "connectionId", "name"), "INTEGER")
         self.put("CANN_API", columns, frame.with_columns(name=self.ids(pl.col("name"), spans)))
+        steps = frame.select("step").with_row_index("call").drop_nulls()  # in the order of CANN_API
+        self.put("STEPSCOPE_CALLS", _STEPS | {"call": "INTEGER PRIMARY KEY"}, steps)
         self.database.execute("create index CannApiIndex on CANN_API (connectionId)")
 
     def _marks(self, spans: pl.DataFrame) -> None:
@@ -354,7 +379,7 @@ class _Writing:
         clock = rows.with_columns(of=pl.col("name").str.extract(r"^aicore clock npu (\d+)$")).drop_nulls("of")
         self.put(
             "AICORE_FREQ",
-            {"deviceId": "INTEGER", "timestampNs": "NUMERIC", "freq": "NUMERIC"},
+            {"deviceId": "INTEGER", "timestampNs": "NUMERIC", "freq": "INTEGER"},
             clock.select(deviceId=_number(pl.col("of")), timestampNs="at_ns", freq=_whole(pl.col("value") / 1e6)),
         )
         pattern = r"^HBM (?<unit_>\d+) (?<way>Read|Write) npu (?<of>\d+)$"
@@ -389,8 +414,8 @@ class _Writing:
         self.put("RANK_DEVICE_MAP", {"rankId": "INTEGER", "deviceId": "INTEGER"}, [(rank, number) for number in devices["device"].unique()])
         self.put("SESSION_TIME_INFO", {"startTimeNs": "INTEGER", "endTimeNs": "INTEGER"}, [(first, last)])
         self.put("HOST_INFO", {"hostUid": "TEXT", "hostName": "TEXT"}, [("", str(meta.extra.get("hostname", "")))])
-        versions = {"SCHEMA_VERSION": "1.1.0", "SCHEMA_VERSION_MAJOR": "1", "SCHEMA_VERSION_MINOR": "1", "SCHEMA_VERSION_MICRO": "0"}
-        said = versions | {f"{key}_version": word for key, word in meta.versions.items()} | {"written by": f"stepscope {__version__}"}
+        versions = {"SCHEMA_VERSION": "1.2.0", "SCHEMA_VERSION_MAJOR": "1", "SCHEMA_VERSION_MINOR": "2", "SCHEMA_VERSION_MICRO": "0"}
+        said = versions | {f"{key}_version": word for key, word in meta.versions.items()}
         self.put("META_DATA", {"name": "TEXT", "value": "TEXT"}, list(said.items()))
 
     def _own(self, spans: pl.DataFrame, counters: pl.DataFrame) -> None:
@@ -404,7 +429,8 @@ class _Writing:
         texts = self.trace.spans.filter(pl.col("span").is_in(spans["span"].implode())).select("span", "args").collect()
         told = spans.join(texts, on="span", how="left", maintain_order="left")
         self._put_own("spans", told, [*_OF_SPAN, "label", "group", "device", "pid", "tid", "track_kind"])
-        self.put("STEPSCOPE_META", {"name": "TEXT", "value": "TEXT"}, [("meta", msgspec.json.encode(self.trace.meta).decode())])
+        about = [("meta", msgspec.json.encode(self.trace.meta).decode()), ("written by", f"stepscope {__version__}")]
+        self.put("STEPSCOPE_META", {"name": "TEXT", "value": "TEXT"}, about)
 
     def _put_own(self, name: str, rows: pl.DataFrame, columns: list[str]) -> None:
         words = [

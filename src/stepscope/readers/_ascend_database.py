@@ -20,7 +20,15 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import DataError
-from stepscope.readers import Options, _ascend_counters, _ascend_database_communication, _ascend_database_spans, _ascend_tables, _kineto
+from stepscope.readers import (
+    Options,
+    _ascend_counters,
+    _ascend_database_communication,
+    _ascend_database_spans,
+    _ascend_steps,
+    _ascend_tables,
+    _kineto,
+)
 from stepscope.readers._ascend_kinds import SERVING
 from stepscope.readers._ascend_sqlite import Database, connect, table_names
 from stepscope.readers._documents import exact
@@ -122,6 +130,8 @@ def _steps(database: Database, spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.Da
     else:
         steps, remark = _kineto.steps_of(spans)
         database.problems += [remark] if remark else []
+        if _ascend_steps.is_of_cann(spans, steps):
+            return _ascend_steps.whole(spans), spans.with_columns(step=pl.lit(1, pl.Int32))
     return steps, _kineto.stepped(spans, steps)
 
 
@@ -163,6 +173,7 @@ def _linked(database: Database, spans: pl.DataFrame) -> pl.DataFrame:
     name, of_op = pl.col("name").cast(pl.String), spans["name"].cast(pl.String).gather(spans["op"].fill_null(0))
     path = pl.when(name.str.contains("/")).then(name.str.extract(r"([^/]*?)(?:-op\d+)?(?:_\d+)?$"))
     told = pl.col("op_type").cast(pl.String) if "op_type" in spans.columns else pl.lit(None, pl.String)
+    alone = pl.when((kind == "kernel") & (pl.col("category").cast(pl.String) != "COMMUNICATION")).then(name)  # nothing else is known
     described = kind.is_in(["kernel", "communication"]) | ((kind == "other") & name.str.contains(SERVING))
     return spans.with_columns(
         flow_in=pl.when(work).then(pl.coalesce("cause", "op")).otherwise(pl.col("first")),
@@ -170,7 +181,7 @@ def _linked(database: Database, spans: pl.DataFrame) -> pl.DataFrame:
         op_type=pl.when(kind == "op")
         .then(name)
         .when(described)
-        .then(pl.coalesce(told, path, pl.when(pl.col("op").is_not_null()).then(of_op)))
+        .then(pl.coalesce(told, path, pl.when(pl.col("op").is_not_null()).then(of_op), alone))
         .when(work & pl.col("op").is_not_null())
         .then(name)
         .cast(pl.Categorical),

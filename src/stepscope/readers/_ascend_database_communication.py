@@ -14,6 +14,7 @@ def spans(database: Database) -> tuple[pl.DataFrame, list[str]]:
                    step=pl.Int32),
         "opName", "groupName", "algType", "opType",
     )  # fmt: skip
+    operators = database.with_steps(operators, "STEPSCOPE_OPERATORS", "opId")
     devices = database.table("TASK", deviceId=pl.Int32)["deviceId"].drop_nulls().unique()
     device = int(devices[0]) if len(devices) == 1 else 0
     groups = {name: number for number, name in enumerate(operators["groupName"].cast(pl.String).unique(maintain_order=True))}
@@ -100,6 +101,7 @@ def _planes(database: Database) -> pl.DataFrame:
         "TASK", globalTaskId=pl.Int64, startNs=pl.Int64, endNs=pl.Int64, deviceId=pl.Int32, step=pl.Int32, streamId=pl.Int64,
         taskId=pl.Int64, contextId=pl.Int64, modelId=pl.Int64,
     )  # fmt: skip
+    times = database.with_steps(times, "STEPSCOPE_TASKS", "globalTaskId")
     return tasks.join(times, on="globalTaskId", how="inner", maintain_order="left").with_columns(
         transport=pl.col("transportType").replace_strict(database.named("ENUM_HCCL_TRANSPORT_TYPE"), default=None, return_dtype=pl.String),
         link=pl.col("linkType").replace_strict(database.named("ENUM_HCCL_LINK_TYPE"), default=None, return_dtype=pl.String),

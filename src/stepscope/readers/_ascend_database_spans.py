@@ -7,7 +7,8 @@ import polars as pl
 from stepscope import schema
 from stepscope.readers import _ascend_database_communication
 from stepscope.readers._ascend_database_communication import unless_na
-from stepscope.readers._ascend_kinds import SERVING, TASK_KINDS
+from stepscope.readers._ascend_kinds import KERNEL_CORES, SERVING, TASK_KINDS
+from stepscope.readers._ascend_pmu_names import in_text, microseconds
 from stepscope.readers._ascend_sqlite import Database
 from stepscope.readers._ascend_texts import json_list
 from stepscope.readers._kineto import Problem
@@ -97,17 +98,10 @@ def _cann(database: Database) -> pl.DataFrame:
             step=pl.Int32,
         ),
         "name",
-    )
-    levels = {
-        "acl": "AscendCL",
-        "model": "Model",
-        "node": "Node",
-        "hccl": "Hccl",
-        "communication": "Communication",
-        "runtime": "Runtime",
-    }
+    ).with_row_index("call")
+    rows = database.with_steps(rows, "STEPSCOPE_CALLS", "call")
     level = pl.col("type").replace_strict(database.named("ENUM_API_TYPE"), default=None, return_dtype=pl.String)
-    word = level.replace_strict(levels, default="", return_dtype=pl.String)
+    level = level.replace({"hccl": "communication"})  # as earlier versions called it
     name = pl.col("name").cast(pl.String).fill_null("?")
     return rows.select(
         layer=pl.lit("cann"),
@@ -115,7 +109,7 @@ def _cann(database: Database) -> pl.DataFrame:
         lane=_tid(),
         device=pl.lit(None, pl.Int32),
         kind=pl.when(name.str.contains("(?i)synchronize")).then(pl.lit("sync")).otherwise(pl.lit("api")).cast(schema.Kind),
-        name=pl.when(word != "").then(pl.format("{}@{}", word, name)).otherwise(name).cast(pl.Categorical),
+        name=name.cast(pl.Categorical),
         start_ns="startNs",
         dur_ns=pl.col("endNs") - pl.col("startNs"),
         category=level.cast(pl.Categorical),
@@ -139,9 +133,9 @@ def _tasks(database: Database) -> pl.DataFrame:
     # Newer versions say Num, and mean something else by Dim.
     kernels = kernels.with_columns(blockDim=pl.coalesce("blockNum", "blockDim"), mixBlockDim=pl.coalesce("mixBlockNum", "mixBlockDim"))
     copies = database.table("MEMCPY_INFO", globalTaskId=pl.Int64, size=pl.Int64).drop_nulls().unique("globalTaskId", keep="first")
-    counters = database.words(database.table("TASK_PMU_INFO", globalTaskId=pl.Int64, name=pl.Int64, value=pl.Float64), "name")
-    tasks = database.words(tasks, "taskType").join(kernels, on="globalTaskId", how="left", maintain_order="left")
-    tasks = tasks.join(_joined(counters), on="globalTaskId", how="left", maintain_order="left")
+    tasks = database.with_steps(tasks, "STEPSCOPE_TASKS", "globalTaskId")
+    tasks = _without_wholes(database.words(tasks, "taskType"), kernels).join(kernels, on="globalTaskId", how="left", maintain_order="left")
+    tasks = tasks.join(_joined(_counters(database)), on="globalTaskId", how="left", maintain_order="left")
     tasks = tasks.join(copies, on="globalTaskId", how="left", maintain_order="left")
     type_ = pl.col("taskType").cast(pl.String).fill_null("?")
     task = pl.lit("other")
@@ -180,7 +174,9 @@ def _tasks(database: Database) -> pl.DataFrame:
         name=pl.coalesce(name, type_).cast(pl.Categorical),
         start_ns="startNs",
         dur_ns=pl.col("endNs") - pl.col("startNs"),
-        category=pl.coalesce("core", "taskType"),
+        category=pl.coalesce(unless_na(pl.col("core").cast(pl.String)), pl.when(told).then(type_.replace(KERNEL_CORES)), type_).cast(
+            pl.Categorical
+        ),
         correlation="connectionId",
         op_type=unless_na(pl.col("opType").cast(pl.String)),
         shapes=_json("inputShapes").cast(pl.Categorical),
@@ -193,6 +189,24 @@ def _tasks(database: Database) -> pl.DataFrame:
         bytes="size",
         step="step",
     )
+
+
+_NO_CONTEXT = 2**32 - 1
+
+
+def _without_wholes(tasks: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """A kernel on both kinds of core (MIX) is there twice: as a task, and as a part of it, which is the kernel. Only that one ran."""
+    place = ["deviceId", "streamId", "taskId"]
+    rows = tasks.with_row_index("row")
+    parts = rows.filter(pl.col("contextId") < _NO_CONTEXT, pl.col("globalTaskId").is_in(kernels["globalTaskId"].implode()))
+    if parts.is_empty():
+        return tasks
+    whole = rows.filter(pl.col("contextId") == _NO_CONTEXT, ~pl.col("globalTaskId").is_in(kernels["globalTaskId"].implode()))
+    around = parts.select(*place, "startNs", part_end="endNs").sort("startNs").join_asof(
+        whole.select(*place, "startNs", "endNs", "row").sort("startNs"), on="startNs", by=place, check_sortedness=False
+    )  # fmt: skip
+    again = around.filter(pl.col("part_end") <= pl.col("endNs"))["row"].unique()
+    return rows.filter(~pl.col("row").is_in(again.implode())).drop("row")
 
 
 def _marks(database: Database) -> pl.DataFrame:
@@ -267,6 +281,19 @@ def _json(column: str) -> pl.Expr:
         return values.replace_strict(distinct, pl.Series(words, dtype=pl.String), default=None, return_dtype=pl.String)
 
     return pl.col(column).cast(pl.String).map_batches(listed, return_dtype=pl.String)
+
+
+def _counters(database: Database) -> pl.DataFrame:
+    """globalTaskId, name and value, as op_summary names and counts them."""
+    found = database.words(database.table("TASK_PMU_INFO", globalTaskId=pl.Int64, name=pl.Int64, value=pl.Float64), "name")
+    found = found.with_columns(pl.col("name").cast(pl.String))
+    names = {name: in_text(name) for name in found["name"].drop_nulls().unique()}
+    # Databases of earlier releases of ours have the names of op_summary.
+    value = pl.when(~pl.col("name").str.ends_with(")")).then(microseconds(pl.col("name"), pl.col("value"))).otherwise("value")
+    found = found.with_columns(name=pl.col("name").replace(names), value=value)
+    return pl.concat(
+        [found, database.table("STEPSCOPE_PMU", globalTaskId=pl.Int64, name=pl.String, value=pl.Float64).select(found.columns)]
+    )
 
 
 def _joined(counters: pl.DataFrame) -> pl.DataFrame:

@@ -8,8 +8,15 @@ from stepscope.readers import _kineto
 from stepscope.readers._ascend_details import COMMUNICATION_CORES, Matches
 from stepscope.readers._ascend_lanes import LANES, of_layers
 
-# The level of a call of CANN, as databases and raw data say it, by the word before its name.
-_LEVELS = {"AscendCL": "acl", "Model": "model", "Node": "node", "Hccl": "hccl", "Communication": "communication", "Runtime": "runtime"}
+# The level of a call of CANN, as raw data says it, by the word that timelines put before its name: `Node@launch`.
+_LEVELS = {
+    "AscendCL": "acl",
+    "Model": "model",
+    "Node": "node",
+    "Hccl": "communication",
+    "Communication": "communication",
+    "Runtime": "runtime",
+}
 # The kind of a task on a stream, by its type (or its name, where a task has no operator), first match first.
 TASK_KINDS = (
     (r"^MEMCPY|^Memcpy|^(SDMA|PCIE_DMA)_SQE$", "copy"),
@@ -17,6 +24,14 @@ TASK_KINDS = (
     (r"(?i)^(EVENT|NOTIFY)[_ ]WAIT|^STREAM_WAIT_EVENT", "sync"),
     (r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|AIV|AICPU|MIX_AIC|MIX_AIV|DSA|DSA_SQE|DVPP|HOST_CPU|KERNEL_\w+|VECTOR_CORE|Other)$", "kernel"),
 )
+# What the runtime calls a kernel, in the compiler's words.
+KERNEL_CORES = {
+    "KERNEL_AICORE": "AI_CORE",
+    "KERNEL_AIVEC": "AI_VECTOR_CORE",
+    "KERNEL_MIX_AIC": "MIX_AIC",
+    "KERNEL_MIX_AIV": "MIX_AIV",
+    "KERNEL_AICPU": "AI_CPU",
+}
 # Kernels of HCCL's own, on vector cores or AI CPUs: they carry out a transfer, or serve one, and compute nothing.
 SERVING = "(Aiv|Aicpu)Kernel$"
 
@@ -104,9 +119,26 @@ def classified(spans: pl.DataFrame, lanes: pl.DataFrame, said: pl.DataFrame, mat
     kinds = kinds.set(again.to_series(), "other")
     device_work = kinds.cast(pl.String).is_in(["kernel", "communication"])
     scoped = pl.when(pl.Series(device_work) & name.str.contains("/")).then(name.str.extract(r"^(.*)/[^/]*$").cast(pl.Categorical))
-    level = name.str.extract(r"^(\w+)@").replace_strict(_LEVELS, default=None, return_dtype=pl.String)
-    in_cann = pl.when(pl.Series(layer["layer"] == "cann")).then(level)
-    words = pl.coalesce(pl.Series("core", core), pl.Series("task_type", said["task_type"]), in_cann, category)
-    return spans.with_columns(kind=kinds, module=pl.coalesce("module", scoped), category=words.cast(pl.Categorical)).drop(
-        "instant", "known"
+    bare, level = _calls(spans["name"])
+    called = pl.Series(layer["layer"] == "cann") & level.is_not_null()
+    words = pl.coalesce(
+        pl.Series("core", core), pl.Series("task_type", said["task_type"]), pl.when(called).then(level.cast(pl.String)), category
     )
+    return spans.with_columns(
+        kind=kinds,
+        name=pl.when(called).then(bare).otherwise("name"),
+        module=pl.coalesce("module", scoped),
+        category=pl.when(kinds == "kernel").then(words.replace(KERNEL_CORES)).otherwise(words).cast(pl.Categorical),
+    ).drop("instant", "known")
+
+
+def _calls(names: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Calls as raw data names them, and their levels: of `Node@launch`, `launch` and `node`. Each distinct name is looked at once."""
+    distinct = names.unique().drop_nulls()
+    words = distinct.cast(pl.String).str.extract_groups(rf"^({'|'.join(_LEVELS)})@(.+)$").struct
+    level = words.field("1").replace_strict(_LEVELS, default=None, return_dtype=pl.String)
+    rest = pl.select(pl.coalesce(words.field("2"), distinct.cast(pl.String))).to_series()
+    bare, levels = (
+        names.replace_strict(distinct, found.cast(pl.Categorical), default=None, return_dtype=pl.Categorical) for found in (rest, level)
+    )
+    return bare, levels

@@ -66,10 +66,11 @@ def assemble(
         steps, remark, on_device = iterations, None, True
     else:
         (steps, remark), on_device = _kineto.steps_of(spans), False
-        if (steps["how"] == "whole").all() and not (spans["kind"] == "op").any():  # of CANN alone, as raw data is
-            steps = _ascend_steps.whole(spans)
     problems += [remark] if remark else []
-    spans = _stepped(spans, steps, on_device)
+    if not on_device and _ascend_steps.is_of_cann(spans, steps):
+        steps, spans = _ascend_steps.whole(spans), spans.with_columns(step=pl.lit(1, pl.Int32))
+    else:
+        spans = _stepped(spans, steps, on_device)
     unplaced = pl.col("track").is_in(of_layers(lanes, "elsewhere"))
     spans = spans.with_columns(step=pl.when(~unplaced).then("step"))
     rank = next((number for number in (rank, options.rank) if number is not None and number >= 0), 0)
@@ -169,7 +170,10 @@ def _linked(spans: pl.DataFrame, flows: pl.DataFrame, lanes: pl.DataFrame, match
     told = told.zip_with(~inside, spans["name"].cast(pl.String))
     device = pl.col("kind").is_in(["kernel", "communication"]) | ((pl.col("kind") == "other") & name.str.contains(SERVING))
     path = pl.when(device & name.str.contains("/")).then(own)
-    op_type = pl.when(pl.Series(is_op)).then(own).when(device).then(pl.coalesce(told, path, of_op)).when(pl.Series(op >= 0)).then(name)
+    kernel = pl.when(pl.col("kind") == "kernel").then(name)  # of which nothing else is known
+    op_type = (
+        pl.when(pl.Series(is_op)).then(own).when(device).then(pl.coalesce(told, path, of_op, kernel)).when(pl.Series(op >= 0)).then(name)
+    )
     return spans.with_columns(_kineto.or_null("flow_in", flow_in), _kineto.or_null("op", op), op_type=op_type.cast(pl.Categorical))
 
 

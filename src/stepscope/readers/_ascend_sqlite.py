@@ -61,6 +61,12 @@ class Database:
             )
         return rows
 
+    def with_steps(self, rows: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
+        """The rows with the step of each, where our exporter wrote it into a table of its own (earlier releases: into `rows`)."""
+        steps = self.table(table, **{key: rows.schema[key], "step": pl.Int32}).drop_nulls().unique(key, keep="first")
+        found = rows.join(steps.rename({"step": "own_step"}), on=key, how="left", maintain_order="left")
+        return found.with_columns(step=pl.coalesce("own_step", "step")).drop("own_step")
+
     def named(self, table: str) -> dict[int, str]:
         return dict(self.table(table, id=pl.Int64, name=pl.String).drop_nulls().iter_rows())
 

@@ -15,3 +15,8 @@ def whole(spans: pl.DataFrame) -> pl.DataFrame:
             "how": ["whole"],
         }
     )
+
+
+def is_of_cann(spans: pl.DataFrame, steps: pl.DataFrame) -> bool:
+    """Whether nothing marks steps and no framework ran: all formats of such a recording have one step, of what the devices did."""
+    return bool((steps["how"] == "whole").all()) and not (spans["kind"] == "op").any()

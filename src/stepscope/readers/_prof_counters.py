@@ -38,18 +38,19 @@ _UB_VALUES = (
     *("txPortBandwidth", "txPacketRate", "txBytes", "txPackets", "txErrors", "txDropped"),
 )
 _EVERYWHERE = 2**32 - 1
-_MODULES = """
+_MODULE_WORDS = """
 0 SLOG 1 IDEDD 2 SCC 3 HCCL 4 FMK 5 CCU 6 DVPP 7 RUNTIME 8 CCE 9 HDC 10 DRV 11 NET 22 DEVMM 23 KERNEL 24 LIBMEDIA 25 CCECPU 27 ROS 28 HCCP
 29 ROCE 30 TEFUSION 31 PROFILING 32 DP 33 APP 34 TS 35 TSDUMP 36 AICPU 37 LP 38 TDT 39 FE 40 MD 41 MB 42 ME 43 IMU 44 IMP 45 GE 47 CAMERA
 48 ASCENDCL 49 TEEOS 50 ISP 51 SIS 52 HSM 53 DSS 54 PROCMGR 55 BBOX 56 AIVECTOR 57 TBE 58 FV 60 TUNE 61 HSS 62 FFTS 63 OP 64 UDF 65 HICAID
 66 TSYNC 67 AUDIO 68 TPRT 69 ASCENDCKERNEL 70 ASYS 71 ATRACE 72 RTC 73 SYSMONITOR 74 AMP 75 ADETECT 76 MBUFF 77 CUSTOM
 """
+ASCEND_MODULES = {int(one): word for one, word in zip(_MODULE_WORDS.split()[::2], _MODULE_WORDS.split()[1::2], strict=True)}
 # What a reader makes something of; everything else in `data` is named in `problems`.
 _READ = (
     r"(un)?aging\.(api_event\.data|compact\.(task_track|node_basic_info|node_attr_info|memcpy_info|hccl_op_info|expand_stream_spec|capture_stream_info)"
     r"|additional\.(tensor_info|graph_id_map|fusion_op_info|context_id_info|hccl_info|hash_dic|type_info_dic|msproftx"
     r"|capture_op_info|logic_stream_info|mc2_comm_info|task_memory_info)|variable\.capture_op_info)"
-    r"|(stars_soc|hwts|ts_track|ffts_profile|aicore|aicpu|lpmFreqConv|hbm|ddr|llc|hccs|nic|roce|pcie|qos|ub|netdev_stats|stars_soc_profile"
+    r"|(stars_soc|hwts|ts_track|ffts_profile|aicore|aicpu|lpmFreqConv|lpmInfoConv|hbm|ddr|llc|hccs|nic|roce|pcie|qos|ub|netdev_stats|stars_soc_profile"
     r"|npu_module_mem|l2_cache)\.data\.\d+"
     r"|hwts\.log\.data\.\d+.*|DATA_PREPROCESS\.AICPU\.\d+|npu_mem\.(data|app)\.\d+"
     r"|Framework\.(task_desc_info|tensor_data_info|fusion_op_info_\d+|model_load_info_\d+|hash_dic)\.\d+"
@@ -126,9 +127,7 @@ def _modules(side: Side, times: Sampling, notes: Notes) -> pl.DataFrame:
     if odd.any():
         notes.add(side.path / "data", "totals of modules that ran below 0", int(odd.sum()), "npu_module_mem")
         raw = raw[~odd]
-    words = _MODULES.split()
-    names = dict(zip((int(one) for one in words[::2]), words[1::2], strict=True))
-    module = pl.Series(raw["module"].astype(np.int64)).replace_strict(names, default="other", return_dtype=pl.String)
+    module = pl.Series(raw["module"].astype(np.int64)).replace_strict(ASCEND_MODULES, default="other", return_dtype=pl.String)
     rows = pl.DataFrame({"at_ns": times.host.ns(raw["at"]), "value": raw["bytes"].astype(np.float64), "module": module})
     return rows.with_columns(name=pl.format("{} reserved npu {}", "module", pl.lit(str(side.device))), unit=pl.lit("bytes"))
 

@@ -211,7 +211,7 @@ def numbers(stream: Records, task: Records, sqe: Ints | None, side: Side) -> tup
     s, t = stream.astype(np.int64), task.astype(np.int64)
     if side.chip in NEWEST:
         return s, t << 16 | s
-    if any(name.endswith("expand_stream_spec") or ".expand_stream_spec." in name for name in side.raw):
+    if side.expanded:
         plain = (s & 0x8000 == 0) | (np.isin(sqe, (3, 4)) if sqe is not None else False)
         return np.where(plain, s & 0x7FFF, t & 0x7FFF), np.where(plain, t, t & 0x8000 | s & 0x7FFF)
     high, swapped = s & 0x1000 != 0, (s & 0x1000 == 0) & (s & 0x2000 != 0)

@@ -48,11 +48,22 @@ class Side(NamedTuple):
     raw: dict[str, Path]
     info: dict[str, Any]
     sample: dict[str, Any]
+    expanded: bool = False  # more streams than the device's records have room for: their numbers are packed another way
 
     def slices(self, pattern: str) -> list[Path]:
         """The pieces of one stream, in the order in which they were written."""
         found = [path for name, path in self.raw.items() if re.fullmatch(pattern + r"(\.slice_\d+)?", name)]
         return sorted(found, key=_slice_number)
+
+    @property
+    def level(self) -> str:
+        """How much was asked for: `l0`, `l1` as earlier CANN calls it, `level0`, `level1` as current CANN does."""
+        return str(self.sample.get("profLevel") or self.sample.get("prof_level") or "")
+
+    @property
+    def current(self) -> bool:
+        """Of current CANN, whose msprof exports some figures in another way than that of earlier CANN."""
+        return self.level.startswith("level")
 
     @property
     def chip(self) -> str:
@@ -89,7 +100,30 @@ def sides(root: Path, notes: Notes) -> tuple[Side | None, list[Side]]:
         for path in sorted(root.iterdir())
         if (match := re.fullmatch(r"device_(\d{1,6})", path.name)) and path.is_dir()
     ]
-    return host, sorted(devices, key=lambda side: side.device or 0)
+    every = [side for side in (host, *devices) if side]
+    # Only the host says it, of all devices alike.
+    expanded = any(_is_expanded(side, notes) for side in every)
+    chosen = [side._replace(expanded=expanded, sample=side.sample or _sample_of_others(side, every, notes)) for side in devices]
+    return host, sorted(chosen, key=lambda side: side.device or 0)
+
+
+def _sample_of_others(side: Side, every: list[Side], notes: Notes) -> dict[str, Any]:
+    """What to record is asked once for all: a folder that lost its sample.json is none the worse for it."""
+    other = next((one for one in every if one.sample), None)
+    if other is None:
+        if any(name.startswith(("ffts_profile.", "aicore.")) for name in side.raw):
+            notes.add(side.path, "no sample.json can be read: which events the cores counted is not known")
+        return {}
+    notes.add(side.path, f"no sample.json can be read: that of {other.path.name} is used in its place")
+    return other.sample
+
+
+_EXPANSION = np.dtype([("magic", "<u2"), ("head", "V22"), ("status", "<u2"), ("rest", "V38")])
+
+
+def _is_expanded(side: Side, notes: Notes) -> bool:
+    found = records(side.slices(r"(un)?aging\.compact\.expand_stream_spec"), _EXPANSION, notes, HOST_MAGIC)
+    return bool((found["status"] == 1).any())
 
 
 def _side(path: Path, device: int | None, notes: Notes) -> Side:

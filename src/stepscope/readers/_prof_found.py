@@ -69,7 +69,12 @@ def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams
         _prof_communication.read(executions, host),
         steps,
         pl.concat(
-            [_clocks(device, at_ns, hertz), _prof_counters.read(side, device.clock, device_start(side), notes), _on_device(side, notes)]
+            [
+                _clocks(device, at_ns, hertz),
+                *_voltages(side, device, notes),
+                _prof_counters.read(side, device.clock, device_start(side), notes),
+                _on_device(side, notes),
+            ]
         ),
         alone,
     )
@@ -97,6 +102,14 @@ def _on_device(side: Side, notes: Notes) -> pl.DataFrame:
 def _clocks(device: Device, at_ns: Ints, hertz: Ints) -> pl.DataFrame:
     rows = pl.DataFrame({"at_ns": at_ns, "value": hertz.astype(np.float64)})
     return rows.select(name=pl.lit(f"aicore clock npu {device.number}"), at_ns="at_ns", value="value", unit=pl.lit("Hz"))
+
+
+def _voltages(side: Side, device: Device, notes: Notes) -> list[pl.DataFrame]:
+    found = []
+    for name, kind in (("aicore voltage", _prof_pmu.CORE_VOLTAGE), ("bus voltage", _prof_pmu.BUS_VOLTAGE)):
+        at_ns, millivolts = _prof_pmu.power_readings(side, device.clock, kind, Notes(notes.root))  # what is damaged is noted once
+        found.append(_prof_counters.frame(f"{name} npu {device.number}", at_ns, millivolts / 1000, "V"))
+    return [frame.select("name", "at_ns", "value", "unit") for frame in found]
 
 
 def _moved(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> tuple[Device, pl.DataFrame]:

@@ -41,7 +41,8 @@ _NEWEST_PROFILE = np.dtype(
         *[("values", "<u8", 10), ("start", "<u8"), ("end", "<u8")],
     ]
 )
-_FREQUENCIES = np.dtype([("count", "<u4"), ("pad", "<u4"), ("points", np.dtype([("at", "<u8"), ("mhz", "<u4"), ("pad", "<u4")]), 55)])
+_FREQUENCY, CORE_VOLTAGE, BUS_VOLTAGE = 0, 1, 2
+_READINGS = np.dtype([("count", "<u4"), ("kind", "<u4"), ("points", np.dtype([("at", "<u8"), ("value", "<u4"), ("pad", "<u4")]), 55)])
 _OF_KERNEL, _OF_BLOCK, _OF_NEWEST = 0b101000, 0b101001, 0b101010
 _MASTER, _OVERFLOW = 1, 4  # flags of the newest chips' records
 _ONE_KIND = ("7", "8", "11")  # chips for inference: their log is that of STARS, their cores are of one kind
@@ -63,11 +64,23 @@ def read(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> 
 
 def frequencies(side: Side, clock: Clock, notes: Notes) -> tuple[Ints, Ints]:
     """When the cores' frequency changed, and to how many Hz."""
-    found = records(side.slices(r"lpmFreqConv\.data\.\d+"), _FREQUENCIES, notes)
-    points = [block["points"][: min(int(block["count"]), 55)] for block in found]
-    steps = np.concatenate(points) if points else np.empty(0, _FREQUENCIES["points"].base)
-    order = np.argsort(steps["at"], kind="stable")
-    return clock.ns(steps["at"][order]), steps["mhz"][order].astype(np.int64) * 1_000_000
+    at_ns, mhz = power_readings(side, clock, _FREQUENCY, notes)
+    return at_ns, mhz * 1_000_000
+
+
+def power_readings(side: Side, clock: Clock, kind: int, notes: Notes) -> tuple[Ints, Ints]:
+    """When a frequency (MHz) or a voltage (mV) of the chip changed, and to how much. The file also has what changed long before the
+    recording: of that, the last holds when the recording starts."""
+    found = records(side.slices(r"lpmInfoConv\.data\.\d+"), _READINGS, notes)
+    parts = [found[found["kind"] == kind]]
+    if kind == _FREQUENCY:  # earlier CANN: frequencies only, and no kind
+        parts.append(records(side.slices(r"lpmFreqConv\.data\.\d+"), _READINGS, notes))
+    points = [block["points"][: min(int(block["count"]), 55)] for part in parts for block in part]
+    steps = np.concatenate(points) if points else np.empty(0, _READINGS["points"].base)
+    steps = steps[np.argsort(steps["at"], kind="stable")]
+    early = int(np.searchsorted(steps["at"], clock.base))
+    steps = steps[max(early - 1, 0) :]
+    return clock.ns(np.maximum(steps["at"], np.uint64(clock.base))), steps["value"].astype(np.int64)
 
 
 def _at(frequency: tuple[Ints, Ints], usual: int, at: Ints) -> Any:
@@ -220,16 +233,17 @@ def _core(counted: Counted, part: pl.DataFrame, vector: bool) -> pl.DataFrame:
 
 
 def _time_us(cycles: Any, hertz: Any, blocks: Any, cores: int) -> Any:
-    """Blocks beyond the number of cores wait for their turn. Not a number where it is not said how fast or how many they are."""
+    """Blocks beyond the number of cores wait for their turn. Not a number where it is not known how fast or how many cores there are, or
+    how many blocks (level 0)."""
     if cores <= 0:
         return np.full(len(cycles), np.nan)
     # In this order, which decides on which side of the middle between two printed digits it lies.
-    return np.where(hertz > 0, quotient(quotient(cycles * 1e6, hertz), blocks) * np.ceil(blocks / cores), np.nan)
+    return np.where((hertz > 0) & (blocks > 0), quotient(quotient(cycles * 1e6, hertz), blocks) * np.ceil(blocks / cores), np.nan)
 
 
 def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, prefix: str) -> pl.DataFrame:
-    """Which part of the cycles that all cube cores make at their usual frequency, while the kernel ran, it used: none if it multiplied
-    nothing that three digits show."""
+    """Which part of the cycles that all cube cores make at their usual frequency, while the kernel ran, it used. The msprof of earlier
+    CANN says none if the kernel multiplied nothing that three digits show; that of current CANN does not look at it."""
     multiplied = f"{prefix}mac_ratio"
     if multiplied not in rows.columns:
         return rows
@@ -238,7 +252,8 @@ def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, prefix:
     cores = side.cores("ai_core_num")
     lasted = (about["end_ns"] - about["start_ns"]).to_numpy() / 1e9
     used = quotient(about[f"{prefix}total_cycles"].to_numpy() * 100.0, hertz * cores * lasted)
-    used[(about[multiplied].round(3) == 0).to_numpy()] = 0
+    if not side.current:
+        used[(about[multiplied].round(3) == 0).to_numpy()] = 0
     return rows.with_columns(pl.Series("cube_utilization(%)", np.where(hertz * cores > 0, used, np.nan)))
 
 

@@ -7,18 +7,11 @@ import polars as pl
 
 from stepscope import schema
 from stepscope.intervals import Ints
+from stepscope.readers._ascend_kinds import KERNEL_CORES
 from stepscope.readers._prof_device import NO_CONTEXT, Device
 from stepscope.readers._prof_host import Host
 
 _KEY = ["stream", "task", "batch"]
-# What the runtime calls a kernel, in the compiler's words.
-_CORES = {
-    "KERNEL_AICORE": "AI_CORE",
-    "KERNEL_AIVEC": "AI_VECTOR_CORE",
-    "KERNEL_MIX_AIC": "MIX_AIC",
-    "KERNEL_MIX_AIV": "MIX_AIV",
-    "KERNEL_AICPU": "AI_CPU",
-}
 _NO_KERNELS = ["WRITE_BACK", "INVALID", "COMMUNICATION"]
 _COPIES = ["MEMCPY_ASYNC", "MEMCPY", "PCIE_DMA_SQE", "SDMA", "SDMA_SQE"]
 
@@ -136,7 +129,10 @@ def _real_blocks(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
 
 def _classified(rows: pl.DataFrame) -> pl.DataFrame:
     """What each execution is. Only what an operator computes is a kernel; tasks of the scheduler are shown, and count for nothing."""
-    kernel_task = pl.col("host_type").replace_strict(_CORES, default=None, return_dtype=pl.String)
+    kernel_task = pl.col("host_type").replace_strict(KERNEL_CORES, default=None, return_dtype=pl.String)
+    # A runtime uses AI CPUs for itself as well: such a task has no launch of an operator and no name.
+    nameless = pl.all_horizontal(pl.col("op", "node_item", "kernel").is_null())
+    kernel_task = pl.when(~((kernel_task == "AI_CPU") & nameless)).then(kernel_task)
     in_collective = pl.col("communication").is_not_null()
     core = pl.when(in_collective & kernel_task.is_not_null()).then(pl.lit("COMMUNICATION")).otherwise(
         pl.coalesce("core", pl.when(~in_collective).then(kernel_task))

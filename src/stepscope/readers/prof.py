@@ -119,7 +119,7 @@ def _assembled(path: Path, host_side: Side | None, host: Host | None, found: lis
         framework="cann",
         versions={"cann": str(info["cannVersion"])} if info.get("cannVersion") else {},
         ranks=[own],
-        options={key: value for key in ("ai_core_metrics", "profLevel") if host_side and (value := host_side.sample.get(key))},
+        options=_options([side for side in (host_side, *(one.side for one in found)) if side]),
         extra=_extra(info, host) | {"clocks": {str(one.device.number): _counter(one) for one in found}},
     )
     return Trace(
@@ -133,6 +133,13 @@ def _rank(info: dict[str, Any], found: list[Found]) -> int:
     """As the directory says; -1 stands for a job that is not distributed."""
     said = int(number(info.get("rank_id", -1)))
     return said if 0 <= said < 2**31 else found[0].device.number if found else 0
+
+
+def _options(sides: list[Side]) -> dict[str, Any]:
+    """What was asked to be recorded."""
+    side = next((side for side in sides if side.sample), None)
+    said = {"ai_core_metrics": side.sample.get("ai_core_metrics"), "profLevel": side.level} if side else {}
+    return {key: value for key, value in said.items() if value}
 
 
 def _extra(info: dict[str, Any], host: Host | None) -> dict[str, Any]:
