@@ -108,7 +108,7 @@ def test_chrome_read_back_gives_the_same_tables_and_analyses(out: str, trace: Tr
     assert {key: back.meta.extra[key] for key in ("schemaVersion", "baseTimeNanoseconds", "distributedInfo")} == {
         key: HEADER[key] for key in ("schemaVersion", "baseTimeNanoseconds", "distributedInfo")
     }
-    assert back.meta.options == {"record_shapes": True}
+    assert back.meta.options == trace.meta.options == {"record_shapes": True, "profile_memory": True}  # memory is in its events
 
 
 def test_chrome_keeps_the_words_of_the_source(trace: Trace, tmp_path: Path) -> None:
