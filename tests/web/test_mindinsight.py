@@ -34,7 +34,7 @@ SHARDS = {
 }
 STRATEGY = {"config": {"rankId": 0, "stageId": 0, "parallelType": "auto_parallel"},
             "graph": {"node": [{"name": "1", "opType": "MatMul", "scope": "Default", "attribute": [{"name": "in_strategy", "value": SHARDS}]}]}}  # fmt: skip
-CALL = "op_name, stream_id, start_time(ms), duration(ms)\nDefault/MatMul-op1,2,0.0002,0.0001\n"
+CALL = "op_name, stream_id, start_time(ms), duration(ms)\nDefault/MatMul-op1,2,0.0002,0.0007\n"
 
 
 def steps(*ends: int) -> str:
@@ -199,7 +199,7 @@ def test_b11_iterations_are_there_whatever_their_thread_is_called(opened: Any) -
 
 
 def test_b12_the_clocks_offset_moves_steps_and_operators_alike(opened: Any) -> None:
-    """The call of 100 ns is in the step: MindInsight moves one of them the other way."""
+    """The call of 700 ns is in the step: MindInsight moves one of them the other way."""
     page = opened("clock", "overview")
     assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("Step 1 takes 1.00 µs. The NPU computes for 10.0 % of it")
 

@@ -321,9 +321,11 @@ def _lost_of_rank(trace: Trace, rank: int, when: intervals.Set) -> Ints:
     times = list(zip(when.starts.tolist(), when.ends.tolist(), strict=True))
     times = times if len(times) <= _MANY else [(times[0][0], times[-1][1])]
     within = pl.any_horizontal(start.is_between(low, high, "left") for low, high in times)
-    calls = spans.filter(pl.col("kind") == "api").with_columns(pl.col("name").cast(pl.String))
-    calls = calls.filter(pl.col("name").str.contains(_LAUNCH)).select("span", "name", "start_ns")
+    calls = spans.filter(pl.col("kind") == "api").select("span", "name", "start_ns")
     here = calls.filter(within).collect()
+    # Few names, many calls: the rule is tried once per name.
+    names = here.select("name").unique().filter(pl.col("name").cast(pl.String).str.contains(_LAUNCH))
+    here = here.join(names, on="name", how="semi")
     here = here.filter(pl.Series(intervals.enclosing(when.starts, when.ends, here["start_ns"].to_numpy()) >= 0))
     if here.is_empty():
         return _NONE
@@ -333,7 +335,8 @@ def _lost_of_rank(trace: Trace, rank: int, when: intervals.Set) -> Ints:
     if lost.is_empty():
         return _NONE
     # Some calls launch nothing of their own (one that encloses another, one that a graph captures): a name must nearly always have work.
-    shares = calls.filter(pl.col("name").is_in(lost["name"].unique().to_list())).filter(~within)
+    others = calls.join(here.select("span").lazy(), on="span", how="anti")
+    shares = others.join(lost.select("name").unique().lazy(), on="name", how="semi")
     shares = shares.join(answered.with_columns(work=True), on="span", how="left").group_by("name").agg(pl.col("work").is_not_null().mean())
     launching = shares.filter(pl.col("work") >= _LINKED).select("name").collect()
     return lost.join(launching, on="name", how="semi")["start_ns"].sort().to_numpy()
