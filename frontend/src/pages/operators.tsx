@@ -22,7 +22,7 @@ const text = texts({
     onDevice: "device time", onHost: "operator time on the host",
     useless: "{family} takes {share} of {time}; {math} only {small}.", uselessMany: "{family} take {share} of {time}; {math} only {small}.", useful: "{math} takes {share} of {time}, then {family} with {small}.", usefulMany: "{math} take {share} of {time}, then {family} with {small}.",
     alone: "{family} takes all of the {time}.", aloneMany: "{family} take all of the {time}.", noMath: "{family} takes {share} of {time}, {next} {small}.", noMathMany: "{family} take {share} of {time}, {next} {small}.",
-    types: "{count} operator types", typesOne: "one operator type", calls: "{count} calls", whole: "{time} in all", steps: "{count} steps", stepsOne: "one step", all: "nothing left out",
+    types: "{count} operator types", typesOne: "one operator type", calls: "{count} calls", callsKernels: "{count} kernels and copies, each a call: no operator is named after them", callsBoth: "{count} calls, of kernels where no operator is known", whole: "{time} in all", steps: "{count} steps", stepsOne: "one step", all: "nothing left out",
     hostNote: "self time: without the operators inside",
     byFamily: "By family", byType: "By type", family: "Family", type: "Type", note: "all {count} types, nothing dropped", topNote: "top {top}, the other {rest} together",
     pie: "Pie", bar: "Bar", treemap: "Treemap", chart: "Chart", group: "Group", rest: "{count} other types", table: "Show as table",
@@ -40,7 +40,7 @@ const text = texts({
     onDevice: "设备时间", onHost: "主机算子时间",
     useless: "{family}占{time}的 {share}；{math}仅占 {small}。", uselessMany: "{family}占{time}的 {share}；{math}仅占 {small}。", useful: "{math}占{time}的 {share}；其次是{family}，占 {small}。", usefulMany: "{math}占{time}的 {share}；其次是{family}，占 {small}。",
     alone: "全部{time}都用于{family}。", aloneMany: "全部{time}都用于{family}。", noMath: "{family}占{time}的 {share}，{next}占 {small}。", noMathMany: "{family}占{time}的 {share}，{next}占 {small}。",
-    types: "{count} 种算子", typesOne: "1 种算子", calls: "{count} 次调用", whole: "共 {time}", steps: "{count} 个迭代", stepsOne: "1 个迭代", all: "没有遗漏",
+    types: "{count} 种算子", typesOne: "1 种算子", calls: "{count} 次调用", callsKernels: "{count} 个内核和拷贝，各算一次调用：没有同名算子", callsBoth: "{count} 次调用，算子未知处按内核计", whole: "共 {time}", steps: "{count} 个迭代", stepsOne: "1 个迭代", all: "没有遗漏",
     hostNote: "自身时间：不含内部算子",
     byFamily: "按类别", byType: "按类型", family: "类别", type: "类型", note: "全部 {count} 种类型，没有遗漏", topNote: "前 {top} 种，其余 {rest} 种合并",
     pie: "饼图", bar: "柱图", treemap: "矩形图", chart: "图表", group: "分组", rest: "其他 {count} 种", table: "以表格显示",
@@ -138,6 +138,7 @@ function Body({ types, device, devices }: { types: Table; device: string; device
   }, [named]);
   const total = mine.num("self_ns").reduce((all, one) => all + one, 0);
   const calls = mine.num("calls").reduce((all, one) => all + one, 0);
+  const counted = new Set(mine.str("calls_of").flatMap((one) => (one ?? "").split(", ")));
   const steps = useSteps();
   const view = param("view") ?? "type";
   const wanted = param("family") as Family | undefined;
@@ -154,7 +155,7 @@ function Body({ types, device, devices }: { types: Table; device: string; device
         facts={[
           recorded,
           mine.rows === 1 ? t.typesOne : fill(t.types, { count: units.count(mine.rows).value }),
-          fill(t.calls, { count: units.count(calls).value }),
+          fill(!counted.has("kernel") ? t.calls : counted.size === 1 ? t.callsKernels : t.callsBoth, { count: units.count(calls).value }),
           <Say of={t.whole} time={<Time ns={total} />} />,
           steps > 0 && (steps === 1 ? t.stepsOne : fill(t.steps, { count: units.count(steps).value })),
           device === "cpu" && t.hostNote,

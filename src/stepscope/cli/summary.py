@@ -84,6 +84,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
     recorded = overlap.filter("complete").join(counting_steps(trace, None), on=["rank", "step"], how="semi")
     average = recorded.select(pl.col(*parts, "copy_ns", "free_ns").mean())
     on_device = types.filter(pl.col("device") != "cpu")
+    chosen = on_device if on_device.height else types
     return {
         "source": trace.meta.source,
         "format": trace.meta.format,
@@ -101,7 +102,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "average_step": _rows(average)[0] if recorded.height else None,
         # What the source itself says of a step whose device work is not recorded.
         "stages": _rows(trace.analyse("step_times").select("rank", "stage", "mean_ns")) if not recorded.height else [],
-        "operator_types": _top(on_device if on_device.height else types, "type", "self_ns", ["device"]),
+        "operator_types": _top(chosen, "type", "self_ns", ["device"]) | {"calls_of": sorted(chosen["calls_of"].unique())},
         "kernels": _top(kernels, "name", "total_ns"),
         "idle_causes": _top(causes, "cause", "total_ns", count="gaps") if causes.height else _NOTHING,
         # What stands in for operators where no rule knows what the spans are.
@@ -137,7 +138,8 @@ def _page(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     yield from _step_lines(found, width)
     types, kernels, causes = found["operator_types"], found["kernels"], found["idle_causes"]
     device = ", ".join(dict.fromkeys(row["device"] for row in types["rows"]))
-    yield from _ranking(f"operator types on {device}", types, "type", "self_ns", "calls", "blue", width)
+    of_kernels = ", calls of kernels" if types["calls_of"] == ["kernel"] else ""
+    yield from _ranking(f"operator types on {device}{of_kernels}", types, "type", "self_ns", "calls", "blue", width)
     yield from _ranking("kernels", kernels, "name", "total_ns", "calls", "blue", width)
     yield from _ranking("spans", found["totals"], "name", "self_ns", "calls", "blue", width)
     yield from _ranking("idle because", causes, "cause", "total_ns", "gaps", "yellow", width)
