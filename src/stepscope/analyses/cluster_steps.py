@@ -24,6 +24,10 @@ COLUMNS = {
     "free_ns": pl.Int64,
     "wait_ns": pl.Int64,  # for the last rank to arrive, in collectives that have their like on the others
     "matched": pl.Int64,  # such collectives
+    "stage_ns": pl.Int64,  # as the recording says (MindSpore, pipeline parallel): the step less exposed receives
+    "receive_ns": pl.Int64,  # as the recording says: exposed receives
+    "collective_ns": pl.Int64,  # as the recording says: exposed communication without receives
+    "computation_ns": pl.Int64,  # as the recording says: the step less exposed communication, idle time included
 }
 
 
@@ -38,6 +42,7 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
     steps = step_trace(trace) if per_step else typical(step_trace(trace), warmup)
     stages = steps.select(*key, "start_ns", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
     work = overlap(trace).drop("total_ns", "overlapped_ns")
+    said = trace.steps.select(*key, "stage_ns", "receive_ns", "collective_ns", "computation_ns").collect()
     waited = (
         waits(trace)
         .filter(pl.col("wait_ns").is_not_null() & pl.col("step").is_not_null())
@@ -47,6 +52,7 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
     rows = (
         stages.join(work, on=key, how="left", maintain_order="left")
         .join(waited, on=key, how="left", maintain_order="left")
+        .join(said.unique(key, keep="first"), on=key, how="left", maintain_order="left")
         .with_columns(pl.col("matched").fill_null(0), steps=pl.lit(1))
     )
     if not per_step:
