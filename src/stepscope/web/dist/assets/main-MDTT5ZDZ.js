@@ -1,0 +1,1 @@
+import{a as r}from"./chunk-SX6V5OKX.js";import"./chunk-ASBQI2OH.js";import"./chunk-PTUKODTW.js";import"./chunk-CQDGR66X.js";import"./chunk-ODJ37CRE.js";import{O as t,e}from"./chunk-OT62WEV3.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
