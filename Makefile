@@ -16,7 +16,7 @@ FUZZ ?= 300
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.base ## install stepscope, summarise the recorded training run that comes with it and serve its pages
+demo: $(VENV)/.base ## install stepscope, summarise the recorded training run that comes with it and, in a terminal, serve its pages
 	@$(BIN)/stepscope demo --view
 
 test: check $(VENV)/.browser tensorflow ## install everything, then check and run the tests; TENSORFLOW=no does without TensorFlow

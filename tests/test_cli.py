@@ -679,7 +679,7 @@ def test_list_of_several_paths_goes_on_past_one_that_is_missing(tmp_path: Path, 
 
 def test_list_of_nothing_is_an_empty_table(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     said = say("list", str(tmp_path), "--format", "csv")
-    assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed\n", "")
+    assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed,problems\n", "")
 
 
 def test_list_looks_here_when_not_told_where(tmp_path: Path, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

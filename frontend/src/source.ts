@@ -13,6 +13,8 @@ export interface Run {
   bytes: number;
   modified_ns: number;
   error?: string;
+  /** Ranks of the run that cannot be read. */
+  problems?: { rank: number | null; file: string; where: string; what: string; lost: number }[];
   /** What the header of a recording says without opening it. */
   framework?: string;
   world_size?: number;
@@ -23,7 +25,8 @@ export interface Run {
 export interface Device {
   rank: number;
   device: number | null;
-  name: string;
+  /** Not every recording says what the chip is called. */
+  name: string | null;
   kind: string;
   [more: string]: unknown;
 }

@@ -4,7 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from stepscope import cache as kept
 from stepscope import readers, run_groups, step_choice, store
 from stepscope.errors import DataError, UnknownFormatError, UsageError
 from stepscope.run_groups import DEPTH, Group, Recording, Source, rank_in_name
-from stepscope.trace import Trace, combine
+from stepscope.trace import Trace, combine, unread_problem
 from stepscope.trace_windows import join_windows
 
 _T = TypeVar("_T")
@@ -34,11 +34,12 @@ def open(
     `partial` reads what is whole of a truncated file. `step_name` chooses the steps (`Trace.with_steps`). `rank` opens only that rank of
     a folder. What took long to read is kept in the user's cache (`stepscope cache`).
     """
-    where = Path(path)
-    found = list(sources(where))
+    where, unread = Path(path), list[DataError]()
+    found = list(sources(where, unread.append))
     if not found:
-        raise UnknownFormatError(where, "no trace in this folder; expected " + _expected())
-    return together(found, where, partial=partial, step_name=step_name, rank=rank, cache=cache, progress=progress)
+        why = next((error for error in unread if not isinstance(error, UnknownFormatError)), None)
+        raise why or UnknownFormatError(where, f"no trace in this folder{_reasons(unread)}; expected " + _expected())
+    return together(found, where, unread=unread, partial=partial, step_name=step_name, rank=rank, cache=cache, progress=progress)
 
 
 def together(
@@ -51,13 +52,17 @@ def together(
     cache: bool = True,
     progress: Callable[[int, int], None] = readers.silent,
     room: Path | None = None,
+    unread: Iterable[DataError] = (),
 ) -> Trace:
-    """The ranks of one run, found at or below `where`, as one trace.
+    """The ranks of one run, found at or below `where`, as one trace. Ranks that cannot be read, and `unread`, are rows of `problems`.
 
     What is not kept in the cache is read into a folder in `room`, and is the caller's to remove; without one, into the system's temporary
     folder, until the process ends.
     """
-    found_groups = list(run_groups.groups(found))
+    errors = list(unread)
+    found_groups = list(run_groups.groups(found, errors))
+    failed = [(error, run_groups.rank_of(Path(error.path))) for group in found_groups for error in group.unread]
+    failed += [(error, run_groups.rank_of(Path(error.path))) for error in run_groups.unread_alone(found_groups, errors)]
     how = {"partial": partial, "cache": cache, "progress": progress, "place": room}
     traces: list[Trace] = []
     by_rank: dict[int, Group] = {}
@@ -65,7 +70,14 @@ def together(
         for recording in _likely_first(group, rank):
             if rank is not None and _is_of_another(recording, rank, rank in by_rank):
                 continue
-            trace = _open_recording(recording, **how)
+            try:
+                trace, lost = _open_recording(recording, **how)
+            except DataError as error:
+                if not run_groups.has_others(recording, group, found_groups):
+                    raise
+                failed.append((error, _rank_of(recording)))
+                continue
+            failed += [(error, trace.meta.ranks[0]) for error in lost]
             if rank is not None and rank not in trace.meta.ranks:
                 continue
             for one in trace.meta.ranks if rank is None else [rank]:
@@ -74,13 +86,15 @@ def together(
                 by_rank[one] = group
             traces.append(trace)
     if not traces:
-        raise UsageError(f"{where}: no rank {rank} here")
+        first = [error for error, of in failed if of == rank or rank is None] or [error for error, of in failed if of is None]
+        raise first[0] if first else UsageError(f"{where}: no rank {rank} here")
     trace = combine(traces)
-    if len(traces) > 1:
+    if len(traces) > 1 or (failed and rank is None):
         trace.meta.source = str(where)
     trace = trace if rank is None else trace.of_rank(rank)
     remarks = [group.remark for group in found_groups if group.remark and group in by_rank.values()]
     trace = trace.with_problems([{"rank": trace.meta.ranks[0], "what": what, "lost": 0} for what in remarks])
+    trace = trace.with_problems([unread_problem(error, of) for error, of in failed if rank is None or of in (rank, None)])
     return trace if step_name is None else step_choice.with_steps(trace, step_name)
 
 
@@ -91,6 +105,7 @@ Formats = dict[Path, tuple[tuple[int, int, int], str | None]]
 def sources(path: Path, unreadable: Callable[[DataError], None] | None = None, formats: Formats | None = None) -> Iterator[Source]:
     """Every trace at or below a path, without reading it. `unreadable` hears of what could not be looked at; without it, that is raised.
 
+    It also hears, with an UnknownFormatError, of what has the name of a recording and is none: an empty file, a folder without data.
     Who looks again and again hands over `formats`, in which is kept what need not be looked into twice.
     """
     if not _asked(path.exists, path):
@@ -131,12 +146,25 @@ def _is_of_another(recording: Recording, rank: int, is_open: bool) -> bool:
     return is_open and rank_in_name(recording.sources[0].path) not in (rank, None)
 
 
-def _open_recording(recording: Recording, **how: Any) -> Trace:
-    """The windows of one process as one trace, with the rank that it has here."""
-    trace = join_windows([_open_one(source, **how) for source in recording.sources])
+def _open_recording(recording: Recording, **how: Any) -> tuple[Trace, list[DataError]]:
+    """The windows of one process as one trace, with the rank that it has here, and why windows of it cannot be read."""
+    windows, lost = list[Trace](), list[DataError]()
+    for source in recording.sources:
+        try:
+            windows.append(_open_one(source, **how))
+        except DataError as error:
+            lost.append(error)
+    if not windows:
+        raise lost[0]
+    trace = join_windows(windows)
     if len(recording.sources) > 1:
         trace.meta.source = str(recording.sources[0].path.parent)
-    return trace if recording.rank is None else trace.as_rank(recording.rank)
+    return (trace if recording.rank is None else trace.as_rank(recording.rank)), lost
+
+
+def _rank_of(recording: Recording) -> int | None:
+    source = recording.sources[0]
+    return run_groups.rank_of(source.path, source.format) if recording.rank is None else recording.rank
 
 
 def _several(rank: int, two: list[Group], every: list[Group], where: Path) -> str:
@@ -154,17 +182,43 @@ def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None], fo
     for entry in inside:
         path = Path(entry.path)
         # Not what is hidden, nor what blocks when opened (a pipe), nor what may lead round in a circle (a link to a folder).
-        if entry.name.startswith(".") or not _is_there(entry):
+        if entry.name.startswith("."):
+            continue
+        named = run_groups.is_recording_name(entry.name)
+        if not _is_there(entry):
+            if named:
+                unreadable(UnknownFormatError(path, "a link that leads nowhere" if entry.is_symlink() else "neither a file nor a folder"))
             continue
         try:
             name = _sniff(path, formats)
         except DataError as error:
-            unreadable(error)
+            unreadable(DataError(path, error.what, error.where) if Path(error.path).is_relative_to(path) else error)
             continue
         if name is not None:
             yield Source(path, name)
-        elif depth > 1 and entry.is_dir(follow_symlinks=False):
-            yield from _below(path, depth - 1, unreadable, formats)
+            continue
+        empty = True
+        if depth > 1 and entry.is_dir(follow_symlinks=False):
+            for source in _below(path, depth - 1, unreadable, formats):
+                empty = False
+                yield source
+        if empty and named:
+            unreadable(UnknownFormatError(path, _why_nothing(path)))
+
+
+def _why_nothing(path: Path) -> str:
+    """What is wrong with something that has the name of a recording."""
+    if path.is_file():
+        return "the file is empty" if path.stat().st_size == 0 else "not a trace that stepscope knows"
+    files = [file for file in path.rglob("*") if file.is_file()]
+    if not files:
+        return "the folder has no files"
+    nothing = [file for file in files if file.stat().st_size == 0]
+    return f"no recording in the folder; {_file_list(nothing)} empty" if nothing else "no recording that stepscope knows in the folder"
+
+
+def _file_list(files: list[Path]) -> str:
+    return f"{files[0].name} is" if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more files are"
 
 
 def _is_there(entry: "os.DirEntry[str]") -> bool:
@@ -197,7 +251,8 @@ def _asked(question: Callable[[], _T], path: Path) -> _T:
 
 
 def _raise(error: DataError) -> None:
-    raise error
+    if not isinstance(error, UnknownFormatError):  # a name alone makes nothing a recording
+        raise error
 
 
 def _open_one(source: Source, partial: bool, cache: bool, progress: Callable[[int, int], None], place: Path | None) -> Trace:
@@ -266,6 +321,10 @@ def _at(trace: Trace, path: Path) -> Trace:
     trace.meta.source = new
     file = pl.when(pl.col("file") == old).then(pl.lit(new)).otherwise(pl.col("file"))
     return Trace(trace.tables | {"problems": trace.problems.with_columns(file=file)}, trace.meta)
+
+
+def _reasons(unread: list[DataError]) -> str:
+    return f"; {unread[0]}" + (f" (and {len(unread) - 1} more)" if len(unread) > 1 else "") if unread else ""
 
 
 def _expected() -> str:

@@ -12,7 +12,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stepscope import captures, readers, store
+from stepscope.errors import DataError, UnknownFormatError
 
 # How deep below a folder traces are looked for: plugins/profile/DATE/host.xplane.pb below a log folder is four.
 DEPTH = 6
@@ -28,6 +29,8 @@ TOGETHER_S = 120  # ranks of one window begin within so long
 _RANK = re.compile(r"rank[-_]?\d{1,9}", re.IGNORECASE)
 _OWN = re.compile(r"rank(\d{1,9})_(.*)_(\d{20})(\.capture)?")
 _JOB = re.compile(r".+-\d{8}-\d{6}-\d+(-.+)?")  # a folder of `stepscope run` or `attach`
+# Endings and beginnings that profilers give to the recordings of each rank.
+_PROFILER = re.compile(r"(?:_ascend_(?:pt|ms)|\.pt\.trace\.json(?:\.gz)?|\.xplane\.pb(?:\.gz)?)$|^PROF_(?=\d)")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -51,14 +54,77 @@ class Group(msgspec.Struct, frozen=True):
     pattern: str  # the path it would have without rank and moment
     alone: bool = True  # in its folder
     remark: str | None = None  # for `problems`
+    unread: tuple[DataError, ...] = ()  # recordings of its other ranks that cannot be read
 
     @property
     def sources(self) -> tuple[Source, ...]:
         return tuple(source for recording in self.recordings for source in recording.sources)
 
 
-def groups(found: list[Source]) -> Iterator[Group]:
-    """The runs that these recordings are."""
+def groups(found: list[Source], unread: Iterable[DataError] = ()) -> Iterator[Group]:
+    """The runs that these recordings are. Each lists what of `unread` is part of it by its name."""
+    # Without its header a recording of ours says only by its name what it is part of.
+    headless = {source.path: source for source in found if _OWN.fullmatch(source.path.name) and not header(source)}
+    errors = [*unread, *(DataError(path, "the header of the recording is damaged") for path in headless)]
+    for group in _groups([source for source in found if source.path not in headless]):
+        own = tuple(error for error in errors if _is_part(Path(error.path), group))
+        for error in own:
+            headless.pop(Path(error.path), None)
+        yield msgspec.structs.replace(group, unread=(*group.unread, *own)) if own else group
+    yield from _groups(list(headless.values()))
+
+
+def unread_alone(every: list[Group], unread: Iterable[DataError]) -> list[DataError]:
+    """What cannot be read and is part of no run. What only has the name of a recording is one where a run has others beside it."""
+    known = {id(error) for group in every for error in group.unread}
+    return [error for error in unread if id(error) not in known and not isinstance(error, UnknownFormatError)]
+
+
+def has_others(recording: Recording, group: Group, every: list[Group]) -> bool:
+    """Whether a job has recordings of other ranks beside this one: in its group, or in one that it is part of by its name."""
+    if len(group.recordings) > 1:
+        return True
+    return any(_is_part(recording.sources[0].path, other) for other in every if other is not group)
+
+
+def is_recording_name(name: str) -> bool:
+    """Whether profilers call the recordings of ranks so."""
+    return _RANK.search(name) is not None or _PROFILER.search(name) is not None
+
+
+def is_process_name(name: str) -> bool:
+    """Whether a profiler named a recording after the process and the time, which says nothing of the job."""
+    return _PROFILER.search(name) is not None and _begun(Path(name)) is not None
+
+
+def _is_part(path: Path, group: Group) -> bool:
+    """Whether a path is, by its name, a recording of another rank of the run."""
+    pattern, kind, when = Path(_pattern(path)), _kind(path.name), _began(path)
+    for source in group.sources:
+        if "rank*" in str(pattern) and Path(_pattern(source.path)).is_relative_to(pattern):
+            return True
+        began = _began(source.path)
+        late = when is not None and began is not None and abs(when - began) > TOGETHER_S
+        timed = when is not None and began is not None
+        beside = path.parent == source.path.parent or (timed and path.parent.parent == source.path.parent.parent)
+        if kind and kind == _kind(source.path.name) and beside and not late:
+            return True
+    return False
+
+
+def _kind(name: str) -> str:
+    """Whose recording this is, as the name says; empty where it does not."""
+    found = _PROFILER.search(name)
+    return found[0].removesuffix(".gz") if found else "stepscope" if _OWN.fullmatch(name) else ""
+
+
+def _began(path: Path) -> float | None:
+    """When a recording began, in seconds, as its name says."""
+    digits = moment(path)
+    return _time_of(digits) / 1e9 if digits else _begun(path)
+
+
+def _groups(found: list[Source]) -> Iterator[Group]:
     made = {source.path for source in found}
     # A capture whose run folder is there is about to be removed.
     found = [source for source in found if source.format != "capture" or captures.run_folder(source.path) not in made]
@@ -76,8 +142,8 @@ def groups(found: list[Source]) -> Iterator[Group]:
             yield Group(_each(sources), pattern)
         else:
             single += sources
-    for members in _jobs(single):
-        yield Group(_each(members), str(members[0].path))
+    for members, unknown in _jobs(single):
+        yield Group(_each(members), str(members[0].path), unread=tuple(map(_without_rank, unknown)))
     runs = [(folder, size, job) for (folder, size), windows in own.items() for job in _own_jobs(folder, size, windows)]
     in_folder = Counter(folder for folder, _, _ in runs)
     for folder, size, job in runs:
@@ -87,11 +153,17 @@ def groups(found: list[Source]) -> Iterator[Group]:
 def place(group: Group, every: list[Group]) -> Path | None:
     """The path that opens this run, of all that were found, and no other: its folder, where nothing else is in it; None for none."""
     first, *others = group.sources
-    if not others:
+    if not others and not group.unread:
         return first.path
-    folder = Path(os.path.commonpath([source.path.parent for source in group.sources]))
+    folder = job_folder(group)
     alone = all(other is group or not any(source.path.is_relative_to(folder) for source in other.sources) for other in every)
     return folder if alone else None
+
+
+def job_folder(group: Group) -> Path:
+    """The folder in which the recordings of a run are, also those that cannot be read."""
+    paths = [*(source.path for source in group.sources), *(Path(error.path) for error in group.unread)]
+    return Path(os.path.commonpath([path.parent for path in paths]))
 
 
 def rank_in_name(path: Path) -> int | None:
@@ -100,6 +172,14 @@ def rank_in_name(path: Path) -> int | None:
     above = (re.fullmatch(r"rank[-_]?(\d{1,9})", part, re.IGNORECASE) for part in reversed(path.parts[-DEPTH:-1]))
     match = match or next((found for found in above if found), None)
     return int(match[1]) if match else None
+
+
+def rank_of(path: Path, format: str | None = None) -> int | None:
+    """The rank that a recording's name or its description says, also where it cannot be read."""
+    named = rank_in_name(path)
+    if named is not None or (format is None and _PROFILER.search(path.name) is None):
+        return named
+    return _rank(Source(path, format or "ascend_result"), _changed_ns(path))
 
 
 def header(source: Source) -> dict[str, Any]:
@@ -277,31 +357,48 @@ class _Ranked(NamedTuple):
     source: Source
 
 
-def _jobs(sources: list[Source]) -> Iterator[list[Source]]:
-    """Recordings that say their rank, in order of time; each of the others by itself."""
+def _jobs(sources: list[Source]) -> Iterator[tuple[list[Source], list[Source]]]:
+    """Recordings that say their rank, in order of time, with those begun at the same time that do not; each of the others by itself."""
     ranked: dict[tuple[str, Path], list[_Ranked]] = {}
+    unknown: dict[tuple[str, Path], list[tuple[float, Source]]] = {}
     for source in sources:
         rank = _rank(source, _changed_ns(source.path))
         begun = _begun(source.path)
-        if rank is None or (
+        if rank is None and begun is not None and source.format != "chrome":
+            unknown.setdefault((source.format, source.path.parent.parent), []).append((begun, source))
+        elif rank is None or (
             begun is None and source.format == "chrome"
         ):  # whose names say nothing, need have nothing to do with each other
-            yield [source]
+            yield [source], []
         else:
             where = source.path.parent if begun is None else source.path.parent.parent
             ranked.setdefault((source.format, where), []).append(_Ranked(begun, rank, source))
-    for members in ranked.values():
+    for key, members in ranked.items():
         if members[0].begun is None and len({one.rank for one in members}) < len(members):
-            yield from ([one.source] for one in members)  # nothing tells which of them ran together
+            yield from (([one.source], []) for one in members)  # nothing tells which of them ran together
             continue
-        group: list[_Ranked] = []
-        for one in sorted(members, key=lambda member: (member.begun or 0, member.rank)):
-            late = group and (one.begun or 0) - (group[0].begun or 0) > TOGETHER_S
-            if group and (late or one.rank in {other.rank for other in group}):
-                yield [other.source for other in sorted(group, key=lambda member: member.rank)]
-                group = []
-            group.append(one)
-        yield [other.source for other in sorted(group, key=lambda member: member.rank)]
+        for group in _begun_as_one(members):
+            near = [one for one in unknown.get(key, []) if abs(one[0] - (group[0].begun or 0)) <= TOGETHER_S]
+            for one in near:
+                unknown[key].remove(one)
+            yield [other.source for other in sorted(group, key=lambda member: member.rank)], [source for _, source in near]
+    yield from (([source], []) for others in unknown.values() for _, source in others)
+
+
+def _begun_as_one(members: list[_Ranked]) -> Iterator[list[_Ranked]]:
+    """Ranks of one job: begun together, each rank once."""
+    group: list[_Ranked] = []
+    for one in sorted(members, key=lambda member: (member.begun or 0, member.rank)):
+        late = group and (one.begun or 0) - (group[0].begun or 0) > TOGETHER_S
+        if group and (late or one.rank in {other.rank for other in group}):
+            yield group
+            group = []
+        group.append(one)
+    yield group
+
+
+def _without_rank(source: Source) -> DataError:
+    return DataError(source.path, "the recording does not say its rank; open it by itself")
 
 
 def _changed_ns(path: Path) -> int:
@@ -315,7 +412,7 @@ def _changed_ns(path: Path) -> int:
 def _rank(source: Source, changed_ns: int) -> int | None:
     try:
         return None if source.format == "run" else readers.rank(source.path, source.format)
-    except OSError:  # gone meanwhile
+    except (OSError, DataError):  # gone meanwhile, or damaged
         return None
 
 

@@ -81,6 +81,14 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "bp_end_ns": pl.Int64,
         "device_start_ns": pl.Int64,  # the step on the device, where the source draws steps there, too; null: as on the host
         "device_end_ns": pl.Int64,
+        "fp_start_op": Text,  # the operators there, where the source names them
+        "bp_end_op": Text,
+        # What the source itself says of the step's time. MindSpore's computation is the step less exposed communication: idle time counts.
+        "computation_ns": pl.Int64,
+        "exposed_ns": pl.Int64,  # communication that no computation hides
+        "stage_ns": pl.Int64,  # the step less exposed receives: the time within its pipeline stage
+        "receive_ns": pl.Int64,  # exposed receives
+        "collective_ns": pl.Int64,  # exposed communication without receives
         "how": Text,  # marker, given (the user chose what marks a step), inferred, whole (no marker: the trace is one step)
     },
     # A sample of a value.
@@ -137,6 +145,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "memory_bytes": pl.Int64,
         "peak_flops": pl.Int64,  # where the source itself says so; chips.py knows the rest
         "peak_bandwidth": pl.Int64,
+        "step_flops": pl.Int64,  # of a step, where the source has only the sum
+        "flops_per_s": pl.Float64,  # as the source says it
     },
     # Something that could not be read, or was read in a way the user should know of.
     "problems": {

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from stepscope import intervals, schema, units
-from stepscope.errors import UsageError
+from stepscope.errors import DataError, UsageError
 
 
 class StepDurations(msgspec.Struct, kw_only=True, frozen=True):
@@ -340,6 +340,15 @@ def complete(spans: pl.DataFrame) -> pl.DataFrame:
         parent,
         pl.Series("self_ns", np.where(flat, length, nesting.self_time)),
     )
+
+
+UNREAD = "not shown: "  # in the row of `problems` of a rank that cannot be read
+
+
+def unread_problem(error: DataError, rank: int | None) -> dict[str, Any]:
+    """The row of `problems` for a rank of a job that cannot be read; how many rows that loses is not known, so it counts as one."""
+    who = "" if rank is None else f"rank {rank} is "
+    return {"rank": rank, "file": error.path, "where": error.where, "what": f"{who}{UNREAD}{error.what}", "lost": 1}
 
 
 def combine(traces: list[Trace]) -> Trace:

@@ -148,7 +148,8 @@ Default/net/MatMul-op1, 1.5, 6, 1.5, 0.5, 2, 0.1
         assert (row["name"], row["calls"], row["flops"], row["time_ns"]) == ("Default/net/MatMul-op1", 4, 8_000_000, 1_000_000)
         assert row["flops_per_s"] == pytest.approx(8e9)
         assert 8_000_000 in trace.flops_by_scope()["flops"].to_list()
-    assert folder(flops_summary_0__json={"FLOPs": 1.0, "FLOPS": 2.0}).meta.extra["flops_summary"] == {"FLOPs": 1.0, "FLOPS": 2.0}
+    devices = folder(flops_summary_0__json={"FLOPs": 1.0, "FLOPS": 2.0}).devices.collect()
+    assert devices.select("step_flops", "flops_per_s").rows() == [(1_000_000, 2e9)]
 
 
 def test_b9_a_missing_series_costs_only_itself(folder: Any) -> None:
@@ -443,3 +444,107 @@ def test_a_file_that_nothing_reads_is_told(folder: Any) -> None:
     trace = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100), something_new_0__json={}, something_new_1__json={}, notes__txt="a")
     told = {row["where"]: row["what"] for row in trace.problems.collect().iter_rows(named=True)}
     assert told == {"notes.txt": "not read", "something_new_0.json": "2 files of this kind are not read"}
+
+
+# Of each rank, and in tables
+
+
+def test_stage_receive_and_computation_times_of_a_cluster_are_of_each_rank_and_step(folder: Any) -> None:
+    """Milliseconds; the last row is the average of the steps, and of no step."""
+    head = "computation_time,communication_alone_time,stage_time,receive_alone_time,collective_communication_alone_time\n"
+    files = {
+        f"ascend_cluster_analyse_pipeline-parallel_2_2_{rank}__csv": head + f"3.5,1.5,4.25,0.75,0.5\n{rank},2,3,4,5\n9,9,9,9,9\n"
+        for rank in range(2)
+    }
+    steps = {f"step_trace_raw_{rank}_detail_time__csv": step_rows(0, 100, 200) for rank in range(2)}
+    rows = (
+        folder(**files, **steps).cluster_steps().select("rank", "step", "stage_ns", "receive_ns", "collective_ns", "computation_ns").rows()
+    )
+    assert rows == [
+        (0, 1, 4_250_000, 750_000, 500_000, 3_500_000),
+        (1, 1, 4_250_000, 750_000, 500_000, 3_500_000),
+        (0, 2, 3_000_000, 4_000_000, 5_000_000, 0),
+        (1, 2, 3_000_000, 4_000_000, 5_000_000, 1_000_000),
+    ]
+
+
+def test_times_of_a_cluster_that_fit_no_step_are_a_problem(folder: Any) -> None:
+    rows = "computation,communication_alone_time\n" + "1,2\n" * 5
+    trace = folder(**{"gpu_cluster_analyse_data-parallel_1_2_0__csv": rows}, step_trace_raw_0_detail_time__csv=step_rows(0, 100, 200))
+    assert trace.cluster_steps()["computation_ns"].null_count() == 2
+    assert trace.problems.collect().filter(pl.col("where") == "cluster_analyse").select("rank", "lost").rows() == [(0, 4)]
+
+
+def test_flops_of_each_rank_are_its_own(folder: Any) -> None:
+    """Millions of FLOPs; a rank that has the FLOPs of its operators needs no sum."""
+    trace = folder(
+        flops_summary_0__json={"FLOPs": 8.0, "FLOPS": 2.0}, flops_summary_1__json={"cube_FLOPs": 3.0, "vec_FLOPs": 1.5, "cube_FLOPS": 1.0, "vec_FLOPS": 1.0}
+    )  # fmt: skip
+    rows = trace.flops().select("rank", "device", "name", "flops", "flops_per_s", "how").rows()
+    assert rows == [
+        (0, "aicore", "whole step", 8_000_000, 2e9, "sum of a step"),
+        (1, "aicore", "whole step", 4_500_000, None, "sum of a step"),
+    ]
+
+
+def test_the_cpu_use_of_the_process_stands_beside_that_of_the_machine(folder: Any) -> None:
+    """Of every sample, also where the machine's was not taken."""
+    trace = folder(
+        minddata_cpu_utilization_0__json={
+            "sampling_interval": 10, "cpu_processor_num": 4, "time_stamp": [10, 20, 30],
+            "device_info": {"user_utilization": [50, 0, 50], "sys_utilization": [10, 0, 10], "idle_utilization": [40, 0, 40]},
+            "process_info": {"user_utilization": [20, 30, 40], "sys_utilization": [5, 5, 5]},
+        }
+    )  # fmt: skip
+    process = trace.cpu(of="process")
+    assert process.select("name", "at_ns", "user_share", "system_share").rows() == [
+        ("process", 10_000_000, 0.2, 0.05),
+        ("process", 20_000_000, 0.3, 0.05),
+        ("process", 30_000_000, 0.4, 0.05),
+    ]
+    assert process["busy_cores"].to_list() == pytest.approx([1.0, 1.4, 1.8])
+
+
+def test_the_operators_at_which_forward_starts_and_backward_ends_are_named_for_each_rank(folder: Any) -> None:
+    points = {
+        f"step_trace_point_info_{rank}__json": {"fp_start": f"Default/Cast-op{rank}", "bp_end": "Default/Mul-op9"} for rank in range(2)
+    }
+    steps = {f"step_trace_raw_{rank}_detail_time__csv": step_rows(0, 100, 200) for rank in range(2)}
+    rows = folder(**points, **steps).step_trace().select("rank", "step", "fp_start_op", "bp_end_op").rows()
+    assert rows == [(rank, step, f"Default/Cast-op{rank}", "Default/Mul-op9") for rank in range(2) for step in (1, 2)]
+    each = [{"fp_start": "a", "bp_end": "b"}, {"fp_start": "c", "bp_end": "d"}]
+    rows = folder(step_trace_point_info_0__json=each).of_rank(0).step_trace().select("fp_start_op", "bp_end_op").rows()
+    assert rows == [("a", "b"), ("c", "d")]
+
+
+def test_calls_on_ai_cpus_stand_where_they_ran(folder: Any) -> None:
+    """From run_start to run_end, in microseconds, beside the AI cores; a call outside of what was recorded has no place."""
+    kernels = "op_name,stream_id,start_time(ms),duration(ms)\nDefault/MatMul-op1,0,0.1,0.5\n"
+    calls = "serial_number,kernel_type,total_time,dispatch_time,execution_time,run_start,run_end\n1,GetNext-op1,0.5,0.1,0.3,200,500\n2,Far-op2,1.5,0.1,0.3,900000,900300\n"
+    trace = folder(
+        output_timeline_data_0__txt=kernels, aicpu_intermediate_0__csv=calls, step_trace_raw_0_detail_time__csv=step_rows(0, 100_000)
+    )
+    spans = trace.spans.join(trace.tracks.select("track", "label", track_kind="kind"), on="track").filter(
+        pl.col("category").cast(pl.String) == "AI_CPU"
+    )
+    rows = (
+        spans.select(pl.col("name").cast(pl.String), pl.col("track_kind").cast(pl.String), "dur_ns", "step").sort("dur_ns").collect().rows()
+    )
+    assert rows == [("GetNext-op1", "stream", 300_000, 1), ("Far-op2", "other", 1_500_000, None)]
+    assert spans.filter(pl.col("step") == 1).select("start_ns").collect()["start_ns"].to_list() == [200_000]
+
+
+def test_a_damaged_file_of_one_rank_hides_neither_its_other_files_nor_other_ranks(folder: Any) -> None:
+    timeline = json.dumps([{"name": "MatMul", "ph": "X", "pid": 0, "tid": "1", "ts": 1, "dur": 2}] * 20)
+    trace = folder(
+        ascend_timeline_display_0__json=timeline,
+        ascend_timeline_display_1__json=timeline[:200],
+        step_trace_raw_0_detail_time__csv=step_rows(0, 100),
+        step_trace_raw_1_detail_time__csv=step_rows(0, 100),
+        hccl_raw_2__csv="",
+    )
+    assert trace.meta.ranks == [0, 1, 2]
+    assert trace.steps.collect()["rank"].to_list() == [0, 1]
+    lost = trace.problems.collect().filter(pl.col("lost") > 0)
+    assert lost.filter(pl.col("rank") == 1)["where"].to_list() == ["ascend_timeline_display_1.json"]
+    assert lost.filter(pl.col("rank") == 2).height == 1

@@ -1,5 +1,6 @@
 """The list of runs: read as it is looked at, searched, compared, added to."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,3 +129,24 @@ def test_a_run_that_appears_is_listed_and_an_unreadable_one_says_why(
     playwright.expect(broken).to_contain_text("unreadable", timeout=PATIENCE)
     assert "broken.json.gz" in (broken.locator(".why").get_attribute("title") or "")
     expected(complaints)
+
+
+def test_a_job_with_a_broken_rank_is_named_after_its_folder_and_says_what_is_missing(server: "Serve", page: "Page", tmp_path: Path) -> None:
+    """Chips whose name nobody knows are not called null."""
+    job = tmp_path / "four_ranks"
+    for rank in range(4):
+        result = job / f"node_{rank + 1}_2025010915481{rank}123_ascend_pt"
+        (result / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
+        (result / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank, "config": {}}))
+        text = "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free\n7,50.0,20.0,5.0,25.0,30.0\n"
+        (result / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv").write_text(text if rank < 3 else "")
+    (result / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv").unlink()
+    served = server(tmp_path)
+    (run,) = served.ask("api/runs").json()["runs"]
+    assert run["name"] == "four_ranks" and [one["rank"] for one in run["problems"]] == [3]
+    page.goto(served.url())
+    shown = page.get_by_role("row").filter(has_text="four_ranks")
+    playwright.expect(shown).to_contain_text("partial", timeout=PATIENCE)
+    playwright.expect(shown).to_contain_text("100 µs", timeout=PATIENCE)  # of a step: 50 + 20 + 30
+    assert "null" not in (shown.text_content() or "")
+    assert "rank 3 is not shown" in (shown.get_by_text("partial").get_attribute("title") or "")

@@ -32,6 +32,7 @@ const text = texts({
     matched: "waits are known for {matched} of {calls} calls",
     tiles: "Communication in figures", timeTile: "Communication", timeContext: "a step and rank, on average", exposedTile: "Exposed", exposedContext: "{share} of the step", waitTile: "Waiting for other ranks", waitContext: "{share} of communication", bytesTile: "Sent or received", bytesContext: "{calls} calls, all ranks", slowTile: "Slowest rank", slowContext: "{time} a step; fastest rank {rank}: {fast}", noBytes: "sizes were not recorded",
     heat: "Every rank and step", heatNote: "click a cell to choose it", metric: "What is shown", total: "Step time", computing: "Computing", exposedMetric: "Exposed", wait: "Wait", rank: "Rank", step: "Step", least: "least", most: "most", noRow: "This rank did not record this step", notKnown: "not known",
+    stage_ns: "Stage", stage_ns_help: "As the recording says: the step without exposed receives", receive_ns: "Receive only", receive_ns_help: "As the recording says: receives that no computation hides", collective_ns: "Collectives only", collective_ns_help: "As the recording says: exposed communication without receives", computation_ns: "Not communicating", computation_ns_help: "As the recording says: the step without exposed communication, idle time included",
     chosen: "Rank {rank}, step {step}: {total}", toStep: "Step trace of rank {rank}", toTimeline: "Timeline", clear: "All steps",
     bars: "Ranks side by side", barsMean: "the average step of each", barsStep: "step {step}", free: "nothing", copy: "copies", exposedWord: "exposed communication", hostWord: "communication on the host, device idle", gone: "not recorded", goneStep: "did not record this step",
     everyStep: "Every step", everyNote: "click a step to choose it",
@@ -57,6 +58,7 @@ const text = texts({
     "no wait: one rank": "只记录了一个 rank", "no wait: not known to be a collective": "发送与接收没有等待", "no wait: the other ranks have no such call": "其他 rank 没有这样的调用", "no wait: the ranks' clocks differ, or calls are missing": "各 rank 的时钟不一致，或缺少调用", "wait as the recording says": "等待时间取自记录本身",
     matched: "{calls} 次调用中有 {matched} 次已知等待时间",
     tiles: "通信概况", timeTile: "通信", timeContext: "每个迭代每个 rank 的平均", exposedTile: "未掩盖", exposedContext: "占迭代 {share}", waitTile: "等待其他 rank", waitContext: "占通信 {share}", bytesTile: "收发数据", bytesContext: "{calls} 次调用，全部 rank", slowTile: "最慢的 rank", slowContext: "每个迭代 {time}；最快 rank {rank}：{fast}", noBytes: "没有记录大小",
+    stage_ns: "Stage 时间", stage_ns_help: "取自记录本身：迭代时间减去未被掩盖的接收时间", receive_ns: "仅接收", receive_ns_help: "取自记录本身：未被计算掩盖的接收时间", collective_ns: "仅集合通信", collective_ns_help: "取自记录本身：未被掩盖的通信时间，不含接收", computation_ns: "非通信时间", computation_ns_help: "取自记录本身：迭代时间减去未被掩盖的通信时间，含空闲",
     heat: "每个 rank 与迭代", heatNote: "点击单元格选择", metric: "显示内容", total: "迭代时间", computing: "计算", exposedMetric: "未掩盖", wait: "等待", rank: "Rank", step: "迭代", least: "最小", most: "最大", noRow: "此 rank 没有记录该迭代", notKnown: "未知",
     chosen: "Rank {rank}，迭代 {step}：{total}", toStep: "Rank {rank} 的迭代轨迹", toTimeline: "时间线", clear: "全部迭代",
     bars: "各 rank 对比", barsMean: "各自的平均迭代", barsStep: "迭代 {step}", free: "空闲", copy: "拷贝", exposedWord: "未掩盖的通信", hostWord: "主机通信，设备空闲", gone: "未记录", goneStep: "没有记录该迭代",
@@ -362,6 +364,9 @@ function Alone({ cells }: { cells: Table }) {
   );
 }
 
+/** What the recording itself says of the time of a step: MindSpore's cluster analysis. */
+const SAID = ["stage_ns", "receive_ns", "collective_ns", "computation_ns"] as const;
+
 function RankTable({ means }: { means: Table }) {
   const t = text();
   const columns: Column[] = [
@@ -377,6 +382,7 @@ function RankTable({ means }: { means: Table }) {
     { key: "wait_ns", label: t.waitHead, bar: true, color: () => "var(--kind-wait)" },
     { key: "copy_ns", label: t.copyHead, hide: true },
     { key: "free_ns", label: t.freeHead },
+    ...SAID.filter((key) => means.num(key).some(Number.isFinite)).map((key) => ({ key, label: t[key], help: t[`${key}_help`] })),
   ];
   return (
     <Card title={t.ranksTable} note={t.barsMean} flush>

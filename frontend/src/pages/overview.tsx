@@ -109,7 +109,7 @@ function useFacts(now: Info, overview: Table, waits: boolean): ComponentChildren
   }
   if (now.ranks.length > 1) said.push(fill(t.rankOf, { rank: rank() ?? "–", count: now.ranks.length }));
   said.push(framework(now));
-  said.push([...new Set(now.devices.filter((one) => one.rank === rank()).map((one) => one.name))].join(", "));
+  said.push([...new Set(now.devices.filter((one) => one.rank === rank()).map((one) => one.name).filter(Boolean))].join(", "));
   said.push(now.problem_count ? <a href={link({ page: "files" })}>{now.problem_count === 1 ? t.problem : fill(t.problems, { count: units.count(now.problem_count).value })}</a> : t.noProblems);
   return said;
 }

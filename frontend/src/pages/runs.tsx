@@ -20,7 +20,7 @@ const text = texts({
     one: "{count} run is here.", some: "{count} runs are here.", live: "{count} of them is being recorded now.", lives: "{count} of them are being recorded now.", none: "No run is here yet.", losing: "{count} loses a fifth of its step time or more.", losings: "{count} lose a fifth of their step time or more.",
     fact_drop: "drop a trace file anywhere on this page to open it", fact_tick: "tick two runs to compare them", unreadable: "{count} cannot be read", lazy: "runs are read as they come into sight",
     ofSteps: "of steps {steps}", title: "Runs", runs: "run|runs", pick: "Compare", name: "Name", framework: "Framework", device: "Device", ranks: "Ranks", steps: "Steps", step: "Step time", trend: "Trend", compute: "Compute", communication: "Comm.", copy: "Copy", idle: "Idle", device_: "share of the device's time in steps", verdict: "Verdict", state: "State", size: "Size", date: "Changed", format: "Format", path: "Path",
-    stateLive: "live", stateFinished: "finished", stateUnreadable: "unreadable", openFile: "Open a file…", compare: "Compare", compareTwo: "Compare the two ticked runs", pickTwo: "tick two",
+    stateLive: "live", stateFinished: "finished", stateUnreadable: "unreadable", statePartial: "partial", openFile: "Open a file…", compare: "Compare", compareTwo: "Compare the two ticked runs", pickTwo: "tick two",
     case_launch: "waits for launches", case_input: "waits for input", case_communication: "exposed communication", case_sync: "synchronises", case_latency: "slow to start kernels", case_copying: "copies", case_idle: "idle", case_used: "well used", case_host: "CPU only", case_hostInput: "waits for input", case_hostCommunication: "exposed communication", case_unrecorded: "kernels not recorded", case_unknown: "no operators recorded", case_none: "no steps",
     read: "Read", readHow: "{size}: not read until asked for", waiting: "…", recording: "being recorded", wholeOne: "no step markers",
     dropHere: "Drop to open", dropHow: "Chrome JSON, XPlane, PyTorch traces, plain or gzip", uploading: "Sending {name}: {percent} of {size}", readingUpload: "Reading {name}…", cancel: "Cancel", refused: "{name}: {why}", folder: "A folder cannot be sent: pack it, or start stepscope view on it.",
@@ -31,7 +31,7 @@ const text = texts({
     one: "这里有 {count} 个训练。", some: "这里有 {count} 个训练。", live: "其中 {count} 个正在记录。", lives: "其中 {count} 个正在记录。", none: "这里还没有训练。", losing: "{count} 个损失了五分之一以上的迭代时间。", losings: "{count} 个损失了五分之一以上的迭代时间。",
     fact_drop: "把 trace 文件拖到此页即可打开", fact_tick: "勾选两个训练进行对比", unreadable: "{count} 个无法读取", lazy: "训练滚动到可见时才读取",
     ofSteps: "迭代 {steps}", title: "训练列表", runs: "个训练", pick: "对比", name: "名称", framework: "框架", device: "设备", ranks: "Rank 数", steps: "迭代数", step: "迭代时间", trend: "走势", compute: "计算", communication: "通信", copy: "拷贝", idle: "空闲", device_: "占设备在迭代中的时间", verdict: "结论", state: "状态", size: "大小", date: "修改时间", format: "格式", path: "路径",
-    stateLive: "进行中", stateFinished: "已结束", stateUnreadable: "无法读取", openFile: "打开文件…", compare: "对比", compareTwo: "对比勾选的两个训练", pickTwo: "勾选两个",
+    stateLive: "进行中", stateFinished: "已结束", stateUnreadable: "无法读取", statePartial: "部分可读", openFile: "打开文件…", compare: "对比", compareTwo: "对比勾选的两个训练", pickTwo: "勾选两个",
     case_launch: "等待任务下发", case_input: "等待输入", case_communication: "未掩盖通信", case_sync: "同步等待", case_latency: "内核启动慢", case_copying: "拷贝", case_idle: "空闲", case_used: "利用充分", case_host: "仅 CPU", case_hostInput: "等待输入", case_hostCommunication: "未掩盖通信", case_unrecorded: "没有记录内核", case_unknown: "没有记录算子", case_none: "没有迭代",
     read: "读取", readHow: "{size}：需要时才读取", waiting: "…", recording: "正在记录", wholeOne: "没有迭代标记",
     dropHere: "松开以打开", dropHow: "Chrome JSON、XPlane、PyTorch trace，可为 gzip", uploading: "正在发送 {name}：{size} 的 {percent}", readingUpload: "正在读取 {name}…", cancel: "取消", refused: "{name}：{why}", folder: "不能发送文件夹：请打包，或对它运行 stepscope view。",
@@ -177,7 +177,8 @@ function rows(list: Run[]): Table {
 
 function chips(info: Info): string {
   const names = new Map<string, number>();
-  for (const device of info.devices.filter((one) => one.kind !== "cpu")) names.set(device.name, (names.get(device.name) ?? 0) + 1);
+  const known = info.devices.flatMap((one) => (one.kind !== "cpu" && one.name ? [one.name] : []));
+  for (const name of known) names.set(name, (names.get(name) ?? 0) + 1);
   const said = [...names].map(([name, count]) => (count > 1 ? `${count} × ${name}` : name)).join(", ");
   return said || deviceWord(info) || (onDevice(info) ? "" : "CPU");
 }
@@ -242,6 +243,8 @@ function List({ list, table, button }: { list: Run[]; table: Table; button: Comp
         const failed = found(of, row);
         const error = run.error ?? (failed && failed !== "asked" && "error" in failed ? failed.error : undefined);
         if (error) return <Chip tone="bad" title={error}>{t.stateUnreadable}</Chip>;
+        const missing = run.problems?.map((one) => `${one.file.split("/").pop()}: ${one.what}`) ?? [];
+        if (missing.length) return <Chip tone="warn" title={missing.join("\n")}>{t.statePartial}</Chip>;
         return run.state === "live" ? <Chip tone="good">{t.stateLive}</Chip> : <span class="d2">{t.stateFinished}</span>;
       },
     },

@@ -28,6 +28,10 @@ COLUMNS = {
     "wait_ns": pl.Int64,  # for the last rank to arrive, in collectives that have their like on the others
     "matched": pl.Int64,  # such collectives
     "device_steps": pl.Int64,  # that computing, exposed, copy and free are of: their device work is completely recorded
+    "stage_ns": pl.Int64,  # as the recording says (MindSpore, pipeline parallel): the step less exposed receives
+    "receive_ns": pl.Int64,  # as the recording says: exposed receives
+    "collective_ns": pl.Int64,  # as the recording says: exposed communication without receives
+    "computation_ns": pl.Int64,  # as the recording says: the step less exposed communication, idle time included
 }
 
 
@@ -44,6 +48,7 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
     steps = steps if per_step else steps.join(counting_steps(trace, warmup), on=key, how="semi", maintain_order="left")
     stages = steps.select(*key, "start_ns", "total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
     work = overlap(trace).drop("total_ns", "overlapped_ns", "clock")
+    said = trace.steps.select(*key, "stage_ns", "receive_ns", "collective_ns", "computation_ns").collect()
     waited = (
         waits(trace)
         .filter(pl.col("wait_ns").is_not_null() & pl.col("step").is_not_null())
@@ -53,6 +58,7 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
     rows = (
         stages.join(work, on=key, how="left", maintain_order="left")
         .join(waited, on=key, how="left", maintain_order="left")
+        .join(said.unique(key, keep="first"), on=key, how="left", maintain_order="left")
         .with_columns(pl.col("matched").fill_null(0), steps=pl.lit(1), device_steps=pl.col("complete").fill_null(False).cast(pl.Int64))
     )
     if not per_step:

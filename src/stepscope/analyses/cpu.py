@@ -25,8 +25,9 @@ COLUMNS = {
 _NAMES = (
     ("machine", r"^cpu (user|system|io|idle|steal)$", ""),
     ("machine", r"^(run queue|context switches|memory used)$", ""),
-    ("process", r"^(?:process|data worker|child) \d+ (cpu user|cpu system|memory|threads|voluntary switches|involuntary switches)$",
-     r"^((?:process|data worker|child) \d+) "),
+    ("process",
+     r"^(?:process|(?:process|data worker|child) \d+) (cpu user|cpu system|memory|threads|voluntary switches|involuntary switches)$",
+     r"^((?:process|data worker|child) \d+|process) "),
     ("operator", r"^cpu (user|system) \d+(?: .*)?$", r"^cpu (?:user|system) (.*)$"),
 )  # fmt: skip
 _COLUMN_OF = {

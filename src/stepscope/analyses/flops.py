@@ -28,12 +28,29 @@ def flops(trace: Trace) -> pl.DataFrame:
     `how` says whether the source recorded the FLOPs or they follow from the shapes of the inputs: of matrix products, convolutions and
     attention, forward and backward, as far as they show as operators. A multiply-add is two; padding and masks save nothing. Calls of
     which neither tells are `unknown_calls`, and count in neither FLOPs nor time. `utilization` is the time the chip would need at its
-    dense peak for this precision over the time it took; null where `peak_source` names no peak.
+    dense peak for this precision over the time it took; null where `peak_source` names no peak. A rank of which the source has only the
+    sum of a step has one row, `whole step`.
     """
+    found = summed(counted(trace), "rank", "device", "name")
     return (
-        summed(counted(trace), "rank", "device", "name")
+        pl.concat([found, _sums(trace, found)], how="diagonal_relaxed")
         .with_columns(share=(pl.col("flops") / pl.col("flops").sum().over("rank")).fill_nan(None))
         .sort("rank", -pl.col("flops"), "name", "device", nulls_last=True)
         .select(COLUMNS.keys())
         .cast(COLUMNS)  # type: ignore[arg-type]
     )
+
+
+def _sums(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
+    """A row for each rank of which only the FLOPs of a whole step are known."""
+    known = found.filter(pl.col("flops").is_not_null()).select("rank").unique()
+    sums = trace.devices.filter(pl.col("step_flops").is_not_null()).select(
+        "rank",
+        "flops_per_s",
+        flops="step_flops",
+        device=pl.col("kind").cast(pl.String),
+        name=pl.lit("whole step"),
+        how=pl.lit("sum of a step"),
+    )
+    rows: pl.DataFrame = sums.collect().join(known, on="rank", how="anti")
+    return rows

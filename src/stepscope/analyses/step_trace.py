@@ -29,6 +29,7 @@ COLUMNS = {
     "how": pl.String,
     "found": pl.String,
 }
+_SOURCE = {"ns": "source", "op": "source_op"}  # what the recording itself says of a point
 _NAMED = ["op", "scope", "annotation", "kernel", "communication"]
 
 
@@ -58,7 +59,7 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     fp_start = _recorded(trace, "fp_start") if fp_start is None else fp_start
     bp_end = _recorded(trace, "bp_end") if bp_end is None else bp_end
     rows: pl.DataFrame = (
-        trace.steps.rename({"fp_start_ns": "fp_start_source", "bp_end_ns": "bp_end_source"})
+        trace.steps.rename({f"{point}_{what}": f"{point}_{new}" for point in ("fp_start", "bp_end") for what, new in _SOURCE.items()})
         .sort("rank", "start_ns")
         .collect()
         .join(passes(roles(trace)), on=["rank", "step"], how="left", maintain_order="left")
@@ -99,7 +100,7 @@ def _sourced(rows: pl.DataFrame, point: str) -> pl.DataFrame:
     said = pl.col(f"{point}_source").is_not_null()
     return rows.with_columns(
         pl.coalesce(f"{point}_source", f"{point}_ns").alias(f"{point}_ns"),
-        pl.when(~said).then(f"{point}_op").alias(f"{point}_op"),
+        pl.when(said).then(pl.col(f"{point}_source_op").cast(pl.String)).otherwise(f"{point}_op").alias(f"{point}_op"),
         pl.when(said).then(pl.lit("source")).otherwise(f"{point}_found").fill_null("none").alias(f"{point}_found"),
     )
 

@@ -1,13 +1,13 @@
 """List every run at or below some paths: format, framework, ranks, steps, size and age.
 
 A folder is one row where its recordings are the ranks and windows of one run, as `stepscope summary FOLDER` opens it.
+The column `problems` lists the ranks of a run that cannot be read, and why.
 Files that were not read before are only looked at: --deep reads them, so that framework, ranks and steps are known.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from stepscope.cli._arguments import open_trace
 from stepscope.errors import DataError
 
 if TYPE_CHECKING:
-    from stepscope.run_groups import Recording, Source
+    from stepscope.run_groups import Group, Source
     from stepscope.trace import Trace
 
 
@@ -35,14 +35,17 @@ def run(args: argparse.Namespace) -> int:
     failed: list[DataError] = []
     rows = []
     for path in args.paths:
+        unread: list[DataError] = []
         try:
-            found = list(sources(path, failed.append))
+            found = list(sources(path, unread.append))
         except DataError as error:  # the path itself
             failed.append(error)
             continue
-        for place, recordings in _runs(found):
+        runs, alone = _runs(found, unread)
+        failed += alone
+        for place, group in runs:
             try:
-                rows.append(_run_row(place, recordings, args))
+                rows.append(_run_row(place, group, args))
             except DataError as error:
                 failed.append(error)
     columns = {
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         "steps": pl.Int64,
         "size_bytes": pl.Int64,
     }
-    frame = pl.DataFrame(rows, schema=columns | {"changed": pl.String}, orient="row")
+    frame = pl.DataFrame(rows, schema=columns | {"changed": pl.String, "problems": pl.String}, orient="row")
     if rows or not failed:
         _output.put(frame.lazy(), args, None, {"list": ", ".join(map(str, args.paths))})
         sys.stdout.flush()
@@ -61,17 +64,20 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _runs(found: "list[Source]") -> "Iterator[tuple[Path, tuple[Recording, ...]]]":
-    """What one path opens, and its recordings, in the order in which they were found."""
+def _runs(found: "list[Source]", unread: list[DataError]) -> "tuple[list[tuple[Path, Group]], list[DataError]]":
+    """What one path opens, and the run there, in the order in which they were found; and what cannot be read and is part of no run."""
     from stepscope import run_groups
 
-    groups = list(run_groups.groups(found))
+    groups = list(run_groups.groups(found, unread))
     order = {source: number for number, source in enumerate(found)}
+    runs: list[tuple[Path, Group]] = []
     for group in sorted(groups, key=lambda one: min(order[source] for source in one.sources)):
         if (place := run_groups.place(group, groups)) is not None:
-            yield place, group.recordings
+            runs.append((place, group))
         else:
-            yield from ((source.path, (run_groups.Recording((source,)),)) for source in group.sources)
+            each = (run_groups.Group((run_groups.Recording((source,)),), group.pattern) for source in group.sources)
+            runs += [(one.sources[0].path, one) for one in each]
+    return runs, run_groups.unread_alone(groups, unread)
 
 
 class _Row(NamedTuple):
@@ -83,13 +89,27 @@ class _Row(NamedTuple):
     steps: int | None
     size: int
     changed: float
+    problems: tuple[dict[str, Any], ...] = ()  # ranks of it that cannot be read
 
 
-def _run_row(place: Path, recordings: "tuple[Recording, ...]", args: argparse.Namespace) -> tuple[Any, ...]:
+def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any, ...]:
     """The recordings of a run as one row; what is not known of all of them is not known."""
-    rows = [_row(source, recording.rank, args) for recording in recordings for source in recording.sources]
+    from stepscope import run_groups
+    from stepscope.trace import unread_problem
+
+    rows: list[_Row] = []
+    unread = [(error, run_groups.rank_of(Path(error.path))) for error in group.unread]
+    for recording in group.recordings:
+        for source in recording.sources:
+            try:
+                rows.append(_row(source, recording.rank, args))
+            except DataError as error:
+                unread.append((error, run_groups.rank_of(source.path, source.format) if recording.rank is None else recording.rank))
+    if not rows:
+        raise unread[0][0]
     ranks = sorted({rank for row in rows for rank in row.ranks})
     steps = [row.steps for row in rows if row.steps is not None]
+    problems = [unread_problem(error, rank) for error, rank in unread] + [problem for row in rows for problem in row.problems]
     return (
         str(place),
         rows[0].format,
@@ -98,12 +118,14 @@ def _run_row(place: Path, recordings: "tuple[Recording, ...]", args: argparse.Na
         sum(steps) if len(steps) == len(rows) else None,
         sum(row.size for row in rows),
         _text.moment(max(row.changed for row in rows)),
+        "; ".join(f"{Path(row['file']).name}: {row['what']}" for row in problems) or None,
     )
 
 
 def _row(source: "Source", rank: int | None, args: argparse.Namespace) -> _Row:
     from stepscope import readers
     from stepscope.run_groups import rank_in_name
+    from stepscope.trace import UNREAD
 
     files = [source.path] if source.path.is_file() else [Path(at, name) for at, _, names in os.walk(source.path) for name in names]
     status = [file.stat() for file in files if file.is_file()]
@@ -114,7 +136,8 @@ def _row(source: "Source", rank: int | None, args: argparse.Namespace) -> _Row:
         named = rank_in_name(source.path) if said is None else said
         return _Row(source.format, None, [] if named is None else [named], None, *about)
     meta, steps = trace.meta, trace.steps.select("step").collect().height
-    return _Row(meta.format or source.format, meta.framework or None, meta.ranks if rank is None else [rank], steps, *about)
+    unread = tuple(row for row in trace.problems.collect().iter_rows(named=True) if UNREAD in row["what"])
+    return _Row(meta.format or source.format, meta.framework or None, meta.ranks if rank is None else [rank], steps, *about, unread)
 
 
 def _known(source: "Source") -> "Trace | None":

@@ -89,6 +89,7 @@ def counters(
     return frames + [_batches(file, offset, waits, problems) for name in names for file in files(folder, f"{name}_{rank}.txt")]
 
 
+_PROCESS = {"user_utilization": "process cpu user", "sys_utilization": "process cpu system"}
 _MACHINE = {
     "user_utilization": ("cpu user", "share", 0.01),
     "sys_utilization": ("cpu system", "share", 0.01),
@@ -101,7 +102,7 @@ _MACHINE = {
 
 
 def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
-    """The machine's CPU use as MindData's monitor samples it, for recordings without one of our own; any of the series may be missing."""
+    """The CPU use of machine and process as MindData's monitor samples it, for recordings without one of our own; some may be missing."""
     cpu = _json(folder, f"minddata_cpu_utilization_{rank}.json", [])
     at = _stamps(cpu, offset)
     given = mapped(cpu.get("device_info"))
@@ -121,6 +122,11 @@ def machine(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]:
                 rows.append((at[nth], value / passed if unit == "1/s" else value * factor))
         columns = {"at_ns": [moment for moment, _ in rows], "value": [value for _, value in rows]}
         frames.append(pl.DataFrame({"name": [name] * len(rows), **columns, "unit": [unit] * len(rows)}, _COUNTERS, strict=False))
+    own = mapped(cpu.get("process_info"))
+    for key, name in _PROCESS.items():  # of which every sample is taken
+        parts = [None if value is None else value / 100 for value in _values(own.get(key))][: len(at)]
+        samples = {"name": [name] * len(parts), "at_ns": at[: len(parts)], "value": parts, "unit": ["share"] * len(parts)}
+        frames.append(pl.DataFrame(samples, _COUNTERS, strict=False).drop_nulls())
     if (cores := _small(cpu.get("cpu_processor_num"))) is not None and at:
         frames.append(pl.DataFrame({"name": ["cpu cores"], "at_ns": at[:1], "value": [float(cores)], "unit": ["cores"]}, _COUNTERS))
     return frames

@@ -16,19 +16,28 @@ from stepscope.readers._mindinsight_files import COUNTERS, Folder, is_number
 
 
 def devices(folder: Folder) -> pl.DataFrame:
-    columns = {"device": pl.Int32, "kind": pl.String, "memory_bytes": pl.Int64}
+    columns = {"device": pl.Int32, "kind": pl.String, "memory_bytes": pl.Int64, "step_flops": pl.Int64, "flops_per_s": pl.Float64}
     names = {file.name for file in folder.path.glob(f"*_{folder.rank}*")}
     if any(name.startswith(("aicore", "aicpu", "ascend", "framework_raw", "output_", "pynative", "hccl", "timeline_")) for name in names):
         kind = "aicore"
     elif any(name.startswith("gpu_") for name in names):
         kind = "gpu"
-    elif any(name.startswith(("step_trace_raw", "memory_usage")) for name in names):
+    elif any(name.startswith(("step_trace_raw", "memory_usage", "flops_")) for name in names):
         kind = "aicore"
     else:
         return pl.DataFrame(schema=columns)
     capacity = folder.object("memory_usage_summary_{}.json").get("capacity")
     size = round(float(str(capacity)) * 2**30) if is_number(capacity) and 0 < float(str(capacity)) < 2**32 else None
-    return pl.DataFrame([(folder.rank, kind, size)], columns, orient="row")
+    return pl.DataFrame([(folder.rank, kind, size, *_flops_sums(folder))], columns, orient="row")
+
+
+def _flops_sums(folder: Folder) -> tuple[int | None, float | None]:
+    """FLOPs of a step, in millions, and FLOP/s, in billions; where each unit has its own, their rates are means that do not add up."""
+    said = folder.object("flops_summary_{}.json")
+    counts = [said[key] for key in ("FLOPs", "cube_FLOPs", "vec_FLOPs") if is_number(said.get(key))]
+    rate = said.get("FLOPS")
+    total = sum(float(str(one)) for one in counts) * 1e6
+    return round(total) if counts and 0 <= total < 2**62 else None, float(str(rate)) * 1e9 if is_number(rate) else None
 
 
 def memory(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:

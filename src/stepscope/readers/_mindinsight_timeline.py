@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.errors import DataError
 from stepscope.readers import Options, _kineto, _minddata, chrome
 from stepscope.readers import _mindinsight_cluster as cluster
 from stepscope.readers._ascend_tables import column, number
 from stepscope.readers._kineto import Problem
-from stepscope.readers._mindinsight_files import COUNT_NS, Folder, is_number, scope_of, type_of
+from stepscope.readers._mindinsight_files import COUNT_NS, SPANS, Folder, is_number, scope_of, type_of
 
 
 def kinds(folder: Folder) -> pl.DataFrame:
@@ -65,7 +66,12 @@ def timelines(folder: Folder, kinds: pl.DataFrame) -> Iterator[pl.DataFrame]:
     shown = ("ascend_timeline_display_{}.json", "timeline_display_{}.json", "gpu_timeline_display_{}.json")
     files = [file for file in map(folder.file, shown) if file is not None]
     for file in files[:1]:
-        yield _displayed(folder, file, kinds, origin)
+        try:
+            found = _displayed(folder, file, kinds, origin)
+        except DataError as error:  # the other files of the rank may be whole
+            folder.problems.append(Problem(file.name, f"{error.what} {error.where}".strip(), 1))
+        else:
+            yield found
     for file in files[1:]:  # of another device, on another clock
         folder.problems.append(Problem(file.name, "a second timeline of this rank: not shown", 0))
 
@@ -150,14 +156,14 @@ def _displayed(folder: Folder, file: Path, kinds: pl.DataFrame, origin: int) -> 
     )  # fmt: skip
 
 
-def ai_cpu(folder: Folder) -> Iterator[pl.DataFrame]:
+def ai_cpu(folder: Folder) -> pl.DataFrame:
     """Each call on an AI CPU: times in ms, and when it ran in us; older files have no types of their own."""
     rows = folder.table("aicpu_intermediate_{}.csv")
     if not {"total_time", "run_start"} <= set(rows.columns):
-        return
+        return pl.DataFrame(schema=SPANS | {"run_ns": pl.Int64})
     name = column(rows, "kernel_type", "node_type_name", "op_type")
     begin = number(pl.col("run_start"), 1000.0).round().cast(pl.Int64, strict=False)
-    yield rows.select(
+    return rows.select(
         kind=pl.lit("kernel"),
         name=name,
         start_ns=pl.when(begin > 0).then(begin),
@@ -170,7 +176,18 @@ def ai_cpu(folder: Folder) -> Iterator[pl.DataFrame]:
         track_kind=pl.lit("other"),
         device=pl.lit(folder.rank, pl.Int32),
         tid=pl.lit("aicpu"),
+        run_ns=(number(column(rows, "run_end"), 1000.0).round().cast(pl.Int64, strict=False) - begin),
     ).filter(pl.col("name").is_not_null() & pl.col("dur_ns").is_not_null())
+
+
+def ai_cpu_placed(calls: pl.DataFrame, spans: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Calls on AI CPUs, from run_start to run_end, that are within the time of what else ran; and the others."""
+    ends = pl.concat([spans.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")), steps.select("start_ns", "end_ns")])
+    first, last = ends["start_ns"].min(), ends["end_ns"].max()
+    inside = (pl.col("run_ns") >= 0) & (pl.col("start_ns") >= first) & (pl.col("start_ns") + pl.col("run_ns") <= last)
+    fits = calls.select(inside.fill_null(False)).to_series()
+    placed = calls.filter(fits).with_columns(dur_ns="run_ns", label=pl.lit("AI CPU"), track_kind=pl.lit("stream"))
+    return placed.drop("run_ns"), calls.filter(~fits).drop("run_ns")
 
 
 def _operands(info: str | None) -> tuple[str | None, str | None, str | None]:

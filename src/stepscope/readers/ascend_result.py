@@ -6,10 +6,12 @@ ASCEND_PROFILER_OUTPUT/trace_view.json              the timeline
                        memory_record.csv, operator_memory.csv, npu_module_mem.csv
                        communication_matrix.json    transfers between ranks
                        ascend_*_profiler_R.db       all of it in one database
+                       step_trace_time.csv, communication.json, analysis.db      sums of steps, calls of communication
 FRAMEWORK/                                          the framework's own files, of the host
 PROF_*/                                             what CANN and the device recorded, raw
 
-Where nothing was exported yet, the raw files are read, and the framework's are joined with them.
+Where nothing was exported yet, the raw files are read, and the framework's are joined with them. Where the timeline is missing or damaged,
+the tables beside it are read.
 """
 
 import re
@@ -27,13 +29,14 @@ from stepscope.readers import (
     _ascend_framework,
     _ascend_launches,
     _ascend_layers,
+    _ascend_sums,
     _ascend_tables,
     _mindspore_host,
     chrome,
     msprof_output,
     prof,
 )
-from stepscope.readers._documents import files
+from stepscope.readers._documents import exact, files
 from stepscope.readers._kineto import Problem
 from stepscope.readers._prof_files import Clock, Notes, framework_clock, sides
 from stepscope.trace import Meta, Trace
@@ -50,6 +53,9 @@ def sniff(path: Path) -> bool:
     telling = ("kernel_details.csv", "step_trace_time.csv", "operator_memory.csv")
     if any((output / name).is_file() for name in telling) or bool(files(output, _DATABASES)):
         return True
+    described = output != path or bool(files(path, "profiler_info*.json"))
+    if described and any((output / name).is_file() for name in _ascend_sums.FILES):
+        return True
     if output != path and ((output / "trace_view.json").is_file() or _mindspore_host.claims(path / "FRAMEWORK")):
         return True
     return _ascend_framework.claims(path / "FRAMEWORK") or (
@@ -60,6 +66,20 @@ def sniff(path: Path) -> bool:
 def read(path: Path, options: Options) -> Trace:
     output, problems = _output(path), list[Problem]()
     info = _described(path, problems)
+    try:
+        trace = _with_timeline(path, output, info, options, problems)
+    except DataError as error:
+        found = list[Problem]()
+        rank = next((one for one in (info["rank"], options.rank) if one is not None), 0)
+        sums = _ascend_sums.read(output, rank, _begin(info["said"]), found)
+        if sums is None:
+            raise
+        where = Path(error.path).name if Path(error.path) != path else ""
+        trace = _with_problems(sums, path, [*problems, Problem(where, f"{error.what} {error.where}".strip(), 1), *found])
+    return _with_meta(trace, path, info)
+
+
+def _with_timeline(path: Path, output: Path, info: dict[str, Any], options: Options, problems: list[Problem]) -> Trace:
     timeline, kernels = output / "trace_view.json", files(output, "kernel_details*.csv")
     databases = files(output, _DATABASES)
     framework = path / "FRAMEWORK"
@@ -78,7 +98,16 @@ def read(path: Path, options: Options) -> Trace:
         )
     if (kernels or databases or timeline.is_file()) and _ascend_framework.claims(framework):
         trace = _with_more(trace, path, info, options)
-    return _with_meta(trace, path, info)
+    return trace
+
+
+def _begin(said: dict[str, Any]) -> int:
+    """When recording began, in ns since 1970; 0 where nothing says it."""
+    try:
+        end, start = said["end_info"], said["start_info"]
+        return exact(end["collectionTimeEnd"]) - (exact(end["MonotonicTimeEnd"]) - exact(start["start_monotonic"]))
+    except (KeyError, TypeError, ValueError):
+        return 0
 
 
 def rank(path: Path) -> int | None:
@@ -180,7 +209,7 @@ def _of_text(
             reports, problems[:] = found.reports, [*problems, *found.problems]
         except DataError as error:
             # The table of kernels may still be whole.
-            if not kernels or not options.partial:
+            if not kernels:
                 raise
             problems.append(Problem(timeline.name, f"{error.what} {error.where}".strip(), 1))
     details = _ascend_tables.details(_ascend_tables.slices(kernels, problems), "kernel_details.csv", problems)

@@ -29,11 +29,11 @@ from stepscope import intervals, schema
 from stepscope.errors import DataError
 from stepscope.readers import Options, _kineto, _mindinsight_beside, _mindinsight_means, _mindinsight_timeline, _mindspore_host, chrome
 from stepscope.readers import _mindinsight_cluster as cluster
-from stepscope.readers._ascend_tables import column, read_json, read_table, with_rows
-from stepscope.readers._documents import files, readable
+from stepscope.readers._ascend_tables import column, number, read_json, read_table, with_rows
+from stepscope.readers._documents import files, mapped, readable
 from stepscope.readers._kineto import Problem
 from stepscope.readers._mindinsight_files import COUNT_NS, SPANS, Folder
-from stepscope.trace import Meta, Trace, combine, complete
+from stepscope.trace import Meta, Trace, combine, complete, unread_problem
 
 _PATTERNS = (
     *("step_trace_raw_*_detail_time.csv", "output_timeline_data_*.txt", "*timeline_display_*.json", "cpu_op_execute_timestamp_*.txt"),
@@ -66,8 +66,15 @@ def read(path: Path, options: Options) -> Trace:
     ranks = {rank: some for rank, some in sorted(of_ranks.items()) if any(not file.name.startswith("profiler_info") for file in some)}
     if not ranks:
         raise DataError(path, "no rank has files here")
-    traces = [_exported(path, rank, options) or _trace(Folder(path, rank, options)) for rank in ranks]
-    trace = combine(traces)
+    traces, unread = list[Trace](), list[tuple[DataError, int]]()
+    for rank in ranks:
+        try:
+            traces.append(_exported(path, rank, options) or _trace(Folder(path, rank, options)))
+        except DataError as error:
+            unread.append((error, rank))
+    if not traces:
+        raise unread[0][0]
+    trace = combine(traces).with_problems([unread_problem(error, rank) for error, rank in unread])
     if strategies := [found for one in traces if isinstance(found := one.meta.extra.get("strategy_stages"), list)]:
         # Each rank of an export of ours has those of all.
         trace.meta.extra["strategy_stages"] = list({str(row.get("rank")): row for rows in strategies for row in rows}.values())
@@ -115,14 +122,21 @@ def _exported(path: Path, rank: int, options: Options) -> Trace | None:
 
 def _trace(folder: Folder) -> Trace:
     steps, transfers = _steps(folder)
+    steps = _with_points(folder, _with_cluster_times(folder, steps))
     host = _host(folder)
     kinds = _mindinsight_timeline.kinds(folder)
     timeline = list(_mindinsight_timeline.timelines(folder, kinds))
     spans = pl.concat([pl.DataFrame(schema=SPANS), *timeline, transfers], how="diagonal_relaxed")
     covered = {str(kind) for kind in spans.filter(pl.col("kind") == "kernel")["track_kind"].unique()}
+    ai_cpu = _mindinsight_timeline.ai_cpu(folder)
+    if covered and "AI_CPU" in spans["category"]:  # the same calls
+        ai_cpu = ai_cpu.clear()
+    elif covered:  # without the AI cores beside them, they would look like all that the device did
+        placed, ai_cpu = _mindinsight_timeline.ai_cpu_placed(ai_cpu, spans, steps)
+        spans = pl.concat([spans, placed], how="diagonal_relaxed")
     sums = [
         *(_mindinsight_means.means(folder, kinds) if not covered else []),
-        *_mindinsight_timeline.ai_cpu(folder),
+        *([ai_cpu.drop("run_ns", strict=False)] if ai_cpu.height else []),
         *_mindinsight_means.dynamic(folder),
         *_mindinsight_means.of_host(folder, host is not None),
     ]
@@ -174,15 +188,8 @@ def _meta(folder: Folder) -> Meta:
     extra: dict[str, Any] = {
         key: folder.info[key] for key in ("context_mode", "parallel_mode", "stage_num", "is_heterogeneous") if key in folder.info
     }
-    for name in (f"step_trace_point_info_{folder.rank}.json", "step_trace_point_info.json"):
-        if (points := folder.object(name)) and "points" not in extra:
-            extra["points"] = points
-    if flops := folder.object("flops_summary_{}.json"):
-        extra["flops_summary"] = flops
     if strategy := cluster.strategy(folder.object("parallel_strategy_{}.json"), folder.rank, folder.problems):
         extra["strategy_stages"] = strategy
-    for file in files(folder.path, f"*_cluster_analyse_*_{folder.rank}.csv"):
-        extra["cluster_analyse"] = read_table(file, folder.problems).to_dicts()
     version = folder.info.get("ms_version")
     return Meta(
         format="mindinsight",
@@ -237,6 +244,54 @@ def _steps(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
         if match and match[0].replace("_start_point", "_end_point") in rows.columns
     ]
     return whole, pl.concat([none[1], *transfers], how="diagonal_relaxed")
+
+
+_CLUSTER_TIMES = {
+    "computation_ns": ("computation_time", "computation"),
+    "exposed_ns": ("communication_alone_time", "communication_alone"),
+    "stage_ns": ("stage_time",),
+    "receive_ns": ("receive_alone_time",),
+    "collective_ns": ("collective_communication_alone_time", "collective_communication_time"),
+}
+
+
+def _with_cluster_times(folder: Folder, steps: pl.DataFrame) -> pl.DataFrame:
+    """The steps with the times of *_cluster_analyse_*: a row for each step, in ms, then their average, except for a single step."""
+    found = [read_table(file, folder.problems) for file in files(folder.path, f"*_cluster_analyse_*_{folder.rank}.csv")]
+    if not found or found[0].is_empty():
+        return steps
+    rows = found[0].select(
+        number(column(found[0], *names), 1e6).round().cast(pl.Int64).alias(name) for name, names in _CLUSTER_TIMES.items()
+    )
+    own = rows if rows.height == max(steps.height, 1) else rows.head(-1)
+    if len(found) > 1:
+        folder.problems.append(Problem("cluster_analyse", f"{len(found)} files of this rank: the first is read", 0))
+    if steps.height and own.height != steps.height:
+        what = f"{own.height:,} rows for {steps.height:,} steps: which row is of which step is not known, so none is read"
+        folder.problems.append(Problem("cluster_analyse", what, own.height))
+        return steps
+    if steps.is_empty():
+        folder.problems.append(
+            Problem("cluster_analyse", f"{own.height:,} rows, and no step trace that says when their steps were", own.height)
+        )
+        return steps
+    return pl.concat([steps, own], how="horizontal")
+
+
+def _with_points(folder: Folder, steps: pl.DataFrame) -> pl.DataFrame:
+    """The steps with the operators that step_trace_point_info names: of all steps, or a list with those of each."""
+    said = next((found for name in (f"step_trace_point_info_{folder.rank}.json", "step_trace_point_info.json")
+                 if (file := folder.file(name)) is not None and (found := read_json(file, folder.problems))), None)  # fmt: skip
+    each = [mapped(one) for one in said] if isinstance(said, list) else [mapped(said)] * steps.height
+    if not any(each) or steps.is_empty():
+        return steps
+    if len(each) != steps.height:
+        folder.problems.append(
+            Problem("step_trace_point_info", f"points of {len(each):,} steps, for {steps.height:,}: not read", len(each))
+        )
+        return steps
+    texts = {f"{point}_op": [str(one[point]) if one.get(point) else None for one in each] for point in ("fp_start", "bp_end")}
+    return steps.with_columns(pl.Series(name, values, pl.String) for name, values in texts.items())
 
 
 def _with_steps(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

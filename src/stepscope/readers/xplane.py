@@ -19,7 +19,7 @@ from stepscope.readers._wall_clock import BETWEEN_TWO, WallClock
 from stepscope.readers._wire import Damage
 from stepscope.readers._xspace import Plane, Space
 from stepscope.step_assignment import with_passes
-from stepscope.trace import Meta, Trace, combine
+from stepscope.trace import Meta, Trace, combine, unread_problem
 
 _SNIFFED = 1 << 14
 _ENDINGS = (".xplane.pb", ".xplane.pb.gz")
@@ -31,7 +31,7 @@ _LARGEST = 1 << 31  # no protocol buffer is larger: a gzip file that unpacks to 
 def sniff(path: Path) -> bool:
     """A file that starts with a plane, or a folder with such files: what else lies there is made from them."""
     if path.is_dir():
-        return any(sniff(file) for file in _files(path))
+        return any(_claims(file) for file in _files(path))
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -44,17 +44,37 @@ def sniff(path: Path) -> bool:
     return _starts_with_plane(head)
 
 
+def _claims(file: Path) -> bool:
+    """A file of a host that cannot be opened does not hide the others."""
+    try:
+        return sniff(file)
+    except OSError:
+        return False
+
+
 def read(path: Path, options: Options) -> Trace:
     if not path.is_dir():
         return _read(path, options, options.rank or 0)
-    files = _files(path)
+    files = _files(path, every=True)
     said = [re.search(r"rank[-_]?(\d+)", file.name, re.IGNORECASE) for file in files]
     ranks = [int(match[1]) for match in said if match]
     if len(set(ranks)) != len(files):
         ranks = list(range(len(files))) if len(files) > 1 else [options.rank or 0]
-    traces = [_read(file, options, rank) for file, rank in zip(files, ranks, strict=True)]
-    _same_run(path, files, traces)
-    return combine(traces)
+    read, traces, unread = list[Path](), list[Trace](), list[tuple[DataError, int]]()
+    for file, rank in zip(files, ranks, strict=True):
+        try:
+            if not file.is_file():
+                raise DataError(file, "not a file")
+            traces.append(_read(file, options, rank))
+            read.append(file)
+        except DataError as error:  # one host's file does not hide the others
+            unread.append((error, rank))
+        except OSError as error:
+            unread.append((DataError(file, error.strerror or str(error)), rank))
+    if not traces:
+        raise unread[0][0]
+    _same_run(path, read, traces)
+    return combine(traces).with_problems([unread_problem(error, rank) for error, rank in unread])
 
 
 def _same_run(path: Path, files: list[Path], traces: list[Trace]) -> None:
@@ -69,9 +89,9 @@ def _same_run(path: Path, files: list[Path], traces: list[Trace]) -> None:
                 raise DataError(path, f"two recordings, one after the other: {one} and {other}; open one of them")
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files of a folder in the order of their hosts: host-2 before host-10."""
-    found = [file for file in folder.iterdir() if file.name.endswith(_ENDINGS) and file.is_file()]
+def _files(folder: Path, *, every: bool = False) -> list[Path]:
+    """The files of a folder in the order of their hosts, host-2 before host-10; `every`: also what only has the name of one."""
+    found = [file for file in folder.iterdir() if file.name.endswith(_ENDINGS) and (every or file.is_file())]
     return sorted(found, key=lambda file: [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", file.name)])
 
 

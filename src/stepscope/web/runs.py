@@ -19,9 +19,13 @@ from stepscope import facts, opening, run_groups, schema
 from stepscope.errors import DataError
 from stepscope.run_groups import Group, Source
 from stepscope.tables import finite
-from stepscope.trace import Trace
+from stepscope.trace import Trace, unread_problem
 
 _ENDINGS = re.compile(r"(\.pt\.trace|\.xplane)?\.(json|pb|gz|capture|txt)(\.gz)?$", re.IGNORECASE)
+# What profilers call their output, whatever the job.
+_TOOLS = re.compile(
+    r"profiler|ascend_(?:pt|ms)|ascend_profiler_output|cluster_analysis_output|mindstudio_profiler_output|trace_view", re.IGNORECASE
+)
 _QUIET_S = 30  # a job on another machine that has written nothing for so long is not taken for alive
 _FILES_LOOKED_AT = 10_000
 _PROBLEMS = 1000
@@ -43,12 +47,14 @@ class Run(msgspec.Struct, frozen=True):
     modified_ns: int
     error: str | None = None
     step_name: str | None = None  # steps that were chosen; the id says so, too
+    unread: tuple[DataError, ...] = ()  # recordings of other ranks of it that cannot be read
     known: dict[str, Any] = {}  # what a run folder's or a capture's header says: framework, ranks, ...
 
     def shown(self) -> dict[str, Any]:
         row = {name: getattr(self, name) for name in ("id", "name", "format", "state", "bytes", "modified_ns")}
         row |= {"path": str(self.path), **self.known}
-        return row | ({"error": self.error} if self.error else {})
+        problems = [unread_problem(error, run_groups.rank_of(Path(error.path))) for error in self.unread]
+        return row | ({"error": self.error} if self.error else {}) | ({"problems": problems} if problems else {})
 
     def with_steps(self, identity: str, step_name: str) -> "Run":
         """The same run with other steps, under an id of its own: nothing that was computed for one is an answer for the other."""
@@ -101,10 +107,10 @@ class Table:
                     found.append(source)
         except DataError as error:  # the path itself
             failed.append(error)
-        groups = list(run_groups.groups(found))
+        groups = list(run_groups.groups(found, failed))
         for group, name in zip(groups, _names(groups, root), strict=True):
             yield _run(group, name, root)
-        for problem in failed:
+        for problem in run_groups.unread_alone(groups, failed):
             path = Path(problem.path)
             yield Run(_identity(path.name, path), path.name, path, root, (), "", "unreadable", 0, 0, str(problem))
 
@@ -160,7 +166,7 @@ def confine(source: Source, root: Path) -> None:
 
 def _run(group: Group, name: str, root: Path) -> Run:
     first, *others = group.sources
-    path = first.path.parent if others else first.path
+    path = run_groups.job_folder(group) if others or group.unread else first.path
     files = list(_files(source.path for source in group.sources))
     headers = [run_groups.header(source) for source in group.sources]
     state = "live" if any(_is_live(source, header) for source, header in zip(group.sources, headers, strict=True)) else "finished"
@@ -174,6 +180,7 @@ def _run(group: Group, name: str, root: Path) -> Run:
         state,
         sum(size for _, _, size in files),
         max((changed for _, changed, _ in files), default=0),
+        unread=group.unread,
         known=_known(headers) | _assigned(group),
     )
 
@@ -219,7 +226,9 @@ def _above(run: Run) -> tuple[str, ...]:
 
 
 def _short_name(group: Group) -> str:
-    """A recording of ours is called by its job, or by the program and when it began; anything else by its file."""
+    """A recording of ours is called by its job, or by the program and when it began; the ranks of a job by their folder, or by what the
+    names of their files have in common; anything else by its file.
+    """
     first = group.sources[0].path
     if moment := run_groups.moment(first):
         when = f"{moment[:4]}-{moment[4:6]}-{moment[6:8]} {moment[8:10]}:{moment[10:12]}:{moment[12:14]}"
@@ -227,9 +236,18 @@ def _short_name(group: Group) -> str:
             return first.parent.name if group.alone else f"{first.parent.name} {when}"
         return f"{_program(run_groups.header(group.sources[0])) or first.parent.name} {when}"
     name = _ENDINGS.sub("", Path(group.pattern).name)
-    if len(group.sources) > 1:
-        name = re.sub(r"[-_. ]*rank\*[-_. ]*", "-", name).strip("-") or first.parent.name
-    return name or first.name
+    if len(group.sources) > 1 or group.unread:
+        folder = run_groups.job_folder(group)
+        name = re.sub(r"[-_. ]*rank(?:\*|[-_]?\d+)[-_. ]*", "-", name).strip("-")
+        told = "rank" in Path(group.pattern).name.lower() and not _TOOLS.fullmatch(name)
+        return name if name and told and not run_groups.is_process_name(first.name) else _own_name(folder)
+    return _own_name(first) if _TOOLS.fullmatch(name) else name or first.name
+
+
+def _own_name(path: Path) -> str:
+    """The name of the nearest folder, from here up, that the user chose, and not a profiler."""
+    folders = (path.absolute(), *path.absolute().parents)
+    return next((one.name for one in folders if not _TOOLS.fullmatch(_ENDINGS.sub("", one.name)) and one.name), path.name)
 
 
 def _relative(group: Group, root: Path) -> Path:

@@ -125,7 +125,7 @@ class Traces:
             confine(source, run.root)
         found.heard(0, 0)
         how = self._how if run.step_name is None else self._how | {"step_name": run.step_name}
-        trace = opening.together(list(run.sources), run.path, progress=found.heard, room=found.room, **how)
+        trace = opening.together(list(run.sources), run.path, progress=found.heard, room=found.room, unread=run.unread, **how)
         known = keeping.named("facts", run.id, found.signature, how) if self._how["cache"] and run.state != "live" else None
         return trace, describe(trace, run.id, run.name, path=str(run.path), state=run.state, known=known)
 
