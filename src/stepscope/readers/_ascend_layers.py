@@ -61,17 +61,23 @@ def assemble(
     spans, _ = _kineto.nested(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
     spans = _linked(spans, _kineto.load(scratch, "flows", local), lanes, matches)
     spans = _kineto.scoped(spans)
-    iterations = _iterations(spans, said, lanes)
+    iterations, unplaced = _iterations(spans, said, lanes), spans["track"].is_in(of_layers(lanes, "elsewhere"))
+    numbered = matches.of("step", spans.height).cast(pl.Int32, strict=False).set(unplaced | (spans["kind"] == "step").any(), None)
     if iterations.height:
         steps, remark, on_device = iterations, None, True
+    elif numbered.count():
+        steps, on_device = _ascend_steps.numbered(spans, numbered), True
+        remark = Problem(
+            details.file, "only the steps of kernels are known: each lasts from its first kernel's start to its last one's end", 0
+        )
     else:
         (steps, remark), on_device = _kineto.steps_of(spans), False
         if (steps["how"] == "whole").all() and not (spans["kind"] == "op").any():  # of CANN alone, as raw data is
             steps = _ascend_steps.whole(spans)
     problems += [remark] if remark else []
     spans = _stepped(spans, steps, on_device)
-    unplaced = pl.col("track").is_in(of_layers(lanes, "elsewhere"))
-    spans = spans.with_columns(step=pl.when(~unplaced).then("step"))
+    own = pl.coalesce(numbered, "step") if not iterations.height else pl.col("step")
+    spans = spans.with_columns(step=pl.when(~unplaced).then(own))
     rank = next((number for number in (rank, options.rank) if number is not None and number >= 0), 0)
     links = _links(spans, said, lanes)
     drop = _left_out(spans, lanes)
