@@ -120,3 +120,59 @@ def test_a_job_has_as_many_ranks_as_its_transfers_name(shared: Path) -> None:
     for kind in ("text", "db"):
         trace = stepscope.open(shared / "ascend" / "torch_npu" / kind / "level1", cache=False)
         assert (trace.meta.ranks, trace.meta.world_size) == ([0, 1], 8)
+
+
+def timeline(folder: Path, rank: int, groups: dict[str, list[int]], *calls: tuple[str, str, int, int, int, int]) -> None:
+    """A result whose calls each have a lane of their own and one plane: name, number of the communicator, start, length, and two ranks."""
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 9, "tid": 0, "args": {"name": "HCCL"}}]
+    said = {}
+    for place, (name, number, start, length, src, dst) in enumerate(calls):
+        for tid, label in ((2 * place, f"Group {place} Communication"), (2 * place + 1, "Plane 0")):
+            events.append({"ph": "M", "name": "thread_name", "pid": 9, "tid": tid, "args": {"name": label}})
+            events.append({"ph": "M", "name": "thread_sort_index", "pid": 9, "tid": tid, "args": {"sort_index": tid}})
+        span = {"ph": "X", "pid": 9, "ts": f"{start}.000", "dur": length}
+        events.append({**span, "name": name, "tid": 2 * place, "args": {"data_type": "INT8", "count": 1000}})
+        moved = {"src rank": src, "dst rank": dst, "size(Byte)": 1000, "link type": "HCCS", "transport type": "SDMA", "task type": "Memcpy"}
+        events.append({**span, "name": "Memcpy", "tid": 2 * place + 1, "args": moved})
+        times = {f"{word} Time(ms)": 0.0 for word in ("Elapse", "Transit", "Wait", "Synchronization", "Idle")}
+        said[f"{name}@{number}"] = {"Communication Time Info": {"Start Timestamp(us)": start, **times}, "Communication Bandwidth Info": {}}
+    output = folder / OUTPUT
+    output.mkdir(parents=True)
+    (output / "trace_view.json").write_text(json.dumps(events))
+    (output / "communication.json").write_text(json.dumps({"step1": {"p2p": {}, "collective": said}}))
+    (folder / f"profiler_info_{rank}.json").write_text(json.dumps({"config": {}, "rank_id": rank}))
+    about = {name: {"group_name": "", "group_rank": ranks.index(rank), "global_ranks": ranks} for name, ranks in groups.items()}
+    (folder / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": about}))
+
+
+AB, AC = "12502649811461", "12506944778758"  # of the communicators "ab" and "ac", worked out by hand as above
+
+
+def test_transfers_of_two_groups_at_the_same_time_are_each_of_their_own_group(tmp_path: Path) -> None:
+    """Rank 2 of four: with 3 in one group, with 0 in the other, where it is the second."""
+    calls = (("hcom_allReduce__461_0_1", AB, 10, 90, 0, 1), ("hcom_allReduce__758_0_1", AC, 20, 50, 1, 0))
+    timeline(tmp_path / "x_ascend_pt", 2, {"ab": [2, 3], "ac": [0, 2]}, *calls)
+    trace = stepscope.open(tmp_path / "x_ascend_pt", cache=False)
+    assert trace.links().select("src", "dst", "bytes").rows() == [(2, 0, 1000), (2, 3, 1000)]
+    assert trace.meta.world_size == 4
+    assert trace.links(op="hcom_allReduce__758_0_1").select("src", "dst").rows() == [(2, 0)]
+
+
+def test_a_call_is_of_the_group_that_the_digits_in_its_name_are_of(tmp_path: Path) -> None:
+    timeline(tmp_path / "x_ascend_pt", 2, {"ab": [2, 3], "ac": [0, 2]}, ("hcom_allReduce__758_0_1", AC, 20, 50, 1, 0))
+    (tmp_path / "x_ascend_pt" / OUTPUT / "communication.json").unlink()
+    trace = stepscope.open(tmp_path / "x_ascend_pt", cache=False)
+    assert trace.communication()["group"].to_list() == ["ac"] and ends(trace) == [(2, 0)]
+
+
+def test_a_send_of_one_rank_meets_the_receive_of_another_by_the_groups_of_the_job(tmp_path: Path) -> None:
+    """Four ranks, two stages: 0 sends to 2 and 1 to 3 under one name; rank 2 began 154 us before rank 0, rank 3 when rank 1 did."""
+    for rank, name, start, length in ((0, "send", 164, 30), (1, "send", 40, 30), (2, "receive", 10, 184), (3, "receive", 40, 30)):
+        ranks = [0, 2] if rank in (0, 2) else [1, 3]
+        timeline(
+            tmp_path / f"rank{rank}_ascend_pt", rank, {"ab": ranks}, (f"hcom_{name}__461_0_1", AB, start, length, rank // 2, 1 - rank // 2)
+        )
+        (tmp_path / f"rank{rank}_ascend_pt" / OUTPUT / "communication.json").unlink()
+    trace = stepscope.open(tmp_path, cache=False)
+    assert trace.communication().select("rank", "wait_ns", "matched").rows() == [(0, 0, 1), (1, 0, 1), (2, 154_000, 1), (3, 0, 1)]
+    assert trace.links().select("rank", "src", "dst").rows() == [(0, 0, 2), (1, 1, 3), (2, 2, 0), (3, 3, 1)]
