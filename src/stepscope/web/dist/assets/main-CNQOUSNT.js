@@ -1,0 +1,1 @@
+import{a as r}from"./chunk-ELSQJAC4.js";import"./chunk-7LINRLPI.js";import"./chunk-PTUKODTW.js";import"./chunk-CQDGR66X.js";import"./chunk-U6TC5AWH.js";import{O as t,e}from"./chunk-OT62WEV3.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));

@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-7F3KQ3F7.js";import"./chunk-LMZGVN4N.js";import"./chunk-PTUKODTW.js";import"./chunk-CQDGR66X.js";import"./chunk-U6TC5AWH.js";import{O as t,e}from"./chunk-OT62WEV3.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
