@@ -150,6 +150,23 @@ def test_ranks_that_use_a_communicator_of_two_are_the_two_sides() -> None:
     assert waits_of(batched) == [(0, "hcom_batchSendRecv__1_0_1", 40, 1), (2, "hcom_batchSendRecv__1_0_1", 0, 1)]
 
 
+def test_links_tell_the_two_sides_of_a_transfer_in_a_larger_group() -> None:
+    """Rank 0 of a pipeline of four sends to rank 1; what ranks 2 and 3 send is not between the two."""
+    group = '{"Process Group Name":"pp","Process Group Ranks":[0, 1, 2, 3]}'
+    calls = (
+        (0, "hcom_send__1_0_1", 0, 60),
+        (1, "hcom_receive__1_0_1", 50, 15),
+        (2, "hcom_send__1_0_1", 0, 40),
+        (3, "hcom_receive__1_0_1", 10, 35),
+    )
+    trace = transfers(*((rank, name, start, length, 8, group) for rank, name, start, length in calls))
+    links = pl.DataFrame(
+        {"rank": [0, 0, 1, 2, 3], "op": [calls[at][1] for at in (0, 0, 1, 2, 3)], "src": [0, 0, 1, 2, 3], "dst": [0, 1, 0, 3, 2]}
+    )
+    assert [wait for _, _, wait, _ in waits_of(trace)] == [None] * 4
+    assert [wait for _, _, wait, _ in waits_of(Trace({**trace.tables, "links": links}))] == [50, 0, 10, 0]
+
+
 def test_a_buffered_send_waits_for_nobody_and_nothing_arrives_before_it_is_sent() -> None:
     assert waits_of(transfers((0, "gloo:send", 0, 5, 8, None), (1, "gloo:recv", 30, 5, 8, None))) == [
         (0, "gloo:send", 0, 1),

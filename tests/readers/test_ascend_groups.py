@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import stepscope
+from stepscope.cli import main
 from stepscope.readers import _ascend_groups
 from stepscope.trace import Trace
 
@@ -120,6 +121,11 @@ def test_a_job_has_as_many_ranks_as_its_transfers_name(shared: Path) -> None:
     for kind in ("text", "db"):
         trace = stepscope.open(shared / "ascend" / "torch_npu" / kind / "level1", cache=False)
         assert (trace.meta.ranks, trace.meta.world_size) == ([0, 1], 8)
+
+
+def test_the_summary_says_how_many_ranks_of_the_job_are_recorded(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", str(shared / "ascend" / "torch_npu" / "text" / "level1")]) == 0
+    assert "2 of 8 ranks recorded" in capsys.readouterr().out.splitlines()[0]
 
 
 def timeline(folder: Path, rank: int, groups: dict[str, list[int]], *calls: tuple[str, str, int, int, int, int]) -> None:

@@ -79,7 +79,7 @@ def _even(way: list[str]) -> pl.Expr:
 
 
 def _peer(calls: pl.DataFrame) -> pl.Expr:
-    """The other side: as the call says, or the other one where its group, or the whole recording, has no third rank."""
+    """The other side: as the call or its links say, or the other one where its group, or the whole recording, has no third rank."""
     said = pl.when(pl.col("collective") == "send").then("dst").when(pl.col("collective") == "recv").then("src")
     pair = pl.col("members").str.extract_all(r"\d+").cast(pl.List(pl.Int32))
     own, two = pl.col("rank"), pl.col("group_size").fill_null(2) == 2
@@ -89,4 +89,4 @@ def _peer(calls: pl.DataFrame) -> pl.Expr:
     )
     ranks = calls["rank"].unique().to_list()
     in_all = pl.when(two).then(pl.lit(sum(ranks)) - own) if len(ranks) == 2 else pl.lit(None, pl.Int32)
-    return pl.coalesce(said, member, in_group, in_all).cast(pl.Int32).alias("peer")
+    return pl.coalesce(said, "partner", member, in_group, in_all).cast(pl.Int32).alias("peer")

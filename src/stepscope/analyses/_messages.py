@@ -69,6 +69,7 @@ def messages(trace: Trace) -> pl.DataFrame:
     if calls["flow_in"].count():
         sources.append(_around(trace, calls))
     calls = calls.join(_described(pl.concat(sources)), on=["rank", "span"], how="left", maintain_order="left")
+    calls = calls.join(_partners(trace), on=["rank", "name"], how="left", maintain_order="left")
     return _mapped(calls, "named", pl.String, _collective, "name").select(
         "rank",
         "span",
@@ -81,11 +82,20 @@ def messages(trace: Trace) -> pl.DataFrame:
         "src",
         "dst",
         "group_size",
+        "partner",
         *_TOLD_TIMES.values(),
         collective=pl.coalesce("collective", "named"),
         group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__(\d+)_\d+_\d+$")),
         bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
     )
+
+
+def _partners(trace: Trace) -> pl.DataFrame:
+    """rank, name, partner: the one other rank that the calls of a name exchange bytes with, where links say so."""
+    other = pl.when(pl.col("src") == pl.col("rank")).then("dst").otherwise("src")
+    rows = trace.table("links").filter(pl.col("op").is_not_null(), other != pl.col("rank"))
+    found = rows.group_by("rank", name=pl.col("op").cast(pl.String)).agg(partners=other.unique())
+    return found.filter(pl.col("partners").list.len() == 1).select("rank", "name", partner=pl.col("partners").list.first()).collect()
 
 
 def _around(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
