@@ -123,6 +123,12 @@ def test_a_job_has_as_many_ranks_as_its_transfers_name(shared: Path) -> None:
         assert (trace.meta.ranks, trace.meta.world_size) == ([0, 1], 8)
 
 
+def test_the_size_of_a_job_is_not_known_from_the_number_of_one_rank_nor_from_damage(result: Any, shared: Path) -> None:
+    assert stepscope.open(shared / "ascend" / "torch_npu" / "text" / "level0" / "rank1_ascend_pt", cache=False).meta.world_size is None
+    folder = result("text", {"parallel_group_info": {NAME: {"global_ranks": [8, 9, 2**30]}}, "distributed_args": {"world_size": 2**30}})
+    assert stepscope.open(folder, cache=False).meta.world_size == 10
+
+
 def test_the_summary_says_how_many_ranks_of_the_job_are_recorded(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", str(shared / "ascend" / "torch_npu" / "text" / "level1")]) == 0
     assert "2 of 8 ranks recorded" in capsys.readouterr().out.splitlines()[0]

@@ -24,6 +24,7 @@ from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
 FILE = "profiler_metadata.json"
+_MOST = 1 << 20  # ranks of a job
 _SIZES = {
     "tp": "tensor_model_parallel_size",
     "pp": "pipeline_model_parallel_size",
@@ -81,7 +82,7 @@ def parse(said: Mapping[str, Any], problems: list[Problem]) -> Parallel:
     told, sizes = _object(said.get("distributed_args")), {}
     for short, long in (*_SIZES.items(), ("world_size", "world_size")):
         size = told.get(long, told.get(short))
-        if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 2**31:
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _MOST:
             sizes[short] = size
     return Parallel(groups, {str(group_number(name)): name for name in groups}, sizes)
 
@@ -136,18 +137,21 @@ def _with_job(trace: Trace, links: pl.DataFrame, parallel: Parallel) -> Trace:
     known = pl.col("group").is_in(list(parallel.groups)).fill_null(False)
     # A transfer of this rank has this rank at one end: else its ranks are counted within a group that is not listed.
     foreign = ~known & (pl.col("src") != rank) & (pl.col("dst") != rank)
-    seen = [rank, *(one for ranks in parallel.groups.values() for one in ranks)]
-    seen += links.select(pl.max_horizontal("src", "dst").max()).drop_nulls().to_series().to_list()
-    world = parallel.sizes.get("world_size", max(seen) + 1)
+    seen = [one for ranks in parallel.groups.values() for one in ranks]
+    seen += [one for end in ("src", "dst") for one in links[end].drop_nulls().unique()]
+    believable = [one + 1 for one in seen if one < _MOST]  # damage leaves any number
+    world = parallel.sizes.get("world_size", max([rank + 1, *believable]) if max(believable, default=0) > 1 else None)
     links = links.with_columns(pl.when(known).then(f"{end}_of_job").when(~foreign).then(end).alias(end) for end in ("src", "dst"))
     unknown = links.select(pl.any_horizontal(pl.col("src", "dst").is_null()).sum()).item()
+    sizes = {name: size for name, size in parallel.sizes.items() if name != "world_size"}
+    extra = trace.meta.extra | ({"parallel": sizes} if sizes else {})
+    trace.meta = msgspec.structs.replace(trace.meta, extra=extra, world_size=max(world or 0, trace.meta.world_size or 0) or None)
+    if links.height == trace.table("links").select(pl.len()).collect().item() and not (parallel.groups or unknown):
+        return trace  # as it is
     tables = trace.tables
     tables["links"] = schema.conform(links.lazy(), "links")
     if unknown:
         what = f"{unknown:,} transfers count ranks within a group that {FILE} does not list: between which ranks they are is not known"
         row = pl.DataFrame({"rank": [rank], "where": ["communication"], "what": [what], "lost": [0]})
         tables["problems"] = pl.concat([tables["problems"], schema.conform(row.lazy(), "problems")])
-    sizes = {name: size for name, size in parallel.sizes.items() if name != "world_size"}
-    extra = trace.meta.extra | ({"parallel": sizes} if sizes else {})
-    size = max(world, trace.meta.world_size or 0)
-    return Trace(tables, msgspec.structs.replace(trace.meta, extra=extra, world_size=size if size > 1 else trace.meta.world_size))
+    return Trace(tables, trace.meta)
