@@ -88,3 +88,33 @@ def test_the_mean_leaves_a_slow_first_step_out_as_step_times_does() -> None:
     assert tiny.trace(steps=steps).cluster_steps(per_step=False)["steps"].to_list() == [2, 3]
     assert tiny.trace(steps=steps).cluster_steps(per_step=False, warmup=0)["steps"].to_list() == [3, 3]
     assert tiny.trace(steps=steps).cluster_steps()["step"].to_list() == [1, 1, 2, 2, 3, 3]
+
+
+def test_the_wait_of_a_step_is_the_sum_of_the_waits_of_its_calls() -> None:
+    """Of a collective, of a receive whose send starts later, and of what the recording itself says."""
+    trace = tiny.trace(
+        spans="""
+            rank  kind           track  name           step  start_ns  dur_ns  bytes  args
+            0     communication  2      ncclAllReduce  1     10        30      8      -
+            1     communication  2      ncclAllReduce  1     20        20      8      -
+            0     communication  2      nccl:recv      1     50        40      8      -
+            1     communication  2      nccl:send      1     70        20      8      -
+            0     communication  2      hcom_x         2     100       40      8      {"wait_ns":7,"transit_ns":30,"idle_ns":3}
+        """,
+        steps="""
+            rank  step  start_ns  end_ns
+            0     1     0         100
+            0     2     100       200
+            1     1     0         100
+        """,
+    )
+    tiny.assert_rows(
+        trace.cluster_steps(),
+        """
+        rank  step  wait_ns  known_waits  matched  transit_ns  communication_idle_ns
+        0     1     30       2            2        -           -
+        1     1     0        2            2        -           -
+        0     2     7        1            0        30          3
+        """,
+    )
+    assert trace.communication()["wait_ns"].sum() == trace.cluster_steps()["wait_ns"].sum()

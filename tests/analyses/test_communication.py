@@ -48,6 +48,8 @@ def test_a_rank_waits_until_the_last_one_has_started() -> None:
             1     communication  gloo:broadcast   1     320       9       8
             0     communication  gloo:send        1     400       5       8
             1     communication  gloo:recv        1     400       9       8
+            0     communication  odd_name         1     500       5       8
+            1     communication  odd_name         1     500       9       8
         """
     )
     # Rank 0 waits 60 in the first reduce, rank 1 20 in the second. The sender of a broadcast may leave before the other comes: it
@@ -58,10 +60,12 @@ def test_a_rank_waits_until_the_last_one_has_started() -> None:
         rank  name             wait_ns  matched  note
         0     gloo:all_reduce  60       2        -
         0     gloo:broadcast   5        1        -
-        0     gloo:send        -        0        "no_wait:_not_known_to_be_a_collective"
+        0     gloo:send        0        1        -
+        0     odd_name         -        0        "no_wait:_not_known_to_be_a_collective"
         1     gloo:all_reduce  20       2        -
         1     gloo:broadcast   0        1        -
-        1     gloo:recv        -        0        "no_wait:_not_known_to_be_a_collective"
+        1     gloo:recv        0        1        -
+        1     odd_name         -        0        "no_wait:_not_known_to_be_a_collective"
         """,
     )
     assert trace.communication(rank=0)["note"].unique().to_list() == ["no wait: one rank"]
@@ -89,6 +93,130 @@ def test_calls_are_matched_by_size_within_a_step_and_only_where_every_rank_has_a
         1     3      0        2        "no_wait:_the_other_ranks_have_no_such_call"
         """,
     )
+
+
+def transfers(*rows: tuple[int, str, int, int, int, str | None], step: int | None = 1) -> Trace:
+    """Calls of rank, name, start, duration, bytes and arguments."""
+    spans = pl.DataFrame(rows, ["rank", "name", "start_ns", "dur_ns", "bytes", "args"], orient="row", infer_schema_length=None)
+    spans = spans.with_columns(kind=pl.lit("communication"), track=pl.lit(0), step=pl.lit(step, pl.Int32))
+    return Trace({"spans": pl.concat([stepscope.trace.complete(part) for part in spans.partition_by("rank", maintain_order=True)])})
+
+
+def waits_of(trace: Trace) -> list[tuple[int, str, int | None, int]]:
+    return trace.communication().select("rank", "name", "wait_ns", "matched").sort("rank", "name").rows()
+
+
+def test_a_receive_waits_for_its_send_and_a_send_for_its_receive() -> None:
+    """Stages of a pipeline of four ranks: 0 sends to 2 and 1 to 3, each in a group of two, and back."""
+    forward = {pair: f'{{"Process Group Name":"pp","Process Group Ranks":[{pair[0]}, {pair[1]}]}}' for pair in ((0, 2), (1, 3))}
+    trace = transfers(
+        (0, "hcom_send__822_0_1", 100, 60, 8, forward[0, 2]),
+        (2, "hcom_receive__822_0_1", 0, 160, 8, forward[0, 2]),
+        (1, "hcom_send__822_0_1", 10, 90, 8, forward[1, 3]),
+        (3, "hcom_receive__822_0_1", 80, 25, 8, forward[1, 3]),
+        (2, "hcom_send__822_1_1", 300, 20, 8, forward[0, 2]),
+        (0, "hcom_receive__822_1_1", 170, 150, 8, forward[0, 2]),
+    )
+    assert waits_of(trace) == [
+        (0, "hcom_receive__822_1_1", 130, 1),
+        (0, "hcom_send__822_0_1", 0, 1),
+        (1, "hcom_send__822_0_1", 70, 1),
+        (2, "hcom_receive__822_0_1", 100, 1),
+        (2, "hcom_send__822_1_1", 0, 1),
+        (3, "hcom_receive__822_0_1", 0, 1),
+    ]
+    (row,) = trace.communication(rank=0).filter(pl.col("name").str.contains("send"))["note"]
+    assert row == "no wait: one rank"
+
+
+def test_a_transfer_without_a_known_other_side_has_no_wait() -> None:
+    """Three ranks in one group: which of the others rank 0 sends to is not said."""
+    trace = transfers((0, "send", 0, 60, 8, None), (1, "recv", 10, 60, 8, None), (2, "recv", 20, 60, 8, None))
+    got = trace.communication()
+    assert got["wait_ns"].to_list() == [None] * 3
+    assert set(got["note"]) == {"no wait: the other side of the transfer is not known"}
+    said = transfers((0, "send", 0, 60, 8, '{"Dst Rank":2}'), (1, "recv", 10, 60, 8, None), (2, "recv", 20, 60, 8, '{"Src Rank":0}'))
+    assert waits_of(said) == [(0, "send", 20, 1), (1, "recv", None, 0), (2, "recv", 0, 1)]
+
+
+def test_ranks_that_use_a_communicator_of_two_are_the_two_sides() -> None:
+    """As torch_npu makes one for each pair of stages; rank 4 is in another."""
+    name = '{"Process Group Name":"10.0.0.1%eth0_60000_0_17"}'
+    trace = transfers(
+        (0, "hcom_send__1_0_1", 0, 60, 8, name), (2, "hcom_receive__1_0_1", 50, 15, 8, name), (4, "hcom_allReduce__2_0_1", 0, 5, 8, "{}")
+    )
+    assert waits_of(trace)[:2] == [(0, "hcom_send__1_0_1", 50, 1), (2, "hcom_receive__1_0_1", 0, 1)]
+    batched = transfers((0, "hcom_batchSendRecv__1_0_1", 0, 60, 8, name), (2, "hcom_batchSendRecv__1_0_1", 40, 25, 16, name))
+    assert waits_of(batched) == [(0, "hcom_batchSendRecv__1_0_1", 40, 1), (2, "hcom_batchSendRecv__1_0_1", 0, 1)]
+
+
+def test_links_tell_the_two_sides_of_a_transfer_in_a_larger_group() -> None:
+    """Rank 0 of a pipeline of four sends to rank 1; what ranks 2 and 3 send is not between the two."""
+    group = '{"Process Group Name":"pp","Process Group Ranks":[0, 1, 2, 3]}'
+    calls = (
+        (0, "hcom_send__1_0_1", 0, 60),
+        (1, "hcom_receive__1_0_1", 50, 15),
+        (2, "hcom_send__1_0_1", 0, 40),
+        (3, "hcom_receive__1_0_1", 10, 35),
+    )
+    trace = transfers(*((rank, name, start, length, 8, group) for rank, name, start, length in calls))
+    links = pl.DataFrame(
+        {"rank": [0, 0, 1, 2, 3], "op": [calls[at][1] for at in (0, 0, 1, 2, 3)], "src": [0, 0, 1, 2, 3], "dst": [0, 1, 0, 3, 2]}
+    )
+    assert [wait for _, _, wait, _ in waits_of(trace)] == [None] * 4
+    assert [wait for _, _, wait, _ in waits_of(Trace({**trace.tables, "links": links}))] == [50, 0, 10, 0]
+
+
+def test_a_buffered_send_waits_for_nobody_and_nothing_arrives_before_it_is_sent() -> None:
+    assert waits_of(transfers((0, "gloo:send", 0, 5, 8, None), (1, "gloo:recv", 30, 5, 8, None))) == [
+        (0, "gloo:send", 0, 1),
+        (1, "gloo:recv", 0, 1),
+    ]
+    early = transfers((0, "gloo:send", 100, 5, 8, None), (1, "gloo:recv", 30, 5, 8, None))
+    assert waits_of(early) == [(0, "gloo:send", None, 0), (1, "gloo:recv", None, 0)]
+    assert set(early.communication()["note"]) == {"no wait: the ranks' clocks differ, or calls are missing"}
+
+
+def test_transfers_of_different_size_are_not_one() -> None:
+    trace = transfers((0, "gloo:send", 0, 50, 8, None), (1, "gloo:recv", 30, 50, 16, None))
+    assert [wait for _, _, wait, _ in waits_of(trace)] == [None, None]
+
+
+def test_steps_in_which_both_sides_have_as_many_transfers_are_matched() -> None:
+    """Rank 1 lost the receive of step 1."""
+    trace = tiny.trace(
+        spans="""
+            rank  kind           name       step  start_ns  dur_ns  bytes
+            0     communication  gloo:send  1     0         50      8
+            0     communication  gloo:send  2     100       50      8
+            1     communication  gloo:recv  2     140       50      8
+        """
+    )
+    assert [row[2:] for row in waits_of(trace)] == [(40, 1), (0, 1)]
+
+
+def test_what_the_recording_says_of_a_wait_counts_before_the_ranks_that_were_recorded() -> None:
+    """Rank 1 of two recorded ones starts last, and waits 30 for a third one."""
+    trace = transfers(
+        (0, "hcom_allReduce__1_0_1", 0, 100, 8, '{"wait_ns":55,"transit_ns":40,"idle_ns":5}'),
+        (1, "hcom_allReduce__1_0_1", 20, 80, 8, '{"wait_ns":30,"transit_ns":40,"idle_ns":10}'),
+        (1, "hcom_allReduce__1_1_1", 200, 80, 16, None),
+    )
+    rows = """
+        rank  name                   total_ns  wait_ns  known_waits  matched  transit_ns  idle_ns  note
+        0     hcom_allReduce__1_0_1  100       55       1            1        40          5        "wait_as_the_recording_says"
+        1     hcom_allReduce__1_0_1  80        30       1            1        40          10       "wait_as_the_recording_says"
+        1     hcom_allReduce__1_1_1  80        -        0            0        -           -        -
+    """
+    tiny.assert_rows(trace.communication().with_columns(note=pl.col("note").str.extract("^(wait .*)")), rows)
+
+
+def test_where_ranks_of_the_group_are_missing_a_wait_is_the_least_it_can_be() -> None:
+    args = '{"Process Group Name":"0","Process Group Ranks":"[0, 1, ..., 7]","Group size":8}'
+    trace = transfers((0, "ncclAllReduce", 0, 100, 8, args), (1, "ncclAllReduce", 20, 80, 8, args))
+    got = trace.communication()
+    assert got["wait_ns"].to_list() == [20, 0]
+    assert set(got["note"]) == {"wait at least: some ranks of the group are not recorded"}
 
 
 def test_clocks_on_which_a_rank_leaves_before_another_comes_give_no_wait() -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -190,28 +191,41 @@ def test_what_the_host_waits_for_as_it_reads_a_value_is_on_the_critical_path(res
     assert taken["communication"] >= 0.99 * step_time(path)["exposed"] * 1000
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_the_wait_of_one_rank_alone_is_what_torch_npu_says(rank: int) -> None:
-    text, database = (DATA / kind / "level1" / f"rank{rank}_ascend_pt" for kind in ("text", "db"))
-    said = json.loads((text / "ASCEND_PROFILER_OUTPUT" / "communication.json").read_text())["step50"]["collective"]
-    wanted = {name.partition("@")[0]: round(one["Communication Time Info"]["Wait Time(ms)"] * 1e6) for name, one in said.items()}
-    del wanted["Total Op Info"]
-    found = stepscope.open(text, cache=False).communication()
-    assert dict(found.select("name", "wait_ns").iter_rows()) == wanted
-    assert set(found["note"]) == {"wait as the recording says"} and set(found["matched"]) == {0}
-    with sqlite3.connect(database / "ASCEND_PROFILER_OUTPUT" / "analysis.db") as tables:
-        rows = tables.execute("select hccl_op_name, wait_time from CommAnalyzerTime").fetchall()
-    found = stepscope.open(database, cache=False).communication()
-    assert dict(found.select("name", "wait_ns").iter_rows()) == {name: round(ms * 1e6) for name, ms in rows}
+@pytest.mark.parametrize("kind", ["text", "db"])
+@pytest.mark.parametrize("ranks", ["rank0_ascend_pt", "rank1_ascend_pt", "."])
+def test_transit_wait_and_idle_time_are_those_that_torch_npu_says(kind: str, ranks: str) -> None:
+    trace = stepscope.open(DATA / kind / "level1" / ranks, cache=False)
+    found = trace.communication()
+    parts = ("total_ns", "transit_ns", "wait_ns", "idle_ns")
+    for rank in trace.meta.ranks:
+        output = DATA / kind / "level1" / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        if kind == "text":
+            said = json.loads((output / "communication.json").read_text())["step50"]["collective"]
+            said.pop("Total Op Info")
+            words = [f"{word} Time(ms)" for word in ("Elapse", "Transit", "Wait", "Idle")]
+            wanted = {name.partition("@")[0]: [one["Communication Time Info"][word] for word in words] for name, one in said.items()}
+        else:
+            with sqlite3.connect(output / "analysis.db") as tables:
+                rows = tables.execute(
+                    "select hccl_op_name, elapse_time, transit_time, wait_time, idle_time from CommAnalyzerTime"
+                ).fetchall()
+            wanted = {name: times for name, *times in rows}
+        own = found.filter(rank=rank)
+        assert {name: list(row) for name, *row in own.select("name", *parts).iter_rows()} == {
+            name: [pytest.approx(ms * 1e6, abs=1) for ms in times] for name, times in wanted.items()
+        }
+        # The same call by call as added up for the rank and step.
+        (of_step,) = trace.cluster_steps(rank=rank).select("transit_ns", "wait_ns", "communication_idle_ns", "known_waits").rows()
+        assert of_step == (*own.select(pl.col(parts[1:]).sum()).row(0), 4)
+    assert set(found["note"]) == {"wait as the recording says"}
+    assert set(found["matched"]) == {1 if ranks == "." else 0}  # without the other rank
 
 
 def test_a_parent_of_result_folders_is_one_run_whose_ranks_share_a_clock() -> None:
     for kind in ("text", "db"):
         trace = stepscope.open(DATA / kind / "level1", cache=False)
         assert trace.meta.ranks == [0, 1]
-        waits = trace.communication().select("rank", "collective", "matched", "note")
-        assert waits["note"].null_count() == waits.height, waits
-        assert set(waits["matched"]) == {1}
+        assert set(trace.communication()["matched"]) == {1}
 
 
 def test_each_database_opens_by_itself_and_only_its_reader_claims_it() -> None:
@@ -236,3 +250,37 @@ def test_idle_time_and_copies_are_free_and_preparing_and_what_follows_the_last_k
     last = work.select((pl.col("start_ns") + pl.col("dur_ns")).max()).collect().item()
     mine = ours["free_ns"] + ours["copy_ns"] - (step["end_ns"] - last)
     assert mine / 1000 == pytest.approx(float(told["Free"]) + float(told["Preparing"]), abs=0.5)
+
+
+def test_without_a_timeline_steps_are_those_of_the_table_of_kernels(tmp_path: Path) -> None:
+    """Three kernels of step 7, one of step 9 and one of none, from 10 us on; the last of step 7 ends after step 9 has begun."""
+    rows = [(7, "a", 10, 5), (7, "b", 20, 5), (9, "a", 40, 20), (7, "c", 35, 8), ("N/A", "d", 80, 5)]
+    text = "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us)\n"
+    folder = tmp_path / "x_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    folder.mkdir(parents=True)
+    (folder / "kernel_details.csv").write_text(
+        text + "".join(f"{step},{name},MatMul,AI_CORE,{start}.000\t,{length}\n" for step, name, start, length in rows)
+    )
+    trace = stepscope.open(tmp_path / "x_ascend_pt", cache=False)
+    assert trace.steps.select("step", "start_ns", "end_ns", "how").collect().rows() == [
+        (7, 10_000, 40_000, "marker"),
+        (9, 40_000, 60_000, "marker"),
+    ]
+    of = trace.spans.filter(pl.col("kind") == "kernel").select(pl.col("name").cast(pl.String), "start_ns", "step").sort("start_ns")
+    assert of.collect().rows() == [("a", 10_000, 7), ("b", 20_000, 7), ("c", 35_000, 7), ("a", 40_000, 9), ("d", 80_000, None)]
+    assert trace.kernels()["calls"].sum() == 5 and trace.overview()["steps"].to_list() == [2]
+
+
+@pytest.mark.parametrize("level", ["level0", "level1"])
+def test_the_step_of_a_real_table_of_kernels_is_the_one_of_the_timeline(level: str, tmp_path: Path) -> None:
+    folder = DATA / "text" / level / "rank0_ascend_pt"
+    shutil.copytree(folder, tmp_path / "x_ascend_pt")
+    (tmp_path / "x_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").unlink()
+    alone, whole = stepscope.open(tmp_path / "x_ascend_pt", cache=False), stepscope.open(folder, cache=False)
+    assert alone.steps.select("step", "how").collect().rows() == whole.steps.select("step", "how").collect().rows() == [(50, "marker")]
+    for kind in ("kernel", "communication"):
+        found, wanted = (
+            trace.spans.filter(pl.col("kind") == kind).select("start_ns", "step").sort("start_ns").collect() for trace in (alone, whole)
+        )
+        assert set(found["step"]) == {50} and found["step"].equals(wanted["step"])
+        assert (found["start_ns"] - wanted["start_ns"]).abs().max() <= 2  # both round the same moment

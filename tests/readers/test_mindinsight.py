@@ -383,9 +383,9 @@ def test_what_hccl_says_of_calls_are_their_times_and_waits(folder: Any) -> None:
     """By hand: op1 takes 1 ms and waits 0.5 in each step, op2 2 ms and 0.5 in step 1. Where they ran nobody knows."""
     calls = folder(hccl_raw_0__csv=HCCL).communication()
     rows = """
-    name          calls total_ns wait_ns matched overlapped_ns
-    AllReduce-op1 2     3000000  1000000 2       -
-    AllReduce-op2 1     2500000  500000  1       -
+    name          calls total_ns wait_ns known_waits matched overlapped_ns
+    AllReduce-op1 2     3000000  1000000 2           0       -
+    AllReduce-op2 1     2500000  500000  1           0       -
     """
     assert_rows(calls, rows)
     older = 'step_num,communication_cost,wait_cost,link_info\n1,3.0,1.0,"{}"\n-,3.0,1.0,"{}"\n'
@@ -408,6 +408,49 @@ def test_waits_of_hccl_belong_to_the_transfers_of_the_step_trace(folder: Any) ->
     trace = folder(hccl_raw_0__csv=HCCL, step_trace_raw_0_detail_time__csv=steps)
     assert_rows(trace.communication(), "name calls total_ns wait_ns\nAllReduce-op1 1 300 500000")
     assert "2 waits of operators that are not on the timeline" in " ".join(trace.problems.collect()["what"])
+
+
+@pytest.mark.parametrize("prefix", ["stream_41_{}_", ""])
+@pytest.mark.parametrize("suffix", ["", "_start_point"])
+def test_waits_of_hccl_are_found_with_the_stream_before_the_name_and_without_it(folder: Any, prefix: str, suffix: str) -> None:
+    """MindSpore's parser names an operator of hccl_raw after the first of its three columns of the step trace, or as HCCL does."""
+    head = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail"
+    names = ["Default/AllReduce-op5", "Default/AllGather-op6"]
+    slots = [f"stream_41_{place}_{name}" for place, name in enumerate(names)]
+    columns = "".join(f",{slot}_start_point,{slot}_end_point,{slot}" for slot in slots)
+    steps = head + columns + "\n1,0,100,100,0,80,0,80,20,30,60,30,65,75,10\n2,100,200,100,100,180,0,80,20,130,160,30,165,175,10\n"
+    cost = [
+        json.dumps({prefix.format(at) + name + suffix: [step, 1.0, step + at / 2, {}] for at, name in enumerate(names)}).replace('"', '""')
+        for step in (1, 2)
+    ]
+    rows = "".join(f'{step},2.0,{2 * step + 0.5},"{{}}","{text}"\n' for step, text in enumerate(cost, 1))
+    hccl = "step_num,communication_cost,wait_cost,link_info,communication_operator_cost\n" + rows
+    trace = folder(hccl_raw_0__csv=hccl, step_trace_raw_0_detail_time__csv=steps)
+    # 1 and 2 ms of the reduce, half a millisecond more of the gather each.
+    assert_rows(
+        trace.communication(),
+        """
+        name                  calls total_ns wait_ns known_waits
+        Default/AllReduce-op5 2     600      3000000 2
+        Default/AllGather-op6 2     200      4000000 2
+        """,
+    )
+    assert trace.cluster_steps()["wait_ns"].to_list() == [2_500_000, 4_500_000]
+    assert not trace.problems.collect().filter(where="hccl_raw").height
+
+
+def test_operators_of_one_name_on_two_streams_keep_their_own_waits(folder: Any) -> None:
+    head = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail"
+    slots = ("stream_41_0_AllReduce-op5", "stream_42_0_AllReduce-op5")
+    columns = "".join(f",{slot}_start_point,{slot}_end_point,{slot}" for slot in slots)
+    hccl = "step_num,communication_cost,wait_cost,link_info,communication_operator_cost\n"
+    cost = '{""stream_41_0_AllReduce-op5"": [1, 1.0, 2.0, {}], ""stream_42_0_AllReduce-op5"": [1, 1.0, 3.0, {}]}'
+    trace = folder(
+        hccl_raw_0__csv=hccl + f'1,2.0,5.0,"{{}}","{cost}"\n',
+        step_trace_raw_0_detail_time__csv=f"{head}{columns}\n1,0,100,100,0,80,0,80,20,30,60,30,65,75,10\n",
+    )
+    args = trace.spans.filter(pl.col("kind") == "communication").select("start_ns", "args").sort("start_ns").collect()["args"]
+    assert [json.loads(text)["wait_ns"] for text in args] == [2_000_000, 3_000_000]
 
 
 STRATEGY = {

@@ -196,6 +196,27 @@ def test_sums_of_a_cluster_stand_on_the_clock_of_its_operators() -> None:
     assert last - first < 10**9  # a step is a third of a second
 
 
+def test_a_step_of_a_cluster_is_divided_where_its_operators_are_all_of_its_communication(tmp_path: Path) -> None:
+    """Rank 0: operators of 0.6 and 0.4 ms are its whole millisecond of communication. Of rank 1 one is missing."""
+    (tmp_path / "cluster_step_trace_time.csv").write_text(
+        "Step,Type,Index,Computing,Communication(Not Overlapped),Overlapped,Communication,Free\n"
+        "2,rank,0,500,1000,0,1000,500\n2,rank,1,500,1000,0,1000,500\n"
+    )
+
+    def operator(start: float, *times: float) -> dict[str, Any]:
+        words = [f"{word} Time(ms)" for word in ("Elapse", "Transit", "Wait", "Idle")]
+        return {"Communication Time Info": {"Start Timestamp(us)": start, **dict(zip(words, times, strict=True))}}
+
+    first, second = operator(1e9, 0.6, 0.1, 0.2, 0.3), operator(1e9 + 700, 0.4, 0.25, 0.05, 0.1)
+    said = {"(0, 1)": {"step2": {"hcom_allReduce__1_0@7": {"0": first, "1": first}, "hcom_allReduce__1_1@7": {"0": second}}}}
+    (tmp_path / "cluster_communication.json").write_text(json.dumps(said))
+    found = stepscope.open(tmp_path, cache=False).cluster_steps()
+    assert found.select("rank", "communication_ns", "transit_ns", "wait_ns", "communication_idle_ns").rows() == [
+        (0, 1_000_000, 350_000, 250_000, 400_000),
+        (1, 1_000_000, None, None, None),
+    ]
+
+
 def _exported(folder: Path, table: str, **more: object) -> Trace:
     """A timeline of ten microseconds with three tasks, and a table of kernels beside it."""
     folder.mkdir(parents=True)

@@ -121,3 +121,26 @@ def test_one_rank_that_sends_nothing_is_told_how_to_record_them_all(opened: Any)
     page = opened(run="resnet50_h200", root=SAMPLES)
     assert page.locator("h1").inner_text() == "One rank, nothing to send."
     assert "torchrun" in page.locator(".empty").inner_text()
+
+
+def test_the_page_divides_communication_as_torch_npu_does_and_says_how_many_ranks_are_there(server: Any, page: Any, shared: Path) -> None:
+    """The means of `Total Op Info` of the two files, in ms: transit 3.683 and 3.860, wait 5.941 and 0.191, idle 96.368 and 96.324."""
+    served = server(shared / "ascend" / "torch_npu" / "text" / "level1")
+    (run,) = served.ask("api/runs").json()["runs"]
+    page.goto(served.url(f"#/{run['id']}/communication"))
+    page.wait_for_selector("h1.verdict")
+    assert "2 of 8 ranks recorded" in page.locator(".facts").inner_text()
+    assert "not recorded: rank 2–7" in page.locator(".facts").inner_text()  # noqa: RUF001
+    assert "waits are known for 8 of 8 calls (as the recording itself says)" in page.locator(".facts").inner_text()
+    sentence = page.locator("h1").inner_text()
+    assert (
+        "Of 103\u202fms of communication a step, data moves for 3.77\u202fms, ranks wait 3.07\u202fms" in sentence
+        and "96.3\u202fms are idle" in sentence
+    )
+    for label, wanted in (("Data in transit", 3_771_515), ("Waiting for other ranks", 3_066_002), ("Idle in communication", 96_346_066)):
+        assert abs(float(tile(page, label).removesuffix(" ns").replace(",", "")) - wanted) <= 1
+    # The one wait of rank 0: of its step in one table, of its four calls in the other.
+    of_step = page.get_by_role("grid", name="Step trace, rank by rank").get_by_role("row").nth(1)
+    assert of_step.locator("[title='5,940,619 ns']").count() >= 1
+    for wait in ("5,646,633", "72,401", "188,424", "33,161"):
+        assert page.get_by_role("grid", name="Operators").locator(f"[title='{wait} ns']").count() >= 1

@@ -20,6 +20,7 @@ const text = texts({
     uneven: "Rank {rank} holds the others up: it computes {own} a step, the others {others} on average, and they wait {wait} for it.",
     unevenOnly: "Rank {rank} computes longest: {own} a step, the others {others} on average. Whether they wait for it is not known.",
     waiting: "{share} of the steps' time is communication that nothing hides. Of that the ranks spend {wait} a step waiting for one another.",
+    split: "{share} of the steps' time is exposed communication. Of {time} of communication a step, data moves for {transit}, ranks wait {wait} for one another, and {idle} are idle.",
     exposed: "{share} of the steps' time is communication that nothing hides: {exposed} a step.",
     hidden: "Communication takes {time} a step, and computation hides {share} of it.",
     noSteps: "The ranks communicate for {time} in all. No steps were found to divide that by.",
@@ -27,17 +28,17 @@ const text = texts({
     exposedUnknown: "Communication takes {time} of a step. What hides it is not known: the work of the device is not recorded.",
     unplaced: "The ranks communicate for {time} in all, of which they wait {wait} for one another. How much of it computation hides is not known.",
     alone: "One rank, nothing to send.",
-    ranksOf: "{count} of {world} ranks", ranks: "{count} ranks", oneRank: "1 rank", missing: "not recorded: rank {list}", missingMore: "not recorded: ranks {list} and {count} more ranges", steps: "{count} steps", oneStep: "1 step", leftOut: "a slow first step is left out of the averages",
-    "no wait: one rank": "only one rank was recorded", "no wait: not known to be a collective": "sends and receives have none", "no wait: the other ranks have no such call": "the other ranks have no such call", "no wait: the ranks' clocks differ, or calls are missing": "the ranks' clocks differ, or calls are missing", "wait as the recording says": "waits are those that the recording itself tells",
+    ranksOf: "{count} of {world} ranks recorded", ranks: "{count} ranks", oneRank: "1 rank", missing: "not recorded: rank {list}", missingMore: "not recorded: ranks {list} and {count} more ranges", steps: "{count} steps", oneStep: "1 step", leftOut: "a slow first step is left out of the averages",
+    "no wait: one rank": "only one rank was recorded", "no wait: not known to be a collective": "what kind of call it is is not known", "no wait: the other side of the transfer is not known": "the other side of a transfer is not known", "wait at least: some ranks of the group are not recorded": "at least: some ranks of the group are not recorded", "no wait: the other ranks have no such call": "the other ranks have no such call", "no wait: the ranks' clocks differ, or calls are missing": "the ranks' clocks differ, or calls are missing", "wait as the recording says": "as the recording itself says",
     matched: "waits are known for {matched} of {calls} calls",
-    tiles: "Communication in figures", timeTile: "Communication", timeContext: "a step and rank, on average", exposedTile: "Exposed", exposedContext: "{share} of the step", waitTile: "Waiting for other ranks", waitContext: "{share} of communication", bytesTile: "Sent or received", bytesContext: "{calls} calls, all ranks", slowTile: "Slowest rank", slowContext: "{time} a step; fastest rank {rank}: {fast}", noBytes: "sizes were not recorded",
+    tiles: "Communication in figures", timeTile: "Communication", timeContext: "a step and rank, on average", exposedTile: "Exposed", exposedContext: "{share} of the step", waitTile: "Waiting for other ranks", waitContext: "{share} of communication", transitTile: "Data in transit", idleTile: "Idle in communication", idleHint: "neither moving data nor waiting for another rank, as the recording says", bytesTile: "Sent or received", bytesContext: "{calls} calls, all ranks", slowTile: "Slowest rank", slowContext: "{time} a step; fastest rank {rank}: {fast}", noBytes: "sizes were not recorded",
     heat: "Every rank and step", heatNote: "click a cell to choose it", metric: "What is shown", total: "Step time", computing: "Computing", exposedMetric: "Exposed", wait: "Wait", rank: "Rank", step: "Step", least: "least", most: "most", noRow: "This rank did not record this step", notKnown: "not known",
     stage_ns: "Stage", stage_ns_help: "As the recording says: the step without exposed receives", receive_ns: "Receive only", receive_ns_help: "As the recording says: receives that no computation hides", collective_ns: "Collectives only", collective_ns_help: "As the recording says: exposed communication without receives", computation_ns: "Not communicating", computation_ns_help: "As the recording says: the step without exposed communication, idle time included",
     chosen: "Rank {rank}, step {step}: {total}", toStep: "Step trace of rank {rank}", toTimeline: "Timeline", clear: "All steps",
     bars: "Ranks side by side", barsMean: "the average step of each", barsStep: "step {step}", free: "nothing", copy: "copies", exposedWord: "exposed communication", hostWord: "communication on the host, device idle", gone: "not recorded", goneStep: "did not record this step",
     everyStep: "Every step", everyNote: "click a step to choose it",
     ranksTable: "Step trace, rank by rank", rowsRanks: "rank|ranks", stepsHead: "Steps", interval: "Interval", fpBp: "Forward and backward", tail: "Tail", comm: "Communication", freeHead: "Nothing runs", copyHead: "Copies", show: "Show",
-    ops: "Operators", which: "Which ranks", thisRank: "Rank {rank}", allRanks: "All ranks", rowsOps: "operator|operators", name: "Operator", collective: "Collective", group: "Group", calls: "Calls", totalHead: "Time", mean: "Mean", min: "Least", max: "Most", waitHead: "Wait", hiddenHead: "Hidden", exposedHead: "Exposed", bytes: "Bytes", bandwidth: "Bandwidth", matchedHead: "Matched", unsized: "Without size", note: "Note",
+    ops: "Operators", which: "Which ranks", thisRank: "Rank {rank}", allRanks: "All ranks", rowsOps: "operator|operators", name: "Operator", collective: "Collective", group: "Group", calls: "Calls", totalHead: "Time", mean: "Mean", min: "Least", max: "Most", waitHead: "Wait", transitHead: "Transit", idleHead: "Idle", hiddenHead: "Hidden", exposedHead: "Exposed", bytes: "Bytes", bandwidth: "Bandwidth", matchedHead: "Matched", unsized: "Without size", note: "Note",
     durations: "How long each call takes", instances: "Calls", stream: "Stream", start: "Start", takes: "Takes", hiddenShare: "Hidden", timeline: "Timeline",
     links: "Links", linksNote: "bandwidth between each pair of ranks", strategy: "Parallel strategy", strategyNote: "how each operator is cut over the ranks of its stage", stage: "Stage", node: "Node", type: "Type", scope: "Scope", part: "Part", shards: "Shards of its inputs", pieces: "Pieces", role: "Put in for", inputs: "Reads", rowsStrategy: "operator|operators", src: "From", dst: "To", transport: "Transport", transfers: "Transfers", rowsLinks: "link|links",
     emptyOps: "No communication was recorded", emptyOne: "One process trains here. Record all ranks with stepscope run torchrun … or stepscope run msrun …, and open the folder that holds them.",
@@ -47,6 +48,7 @@ const text = texts({
     uneven: "Rank {rank} 拖慢了其他 rank：它每个迭代计算 {own}，其他 rank 平均 {others}，并为它等待 {wait}。",
     unevenOnly: "Rank {rank} 计算最久：每个迭代 {own}，其他 rank 平均 {others}。它们是否为它等待尚不清楚。",
     waiting: "迭代时间的 {share} 是没有被掩盖的通信。其中各 rank 每个迭代有 {wait} 在互相等待。",
+    split: "迭代时间的 {share} 是未掩盖的通信。每个迭代通信 {time}，其中传输数据 {transit}，各 rank 互相等待 {wait}，空闲 {idle}。",
     exposed: "迭代时间的 {share} 是没有被掩盖的通信：每个迭代 {exposed}。",
     hidden: "每个迭代通信 {time}，其中 {share} 被计算掩盖。",
     noSteps: "各 rank 共通信 {time}。没有找到可用于划分的迭代。",
@@ -54,17 +56,17 @@ const text = texts({
     exposedUnknown: "每个迭代的通信耗时 {time}。没有记录设备侧任务，因此不知道其中多少被掩盖。",
     unplaced: "各 rank 的通信共 {time}，其中 {wait} 在互相等待。其中有多少被计算掩盖不得而知。",
     alone: "只有一个 rank，没有通信。",
-    ranksOf: "{world} 个 rank 中的 {count} 个", ranks: "{count} 个 rank", oneRank: "1 个 rank", missing: "未记录：rank {list}", missingMore: "未记录：rank {list} 以及另外 {count} 段", steps: "{count} 个迭代", oneStep: "1 个迭代", leftOut: "较慢的第一个迭代不计入平均",
-    "no wait: one rank": "只记录了一个 rank", "no wait: not known to be a collective": "发送与接收没有等待", "no wait: the other ranks have no such call": "其他 rank 没有这样的调用", "no wait: the ranks' clocks differ, or calls are missing": "各 rank 的时钟不一致，或缺少调用", "wait as the recording says": "等待时间取自记录本身",
+    ranksOf: "{world} 个 rank 中记录了 {count} 个", ranks: "{count} 个 rank", oneRank: "1 个 rank", missing: "未记录：rank {list}", missingMore: "未记录：rank {list} 以及另外 {count} 段", steps: "{count} 个迭代", oneStep: "1 个迭代", leftOut: "较慢的第一个迭代不计入平均",
+    "no wait: one rank": "只记录了一个 rank", "no wait: not known to be a collective": "不知道是哪种调用", "no wait: the other side of the transfer is not known": "不知道传输的另一端", "wait at least: some ranks of the group are not recorded": "至少如此：通信域中有些 rank 没有记录", "no wait: the other ranks have no such call": "其他 rank 没有这样的调用", "no wait: the ranks' clocks differ, or calls are missing": "各 rank 的时钟不一致，或缺少调用", "wait as the recording says": "取自记录本身",
     matched: "{calls} 次调用中有 {matched} 次已知等待时间",
-    tiles: "通信概况", timeTile: "通信", timeContext: "每个迭代每个 rank 的平均", exposedTile: "未掩盖", exposedContext: "占迭代 {share}", waitTile: "等待其他 rank", waitContext: "占通信 {share}", bytesTile: "收发数据", bytesContext: "{calls} 次调用，全部 rank", slowTile: "最慢的 rank", slowContext: "每个迭代 {time}；最快 rank {rank}：{fast}", noBytes: "没有记录大小",
+    tiles: "通信概况", timeTile: "通信", timeContext: "每个迭代每个 rank 的平均", exposedTile: "未掩盖", exposedContext: "占迭代 {share}", waitTile: "等待其他 rank", waitContext: "占通信 {share}", transitTile: "传输数据", idleTile: "通信中空闲", idleHint: "据记录，既不传输数据也不等待其他 rank", bytesTile: "收发数据", bytesContext: "{calls} 次调用，全部 rank", slowTile: "最慢的 rank", slowContext: "每个迭代 {time}；最快 rank {rank}：{fast}", noBytes: "没有记录大小",
     stage_ns: "Stage 时间", stage_ns_help: "取自记录本身：迭代时间减去未被掩盖的接收时间", receive_ns: "仅接收", receive_ns_help: "取自记录本身：未被计算掩盖的接收时间", collective_ns: "仅集合通信", collective_ns_help: "取自记录本身：未被掩盖的通信时间，不含接收", computation_ns: "非通信时间", computation_ns_help: "取自记录本身：迭代时间减去未被掩盖的通信时间，含空闲",
     heat: "每个 rank 与迭代", heatNote: "点击单元格选择", metric: "显示内容", total: "迭代时间", computing: "计算", exposedMetric: "未掩盖", wait: "等待", rank: "Rank", step: "迭代", least: "最小", most: "最大", noRow: "此 rank 没有记录该迭代", notKnown: "未知",
     chosen: "Rank {rank}，迭代 {step}：{total}", toStep: "Rank {rank} 的迭代轨迹", toTimeline: "时间线", clear: "全部迭代",
     bars: "各 rank 对比", barsMean: "各自的平均迭代", barsStep: "迭代 {step}", free: "空闲", copy: "拷贝", exposedWord: "未掩盖的通信", hostWord: "主机通信，设备空闲", gone: "未记录", goneStep: "没有记录该迭代",
     everyStep: "每个迭代", everyNote: "点击选择一个迭代",
     ranksTable: "逐 rank 的迭代轨迹", rowsRanks: "个 rank", stepsHead: "迭代数", interval: "间隔", fpBp: "前向与反向", tail: "拖尾", comm: "通信", freeHead: "空闲", copyHead: "拷贝", show: "查看",
-    ops: "算子", which: "哪些 rank", thisRank: "Rank {rank}", allRanks: "全部 rank", rowsOps: "个算子", name: "算子", collective: "集合通信", group: "通信域", calls: "次数", totalHead: "时间", mean: "平均", min: "最小", max: "最大", waitHead: "等待", hiddenHead: "被掩盖", exposedHead: "未掩盖", bytes: "字节", bandwidth: "带宽", matchedHead: "已对应", unsized: "无大小", note: "说明",
+    ops: "算子", which: "哪些 rank", thisRank: "Rank {rank}", allRanks: "全部 rank", rowsOps: "个算子", name: "算子", collective: "集合通信", group: "通信域", calls: "次数", totalHead: "时间", mean: "平均", min: "最小", max: "最大", waitHead: "等待", transitHead: "传输", idleHead: "空闲", hiddenHead: "被掩盖", exposedHead: "未掩盖", bytes: "字节", bandwidth: "带宽", matchedHead: "已对应", unsized: "无大小", note: "说明",
     durations: "每次调用的耗时", instances: "调用", stream: "流", start: "开始", takes: "耗时", hiddenShare: "被掩盖", timeline: "时间线",
     links: "链路", linksNote: "每对 rank 之间的带宽", strategy: "并行策略", strategyNote: "每个算子在其 stage 的各 rank 间如何切分", stage: "Stage", node: "节点", type: "类型", scope: "作用域", part: "部分", shards: "输入的切分", pieces: "份数", role: "插入用于", inputs: "读取", rowsStrategy: "个算子", src: "从", dst: "到", transport: "传输方式", transfers: "传输次数", rowsLinks: "条链路",
     emptyOps: "没有记录通信", emptyOne: "这里只有一个进程在训练。请用 stepscope run torchrun … 或 stepscope run msrun … 记录全部 rank，并打开包含它们的文件夹。",
@@ -157,9 +159,10 @@ function straggler(means: Table): { rank: number; own: number; others: number; w
   return { rank: ranks[slow], own: computing[slow], others, wait: mean };
 }
 
-/** Why a wait is not known, in the reader's language. */
+/** Why a wait is not known, or how it is, in the reader's language. */
 function reason(calls: Table): string {
-  const note = calls.str("note").find((one) => one !== null) ?? "";
+  const notes = calls.str("note").filter((one) => one !== null);
+  const note = notes.find((one) => one!.startsWith("no wait")) ?? notes[0] ?? "";
   const words = text() as Record<string, string>;
   return words[note] ?? note;
 }
@@ -169,7 +172,7 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
   const now = info.value!;
   const missing = gone();
   const time = (ns: number) => <b><Time ns={ns} /></b>;
-  const [total, device, communication, exposed, wait] = ["total_ns", "device_ns", "communication_ns", "exposed_ns", "wait_ns"].map((name) => over(means, name));
+  const [total, device, communication, exposed, wait, transit, idle] = ["total_ns", "device_ns", "communication_ns", "exposed_ns", "wait_ns", "transit_ns", "communication_idle_ns"].map((name) => over(means, name));
   const slow = straggler(means);
   const share = exposed / device;
   let said;
@@ -178,13 +181,15 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
   else if (!Number.isFinite(communication) && !calls.blank("wait_ns")) said = <Say of={t.unplaced} time={time(sum(calls.num("total_ns")))} wait={time(sum(calls.num("wait_ns")))} />;
   else if (!Number.isFinite(exposed)) said = <Say of={t.exposedUnknown} time={time(communication)} />;
   else if (slow) said = <Say of={Number.isFinite(slow.wait) ? t.uneven : t.unevenOnly} rank={<b>{slow.rank}</b>} own={time(slow.own)} others={time(slow.others)} wait={time(slow.wait)} />;
+  else if (share > 0.05 && Number.isFinite(transit)) said = <Say of={t.split} share={<b><Share of={share} /></b>} time={time(communication)} transit={time(transit)} wait={time(wait)} idle={time(idle)} />;
   else if (share > 0.05 && wait > 0.1 * communication) said = <Say of={t.waiting} share={<b><Share of={share} /></b>} wait={time(wait)} />;
   else if (share > 0.05) said = <Say of={t.exposed} share={<b><Share of={share} /></b>} exposed={time(exposed)} />;
   else said = <Say of={t.hidden} time={time(communication)} share={<b><Share of={communication ? 1 - exposed / communication : NaN} /></b>} />;
   const list = units.ranges(missing).split(", ");
   const most = Math.max(0, ...means.num("steps"));
   const left = cells.rows - sum(means.num("steps"));
-  const matched = sum(calls.num("matched"));
+  const known = sum(calls.num("known_waits"));
+  const parallel = Object.entries((now.extra.parallel ?? {}) as Record<string, number>).map(([name, size]) => `${name} ${size}`);
   return (
     <Verdict
       facts={[
@@ -192,7 +197,8 @@ function Sentence({ calls, means, cells }: { calls: Table; means: Table; cells: 
         missing.length > 0 && <span class="warn" title={list.join(", ")}>{fill(list.length > 8 ? t.missingMore : t.missing, { list: list.slice(0, 8).join(", "), count: list.length - 8 })}</span>,
         means.rows > 0 && (most === 1 ? t.oneStep : fill(t.steps, { count: units.count(most).value })),
         left > 0 && t.leftOut,
-        now.ranks.length > 1 && calls.rows > 0 && <>{fill(t.matched, { matched: units.count(matched).value, calls: units.count(sum(calls.num("calls"))).value })}{matched < sum(calls.num("calls")) && ` (${reason(calls)})`}</>,
+        parallel.length > 0 && parallel.join(" · "),
+        (now.ranks.length > 1 || known > 0) && calls.rows > 0 && <>{fill(t.matched, { matched: units.count(known).value, calls: units.count(sum(calls.num("calls"))).value })}{reason(calls) && ` (${reason(calls)})`}</>,
       ]}
     >
       {said}
@@ -209,7 +215,8 @@ function gone(): number[] {
 
 function Figures({ calls, means }: { calls: Table; means: Table }) {
   const t = text();
-  const [total, communication, exposed, wait] = ["device_ns", "communication_ns", "exposed_ns", "wait_ns"].map((name) => over(means, name));
+  const [total, communication, exposed, wait, transit, idle] = ["device_ns", "communication_ns", "exposed_ns", "wait_ns", "transit_ns", "communication_idle_ns"].map((name) => over(means, name));
+  const ofCommunication = (part: number) => <Say of={t.waitContext} share={<Share of={part / communication} />} />;
   const order = [...means.num("total_ns").keys()].sort((a, b) => means.num("total_ns")[b] - means.num("total_ns")[a]);
   const [slow, fast] = [order[0], order[order.length - 1]];
   const many = means.rows > 1;
@@ -217,7 +224,9 @@ function Figures({ calls, means }: { calls: Table; means: Table }) {
     <Tiles label={t.tiles}>
       <Tile label={t.timeTile} context={t.timeContext}><Time ns={communication} /></Tile>
       <Tile label={t.exposedTile} context={Number.isFinite(exposed) && <Say of={t.exposedContext} share={<Share of={exposed / total} />} />} tone={exposed > 0.1 * total ? "bad" : undefined}><Time ns={exposed} /></Tile>
-      <Tile label={t.waitTile} context={Number.isFinite(wait) ? <Say of={t.waitContext} share={<Share of={wait / communication} />} /> : reason(calls)}><Time ns={wait} why={reason(calls)} /></Tile>
+      {Number.isFinite(transit) && <Tile label={t.transitTile} context={ofCommunication(transit)}><Time ns={transit} /></Tile>}
+      <Tile label={t.waitTile} context={Number.isFinite(wait) ? ofCommunication(wait) : reason(calls)}><Time ns={wait} why={reason(calls)} /></Tile>
+      {Number.isFinite(idle) && <Tile label={t.idleTile} context={<span title={t.idleHint}>{ofCommunication(idle)}</span>} tone={idle > 0.1 * total ? "bad" : undefined}><Time ns={idle} /></Tile>}
       <Tile label={t.bytesTile} context={calls.blank("bytes") ? t.noBytes : fill(t.bytesContext, { calls: units.count(sum(calls.num("calls"))).value })}><Quantity value={calls.blank("bytes") ? NaN : sum(calls.num("bytes"))} as="bytes" why={t.noBytes} /></Tile>
       {many && <Tile label={t.slowTile} context={<Say of={t.slowContext} time={<Time ns={means.num("total_ns")[slow]} />} rank={means.num("rank")[fast]} fast={<Time ns={means.num("total_ns")[fast]} />} />} to={{ page: "steps", params: { rank: means.num("rank")[slow] } }}>{t.rank} {means.num("rank")[slow]}</Tile>}
     </Tiles>
@@ -379,7 +388,9 @@ function RankTable({ means }: { means: Table }) {
     { key: "computing_ns", label: t.computing, bar: true },
     { key: "communication_ns", label: t.comm },
     { key: "exposed_ns", label: t.exposedHead, bar: true, color: () => "var(--kind-communication)" },
+    { key: "transit_ns", label: t.transitHead, hide: means.blank("transit_ns") },
     { key: "wait_ns", label: t.waitHead, bar: true, color: () => "var(--kind-wait)" },
+    { key: "communication_idle_ns", label: t.idleTile, hide: means.blank("communication_idle_ns") },
     { key: "copy_ns", label: t.copyHead, hide: true },
     { key: "free_ns", label: t.freeHead },
     ...SAID.filter((key) => means.num(key).some(Number.isFinite)).map((key) => ({ key, label: t[key], help: t[`${key}_help`] })),
@@ -408,6 +419,8 @@ function Operators({ calls }: { calls: Table }) {
     { key: "calls", label: t.calls },
     { key: "total_ns", label: t.totalHead, bar: true, color: warm },
     { key: "wait_ns", label: t.waitHead, show: (data, at) => <Time ns={data.num("wait_ns")[at]} why={said(data.str("note")[at]) || undefined} /> },
+    { key: "transit_ns", label: t.transitHead, hide: calls.blank("transit_ns") },
+    { key: "idle_ns", label: t.idleHead, hide: calls.blank("idle_ns") },
     { key: "overlapped_ns", label: t.hiddenHead },
     { key: "exposed_ns", label: t.exposedHead, bar: true, color: warm },
     { key: "bytes", label: t.bytes },
@@ -458,7 +471,7 @@ function Details({ calls, row }: { calls: Table; row: number }) {
       <Facts
         of={[
           [t.rank, rank], [t.collective, calls.str("collective")[row] ?? "–"], [t.group, calls.str("group")[row] ?? "–"],
-          [t.calls, number("calls", "count")], [t.totalHead, number("total_ns", "time")], [t.waitHead, number("wait_ns", "time")], [t.hiddenHead, number("overlapped_ns", "time")], [t.exposedHead, number("exposed_ns", "time")],
+          [t.calls, number("calls", "count")], [t.totalHead, number("total_ns", "time")], [t.waitHead, number("wait_ns", "time")], [t.transitHead, number("transit_ns", "time")], [t.idleHead, number("idle_ns", "time")], [t.hiddenHead, number("overlapped_ns", "time")], [t.exposedHead, number("exposed_ns", "time")],
           [t.bytes, number("bytes", "bytes")], [t.bandwidth, number("bytes_per_s", "rate")], [t.min, number("min_ns", "time")], [t.mean, number("avg_ns", "time")], [t.max, number("max_ns", "time")],
         ]}
       />

@@ -42,24 +42,51 @@ def meetings(trace: Trace) -> pl.DataFrame:
     calls = messages(trace)
     together = alike(calls).filter("matched").select("rank", "span", *_CALL)
     known = together.select(_CALL).unique(maintain_order=True).with_row_index("call")
-    found = together.join(known, on=_CALL, nulls_equal=True).select("rank", "span", "call", role=pl.lit("together"))
-    return pl.concat([found, _transfers(calls, known.height)]).with_columns(pl.col("call").cast(pl.Int64)).sort("rank", "span")
+    found = together.join(known, on=_CALL, nulls_equal=True).select("rank", "span", pl.col("call").cast(pl.Int64), role=pl.lit("together"))
+    return pl.concat([found, transfers(calls).with_columns(pl.col("call") + known.height)]).sort("rank", "span")
 
 
-def _transfers(calls: pl.DataFrame, first: int) -> pl.DataFrame:
-    """Sends and receives: the nth from one rank to another is the nth that arrives, where both sides have as many of them."""
-    sends = pl.col("collective") == "send"
-    some = calls.filter(pl.col("collective").is_in(["send", "recv"]))
+_WAY = ["group", "members", "batched", "from_rank", "to_rank"]
+
+
+def transfers(calls: pl.DataFrame) -> pl.DataFrame:
+    """Point-to-point calls of `messages` with their other side: rank, span, `call` (the same on both sides) and role.
+
+    The nth from one rank to another is the nth that arrives: of the whole recording where both sides have as many, else of a step in which
+    they have. The role is `together` for a batched send and receive, of which each side may be either.
+    """
+    sends, batched = pl.col("collective") == "send", pl.col("collective") == "send_recv"
+    some = calls.filter(pl.col("collective").is_in(_ONE_SIDED)).with_columns(_peer(calls))
+    ends = pl.col("rank").cast(pl.Int64), pl.col("peer").cast(pl.Int64)
+    some = some.drop_nulls("peer").with_columns(
+        batched=batched,
+        from_rank=pl.when(batched).then(pl.min_horizontal(*ends)).when(sends).then(ends[0]).otherwise(ends[1]),
+        to_rank=pl.when(batched).then(pl.max_horizontal(*ends)).when(sends).then(ends[1]).otherwise(ends[0]),
+        role=pl.when(batched).then(pl.lit("together")).otherwise("collective"),
+    )
+    some = some.filter(pl.col("from_rank") != pl.col("to_rank")).with_columns(sender=pl.col("rank") == pl.col("from_rank"))
+    some = some.with_columns(within=pl.when(~_even(_WAY)).then("step"))
+    key = [*_WAY, "within", "nth"]
+    some = some.filter(_even([*_WAY, "within"])).with_columns(nth=pl.int_range(pl.len()).over(*_WAY, "within", "sender"))
+    # What arrives is what was sent.
+    some = some.filter((pl.col("bytes").drop_nulls().n_unique().over(key) <= 1) | pl.col("batched"))
+    known = some.select(key).unique(maintain_order=True).with_row_index("call")
+    return some.join(known, on=key, nulls_equal=True).select("rank", "span", pl.col("call").cast(pl.Int64), "role")
+
+
+def _even(way: list[str]) -> pl.Expr:
+    return 2 * pl.col("sender").sum().over(way) == pl.len().over(way)
+
+
+def _peer(calls: pl.DataFrame) -> pl.Expr:
+    """The other side: as the call or its links say, or the other one where its group, or the whole recording, has no third rank."""
+    said = pl.when(pl.col("collective") == "send").then("dst").when(pl.col("collective") == "recv").then("src")
+    pair = pl.col("members").str.extract_all(r"\d+").cast(pl.List(pl.Int32))
+    own, two = pl.col("rank"), pl.col("group_size").fill_null(2) == 2
+    member = pl.when(pair.list.len() == 2, pair.list.contains(own)).then(pair.list.sum() - own)
+    in_group = pl.when(two, pl.col("group").is_not_null(), own.n_unique().over("group", "members") == 2).then(
+        own.unique().sum().over("group", "members") - own
+    )
     ranks = calls["rank"].unique().to_list()
-    # Of two ranks the other one is known, whether it is said or not.
-    other = pl.lit(sum(ranks)) - pl.col("rank") if len(ranks) == 2 else pl.lit(None, pl.Int32)
-    way = ["group", "members", "from_rank", "to_rank"]
-    some = some.with_columns(
-        from_rank=pl.when(sends).then("rank").otherwise(pl.coalesce("src", other)).cast(pl.Int32),
-        to_rank=pl.when(sends).then(pl.coalesce("dst", other)).otherwise("rank").cast(pl.Int32),
-        role=pl.when(sends).then(pl.lit("send")).otherwise(pl.lit("recv")),
-    ).drop_nulls(["from_rank", "to_rank"])
-    some = some.with_columns(nth=pl.int_range(pl.len()).over("role", *way), sent=sends.sum().over(way), of=pl.len().over(way))
-    some = some.filter(2 * pl.col("sent") == pl.col("of"), pl.col("from_rank") != pl.col("to_rank"))
-    known = some.select(*way, "nth").unique(maintain_order=True).with_row_index("call", offset=first)
-    return some.join(known, on=[*way, "nth"], nulls_equal=True).select("rank", "span", "call", "role")
+    in_all = pl.when(two).then(pl.lit(sum(ranks)) - own) if len(ranks) == 2 else pl.lit(None, pl.Int32)
+    return pl.coalesce(said, "partner", member, in_group, in_all).cast(pl.Int32).alias("peer")

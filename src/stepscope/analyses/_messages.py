@@ -43,12 +43,16 @@ _ARGUMENTS = [
     *("Collective name", "Process Group Name", "Process Group ID", "Process Group Ranks", "Seq"),
     *("In msg nelems", "Out msg nelems", "dtype"),
     *("Src Rank", "Dst Rank"),  # of a send or a receive
-    *("count", "data_type", "wait_ns"),  # HCCL
+    *("Group size", "rank_size"),
+    *("count", "data_type", "wait_ns", "transit_ns", "idle_ns"),  # HCCL
 ]
+
+_TOLD_TIMES = {"wait_ns": "told_wait_ns", "transit_ns": "told_transit_ns", "idle_ns": "told_idle_ns"}
 
 
 def messages(trace: Trace) -> pl.DataFrame:
-    """One row per communication span: what it is, of which group, its number there and its bytes; null where not recorded.
+    """One row per communication span: what it is, of which group, its number there, its bytes, and how its time is divided as the source
+    says; null where not recorded.
 
     Bytes are those of the span itself, or else of the larger of what goes in and what comes out, as its arguments or those of
     the host calls around its launch say.
@@ -65,6 +69,7 @@ def messages(trace: Trace) -> pl.DataFrame:
     if calls["flow_in"].count():
         sources.append(_around(trace, calls))
     calls = calls.join(_described(pl.concat(sources)), on=["rank", "span"], how="left", maintain_order="left")
+    calls = calls.join(_partners(trace), on=["rank", "name"], how="left", maintain_order="left")
     return _mapped(calls, "named", pl.String, _collective, "name").select(
         "rank",
         "span",
@@ -76,11 +81,21 @@ def messages(trace: Trace) -> pl.DataFrame:
         "seq",
         "src",
         "dst",
-        "told_wait_ns",
+        "group_size",
+        "partner",
+        *_TOLD_TIMES.values(),
         collective=pl.coalesce("collective", "named"),
         group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__(\d+)_\d+_\d+$")),
         bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
     )
+
+
+def _partners(trace: Trace) -> pl.DataFrame:
+    """rank, name, partner: the one other rank that the calls of a name exchange bytes with, where links say so."""
+    other = pl.when(pl.col("src") == pl.col("rank")).then("dst").otherwise("src")
+    rows = trace.table("links").filter(pl.col("op").is_not_null(), other != pl.col("rank"))
+    found = rows.group_by("rank", name=pl.col("op").cast(pl.String)).agg(partners=other.unique())
+    return found.filter(pl.col("partners").list.len() == 1).select("rank", "name", partner=pl.col("partners").list.first()).collect()
 
 
 def _around(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
@@ -112,23 +127,31 @@ def _described(sources: pl.DataFrame) -> pl.DataFrame:
     """Per call, from everything that tells of it: the first word on the collective, group and type, and the most elements."""
     said = {key: pl.col("args").str.json_path_match(f"$['{key}']") for key in _ARGUMENTS}
     counts = [said[key].cast(pl.Int64, strict=False) for key in ("In msg nelems", "Out msg nelems", "count", "Seq")]
+    members = said["Process Group Ranks"]
     src, dst = (said[key].cast(pl.Int32, strict=False) for key in ("Src Rank", "Dst Rank"))
     rows = sources.with_columns(
         src=pl.when(src >= 0).then(src),
         dst=pl.when(dst >= 0).then(dst),
         word=pl.coalesce(said["Collective name"], "word"),
         group=pl.coalesce(said["Process Group Name"], said["Process Group ID"]),
-        members=said["Process Group Ranks"],
+        members=members,
         type=pl.coalesce(said["dtype"], said["data_type"], "dtypes"),
         told_elements=pl.max_horizontal(counts[:3]),
         seq=counts[3],
-        told_wait_ns=said["wait_ns"].cast(pl.Int64, strict=False),
+        group_size=pl.coalesce(
+            *(said[key].cast(pl.Int64, strict=False) for key in ("Group size", "rank_size")),
+            # A long list is written with dots in its middle.
+            pl.when(~members.str.contains("...", literal=True)).then(members.str.count_matches(r"\d+").cast(pl.Int64)),
+        ),
+        **{name: said[key].cast(pl.Int64, strict=False) for key, name in _TOLD_TIMES.items()},
     )
     rows = _mapped(rows, "shape_elements", pl.Int64, _elements, "shapes", "dtypes")
     rows = _mapped(rows, "item_bytes", pl.Int64, _item_bytes, "type")
     rows = _mapped(rows, "collective", pl.String, _collective, "word")
     return rows.group_by("rank", "span", maintain_order=True).agg(
-        pl.col("collective", "group", "members", "seq", "src", "dst", "item_bytes", "told_wait_ns").drop_nulls().first(),
+        pl.col("collective", "group", "members", "seq", "src", "dst", "item_bytes", "group_size", *_TOLD_TIMES.values())
+        .drop_nulls()
+        .first(),
         elements=pl.max_horizontal("told_elements", "shape_elements").max(),
     )
 

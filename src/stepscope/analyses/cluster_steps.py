@@ -3,7 +3,7 @@
 import polars as pl
 
 from stepscope.analyses._warmup import counting_steps
-from stepscope.analyses.communication import waits
+from stepscope.analyses.communication import said_of_all, waits
 from stepscope.analyses.overlap import overlap
 from stepscope.analyses.step_trace import step_trace
 from stepscope.trace import Trace
@@ -25,8 +25,11 @@ COLUMNS = {
     "copy_ns": pl.Int64,
     "free_ns": pl.Int64,
     "host_exposed_ns": pl.Int64,
-    "wait_ns": pl.Int64,  # for the last rank to arrive, in collectives that have their like on the others
-    "matched": pl.Int64,  # such collectives
+    "wait_ns": pl.Int64,  # for other ranks, in the calls of which it is known
+    "known_waits": pl.Int64,  # such calls
+    "matched": pl.Int64,  # calls that have their like on the other recorded ranks
+    "transit_ns": pl.Int64,  # bytes on their way, as the source says of every call of the step
+    "communication_idle_ns": pl.Int64,  # calls that neither move bytes nor wait, as the source says
     "device_steps": pl.Int64,  # that computing, exposed, copy and free are of: their device work is completely recorded
     "stage_ns": pl.Int64,  # as the recording says (MindSpore, pipeline parallel): the step less exposed receives
     "receive_ns": pl.Int64,  # as the recording says: exposed receives
@@ -39,9 +42,9 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
     """Per rank and step: its stages as in `step_trace`, what runs in it as in `overlap`, and the wait for others as in `communication`.
 
     computing + device_exposed + copy + free is `device_ns`; they are null where its device work is not completely recorded, as in
-    `overlap`. The wait is part of the communication: all calls of the step together, each for itself. It is null where no call of the step
-    has its like on the other ranks, or the ranks' clocks cannot be compared. Without per_step: one row per rank with the mean over its
-    steps, of what runs over its `device_steps`, and `start_ns` of the first; steps are then left out as in `step_times`.
+    `overlap`. The wait is part of the communication: all calls of the step together, each for itself. It is null where it is not known of
+    any call of the step. Without per_step: one row per rank with the mean over its steps, of what runs over its `device_steps`, and
+    `start_ns` of the first; steps are then left out as in `step_times`.
     """
     key = ["rank", "step"]
     steps = step_trace(trace)
@@ -51,20 +54,28 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
     said = trace.steps.select(*key, "stage_ns", "receive_ns", "collective_ns", "computation_ns").collect()
     waited = (
         waits(trace)
-        .filter(pl.col("wait_ns").is_not_null() & pl.col("step").is_not_null())
+        .filter(pl.col("step").is_not_null())
         .group_by(key)
-        .agg(wait_ns=pl.col("wait_ns").sum(), matched=pl.len())
+        .agg(
+            wait_ns=pl.when(pl.col("wait_ns").count() > 0).then(pl.col("wait_ns").sum()),
+            known_waits=pl.col("wait_ns").count(),
+            matched=pl.col("comparable").sum(),
+            transit_ns=said_of_all("told_transit_ns"),
+            communication_idle_ns=said_of_all("told_idle_ns"),
+        )
     )
     rows = (
         stages.join(work, on=key, how="left", maintain_order="left")
         .join(waited, on=key, how="left", maintain_order="left")
         .join(said.unique(key, keep="first"), on=key, how="left", maintain_order="left")
-        .with_columns(pl.col("matched").fill_null(0), steps=pl.lit(1), device_steps=pl.col("complete").fill_null(False).cast(pl.Int64))
+        .with_columns(
+            pl.col("known_waits", "matched").fill_null(0), steps=pl.lit(1), device_steps=pl.col("complete").fill_null(False).cast(pl.Int64)
+        )
     )
     if not per_step:
         means = [name for name in COLUMNS if name.endswith("_ns") and name != "start_ns"]
         rows = rows.group_by("rank").agg(
-            pl.col("steps", "matched", "device_steps").sum(),
+            pl.col("steps", "known_waits", "matched", "device_steps").sum(),
             pl.col("start_ns").min(),
             pl.col(means).mean().round(),
             step=pl.lit(None, pl.Int32),

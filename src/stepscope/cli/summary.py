@@ -154,8 +154,9 @@ def _page(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
 
 def _head(found: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     ranks, world = found["ranks"], found["world_size"]
-    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks):,} ranks"
-    facts = [found["framework"], ", ".join(found["devices"]), who + (f" of {world:,}" if world and world > len(ranks) else "")]
+    of = f" of {world:,}" if world and world > len(ranks) else ""
+    who = f"rank {ranks[0]}{of}" if len(ranks) == 1 else f"{len(ranks):,}{of} ranks{' recorded' if of else ''}"
+    facts = [found["framework"], ", ".join(found["devices"]), who]
     about = " · ".join(_text.clean(fact) for fact in facts if fact)
     name = _text.clean(path.resolve().name)
     yield [(_text.shorten(name, max(width - _text.width(about) - 3, 20)), "bold"), ("   " + about, "dim")]

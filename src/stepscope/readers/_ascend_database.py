@@ -25,6 +25,7 @@ from stepscope.readers import (
     _ascend_counters,
     _ascend_database_communication,
     _ascend_database_spans,
+    _ascend_groups,
     _ascend_steps,
     _ascend_tables,
     _kineto,
@@ -59,8 +60,10 @@ def read(paths: list[Path], options: Options, *, rank: int | None, problems: lis
         problems.append(Problem("", f"{len(paths)} databases: {path.name} is read, the others can be opened by themselves", 0))
     try:
         with closing(connect(path)) as connection:
-            trace = _trace(Database(connection, path, problems), options, rank)
-        return _ascend_tables.with_waits(trace, _waits(path.parent))
+            database = Database(connection, path, problems)
+            parallel = _ascend_groups.read(path.parent, problems, _metadata(database))
+            trace = _trace(database, options, rank)
+        return _ascend_groups.with_groups(_ascend_tables.with_waits(trace, _waits(path.parent)), parallel)
     except sqlite3.Error as error:
         raise DataError(path, f"not a database that can be read ({error})") from error
 
@@ -71,7 +74,8 @@ def _waits(folder: Path) -> pl.DataFrame:
         try:
             with closing(connect(folder / name)) as database:
                 times = database.execute(
-                    "select hccl_op_name, start_timestamp, wait_time, synchronization_time, transit_time, idle_time from CommAnalyzerTime"
+                    "select hccl_op_name, group_name, start_timestamp, wait_time, synchronization_time, transit_time, idle_time"
+                    " from CommAnalyzerTime"
                 ).fetchall()
                 moved = database.execute(
                     "select distinct hccl_op_name, transport_type, transit_size, transit_time from CommAnalyzerBandwidth"
@@ -84,8 +88,9 @@ def _waits(folder: Path) -> pl.DataFrame:
         try:
             for operator, kind, size, time in moved:
                 links.setdefault(operator, {})[kind] = {"bytes": exact(size, 1e6), "dur_ns": exact(time, 1e6)}
-            for operator, start, *lengths in times:
-                rows.append((str(operator), exact(start, 1000), *(exact(one, 1e6) for one in lengths), json.dumps(links.get(operator, {}))))
+            for operator, group, start, *lengths in times:
+                moments = exact(start, 1000), *(exact(one, 1e6) for one in lengths)
+                rows.append((str(operator), None if group is None else str(group), *moments, json.dumps(links.get(operator, {}))))
         except (TypeError, ValueError):  # SQLite's columns hold what was put into them
             continue
         return pl.DataFrame(rows, _ascend_tables.WAITS, orient="row")
@@ -146,8 +151,12 @@ def _meta(database: Database) -> Meta:
 
 
 def _versions(database: Database) -> dict[str, str]:
-    said = dict(database.table("META_DATA", name=pl.String, value=pl.String).drop_nulls().iter_rows())
+    said = _metadata(database)
     return {key: str(said[key]) for key in said if key.lower().endswith("version") and key != "SCHEMA_VERSION"}
+
+
+def _metadata(database: Database) -> dict[str, str]:
+    return dict(database.table("META_DATA", name=pl.String, value=pl.String).drop_nulls().iter_rows())
 
 
 def _linked(database: Database, spans: pl.DataFrame) -> pl.DataFrame:

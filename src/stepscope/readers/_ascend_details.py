@@ -29,6 +29,7 @@ DETAILS: dict[str, pl.DataType | type[pl.DataType]] = {
     "core": pl.String,  # AI_CORE, AI_VECTOR_CORE, AI_CPU, HCCL, ...
     "shapes": pl.String,
     "dtypes": pl.String,
+    "step": pl.String,
     "details": pl.String,  # JSON text of the other columns
 }
 NO_DETAILS = Details(pl.DataFrame(schema=DETAILS))
@@ -41,7 +42,7 @@ class Matches(NamedTuple):
     """Spans that a table of kernels tells of, by row."""
 
     row: pl.Series
-    columns: pl.DataFrame  # core, op_type, shapes, dtypes, details
+    columns: pl.DataFrame  # core, op_type, shapes, dtypes, step, details
 
     def of(self, column: str, height: int) -> pl.Series:
         return pl.Series(column, [None], dtype=pl.String).new_from_index(0, height).scatter(self.row, self.columns[column])
@@ -51,7 +52,7 @@ def with_details(
     scratch: Path, local: list[NDArray[np.int32]], lanes: pl.DataFrame, details: Details, problems: list[Problem]
 ) -> tuple[Matches, pl.DataFrame]:
     """Which spans the table of kernels tells of. Rows of it that the timeline lacks are written as one more piece of spans."""
-    told = ["core", "op_type", "shapes", "dtypes", "details"]
+    told = ["core", "op_type", "shapes", "dtypes", "step", "details"]
     rows = details.rows.with_row_index("detail").sort("start_ns")
     found = _kineto.load(scratch, "spans", local) if _kineto.files(scratch, "spans") else None
     matched = pl.DataFrame(schema={"detail": pl.UInt32, "row": pl.UInt32})

@@ -61,9 +61,15 @@ def assemble(
     spans, _ = _kineto.nested(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
     spans = _linked(spans, _kineto.load(scratch, "flows", local), lanes, matches)
     spans = _kineto.scoped(spans)
-    iterations = _iterations(spans, said, lanes)
+    iterations, unplaced = _iterations(spans, said, lanes), spans["track"].is_in(of_layers(lanes, "elsewhere"))
+    numbered = matches.of("step", spans.height).cast(pl.Int32, strict=False).set(unplaced | (spans["kind"] == "step").any(), None)
     if iterations.height:
         steps, remark, on_device = iterations, None, True
+    elif numbered.count():
+        steps, on_device = _ascend_steps.numbered(spans, numbered), True
+        remark = Problem(
+            details.file, "only the steps of kernels are known: each lasts from its first kernel's start to its last one's end", 0
+        )
     else:
         (steps, remark), on_device = _kineto.steps_of(spans), False
     problems += [remark] if remark else []
@@ -71,8 +77,8 @@ def assemble(
         steps, spans = _ascend_steps.whole(spans), spans.with_columns(step=pl.lit(1, pl.Int32))
     else:
         spans = _stepped(spans, steps, on_device)
-    unplaced = pl.col("track").is_in(of_layers(lanes, "elsewhere"))
-    spans = spans.with_columns(step=pl.when(~unplaced).then("step"))
+    own = pl.coalesce(numbered, "step") if not iterations.height else pl.col("step")
+    spans = spans.with_columns(step=pl.when(~unplaced).then(own))
     rank = next((number for number in (rank, options.rank) if number is not None and number >= 0), 0)
     links = _links(spans, said, lanes)
     drop = _left_out(spans, lanes)
@@ -225,15 +231,28 @@ def _links(spans: pl.DataFrame, said: pl.DataFrame, lanes: pl.DataFrame) -> pl.D
     rows = spans.select("track", "step", "start_ns", "dur_ns").with_columns(said["bytes", "src", "dst", "transport", "link"].get_columns())
     moved = rows.filter(pl.col("track").is_in(planes) & (pl.col("bytes") > 0) & (pl.col("dst") < 2**31) & (pl.col("src") < 2**31))
     operators = (
-        spans.filter(pl.col("track").is_in(of_layers(lanes, "communication"))).select("name", "start_ns", end_ns=end()).sort("start_ns")
+        spans.filter(pl.col("track").is_in(of_layers(lanes, "communication")))
+        .select("name", "start_ns", group="track", end_ns=end())
+        .sort("start_ns")
     )
-    if operators.height and moved.height:
-        index = intervals.enclosing(operators["start_ns"].to_numpy(), operators["end_ns"].to_numpy(), moved["start_ns"].to_numpy())
-        moved = moved.with_columns(op=operators["name"].cast(pl.String).gather(np.maximum(index, 0)).set(pl.Series(index < 0), None))
-    else:
-        moved = moved.with_columns(op=pl.lit(None, pl.String))
+    moved = moved.join(_groups_of_planes(lanes), on="track", how="left", maintain_order="left").with_row_index("at")
+    found = [pl.DataFrame(schema={"at": pl.UInt32, "op": pl.String})]
+    for (group,), own in moved.group_by("group"):
+        mine = operators.filter(pl.col("group") == group) if group is not None else operators
+        index = intervals.enclosing(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy(), own["start_ns"].to_numpy())
+        names = mine["name"].cast(pl.String).gather(np.maximum(index, 0)).set(pl.Series(index < 0), None) if mine.height else None
+        found += [own.select("at").with_columns(names.alias("op"))] if names is not None else []
+    moved = moved.join(pl.concat(found), on="at", how="left", maintain_order="left")
     known = pl.col("link").is_in(["INVALID_TYPE", "N/A", "RESERVED", ""]).not_()
     return moved.select("step", "op", "src", "dst", "bytes", "dur_ns", transport=pl.coalesce(pl.when(known).then("link"), "transport"))
+
+
+def _groups_of_planes(lanes: pl.DataFrame) -> pl.DataFrame:
+    """track, group: the planes of a group stand behind the lane of its operators."""
+    rows = lanes.filter(pl.col("layer").is_in(["communication", "planes"]))
+    rows = rows.sort("pid", "sort", pl.col("tid").cast(pl.Int64, strict=False), "track")
+    group = pl.when(pl.col("layer") == "communication").then("track").forward_fill().over("pid", mapping_strategy="group_to_rows")
+    return rows.select("track", "layer", group=group).filter(pl.col("layer") == "planes").select("track", "group")
 
 
 def _left_out(spans: pl.DataFrame, lanes: pl.DataFrame) -> NDArray[np.bool_]:

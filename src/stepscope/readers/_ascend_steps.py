@@ -1,4 +1,4 @@
-"""The one step of what no iteration is marked in."""
+"""Steps of what no iteration is marked in: those that a table of kernels numbers, or the whole as one."""
 
 import polars as pl
 
@@ -20,3 +20,11 @@ def whole(spans: pl.DataFrame) -> pl.DataFrame:
 def is_of_cann(spans: pl.DataFrame, steps: pl.DataFrame) -> bool:
     """Whether nothing marks steps and no framework ran: all formats of such a recording have one step, of what the devices did."""
     return bool((steps["how"] == "whole").all()) and not (spans["kind"] == "op").any()
+
+
+def numbered(spans: pl.DataFrame, steps: pl.Series) -> pl.DataFrame:
+    """The steps that a table of kernels gives its rows; one that begins ends the one before."""
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    rows = spans.select("start_ns", "dur_ns", steps.alias("step")).drop_nulls("step").group_by("step")
+    found = rows.agg(pl.col("start_ns").min(), end_ns=end.max()).sort("start_ns", "step")
+    return found.with_columns(end_ns=pl.min_horizontal("end_ns", pl.col("start_ns").shift(-1)), how=pl.lit("marker"))

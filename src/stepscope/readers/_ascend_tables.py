@@ -110,6 +110,7 @@ def details(rows: pl.DataFrame, file: str, problems: list[Problem]) -> Details:
         core=column(rows, "Accelerator Core", "Task Type"),
         shapes=lists(rows, "Input Shapes"),
         dtypes=lists(rows, "Input Data Types"),
+        step=column(rows, "Step Id"),
         details=pl.struct(rest).struct.json_encode() if rest else pl.lit(None, pl.String),
     )
     whole = found.filter(pl.col("name").is_not_null() & pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0))
@@ -235,12 +236,16 @@ def _npu(device: pl.Expr) -> pl.Expr:
 
 
 def matrix_links(folder: Path, problems: list[Problem]) -> pl.DataFrame:
-    """Transfers between ranks, added up per step, operator, pair and transport: for results without the tasks of planes."""
+    """Transfers between ranks, added up per step, operator, pair and transport: for results without the tasks of planes.
+
+    Ranks are counted within the `group`, which is a column more than those of `links`.
+    """
     rows = []
     for file in files(folder, "communication_matrix*.json"):
         found = read_json(file, problems)
         rows += matrix_rows(found, file.name, problems) if isinstance(found, dict) else []
-    return links_of(rows)
+    groups = pl.Series("group", [row[-1] for row in rows], pl.String)
+    return links_of([row[:-1] for row in rows]).with_columns(groups)
 
 
 def links_of(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
@@ -270,6 +275,7 @@ def matrix_rows(found: dict[str, Any], file: str, problems: list[Problem]) -> li
                                 str(said.get("Transport Type") or ""),
                                 size,
                                 time,
+                                name.partition("@")[2] or None,
                             )
                         )
                     except (ValueError, TypeError, KeyError):
@@ -283,6 +289,7 @@ def matrix_rows(found: dict[str, Any], file: str, problems: list[Problem]) -> li
 
 WAITS: dict[str, Any] = {
     "name": pl.String,
+    "group": pl.String,  # the communicator's name, or its number
     "start_ns": pl.Int64,
     "wait_ns": pl.Int64,
     "synchronization_ns": pl.Int64,
@@ -307,7 +314,8 @@ def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
                         times = said["Communication Time Info"]
                         start = exact(times["Start Timestamp(us)"], 1000)
                         moved = said.get("Communication Bandwidth Info") or {}
-                        rows.append((name.partition("@")[0], start, *(exact(times[key], 1e6) for key in _TIMES), _moved(moved)))
+                        call, _, group = name.partition("@")
+                        rows.append((call, group or None, start, *(exact(times[key], 1e6) for key in _TIMES), _moved(moved)))
                     except (ValueError, TypeError, KeyError, AttributeError):
                         odd += 1
     if odd:
@@ -325,15 +333,36 @@ def _moved(said: dict[str, Any]) -> str:
 
 def with_waits(trace: Trace, said: pl.DataFrame) -> Trace:
     """The trace with what is said of its transfers among their arguments."""
-    calls = trace.spans.filter(pl.col("kind") == "communication").select("span", "start_ns", pl.col("name").cast(pl.String)).collect()
+    calls = (
+        trace.spans.filter(pl.col("kind") == "communication").select("span", "start_ns", "args", pl.col("name").cast(pl.String)).collect()
+    )
     if calls.is_empty() or said.is_empty():
         return trace
     # The nearest of its name: starts are floats of microseconds since 1970, and those of a database some microseconds off.
-    found = calls.sort("start_ns").join_asof(said.sort("start_ns"), on="start_ns", by="name", strategy="nearest", check_sortedness=False)
+    told = said.sort("start_ns").with_row_index("told").with_columns(told_ns=pl.col("start_ns"))
+    found = calls.sort("start_ns").join_asof(told, on="start_ns", by="name", strategy="nearest", check_sortedness=False)
+    found = found.drop_nulls("told").sort((pl.col("start_ns") - pl.col("told_ns")).abs(), maintain_order=True)
+    found = found.unique("told", keep="first", maintain_order=True)  # said of one call only
     numbers = pl.struct("wait_ns", "synchronization_ns", "transit_ns", "idle_ns").struct.json_encode().str.strip_suffix("}")
-    more = found.filter(pl.col("wait_ns").is_not_null()).select(
-        "span", more=pl.concat_str(numbers, pl.lit(',"links":'), pl.col("links").fill_null("{}"), pl.lit("}"))
+    group = pl.struct(pl.col("group").alias("Process Group Name")).struct.json_encode().str.strip_prefix("{").str.strip_suffix("}")
+    unnamed = pl.col("group").is_not_null() & pl.col("args").str.json_path_match("$['Process Group Name']").is_null()
+    more = found.select(
+        "span",
+        more=pl.concat_str(
+            numbers,
+            pl.when(unnamed).then(pl.concat_str(pl.lit(","), group)).otherwise(pl.lit("")),
+            pl.lit(',"links":'),
+            pl.col("links").fill_null("{}"),
+            pl.lit("}"),
+        ),
     )
+    return with_args(trace, more)
+
+
+def with_args(trace: Trace, more: pl.DataFrame) -> Trace:
+    """The trace with `more`, JSON text of an object, added to the arguments of some spans."""
+    if more.is_empty():
+        return trace
     args, told = pl.col("args"), pl.col("more")
     joined = pl.concat_str(args.str.strip_suffix("}"), pl.lit(","), told.str.strip_prefix("{"))
     bare = args.is_null() | (args.str.len_bytes() <= 2)

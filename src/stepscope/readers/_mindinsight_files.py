@@ -17,6 +17,7 @@ SPANS = {
     "kind": pl.String, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64, "op_type": pl.String, "scope": pl.String,
     "category": pl.String, "shapes": pl.String, "dtypes": pl.String, "flops": pl.Int64, "step": pl.Int32, "args": pl.String,
     "group": pl.String, "label": pl.String, "track_kind": pl.String, "device": pl.Int32, "tid": pl.String,
+    "column": pl.String,  # of the step trace that it is from
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from stepscope.readers import (
     Options,
     _ascend_database,
     _ascend_framework,
+    _ascend_groups,
     _ascend_launches,
     _ascend_layers,
     _ascend_sums,
@@ -146,6 +147,7 @@ def _of_raw(path: Path, info: dict[str, Any], options: Options, problems: list[P
         found = _ascend_framework.read(path / "FRAMEWORK", _clock(path, info, problems), problems)
         trace = _ascend_launches.joined(trace, found)
         trace.meta.framework = found.name
+    trace = _ascend_groups.with_groups(trace, _ascend_groups.read(path, problems))
     return _with_problems(trace, path, problems)
 
 
@@ -223,8 +225,9 @@ def _of_text(
         "allocations": _ascend_tables.allocations(output, more_problems),
     }
     trace = _ascend_tables.with_waits(trace, _ascend_tables.waits(output, more_problems))
-    if trace.table("links").select(pl.len()).collect().item() == 0:
-        more["links"] = _ascend_tables.matrix_links(output, more_problems)
+    summed = trace.table("links").select(pl.len()).collect().item() == 0
+    links = _ascend_tables.matrix_links(output, more_problems) if summed else None
+    trace = _ascend_groups.with_groups(trace, _ascend_groups.read(path, more_problems), links)
     more["problems"] = pl.DataFrame(
         more_problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"
     ).with_columns(file=pl.lit(str(path)))

@@ -26,6 +26,8 @@ from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace, complete
 
 _STEPS, _DATABASE = "cluster_step_trace_time.csv", "cluster_analysis.db"
+_PARTS = ["transit_ns", "wait_ns", "idle_ns"]
+_ALL = 0.99  # of a step's communication; operators that run at the same time are more than it
 _FILES = (_STEPS, _DATABASE, "cluster_communication_matrix.json", "cluster_communication.json")
 
 
@@ -42,7 +44,7 @@ def read(path: Path, options: Options) -> Trace:
     if not ranks:
         raise DataError(path, "no rank is told of in it")
     problems.append(Problem("", "only sums of each step are known: they are drawn one after the other, not as they ran", 0))
-    spans = pl.concat([_laid_out(sums), transfers], how="diagonal_relaxed")
+    spans = pl.concat([_laid_out(sums, _parts(sums, transfers)), transfers.drop(_PARTS)], how="diagonal_relaxed")
     lanes = spans.select("rank", "group", "label", "track_kind", "device").unique(maintain_order=True)
     lanes = lanes.with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32).over("rank"))
     placed = spans.join(lanes, on=["rank", "group", "label", "track_kind", "device"], how="left", nulls_equal=True, maintain_order="left")
@@ -108,7 +110,15 @@ def _from_database(path: Path, problems: list[Problem]) -> pl.DataFrame:
     return pl.DataFrame(texts, dict.fromkeys(names.values(), pl.String), orient="row")
 
 
-def _laid_out(sums: pl.DataFrame) -> pl.DataFrame:
+def _parts(sums: pl.DataFrame, transfers: pl.DataFrame) -> pl.DataFrame:
+    """rank, step, args: transit, wait and idle time of all operators of a step, where these are all of its communication."""
+    divided = transfers.filter(pl.all_horizontal(pl.col(_PARTS).is_not_null()))
+    whole = divided.group_by("rank", "step").agg(pl.col("dur_ns", *_PARTS).sum())
+    known = sums.join(whole, on=["rank", "step"]).filter(pl.col("dur_ns") >= _ALL * pl.col("communication"))
+    return known.select("rank", "step", args=pl.struct(_PARTS).struct.json_encode())
+
+
+def _laid_out(sums: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
     parts = []
     for name, kind, start in (
         ("computing", "kernel", pl.col("start_ns")),
@@ -119,8 +129,7 @@ def _laid_out(sums: pl.DataFrame) -> pl.DataFrame:
                 "rank", "step", kind=pl.lit(kind), name=pl.lit(name), start_ns=start, dur_ns=pl.col(name), op_type=pl.lit(name),
                 group=pl.format("NPU {}", "rank"), label=pl.lit(f"{name}, the sum of each step"), track_kind=pl.lit("stream"),
                 device=pl.col("rank"),
-                args=pl.lit(None, pl.String),
-            )
+            ).join(told.filter(pl.lit(kind == "communication")), on=["rank", "step"], how="left", maintain_order="left")
         )  # fmt: skip
     parts.append(
         sums.select(
@@ -129,7 +138,7 @@ def _laid_out(sums: pl.DataFrame) -> pl.DataFrame:
             label=pl.lit("steps"), track_kind=pl.lit("annotation"), device=pl.lit(None, pl.Int32), args=pl.lit(None, pl.String),
         )
     )  # fmt: skip
-    return pl.concat(parts)
+    return pl.concat(parts, how="diagonal")
 
 
 def _transfers(path: Path, problems: list[Problem]) -> pl.DataFrame:
@@ -140,11 +149,12 @@ def _transfers(path: Path, problems: list[Problem]) -> pl.DataFrame:
         times = said.get("Communication Time Info") if isinstance(said, dict) else None
         try:
             start, length = exact(times["Start Timestamp(us)"], 1000), exact(times["Elapse Time(ms)"], 1e6)  # type: ignore[index]
-            rows.append((index(rank), step, name.partition("@")[0], start, length, str(said).replace("'", '"')))
+            parts = [_milliseconds(times, key) for key in ("Transit Time(ms)", "Wait Time(ms)", "Idle Time(ms)")]
+            rows.append((index(rank), step, name.partition("@")[0], start, length, str(said).replace("'", '"'), *parts))
         except (KeyError, TypeError, ValueError):
             continue  # totals have no start
     columns = {"rank": pl.Int32, "step": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64, "args": pl.String}
-    return pl.DataFrame(rows, columns, orient="row").with_columns(
+    return pl.DataFrame(rows, columns | dict.fromkeys(_PARTS, pl.Int64), orient="row").with_columns(
         kind=pl.lit("annotation"),
         op_type=pl.lit(None, pl.String),
         group=pl.format("NPU {}", "rank"),
@@ -152,6 +162,13 @@ def _transfers(path: Path, problems: list[Problem]) -> pl.DataFrame:
         track_kind=pl.lit("annotation"),
         device=pl.lit(None, pl.Int32),
     )
+
+
+def _milliseconds(times: Any, key: str) -> int | None:
+    try:
+        return exact(times[key], 1e6)
+    except (KeyError, ValueError):
+        return None
 
 
 def _links(path: Path, problems: list[Problem]) -> pl.DataFrame:

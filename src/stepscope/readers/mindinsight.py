@@ -143,7 +143,7 @@ def _trace(folder: Folder) -> Trace:
     hccl = folder.table("hccl_raw_{}.csv")
     told = cluster.calls(hccl, folder.problems)
     if spans.filter(pl.col("kind") == "communication").height:
-        spans = _with_waits(folder, spans, told)
+        spans = _with_waits(folder, _with_steps(spans, steps), told)
     elif told.height:
         sums.append(_unplaced(folder, told))
     spans = pl.concat([spans, _laid_out(sums, spans, steps)], how="diagonal_relaxed")
@@ -230,6 +230,7 @@ def _steps(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
         counted.select(
             kind=pl.lit("communication"),
             name=pl.lit(_collective(match[1], match[2])),
+            column=pl.lit(match[0].removesuffix("_start_point")),
             start_ns=_counts(pl.col(match[0])),
             dur_ns=_counts(pl.col(match[0].replace("_start_point", "_end_point"))) - _counts(pl.col(match[0])),
             category=pl.lit("step trace"),
@@ -310,10 +311,13 @@ def _counts(text: pl.Expr) -> pl.Expr:
     )
 
 
+_PLACE = r"^stream_\d+_\d+_"  # before the name of an operator
+
+
 def _collective(stream: str, rest: str) -> str:
     """`1_AllReduce-op5`: the operator. Of `parallel_0`, which every stream has, the whole, as MindInsight's timeline calls it."""
-    named = re.match(r"^\d+_(.+)$", rest)
-    return named[1] if named else f"stream_{stream}_{rest}"
+    column = f"stream_{stream}_{rest}"
+    return re.sub(_PLACE, "", column)
 
 
 # What ran
@@ -370,16 +374,27 @@ def _unplaced(folder: Folder, told: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_waits(folder: Folder, spans: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
-    """The transfers on the timeline with the waits that hccl_raw says, by step and name: where a step has one of that name."""
-    once = pl.len().over("step", "name") == 1
-    calls = spans.filter(pl.col("kind") == "communication", pl.col("step").is_not_null()).filter(once).select("step", "name")
-    known = told.filter(once).join(calls, on=["step", "name"], how="semi")
+    """The transfers on the timeline with the waits that hccl_raw says, by step and name: where a step has one of that name.
+
+    hccl_raw has the names of the step trace's columns, with or without stream and place before the operator.
+    """
+    calls = spans.with_row_index("at").filter(pl.col("kind") == "communication", pl.col("step").is_not_null())
+    # The timeline may have them once more.
+    calls = calls.filter(pl.col("column").is_not_null() | ~pl.col("column").is_not_null().any())
+    calls = calls.select("at", "step", column=pl.coalesce("column", "name"), name=pl.col("name").str.replace(_PLACE, ""))
+    told = told.with_row_index("wait").with_columns(column=pl.col("name").str.replace("_(start|end)_point$", ""))
+    told = told.with_columns(name=pl.col("column").str.replace(_PLACE, ""))
+    pairs = [pl.DataFrame(schema={"at": pl.UInt32, "wait": pl.UInt32})]
+    for key in (["step", "column"], ["step", "name"]):
+        left, right = (rows.join(pl.concat(pairs), on=by, how="anti") for rows, by in ((told, "wait"), (calls, "at")))
+        once = pl.len().over(key) == 1
+        pairs.append(left.filter(once).join(right.filter(once), on=key).select("at", "wait"))
+    known = pl.concat(pairs).join(told, on="wait").select("at", said=pl.struct("wait_ns", "communication_ns").struct.json_encode())
     if lost := told.height - known.height:
         folder.problems.append(Problem("hccl_raw", f"{lost:,} waits of operators that are not on the timeline by that name", lost))
-    said = known.select("step", "name", kind=pl.lit("communication"), said=pl.struct("wait_ns", "communication_ns").struct.json_encode())
-    return spans.join(said, on=["step", "name", "kind"], how="left", maintain_order="left").with_columns(
+    return spans.with_row_index("at").join(known, on="at", how="left", maintain_order="left").with_columns(
         args=pl.coalesce("said", "args")
-    ).drop("said")  # fmt: skip
+    ).drop("at", "said")  # fmt: skip
 
 
 def _first(steps: pl.DataFrame, spans: pl.DataFrame) -> int:
