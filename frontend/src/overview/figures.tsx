@@ -49,7 +49,7 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
       <Tile label={device ? t.busy : t.busyHost} spark={busies} to={{ page: device ? "kernels" : "operators" }} tone={device && value("busy_share") < 0.8 ? "bad" : undefined} context={Number.isFinite(value("busy_share")) ? fill(device ? t.idleFor : t.idleHost, { time: units.text(units.share(1 - value("busy_share"))), step: value("steps") === 1 ? t.stepCount : fill(t.stepsCount, { count: units.count(value("steps")).value }) }) : t.noWork}>
         <Share of={value("busy_share")} why={t.noWork} />
       </Tile>
-      <Tile label={t.use} to={{ page: "flops" }} context={<span title={useWhy}>{useWhy}</span>}>
+      <Tile label={t.use} to={Number.isFinite(value("flops_per_s")) ? { page: "flops" } : undefined} context={<span title={useWhy}>{useWhy}</span>}>
         <Share of={value("utilization")} why={useWhy} />
       </Tile>
       <Tile label={t.inputWait} to={{ page: "data" }} tone={!waits ? undefined : value("input_wait_share") < 0.05 ? "good" : "bad"} context={!waits ? t.noLoader : value("input_wait_share") < 0.05 ? t.notBottleneck : t.bottleneck}>

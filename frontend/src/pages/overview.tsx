@@ -1,10 +1,10 @@
 // page: {"order": 20, "group": "performance", "icon": "overview", "en": "Overview", "zh": "概览"}
 import "./overview.css";
 import type { ComponentChildren } from "preact";
-import { counting, info, rank, useTable } from "../data";
+import { counting, info, rank, ranged, useTable } from "../data";
 import { deviceWord, finding, type Finding, onDevice } from "../finding";
 import { Activity } from "../overview/activity";
-import { type Chosen, pickedStep } from "../overview/chosen";
+import { pickedStep } from "../overview/chosen";
 import { FigureTiles } from "../overview/figures";
 import { StepPicture } from "../overview/picture";
 import { Preparation } from "../overview/preparation";
@@ -32,7 +32,7 @@ export default function Overview() {
   const found = finding(overview.data, 0, causes.data, device);
   return (
     <div class={`ov ${overview.waiting || overlap.waiting || causes.waiting ? "stale" : ""}`}>
-      <Sentence now={now} overview={overview.data} found={device && !causes.data && !causes.error ? null : found} chosen={chosen} />
+      <Sentence now={now} overview={overview.data} found={device && !causes.data && !causes.error ? null : found} />
       {overview.data.rows > 0 && (
         <>
           <StepPicture now={now} overlap={overlap} chosen={chosen} />
@@ -52,9 +52,10 @@ export default function Overview() {
   );
 }
 
-function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table; found: Finding | null; chosen: Chosen | null }) {
+function Sentence({ now, overview, found }: { now: Info; overview: Table; found: Finding | null }) {
   const t = text();
   const facts = useFacts(now, overview);
+  const onlyStep = useOnlyStep(overview);
   if (!found) return <Verdict facts={facts}>…</Verdict>;
   const word = deviceWord(now) ?? t.device;
   const row = overview.rows ? 0 : -1;
@@ -66,14 +67,24 @@ function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table
   }
   const whole = overview.str("steps_how")[0] === "whole";
   const host = found.case.startsWith("host") && !whole;
-  const first = whole ? t.whole : overview.num("steps")[0] === 1 ? t.onlyStep : host ? t.stepHost : t.step;
+  const only = whole ? null : onlyStep;
+  const first = whole ? t.whole : only !== null ? t.onlyStep : host ? t.stepHost : t.step;
   const busy = overview.num("busy_share")[0];
   return (
     <Verdict facts={facts}>
-      <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{chosen?.step ?? "–"}</b>} />{" "}
+      <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{only}</b>} />{" "}
       <Say of={t[found.case]} device={word} busy={<b><Share of={busy} /></b>} lost={<b><Share of={found.share} /></b>} />
     </Verdict>
   );
+}
+
+/** The number of the one step that the figures are of; null where they are of several, or it is not known yet. */
+function useOnlyStep(overview: Table): number | null {
+  const [low, high] = (ranged() ?? "").split(":").map(Number);
+  const numbers = useStepNumbers()?.filter((step) => !ranged() || (step >= low && step <= (high ?? low)));
+  if (!numbers || !overview.rows || overview.num("steps")[0] !== 1) return null;
+  const counted = numbers.slice(overview.num("left_out")[0] || 0);
+  return counted.length === 1 ? counted[0] : null;
 }
 
 function useFacts(now: Info, overview: Table): ComponentChildren[] {

@@ -1,6 +1,7 @@
 /** The small parts that every page is made of. */
 import type { ComponentChildren, CSSProperties } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { hasPage } from "../reachable";
 import { link, type Change } from "../state";
 import { texts } from "../text";
 import * as units from "../units";
@@ -142,7 +143,7 @@ export function Tile({ label, children, context, tone, spark, to }: TileProps) {
       {spark && spark.length > 1 && <Spark values={spark} />}
     </>
   );
-  return to ? (
+  return to && (to.page === undefined || hasPage(to.page)) ? (
     <a class="tile" href={link(to)}>
       {inside}
     </a>

@@ -154,14 +154,15 @@ function Dots({ calls, color: shade }: { calls: Table; color: string }) {
     ink.font = `11px ${css("--font")}`;
     ink.strokeStyle = css("--grid");
     ink.fillStyle = css("--text-3");
-    const unit = units.timeUnit(shown.high);
     ink.textAlign = "right";
-    for (const value of units.ticks(shown.low, shown.high, 2)) {
+    const levels = units.ticks(shown.low, shown.high, 2);
+    const labels = units.axisLabels(levels, "time", units.timeUnit(shown.high));
+    for (const [at, value] of levels.entries()) {
       ink.beginPath();
       ink.moveTo(left, y(value));
       ink.lineTo(width - right, y(value));
       ink.stroke();
-      ink.fillText(units.text(units.time(value, unit)), left - 6, y(value) + 4);
+      ink.fillText(labels[at], left - 6, y(value) + 4);
     }
     ink.strokeStyle = css("--border-strong");
     ink.textAlign = "center";
