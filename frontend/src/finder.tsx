@@ -39,7 +39,7 @@ interface Item {
   timeline?: () => Promise<{ t0: number; t1: number; span?: string } | null>;
 }
 
-const EXPORTS = { chrome: "Chrome trace", perfetto: "Perfetto", parquet: "Parquet", csv: "CSV" };
+const EXPORTS = { report: "HTML", chrome: "Chrome trace", perfetto: "Perfetto", speedscope: "speedscope", parquet: "Parquet", csv: "CSV" };
 const SHOWN = 6;
 const ORDER: Item["group"][] = ["pages", "steps", "operators", "kernels", "runs", "commands"];
 

@@ -21,7 +21,7 @@ const text = texts({
     first: "First", last: "Last", apply: "Apply", theme: "Theme", language: "Language", help: "Help", export: "Export",
     problem: "1 problem while reading", problems: "{count} problems while reading", live: "live", offline: "offline", skip: "Skip to the page",
     opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", recordedSteps: "Show the recorded steps", all: "all",
-    export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_parquet: "Parquet tables", export_csv: "CSV tables",
+    export_report: "Report (HTML)", export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_speedscope: "speedscope (flame graphs)", export_parquet: "Parquet tables", export_csv: "CSV tables",
     broke: "This page stopped working", again: "Try again", reading: "Reading {run}: {percent} of {size}", readingFile: "Reading {run}: file {file} of {files}, {percent}", cancel: "Cancel", cancelled: "Reading was stopped.",
     part: "{spans} spans: this page is of steps {steps}, the timeline of all.", everything: "All {spans} spans: one analysis after the other, each of which may take minutes and many GB of memory.", only: "Steps {steps} only", timeline: "Timeline",
     compare: "Compare", rankOf: "{rank} of {count}", step: "{step}", filter: "Filter", noStep: "No step has this number", version: "stepscope · offline",
@@ -33,7 +33,7 @@ const text = texts({
     first: "起始", last: "结束", apply: "应用", theme: "主题", language: "语言", help: "帮助", export: "导出",
     problem: "读取时发现 1 个问题", problems: "读取时发现 {count} 个问题", live: "进行中", offline: "离线", skip: "跳到页面内容",
     opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", recordedSteps: "显示记录的迭代", all: "全部",
-    export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_parquet: "Parquet 表", export_csv: "CSV 表",
+    export_report: "报告（HTML）", export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_speedscope: "speedscope（火焰图）", export_parquet: "Parquet 表", export_csv: "CSV 表",
     broke: "此页面已停止工作", again: "重试", reading: "正在读取 {run}：{size} 的 {percent}", readingFile: "正在读取 {run}：第 {file} 个文件，共 {files} 个，{percent}", cancel: "取消", cancelled: "读取已停止。",
     part: "共 {spans} 个区间：此页面只含迭代 {steps}，时间线包含全部。", everything: "全部 {spans} 个区间：逐个分析，每个可能需要数分钟和大量内存。", only: "仅迭代 {steps}", timeline: "时间线",
     compare: "对比", rankOf: "{count} 中的 {rank}", step: "{step}", filter: "筛选", noStep: "没有此编号的迭代", version: "stepscope · 离线",
@@ -44,7 +44,7 @@ const text = texts({
 const GROUPS = ["", "performance", "resources", "cluster", "tools"] as const;
 /** What shows all of a large run, whatever steps are chosen. */
 const WHOLE = ["timeline", "files", "live"];
-const EXPORTS = ["chrome", "perfetto", "parquet", "csv"] as const;
+const EXPORTS = ["report", "chrome", "perfetto", "speedscope", "parquet", "csv"] as const;
 
 export function Shell() {
   const t = text();

@@ -1,11 +1,15 @@
 """What every page has around its data: buttons, menus, pickers, axes, the palette, and links that lead somewhere."""
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import polars as pl
 import pytest
 
+import stepscope
 import tiny
 from stepscope import store
 from stepscope.trace import Trace
@@ -122,7 +126,7 @@ def test_a_recording_of_one_step_names_that_step(opened: Any) -> None:
 @pytest.mark.parametrize(
     ("asked", "said", "way"),
     [
-        ("steps=900:950", "This run has no steps 900–950: it has steps 3–7.", "Show all steps"),
+        ("steps=900:950", "This run has no steps 900\u2013950: it has steps 3\u20137.", "Show all steps"),
         ("steps=abc", "“abc” is not a range of steps: write 2:5 for steps 2 to 5.", "Show all steps"),
         ("steps=7:3", "“7:3” is not a range of steps: write 2:5 for steps 2 to 5.", "Show all steps"),
         ("rank=9", "This run has no rank 9: it has rank 0.", "Show rank 0"),
@@ -212,3 +216,59 @@ def test_no_link_leads_to_a_page_without_data(opened: Any, run: str) -> None:
 def test_data_preparation_without_a_loader_is_said_to_have_no_data(opened: Any) -> None:
     page = opened("overview", "h200_modules", SAMPLES)
     assert page.locator("nav a.off", has_text="Data preparation").count() == 1
+
+
+def test_the_export_menu_has_the_report_and_speedscope(opened: Any, tmp_path: Path) -> None:
+    page = opened("files")
+    page.get_by_role("button", name="Export", exact=True).click()
+    assert page.locator(".menu a.item").all_inner_texts()[:4] == [
+        "Report (HTML)",
+        "Chrome trace (JSON)",
+        "Perfetto trace",
+        "speedscope (flame graphs)",
+    ]
+    for name, ending in (("Report (HTML)", "report.html"), ("speedscope (flame graphs)", "trace.speedscope.json.gz")):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=name).click()
+        assert download.value.suggested_filename == f"five-{ending}"
+        download.value.save_as(tmp_path / ending)
+    assert "<title>five · stepscope</title>" in (tmp_path / "report.html").read_text()
+    said = json.loads(gzip.decompress((tmp_path / "trace.speedscope.json.gz").read_bytes()))
+    assert {frame["name"] for frame in said["shared"]["frames"]} == {"aten::embedding", "aten::mm", "MmBackward0"}
+
+
+def test_functions_call_paths_and_annotations_are_on_a_page(opened: Any) -> None:
+    recording = SAMPLES / "chrome/torch-2.13.0/cpu_training.json.gz"
+    page = opened("functions", "cpu_training", SAMPLES)
+    trace = stepscope.open(recording)
+    functions = trace.hot_functions()
+    assert page.locator("h1 .mono").inner_text() == functions["name"][0]
+    first = page.locator("[aria-label=Functions] .gridrow:not(.head)").first
+    assert f"{functions['self_ns'][0]:,} ns" in [one.get_attribute("title") for one in first.locator(".q").all()]
+    page.get_by_role("tab", name="Call paths").click()
+    outermost = trace.hot_paths().filter(pl.col("parent").is_null()).sort("total_ns", descending=True)
+    top = page.locator("[aria-label='Call paths'] .gridrow:not(.head)").first
+    assert top.locator(".name.mono").inner_text() == outermost["name"][0]
+    top.locator(".fold").click()
+    page.wait_for_selector("[aria-label='Call paths'] .gridrow.sub")
+    page.get_by_role("tab", name="Annotations").click()
+    rows = trace.annotations()
+    shown = page.locator("[aria-label=Annotations] .gridrow:not(.head) .name.mono")
+    assert set(shown.all_inner_texts()) == set(rows["name"])
+
+
+def test_calls_from_one_line_are_told_apart_by_their_innermost_line_and_listed_once(server: Any, page: Any, tmp_path: Path) -> None:
+    spans = ["kind name op_type start_ns dur_ns", 'python "train.py(3):_main" - 0 1000']
+    for at, leaf in enumerate(("linear.py(9)", "linear.py(9)", "conv.py(4)")):
+        spans += [
+            f'python "torch/nn/module.py({at}):_call" - {100 * at + 10} 90',
+            f'python "torch/nn/{leaf}:_forward" - {100 * at + 20} 70',
+        ]
+        spans += [f"op mm mm {100 * at + 30} {10 * (at + 1)}"]
+    made = tiny.trace(spans="\n".join(spans), steps="step start_ns end_ns how\n1 0 1000 marker", tracks="track label kind\n0 main thread")
+    store.write(made, tmp_path / "stacks")
+    served = server(tmp_path)
+    page.goto(served.url(f"#/{served.run('stacks')}/operators?sel=%5B%22mm%22%5D"))
+    page.wait_for_selector(".caller")
+    lines = [one.locator(".mono").all_inner_texts() for one in page.locator(".caller summary").all()]
+    assert sorted(lines) == [["train.py(3): main", "torch/nn/conv.py(4): forward"], ["train.py(3): main", "torch/nn/linear.py(9): forward"]]

@@ -28,6 +28,7 @@ _VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("durations", {"by": "type"}),
     ("gap_causes", {"per_step": True}),
     ("gap_causes", {"warmup": 0}),
+    ("hot_paths", {"min_share": 0.001}),
     ("kernels", {"by_scope": True}),
     ("kernels", {"copies": True}),
     ("kernels", {"by_scope": True, "copies": True}),
