@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-2O2EUBYF.js";import"./chunk-PHRTLMFQ.js";import"./chunk-JG44JZSY.js";import"./chunk-YRHFW5KJ.js";import{L as t,e}from"./chunk-VANRU2AL.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
