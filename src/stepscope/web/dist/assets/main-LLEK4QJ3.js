@@ -1,0 +1,1 @@
+import{a as r}from"./chunk-E7L363JH.js";import"./chunk-AVXUG75P.js";import"./chunk-JUTVEJQ7.js";import"./chunk-YAGV6JCI.js";import{L as t,e}from"./chunk-YGVXO2SI.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));

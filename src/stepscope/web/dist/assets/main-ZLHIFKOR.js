@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-QWDI73OF.js";import"./chunk-B2RPTPSR.js";import"./chunk-N5JAGRK3.js";import"./chunk-ZLWP6QRL.js";import{L as t,e}from"./chunk-5AZHFPSH.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
