@@ -438,7 +438,7 @@ def _memory_counters(memory: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_ALLOCATORS = r"^aten::((new_)?empty(_strided|_like|_permuted|_quantized|_affine_quantized)?|_?resize(_as)?_|set_)$"
+ALLOCATORS = r"^aten::((new_)?empty(_strided|_like|_permuted|_quantized|_affine_quantized)?|_?resize(_as)?_|set_)$"
 
 
 def _of_span(spans: pl.DataFrame, column: str, rows: Ints) -> pl.Series:
@@ -454,7 +454,7 @@ def _allocations(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     around = memory["parent"].fill_null(-1).to_numpy()
     # Every operator that makes a tensor calls aten::empty or the like: the one that wanted the memory is further out.
     names = spans["name"].unique().drop_nulls() if memory.height else spans["name"].clear()
-    allocators = names.filter(names.cast(pl.String).str.contains(_ALLOCATORS)).to_physical()
+    allocators = names.filter(names.cast(pl.String).str.contains(ALLOCATORS)).to_physical()
     wants = is_op & ~np.isin(spans["name"].to_physical().fill_null(2**32 - 1).to_numpy(), allocators.to_numpy())
     op = nearest(wants, parent, around)
     op = np.where(op >= 0, op, nearest(is_op, parent, around))
