@@ -385,7 +385,34 @@ def test_long_names_lose_their_middle_and_stay_whole_where_there_is_room(tmp_pat
     narrow, wide = bare(on_terminal(*words, columns=50)[1]), bare(on_terminal(*words, columns=160)[1])
     assert name not in narrow and re.search(r"cutlass_80_\w+…\w+align8", narrow)
     assert name in wide
-    assert name in subprocess.run([sys.executable, "-m", "stepscope", *words], capture_output=True, text=True, check=True).stdout
+    assert name in bare(on_terminal(*words, "--wide", columns=50)[1])
+
+
+def test_a_pipe_has_every_row_and_column_with_long_names_cut_and_wide_has_them_whole(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    names = [f"void_at::native::{letter}_kernel<{'c10::BFloat16,' * 28}4>" for letter in "ab"]
+    assert all(len(name) > 400 for name in names)
+    rows = "\n".join(f"kernel {name} {at * 100} 10" for at, name in enumerate(names))
+    run = written(tiny.trace(spans=f"kind name start_ns dur_ns\n{rows}"), tmp_path / "run")
+    said = say("show", "kernels", run)
+    lines = said.out.splitlines()
+    assert lines[0].split() == list(analysis("kernels").columns)
+    assert len(lines) == 3 and all("…" in line for line in lines[1:])
+    assert max(map(len, lines)) < 320
+    assert said.err == "stepscope: long values of name are cut; --wide, CSV and JSON have them whole\n"
+    narrow = say("show", "spans", run, "--columns", "name,dur_ns")
+    assert [len(line) for line in narrow.out.splitlines()[1:]] == [100, 100]
+    for words in (("--wide",), ("--format", "csv"), ("--format", "json")):
+        whole = say("show", "kernels", run, *words)
+        assert all(name in whole.out for name in names) and not whole.err
+    file = tmp_path / "kernels.txt"
+    assert say("show", "kernels", run, "-o", str(file)).code == 0
+    assert all(name in file.read_text() for name in names)
+
+
+def test_sentences_are_whole_on_a_pipe(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    what = "_".join(["word"] * 60)
+    run = written(tiny.trace(problems=f'file where what lost\ntrace.json line_3 "{what}" 0'), tmp_path / "run")
+    assert what.replace("_", " ") in say("show", "problems", run).out
 
 
 def test_names_in_a_trace_are_neither_markup_nor_escapes(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]

@@ -288,7 +288,7 @@ def test_a_failed_export_leaves_nothing(form: str, trace: Trace, tmp_path: Path)
     code = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
         "from stepscope.cli import main\n"
         f"sys.exit(main(['export', {str(run)!r}, '--to', {form!r}, '-o', {str(tmp_path / 'out')!r}]))"
     )

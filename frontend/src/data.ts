@@ -20,11 +20,12 @@ const read = signal<Info | null>(null);
 /** The run that is open; every page reads it. Null from the moment that the address names another one. */
 export const info = computed(() => (read.value?.id === place.value.run ? read.value : null));
 
-/** The rank the pages show: the one in the address, else the first. */
+/** The rank the pages show: the one in the address where the run has it, else the first. */
 export function rank(): number | null {
   const said = param("rank");
-  if (said !== undefined && said !== "all") return Number(said);
-  return info.value && info.value.ranks.length ? info.value.ranks[0] : null;
+  const ranks = info.value?.ranks ?? [];
+  if (said !== undefined && said !== "all" && (ranks.length === 0 || ranks.includes(Number(said)))) return Number(said);
+  return ranks[0] ?? null;
 }
 
 /** How often what was known of a run was forgotten; "" stands for the list of runs. */

@@ -39,7 +39,7 @@ interface Item {
   timeline?: () => Promise<{ t0: number; t1: number; span?: string } | null>;
 }
 
-const EXPORTS = { chrome: "Chrome trace", perfetto: "Perfetto", parquet: "Parquet", csv: "CSV" };
+const EXPORTS = { report: "HTML", chrome: "Chrome trace", perfetto: "Perfetto", speedscope: "speedscope", parquet: "Parquet", csv: "CSV" };
 const SHOWN = 6;
 const ORDER: Item["group"][] = ["pages", "steps", "operators", "kernels", "runs", "commands"];
 
@@ -144,14 +144,13 @@ function found(items: Item[], find: string): Group[] {
   return words.length ? groups.sort((a, b) => b.best - a.best || ORDER.indexOf(a.name) - ORDER.indexOf(b.name)) : groups;
 }
 
-/** Every word must be in it: as it stands, at the start of a part best; else its letters in order. */
+/** Every word must be in it: as it stands, best as a whole part; else its letters in order. Of equals, what takes longest stands first. */
 function score(item: Item, words: string[]): number {
   const name = `${item.name} ${item.also ?? ""}`.toLowerCase();
   let sum = 0;
   for (const word of words) {
-    const at = name.indexOf(word);
-    if (at === 0) sum += name.length === word.length + 1 ? 12 : 10;
-    else if (at > 0) sum += /[\s:_./<]/.test(name[at - 1]) ? 8 : 5;
+    const place = placeOf(name, word);
+    if (place > 0) sum += name.length === word.length + 1 ? 12 : place;
     else {
       const gaps = letters(name, word);
       if (gaps < 0) return 0;
@@ -159,6 +158,19 @@ function score(item: Item, words: string[]): number {
     }
   }
   return sum;
+}
+
+const SEPARATORS = /[\s:_./<>(),]/;
+
+/** 11 where the word is a whole part of the name, 8 where a part starts with it, 5 where it is inside of one, 0 where it is not there. */
+function placeOf(name: string, word: string): number {
+  let best = 0;
+  for (let at = name.indexOf(word); at >= 0; at = name.indexOf(word, at + 1)) {
+    const starts = at === 0 || SEPARATORS.test(name[at - 1]);
+    const end = at + word.length;
+    best = Math.max(best, !starts ? 5 : end === name.length || SEPARATORS.test(name[end]) ? 11 : 8);
+  }
+  return best;
 }
 
 /** How many letters lie between those of the word, found in order; -1 where they are not, or too far apart. */
@@ -205,9 +217,9 @@ function stepItems(steps: Table | null): Item[] {
 
 function typeItems(types: Table | null): Item[] {
   if (!types) return [];
-  const [type, device, time, share] = [types.str("type"), types.str("device"), types.num("self_ns"), types.num("share")];
+  const [type, device, time] = [types.str("type"), types.str("device"), types.num("self_ns")];
   const first = device[0];
-  return types.where((row) => type[row] !== null).sort((a, b) => share[b] - share[a]).map((row) => ({
+  return types.where((row) => type[row] !== null).sort((a, b) => time[b] - time[a]).map((row) => ({
     group: "operators", key: `type ${row}`, name: type[row]!, code: true, color: color(type[row]!), figure: `${units.text(units.time(time[row]))} · ${device[row]}`,
     act: () => go({ page: "operators", params: { sel: JSON.stringify([type[row]]), tab: device[row] === first ? null : device[row] } }), timeline: () => longest({ type: type[row]!, device: device[row] }),
   }));

@@ -3,11 +3,12 @@ import pages, { type Page } from "pages";
 import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { everyStep, forget, info, rank, ranged, useAnswer, useInfo, useTable } from "./data";
-import { copyText, Icon, Loading, Trouble } from "./parts/basics";
+import { copyText, Empty, Icon, Loading, Trouble } from "./parts/basics";
 import { Menu } from "./parts/menu";
 import { Tip } from "./parts/tip";
+import { filled, NOT_IN_REPORT } from "./reachable";
 import { source, type Info, type Run } from "./source";
-import { go, language, link, listed, place, setLanguage, setTheme, theme } from "./state";
+import { type Change, go, language, link, listed, param, place, setLanguage, setTheme, theme } from "./state";
 import { fill, texts } from "./text";
 import * as units from "./units";
 import { Palette, openPalette } from "./palette";
@@ -20,10 +21,11 @@ const text = texts({
     first: "First", last: "Last", apply: "Apply", theme: "Theme", language: "Language", help: "Help", export: "Export",
     problem: "1 problem while reading", problems: "{count} problems while reading", live: "live", offline: "offline", skip: "Skip to the page",
     opening: "Opening {run}…", noRun: "This run is not here any more.", noPage: "There is no page “{page}”.", back: "All runs", recordedSteps: "Show the recorded steps", all: "all",
-    export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_parquet: "Parquet tables", export_csv: "CSV tables",
+    export_report: "Report (HTML)", export_chrome: "Chrome trace (JSON)", export_perfetto: "Perfetto trace", export_speedscope: "speedscope (flame graphs)", export_parquet: "Parquet tables", export_csv: "CSV tables",
     broke: "This page stopped working", again: "Try again", reading: "Reading {run}: {percent} of {size}", readingFile: "Reading {run}: file {file} of {files}, {percent}", cancel: "Cancel", cancelled: "Reading was stopped.",
     part: "{spans} spans: this page is of steps {steps}, the timeline of all.", everything: "All {spans} spans: one analysis after the other, each of which may take minutes and many GB of memory.", only: "Steps {steps} only", timeline: "Timeline",
     compare: "Compare", rankOf: "{rank} of {count}", step: "{step}", filter: "Filter", noStep: "No step has this number", version: "stepscope · offline",
+    badRank: "This run has no rank {rank}: it has rank {ranks}.", showRank: "Show rank {rank}", badRange: "“{steps}” is not a range of steps: write 2:5 for steps 2 to 5.", badSteps: "This run has no steps {steps}: it has steps {there}.", badStepsNone: "This run has no steps {steps}: no steps were recorded.", showAll: "Show all steps",
   },
   zh: {
     performance: "性能", resources: "资源", cluster: "集群", tools: "工具",
@@ -31,19 +33,18 @@ const text = texts({
     first: "起始", last: "结束", apply: "应用", theme: "主题", language: "语言", help: "帮助", export: "导出",
     problem: "读取时发现 1 个问题", problems: "读取时发现 {count} 个问题", live: "进行中", offline: "离线", skip: "跳到页面内容",
     opening: "正在打开 {run}…", noRun: "此训练已不存在。", noPage: "没有页面“{page}”。", back: "全部训练", recordedSteps: "显示记录的迭代", all: "全部",
-    export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_parquet: "Parquet 表", export_csv: "CSV 表",
+    export_report: "报告（HTML）", export_chrome: "Chrome trace（JSON）", export_perfetto: "Perfetto trace", export_speedscope: "speedscope（火焰图）", export_parquet: "Parquet 表", export_csv: "CSV 表",
     broke: "此页面已停止工作", again: "重试", reading: "正在读取 {run}：{size} 的 {percent}", readingFile: "正在读取 {run}：第 {file} 个文件，共 {files} 个，{percent}", cancel: "取消", cancelled: "读取已停止。",
     part: "共 {spans} 个区间：此页面只含迭代 {steps}，时间线包含全部。", everything: "全部 {spans} 个区间：逐个分析，每个可能需要数分钟和大量内存。", only: "仅迭代 {steps}", timeline: "时间线",
     compare: "对比", rankOf: "{count} 中的 {rank}", step: "{step}", filter: "筛选", noStep: "没有此编号的迭代", version: "stepscope · 离线",
+    badRank: "此训练没有 rank {rank}：它有 rank {ranks}。", showRank: "显示 rank {rank}", badRange: "“{steps}”不是迭代范围：例如 2:5 表示迭代 2 到 5。", badSteps: "此训练没有迭代 {steps}：它有迭代 {there}。", badStepsNone: "此训练没有迭代 {steps}：没有记录任何迭代。", showAll: "显示全部迭代",
   },
 });
 
 const GROUPS = ["", "performance", "resources", "cluster", "tools"] as const;
-/** What a report cannot have: other runs, a job that runs, questions. */
-const ELSEWHERE = ["runs", "live", "compare", "query"];
 /** What shows all of a large run, whatever steps are chosen. */
 const WHOLE = ["timeline", "files", "live"];
-const EXPORTS = ["chrome", "perfetto", "parquet", "csv"] as const;
+const EXPORTS = ["report", "chrome", "perfetto", "speedscope", "parquet", "csv"] as const;
 
 export function Shell() {
   const t = text();
@@ -85,7 +86,7 @@ export function Shell() {
           ) : info.value === null ? (
             <Reading run={run} />
           ) : (
-            <>{info.value.part && !WHOLE.includes(page) && <Part now={info.value} />}<Opened page={found} /></>
+            <Context now={info.value} page={page}>{info.value.part && !WHOLE.includes(page) && <Part now={info.value} />}<Opened page={found} /></Context>
           )}
         </main>
         <div id="side" />
@@ -95,6 +96,31 @@ export function Shell() {
       <Tip />
     </div>
   );
+}
+
+/** The page, unless the address names a rank or steps that the run does not have: then what is there instead, with the way to it. */
+function Context({ now, page, children }: { now: Info; page: string; children: ComponentChildren }) {
+  const t = text();
+  const [given, asked] = [param("rank"), param("steps")];
+  const badRank = given !== undefined && given !== "all" && now.ranks.length > 0 && !now.ranks.includes(Number(given));
+  const range = asked === undefined || asked === "all" ? null : stepRange(asked);
+  const numbers = useStepNumbers(badRank);
+  if (WHOLE.includes(page)) return <>{children}</>;
+  const wrong = (said: string, change: Change, way: string) => <Empty title={said} height={160}><a href={link(change)}>{way}</a></Empty>;
+  if (badRank) return wrong(fill(t.badRank, { rank: given, ranks: units.ranges(now.ranks) }), { params: { rank: null } }, fill(t.showRank, { rank: now.ranks[0] }));
+  const all = { params: { steps: everyStep() } };
+  if (asked !== undefined && range === undefined) return wrong(fill(t.badRange, { steps: asked }), all, t.showAll);
+  if (!range) return <>{children}</>;
+  if (numbers === null) return <Loading rows={10} />;
+  if (numbers.some((step) => step >= range[0] && step <= range[1])) return <>{children}</>;
+  return wrong(fill(numbers.length ? t.badSteps : t.badStepsNone, { steps: span(...range), there: units.ranges(numbers) }), all, t.showAll);
+}
+
+/** First and last step of "2:5" or "3"; undefined where the text is neither. */
+function stepRange(asked: string): [number, number] | undefined {
+  const found = /^(\d{1,9})(?::(\d{1,9}))?$/.exec(asked);
+  const [first, last] = [Number(found?.[1]), Number(found?.[2] ?? found?.[1])];
+  return first <= last ? [first, last] : undefined;
 }
 
 /** Of a large run: which steps the page is of, and the way to others. */
@@ -200,7 +226,7 @@ function Top({ info: now }: { info: Info | null }) {
       </a>
       {now && (
         <>
-          <Menu label={`${t.run}: ${now.name}`} button={<><span class="b cut">{now.name}</span><span class="k wide">{facts}</span></>}>
+          <Menu label={`${t.run}: ${now.name}`} button={<><span class="b cut" title={`${now.name}\n${now.path}`}>{now.name}</span><span class="k wide">{facts}</span></>}>
             {(close) => <Runs close={close} />}
           </Menu>
           <Ranks now={now} />
@@ -260,8 +286,8 @@ function RankList({ ranks, close }: { ranks: number[]; close: () => void }) {
 }
 
 /** The numbers of the steps of the chosen rank, in order; null until they are known. */
-export function useStepNumbers(): number[] | null {
-  const none = !info.value?.tables.steps;
+export function useStepNumbers(skip = false): number[] | null {
+  const none = skip || !info.value?.tables.steps;
   const asked = useTable("tables/steps", { columns: "rank,step" }, { allSteps: true, skip: none });
   return useMemo(() => (none ? [] : asked.data ? [...new Set(asked.data.num("step"))].sort((a, b) => a - b) : null), [none, asked.data]);
 }
@@ -271,9 +297,9 @@ function Steps({ now }: { now: Info }) {
   const numbers = useStepNumbers();
   if (!now.tables.steps) return null;
   const all = numbers?.length ? span(numbers[0], numbers[numbers.length - 1]) : "…";
-  const chosen = ranged()?.split(":").map(Number);
+  const chosen = stepRange(ranged() ?? "");
   return (
-    <Menu label={`${t.steps}: ${ranged() ?? t.all}`} class={chosen ? "chosen" : ""} button={<><span class="k">{t.steps}</span>{chosen ? span(chosen[0], chosen[chosen.length - 1]) : all}</>}>
+    <Menu label={`${t.steps}: ${ranged() ?? t.all}`} class={chosen ? "chosen" : ""} button={<><span class="k">{t.steps}</span>{chosen ? span(...chosen) : all}</>}>
       {(close) => (numbers?.length ? <StepRange steps={numbers} close={close} /> : null)}
     </Menu>
   );
@@ -299,7 +325,7 @@ function Runs({ close }: { close: () => void }) {
 
 function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
   const t = text();
-  const [first, last] = (ranged() ?? `${steps[0]}:${steps[steps.length - 1]}`).split(":");
+  const [first, last] = stepRange(ranged() ?? "") ?? [steps[0], steps[steps.length - 1]];
   const [wrong, setWrong] = useState(false);
   const apply = (event: Event) => {
     event.preventDefault();
@@ -311,8 +337,8 @@ function StepRange({ steps, close }: { steps: number[]; close: () => void }) {
   };
   return (
     <form class="steprange" onSubmit={apply}>
-      <label>{t.first} <input name="first" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={first} /></label>
-      <label>{t.last} <input name="last" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={last ?? first} /></label>
+      <label>{t.first} <input name="first" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={String(first)} /></label>
+      <label>{t.last} <input name="last" type="number" min={steps[0]} max={steps[steps.length - 1]} defaultValue={String(last)} /></label>
       <button class="btn sm pri">{t.apply}</button>
       <button class="btn sm" type="button" onClick={() => { go({ params: { steps: everyStep() } }); close(); }}>{t.allSteps}</button>
       {wrong && <span class="bad small" role="alert">{t.noStep}</span>}
@@ -328,7 +354,7 @@ function Nav({ current, info: now }: { current: string; info: Info | null }) {
   return (
     <nav class="nav" ref={own} aria-label={t.pages}>
       {GROUPS.map((group) => {
-        const inside = pages.filter((page) => page.group === group && (page.alone || now) && !(source().still && ELSEWHERE.includes(page.id)));
+        const inside = pages.filter((page) => page.group === group && (page.alone || now) && !(source().still && NOT_IN_REPORT.includes(page.id)));
         if (!inside.length) return null;
         return [
           group && <h3 key={group}>{t[group]}</h3>,
@@ -346,13 +372,5 @@ function Nav({ current, info: now }: { current: string; info: Info | null }) {
       <div class="sp" />
       <span class="foot label">{t.version}</span>
     </nav>
-  );
-}
-
-/** Whether the run has what the page shows. */
-export function filled(page: Page, now: Info): boolean {
-  if (!page.needs) return true;
-  return page.needs.some((need) =>
-    need === "ranks" ? now.ranks.length > 1 : (now.kinds[need] ?? now.tables[need] ?? 0) > 0 || Object.keys(now.counters).some((name) => name.startsWith(need)),
   );
 }

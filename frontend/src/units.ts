@@ -166,6 +166,24 @@ export function ticks(low: number, high: number, wanted = 5): number[] {
   return Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step);
 }
 
+/** Values along an axis: in one unit, which the last of them names, with as many digits as tell them apart. */
+export function axisLabels(values: number[], as: Quantity, unit?: TimeUnit): string[] {
+  const most = Math.max(...values.map(Math.abs));
+  const small = as === "count" && most < 1e5;
+  const name = as === "time" ? (unit ?? timeUnit(most)) : small ? "" : (as === "count" ? short(most) : write(most, as)).unit;
+  const one = as === "time" ? TIME[name as TimeUnit] : as === "share" ? 0.01 : small ? 1 : 1000 ** Math.max(0, Math.floor(Math.log10(Math.max(1, most)) / 3 + 1e-9));
+  const step = values.length > 1 ? Math.abs(values[1] - values[0]) / one : 1;
+  // As many as tell them apart: 122.5 is not 123.
+  let places = 0;
+  while (places < 9 && Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) > 1e-6 * step * 10 ** places) places++;
+  const [whole, part] = [(text: string) => text.split(".")[0].replace(/\B(?=(\d{3})+(?!\d))/g, ","), (text: string) => text.split(".")[1]];
+  return values.map((value, at) => {
+    const number = String(+(value / one).toFixed(places));
+    const written = minus(part(number) ? `${whole(number)}.${part(number)}` : whole(number));
+    return at === values.length - 1 && name ? `${written} ${name}` : written;
+  });
+}
+
 /** Whole numbers in order, neighbours together: 2–33, 40. */
 export function ranges(numbers: number[]): string {
   const found: [number, number][] = [];

@@ -113,6 +113,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "shape": Text,
         "format": Text,
         "category": Text,
+        "scope": Text,  # the module that allocated it
     },
     # An operator of the input pipeline.
     "pipeline": {

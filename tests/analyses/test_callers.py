@@ -30,6 +30,27 @@ def test_a_call_is_put_down_to_the_innermost_line_that_is_no_library_s_and_the_b
     assert rows["stack"][0] == "train.py(30): main\nmodel.py(7): forward\ntorch/nn/modules/linear.py(9)"
 
 
+def test_a_model_of_a_library_is_the_programs_and_the_leaf_is_the_innermost_line_of_all() -> None:
+    spans = """
+        span  track  kind    name                                                               op_type  start_ns  dur_ns
+        0     0      python  "train.py(30):_main"                                               -        0         1000
+        1     0      python  "/opt/lib/python3.11/site-packages/transformers/gpt2.py(7):_attn"  -        10        400
+        2     0      python  "torch/nn/modules/module.py(5):_call"                              -        20        190
+        3     0      python  "torch/nn/modules/linear.py(9):_forward"                           -        30        150
+        4     0      python  "<built-in_function_linear>"                                       -        40        100
+        5     0      op      mm                                                                 mm       50        50
+        6     0      python  "/opt/lib/python3.11/site-packages/transformers/gpt2.py(8):_mlp"   -        500       100
+        7     0      op      mm                                                                 mm       510       30
+        8     0      python  "/opt/lib/python3.11/queue.py(9):_get"                             -        700       100
+        9     0      op      mm                                                                 mm       710       20
+    """
+    assert tiny.trace(spans=spans, tracks="track kind\n0 thread").callers().select("line", "leaf", "total_ns").rows() == [
+        ("/opt/lib/python3.11/site-packages/transformers/gpt2.py(7): attn", "torch/nn/modules/linear.py(9): forward", 50),
+        ("/opt/lib/python3.11/site-packages/transformers/gpt2.py(8): mlp",) * 2 + (30,),
+        ("train.py(30): main", "/opt/lib/python3.11/queue.py(9): get", 20),
+    ]
+
+
 def test_calls_are_chosen_as_in_instances() -> None:
     trace = tiny.trace(spans=SPANS, tracks=TRACKS)
     assert trace.callers(device="gpu")["type"].to_list() == ["mm"]

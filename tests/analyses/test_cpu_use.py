@@ -1,4 +1,8 @@
+import polars as pl
+
+import stepscope
 import tiny
+from stepscope.cli.demo import RECORDING
 from stepscope.trace import Trace
 
 # The machine is idle up to 100 ms, then half busy for three times as long. The first sample of the process says nothing of shares.
@@ -29,12 +33,13 @@ COUNTERS = """
 
 
 def test_means_weigh_each_share_by_its_time_and_the_largest_values_stand_beside_them() -> None:
-    # Machine, from 0: (100 * 0 + 300 * 0.4) / 400 = 0.3 user, in ms. The operator's single sample is about an unknown time.
+    # Machine, from 0: (100 * 0 + 300 * 0.4) / 400 = 0.3 user, in ms. Its process used 2.5 cores, its ticks show 1.8: 0.7 of 4 cores, 0.175,
+    # were user time and not idle. The operator's single sample is about an unknown time.
     tiny.assert_rows(
         tiny.trace(counters=COUNTERS).cpu_use(),
         """
         of        name          samples  covered_ns  cores  busy_cores  max_busy_cores  user_share  system_share  idle_share  run_queue
-        machine   machine       2        400000000   4.0    1.8         2.4             0.3         0.15          0.55        2.0
+        machine   machine       2        400000000   4.0    2.5         2.5             0.475       0.15          0.375       2.0
         process   "process_77"  2        400000000   4.0    2.5         3.0             0.4375      0.1875        -           -
         operator  "3_MapOp"     1        0           4.0    1.2         1.2             0.25        0.05          -           -
         """,
@@ -68,7 +73,7 @@ def test_what_is_counted_in_ticks_of_ten_milliseconds_says_nothing_of_less_than_
         """,
     )
     longer = counters.replace("19000000", "20000000")
-    assert tiny.trace(counters=longer).cpu_use()["busy_cores"].to_list() == [0.0, 0.0, 0.5]
+    assert tiny.trace(counters=longer).cpu_use()["busy_cores"].to_list() == [0.5, 0.0, 0.5]
 
 
 def test_what_is_no_share_is_the_mean_or_the_largest_of_the_samples() -> None:
@@ -93,7 +98,7 @@ def test_a_range_of_time_keeps_the_samples_taken_in_it_with_the_time_they_are_ab
         tiny.trace(counters=COUNTERS).cpu_use(start_ns=101_000_000, end_ns=400_000_000),
         """
         of       name          samples  covered_ns  busy_cores  user_share  run_queue  max_memory_bytes
-        machine  machine       1        300000000         2.4         0.4         2.0        -
+        machine  machine       1        300000000         3.0         0.55        2.0        -
         process  "process_77"  1        300000000         3.0         0.5         -          700
         """,
     )
@@ -123,3 +128,32 @@ def test_the_machine_is_judged_by_its_cores_then_by_its_disks_then_by_its_run_qu
     assert verdict(0.7, 0.15, 5) == "crowded"
     assert verdict(0.7, 0.15, 4) == "free"
     assert tiny.trace(counters=COUNTERS).cpu_use()["verdict"].to_list() == ["free", None, None]
+
+
+def test_a_machine_uses_at_least_what_its_processes_do() -> None:
+    # In 100 ms of 4 cores the ticks show 0.8 busy cores; the process, counted exactly, used 1.0: 0.2 cores are 0.05 of the machine.
+    trace = tiny.trace(
+        counters="""
+            name                     at_ns      value  unit
+            "cpu_cores"              0          4      cores
+            "run_queue"              0          1      processes
+            "process_77_memory"      0          900    bytes
+            "cpu_user"               100000000  0.2    share
+            "cpu_system"             100000000  0.0    share
+            "cpu_idle"               100000000  0.8    share
+            "process_77_cpu_user"    100000000  0.9    cores
+            "process_77_cpu_system"  100000000  0.1    cores
+        """
+    )
+    for of in (None, "machine"):
+        machine = trace.cpu_use(of=of).row(0, named=True)
+        assert [round(machine[name], 6) for name in ("busy_cores", "max_busy_cores", "user_share", "system_share", "idle_share")] == [
+            1.0, 1.0, 0.25, 0.0, 0.75,
+        ]  # fmt: skip
+    assert trace.cpu_use(of="process")["busy_cores"].to_list() == [1.0]
+
+
+def test_the_demo_has_no_process_busier_than_its_machine() -> None:
+    uses = stepscope.open(RECORDING).cpu_use()
+    most = uses.filter(pl.col("of") == "process")["busy_cores"].max()
+    assert uses.filter(pl.col("of") == "machine")["busy_cores"].item() >= most > 1.05

@@ -44,7 +44,7 @@ def test_the_figures_are_those_of_the_analysis(server: "Serve", page: "Page") ->
     page.goto(served.url(f"#/{served.run('resnet50_h200')}/overview"))
     drawn(page)
     row = stepscope.open(RESNET).overview().row(0, named=True)
-    tiles = page.locator("a.tile")
+    tiles = page.locator(".tile")
     assert exact(tiles.nth(0)) == row["step_ns"]
     assert "59.7" in tiles.nth(0).locator(".x").inner_text()
     shares = {2: "compute_share", 3: "utilization", 4: "input_wait_share"}

@@ -54,7 +54,7 @@ export function FigureTiles({ now, overview, overlap }: { now: Info; overview: T
       <Tile label={device ? t.compute_ : t.busyHost} spark={computes} to={{ page: device ? "kernels" : "operators" }} tone={device && (over ? over.left : value("idle_share")) > 0.2 ? "bad" : undefined} context={!Number.isFinite(value("compute_share")) ? noWork : over ? <span title={split}>{fill(t.bareIdle, { value: part(over.left) })}</span> : device ? <span title={split}>{split}</span> : fill(t.idleHost, { time: part(1 - value("compute_share")) })}>
         <Share of={value("compute_share")} why={noWork} />
       </Tile>
-      <Tile label={t.use} to={{ page: "flops" }} context={<span title={useWhy}>{useWhy}</span>}>
+      <Tile label={t.use} to={Number.isFinite(value("flops_per_s")) ? { page: "flops" } : undefined} context={<span title={useWhy}>{useWhy}</span>}>
         <Share of={value("utilization")} why={useWhy} />
       </Tile>
       <Tile label={t.inputWait} to={{ page: "data" }} tone={!waits ? undefined : value("input_wait_share") < 0.05 ? "good" : "bad"} context={!waits ? t.noLoader : value("input_wait_share") < 0.05 ? t.notBottleneck : t.bottleneck}>

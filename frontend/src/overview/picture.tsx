@@ -4,6 +4,7 @@ import { deviceWord, onDevice } from "../finding";
 import { recordedTag } from "../overhead";
 import { Await, Card, Empty, Legend, Segmented, Share, Swatch, Time } from "../parts/basics";
 import { type Stage, StageBar } from "../parts/plots";
+import { hasPage } from "../reachable";
 import { type Info, source } from "../source";
 import { type Change, go, link, param } from "../state";
 import type { Table } from "../table";
@@ -17,7 +18,7 @@ import { text, type Words } from "./words";
 interface Piece extends Stage {
   said: string;
   /** The page with its rows. */
-  to?: Change;
+  to?: Change & { page: string };
 }
 
 const CAUSE_WORDS: Record<string, "cause_host" | "cause_launch" | "cause_sync" | "cause_comm" | "wait"> = {
@@ -146,7 +147,7 @@ function StepTable({ parts, host, total, time, now }: { parts: Piece[]; host: Ho
     <table>
       <thead><tr><th>{t.part}</th><th /><th>{t.time}</th><th>{t.share}</th></tr></thead>
       <tbody>
-        {parts.map((piece) => <tr key={piece.name}><td><Swatch color={piece.color} hatch={piece.hatch} /> {piece.to ? <a href={link(piece.to)}>{piece.name}</a> : piece.name}</td><td class="d3">{word}</td><td><Time ns={piece.ns} /></td><td><Share of={piece.ns / time} /></td></tr>)}
+        {parts.map((piece) => <tr key={piece.name}><td><Swatch color={piece.color} hatch={piece.hatch} /> {piece.to && hasPage(piece.to.page) ? <a href={link(piece.to)}>{piece.name}</a> : piece.name}</td><td class="d3">{word}</td><td><Time ns={piece.ns} /></td><td><Share of={piece.ns / time} /></td></tr>)}
         {host.map((row) => <tr key={row.name}><td>{row.name}</td><td class="d3">{t.host_}</td><td><Time ns={row.ns} /></td><td><Share of={row.ns / total} /></td></tr>)}
       </tbody>
     </table>

@@ -1,8 +1,8 @@
 /** Whether data preparation keeps up, in one card. */
 import { useTable } from "../data";
 import { Await, Card, Chip, Empty, Share, Time } from "../parts/basics";
+import { PageLink } from "../reachable";
 import type { Info } from "../source";
-import { link } from "../state";
 import type { Table } from "../table";
 import { fill, Say } from "../text";
 import * as units from "../units";
@@ -16,7 +16,7 @@ export function Preparation({ now, overview }: { now: Info; overview: Table }) {
   const slow = share >= 0.05;
   const chip = recorded && Number.isFinite(share) ? <Chip tone={slow ? (share >= 0.2 ? "bad" : "warn") : "good"}>{slow ? (share >= 0.2 ? t.slow : t.waits) : t.keepsUp}</Chip> : undefined;
   return (
-    <Card title={t.preparation} tools={<>{chip}<a href={link({ page: "data" })}>{t.queues}</a></>}>
+    <Card title={t.preparation} tools={<>{chip}<PageLink to={{ page: "data" }}>{t.queues}</PageLink></>}>
       <Await of={queues} rows={3}>
         {(data) => {
           if (!recorded) return <Empty title={t.noData} height={84}><code class="mono">{t.noDataHow}</code></Empty>;

@@ -3,7 +3,8 @@ import { counting, info, useTable } from "../data";
 import { deviceWord, onDevice } from "../finding";
 import { OverheadNote, overheadOf } from "../overhead";
 import { Await, Card, CopyButton, Empty, Share, Time, Verdict } from "../parts/basics";
-import { link, type Change } from "../state";
+import { PageLink } from "../reachable";
+import type { Change } from "../state";
 import { fill, Say, texts } from "../text";
 import * as units from "../units";
 
@@ -28,7 +29,7 @@ const text = texts({
 
 type Words = ReturnType<typeof text>;
 
-const CAUSES: Record<string, [keyof Words, keyof Words, Change]> = {
+const CAUSES: Record<string, [keyof Words, keyof Words, Change & { page: string }]> = {
   "host-bound": ["why_host", "to_operators", { page: "operators" }],
   "launch latency": ["why_launch", "to_kernels", { page: "kernels" }],
   "data wait": ["why_data", "to_data", { page: "data" }],
@@ -78,7 +79,7 @@ export default function Advice() {
                           <td class="b"><Share of={data.num("share")[row]} /></td>
                           {over && <td><Share of={data.num("unprofiled_share")[row]} /></td>}
                           <td><Time ns={data.num("max_ns")[row]} /></td>
-                          <td class="tl"><a href={link(where)}>{t[to]}</a></td>
+                          <td class="tl"><PageLink to={where}>{t[to]}</PageLink></td>
                         </tr>
                       );
                     })}

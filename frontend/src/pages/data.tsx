@@ -1,4 +1,4 @@
-// page: {"order": 70, "group": "performance", "icon": "data", "en": "Data preparation", "zh": "数据准备", "needs": ["pipeline", "data", "queue", "steps"]}
+// page: {"order": 70, "group": "performance", "icon": "data", "en": "Data preparation", "zh": "数据准备", "needs": ["pipeline", "data", "queue", "batch time"]}
 /** Does the training wait for its data, and which part of the pipeline makes it wait? */
 import "./steps.css";
 import "./data.css";

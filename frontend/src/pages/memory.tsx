@@ -19,7 +19,7 @@ const text = texts({
     peak: "At the peak {peak} are allocated on {device}, {share} of its {capacity}, in step {step} when {op} runs.",
     peakNoOp: "At the peak {peak} are allocated on {device}, {share} of its {capacity}.",
     peakOnly: "At the peak {peak} are allocated on {device}, in step {step} when {op} runs.",
-    peakBare: "At the peak {peak} are allocated on {device}.",
+    peakBare: "At the peak {peak} are allocated on {device}.", opIn: "{op} in {scope}", scope: "Module",
     full: "{device} is nearly full: {reserved} of {capacity} are reserved, and at the peak {peak} of them are in use.",
     grows: "Memory grows: every one of {steps} steps leaves more allocated on {device} than it found, {growth} together. The peak is {peak}.",
     split: "{unused} of the {reserved} reserved on {device} lie unused even at the peak of {peak}.",
@@ -40,7 +40,7 @@ const text = texts({
     peak: "峰值时 {device} 上分配了 {peak}，占其 {capacity} 的 {share}，在迭代 {step} 执行 {op} 时。",
     peakNoOp: "峰值时 {device} 上分配了 {peak}，占其 {capacity} 的 {share}。",
     peakOnly: "峰值时 {device} 上分配了 {peak}，在迭代 {step} 执行 {op} 时。",
-    peakBare: "峰值时 {device} 上分配了 {peak}。",
+    peakBare: "峰值时 {device} 上分配了 {peak}。", opIn: "{scope} 中的 {op}", scope: "模块",
     full: "{device} 几乎已满：{capacity} 中预留了 {reserved}，峰值时使用其中 {peak}。",
     grows: "内存在增长：{steps} 个迭代结束时 {device} 上都比开始时分配更多，共 {growth}。峰值为 {peak}。",
     split: "{device} 上预留的 {reserved} 中，即使在 {peak} 的峰值时也有 {unused} 未使用。",
@@ -125,7 +125,7 @@ function OfDevice({ devices, device, peaks, blocks }: { devices: Peak[]; device:
   const left = mine.num("growth_bytes").filter((value) => !Number.isNaN(value));
   const figures: Figures = {
     device: device.device, capacity, peak: device.bytes, at: device.at, step: mine.num("step")[mine.num("peak_bytes").indexOf(device.bytes)],
-    op: mine.str("op")[mine.num("peak_bytes").indexOf(device.bytes)], static: value("static_bytes"), reserved: most(mine.num("reserved_bytes")), reservedAtPeak: value("reserved_bytes"), growth: left.reduce((sum, value) => sum + value, left.length ? 0 : NaN), grows: left.length > 1 && left.every((value) => value > 0), steps: left.length,
+    op: mine.str("op")[mine.num("peak_bytes").indexOf(device.bytes)], scope: mine.str("scope")[mine.num("peak_bytes").indexOf(device.bytes)], static: value("static_bytes"), reserved: most(mine.num("reserved_bytes")), reservedAtPeak: value("reserved_bytes"), growth: left.reduce((sum, value) => sum + value, left.length ? 0 : NaN), grows: left.length > 1 && left.every((value) => value > 0), steps: left.length,
   };
   const shown = range ? (part.data ?? whole.data) : whole.data;
   const bands = useMemo(() => stepBands(trace.data), [trace.data]);
@@ -170,6 +170,8 @@ interface Figures {
   at: number;
   step: number;
   op: string | null;
+  /** The module in which it ran. */
+  scope: string | null;
   static: number;
   reserved: number;
   reservedAtPeak: number;
@@ -193,7 +195,7 @@ function Sentence({ of }: { of: Figures }) {
   const t = text();
   const unused = of.reservedAtPeak - of.peak;
   const values = {
-    device: <b>{of.device}</b>, peak: <b><Bytes of={of.peak} /></b>, capacity: <b><Bytes of={of.capacity} /></b>, share: <b>{units.text(units.share(of.peak / of.capacity))}</b>, step: <b>{of.step}</b>, op: <b class="mono big">{of.op}</b>,
+    device: <b>{of.device}</b>, peak: <b><Bytes of={of.peak} /></b>, capacity: <b><Bytes of={of.capacity} /></b>, share: <b>{units.text(units.share(of.peak / of.capacity))}</b>, step: <b>{of.step}</b>, op: <b class="mono big">{of.scope ? fill(t.opIn, { op: of.op ?? "", scope: of.scope }) : of.op}</b>,
     reserved: <b><Bytes of={of.reserved} /></b>, growth: <b><Bytes of={of.growth} /></b>, steps: <b>{of.steps}</b>, unused: <b><Bytes of={unused} /></b>,
   };
   const known = of.op !== null && !Number.isNaN(of.step);
@@ -327,7 +329,7 @@ function Details({ device, moment, alive, peaks, blocks, shown, figures }: Detai
   const said = param("tab") as Tab | undefined;
   const tab = said && TABS.includes(said) ? said : "alive";
   const end = absolute(Number(BigInt(info.value!.end_ns) - BigInt(info.value!.origin_ns)));
-  const ops = useTable("allocations_by_op", { device: device.device }, { skip: blocks === 0 });
+  const ops = useTable("allocations_by_op", { device: device.device, by_scope: true }, { skip: blocks === 0 });
   const last = useTable("live_tensors", { device: device.device, at_ns: end }, { skip: blocks === 0 || tab !== "kept" });
   const largest = useTable("tables/allocations", { sort: "bytes", descending: 1, limit: LARGEST }, { skip: blocks === 0 || tab !== "largest" });
   const own = useMemo(() => largest.data && largest.data.pick(largest.data.where((row) => largest.data!.str("device")[row] === device.device)), [largest.data, device.device]);
@@ -349,7 +351,7 @@ function Details({ device, moment, alive, peaks, blocks, shown, figures }: Detai
             <Await of={alive} rows={8}>{(table) => <Composition table={table} fixed={figures.static} />}</Await>
           </Card>
           <Card title={title} tools={moment !== device.at && <button class="btn sm" onClick={() => go({ params: { at: null } }, true)}>{t.toPeak}</button>} flush>
-            <Await of={alive}>{(table) => <Grid id="alive" table={table} columns={blockColumns(table)} search={["op", "name", "category", "shape", "dtype"]} sort="-bytes" what={t.what} label={title} />}</Await>
+            <Await of={alive}>{(table) => <Grid id="alive" table={table} columns={blockColumns(table)} search={["op", "scope", "name", "category", "shape", "dtype"].filter((name) => table.has(name))} sort="-bytes" what={t.what} label={title} />}</Await>
           </Card>
         </div>
       ))}
@@ -358,7 +360,7 @@ function Details({ device, moment, alive, peaks, blocks, shown, figures }: Detai
           <Grid
             id="peaks" table={peaks} label={t.perStep} sort="step"
             columns={[
-              { key: "step", label: t.step }, { key: "peak_bytes", label: t.peak_, bar: true }, { key: "op", label: t.op, as: "name", color: (table, row) => color(table.str("op")[row] ?? "") },
+              { key: "step", label: t.step }, { key: "peak_bytes", label: t.peak_, bar: true }, { key: "op", label: t.op, as: "name", color: (table, row) => color(table.str("op")[row] ?? "") }, { key: "scope", label: t.scope, as: "name", hide: peaks.blank("scope") },
               { key: "peak_ns", label: t.moment, show: (table, row) => <Go at={table.num("peak_ns")[row]} /> }, { key: "reserved_bytes", label: t.reserved }, { key: "static_bytes", label: t.static }, { key: "growth_bytes", label: t.growth },
             ]}
           />
@@ -369,9 +371,9 @@ function Details({ device, moment, alive, peaks, blocks, shown, figures }: Detai
           <Await of={ops}>
             {(table) => (
               <Grid
-                id="ops" table={table} search={["op"]} sort="-allocated_bytes" label={t.byOp} onOpen={(of, row) => go({ params: { tab: "largest", "largest.find": of.str("op")[row] } })}
+                id="ops" table={table} search={["op", "scope"]} sort="-allocated_bytes" label={t.byOp} onOpen={(of, row) => go({ params: { tab: "largest", "largest.find": of.str("op")[row] } })}
                 columns={[
-                  { key: "op", label: t.op, as: "name", color: (table, row) => color(table.str("op")[row] ?? "") }, { key: "blocks", label: t.blocks_ }, { key: "allocated_bytes", label: t.total, bar: true, color: (table, row) => color(table.str("op")[row] ?? "") },
+                  { key: "op", label: t.op, as: "name", color: (table, row) => color(table.str("op")[row] ?? "") }, { key: "scope", label: t.scope, as: "name", hide: table.blank("scope") }, { key: "blocks", label: t.blocks_ }, { key: "allocated_bytes", label: t.total, bar: true, color: (table, row) => color(table.str("op")[row] ?? "") },
                   { key: "peak_bytes", label: t.most }, { key: "largest_bytes", label: t.largest }, { key: "never_freed", label: t.keptBlocks }, { key: "never_freed_bytes", label: t.keptBytes },
                 ]}
               />
@@ -418,6 +420,7 @@ function blockColumns(table: Table): Column[] {
   const columns: Column[] = [
     { key: "name", label: t.name, as: "name" },
     { key: "op", label: t.op, as: "name", color: (rows, row) => color(rows.str("op")[row] ?? "") },
+    { key: "scope", label: t.scope, as: "name" },
     { key: "bytes", label: t.size, bar: true, color: (rows, row) => color(rows.str("op")[row] ?? "") },
     { key: "category", label: t.category, as: "text", width: "minmax(90px, 1fr)" },
     { key: "dtype", label: t.dtype, as: "text", width: "minmax(70px, .8fr)" },

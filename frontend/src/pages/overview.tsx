@@ -1,11 +1,11 @@
 // page: {"order": 20, "group": "performance", "icon": "overview", "en": "Overview", "zh": "概览"}
 import "./overview.css";
 import type { ComponentChildren } from "preact";
-import { counting, info, rank, useTable } from "../data";
+import { counting, info, rank, ranged, useTable } from "../data";
 import { type Case, deviceWord, finding, type Finding, onDevice } from "../finding";
 import { OverheadSentence, SlowedSentence, overheadFact, overheadOf } from "../overhead";
 import { Activity } from "../overview/activity";
-import { type Chosen, pickedStep } from "../overview/chosen";
+import { pickedStep } from "../overview/chosen";
 import { FigureTiles } from "../overview/figures";
 import { StepPicture } from "../overview/picture";
 import { Preparation } from "../overview/preparation";
@@ -33,7 +33,7 @@ export default function Overview() {
   const found = finding(overview.data, 0, causes.data, device);
   return (
     <div class={`ov ${overview.waiting || overlap.waiting || causes.waiting ? "stale" : ""}`}>
-      <Sentence now={now} overview={overview.data} found={device && !causes.data && !causes.error ? null : found} chosen={chosen} />
+      <Sentence now={now} overview={overview.data} found={device && !causes.data && !causes.error ? null : found} />
       {overview.data.rows > 0 && (
         <>
           <StepPicture now={now} overlap={overlap} chosen={chosen} overview={overview.data} />
@@ -53,9 +53,10 @@ export default function Overview() {
   );
 }
 
-function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table; found: Finding | null; chosen: Chosen | null }) {
+function Sentence({ now, overview, found }: { now: Info; overview: Table; found: Finding | null }) {
   const t = text();
   const facts = useFacts(now, overview, found !== null && WAITS.includes(found.case));
+  const onlyStep = useOnlyStep(overview);
   if (!found) return <Verdict facts={facts}>…</Verdict>;
   const word = deviceWord(now) ?? t.device;
   const row = overview.rows ? 0 : -1;
@@ -67,7 +68,8 @@ function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table
   }
   const whole = overview.str("steps_how")[0] === "whole";
   const host = found.case.startsWith("host") && !whole;
-  const first = whole ? t.whole : overview.num("steps")[0] === 1 ? t.onlyStep : host ? t.stepHost : t.step;
+  const only = whole ? null : onlyStep;
+  const first = whole ? t.whole : only !== null ? t.onlyStep : host ? t.stepHost : t.step;
   const over = onDevice(now) ? overheadOf(overview, 0) : null;
   const compute = overview.num("compute_share")[0] * (over ? over.step / over.bare : 1);
   const why = REST[found.case];
@@ -81,7 +83,7 @@ function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table
     );
   return (
     <Verdict facts={facts}>
-      <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{chosen?.step ?? "–"}</b>} />{" "}
+      <Say of={first} step={<b><Time ns={overview.num("step_ns")[0]} /></b>} number={<b>{only}</b>} />{" "}
       <Say of={t[found.case]} device={word} compute={<b><Share of={compute} /></b>} lost={<b><Share of={found.share} /></b>} />
       {overview.str("device_step_ranges")[0] && <>{" "}<Say of={t.recordedSteps} ranges={overview.str("device_step_ranges")[0]} count={units.count(overview.num("steps")[0]).value} /></>}
       {WAITS.includes(found.case) && <>{" "}<SlowedSentence overview={overview} device={word} /></>}
@@ -92,6 +94,15 @@ function Sentence({ now, overview, found, chosen }: { now: Info; overview: Table
 /** The device waits, and a slower host makes it wait longer. */
 const WAITS: Case[] = ["launch", "sync", "latency", "idle"];
 const REST: Partial<Record<Case, "why_host" | "why_data" | "why_sync" | "why_launch">> = { launch: "why_host", input: "why_data", sync: "why_sync", latency: "why_launch" };
+
+/** The number of the one step that the figures are of; null where they are of several, or it is not known yet. */
+function useOnlyStep(overview: Table): number | null {
+  const [low, high] = (ranged() ?? "").split(":").map(Number);
+  const numbers = useStepNumbers()?.filter((step) => !ranged() || (step >= low && step <= (high ?? low)));
+  if (!numbers || !overview.rows || overview.num("steps")[0] !== 1) return null;
+  const counted = numbers.slice(overview.num("left_out")[0] || 0);
+  return counted.length === 1 ? counted[0] : null;
+}
 
 function useFacts(now: Info, overview: Table, waits: boolean): ComponentChildren[] {
   const t = text();

@@ -249,7 +249,7 @@ function List({ list, table, button }: { list: Run[]; table: Table; button: Comp
       },
     },
     { key: "bytes", label: t.size, width: "76px" },
-    { key: "modified", label: t.date, width: "128px", show: (of, row) => <span class="d2">{date(of.num("modified")[row])}</span> },
+    { key: "modified", label: t.date, width: "128px", unfiltered: true, show: (of, row) => <span class="d2">{date(of.num("modified")[row])}</span> },
     { key: "format", label: t.format, as: "text", width: "80px", hide: true },
     { key: "path", label: t.path, as: "text", width: "minmax(160px, 2fr)", hide: true },
   ];

@@ -7,6 +7,7 @@ import { Grid, type Column } from "../parts/grid";
 import { Menu } from "../parts/menu";
 import { Histogram, StepBars, StepLine, wideOf, type Part } from "../parts/plots";
 import { tip, untip } from "../parts/tip";
+import { PageLink } from "../reachable";
 import { source } from "../source";
 import { go, link, param } from "../state";
 import { Table } from "../table";
@@ -326,13 +327,12 @@ function Markers({ given, close }: { given?: string; close: () => void }) {
   };
   return (
     <div class="opmenu">
-      <input type="search" placeholder={t.markerSearch} aria-label={t.markerSearch} value={find} onInput={(event) => setFind(event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && find && choose(find)} />
-      <button class={`item ${given === undefined ? "on" : ""}`} onClick={() => choose(null)}>{t.recordedMarker}</button>
+      <input type="search" placeholder={t.markerSearch} aria-label={t.markerSearch} value={find} onInput={(event) => setFind(event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && find && choose(firstMatch(asked.data?.str("choice"), find))} />
+      {!find && <button class={`item ${given === undefined ? "on" : ""}`} onClick={() => choose(null)}>{t.recordedMarker}</button>}
       <Await of={asked} rows={4}>
         {(table) => {
           const names = table.str("choice");
-          const words = find.toLowerCase().split(/\s+/).filter(Boolean);
-          const rows = table.where((row) => words.every((word) => names[row]!.toLowerCase().includes(word)));
+          const rows = table.where((row) => matches(names[row]!, find));
           return (
             <div class="list">
               {rows.map((row) => (
@@ -348,6 +348,16 @@ function Markers({ given, close }: { given?: string; close: () => void }) {
       </Await>
     </div>
   );
+}
+
+/** Whether every word that was typed is in the name. */
+function matches(name: string, find: string): boolean {
+  return find.toLowerCase().split(/\s+/).filter(Boolean).every((word) => name.toLowerCase().includes(word));
+}
+
+/** The name that was typed where there is one, else the first that matches; what matches nothing is taken as it is. */
+function firstMatch(names: (string | null)[] | null | undefined, find: string): string {
+  return names?.find((name) => name === find) ?? names?.find((name) => matches(name ?? "", find)) ?? find;
 }
 
 const OFFERED = 60;
@@ -369,21 +379,21 @@ function Candidates({ which, step, given, close }: { which: "fp_start" | "bp_end
   const [find, setFind] = useState("");
   const asked = useTable("step_operators", { step });
   const forward = which === "fp_start";
+  // What starts first is likely to start the forward pass, what ends last to end the backward pass.
+  const ordered = (table: Table) => (forward ? table.where(() => true) : table.where(() => true).sort((a, b) => table.num("end_offset_ns")[b] - table.num("end_offset_ns")[a]));
   const choose = (name: string | null) => {
     go({ params: { [which]: name } });
     close();
   };
   return (
     <div class="opmenu">
-      <input type="search" placeholder={t.search} aria-label={t.search} value={find} onInput={(event) => setFind(event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && find && choose(find)} />
-      <button class={`item ${given === undefined ? "on" : ""}`} onClick={() => choose(null)}>{t.auto}</button>
+      <input type="search" placeholder={t.search} aria-label={t.search} value={find} onInput={(event) => setFind(event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && find && choose(firstMatch(asked.data && ordered(asked.data).map((row) => asked.data!.str("name")[row]), find))} />
+      {!find && <button class={`item ${given === undefined ? "on" : ""}`} onClick={() => choose(null)}>{t.auto}</button>}
       <Await of={asked} rows={4}>
         {(table) => {
           const names = table.str("name");
           const when = table.num(forward ? "offset_ns" : "end_offset_ns");
-          const words = find.toLowerCase().split(/\s+/).filter(Boolean);
-          const rows = table.where((row) => words.every((word) => names[row]!.toLowerCase().includes(word)));
-          if (!forward) rows.sort((a, b) => when[b] - when[a]);
+          const rows = ordered(table).filter((row) => matches(names[row]!, find));
           return (
             <div class="list">
               {rows.slice(0, OFFERED).map((row) => (
@@ -563,7 +573,7 @@ function Stage({ trace, of, which, head, note, to, ...shared }: Shared & { trace
   const whole = at === null ? (of.get("step")?.mean_ns ?? NaN) : trace.num("total_ns")[at];
   const over = now - p50;
   return (
-    <Card title={head} note={note} tools={<a class="small" href={link({ page: to.page })}>{to.label}</a>}>
+    <Card title={head} note={note} tools={<PageLink class="small" to={{ page: to.page }}>{to.label}</PageLink>}>
       <div class="figure">
         <span class="f"><Time ns={now} /></span>
         {at === null ? (

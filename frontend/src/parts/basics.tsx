@@ -1,6 +1,7 @@
 /** The small parts that every page is made of. */
 import type { ComponentChildren, CSSProperties } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { hasPage } from "../reachable";
 import { link, type Change } from "../state";
 import { texts } from "../text";
 import * as units from "../units";
@@ -16,6 +17,7 @@ const ICONS: Record<string, string> = {
   overview: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM9 9h5v5H9z",
   steps: "M2 3h5M5 8h6M9 13h5",
   operators: "M2 4h9M2 8h12M2 12h6",
+  functions: "M2 3h12M5 8h9M8 13h6",
   kernels: "M4 4h8v8H4zM6 1v3M10 1v3M6 12v3M10 12v3M1 6h3M1 10h3M12 6h3M12 10h3",
   flops: "M2 12a6 6 0 1 1 12 0M8 12l3-4",
   data: "M2 3h12l-4.5 5.5V13l-3 1V8.5z",
@@ -142,7 +144,7 @@ export function Tile({ label, children, context, tone, spark, to }: TileProps) {
       {spark && spark.length > 1 && <Spark values={spark} />}
     </>
   );
-  return to ? (
+  return to && (to.page === undefined || hasPage(to.page)) ? (
     <a class="tile" href={link(to)}>
       {inside}
     </a>

@@ -155,14 +155,15 @@ function Dots({ calls, color: shade }: { calls: Table; color: string }) {
     ink.font = `11px ${css("--font")}`;
     ink.strokeStyle = css("--grid");
     ink.fillStyle = css("--text-3");
-    const unit = units.timeUnit(shown.high);
     ink.textAlign = "right";
-    for (const value of units.ticks(shown.low, shown.high, 2)) {
+    const levels = units.ticks(shown.low, shown.high, 2);
+    const labels = units.axisLabels(levels, "time", units.timeUnit(shown.high));
+    for (const [at, value] of levels.entries()) {
       ink.beginPath();
       ink.moveTo(left, y(value));
       ink.lineTo(width - right, y(value));
       ink.stroke();
-      ink.fillText(units.text(units.time(value, unit)), left - 6, y(value) + 4);
+      ink.fillText(labels[at], left - 6, y(value) + 4);
     }
     ink.strokeStyle = css("--border-strong");
     ink.textAlign = "center";
@@ -359,11 +360,11 @@ function Callers({ which }: { which: Which }) {
         <Await of={asked} rows={2}>
           {(data) => data.rows === 0 ? <Empty title={t.noCaller} height={56} /> : (
             <ul class="parts">
-              {Array.from({ length: Math.min(6, data.rows) }, (_, row) => (
-                <li key={row} class="caller">
+              {callSites(data).slice(0, 6).map((site) => (
+                <li key={site.key} class="caller">
                   <details>
-                    <summary title={data.str("line")[row] ?? ""}><span class="mono cut">{data.str("line")[row]}</span>{data.raw("backward", row) === "true" && <Chip>{t.backward}</Chip>}<span class="sp" /><Time ns={data.num("total_ns")[row]} /></summary>
-                    <pre class="code" aria-label={t.stack}>{data.str("stack")[row]}</pre>
+                    <summary title={site.leaf ? `${site.line}\n${site.leaf}` : site.line}><span class="mono cut">{site.line}</span>{site.leaf && <span class="mono cut d3">{site.leaf}</span>}{site.backward && <Chip>{t.backward}</Chip>}<span class="sp" /><Time ns={site.total} /></summary>
+                    <pre class="code" aria-label={t.stack}>{site.stack}</pre>
                   </details>
                 </li>
               ))}
@@ -373,6 +374,35 @@ function Callers({ which }: { which: Which }) {
       )}
     </section>
   );
+}
+
+interface CallSite {
+  key: string;
+  line: string;
+  /** The innermost line, where it takes that to tell calls from one line apart. */
+  leaf: string | null;
+  backward: boolean;
+  total: number;
+  /** Of the calls that take longest. */
+  stack: string;
+}
+
+/** The places that call, each once, the longest total first. */
+function callSites(data: Table): CallSite[] {
+  const [line, leaf, stack, total] = [data.str("line"), data.str("leaf"), data.str("stack"), data.num("total_ns")];
+  const leaves = new Map<string, Set<string>>();
+  for (let row = 0; row < data.rows; row++) leaves.set(line[row] ?? "", (leaves.get(line[row] ?? "") ?? new Set()).add(leaf[row] ?? ""));
+  const found = new Map<string, CallSite>();
+  for (let row = 0; row < data.rows; row++) {
+    const own = line[row] ?? "";
+    const inner = leaves.get(own)!.size > 1 && leaf[row] !== own ? leaf[row] : null;
+    const backward = data.raw("backward", row) === "true";
+    const key = `${own}\n${inner ?? ""}\n${backward}`;
+    const site = found.get(key);
+    if (site) site.total += total[row];
+    else found.set(key, { key, line: own, leaf: inner, backward, total: total[row], stack: stack[row] ?? "" });
+  }
+  return [...found.values()].sort((a, b) => b.total - a.total);
 }
 
 /** [[8, 1024, 3072], []] is 8, 1024, 3072 and a scalar: [8, 1024, 3072] × scalar. */

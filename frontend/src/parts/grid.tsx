@@ -74,6 +74,8 @@ export interface Column {
   show?: (table: Table, row: number) => ComponentChildren;
   /** Not shown until chosen under Columns. */
   hide?: boolean;
+  /** Not a quantity to compare with a number, such as a date. */
+  unfiltered?: boolean;
   help?: string;
   /** Why a value may be missing, on hover and to a screen reader. */
   why?: string;
@@ -240,13 +242,13 @@ export function Grid(props: GridProps) {
               : fill(t.shown, { some: units.count(rows.length).value, all: units.count(table.total).value, what })}
           </span>
           {!far && <Menu button={t.filter} label={t.filter} class="sm" align="right" arrow={false}>
-            {(close) => <Condition columns={props.columns.filter((column) => table.has(column.key) && !isName(table, column))} onAdd={(text) => { go({ params: { [`${id}.where`]: [...conditions(where).map((one) => one.text), text].join(" ") } }); close(); }} />}
+            {(close) => <Condition columns={props.columns.filter((column) => column.label && !column.unfiltered && table.has(column.key) && !isName(table, column))} onAdd={(text) => { go({ params: { [`${id}.where`]: [...conditions(where).map((one) => one.text), text].join(" ") } }); close(); }} />}
           </Menu>}
           <Menu button={t.columns} label={t.columns} class="sm" align="right" arrow={false}>
             {() =>
               props.columns.filter((column) => table.has(column.key) || column.show).map((column) => (
                 <label key={column.key} class="item">
-                  <input type="checkbox" checked={!hidden.has(column.key)} onChange={() => setHidden(column.key)} /> {column.label || column.key}
+                  <input type="checkbox" checked={!hidden.has(column.key)} onChange={() => setHidden(column.key)} /> {column.label || column.help || column.key}
                 </label>
               ))
             }

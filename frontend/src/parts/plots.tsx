@@ -308,7 +308,7 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
   );
   const ticks = axis(steps, inner);
   const levels = units.ticks(0, limit, height > 120 ? 4 : 3);
-  const unit = as === "time" ? units.timeUnit(limit) : undefined;
+  const heights = units.axisLabels(levels, as, as === "time" ? units.timeUnit(limit) : undefined);
   return (
     <div ref={box} class="plot" style={{ height: `${height}px` }}>
       {width > 0 && count > 0 && paths && (
@@ -351,7 +351,7 @@ export function StepBars({ steps, parts, total, median, leftOut, selected, hover
           {levels.map((level, at) => (
             <g key={level}>
               <line class="gl" x1={left} x2={width - right} y1={y(level)} y2={y(level)} />
-              <text class="axis" x={left - 6} y={y(level) + 4} text-anchor="end">{at === levels.length - 1 ? units.text(units.write(level, as, unit)) : units.write(level, as, unit).value}</text>
+              <text class="axis" x={left - 6} y={y(level) + 4} text-anchor="end">{heights[at]}</text>
             </g>
           ))}
           {marked && <path d={marked} fill="var(--kind-wait)" fill-opacity=".16" />}
@@ -489,7 +489,7 @@ export function StepLine({ steps, values, color, median, leftOut, selected, hove
     return width ? minmaxPath(counted, x, y, inner) : "";
   }, [width, height, values, leftOut, low, high]);
   const ticks = units.ticks(low, high, 3);
-  const unit = units.timeUnit(high);
+  const labels = units.axisLabels(ticks, "time", units.timeUnit(high));
   const place = (event: { clientX: number; currentTarget: EventTarget | null }) => {
     const from = (event.currentTarget as Element).getBoundingClientRect().left;
     return Math.max(0, Math.min(count - 1, Math.round(((event.clientX - from - left) / inner) * (count - 1))));
@@ -522,7 +522,7 @@ export function StepLine({ steps, values, color, median, leftOut, selected, hove
           {ticks.map((tick, at) => (
             <g key={tick}>
               <line class="gl" x1={left} x2={width - right} y1={y(tick)} y2={y(tick)} />
-              <text class="axis" x={left - 6} y={y(tick) + 4} text-anchor="end">{at === ticks.length - 1 ? units.text(units.time(tick, unit)) : units.time(tick, unit).value}</text>
+              <text class="axis" x={left - 6} y={y(tick) + 4} text-anchor="end">{labels[at]}</text>
             </g>
           ))}
           <path class="ln" d={path} stroke={color} />

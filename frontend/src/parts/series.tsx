@@ -195,7 +195,7 @@ function options(uPlot: typeof uPlotType, latest: Latest, width: number, height:
       },
       {
         stroke: ink, font, size: 62, grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, splits: (_, __, low, high) => units.ticks(low, high, Math.max(2, Math.round(height / 55))),
-        values: (_, splits) => sizes(splits, props.as),
+        values: (_, splits) => units.axisLabels(splits, props.as),
       },
     ],
     bands: props.stacked ? props.lines.slice(1).map((line, at) => ({ series: [at + 2, at + 1] as [number, number], fill: solid(line) })) : undefined,
@@ -305,18 +305,6 @@ function moments(splits: number[], last: number): string[] {
   let places = 0;
   while (places < 9 && Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) > 1e-6 * step * 10 ** places) places++;
   return splits.map((value, at) => `${group(units.timeIn(value, unit).toFixed(places))}${at === 0 ? ` ${unit}` : ""}`);
-}
-
-/** Values up an axis, in one unit, which the highest of them names. */
-function sizes(splits: number[], as: units.Quantity): string[] {
-  const most = Math.max(...splits.map(Math.abs));
-  const small = as === "count" && most < 1e5;
-  const { unit } = as === "count" ? (small ? { unit: "" } : units.short(most)) : units.write(most, as);
-  const one = as === "share" ? 0.01 : as === "time" ? units.timeIn(1, unit as units.TimeUnit) ** -1 : small ? 1 : 1000 ** Math.max(0, Math.floor(Math.log10(Math.max(1, most)) / 3 + 1e-9));
-  return splits.map((value, at) => {
-    const written = group(String(+(value / one).toPrecision(6))).replace("-", "−");
-    return at === splits.length - 1 && unit ? `${written} ${unit}` : written;
-  });
 }
 
 function group(number: string): string {

@@ -2,8 +2,9 @@
 import { info, useTable } from "../data";
 import { Card, Empty, Legend } from "../parts/basics";
 import { type Column, Grid } from "../parts/grid";
+import { PageLink } from "../reachable";
 import { said } from "../said";
-import { go, link, param } from "../state";
+import { go, param } from "../state";
 import { Table } from "../table";
 import { History } from "./history";
 import { Picture } from "./picture";
@@ -48,7 +49,7 @@ function Todo({ table }: { table: Table }) {
   const t = text();
   const rows = table.where((row) => !!table.str("hint")[row]);
   return (
-    <Card title={t.todo} tools={<a class="small" href={link({ page: "cpu" })}>{t.toCpu}</a>}>
+    <Card title={t.todo} tools={<PageLink class="small" to={{ page: "cpu" }}>{t.toCpu}</PageLink>}>
       <div class="todo">
         {rows.map((row) => (
           <div key={row} class={table.str("verdict")[row] === "bottleneck" ? "" : "soft"}>

@@ -12,19 +12,23 @@ COLUMNS = {
     "rank": pl.Int32,
     "device": pl.String,
     "type": pl.String,
-    "line": pl.String,  # the innermost frame that is not a library's
+    "line": pl.String,  # the innermost frame of the program or its model: not the framework's, nor Python's own
+    "leaf": pl.String,  # the innermost frame that has a line, whoever wrote it
     "stack": pl.String,  # all frames, the outermost first, one per line of text
     "backward": pl.Boolean,  # called by the backward pass of what this line called
     "calls": pl.Int64,
     "total_ns": pl.Int64,
 }
 _DEEPEST = 200
-# Frames as frameworks name them: paths below site-packages are cut to begin with the package.
+# Frames as frameworks name them: paths below site-packages are cut to begin with the package, by some frameworks and here.
+_PACKAGES = r"^.*[/\\](site|dist)-packages[/\\]"
+# A model that comes with a library (transformers, torchvision) is the program's all the same: its lines say which layer it is.
 _LIBRARY = (
-    r"^(torch|torchvision|torch_npu|functorch|mindspore|jax|jaxlib|flax|optax|tensorflow|keras|numpy|transformers|accelerate|lightning|"
-    r"deepspeed|stepscope)[/\\]|site-packages|dist-packages|^<(built-in|frozen|eval_with_key|string)|[/\\]lib[/\\]python3|"
+    r"^(torch|torch_npu|functorch|mindspore|jax|jaxlib|flax|optax|tensorflow|keras|numpy|accelerate|lightning|pytorch_lightning|deepspeed|"
+    r"stepscope)[/\\]|^<(built-in|frozen|eval_with_key|string)|[/\\]lib[/\\]python3|"
     r"^(threading|contextlib|functools|runpy|selectors|queue)\.py"
 )
+_HAS_LINE = r"\(\d+\)"
 
 
 def callers(
@@ -82,15 +86,23 @@ def _stacks(above: Ints, frame: Ints, names: pl.Series) -> tuple[pl.DataFrame, I
         levels.append(np.where(at >= 0, codes[at], -1))
         at = np.where(at >= 0, above[at], -1)
     if not levels:
-        return pl.DataFrame(schema={"stack": pl.Int64, "line": pl.String, "text": pl.String}), np.full(len(frame), -1, np.int64)
+        return pl.DataFrame(schema={"stack": pl.Int64, "line": pl.String, "leaf": pl.String, "text": pl.String}), np.full(
+            len(frame), -1, np.int64
+        )
     paths, which = np.unique(np.stack(levels, axis=1), axis=0, return_inverse=True)
     words = dict(zip(codes.tolist(), names.to_list(), strict=True))
     texts = [[words[code] for code in path if code >= 0] for path in paths.tolist()]
-    own = pl.Series([frames or [""] for frames in texts]).list.eval(
-        pl.element().filter(~pl.element().str.contains(_LIBRARY)).first().fill_null(pl.element().first())
-    )
+    frames = pl.Series([frames or [""] for frames in texts])
+    name = pl.element().str.replace(_PACKAGES, "")
+    own = frames.list.eval(pl.element().filter(~name.str.contains(_LIBRARY)).first().fill_null(pl.element().first()))
+    leaf = frames.list.eval(pl.element().filter(pl.element().str.contains(_HAS_LINE)).first().fill_null(pl.element().first()))
     table = pl.DataFrame(
-        {"stack": np.arange(len(texts)), "line": own.list.first(), "text": ["\n".join(reversed(frames)) for frames in texts]},
-        schema_overrides={"stack": pl.Int64, "line": pl.String, "text": pl.String},
+        {
+            "stack": np.arange(len(texts)),
+            "line": own.list.first(),
+            "leaf": leaf.list.first(),
+            "text": ["\n".join(reversed(one)) for one in texts],
+        },
+        schema_overrides={"stack": pl.Int64, "line": pl.String, "leaf": pl.String, "text": pl.String},
     )
     return table, np.where(frame >= 0, which.reshape(-1), -1)

@@ -35,16 +35,17 @@ _SHARES = ("user_share", "system_share", "io_share", "idle_share", "steal_share"
 def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
     """Per rank and machine, process or operator: the means over time of what `cpu` sampled, and the largest values.
 
-    `start_ns` and `end_ns` keep the samples taken between them, each of which is about the time before it. The mean of a share
-    weighs each sample by the time it is about; the means of context switches and of the run queue are those of the samples. Of less than
-    two ticks of 10 ms, the unit in which the machine's use and that of worker processes are counted, shares are not known. The machine is
-    full where more than 85 % of its cores are busy; else it waits for disks where it does more than 15 % of the time; else it is crowded
-    where more than two processes per core could run at once.
+    `start_ns` and `end_ns` keep the samples taken between them, each of which is about the time before it. The mean of a share weighs each
+    sample by the time it is about; the means of context switches and of the run queue are those of the samples. Of less than two ticks of
+    10 ms, the unit in which the machine's use and that of worker processes are counted, shares are not known. The machine is full where
+    more than 85 % of its cores are busy; else it waits for disks where it does more than 15 % of the time; else it is crowded where more
+    than two processes per core could run at once. The time of a process is counted exactly: where ticks say less of the machine than its
+    processes used, the machine has what they used.
     """
     key = ["rank", "of", "name"]
     shared = pl.col("user_share").is_not_null()
     ever = [*key, "window"]
-    about = with_windows(cpu(trace, of=of), trace.meta, "at_ns").with_columns(
+    about = with_windows(cpu(trace), trace.meta, "at_ns").with_columns(
         # A sample of shares is about the time since the one before; the first, since the first sample of all.
         covered_ns=pl.when(shared).then(
             pl.col("at_ns") - pl.when(shared).then("at_ns").forward_fill().shift(1).over(ever).fill_null(pl.col("at_ns").first().over(ever))
@@ -75,8 +76,24 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
             for name in (*_SHARES, "busy_cores", "max_busy_cores")
         )
         .join(cores, on="rank", how="left", maintain_order="left")
+        .pipe(_at_least_its_processes)
         .with_columns(verdict=pl.when(pl.col("of") == "machine").then(_verdict()))
+        .filter(True if of is None else pl.col("of") == of)
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _at_least_its_processes(uses: pl.DataFrame) -> pl.DataFrame:
+    """The machine uses what its processes do: what its ticks missed of that was not idle, but user time."""
+    exact = pl.col("name").str.contains(r"^process \d+$")
+    used = (pl.col("busy_cores") * pl.col("covered_ns")).filter(exact).sum().over("rank")
+    missed = pl.when(pl.col("of") == "machine").then(used / pl.col("covered_ns") - pl.col("busy_cores")).clip(lower_bound=0).fill_nan(0)
+    share = missed.fill_null(0) / pl.col("cores")
+    return uses.with_columns(
+        busy_cores=pl.col("busy_cores") + missed.fill_null(0),
+        max_busy_cores=pl.max_horizontal("max_busy_cores", pl.col("busy_cores") + missed),
+        user_share=pl.col("user_share") + share.fill_null(0),
+        idle_share=(pl.col("idle_share") - share.fill_null(0)).clip(lower_bound=0),
     )
 
 

@@ -17,6 +17,7 @@ COLUMNS = {
     "free_ns": pl.Int64,
     "life_ns": pl.Int64,
     "op": pl.String,
+    "scope": pl.String,  # the module that allocated it
     "name": pl.String,
     "shape": pl.String,
     "dtype": pl.String,

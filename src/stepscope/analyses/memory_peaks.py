@@ -12,6 +12,7 @@ COLUMNS = {
     "peak_bytes": pl.Int64,
     "peak_ns": pl.Int64,
     "op": pl.String,
+    "scope": pl.String,  # the module in which it ran
     "reserved_bytes": pl.Int64,
     "static_bytes": pl.Int64,
     "growth_bytes": pl.Int64,
@@ -95,6 +96,6 @@ def _allocating(trace: Trace) -> pl.DataFrame:
         .filter(pl.col("alloc_ns").is_not_null())
         .sort("bytes", descending=True)
         .unique(["rank", "device", "alloc_ns"], keep="first", maintain_order=True)
-        .select("rank", pl.col("device", "op").cast(pl.String), peak_ns="alloc_ns")
+        .select("rank", pl.col("device", "op", "scope").cast(pl.String), peak_ns="alloc_ns")
         .collect()
     )

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from stepscope.trace import Trace
 
 FORMATS = ("table", "csv", "json", "parquet")
-# A terminal is for looking: the first rows, and how many there are. A pipe or a file gets everything.
+# A terminal is for looking: the first rows, and how many there are. A pipe gets every row and column, with long names cut; a file, all.
 ON_TERMINAL = 30
 _BATCH = 1 << 14
 _MOMENTS = {"start_ns", "end_ns", "at_ns", "fp_start_ns", "bp_end_ns", "alloc_ns", "peak_ns"}
+# Sentences, and what is copied into another command: whole also on a pipe.
+_WHOLE = {"what", "where", "file", "note", "hint", "choice"}
 _IDS = {"rank", "step", "span", "parent", "op", "track", "depth", "correlation", "flow_in", "device", "stream", "op_id"}
 
 
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--sort", metavar="COLUMN", help="the largest of COLUMN first")
     group.add_argument("--ascending", action="store_true", help="with --sort: the smallest first")
     group.add_argument("--columns", metavar="A,B", help="only these columns, in this order")
+    group.add_argument("--wide", action="store_true", help="whole names and all columns, however wide; otherwise long names are cut")
 
 
 def put(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", about: dict[str, str], title: str = "") -> None:
@@ -46,7 +49,7 @@ def put(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", 
     frame = _chosen(frame, args)
     form = args.format or _by_ending(args.output)
     if form == "table" and args.output is None and sys.stdout.isatty():
-        _on_terminal(frame, args.limit, trace, title)
+        _on_terminal(frame, args, trace, title)
     else:
         _write(frame.head(args.limit) if args.limit else frame, form, args, trace, about)
     if trace is not None and (lost := trace.problems.select("lost").sum().collect().item()):
@@ -106,7 +109,8 @@ def _by_ending(output: Path | None) -> str:
 def _write(frame: "pl.LazyFrame", form: str, args: argparse.Namespace, trace: "Trace | None", about: dict[str, str]) -> None:
     if args.output is None:
         if form != "parquet":
-            _write_text(frame, form, cast(IO[str], _Safe(sys.stdout)) if sys.stdout.isatty() else sys.stdout, trace, about)
+            file = cast(IO[str], _Safe(sys.stdout)) if sys.stdout.isatty() else sys.stdout
+            _write_text(frame, form, file, trace, about, cut=not args.wide)
         elif sys.stdout.isatty():
             raise UsageError("Parquet is not for a terminal: use -o FILE or a pipe")
         else:
@@ -119,19 +123,19 @@ def _write(frame: "pl.LazyFrame", form: str, args: argparse.Namespace, trace: "T
             frame.sink_parquet(draft, maintain_order=True)
         else:
             with draft.open("w", encoding="utf-8", newline="") as file:
-                _write_text(frame, form, file, trace, about)
+                _write_text(frame, form, file, trace, about, cut=False)
 
 
-def _write_text(frame: "pl.LazyFrame", form: str, file: IO[str], trace: "Trace | None", about: dict[str, str]) -> None:
+def _write_text(frame: "pl.LazyFrame", form: str, file: IO[str], trace: "Trace | None", about: dict[str, str], *, cut: bool) -> None:
     if form == "json":
         write_json(frame, file, about)
     elif form == "csv":
         write_csv(frame, file)
     else:
-        _write_plain(frame, file, trace)
+        _write_plain(frame, file, trace, cut=cut)
 
 
-def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") -> None:
+def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None", *, cut: bool) -> None:
     """Aligned without holding a long table in memory, and without reading all of it before the first line."""
     schema = frame.collect_schema()
     moments = moments_of(schema.names())
@@ -140,6 +144,11 @@ def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") ->
     for name, dtype in schema.items():
         cells = (cell(name, value, origin, moments) for value in _telling(frame, name, dtype.is_numeric()))
         columns.append(_text.Column(name, dtype.is_numeric(), max(map(_text.width, [name, *cells]))))
+    whole = _WHOLE if trace is not None else _WHOLE | {"path"}  # of files that `list` found; that of an analysis is a stack
+    if cut and (narrow := _text.narrow(columns, _terminal.width(), whole)) != columns:
+        shorter = [column.name for column, was in zip(narrow, columns, strict=True) if column.width < was.width]
+        sys.stderr.write(f"stepscope: long values of {', '.join(shorter)} are cut; --wide, CSV and JSON have them whole\n")
+        columns = narrow
     file.write(_text.heading(columns) + "\n")
     for batch in batches(frame):
         padded = [_padded(values, column, origin, moments) for values, column in zip(batch, columns, strict=True)]
@@ -149,10 +158,13 @@ def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None") ->
 def _padded(values: "pl.Series", column: _text.Column, origin: int | None, moments: set[str]) -> list[str]:
     """The cells of a column as text of its width; what repeats is written once."""
     if values.dtype.is_nested():
-        return [_text.pad(cell(column.name, value, origin, moments), column.width, column.right) for value in values.to_list()]
-    distinct = values.unique().to_list()
-    texts = {value: _text.pad(cell(column.name, value, origin, moments), column.width, column.right) for value in distinct}
+        return [_cut(cell(column.name, value, origin, moments), column) for value in values.to_list()]
+    texts = {value: _cut(cell(column.name, value, origin, moments), column) for value in values.unique().to_list()}
     return [texts[value] for value in values.to_list()]
+
+
+def _cut(text: str, column: _text.Column) -> str:
+    return _text.pad(_text.shorten(text, column.width), column.width, column.right)
 
 
 def _telling(frame: "pl.LazyFrame", name: str, numeric: bool) -> list[Any]:
@@ -168,11 +180,11 @@ def _telling(frame: "pl.LazyFrame", name: str, numeric: bool) -> list[Any]:
     return column.unique().collect()[name].to_list()
 
 
-def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None", title: str) -> None:
+def _on_terminal(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", title: str) -> None:
     import polars as pl
 
     many = frame.select(pl.len()).collect().item()
-    shown = frame.head(ON_TERMINAL if limit is None else limit or many).pipe(finite).collect()
+    shown = frame.head(ON_TERMINAL if args.limit is None else args.limit or many).pipe(finite).collect()
     moments = moments_of(shown.columns)
     rows = list(_rows(shown, origin_of(trace) if moments else None, moments))
     natural = [
@@ -183,7 +195,9 @@ def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None"
     cells = dict(zip(shown.columns, zip(*rows, strict=True), strict=True)) if rows else {}
     empty = [name for name, column in cells.items() if not any(column)]
     kept = [index for index, column in enumerate(natural) if column.name not in empty]
-    columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
+    columns, hidden = (
+        ([natural[index] for index in kept], []) if args.wide else _text.fit([natural[index] for index in kept], _terminal.width())
+    )
     same: dict[str, str] = {}
     texts = [name for name, dtype in shown.schema.items() if name not in empty and dtype == pl.String]
     for name, first in itertools.combinations(reversed(texts), 2):
@@ -196,6 +210,9 @@ def _on_terminal(frame: "pl.LazyFrame", limit: int | None, trace: "Trace | None"
     notes += [f"no values: {', '.join(empty)}"] if empty else []
     notes += [f"same as {first}: {name}" for name, first in same.items()]
     notes += [f"no room: {', '.join(hidden)} (--columns)"] if hidden else []
+    notes += (
+        ["names are cut; --wide shows them whole"] if any(columns[at].width < natural[kept[at]].width for at in range(len(columns))) else []
+    )
     notes += ["+ is counted from the start of the trace"] if moments & {column.name for column in columns} else []
     _terminal.write([[(title, "bold")]] if title else [])
     _terminal.write([[(_text.heading(columns), "dim")]])

@@ -9,6 +9,8 @@ from typing import NamedTuple
 GAP = "  "
 # A name is shortened to no less than this; a table that still does not fit leaves out its last columns and says so.
 _LEAST = 16
+# On a pipe no column is left out, and names keep this much.
+_READABLE = 40
 _NOISE = re.compile(r"^void |\bat::native::|\bat::|\bstd::|\(anonymous namespace\)::")
 # Control characters steer a terminal, direction marks reorder what is read, lone surrogates cannot be printed.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -68,6 +70,20 @@ def fit(columns: list[Column], limit: int) -> tuple[list[Column], list[str]]:
         target = max(_narrowest(column), column.width - excess, min(column.width - 1, max(others, default=0)))
         shown[widest] = column._replace(width=target)
     return shown, hidden
+
+
+def narrow(columns: list[Column], limit: int, whole: set[str]) -> list[Column]:
+    """All columns, those of text narrowed as far as the limit asks and names stay readable; those in `whole` keep their width."""
+    shown = list(columns)
+    texts = [index for index, column in enumerate(columns) if not column.right and column.name not in whole and column.width > _READABLE]
+    while texts and (excess := _total(shown) - limit) > 0:
+        widest = max(texts, key=lambda index: shown[index].width)
+        if (now := shown[widest].width) <= _READABLE:
+            break
+        # The widest gives way until it is as wide as the next.
+        others = [shown[index].width for index in texts if index != widest and shown[index].width < now]
+        shown[widest] = shown[widest]._replace(width=max(_READABLE, now - excess, max(others, default=0)))
+    return shown
 
 
 def lines(columns: list[Column], rows: Iterable[list[str]]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from stepscope.exporters import whole
 from stepscope.exporters._lines import filled as _filled
 from stepscope.exporters._lines import json_of as _json_of
 from stepscope.exporters._lines import json_text as _json
+from stepscope.readers._kineto import ALLOCATORS, nearest
 from stepscope.trace import Trace
 
 _BATCH = 1 << 15
@@ -390,7 +391,11 @@ def _placed(trace: Trace, moments: pl.DataFrame) -> pl.DataFrame:
         np.concatenate((start, at)),
         np.concatenate((start + spans["dur_ns"].to_numpy(), at)),
     )
+    # As the reader does: what only allocates is passed over, unless nothing else is around.
     around = nesting.parent[spans.height :]
+    wants = ~spans["name"].str.contains(ALLOCATORS).to_numpy()
+    wanting = nearest(wants, nesting.parent[: spans.height], around)
+    around = np.where(wanting >= 0, wanting, around)
     found = tries.filter(pl.Series(around >= 0) & (spans["name"].gather(np.maximum(around, 0)) == tries["op"])) if tries.height else tries
     first = found.unique("moment", keep="first", maintain_order=True).select("moment", "track")
     return moments.with_row_index("moment").join(first, on="moment", how="left", maintain_order="left")

@@ -461,11 +461,27 @@ def _memory_counters(memory: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+ALLOCATORS = r"^aten::((new_)?empty(_strided|_like|_permuted|_quantized|_affine_quantized)?|_?resize(_as)?_|set_)$"
+
+
+def _of_span(spans: pl.DataFrame, column: str, rows: Ints) -> pl.Series:
+    """A column's value of each of these spans; null for -1."""
+    if not spans.height:
+        return pl.Series(column, [None] * len(rows), pl.Categorical)
+    return spans[column].gather(np.maximum(rows, 0)).set(pl.Series(rows < 0), None)
+
+
 def _allocations(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Each allocation with the release that follows it at the same address."""
     is_op, parent = (spans["kind"] == "op").to_numpy(), spans["parent"].fill_null(-1).to_numpy()
-    op = nearest(is_op, parent, memory["parent"].fill_null(-1).to_numpy())
-    rows = _device(memory).with_columns(op=spans["name"].gather(np.maximum(op, 0)).set(pl.Series(op < 0), None) if spans.height else None)
+    around = memory["parent"].fill_null(-1).to_numpy()
+    # Every operator that makes a tensor calls aten::empty or the like: the one that wanted the memory is further out.
+    names = spans["name"].unique().drop_nulls() if memory.height else spans["name"].clear()
+    allocators = names.filter(names.cast(pl.String).str.contains(ALLOCATORS)).to_physical()
+    wants = is_op & ~np.isin(spans["name"].to_physical().fill_null(2**32 - 1).to_numpy(), allocators.to_numpy())
+    op = nearest(wants, parent, around)
+    op = np.where(op >= 0, op, nearest(is_op, parent, around))
+    rows = _device(memory).with_columns(_of_span(spans, "name", op).alias("op"), _of_span(spans, "scope", np.where(op >= 0, op, around)))
     rows = rows.sort("device", "address", "at_ns", maintain_order=True)
     block, released = ["device", "address"], pl.col("bytes") < 0
     following = pl.when(released.shift(-1).over(block)).then(pl.col("at_ns").shift(-1).over(block))
@@ -478,6 +494,7 @@ def _allocations(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
             alloc_ns=pl.when(~released).then("at_ns"),
             free_ns=pl.when(released).then("at_ns").otherwise(following),
             op=pl.when(~released).then("op"),
+            scope=pl.when(~released).then("scope"),
             kept=~released | orphan,
         )
         .filter("kept")

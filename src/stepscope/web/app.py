@@ -245,17 +245,17 @@ class Server:
 
     async def export(self, request: Request) -> Response:
         run, form = await self._run(request), request.path_params["format"]
-        if form not in exporters.names():
+        if form not in exports.names():
             raise UsageError(
-                f"no format '{form}'" + (parameters.nearest(form, exporters.names()) or f"; there are {', '.join(exporters.names())}")
+                f"no format '{form}'" + (parameters.nearest(form, exports.names()) or f"; there are {', '.join(exports.names())}")
             )
         words = _words(request)
         rank, steps = exports.chosen(words)
         trace, info, _ = await self.traces.trace(run)
         time = exports.window(words, int(info["origin_ns"]))
-        given = parameters.values(words, exporters.exporter(form).parameters, form)
+        given = parameters.values(words, {} if form == exports.REPORT else exporters.exporter(form).parameters, form)
         answer = await self._threaded(
-            lambda: exports.export(exports.part(trace, rank, steps, time), form, given, self.scratch), self._analysing
+            lambda: exports.export(exports.part(trace, rank, steps, time), form, given, self.scratch, run.name), self._analysing
         )
         return await self._sent(request, answer, run, None)
 

@@ -10,8 +10,15 @@ from stepscope import exporters, parameters
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
 from stepscope.web.answers import Answer
+from stepscope.web.report import report
 
-_FILES = {"chrome": "trace.json.gz", "perfetto": "trace.json.gz"}
+_FILES = {"chrome": "trace.json.gz", "perfetto": "trace.json.gz", "speedscope": "trace.speedscope.json.gz"}
+REPORT = "report"  # the pages themselves, which no module of `exporters` writes
+
+
+def names() -> list[str]:
+    """What a run can be exported as."""
+    return sorted([*exporters.names(), REPORT])
 
 
 def chosen(words: dict[str, str]) -> tuple[int | None, tuple[int, int] | None]:
@@ -38,8 +45,11 @@ def part(trace: Trace, rank: int | None, steps: tuple[int, int] | None, time: tu
     return trace if time is None else trace.of_time(*time)
 
 
-def export(trace: Trace, form: str, given: dict[str, Any], scratch: Path) -> Answer:
+def export(trace: Trace, form: str, given: dict[str, Any], scratch: Path, name: str) -> Answer:
     made = scratch / secrets.token_hex(8)
+    if form == REPORT:
+        made.write_text(report(trace, name=name).page, "utf-8")
+        return Answer(b"", 0, "text/html; charset=utf-8", "report.html", made)
     with tempfile.TemporaryDirectory(dir=scratch) as room:
         several = len(trace.meta.ranks) > 1  # then it is a folder, with a file for each
         out = Path(room) / (form if several else _FILES.get(form, form))

@@ -21,6 +21,7 @@ from stepscope.web.runs import describe
 MAX_BYTES = 10_000_000
 # What the pages ask beyond every analysis as it is; what only keeps some rows they take from the whole.
 _VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("allocations_by_op", {"by_scope": True}),
     ("cluster_steps", {"per_step": False}),
     ("cluster_steps", {"per_step": False, "warmup": 0}),
     ("data_queues", {"per_step": False}),
@@ -28,6 +29,7 @@ _VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("durations", {"by": "type"}),
     ("gap_causes", {"per_step": True}),
     ("gap_causes", {"warmup": 0}),
+    ("hot_paths", {"min_share": 0.001}),
     ("kernels", {"by_scope": True}),
     ("kernels", {"copies": True}),
     ("kernels", {"by_scope": True, "copies": True}),
