@@ -375,7 +375,7 @@ def test_a_narrow_terminal_names_the_columns_that_found_no_room(run: str) -> Non
     hidden = re.search(r"no room: (.*) \(--columns\)", said.replace("\n", " "))
     assert hidden is not None
     assert shown + hidden[1].replace(",", "").split() == list(analysis("overlap").columns)
-    assert "no room" not in bare(on_terminal("show", "overlap", run, columns=140)[1])
+    assert "no room" not in bare(on_terminal("show", "overlap", run, columns=180)[1])
 
 
 def test_long_names_lose_their_middle_and_stay_whole_where_there_is_room(tmp_path: Path) -> None:
