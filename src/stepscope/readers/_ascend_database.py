@@ -63,12 +63,12 @@ def read(paths: list[Path], options: Options, *, rank: int | None, problems: lis
             database = Database(connection, path, problems)
             parallel = _ascend_groups.read(path.parent, problems, _metadata(database))
             trace = _trace(database, options, rank)
-        return _ascend_groups.with_groups(_ascend_tables.with_waits(trace, _waits(path.parent)), parallel)
+        return _ascend_groups.with_groups(_ascend_tables.with_waits(trace, waits(path.parent)), parallel)
     except sqlite3.Error as error:
         raise DataError(path, f"not a database that can be read ({error})") from error
 
 
-def _waits(folder: Path) -> pl.DataFrame:
+def waits(folder: Path) -> pl.DataFrame:
     """What torch_npu's own analysis says of transfers, in a database beside."""
     for name in ("analysis.db", "communication_analyzer.db"):
         try:

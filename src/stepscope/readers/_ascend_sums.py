@@ -56,7 +56,7 @@ def read(output: Path, rank: int, begin_ns: int, problems: list[Problem]) -> Tra
     trace = Trace(
         {name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items() if rows.height}, Meta(ranks=[rank])
     )
-    said = _ascend_tables.waits(output, []) if files(output, "communication.json") else _ascend_database._waits(output)
+    said = _ascend_tables.waits(output, []) if files(output, "communication.json") else _ascend_database.waits(output)
     return _ascend_tables.with_waits(trace, said)
 
 
