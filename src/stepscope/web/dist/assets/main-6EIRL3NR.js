@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-T6G6GEGG.js";import"./chunk-D7KGM7G6.js";import"./chunk-2ZK2CJTX.js";import"./chunk-MRQCWZRT.js";import"./chunk-DVVZWBBA.js";import{O as t,e}from"./chunk-FKTC6EOV.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
