@@ -30,6 +30,11 @@ def number_steps(ranges: pl.DataFrame, how: str) -> pl.DataFrame:
     )
 
 
+def steps_by_time(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
+    """The step of each span by its start, on devices too: where the steps are the device's own."""
+    return numbers_of(steps, _by_time(spans, steps))
+
+
 def steps_by_launch(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     """The step of each span: by its start on the host, by its launch on a device."""
     index = _by_time(spans, steps)

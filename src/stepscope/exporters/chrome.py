@@ -23,6 +23,7 @@ from stepscope.exporters._lines import filled as _filled
 from stepscope.exporters._lines import json_of as _json_of
 from stepscope.exporters._lines import json_text as _json
 from stepscope.readers._kineto import ALLOCATORS, nearest
+from stepscope.step_assignment import DEVICE_WORK
 from stepscope.trace import Trace
 
 _BATCH = 1 << 15
@@ -111,10 +112,19 @@ def header_of(trace: Trace, rank: int) -> dict[str, Any]:
         units = trace.table("counters").select(pl.col("name", "unit").cast(pl.String)).unique().drop_nulls().collect()
         options = {name: meta.options[name] for name in _SLOWING if name in meta.options}
         header["stepscope"] = {"framework": meta.framework, "options": options, **tables, "units": dict(units.iter_rows())}
+        header["stepscope"]["steps_by_time"] = _steps_by_time(trace)
         header["stepscope"]["unprofiled_steps"] = [msgspec.to_builtins(one) for one in meta.unprofiled_steps]
     if (problems := trace.table("problems").drop("rank").collect()).height:
         header["stepscopeProblems"] = problems.to_dicts()  # what this file lacks because its source could not be read whole
     return header
+
+
+def _steps_by_time(trace: Trace) -> bool:
+    """Whether device work belongs to another step than its launch, as where steps are the device's own."""
+    launches = trace.spans.select("rank", "step", flow_in="span")
+    work = trace.spans.filter(pl.col("kind").is_in(DEVICE_WORK), pl.col("flow_in").is_not_null())
+    found = work.join(launches, on=["rank", "flow_in"], suffix="_launch").select(pl.col("step").ne_missing(pl.col("step_launch")).any())
+    return bool(found.collect(engine="streaming").item())
 
 
 def _events(trace: Trace) -> Iterator[pl.Series]:

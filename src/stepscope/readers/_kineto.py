@@ -14,7 +14,7 @@ from stepscope import intervals, schema
 from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._chrome_events import Report
-from stepscope.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch, steps_on_device
+from stepscope.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch, steps_by_time, steps_on_device
 from stepscope.trace import Meta, Trace, UnprofiledSteps
 
 Ints = NDArray[np.int64]
@@ -47,7 +47,10 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     else:
         steps, remark = steps_of(spans)
     problems += [remark] if remark else []
-    steps, spans = (steps, stepped(spans, steps)) if exported.steps else stepped_on_device(spans, steps)
+    if exported.steps:
+        spans = spans.with_columns(step=steps_by_time(spans, steps)) if exported.steps_by_time else stepped(spans, steps)
+    else:
+        steps, spans = stepped_on_device(spans, steps)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = next((int(r) for r in (distributed.get("rank"), options.rank) if isinstance(r, int)), 0)
@@ -82,6 +85,7 @@ class _Exported(msgspec.Struct):
     options: dict[str, Any] | None = None
     unprofiled_steps: list[UnprofiledSteps] = []
     steps: list[dict[str, Any]] = []
+    steps_by_time: bool = False  # device work belongs to the step it runs in, not to that of its launch
     tracks: list[dict[str, Any]] = []
     devices: list[dict[str, Any]] = []
     pipeline: list[dict[str, Any]] = []
