@@ -109,7 +109,16 @@ def test_dragging_over_a_chart_of_steps_selects_no_text(opened: Any) -> None:
 def test_the_filter_and_the_columns_of_the_runs_have_names(server: Any, page: Any, runs: Path) -> None:
     page.goto(server(runs).url())
     page.get_by_role("button", name="Filter", exact=True).click()
-    assert page.locator(".steprange select").first.locator("option").all_inner_texts() == ["Ranks", "Steps", "Step time", "Busy", "Size"]
+    assert page.locator(".steprange select").first.locator("option").all_inner_texts() == [
+        "Ranks",
+        "Steps",
+        "Step time",
+        "Compute",
+        "Comm.",
+        "Copy",
+        "Idle",
+        "Size",
+    ]
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Columns", exact=True).click()
     names = [name.strip() for name in page.locator(".menu label").all_inner_texts()]

@@ -65,7 +65,11 @@ def test_the_sentence_names_the_share_the_bottleneck_and_the_rule(opened: Any, t
     )
     assert trace.overview()["input_wait_share"].item() == pytest.approx(0.6)
     facts = page.locator(".facts").inner_text()
-    assert "10 steps" in facts and "60.0\u202fms of 100\u202fms per step" in facts and "iterator empty 8 of 10 times" in facts
+    assert (
+        "10 steps" in facts
+        and "60.0\u202fms per step spent waiting; median step 100\u202fms" in facts
+        and "iterator empty 8 of 10 times" in facts
+    )
     assert page.locator(".chip", has_text="empty 8 of 10").count() == 1
     assert page.get_by_text(str(trace.data_pipeline().filter(op_id=2)["hint"].item())).count() == 1
 
