@@ -182,7 +182,7 @@ export function StageBar({ stages, total, scale = total, height = 28, label }: {
           <i
             key={stage.name}
             class={stage.hatch ? "hatch" : ""}
-            style={{ width: `${wide * 100}%`, background: stage.hatch ? undefined : stage.color, lineHeight: `${height}px`, padding: wide < 0.04 ? "0" : undefined, color: stage.dark ? "var(--text)" : undefined }}
+            style={{ width: `${wide * 100}%`, background: stage.hatch ? undefined : stage.color, lineHeight: `${height}px`, padding: wide < 0.04 ? "0" : undefined, color: stage.dark ? "var(--on-wait)" : undefined }}
             onPointerMove={(event) => tip(event, <><b>{stage.name}</b> {units.text(units.time(stage.ns))} · {units.text(units.share(part))}</>)}
             onPointerLeave={untip}
           >

@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-G66OTUBQ.js";import"./chunk-TDO5SJWX.js";import"./chunk-B6HRFIAG.js";import"./chunk-P4WXWWBV.js";import{L as t,e}from"./chunk-VSK6LN2S.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
