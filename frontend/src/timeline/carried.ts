@@ -257,8 +257,21 @@ export class Carried {
     return { columns, groups: this.header.groups.filter((group) => drawn.some((one) => one.group === group.id)).map((group) => this.busy(group, low, high)) };
   }
 
-  /** How long a group was busy, and of a device how long with each kind of work. */
+  /** How long a group was busy, and of a device how long with each kind of work; idle is the rest, less what is not recorded. */
   private busy(group: Header["groups"][0], low: number, high: number): Record<string, number> {
+    const covered = this.covered(group, low, high);
+    const all = covered.get("") ?? 0;
+    covered.delete("");
+    let unrecorded = 0;
+    for (const [begin, end] of group.unrecorded ?? []) {
+      const [from, to] = [Math.max(low, begin), Math.min(high, end)];
+      if (to > from) unrecorded += to - from - (this.covered(group, from, to).get("") ?? 0);
+    }
+    return { group: group.id, busy_ns: all, idle_ns: high - low - all - unrecorded, unrecorded_ns: unrecorded, ...Object.fromEntries([...covered].map(([kind, ns]) => [`${kind}_ns`, ns])) };
+  }
+
+  /** Time in which something of a group ran: of all kinds under "", and of a device by kind. */
+  private covered(group: Header["groups"][0], low: number, high: number): Map<string, number> {
     const ids = new Set(this.header.lanes.filter((lane) => lane.group === group.id && lane.kind === "spans").map((lane) => lane.id));
     const [lane, start, dur] = ["lane", "start", "dur"].map((name) => this.num(name));
     const kinds = this.str("kind");
@@ -273,9 +286,7 @@ export class Carried {
         reach.set(key, Math.max(to, reach.get(key) ?? low));
       }
     }
-    const all = covered.get("") ?? 0;
-    covered.delete("");
-    return { group: group.id, busy_ns: all, idle_ns: high - low - all, ...Object.fromEntries([...covered].map(([kind, ns]) => [`${kind}_ns`, ns])) };
+    return covered;
   }
 }
 

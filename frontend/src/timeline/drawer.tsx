@@ -149,13 +149,14 @@ function Summary({ of, area, answer }: { of: Timeline; area: Area; answer: Answe
         ...(["kernel", "communication", "copy", "set"] as const).filter((kind) => (first.by[`${kind}_ns`] ?? 0) > 0).map((kind) => ({ name: kind, label: t[kind === "kernel" ? "computing" : kind === "set" ? "fill" : kind], ns: first.by[`${kind}_ns`], color: `var(--kind-${kindOf(kind)})` })),
         ...(first.about.kind === "device" ? [] : [{ name: "busy", label: t.working, ns: first.busy_ns, color: "var(--kind-host)" }]),
         { name: "idle", label: t.idle, ns: first.idle_ns, color: "" },
+        ...(first.unrecorded_ns > 0 ? [{ name: "unrecorded", label: t.unrecorded, ns: first.unrecorded_ns, color: "var(--border-strong)" }] : []),
       ]
     : [];
   const whole = Math.max(length, parts.reduce((sum, part) => sum + part.ns, 0));
   return (
     <div class="tl-summary">
       <p>
-        {first ? <Say of={first.idle_ns > 0 ? t.idleOf : t.busyAll} group={first.about.label} idle={bold(first.idle_ns)} length={bold(length)} /> : <Say of={t.lengthOnly} length={bold(length)} />}
+        {first ? <Say of={first.unrecorded_ns > 0 ? t.unrecordedOf : first.idle_ns > 0 ? t.idleOf : t.busyAll} unrecorded={bold(first.unrecorded_ns)} group={first.about.label} idle={bold(first.idle_ns)} length={bold(length)} /> : <Say of={t.lengthOnly} length={bold(length)} />}
         {cause && <> <Say of={t.cause} cause={<b>{cause}</b>} /></>}
         {area.lanes && <span class="d3"> · {fill(t.inLanes, { count: area.lanes.length })}</span>}
       </p>

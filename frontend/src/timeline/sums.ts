@@ -4,10 +4,10 @@ import { Table } from "../table";
 import type { Timeline } from "./model";
 import type { Area } from "./scene";
 
-/** Of each group in ns: busy_ns, idle_ns, and of a device by kind of work, such as kernel_ns. */
+/** Of each group in ns: busy_ns, idle_ns, unrecorded_ns, and of a device by kind of work, such as kernel_ns. */
 export interface Sums {
   table: Table;
-  groups: ({ group: number; busy_ns: number; idle_ns: number } & Record<string, number>)[];
+  groups: ({ group: number; busy_ns: number; idle_ns: number; unrecorded_ns: number } & Record<string, number>)[];
 }
 
 /** The sums, and what each group did in it. */

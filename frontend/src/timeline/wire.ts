@@ -7,6 +7,8 @@ export interface Group {
   note: string;
   kind: "device" | "process" | "run";
   busy_share?: number | null;
+  /** When work of the device is not completely recorded: begin and end of each stretch. */
+  unrecorded?: [number, number][];
 }
 
 export interface Lane {

@@ -56,6 +56,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # run, device or process
     device: int | None = None
     busy_share: float | None = None  # of the time in the steps that count, as in `overview`, where it is a device
+    unrecorded: tuple[tuple[int, int], ...] = ()  # when work of the device is not completely recorded: what is missing is not idle
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +150,15 @@ class _Rank(NamedTuple):
         """The time in steps whose device work is completely recorded: what is not recorded is not idle."""
         known = self.device_steps.filter("complete")
         return intervals.merge(known["start"].to_numpy(), known["end"].to_numpy())
+
+    @property
+    def unrecorded(self) -> tuple[tuple[int, int], ...]:
+        """The time of steps that are not complete; those that follow one another are one stretch."""
+        gone = ~pl.col("complete")
+        end = pl.when(gone.shift(-1, fill_value=False)).then(pl.col("start").shift(-1)).otherwise("end")
+        rows = self.device_steps.sort("start").with_columns(end=pl.max_horizontal("end", end)).filter(gone)
+        times = intervals.merge(rows["start"].to_numpy(), rows["end"].to_numpy())
+        return tuple(zip(times.starts.tolist(), times.ends.tolist(), strict=True))
 
 
 class _Picture:
@@ -295,6 +305,7 @@ class _Picture:
             note=own.chips.get(streams[0].device) or "",
             device=streams[0].device,
             busy_share=busy / in_steps if in_steps else None,
+            unrecorded=own.unrecorded,
         )
         if rows := scopes.end():
             self._lane(group, "scope", "scopes", rows, nested=True)

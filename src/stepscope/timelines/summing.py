@@ -65,20 +65,28 @@ _ENTRIES = {"label": pl.Int32, "times": pl.Int64, "total": pl.Int64, "longest": 
 
 
 def summary(timeline: Timeline, groups: Iterable[Group], low: int, high: int) -> list[dict[str, int]]:
-    """How long each group was busy between two moments, and of it how long with each kind of work; idle is the rest."""
+    """How long each group was busy between two moments, and of it how long with each kind of work; idle is the rest, less what is
+    not recorded."""
     told = []
     for group in groups:
-        lanes = [lane for lane in timeline.lanes if lane.group == group.id and lane.kind == "spans"]
-        rows = [(lane, row) for lane in lanes for row in rows_of(lane)]
-        sums: dict[str, int] = {}
-        for number, (begin, end) in enumerate(stretches(timeline, [row for _, row in rows], low, high), 1):
-            if number % _RELEASED == 0:
-                columns.release(timeline.pyramid.events)
-            for kind, length in _busy(timeline, group, rows, begin, end).items():
-                sums[kind] = sums.get(kind, 0) + length
-        busy = sums.pop("busy_ns", 0)
-        told.append({"group": group.id, "busy_ns": busy, "idle_ns": high - low - busy} | sums)
+        sums = _sums(timeline, group, low, high)
+        busy, unrecorded = sums.pop("busy_ns", 0), 0
+        for begin, end in ((max(begin, low), min(end, high)) for begin, end in group.unrecorded if begin < high and end > low):
+            unrecorded += end - begin - _sums(timeline, group, begin, end).get("busy_ns", 0)
+        told.append({"group": group.id, "busy_ns": busy, "idle_ns": high - low - busy - unrecorded, "unrecorded_ns": unrecorded} | sums)
     return told
+
+
+def _sums(timeline: Timeline, group: Group, low: int, high: int) -> dict[str, int]:
+    lanes = [lane for lane in timeline.lanes if lane.group == group.id and lane.kind == "spans"]
+    rows = [(lane, row) for lane in lanes for row in rows_of(lane)]
+    sums: dict[str, int] = {}
+    for number, (begin, end) in enumerate(stretches(timeline, [row for _, row in rows], low, high), 1):
+        if number % _RELEASED == 0:
+            columns.release(timeline.pyramid.events)
+        for kind, length in _busy(timeline, group, rows, begin, end).items():
+            sums[kind] = sums.get(kind, 0) + length
+    return sums
 
 
 def stretches(timeline: Timeline, rows: list[int], low: int, high: int) -> Iterator[tuple[int, int]]:

@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-5NRH5WPS.js";import"./chunk-LQFSYLWT.js";import"./chunk-PM4RNXQA.js";import"./chunk-NAAJRAFU.js";import{L as t,e}from"./chunk-V6EWVZLP.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
