@@ -366,9 +366,8 @@ def _jobs(sources: list[Source]) -> Iterator[tuple[list[Source], list[Source]]]:
         begun = _begun(source.path)
         if rank is None and begun is not None and source.format != "chrome":
             unknown.setdefault((source.format, source.path.parent.parent), []).append((begun, source))
-        elif rank is None or (
-            begun is None and source.format == "chrome"
-        ):  # whose names say nothing, need have nothing to do with each other
+        # A job that has no ranks is a run of its own; traces whose names say nothing need have nothing to do with each other.
+        elif rank is None or rank < 0 or (begun is None and source.format == "chrome"):
             yield [source], []
         else:
             where = source.path.parent if begun is None else source.path.parent.parent

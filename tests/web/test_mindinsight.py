@@ -201,7 +201,7 @@ def test_b11_iterations_are_there_whatever_their_thread_is_called(opened: Any) -
 def test_b12_the_clocks_offset_moves_steps_and_operators_alike(opened: Any) -> None:
     """The call of 700 ns is in the step: MindInsight moves one of them the other way."""
     page = opened("clock", "overview")
-    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("Step 1 takes 1.00 µs. The NPU computes for 10.0 % of it")
+    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("Step 1 takes 1.00 µs. The NPU computes for 70.0 % of it")
 
 
 def test_b12_every_graph_has_its_memory_and_an_empty_queue_is_no_error(opened: Any) -> None:

@@ -82,7 +82,7 @@ def test_a_type_opens_to_its_shapes_and_a_row_to_every_call_of_it(go: Go, page: 
     drawer.locator("tbody tr").first.wait_for()
     calls = trace.instances(device="gpu", type=kind)
     assert drawer.locator(".figures .q").nth(0).get_attribute("title") == f"{calls['dur_ns'].sum():,} ns"
-    assert drawer.locator(".figures .q").nth(1).get_attribute("title") == f"{calls.height:,}"
+    assert drawer.locator(".figures .q").nth(1).get_attribute("title") == f"{below['calls'].sum():,}"  # of operators
     slowest = calls.sort("dur_ns", descending=True, maintain_order=True).row(0, named=True)
     assert drawer.locator("tbody tr").first.locator(".q").nth(1).get_attribute("title") == f"{slowest['dur_ns']:,} ns"
     target = drawer.locator("tbody tr").first.locator("a").get_attribute("href") or ""

@@ -109,10 +109,10 @@ def test_every_page_that_calls_a_device_host_bound_says_so_too(server: "Serve", 
 def test_where_little_or_nothing_is_known_the_headline_warns_of_nothing_else(server: "Serve", page: "Page", runs: Path) -> None:
     served = server(runs)
     said = opened(page, served, "small", "overview")
-    assert said == "A step takes 32.0 ms. The GPU works for 62.5 % of it and waits 37.5 % for the host to launch work."
+    assert said == "A step takes 32.0 ms. The GPU computes for 62.5 % of it and waits 37.5 % for the host to launch work."
     assert "31.5 ms unprofiled" in facts(page) and page.locator("p.overhead").count() == 0
     said = opened(page, served, "unknown", "overview")
-    assert said == "A step takes 32.0 ms. The GPU works for 62.5 % of it and waits 37.5 % for the host to launch work."
+    assert said == "A step takes 32.0 ms. The GPU computes for 62.5 % of it and waits 37.5 % for the host to launch work."
     assert "recording overhead not known" in facts(page) and page.locator("p.overhead").count() == 0
     said = opened(page, served, "stacks", "overview")
     assert said.endswith("for the host to launch work. Recording stacks and shapes slows the host: without that the GPU may wait less.")

@@ -69,8 +69,8 @@ def test_folders_that_differ_in_the_rank_alone_are_one_run(server: Serve, tmp_pa
         shutil.copy(CPU, tmp_path / folder / "trace.json.gz")
     served = server(tmp_path)
     runs = served.ask("api/runs").json()["runs"]
-    assert sorted(run["name"] for run in runs) == ["job/rank_0/trace", "other/a/trace", "other/b/trace"]
-    assert served.ask(f"api/runs/{served.run('job/rank_0/trace')}").json()["ranks"] == [0, 1]
+    assert sorted(run["name"] for run in runs) == ["job", "other/a/trace", "other/b/trace"]
+    assert served.ask(f"api/runs/{served.run('job')}").json()["ranks"] == [0, 1]
 
 
 def test_ascend_directories_of_one_job_are_one_run_and_every_window_is_another(server: Serve, tmp_path: Path) -> None:

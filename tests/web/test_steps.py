@@ -27,7 +27,7 @@ def trace() -> Trace:
         spans.append(f"op mm {step} 0 {at + 40 * MS} {30 * MS}")
         spans.append(f"communication all_reduce {step} 1 {at + 50 * MS} {40 * MS}")
         at = end
-    tracks = "track label kind\n0 main thread\n1 comm stream"
+    tracks = "track label kind\n0 main thread\n1 comm thread"
     return tiny.trace(steps="\n".join(steps), spans="\n".join(spans), tracks=tracks)
 
 

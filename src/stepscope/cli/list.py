@@ -133,6 +133,7 @@ def _row(source: "Source", rank: int | None, args: argparse.Namespace) -> _Row:
     trace = _known(source) or (open_trace(source.path, args) if args.deep else None)
     if trace is None:
         said = readers.rank(source.path, source.format) if rank is None else rank
+        said = None if said is not None and said < 0 else said
         named = rank_in_name(source.path) if said is None else said
         return _Row(source.format, None, [] if named is None else [named], None, *about)
     meta, steps = trace.meta, trace.steps.select("step").collect().height

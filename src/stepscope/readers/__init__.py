@@ -48,6 +48,6 @@ def read(path: Path, name: str, options: Options) -> Trace:
 
 
 def rank(path: Path, name: str) -> int | None:
-    """Whose the recording is, where the format says so beside its data; None where only reading tells."""
+    """Whose the recording is, where the format says so beside its data; None where only reading tells, -1 of a job without ranks."""
     ask: Callable[[Path], int | None] | None = getattr(module(name), "rank", None)
     return ask(path) if ask else None

@@ -69,10 +69,10 @@ def _host(side: Side, clock: Clock, notes: Notes) -> Host:
 
 
 def rank(path: Path) -> int | None:
-    """As the directory says; a job that is not distributed says -1."""
+    """As the directory says; None where it does not. A job that is not distributed says -1."""
     host, devices = sides(path, Notes(path)) if not _prof_2020.sniff(path) else (None, [])
-    said = (number(side.info["rank_id"]) for side in (host, *devices) if side and "rank_id" in side.info)
-    return next((int(one) for one in said if 0 <= one < 2**31), None)
+    said = [number(side.info["rank_id"]) for side in (host, *devices) if side and "rank_id" in side.info]
+    return next((int(one) for one in said if 0 <= one < 2**31), -1 if said else None)
 
 
 # Tables
