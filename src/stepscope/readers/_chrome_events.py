@@ -187,8 +187,8 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
             ),
             "flops": _integers([args.flops for args in arguments]),
             "bytes": _integers([args.bytes for args in arguments]),
-            "shapes": _lists([bytes(args.shapes) for args in arguments] if b'"Input Dims"' in text else nothing),
-            "dtypes": _lists([bytes(args.dtypes) for args in arguments] if b'"Input type"' in text else nothing),
+            "shapes": _texts([bytes(args.shapes) for args in arguments] if b'"Input Dims"' in text else nothing).cast(pl.Categorical),
+            "dtypes": _texts([bytes(args.dtypes) for args in arguments] if b'"Input type"' in text else nothing).cast(pl.Categorical),
             "module": pl.Series([args.module or None for args in arguments], dtype=pl.Categorical),
             "args": _texts([bytes(event.args) for event in events]),
         }
@@ -270,26 +270,6 @@ def _texts(values: list[bytes]) -> pl.Series:
     except pl.exceptions.ComputeError:
         text = pl.Series([value.decode("utf-8", "replace") for value in values], dtype=pl.String)
     return text.set(text == "", None)
-
-
-_SPACED = r"^\[.*([\n\r\t]|,[^ ]|,  |\[ | \])|^\[[\n\r\t]"
-
-
-def _lists(values: list[bytes]) -> pl.Series:
-    """JSON lists as PyTorch writes them, `[[8, 3], []]`, however the file was laid out: the same shapes are one text."""
-    text = _texts(values)
-    distinct = text.unique().drop_nulls()
-    others = distinct.filter(distinct.str.contains(_SPACED))
-    if others.len():
-        text = text.replace(others, pl.Series([_laid_out(one) for one in others], dtype=pl.String))
-    return text.cast(pl.Categorical)
-
-
-def _laid_out(text: str) -> str:
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False)
-    except ValueError:
-        return text
 
 
 def _note(report: Report, frame: pl.DataFrame, wrong: pl.Expr, what: str) -> None:

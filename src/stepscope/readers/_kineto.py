@@ -1,5 +1,6 @@
 """From columns of Chrome events to the tables: what each event of torch.profiler means, and what belongs to what."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,8 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = next((int(r) for r in (distributed.get("rank"), options.rank) if isinstance(r, int)), 0)
     passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in files(options.scratch, "spans")])
+    if not exported.tracks:  # what we wrote ourselves is as it was
+        passing = passing.with_columns(_laid_out(passing, name) for name in ("shapes", "dtypes"))
     tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
         "tracks": _tracks(tracks, spans, reports).pipe(_corrected, exported),
@@ -76,6 +79,26 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     meta.unprofiled_steps = exported.unprofiled_steps
     meta.framework = exported.framework or meta.framework
     return Trace(ranked, meta)
+
+
+_LAID_OUT = r"^\[.*([\n\r\t]|,[^ ]|,  |\[ | \])|^\[[\n\r\t]"
+
+
+def _laid_out(rows: pl.LazyFrame, name: str) -> pl.Expr:
+    """JSON lists as PyTorch writes them, `[[8, 3], []]`, however the file was laid out: the same shapes are one text."""
+    distinct = rows.select(pl.col(name).drop_nulls().unique().cast(pl.String)).collect(engine="streaming").to_series()
+    others = distinct.filter(distinct.str.contains(_LAID_OUT))
+    if others.is_empty():
+        return pl.col(name)
+    written = pl.Series([_as_pytorch_writes(one) for one in others], dtype=pl.String)
+    return pl.col(name).cast(pl.String).replace(others, written).cast(pl.Categorical)
+
+
+def _as_pytorch_writes(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text
 
 
 class _Exported(msgspec.Struct):
