@@ -111,16 +111,14 @@ def test_the_lane_of_the_critical_path_is_the_analysis() -> None:
     timeline = build(trace)
     truth = trace.critical_path()
     assert truth["rank"].unique().to_list() == [0]  # of rank 1 only a transfer is known
-    for rank in (0,):
-        (lane,) = [lane for lane in timeline.lanes if lane.kind == "path" and lane.rank == rank]
-        assert lane.rows == 1
-        events = timeline.pyramid.events
-        own = slice(*(int(edge) for edge in events.offsets[lane.first : lane.first + 2]))
-        wanted = truth.filter(pl.col("rank") == rank)
-        assert (events.start[own] + timeline.origin).tolist() == wanted["start_ns"].to_list()
-        assert events.dur[own].tolist() == wanted["dur_ns"].to_list()
-        assert [KINDS[kind] for kind in events.kind[own]] == wanted["kind"].to_list()
-        assert np.all(events.span[own] == -1)
+    (lane,) = [lane for lane in timeline.lanes if lane.kind == "path"]
+    assert lane.rows == 1
+    events = timeline.pyramid.events
+    own = slice(*(int(edge) for edge in events.offsets[lane.first : lane.first + 2]))
+    assert (events.start[own] + timeline.origin).tolist() == truth["start_ns"].to_list()
+    assert events.dur[own].tolist() == truth["dur_ns"].to_list()
+    assert [KINDS[kind] for kind in events.kind[own]] == truth["kind"].to_list()
+    assert np.all(events.span[own] == -1)
 
 
 def test_what_only_happens_while_the_path_waits_is_not_on_it() -> None:

@@ -4,12 +4,12 @@ Names, arguments, threads and nanoseconds are the source's own. A trace of sever
 scopes=N the first N levels of the scope names (`Default/network/...`) stand on lanes of their own, when work of each ran.
 """
 
-import gzip
+import functools
 import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,10 +18,10 @@ import polars as pl
 from stepscope import intervals
 from stepscope.analyses._scopes import stretches
 from stepscope.errors import UsageError
-from stepscope.exporters import whole
 from stepscope.exporters._lines import filled as _filled
 from stepscope.exporters._lines import json_of as _json_of
 from stepscope.exporters._lines import json_text as _json
+from stepscope.exporters._ranks import File, write_ranks
 from stepscope.readers._kineto import ALLOCATORS, nearest
 from stepscope.step_assignment import DEVICE_WORK
 from stepscope.trace import Trace
@@ -47,38 +47,16 @@ _DEVICE_TYPES = {"cpu": 0, "gpu": 1, "xpu": 12, "mps": 13, "mtia": 19, "npu": 20
 def export(trace: Trace, out: Path, *, overwrite: bool = False, scopes: int = 0) -> None:
     if scopes < 0:
         raise UsageError(f"scopes is {scopes}; expected how many levels of scopes get a lane")
-    ranks = trace.meta.ranks or [0]
-    if len(ranks) > 1 and out.name.endswith((".json", ".gz", ".pftrace", ".perfetto-trace")):
-        raise UsageError(
-            f"the trace has {len(ranks)} ranks and {out.name} is one file: choose a rank (--rank), or give the name of a folder"
-        )
-    if overwrite and out.is_dir() and not all(file.name.endswith((".json", ".json.gz")) and file.is_file() for file in out.iterdir()):
-        raise UsageError(f"{out} holds more than traces, so it is not replaced; choose another name")
-    with whole(out, overwrite=overwrite) as draft:
-        if len(ranks) == 1:
-            _write(trace, ranks[0], draft, scopes)
-        else:
-            draft.mkdir()
-            for rank in ranks:
-                _write(trace.of_rank(rank), rank, draft / f"rank{rank}.json.gz", scopes)
+    write_ranks(trace, out, ".json.gz", functools.partial(_write_to, scopes=scopes), overwrite=overwrite)
 
 
-def _write(trace: Trace, rank: int, file: Path, scopes: int) -> None:
-    with file.open("wb") as plain:
-        if file.name.endswith(".gz"):
-            with gzip.GzipFile("", "wb", 6, plain, mtime=0) as packed:
-                _write_to(trace, rank, packed, scopes)
-        else:
-            _write_to(trace, rank, plain, scopes)
-
-
-def _write_to(trace: Trace, rank: int, file: IO[bytes] | gzip.GzipFile, scopes: int) -> None:
+def _write_to(trace: Trace, rank: int, file: File, scopes: int) -> None:
     file.write(_json(header_of(trace, rank))[:-1].encode() + b',\n"traceEvents": [\n')
     write_events(trace, file, scopes)
     file.write(b"\n]}\n")
 
 
-def write_events(trace: Trace, file: IO[bytes] | gzip.GzipFile, scopes: int = 0) -> None:
+def write_events(trace: Trace, file: File, scopes: int = 0) -> None:
     """The events of a trace of one rank, with commas between them."""
     separator = b""
     for lines in itertools.chain(_events(trace), _scopes(trace, scopes)):

@@ -5,17 +5,14 @@ nested: a span that begins before its neighbour ends is shortened, and spans wit
 becomes a folder of one file per rank.
 """
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import polars as pl
 
-from stepscope.errors import UsageError
-from stepscope.exporters import whole
 from stepscope.exporters._lines import filled, json_text
+from stepscope.exporters._ranks import File, write_ranks
 from stepscope.intervals import Ints
 from stepscope.trace import Trace
 
@@ -24,32 +21,10 @@ _TRACKS = ["thread", "stream", "communication"]
 
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
-    ranks = trace.meta.ranks or [0]
-    if len(ranks) > 1 and out.name.endswith((".json", ".gz")):
-        raise UsageError(
-            f"the trace has {len(ranks)} ranks and {out.name} is one file: choose a rank (--rank), or give the name of a folder"
-        )
-    if overwrite and out.is_dir() and not all(file.name.endswith((".json", ".json.gz")) and file.is_file() for file in out.iterdir()):
-        raise UsageError(f"{out} holds more than traces, so it is not replaced; choose another name")
-    with whole(out, overwrite=overwrite) as draft:
-        if len(ranks) == 1:
-            _write(trace, draft)
-        else:
-            draft.mkdir()
-            for rank in ranks:
-                _write(trace.of_rank(rank), draft / f"rank{rank}.speedscope.json.gz")
+    write_ranks(trace, out, ".speedscope.json.gz", _write_to, overwrite=overwrite)
 
 
-def _write(trace: Trace, file: Path) -> None:
-    with file.open("wb") as plain:
-        if file.name.endswith(".gz"):
-            with gzip.GzipFile("", "wb", 6, plain, mtime=0) as packed:
-                _write_to(trace, packed)
-        else:
-            _write_to(trace, plain)
-
-
-def _write_to(trace: Trace, file: IO[bytes] | gzip.GzipFile) -> None:
+def _write_to(trace: Trace, rank: int, file: File) -> None:
     tracks = trace.tracks.filter(pl.col("kind").is_in(_TRACKS)).select("track", pl.col("group", "label").cast(pl.String)).collect()
     spans = (
         trace.spans.join(tracks.lazy().select("track"), on="track", how="semi")
