@@ -1,7 +1,9 @@
-"""The C library's heap: how much of it is in use, and what was freed and the process still holds."""
+"""The memory of this process: how much of the C library's heap is in use, and what was freed and the process still holds."""
 
 import ctypes
+import os
 import sys
+from pathlib import Path
 
 _WORTH = 100_000
 
@@ -29,6 +31,14 @@ def in_use() -> int | None:
     measure.restype = _Sizes
     sizes = measure()
     return int(sizes.uordblks + sizes.hblkhd)
+
+
+def resident() -> int | None:
+    """Bytes of the process that are in memory; None where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def counts_all() -> bool:

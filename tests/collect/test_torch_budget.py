@@ -1,5 +1,13 @@
 """When a session of torch.profiler is full, and when it may be written, by hand."""
 
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from programs import SOURCE
 from stepscope.collect._torch_budget import Budget
 from stepscope.collect.options import Options
 
@@ -75,18 +83,35 @@ def test_where_steps_come_to_have_more_events_than_before_the_heap_tells() -> No
     assert budget.is_full(6)  # 6.1 MB, 10,167 events of 600 bytes
 
 
-def test_where_the_heap_is_not_known_a_session_without_a_step_is_believed_ten_times_as_long() -> None:
+def test_a_session_that_only_waited_says_nothing_of_the_next() -> None:
     world = World()
     budget = Budget(Options(max_held_events=1_000_000), clock=lambda: world.seconds, in_use=lambda: None)
     budget.begin()
     world.go_on(1.0)
     assert budget.is_full()
-    budget.written(events=100, steps=0, recorded_s=1.0, pause_s=0.01)
+    budget.written(events=1, steps=0, recorded_s=30.0, pause_s=0.01)  # for another rank
     budget.begin()
-    world.go_on(9.9)
+    world.go_on(39.9)
     assert not budget.is_full()
     world.go_on(0.2)
-    assert budget.is_full()
+    assert budget.is_full()  # 25,000 events a second
+
+
+def test_where_another_allocator_hides_the_heap_the_memory_of_the_process_tells() -> None:
+    code = """
+        from stepscope import heap
+        assert not heap.counts_all()
+        before = heap.resident()
+        block = bytearray(b"x") * 50_000_000
+        print(heap.resident() - before)
+    """
+    checks = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3", "PYTHONPATH": SOURCE}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=os.environ | checks, capture_output=True, text=True, check=False
+    )
+    if "cannot be preloaded" in done.stderr:
+        pytest.skip("there is no libc_malloc_debug.so.0")
+    assert 50_000_000 <= int(done.stdout) < 60_000_000, done.stderr
 
 
 def test_where_the_heap_is_not_known_time_alone_decides() -> None:

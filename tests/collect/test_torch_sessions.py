@@ -122,6 +122,28 @@ profiler.stop()
         assert refused or calls(trace, "aten::linear") == 1
 
 
+def test_an_iteration_that_was_open_when_recording_began_or_ended_is_no_step(tmp_path: Path) -> None:
+    run(
+        """
+x = torch.ones(4)
+profiler = Profiler(start_profile=False, **QUIET)
+for number in range(8):
+    with record_function(f"iteration {number}"):
+        x.add(1)
+        if number == 2:
+            profiler.start()
+        x.add(1)
+        if number == 6:
+            profiler.stop()
+""",
+        tmp_path,
+    )
+    (trace,) = windows(tmp_path)
+    assert trace.steps.collect()["step"].to_list() == [3, 4, 5]
+    assert [calls(trace, f"iteration {number} (in part)") for number in range(8)] == [0, 0, 1, 0, 0, 0, 1, 0]
+    assert [calls(trace, f"iteration {number}") for number in range(8)] == [0, 0, 0, 1, 1, 1, 0, 0]
+
+
 def test_the_programs_own_profiler_inside_of_a_range_takes_over(tmp_path: Path) -> None:
     printed = run(
         """

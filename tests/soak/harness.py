@@ -268,7 +268,7 @@ def _check_recordings(outcome: Outcome, folder: Path, steps: int) -> None:
     outcome.windows = len(found)
     if not found:
         outcome.faults.append(f"nothing was recorded{f': {outcome.refused}' if outcome.refused else ''}")
-    every = max(1, -(-len(found) // _WINDOWS_OPENED))
+    every = max(1, -(-len(found) // _WINDOWS_OPENED)) | 1  # odd: windows of two ranks may alternate
     recorded: dict[int, set[int]] = {}
     said: list[str] = []
     for number, recording in enumerate(found):
@@ -343,8 +343,9 @@ def _check_memory(outcome: Outcome, reference: Outcome | None) -> None:
     if reference is None:
         return
     cost = outcome.result["rss_max"] - reference.result["rss_max"]
-    if cost > _ALLOWED_BYTES:
-        outcome.memory.append(f"memory: {cost / _MEGABYTE:.0f} MB more than left alone; allowed are {_ALLOWED_BYTES / _MEGABYTE:.0f} MB")
+    allowed = _ALLOWED_BYTES * (1.5 if outcome.case.python_malloc else 1)  # each object of Python is a block of its own, and has its checks
+    if cost > allowed:
+        outcome.memory.append(f"memory: {cost / _MEGABYTE:.0f} MB more than left alone; allowed are {allowed / _MEGABYTE:.0f} MB")
     # Only where the recording ended before the last quarter, in which the slope is measured.
     if outcome.case.steps and int(outcome.case.steps.split(":")[1]) <= outcome.result["steps"] // 2:
         slope = outcome.result["rss_slope"] - reference.result["rss_slope"]

@@ -1,7 +1,7 @@
 """How much one session of torch.profiler may hold in memory, and when it may be written: PyTorch itself tells neither.
 
 Measured with PyTorch 2.13: an event takes 0.2 to 0.3 KB while it is recorded. When the session ends and is written it takes 1.3 KB and 5 to
-8 µs, with shapes and memory 2.5 KB and up to 20 µs, with FLOPs 4.2 KB.
+8 µs, with shapes and memory 2.5 KB and up to 20 µs, with FLOPs 4.2 KB. PyTorch 2.11 takes 1.9, 3.3 and 3.7 KB.
 """
 
 import time
@@ -14,29 +14,35 @@ _BYTES = 200  # of an event while it is recorded; one with shapes takes more, an
 _OFTEN_S = 0.1  # how often the heap is looked at
 _WINDOW_S = 1.0  # in it most programs free what they allocated for a step; events stay
 _LOOSE = 3  # an event takes up to so many times _BYTES: beyond it, what the session before has shown no longer holds
-_TRUST = 10  # so many times as long as a session was, its rate is believed, where no step of it ended and the heap is not known
+_SLOWEST = 25_000  # events in a second, where neither a step nor the memory tells: a session may have been spent waiting
 _SAFETY = 1.25  # the next events may cost more than the last
 
 
 class Budget:
-    """Of one recording. `clock` is in seconds, `in_use` the bytes of the heap, None where they are not known."""
+    """Of one recording. `clock` is in seconds, `in_use` the bytes of the heap, None where they are not known.
+
+    `older` is a PyTorch whose events take a third more memory when they are written.
+    """
 
     def __init__(
         self,
         options: Options,
         clock: Callable[[], float] = time.monotonic,
         in_use: Callable[[], int | None] | None = None,
+        *,
+        older: bool = False,
     ) -> None:
         detailed = options.profile_memory or options.record_shapes or options.with_flops or options.with_stack
         self._fastest = 2_500_000 if detailed else 1_000_000  # events in a second: no program makes more
         self._cost_s = 20e-6 if detailed else 10e-6  # to write an event, until that has been measured
         # With FLOPs PyTorch hands over each event twice: half as many take as much memory.
-        self.held = max(options.max_held_events // (2 if options.with_flops else 1), 1)
+        self.held = max(options.max_held_events // (2 if options.with_flops else 1) * (3 if older else 4) // 4, 1)
         self._room = options.max_events
         self._share = options.max_pause_percent / 100
         self._clock = clock
-        self._in_use = in_use or (heap.in_use if heap.counts_all() else lambda: None)
-        self._per_step = self._rate = self._recorded_s = 0.0  # events in a step and in a second, and its time, of the session before
+        # Another allocator keeps what is freed: then the memory of the process tells no more than the most that was in use.
+        self._in_use = in_use or (heap.in_use if heap.counts_all() else heap.resident)
+        self._per_step = self._rate = 0.0  # events in a step and in a second, of the session before
         self._last_pause = clock()  # or the beginning of the recording
 
     def begin(self) -> None:
@@ -63,9 +69,9 @@ class Budget:
                 expected = max(expected, by_heap / _LOOSE)
             self._events = min(self._events, expected)
         elif by_heap is not None:
-            self._events = min(self._events, by_heap)
-        elif self._rate and seconds < self._recorded_s * _TRUST:
-            self._events = min(self._events, expected)
+            self._events = min(self._events, max(by_heap, expected))
+        elif self._rate:
+            self._events = min(self._events, max(seconds * _SLOWEST, expected))
         return self._events >= most
 
     def _look_at_heap(self, now: float) -> None:
@@ -92,8 +98,7 @@ class Budget:
         self._room -= events
         if events:  # else it has shown nothing
             self._cost_s = pause_s / events * _SAFETY
-            self._recorded_s = max(recorded_s, 1e-3)
-            self._rate = events / self._recorded_s
+            self._rate = events / max(recorded_s, 1e-3)
             self._per_step = events / steps if steps else 0.0  # of a step that has not ended nothing is known
 
     @property

@@ -19,9 +19,7 @@ _BACKWARD = 1  # PyTorch's number for the scope of a backward function
 
 
 def pieces(results: Any, options: Options, cut: Cut) -> Iterator[tuple[str, dict[str, Column]]]:
-    """As `_torch_events.pieces`."""
-    if options.with_stack:
-        raise ValueError("this release gives Python frames as JSON only")
+    """As `_torch_events.pieces`. Python stacks are not among these events."""
     shapes = options.record_shapes or options.with_flops
     everything = results.events()
     everything = cut.first_of(everything, type(everything[0]).start_ns) if everything else everything

@@ -144,6 +144,11 @@ def reopen() -> None:
             range_.__enter__()
 
 
+def open_names() -> list[str]:
+    """The program's own ranges that are open on this thread."""
+    return [range_.name for module, range_ in here.open if module is None and hasattr(range_, "name")]
+
+
 def session_ended(open_elsewhere: list[tuple[int, str]]) -> None:
     """A session is over; these operators were open on other threads: the system's number of the thread and the operator's name."""
     _Process.sessions += 1

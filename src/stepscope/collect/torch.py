@@ -49,6 +49,7 @@ class Collector:
         self._extras: list[Any] = []
         self._running = self._paused = self._resting = self._at_work = False
         self._refused = ""  # why no session could begin
+        self._as_json = False  # the session was written in Kineto's own form
         self._marker: Any = None
         self._step: int | None = None
         self._unrecorded: tuple[int, bool, int] | None = None  # since this step, whether it was recorded in part, and this timestamp
@@ -69,7 +70,7 @@ class Collector:
         _watch_for_others()
         ranges.track()
         _collecting.append(self)
-        self._budget = Budget(self._options)
+        self._budget = Budget(self._options, older=not _gives_activities())
         self._begin()
         self._extras = [Watch(capture)]
         if self._options.with_modules:
@@ -118,7 +119,8 @@ class Collector:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch 2.11 warns that a second session would forget the first, whether or not there is one
             self.profiler.start()
-        ranges.reopen()
+        with self._in_part():
+            ranges.reopen()
         self._thread, self._native_thread = threading.get_ident(), threading.get_native_id()
         self._since, self._steps = time.monotonic(), 0
         self._running, self._paused, self._refused = True, False, ""
@@ -184,10 +186,14 @@ class Collector:
         self._budget.written(count, self._steps, self._recorded_s, pause_s)
         where = f"before step {number}" if number is not None else f"in step {self._step}"
         self._mark("recording paused to write", began_ns)
-        self._capture.notice(f"training paused for {pause_s:.3f} s {where}, to write {count:,} events")
-        if not self._budget.room:
+        self._capture.notice(f"training paused for {pause_s:.3f} s {where}, to write {'JSON' if self._as_json else f'{count:,} events'}")
+        step = self._step if number is None else number
+        if self._as_json:
             self.full = True
-            step = self._step if number is None else number
+            what = f"a JSON file takes one session of at most {self._budget.held:,} events (max_held_events)"
+            self._capture.notice(f"recording ended early, at step {step}: {what}")
+        elif not self._budget.room:
+            self.full = True
             self._capture.notice(f"recording ended early, at step {step}: max_events={self._options.max_events:,} was reached")
 
     def _go_on(self, number: int) -> None:
@@ -293,7 +299,8 @@ class Collector:
         """Stop torch's profiler and write down what it saw: how many events."""
         if threading.get_ident() != self._thread and not self._all_threads:
             self._capture.notice("stopped by another thread than the one that started recording: what PyTorch did is lost")
-        ranges.close()
+        with self._in_part():
+            ranges.close()
         if not self._paused or not self._collectives_ended():
             _let_collectives_end()
         if self._paused:
@@ -310,7 +317,11 @@ class Collector:
         try:
             results = self.profiler.profiler.kineto_results
             source = _torch_events if hasattr(results, "trace_activities") else _torch_older
-            for table, piece in self._session.corrected(iter(()) if self.unwanted else source.pieces(results, self._options, cut)):
+            pieces = iter(()) if self.unwanted else source.pieces(results, self._options, cut)
+            if self._options.with_stack and source is _torch_older and not self.unwanted:
+                self._write_json("before 2.12 it gives Python stacks in no other way")
+                pieces = iter(())
+            for table, piece in self._session.corrected(pieces):
                 self._capture.append(table, self._renumbered(piece))
                 count += len(piece["start_ns"])
                 if table == "torch":
@@ -331,6 +342,15 @@ class Collector:
         self.events += count
         self._first_number = self._last_number
         return count
+
+    @contextmanager
+    def _in_part(self) -> Iterator[None]:
+        """Ranges of the program that are open here are recorded in part: readers must know them from whole ones."""
+        names, since_ns = ranges.open_names(), clock.now_ns()
+        yield
+        if names:
+            span = [since_ns - _CLOCKS_NS, clock.now_ns() + _CLOCKS_NS]
+            self._capture.header.setdefault("in_part", []).extend([name, *span] for name in names)
 
     def _open_elsewhere(self, piece: Mapping[str, Any], late_ns: int) -> list[tuple[int, str]]:
         """Operators on other threads that had not ended when the session did."""
@@ -353,8 +373,13 @@ class Collector:
             self.full = True
             self._capture.notice(f"recording ended early: PyTorch's events could not be taken over ({why})", lost=1)
             return
+        self._write_json(f"they could not be taken over ({why})")
+
+    def _write_json(self, why: str) -> None:
+        """Kineto's own file. A capture has one of them, so no session may follow."""
         self.profiler.export_chrome_trace(str(self._capture.folder / FALLBACK))
-        self._capture.notice(f"PyTorch's events could not be taken over ({why}): they were written as JSON, which takes longer to read")
+        self._as_json = True
+        self._capture.notice(f"PyTorch's events are written as JSON, which takes longer to read: {why}")
 
 
 _ON_HOST = ("cpu_op", "user_annotation")
@@ -453,6 +478,14 @@ def _activities(wanted: tuple[ProfilerActivity, ...]) -> list[Any]:
     found = [activity for one in wanted for name in names[one] if (activity := getattr(profiler.ProfilerActivity, name, None)) in there]
     # Where none of the devices that were asked for is there, the host is what can be seen.
     return found or [profiler.ProfilerActivity.CPU]
+
+
+def _gives_activities() -> bool:
+    """Whether PyTorch gives its events as they are; before 2.12 it makes a Python object of each."""
+    import torch
+
+    result = getattr(torch._C._autograd, "_ProfilerResult", None)
+    return hasattr(result, "trace_activities")
 
 
 def _versions() -> dict[str, str]:

@@ -421,7 +421,7 @@ def steps_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, Problem | None]:
     ranges = spans.select("kind", pl.col("name").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     if (marked := ranges.filter(pl.col("kind") == "step")).height:
         return number_steps(marked, "marker"), None
-    guessed = ranges.filter((pl.col("kind") == "annotation") & pl.col("name").str.contains(_STEP_LIKE))
+    guessed = ranges.filter((pl.col("kind") == "annotation") & pl.col("name").str.contains(STEP_LIKE))
     if guessed.height:
         name = guessed["name"].str.replace_all(r"\d+", "N").mode().sort()[0]
         chosen = guessed.filter(pl.col("name").str.replace_all(r"\d+", "N") == name)
@@ -432,7 +432,7 @@ def steps_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, Problem | None]:
     return number_steps(whole, "whole"), Problem("", f"{NO_MARKERS}: the whole trace is one step", 0)
 
 
-_STEP_LIKE = r"(?i)^\W*(train(ing)?|eval(uation)?|inference|profiler?)?[\s_:#.-]*(step|iter|iteration|batch)[\s_:#.-]*\d*\W*$"
+STEP_LIKE = r"(?i)^\W*(train(ing)?|eval(uation)?|inference|profiler?)?[\s_:#.-]*(step|iter|iteration|batch)[\s_:#.-]*\d*\W*$"
 
 
 def stepped(spans: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """The PyTorch part of a capture: the columns that the collector took from Kineto, in the shape of those that the Chrome reader decodes."""
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from stepscope import captures, schema
 from stepscope.readers import Options, chrome
 from stepscope.readers import _chrome_events as events
-from stepscope.readers._kineto import Problem, assemble
+from stepscope.readers._kineto import STEP_LIKE, Problem, assemble
 from stepscope.trace import Meta, Trace
 
 _FILE = "kineto.json"  # Kineto's own file: all there is where its events could not be taken over
@@ -19,16 +20,16 @@ Codes = tuple[NDArray[Any], list[str]]
 
 
 def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
-    if (path / _FILE).is_file():
-        return _as_recorded(chrome.read(path / _FILE, options), f"ProfilerStep#{header['open_step']}" if "open_step" in header else None)
     cut_steps = [*header.get("cut_steps", []), *([header["open_step"]] if "open_step" in header else [])]
+    if (path / _FILE).is_file():
+        return _as_recorded(chrome.read(path / _FILE, options), cut_steps)
     cut = _Cut(frozenset(f"ProfilerStep#{number}" for number in cut_steps), header.get("recorded_until_ns"))
     told = header.get("torch", {})
     reports, problems = [], []
     # Where the disk was full, allocations may have been written, and no operators.
     whole = captures.pieces(path, "torch") if captures.files(path, "torch") else [_NOTHING]
     for number, piece in enumerate(whole):
-        report, parts = _parts(piece, cut)
+        report, parts = _parts(piece | {"name": _names_in_part(piece, header.get("in_part", []))}, cut)
         events.write(parts, options.scratch, number)
         reports.append(report)
     for number, piece in enumerate(captures.pieces(path, "torch_memory"), len(reports)):
@@ -57,6 +58,23 @@ class _Cut(NamedTuple):
 
     steps: frozenset[str]
     until_ns: int | None
+
+
+def _names_in_part(piece: dict[str, Any], in_part: list[Any]) -> Codes:
+    """The names; those that would be taken for steps say so where the range was open when recording began or ended."""
+    codes, words = piece["name"]
+    in_part = [entry for entry in in_part if entry[0] in words and re.match(STEP_LIKE, entry[0])]
+    if not in_part:
+        return codes, words
+    codes, words, number = codes.astype(np.int32), list(words), {word: code for code, word in enumerate(words)}
+    annotated = _per_word(piece["category"], [word == "user_annotation" for word in piece["category"][1]], False)
+    starts, ends = piece["start_ns"], piece["start_ns"] + piece["dur_ns"]
+    for name, since_ns, until_ns in in_part:
+        at_border = ((starts >= since_ns) & (starts <= until_ns)) | ((ends >= since_ns) & (ends <= until_ns))
+        rows = np.flatnonzero(annotated & at_border & (piece["name"][0] == number.get(name, -1)))
+        if rows.size:
+            codes[rows] = number.setdefault(f"{name} (in part)", len(number))
+    return codes, [*words, *(word for word, code in number.items() if code >= len(words))]
 
 
 def _parts(piece: dict[str, Any], cut: _Cut) -> tuple[events.Report, dict[str, pl.DataFrame]]:
@@ -187,18 +205,18 @@ def _known(values: NDArray[Any]) -> pl.Series:
     return numbers.set(numbers < 0, None)
 
 
-def _as_recorded(trace: Trace, open_step: str | None) -> Trace:
-    """Kineto's file counts its times from a moment that its head names, and does not know that its last step was not over."""
+def _as_recorded(trace: Trace, cut_steps: list[int]) -> Trace:
+    """Kineto's file counts its timestamps from one in its header, and does not know which steps were recorded in part."""
     base = int(trace.meta.extra.get("baseTimeNanoseconds", 0))
     moments = {"start_ns", "end_ns", "at_ns", "alloc_ns", "free_ns"}
     tables = {
         name: frame.with_columns(pl.col(column) + base for column in frame.collect_schema().names() if column in moments)
         for name, frame in trace.tables.items()
     }
-    if open_step is not None:
-        step, number = pl.col("name").cast(pl.String) == open_step, int(open_step.partition("#")[2])
+    if cut_steps:
+        step = pl.col("name").cast(pl.String).is_in([f"ProfilerStep#{number}" for number in cut_steps])
         kind = pl.when(step & (pl.col("kind") == "step")).then(pl.lit("annotation", schema.Kind)).otherwise("kind")
-        within = (pl.col("step") != number) | pl.col("step").is_null()
-        tables["spans"] = tables["spans"].with_columns(kind=kind, step=pl.when(within).then("step"))
-        tables["steps"] = tables["steps"].filter(within)
+        whole = ~pl.col("step").is_in(cut_steps) | pl.col("step").is_null()
+        tables["spans"] = tables["spans"].with_columns(kind=kind, step=pl.when(whole).then("step"))
+        tables["steps"] = tables["steps"].filter(whole)
     return Trace(tables, trace.meta)
