@@ -75,6 +75,10 @@ def packed_files_by_rank(job: Path) -> Path:
     return [kineto(job / f"ddp_rank{rank}.json.gz", rank) for rank in range(2)][1]
 
 
+def files_of_which_one_is_packed(job: Path) -> Path:
+    return [kineto(job / f"ddp_rank{rank}.json{'.gz' * rank}", rank) for rank in range(2)][1]
+
+
 def files_by_process(job: Path) -> Path:
     return [kineto(job / f"node_{rank + 100}.170000000000{rank}.pt.trace.json", rank) for rank in range(2)][1]
 
@@ -120,8 +124,8 @@ def run_folders(job: Path) -> Path:
 
 
 JOBS: list[Job] = [
-    files_by_rank, packed_files_by_rank, files_by_process, folders_by_rank, torch_npu_text, torch_npu_db, msprof_2023, raw_prof, jax_hosts,
-    run_folders,
+    files_by_rank, packed_files_by_rank, files_of_which_one_is_packed, files_by_process, folders_by_rank, torch_npu_text, torch_npu_db,
+    msprof_2023, raw_prof, jax_hosts, run_folders,
 ]  # fmt: skip
 
 
@@ -288,3 +292,10 @@ def test_a_window_that_is_damaged_does_not_hide_the_others_of_its_process(tmp_pa
     assert trace.steps.collect().height == 1
     assert any("not shown" in what for what in trace.problems.collect()["what"])
     assert first.exists()
+
+
+def test_a_rank_that_is_there_compressed_and_not_is_two_runs(tmp_path: Path) -> None:
+    for rank, form in ((0, ".json"), (0, ".json.gz"), (1, ".json")):
+        kineto(tmp_path / "job" / f"ddp_rank{rank}{form}", rank)
+    found = [sorted(source.path.name for source in group.sources) for group in run_groups.groups(list(opening.sources(tmp_path / "job")))]
+    assert sorted(found) == [["ddp_rank0.json", "ddp_rank1.json"], ["ddp_rank0.json.gz"]]

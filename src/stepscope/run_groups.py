@@ -99,10 +99,10 @@ def is_process_name(name: str) -> bool:
 
 def _is_part(path: Path, group: Group) -> bool:
     """Whether a path is, by its name, a recording of another rank of the run."""
-    pattern, kind, when = Path(_pattern(path)), _kind(path.name), _began(path)
+    pattern, kind, when = _unpacked(_pattern(path)), _kind(path.name), _began(path)
     for source in group.sources:
-        if "rank*" in str(pattern) and Path(_pattern(source.path)).is_relative_to(pattern):
-            return True
+        if "rank*" in str(pattern) and _unpacked(_pattern(source.path)).is_relative_to(pattern):
+            return not _same_rank(path, group)
         began = _began(source.path)
         late = when is not None and began is not None and abs(when - began) > TOGETHER_S
         timed = when is not None and began is not None
@@ -110,6 +110,16 @@ def _is_part(path: Path, group: Group) -> bool:
         if kind and kind == _kind(source.path.name) and beside and not late:
             return True
     return False
+
+
+def _unpacked(pattern: str) -> Path:
+    return Path(pattern.removesuffix(".gz"))
+
+
+def _same_rank(path: Path, group: Group) -> bool:
+    """Whether the run has this rank already, in the other form of a compressed file and the same one that is not."""
+    forms = {str(path), f"{path}.gz", str(path).removesuffix(".gz")}
+    return any(str(source.path) in forms for source in group.sources)
 
 
 def _kind(name: str) -> str:
@@ -136,7 +146,7 @@ def _groups(found: list[Source]) -> Iterator[Group]:
         else:
             by_pattern.setdefault(_pattern(source.path), []).append(source)
     single: list[Source] = []
-    for pattern, sources in by_pattern.items():
+    for pattern, sources in _packed_alike(by_pattern).items():
         ranks = {rank_in_name(source.path) for source in sources}
         if len(ranks) == len(sources) > 1:
             yield Group(_each(sources), pattern)
@@ -164,6 +174,18 @@ def job_folder(group: Group) -> Path:
     """The folder in which the recordings of a run are, also those that cannot be read."""
     paths = [*(source.path for source in group.sources), *(Path(error.path) for error in group.unread)]
     return Path(os.path.commonpath([path.parent for path in paths]))
+
+
+def _packed_alike(by_pattern: dict[str, list[Source]]) -> dict[str, list[Source]]:
+    """Ranks of which some are compressed are one job; a rank that is there in both forms is there twice."""
+    joined: dict[str, list[Source]] = {}
+    for pattern, sources in by_pattern.items():
+        plain = pattern.removesuffix(".gz")
+        others = by_pattern.get(plain if plain != pattern else f"{pattern}.gz", [])
+        ranks = [rank_in_name(source.path) for source in (*sources, *others)]
+        together = None not in ranks and len(set(ranks)) == len(ranks)
+        joined.setdefault(plain if together else pattern, []).extend(sources)
+    return joined
 
 
 def rank_in_name(path: Path) -> int | None:
