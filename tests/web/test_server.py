@@ -309,7 +309,7 @@ def test_an_answer_that_is_known_is_not_sent_again(server: Serve) -> None:
         ("analyses/operators?rank=0&rank=1", 400, "usage", "twice"),
         ("analyses/operators?sort=nme", 400, "usage", "did you mean 'name'?"),
         ("analyses/operators?columns=", 400, "usage", "no column ''"),
-        ("analyses/operators?limit=-1", 400, "usage", "0 or more"),
+        ("analyses/operators?limit=-1", 400, "usage", "limit is -1; expected a whole number from 0 to"),
         ("analyses/operators?format=xls", 400, "usage", "no format 'xls'"),
         ("tables/span", 400, "usage", "did you mean 'spans'?"),
         ("tables/spans?depth=1", 400, "usage", "no parameter 'depth'"),
@@ -333,7 +333,7 @@ def test_no_analysis_has_a_parameter_that_the_server_takes_for_itself() -> None:
 def test_the_analyses_are_listed_with_questions_columns_and_parameters(server: Serve) -> None:
     said = {one["name"]: one for one in server(SAMPLES).ask("api/analyses").json()["analyses"]}
     assert list(said) == analysis_names()
-    assert said["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None}]
+    assert said["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None, "minimum": 0, "maximum": 2**31 - 1}]
     assert {"name": "total_ns", "type": "Int64"} in said["kernels"]["columns"]
     assert said["kernels"]["question"].endswith("?")
 

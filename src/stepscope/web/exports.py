@@ -1,5 +1,6 @@
 """A trace in another format, as one file to download: an export that is a folder comes as a zip archive of it."""
 
+import inspect
 import secrets
 import tempfile
 import zipfile
@@ -13,12 +14,19 @@ from stepscope.web.answers import Answer
 from stepscope.web.report import report
 
 _FILES = {"chrome": "trace.json.gz", "perfetto": "trace.json.gz", "speedscope": "trace.speedscope.json.gz"}
+NUMBERS = ("rank", "t0", "t1")  # of every export
 REPORT = "report"  # the pages themselves, which no module of `exporters` writes
 
 
 def names() -> list[str]:
     """What a run can be exported as."""
     return sorted([*exporters.names(), REPORT])
+
+
+def own_parameters(form: str) -> dict[str, inspect.Parameter]:
+    """What only this format takes. No request names a file of this machine."""
+    given = {} if form == REPORT else exporters.exporter(form).parameters
+    return {name: one for name, one in given.items() if parameters.type_of(one) is not Path}
 
 
 def chosen(words: dict[str, str]) -> tuple[int | None, tuple[int, int] | None]:
@@ -34,7 +42,7 @@ def window(words: dict[str, str], origin_ns: int) -> tuple[int, int] | None:
     if not {"t0", "t1"} <= set(words):
         raise UsageError("expected both t0 and t1")
     low, high = (parameters.value(int, name, words.pop(name)) for name in ("t0", "t1"))
-    if not 0 <= low < high < 1 << 62:
+    if not 0 <= low < high:
         raise UsageError(f"no time from {low} to {high}")
     return origin_ns + low, origin_ns + high
 
