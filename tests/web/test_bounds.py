@@ -96,7 +96,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as process:
         assert process.stdout is not None
         address = process.stdout.readline()
-        found = Watched(process, int(address.rpartition(":")[2].strip("/\n")))
+        found = Watched(process, int(address.split(":")[2].split("/")[0]))
         try:
             yield found
         finally:

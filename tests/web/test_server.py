@@ -590,6 +590,32 @@ def test_view_prints_an_address_that_works_and_ends_with_one_line() -> None:
     assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
+def started(*words: str) -> tuple[str, str]:
+    """The address that `stepscope view` prints without a terminal, and what it says on stderr."""
+    command = [sys.executable, "-m", "stepscope", "view", "--no-browser", "--port", "0", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+        return address, process.communicate(timeout=20)[1]
+
+
+def test_listening_beyond_this_machine_is_warned_of_without_a_terminal_too() -> None:
+    for host, warned in (("0.0.0.0", True), ("127.0.0.1", False)):
+        _, err = started("--host", host, str(CPU))
+        assert ("0.0.0.0 can be reached from other machines" in err) is warned
+        assert err.count("\n") == warned
+
+
+def test_the_address_of_one_run_is_its_overview_and_that_of_several_the_list(tmp_path: Path) -> None:
+    one, folder, several = (started("--no-token", str(path))[0] for path in (CPU, CPU.parent.parent / "torch-2.11", SAMPLES))
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#/cpu-training-[0-9a-f]{8}/overview", one)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", several)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#/h200-modules-[0-9a-f]{8}/overview", folder)
+    (tmp_path / "noise.json").write_bytes(b"\x1f\x8bnothing")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", started("--no-token", str(tmp_path))[0])  # the list says what is wrong
+
+
 def test_ctrl_c_does_not_wait_for_what_is_being_read(tmp_path: Path) -> None:
     rows = [
         {"ph": "X", "cat": "cpu_op", "name": f"op{number % 100}", "pid": 1, "tid": 1, "ts": number, "dur": 0.5} for number in range(400_000)
@@ -633,6 +659,8 @@ def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:
         (["--host", "0.0.0.0", "--no-token"], "--no-token with --host 0.0.0.0"),
         (["--port", "70000"], "--port is '70000'"),
         (["--max-upload", "lots"], "--max-upload is 'lots'"),
+        (["--max-upload", "9" * 400], "--max-upload is '9999"),
+        (["--port", "9" * 5000], "--port is '9999"),
         (["--path-prefix", '/"><script>'], "--path-prefix is"),
         (["/no/such/path"], "no such file or folder"),
     ],

@@ -28,6 +28,7 @@ from stepscope import __version__, parameters
 from stepscope.errors import DataError, StepscopeError, UsageError
 from stepscope.web import answers, exports, live, pages, perfetto, timeline
 from stepscope.web.access import Access, is_loopback
+from stepscope.web.connections import Limits
 from stepscope.web.queries import Asker
 from stepscope.web.runs import LARGE, Run, Table
 from stepscope.web.timeline import Building
@@ -54,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache: bool = True
     max_upload: int = 2 * 10**9
     query_s: float = 60.0  # the longest that SQL may take
+    limits: Limits = Limits()
     debug: bool = False
 
 
