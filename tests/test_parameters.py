@@ -61,12 +61,16 @@ def test_whole_numbers_of_numpy_and_floats_that_are_whole_are_numbers(trace: Tra
     assert trace.activity(step=None).height == trace.activity().height
 
 
-def test_buckets_are_bounded_by_what_all_devices_need(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buckets_are_bounded_by_what_all_devices_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket is a row for each device: what is little for one is too much for thousands."""
     monkeypatch.setattr("stepscope.analyses.activity._ROWS", 100)
-    assert trace.activity(buckets=100).height == 100
-    with pytest.raises(UsageError, match="buckets is 101; of the 1 devices of this run at most 100 can be shown"):
-        trace.activity(buckets=101)
+    both = tiny.trace(
+        spans="track  kind    name  start_ns  dur_ns\n0  kernel  a  1000  500\n1  kernel  b  1000  500",
+        tracks="track  kind  label  device\n0  stream  s  0\n1  stream  s  1",
+    )
+    assert both.activity(buckets=50).height == 100
+    with pytest.raises(UsageError, match="buckets is 51; expected at most 50: a row for each of 2 devices"):
+        both.activity(buckets=51)
 
 
 @pytest.mark.parametrize("word", ["", " 5", "5 ", "1_0", "\u0665", "0x5", "5.0", "1e1", "five", "+-5"])

@@ -40,7 +40,7 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
     """
     times, found = _times(trace, step), list(lanes(trace))
     if buckets * len(found) > _ROWS:
-        raise UsageError(f"buckets is {buckets}; of the {len(found):,} devices of this run at most {_ROWS // len(found):,} can be shown")
+        raise UsageError(f"buckets is {buckets}; expected at most {_ROWS // len(found)}: a row for each of {len(found):,} devices")
     memories = memory_samples(trace, None)
     tables = [pl.DataFrame(schema=COLUMNS)]
     for lane in found:
