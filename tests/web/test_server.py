@@ -1,5 +1,6 @@
 """What the server answers: the runs it finds, and the same tables that the command line and Python give."""
 
+import contextlib
 import gzip
 import http.client
 import io
@@ -9,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -27,6 +29,7 @@ from prof_directories import small_network
 from stepscope import captures
 from stepscope.cli import main
 from stepscope.trace import analysis, analysis_names
+from stepscope.web import exports
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -419,6 +422,43 @@ def test_exports_are_downloads(server: Serve) -> None:
         assert pl.read_csv(archive.read("spans.csv"), infer_schema_length=None).height == spans
     with zipfile.ZipFile(io.BytesIO(served.ask(f"{at}/parquet?steps=2:2").body)) as archive:
         assert pl.read_parquet(archive.read("steps.parquet"))["step"].to_list() == [2]
+
+
+BEGINNINGS = {  # what a file begins with, how its name ends, and its type
+    b"\x1f\x8b": (".json.gz", "application/gzip"),
+    b"PK\x03\x04": (".zip", "application/zip"),
+    b"SQLite format 3\0": (".db", "application/vnd.sqlite3"),
+    b"<!doctype html>": (".html", "text/html; charset=utf-8"),
+}
+
+
+@pytest.mark.parametrize("form", exports.names())
+def test_a_download_is_called_by_what_it_is(form: str, server: Serve) -> None:
+    served = server(SAMPLES)
+    found = 0
+    for run in served.ask("api/runs").json()["runs"]:
+        if run["state"] != "finished" or run["bytes"] > 2_000_000:
+            continue
+        answer = served.ask(f"api/runs/{run['id']}/export/{form}")
+        if answer.status != 200:
+            assert (answer.status, answer.json()["kind"]) in ((400, "usage"), (409, "data"))
+            continue
+        (ending, kind) = next(what for begins, what in BEGINNINGS.items() if answer.body.startswith(begins))
+        name = re.fullmatch(r'attachment; filename="(.+?)"; .*', answer.headers["content-disposition"])
+        assert name and name[1].endswith(ending) and answer.headers["content-type"] == kind, answer.headers
+        found += 1
+        if found == 3:
+            break
+    assert found
+
+
+def test_the_database_of_msprof_has_the_name_that_ascends_tools_look_for(server: Serve, tmp_path: Path) -> None:
+    served = server(SAMPLES)
+    answer = served.ask(f"api/runs/{served.run('h200_modules')}/export/msprof_db")
+    assert re.match(r'attachment; filename="msprof_20\d{12}\.db"; filename\*=UTF-8', answer.headers["content-disposition"])
+    (tmp_path / "msprof.db").write_bytes(answer.body)
+    with contextlib.closing(sqlite3.connect(tmp_path / "msprof.db")) as connection:
+        assert ("TASK",) in connection.execute("select name from sqlite_master").fetchall()
 
 
 def test_ranks_that_are_dropped_at_once_become_one_run(server: Serve, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class Answer(msgspec.Struct, frozen=True):
     media_type: str
     filename: str | None = None
     file: Path | None = None
+    known_by_name: bool = False  # other tools know the file by its name: the run's is not put before it
 
 
 class Answers:

@@ -358,7 +358,7 @@ class Server:
         headers = {"X-Stepscope-Rows": str(answer.rows), "Cache-Control": "private, no-cache"}
         headers |= {"ETag": f'"{tag}"'} if tag else {}
         if answer.filename:
-            headers["Content-Disposition"] = _attachment(f"{run.name}-{answer.filename}")
+            headers["Content-Disposition"] = _attachment(answer.filename if answer.known_by_name else f"{run.name}-{answer.filename}")
         if answer.file is not None:
             removed = BackgroundTask(answer.file.unlink, missing_ok=True)
             return FileResponse(

@@ -3,6 +3,7 @@
 import inspect
 import secrets
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ from stepscope.trace import Trace
 from stepscope.web.answers import Answer
 from stepscope.web.report import report
 
-_FILES = {"chrome": "trace.json.gz", "perfetto": "trace.json.gz", "speedscope": "trace.speedscope.json.gz"}
+# What an export that is one file is called. A name with the time of the export in it is the one that other tools look for.
+_FILES = {
+    "chrome": "trace.json.gz",
+    "perfetto": "trace.json.gz",
+    "speedscope": "trace.speedscope.json.gz",
+    "msprof_db": "msprof_%Y%m%d%H%M%S.db",
+}
+_TYPES = {".gz": "application/gzip", ".db": "application/vnd.sqlite3"}
 NUMBERS = ("rank", "t0", "t1")  # of every export
 REPORT = "report"  # the pages themselves, which no module of `exporters` writes
 
@@ -60,11 +68,12 @@ def export(trace: Trace, form: str, given: dict[str, Any], scratch: Path, name: 
         return Answer(b"", 0, "text/html; charset=utf-8", "report.html", made)
     with tempfile.TemporaryDirectory(dir=scratch) as room:
         several = len(trace.meta.ranks) > 1  # then it is a folder, with a file for each
-        out = Path(room) / (form if several else _FILES.get(form, form))
+        named = _FILES.get(form, form)
+        out = Path(room) / (form if several else time.strftime(named))
         exporters.exporter(form).function(trace, out, **given)
         if out.is_file():
             out.replace(made)
-            return Answer(b"", 0, "application/gzip", out.name, made)
+            return Answer(b"", 0, _TYPES[out.suffix], out.name, made, known_by_name="%" in named)
         how = zipfile.ZIP_STORED if form == "parquet" else zipfile.ZIP_DEFLATED
         with zipfile.ZipFile(made, "x", how, compresslevel=1) as archive:
             for one in sorted(out.rglob("*")):
