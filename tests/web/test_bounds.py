@@ -232,6 +232,15 @@ def test_a_word_that_is_given_twice_or_names_a_lane_twice_is_refused(watched: Wa
         assert (status, json.loads(body)["error"]) == (400, "lanes names a lane twice")
 
 
+def test_a_text_of_any_length_is_answered_or_refused_at_once(watched: Watched, run: str) -> None:
+    for path in ("tables/spans", "analyses/kernels"):
+        status, body = watched.ask(f"/api/runs/{run}/{path}?find=" + "+".join("a" for _ in range(20_000)))
+        assert (status, json.loads(body)["error"]) == (400, "find has 39,999 characters; expected at most 1,000")
+        assert watched.ask(f"/api/runs/{run}/{path}?limit=5&find=" + "+".join("a" for _ in range(500)))[0] == 200
+    status, body = watched.ask(f"/api/runs/{run}/query", "POST", "[" * 100_000)
+    assert status == 400 and json.loads(body)["error"].startswith("not JSON")
+
+
 def test_every_number_of_an_analysis_is_described_with_its_bounds(watched: Watched) -> None:
     for one in json.loads(watched.ask("/api/analyses")[1])["analyses"]:
         for parameter in one["parameters"]:

@@ -431,7 +431,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise HTTPException(413, f"a question of more than {_LONGEST_BODY:,} bytes")
     try:
         said = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"not JSON: {error}") from error
     if not isinstance(said, dict):
         raise UsageError("expected a JSON object")
