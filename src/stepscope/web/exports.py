@@ -52,7 +52,8 @@ def window(words: dict[str, str], origin_ns: int) -> tuple[int, int] | None:
     low, high = (parameters.value(int, name, words.pop(name)) for name in ("t0", "t1"))
     if not 0 <= low < high:
         raise UsageError(f"no time from {low} to {high}")
-    return origin_ns + low, origin_ns + high
+    last = parameters.BOUNDS["end_ns"][1]
+    return min(origin_ns + low, last), min(origin_ns + high, last)
 
 
 def part(trace: Trace, rank: int | None, steps: tuple[int, int] | None, time: tuple[int, int] | None = None) -> Trace:
