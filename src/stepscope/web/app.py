@@ -450,5 +450,7 @@ def _wants_packed(request: Request) -> bool:
 
 
 def _attachment(name: str) -> str:
+    """No folders in the name of a file, which a run's name may have, nor what some systems do not allow there."""
+    name = "".join(char if char.isprintable() and char not in '<>:"/\\|?*' else "_" for char in name)
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
