@@ -159,7 +159,7 @@ def _served(paths: list[Path]) -> Iterator[tuple[str, int]]:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | {"STEPSCOPE_CACHE": cache})
         assert process.stdout is not None
         try:
-            found = re.search(r"http://\S+", process.stdout.readline())
+            found = re.search(r"http://[^\s#]+", process.stdout.readline())
             if found is None:
                 sys.exit("the server did not start")
             yield found[0], process.pid

@@ -19,6 +19,7 @@ from typing import Any
 from stepscope import exporters, readers, schema
 from stepscope.cli import parser
 from stepscope.cli.demo import RECORDING
+from stepscope.parameters import bounds
 from stepscope.trace import analysis, analysis_names
 
 REFERENCE = Path(__file__).parent / "reference.md"
@@ -121,8 +122,11 @@ def _analyses() -> Iterator[str]:
 
 
 def _parameters(parameters: dict[str, inspect.Parameter]) -> str:
-    rows = [(f"`{name}`", inspect.formatannotation(one.annotation), f"`{one.default!r}`") for name, one in parameters.items()]
-    return _grid(("parameter", "type", "default"), rows)
+    rows = [
+        (f"`{name}`", inspect.formatannotation(one.annotation), f"`{one.default!r}`", " to ".join(map(str, bounds(name, one).values())))
+        for name, one in parameters.items()
+    ]
+    return _grid(("parameter", "type", "default", "bounds"), rows)
 
 
 def _tables() -> Iterator[str]:

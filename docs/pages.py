@@ -36,7 +36,6 @@ def picture(page: str, path: Path) -> None:
             browser = playing.chromium.launch(executable_path=chromium.system(), args=chromium.OPTIONS)
             window = browser.new_page(viewport=SIZE, locale="en-US", color_scheme="light")  # type: ignore[arg-type]
             window.goto(found[0])
-            window.get_by_role("link", name=RECORDING.name).first.click()
             window.wait_for_selector("h1 b")
             window.goto(window.url.replace("/overview", f"/{page}"))
             window.wait_for_function("() => !document.querySelector('main .loading, main .stale')")

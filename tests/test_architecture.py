@@ -8,7 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
     {"errors", "schema", "intervals", "units", "chips", "heap", "clock"},
-    {"trace", "agents", "captures", "parameters", "telling", "step_clock", "rounds"},
+    {"parameters"},
+    {"trace", "agents", "captures", "telling", "step_clock", "rounds"},
     {"endings", "tables", "import_hooks", "step_assignment", "trace_windows"},
     {"step_choice"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},

@@ -4,7 +4,7 @@ import { fill, texts } from "./text";
 import * as units from "./units";
 
 const text = texts({
-  en: { some: "{known} of {count} steps: only their device work is completely recorded", none: "device work is not completely recorded: shares are not known" },
+  en: { some: "{known} of {count} [step|steps]: only their device work is completely recorded", none: "device work is not completely recorded: shares are not known" },
   zh: { some: "共 {count} 个迭代中的 {known} 个：仅这些迭代的设备侧任务记录完整", none: "设备侧任务记录不完整：占比未知" },
 });
 

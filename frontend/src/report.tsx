@@ -3,10 +3,11 @@ import { render } from "preact";
 import "styles";
 import { Shell } from "./shell";
 import { setSource } from "./source";
+import { isPlace } from "./state";
 import { StillSource } from "./still";
 
 const source = new StillSource();
 setSource(source);
 Object.assign(window, { reportSource: source }); // for whoever opens the console
-if (!location.hash) location.hash = source.start;
+if (!location.hash || !isPlace(location.hash)) location.hash = source.start;
 render(<Shell />, document.getElementById("app")!);

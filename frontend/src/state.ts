@@ -12,10 +12,23 @@ export interface Place {
 const CONTEXT = ["rank", "steps", "warmup", "step_name"];
 
 export const place = signal<Place>(parse(location.hash));
-window.addEventListener("hashchange", () => (place.value = parse(location.hash)));
+window.addEventListener("hashchange", () => {
+  if (isPlace(location.hash)) place.value = parse(location.hash);
+  else {
+    // The name of an element, such as #main of the skip link: the reader stays where they are, and so does the address.
+    const element = document.getElementById(location.hash.slice(1));
+    history.replaceState(null, "", link({}));
+    element?.focus();
+  }
+});
+
+/** A place begins with #/; what follows # alone is the name of an element of the page, and never a run. */
+export function isPlace(hash: string): boolean {
+  return hash === "" || hash === "#" || hash.startsWith("#/");
+}
 
 function parse(hash: string): Place {
-  const [path, query] = hash.replace(/^#\/?/, "").split("?", 2);
+  const [path, query] = isPlace(hash) ? hash.replace(/^#\/?/, "").split("?", 2) : [""];
   const [run, page] = path.split("/").map(decode);
   const params = Object.fromEntries(new URLSearchParams(query));
   return { run: run ? withSteps(run, params.step_name) : null, page: page || (run ? "overview" : "runs"), params };

@@ -45,7 +45,7 @@ export class StillSource implements Source {
     if (!part) throw new Refusal(`This report does not carry ${key}: open the run itself with \`stepscope view\`.`, "usage", 404);
     if (part.at === undefined) {
       const size = (part.bytes / 1e6).toFixed(1);
-      throw new Refusal(`${name} was left out (${part.rows} rows, ${size} MB): make the report with a larger --max-size.`, "usage", 413);
+      throw new Refusal(`${name} was left out (${part.rows} ${part.rows === 1 ? "row" : "rows"}, ${size} MB): make the report with a larger --max-size.`, "usage", 413);
     }
     const packed = document.getElementById(`part-${part.at}`)!.textContent!;
     const whole = Table.decode(await unpack(packed), BigInt(this.contents.info.origin_ns));

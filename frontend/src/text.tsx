@@ -1,5 +1,5 @@
-/** Words in two languages. A sentence is a whole template with named values: {step} takes {steps}. */
-import { Fragment, type ComponentChildren } from "preact";
+/** Words in two languages. A sentence is a whole template with named values: {step} takes {steps}. After a value, [row|rows] is for one and for many. */
+import { Fragment, isValidElement, type ComponentChildren } from "preact";
 import { language } from "./state";
 import * as units from "./units";
 
@@ -23,11 +23,22 @@ export function Say({ of, ...values }: { of: string; [name: string]: ComponentCh
 const COUNTS = ["count", "all", "here", "world"];
 const CHINESE = /[\u2e80-\u9fff]/;
 
+/** The characters of a value, also where it is an element around them, or `<Count of={1} />`. */
+function plain(value: unknown): string {
+  if (Array.isArray(value)) return value.map(plain).join("");
+  if (isValidElement(value)) {
+    const { children, of } = value.props as { children?: ComponentChildren; of?: unknown };
+    return plain(children ?? of);
+  }
+  return typeof value === "string" || typeof value === "number" ? String(value) : "";
+}
+
 /** Words and, at odd places, names of values. Where Chinese meets Chinese there is no space, as there is around numbers and names. */
 function pieces(template: string, values: Record<string, unknown>): string[] {
   const found = template.split(/\{(\w+)\}/);
   for (let at = 1; at < found.length; at += 2) {
     const value = values[found[at]];
+    found[at + 1] = found[at + 1].replace(/\[([^|\]]*)\|([^\]]*)\]/g, (_, one: string, many: string) => (plain(value) === "1" ? one : many));
     if (typeof value !== "string") continue;
     if (CHINESE.test(value[0]) && found[at - 1].endsWith(" ") && CHINESE.test(found[at - 1].at(-2) ?? "")) found[at - 1] = found[at - 1].slice(0, -1);
     if (CHINESE.test(value.at(-1) ?? "") && found[at + 1].startsWith(" ") && CHINESE.test(found[at + 1][1])) found[at + 1] = found[at + 1].slice(1);

@@ -1,15 +1,66 @@
-"""Parameters of analyses and exporters as text gives them, on a command line or in a URL: typed by the function's annotations."""
+"""Parameters of analyses, exporters and addresses of the server: typed by the function's annotations, and within their bounds.
+
+Python, the command line and the server all check a number by `checked`. A name means the same number everywhere, so `BOUNDS` has each once.
+"""
 
 import difflib
 import inspect
+import operator
+import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stepscope.errors import UsageError
 
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_ROWS = 2**32 - 1  # that a table of Polars can have
+_TIME = 2**62 - 1  # nanoseconds from the first timestamp of a run; a sum of two of them is still an integer of 64 bits
+
+# The least and the most that a number of this name may be. Everything with a name of its own in a signature or in a URL has a line here.
+BOUNDS: dict[str, tuple[int, int]] = {
+    "rank": (-_INT32 - 1, _INT32),
+    "step": (-_INT32 - 1, _INT32),
+    "op": (-_INT32 - 1, _INT32),
+    "warmup": (0, _INT32),
+    "depth": (0, _INT32),
+    "scopes": (0, _INT32),
+    "model_id": (0, _INT64),
+    "iteration_id": (0, _INT64),
+    "top": (0, _INT32),
+    "min_ns": (0, _INT64),
+    "start_ns": (-_INT64 - 1, _INT64),
+    "end_ns": (-_INT64 - 1, _INT64),
+    "at_ns": (-_INT64 - 1, _INT64),
+    "min_share": (0, 1),
+    "buckets": (1, 100_000),  # rows are made for each, whether something happened or not
+    "pixels": (1, 1_000_000),
+    "offset": (0, _ROWS),
+    "limit": (0, _ROWS),
+    # of the timeline
+    "t0": (-_TIME, _TIME),
+    "t1": (-_TIME, _TIME),
+    "at": (-_TIME, _TIME),
+    "after": (-_TIME, _TIME),
+    "before": (-_TIME, _TIME),
+    "number": (0, _ROWS),
+    "span": (-_INT64 - 1, _INT64),
+    "lane": (0, _INT32),
+    "row": (0, _INT32),
+    "group": (0, _INT32),
+    "level": (0, 52),  # one tile of the highest holds all that 62 bits can count
+    "index": (0, _TIME),
+}
+
+_WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]+"), re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LONGEST_NUMBER, _LONGEST_SHOWN = 40, 60  # characters
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function that users give: those that are keyword-only."""
+    return {name: one for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
 
 
 def type_of(parameter: inspect.Parameter) -> type:
@@ -20,23 +71,59 @@ def type_of(parameter: inspect.Parameter) -> type:
     return annotation if isinstance(annotation, type) else str
 
 
+def bounds(name: str, parameter: inspect.Parameter) -> dict[str, int]:
+    """The least and the most of a parameter as its description has them; nothing for one that is not a number."""
+    return dict(zip(("minimum", "maximum"), BOUNDS[name], strict=True)) if type_of(parameter) in (int, float) else {}
+
+
 def value(kind: type, name: str, word: str) -> Any:
     """The word as a value of that type; a wrong one is refused by the parameter's name."""
     if kind is bool:
         if word.lower() in (*_YES, *_NO):
             return word.lower() in _YES
-        raise UsageError(f"{name} is '{word}'; expected 1 or 0")
-    try:
+        raise UsageError(f"{name} is '{_shown(word)}'; expected 1 or 0")
+    if kind not in (int, float):
         return kind(word)
-    except ValueError:
-        raise UsageError(f"{name} is '{word}'; expected {'a whole number' if kind is int else 'a number'}") from None
+    # Stricter than int() and float(), which know other digits than ours, 1_000 and nan, and refuse very long numbers with a traceback.
+    if not (_WHOLE if kind is int else _DECIMAL).fullmatch(word):
+        raise UsageError(f"{name} is '{_shown(word)}'; expected {_wanted(kind, name)}")
+    if len(word) > _LONGEST_NUMBER:
+        raise UsageError(f"{name} is {_shown(word)}; expected {_wanted(kind, name)}")
+    return checked(kind, name, kind(word))
+
+
+def checked(kind: type, name: str, number: Any) -> Any:
+    """A number as that type, within the bounds of the parameter of this name or flag; another value is refused by the name."""
+    if kind not in (int, float):
+        return number
+    low, high = BOUNDS[_key(name)]
+    try:
+        found = float(number) if kind is float else int(number) if _is_integral(number) else operator.index(number)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or not low <= found <= high:  # NaN is not within any
+        raise UsageError(f"{name} is {_shown(str(number))}; expected {_wanted(kind, name)}")
+    return found
+
+
+def all_checked(given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """Arguments of a function with its numbers checked; None stays where it is the default."""
+    return {
+        name: number
+        if name not in parameters or (number is None and parameters[name].default is None)
+        else checked(type_of(parameters[name]), name, number)
+        for name, number in given.items()
+    }
 
 
 def values(words: Mapping[str, str], parameters: Mapping[str, inspect.Parameter], what: str) -> dict[str, Any]:
-    """All words of a URL as the parameters of `what`; one that it does not have is refused with a suggestion."""
+    """All words of a URL as the parameters of `what`; one that it does not have is refused with a suggestion, as is one it lacks."""
     for name in words:
         if name not in parameters:
-            raise UsageError(f"{what} has no parameter '{name}'" + nearest(name, parameters))
+            raise UsageError(f"{what} has no parameter '{_shown(name)}'" + nearest(name, parameters))
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in words:
+            raise UsageError(f"{what}: expected {name}")
     return {name: value(type_of(parameters[name]), name, word) for name, word in words.items()}
 
 
@@ -44,7 +131,7 @@ def steps(text: str) -> tuple[int, int]:
     """The first and the last step of `2:5`; `3` is that step alone."""
     first, colon, last = text.partition(":")
     if not _is_step(first) or (colon and not _is_step(last)) or int(first) > int(last or first):
-        raise UsageError(f"steps is '{text}'; expected FIRST:LAST, such as 2:5 for the steps 2, 3, 4 and 5")
+        raise UsageError(f"steps is '{_shown(text)}'; expected FIRST:LAST, such as 2:5 for the steps 2, 3, 4 and 5")
     return int(first), int(last or first)
 
 
@@ -56,3 +143,21 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 def _is_step(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) < 10
+
+
+def _is_integral(number: Any) -> bool:
+    """1e6 is the usual way to write a million nanoseconds."""
+    return isinstance(number, float) and number.is_integer()
+
+
+def _key(name: str) -> str:
+    return name.removeprefix("--").replace("-", "_")
+
+
+def _wanted(kind: type, name: str) -> str:
+    low, high = BOUNDS[_key(name)]
+    return f"{'a whole number' if kind is int else 'a number'} from {low} to {high}"
+
+
+def _shown(word: str) -> str:
+    return word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _BATCH = 1 << 14
+_LONGEST_FIND = 1000
 
 
 def chosen(frame: "pl.LazyFrame", *, sort: str | None = None, descending: bool = True, columns: str | None = None) -> "pl.LazyFrame":
@@ -27,6 +28,8 @@ def matching(frame: "pl.LazyFrame", find: str) -> "pl.LazyFrame":
     """Rows with all of these words somewhere in their texts, or with a text that the /regular expression/ matches; case is no matter."""
     import polars as pl
 
+    if len(find) > _LONGEST_FIND:  # each word is looked for by itself: tens of thousands would take hours
+        raise UsageError(f"find has {len(find):,} characters; expected at most {_LONGEST_FIND:,}")
     texts = [name for name, dtype in frame.collect_schema().items() if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)]
     whole = pl.concat_str((pl.col(name).cast(pl.String) for name in texts), separator="\n", ignore_nulls=True) if texts else pl.lit("")
     if find.startswith("/") and len(find) > 1:
@@ -37,7 +40,7 @@ def matching(frame: "pl.LazyFrame", find: str) -> "pl.LazyFrame":
             raise UsageError(f"not a regular expression: {find}") from error
         return frame.filter(whole.str.contains(pattern))
     lower = whole.str.to_lowercase()
-    return frame.filter(*(lower.str.contains(word, literal=True) for word in find.lower().split()))
+    return frame.filter(*(lower.str.contains(word, literal=True) for word in dict.fromkeys(find.lower().split())))
 
 
 def write_csv(frame: "pl.LazyFrame", file: IO[str]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from stepscope import intervals, schema, units
+from stepscope import intervals, parameters, schema, units
 from stepscope.errors import DataError, UsageError
 
 
@@ -151,6 +151,7 @@ class Trace:
 
     def of_rank(self, rank: int) -> "Trace":
         """The same trace with one rank's rows."""
+        rank = parameters.checked(int, "rank", rank)
         if self.meta.ranks and rank not in self.meta.ranks:
             raise UsageError(f"no rank {rank} in {self.meta.source or 'this trace'}; there are {_span_of(self.meta.ranks)}")
         unprofiled = [steps for steps in self.meta.unprofiled_steps if steps.rank == rank]
@@ -165,6 +166,7 @@ class Trace:
         What no step claims is kept where it falls into their time, and an allocation where it was alive in it. Devices, tracks, the
         pipeline and problems stay.
         """
+        first, last = (parameters.checked(int, "step", step) for step in (first, last))
         within = pl.col("step").is_between(first, last)
         steps = self.steps.filter(within).collect()
         if steps.is_empty():
@@ -249,15 +251,15 @@ class Trace:
         firsts, lasts = ([ends[at] for ends in found if ends[at] is not None] for at in (0, 1))
         return min(firsts, default=0), max(lasts, default=0)
 
-    def analyse(self, name: str, *, rank: int | None = None, steps: tuple[int, int] | None = None, **parameters: Any) -> pl.DataFrame:
+    def analyse(self, name: str, *, rank: int | None = None, steps: tuple[int, int] | None = None, **given: Any) -> pl.DataFrame:
         """Run an analysis by name. `rank` restricts any analysis to one rank, `steps` to the steps from a first to a last one."""
         found = analysis(name)
         trace = self if rank is None else self.of_rank(rank)
         trace = trace if steps is None else trace.of_steps(*steps)
         try:
-            result: pl.DataFrame = found.function(trace, **parameters)
+            result: pl.DataFrame = found.function(trace, **parameters.all_checked(given, found.parameters))
         except TypeError as error:
-            if unknown := set(parameters) - set(found.parameters):
+            if unknown := set(given) - set(found.parameters):
                 raise UsageError(f"{name} has no parameter {', '.join(sorted(unknown))}") from error
             raise
         return result
@@ -269,7 +271,7 @@ class Trace:
     def __getattr__(self, name: str) -> Callable[..., pl.DataFrame]:
         if name.startswith("_") or name not in analysis_names():
             raise AttributeError(f"a trace has no '{name}'; analyses: {', '.join(analysis_names())}")
-        return lambda **parameters: self.analyse(name, **parameters)
+        return lambda **given: self.analyse(name, **given)
 
     def __dir__(self) -> Iterable[str]:
         return [*super().__dir__(), *analysis_names()]
@@ -312,7 +314,6 @@ def analysis_names() -> list[str]:
 def analysis(name: str) -> Analysis:
     """The analysis of that name; a wrong name gets a suggestion."""
     import difflib
-    import inspect
 
     names = analysis_names()
     if name not in names:
@@ -320,8 +321,7 @@ def analysis(name: str) -> Analysis:
         raise UsageError(f"no analysis '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(names)}"))
     module = importlib.import_module(f"stepscope.analyses.{name}")
     function = getattr(module, name)
-    parameters = {key: value for key, value in inspect.signature(function).parameters.items() if value.kind is value.KEYWORD_ONLY}
-    return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), parameters)
+    return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), parameters.of(function))
 
 
 def complete(spans: pl.DataFrame) -> pl.DataFrame:

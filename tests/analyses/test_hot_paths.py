@@ -146,3 +146,16 @@ def test_paths_of_a_real_recording_are_those_of_a_walk_over_its_events() -> None
     assert dict(got.select("path", "total_ns").iter_rows()) == dict(total)
     assert got["self_ns"].sum() == sum(time for path, time in total.items() if ";" not in path)
     assert got.filter(pl.col("kind") == "python").height > 100
+
+
+def test_a_path_that_is_kept_keeps_those_that_lead_to_it() -> None:
+    """The outermost call has no length, as where a source has only sums: what is below it has more time than the whole."""
+    spans = """
+        span  parent  depth  kind  track  name   start_ns  dur_ns  self_ns
+        0     -       0      op    0      outer  0         0       0
+        1     0       1      op    0      inner  0         50      50
+        2     0       1      op    0      small  0         0       0
+    """
+    trace = tiny.trace(spans=spans, tracks="track  kind\n0  thread")
+    assert sorted(trace.hot_paths(min_share=1.0)["path"]) == ["outer", "outer;inner"]
+    assert sorted(trace.hot_paths()["path"]) == ["outer", "outer;inner", "outer;small"]

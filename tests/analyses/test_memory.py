@@ -121,7 +121,7 @@ def test_a_curve_for_few_pixels_keeps_the_ends_and_the_extremes_of_each() -> Non
     trace = tiny.trace(counters=CURVE)
     assert trace.memory(pixels=1)["allocated_bytes"].to_list() == [10, 90, 5, 60]
     assert trace.memory(pixels=2)["allocated_bytes"].to_list() == [10, 90, 40, 5, 60]
-    with pytest.raises(UsageError, match="pixels is 0; expected at least 1"):
+    with pytest.raises(UsageError, match="pixels is 0; expected a whole number from 1 to 1000000"):
         trace.memory(pixels=0)
 
 

@@ -13,6 +13,8 @@ from urllib.parse import parse_qs
 import pytest
 
 import stepscope
+import tiny
+from stepscope import store
 from stepscope.cli.demo import RECORDING
 
 pytest.importorskip("playwright.sync_api")
@@ -403,6 +405,50 @@ def test_the_tab_key_reaches_everything_in_reading_order_and_slash_and_question_
         quiet.wait_for_selector(dialog)
         quiet.keyboard.press("Escape")
         quiet.wait_for_selector(dialog, state="detached")
+
+
+def test_the_skip_link_leads_to_the_page_and_is_never_taken_for_a_run(server: "Serve", quiet: "Page") -> None:
+    served = server(SAMPLES)
+    place = f"#/{served.run('resnet50_h200')}/kernels?q=gemm"
+    quiet.goto(served.url(place))
+    quiet.wait_for_selector("h1 b")
+    quiet.locator(".skip").focus()
+    quiet.keyboard.press("Enter")
+    assert quiet.evaluate("document.activeElement.id") == "main"
+    # As a browser without our script, a reader of pages aloud or a bookmark goes there.
+    quiet.evaluate("location.hash = '#main'")
+    quiet.wait_for_function(f"location.hash === {place!r}")
+    assert quiet.evaluate("document.activeElement.id") == "main"
+    assert quiet.locator("h1 b").count()
+    other = quiet.context.new_page()
+    other.goto(served.url("#main"))
+    other.wait_for_selector("h1")
+    assert other.evaluate("document.title").startswith("Runs")
+    assert "no such run" not in other.locator("main").inner_text()
+    other.close()
+
+
+def test_one_of_something_is_not_called_by_its_plural(server: "Serve", quiet: "Page", tmp_path: Path) -> None:
+    """A run of one step with one kernel on one rank, on every page."""
+    trace = tiny.trace(
+        spans="""
+            track  kind    name         start_ns  dur_ns  step
+            0      op      aten::mm     1000      500     0
+            1      kernel  gemm_kernel  1200      600     0
+        """,
+        tracks="track  kind  label  group  device\n0  thread  main  host  -\n1  stream  stream_7  gpu  0",
+        steps="step  start_ns  end_ns\n0  1000  2000",
+    )
+    store.write(trace, tmp_path / "one")
+    served = server(tmp_path)
+    run = served.run("one")
+    opened(quiet, served)
+    for place in ("overview", "steps", "operators", "functions", "kernels", "flops", "timeline", "communication", "files", "query"):
+        quiet.evaluate(GO, f"#/{run}/{place}")
+        said = quiet.locator("main").inner_text()
+        plurals = "rows|steps|ranks|kernels|types|operator types|calls|events|lanes|spans|functions|gaps"
+        assert not re.search(rf"(?<![\d.,])1 (more |other )?({plurals})\b", said), said
+        assert not re.search(r"\[\w+\|\w+\]", said), said
 
 
 def test_advice_and_comparison_show_the_figures_of_the_analyses(server: "Serve", quiet: "Page") -> None:

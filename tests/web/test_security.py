@@ -1,6 +1,8 @@
 """The server is attacked: without the token, from other sites, out of the folder, with too much, with names that are no names."""
 
+import contextlib
 import gzip
+import io
 import json
 import os
 import re
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepscope import captures
+from stepscope.web import uploads
 from stepscope.web.access import split_host
 
 if TYPE_CHECKING:
@@ -395,6 +398,7 @@ def test_all_uploads_together_are_bounded(server: Serve) -> None:
     served = server(SAMPLES, max_upload=size + 1)
     statuses = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()).status for number in range(6)]
     assert statuses == [201] * 4 + [413] * 2
+    assert "all uploaded files together" in served.ask("api/uploads?name=u.json.gz", "POST", CPU.read_bytes()).json()["error"]
 
 
 def test_a_bomb_is_not_unpacked(server: Serve) -> None:
@@ -407,6 +411,77 @@ def test_a_bomb_is_not_unpacked(server: Serve) -> None:
     assert "unpacks" in answer.json()["error"]
     two = gzip.compress(b"{}") + bomb  # a second member of the same file
     assert served.ask("api/uploads?name=bomb.json.gz", "POST", two).status == 413
+
+
+BLANKS = b'{"traceEvents":[' + b" " * (80 << 20)
+
+
+def packed(*, flags: int = 0, extra: bytes = b"") -> bytes:
+    """A gzip member of 80 MiB, with these flags and what they announce in its header."""
+    packer = zlib.compressobj(9, wbits=-15)
+    content = packer.compress(BLANKS) + packer.flush()
+    end = zlib.crc32(BLANKS).to_bytes(4, "little") + len(BLANKS).to_bytes(4, "little")
+    return b"\x1f\x8b\x08" + bytes([flags]) + bytes(6) + extra + content + end
+
+
+@pytest.fixture(scope="module")
+def bombs() -> dict[str, bytes]:
+    plain, small = packed(), gzip.compress(b"{}", mtime=0)
+    found = {
+        "plain": plain,
+        "after a small member": small + plain,
+        "after padding": small + bytes(1000) + plain,
+        "with a name and a comment": packed(flags=8 | 16, extra=b"name\0comment\0"),
+        "with an extra field": packed(flags=4, extra=b"\x03\0abc"),
+        # zlib refuses these two, and Python's gzip, by which traces are read, does not.
+        "with reserved flags": packed(flags=0xE0),
+        "with a wrong checksum of the header": packed(flags=2, extra=b"\0\0"),
+    }
+    for name, bomb in found.items():
+        with gzip.open(io.BytesIO(bomb)) as file:
+            assert sum(map(len, iter(lambda: file.read(1 << 20), b""))) >= len(BLANKS), name  # a reader would unpack it
+    return found
+
+
+@pytest.mark.parametrize("first", [None, 1, 2, 22, 1022], ids=lambda first: f"first chunk {first or 'whole'}")
+def test_no_way_of_packing_or_sending_hides_how_large_a_file_is(first: int | None, bombs: dict[str, bytes], server: Serve) -> None:
+    """The first chunk ends within the magic number, behind it, behind a small member of 22 bytes, and behind the padding."""
+    served = server(SAMPLES, max_upload=10**9)
+    head = f"POST /api/uploads?name=bomb.json.gz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\n"
+    for name, bomb in bombs.items():
+        begun, rest = (bomb, b"") if first is None else (bomb[:first], bomb[first:])
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as client:
+            # The answer 100 comes when the first chunk, which came with the headers, is taken.
+            client.sendall(head.encode() + b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n" + chunk(begun))
+            answer = client.makefile("rb")
+            assert answer.readline().startswith(b"HTTP/1.1 100 ") and answer.readline() == b"\r\n"
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                client.sendall((chunk(rest) if rest else b"") + b"0\r\n\r\n")
+            assert answer.readline().startswith(b"HTTP/1.1 413 "), name
+    assert kept(served) == 0
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def test_no_more_than_so_many_files_are_kept_and_the_line_says_so(server: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "_FILES", 2)
+    served = server(SAMPLES, token="few uploads")
+    said = [served.ask(f"api/uploads?name=u{number}.json", "POST", b"no trace") for number in range(3)]
+    assert [answer.status for answer in said] == [409] * 3  # what is not kept does not count
+    said = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()) for number in range(3)]
+    assert [answer.status for answer in said] == [201, 201, 413]
+    assert said[-1].json()["error"] == "this server holds 2 uploaded files, the most it takes: start `stepscope view` on the file itself"
+    assert kept(served) == 2
+
+
+def test_a_thousand_files_are_taken_and_no_more(server: Serve) -> None:
+    served = server(SAMPLES, token="many uploads")
+    content = gzip.compress(b'{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
+    said = [served.ask(f"api/uploads?name=u{number}.json.gz&together=all&more=1", "POST", content).status for number in range(1000)]
+    assert said == [202] * 1000
+    assert served.ask("api/uploads?name=last.json.gz", "POST", content).status == 413
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b" + b"\x00" * 100, b"\x80\x04cos\nsystem\n(S'true'\ntR."])

@@ -1,5 +1,6 @@
 """What the server answers: the runs it finds, and the same tables that the command line and Python give."""
 
+import contextlib
 import gzip
 import http.client
 import io
@@ -9,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -27,6 +29,7 @@ from prof_directories import small_network
 from stepscope import captures
 from stepscope.cli import main
 from stepscope.trace import analysis, analysis_names
+from stepscope.web import exports
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -309,7 +312,7 @@ def test_an_answer_that_is_known_is_not_sent_again(server: Serve) -> None:
         ("analyses/operators?rank=0&rank=1", 400, "usage", "twice"),
         ("analyses/operators?sort=nme", 400, "usage", "did you mean 'name'?"),
         ("analyses/operators?columns=", 400, "usage", "no column ''"),
-        ("analyses/operators?limit=-1", 400, "usage", "0 or more"),
+        ("analyses/operators?limit=-1", 400, "usage", "limit is -1; expected a whole number from 0 to"),
         ("analyses/operators?format=xls", 400, "usage", "no format 'xls'"),
         ("tables/span", 400, "usage", "did you mean 'spans'?"),
         ("tables/spans?depth=1", 400, "usage", "no parameter 'depth'"),
@@ -333,7 +336,7 @@ def test_no_analysis_has_a_parameter_that_the_server_takes_for_itself() -> None:
 def test_the_analyses_are_listed_with_questions_columns_and_parameters(server: Serve) -> None:
     said = {one["name"]: one for one in server(SAMPLES).ask("api/analyses").json()["analyses"]}
     assert list(said) == analysis_names()
-    assert said["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None}]
+    assert said["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None, "minimum": 0, "maximum": 2**31 - 1}]
     assert {"name": "total_ns", "type": "Int64"} in said["kernels"]["columns"]
     assert said["kernels"]["question"].endswith("?")
 
@@ -419,6 +422,44 @@ def test_exports_are_downloads(server: Serve) -> None:
         assert pl.read_csv(archive.read("spans.csv"), infer_schema_length=None).height == spans
     with zipfile.ZipFile(io.BytesIO(served.ask(f"{at}/parquet?steps=2:2").body)) as archive:
         assert pl.read_parquet(archive.read("steps.parquet"))["step"].to_list() == [2]
+
+
+BEGINNINGS = {  # what a file begins with, how its name ends, and its type
+    b"\x1f\x8b": (".json.gz", "application/gzip"),
+    b"PK\x03\x04": (".zip", "application/zip"),
+    b"SQLite format 3\0": (".db", "application/vnd.sqlite3"),
+    b"<!doctype html>": (".html", "text/html; charset=utf-8"),
+}
+
+
+@pytest.mark.parametrize("form", exports.names())
+def test_a_download_is_called_by_what_it_is(form: str, server: Serve) -> None:
+    served = server(SAMPLES)
+    found = 0
+    for run in served.ask("api/runs").json()["runs"]:
+        if run["state"] != "finished" or run["bytes"] > 2_000_000:
+            continue
+        answer = served.ask(f"api/runs/{run['id']}/export/{form}")
+        if answer.status != 200:
+            assert (answer.status, answer.json()["kind"]) in ((400, "usage"), (409, "data"))
+            continue
+        (ending, kind) = next(what for begins, what in BEGINNINGS.items() if answer.body.startswith(begins))
+        name = re.fullmatch(r'attachment; filename="(.+?)"; .*', answer.headers["content-disposition"])
+        assert name and name[1].endswith(ending) and answer.headers["content-type"] == kind, answer.headers
+        assert not re.search("%(2F|5C|3A)", answer.headers["content-disposition"]), answer.headers  # a run's name may have folders in it
+        found += 1
+        if found == 3:
+            break
+    assert found
+
+
+def test_the_database_of_msprof_has_the_name_that_ascends_tools_look_for(server: Serve, tmp_path: Path) -> None:
+    served = server(SAMPLES)
+    answer = served.ask(f"api/runs/{served.run('h200_modules')}/export/msprof_db")
+    assert re.match(r'attachment; filename="msprof_20\d{12}\.db"; filename\*=UTF-8', answer.headers["content-disposition"])
+    (tmp_path / "msprof.db").write_bytes(answer.body)
+    with contextlib.closing(sqlite3.connect(tmp_path / "msprof.db")) as connection:
+        assert ("TASK",) in connection.execute("select name from sqlite_master").fetchall()
 
 
 def test_ranks_that_are_dropped_at_once_become_one_run(server: Serve, tmp_path: Path) -> None:
@@ -590,6 +631,32 @@ def test_view_prints_an_address_that_works_and_ends_with_one_line() -> None:
     assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
+def started(*words: str) -> tuple[str, str]:
+    """The address that `stepscope view` prints without a terminal, and what it says on stderr."""
+    command = [sys.executable, "-m", "stepscope", "view", "--no-browser", "--port", "0", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+        return address, process.communicate(timeout=20)[1]
+
+
+def test_listening_beyond_this_machine_is_warned_of_without_a_terminal_too() -> None:
+    for host, warned in (("0.0.0.0", True), ("127.0.0.1", False)):
+        _, err = started("--host", host, str(CPU))
+        assert ("0.0.0.0 can be reached from other machines" in err) is warned
+        assert err.count("\n") == warned
+
+
+def test_the_address_of_one_run_is_its_overview_and_that_of_several_the_list(tmp_path: Path) -> None:
+    one, folder, several = (started("--no-token", str(path))[0] for path in (CPU, CPU.parent.parent / "torch-2.11", SAMPLES))
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#/cpu-training-[0-9a-f]{8}/overview", one)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", several)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#/h200-modules-[0-9a-f]{8}/overview", folder)
+    (tmp_path / "noise.json").write_bytes(b"\x1f\x8bnothing")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", started("--no-token", str(tmp_path))[0])  # the list says what is wrong
+
+
 def test_ctrl_c_does_not_wait_for_what_is_being_read(tmp_path: Path) -> None:
     rows = [
         {"ph": "X", "cat": "cpu_op", "name": f"op{number % 100}", "pid": 1, "tid": 1, "ts": number, "dur": 0.5} for number in range(400_000)
@@ -633,6 +700,8 @@ def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:
         (["--host", "0.0.0.0", "--no-token"], "--no-token with --host 0.0.0.0"),
         (["--port", "70000"], "--port is '70000'"),
         (["--max-upload", "lots"], "--max-upload is 'lots'"),
+        (["--max-upload", "9" * 400], "--max-upload is '9999"),
+        (["--port", "9" * 5000], "--port is '9999"),
         (["--path-prefix", '/"><script>'], "--path-prefix is"),
         (["/no/such/path"], "no such file or folder"),
     ],

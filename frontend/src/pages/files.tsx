@@ -14,7 +14,7 @@ import "./files.css";
 
 const text = texts({
   en: {
-    whole: "Everything in {name} was read: {rows} rows over {time}, and nothing was lost.", lost: "{name} was read with {problems} problems: {lost} rows are missing because of them.", lostOne: "{name} was read with one problem: {lost} rows are missing because of it.", remarkOne: "Everything in {name} was read; there is one remark about how.", remarks: "Everything in {name} was read; there are {problems} remarks about how.", bare: "{name} was read: {rows} rows.",
+    whole: "Everything in {name} was read: {rows} [row|rows] over {time}, and nothing was lost.", lost: "{name} was read with {problems} problems: {lost} [row is|rows are] missing because of them.", lostOne: "{name} was read with one problem: {lost} [row is|rows are] missing because of it.", remarkOne: "Everything in {name} was read; there is one remark about how.", remarks: "Everything in {name} was read; there are {problems} remarks about how.", bare: "{name} was read: {rows} [row|rows].",
     format: "format {format}", recorded: "recorded {at}", state: "still being recorded",
     source: "Source", path: "Path", framework: "Framework", kindFormat: "Format", began: "Began", length: "Length", ranks: "Ranks", ranksOf: "{here} of {all}", versions: "Versions", steps: "Steps", missing: "Missing ranks",
     tables: "Tables", tablesNote: "rows of the data model; each can be asked in SQL", kinds: "Spans by kind", counters: "Counters", countersNote: "samples of each", devices: "Devices", options: "How it was recorded", extra: "What else the source said",

@@ -13,7 +13,7 @@ const text = texts({
   en: {
     most: "{name} takes the most host time itself: {share} of the time in all calls.", none: "No calls on the host were recorded.",
     noneHow: "Record with {flag} to see Python functions; operators and runtime calls come with any recording of PyTorch.",
-    counted: "{count} functions", total: "{time} in all outermost calls", noPython: "no Python functions: record with --stack",
+    counted: "{count} [function|functions]", total: "{time} in all outermost calls", noPython: "no Python functions: record with --stack",
     parts: "Views", functions: "Functions", paths: "Call paths", annotations: "Annotations", what: "function|functions", whatPaths: "path|paths", whatRanges: "annotation|annotations",
     name: "Name", kind: "Kind", calls: "Calls", self: "Self", selfShare: "Self share", inAll: "Total", share: "Share", mean: "Mean", least: "Shortest", longest: "Longest", device: "Device time",
     deviceHelp: "Time of the device work that was launched while such a range was open", deviceWhy: "device work is not linked to its launches",

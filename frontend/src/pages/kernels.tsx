@@ -21,9 +21,9 @@ const text = texts({
   en: {
     many: "{top} kernels take half of the {time} that kernels ran; the longest alone {share}.", one: "{name} alone takes {share} of the {time} that kernels ran.",
     onlyCopies: "No kernels were recorded, only copies and fills: {time}.", short: "{share} of the launches are of kernels shorter than their launch call: the device is fed by hand.",
-    kernelCount: "{count} kernels", calls: "{count} calls", distinct: "{count} with their operators", copyNote: "copies and fills {time}", delays: "the device waited for the host at {share} of the recorded launches",
+    kernelCount: "{count} [kernel|kernels]", calls: "{count} [call|calls]", distinct: "{count} with their operators", copyNote: "copies and fills {time}", delays: "the device waited for the host at {share} of the recorded launches",
     kernels: "Kernels", copies: "Copies and fills", launches: "Launch delay", tab: "Part",
-    top: "Top {top}", all: "all {count} kernels", rest: "{count} other kernels", topNote: "the other {count} together", chart: "Chart", pie: "Pie", bar: "Bar", picture: "Time by kernel",
+    top: "Top {top}", all: "all {count} [kernel|kernels]", rest: "{count} [other kernel|other kernels]", topNote: "the other {count} together", chart: "Chart", pie: "Pie", bar: "Bar", picture: "Time by kernel",
     name: "Activity", op: "Operator", stream: "Stream", device: "Device", count: "Calls", total: "Total", mean: "Mean", min: "Min", max: "Max", share: "Share", grid: "Grid", block: "Block", registers: "Registers", shared: "Shared mem.", sharedHelp: "Shared memory per block", occupancy: "Occupancy", ways: "Launches",
     noOccupancy: "not known: the profiler reckons with at most 48 KiB of shared memory per block", waysHelp: "In how many ways it was launched: grid, block, registers, shared memory. Those shown are of the most frequent.", occHelp: "Estimated achieved occupancy, weighted by duration",
     launch: "Launch call", delay: "Delay", delayMin: "Shortest", delayMax: "Longest", kernel: "Kernel", host: "Host-bound", shortCalls: "Shorter than call",

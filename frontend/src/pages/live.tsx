@@ -15,10 +15,10 @@ import * as units from "../units";
 
 const text = texts({
   en: {
-    step: "Step {step} took {last}; the median of the last {count} is {median}.", begun: "Recording for {time}; no step has ended yet.", waiting: "Waiting for what the job has written…", ended: "The recording has ended.", endedSteps: "The recording has ended after {count} steps.", open: "Open the finished run", notLive: "{name} is not being recorded now.",
+    step: "Step {step} took {last}; the median of the last {count} is {median}.", begun: "Recording for {time}; no step has ended yet.", waiting: "Waiting for what the job has written…", ended: "The recording has ended.", endedSteps: "The recording has ended after {count} [step|steps].", open: "Open the finished run", notLive: "{name} is not being recorded now.",
     none: "Nothing is being recorded now.", some: "{count} run is being recorded now.", many: "{count} runs are being recorded now.", how: "Start a job under stepscope, and it appears here:", record: "How to see something here",
     pause: "Pause", go: "Go on", paused: "paused · {count} new", live: "live", over: "ended", rank: "rank {rank} of {world}", pid: "process {pid}", lost: "the connection is lost; trying again", written: "what the job has written arrives about every second",
-    figures: "Figures", lastStep: "Last step", lastTime: "Its time", median: "Median", rate: "Pace", perSecond: "steps/s", recent: "over the last {count}", since: "Recorded", steps: "Steps so far", leftOut: "{count} earlier ones not shown", samples: "Counters", counted: "{count} samples",
+    figures: "Figures", lastStep: "Last step", lastTime: "Its time", median: "Median", rate: "Pace", perSecond: "steps/s", recent: "over the last {count}", since: "Recorded", steps: "Steps so far", leftOut: "{count} earlier ones not shown", samples: "Counters", counted: "{count} [sample|samples]",
     stepTime: "Step time", stepNote: "each step as it ends; the median dashed", noSteps: "No step has ended yet", noStepsHow: "steps come from the optimizer, Profiler.step() or StepTraceAnnotation",
     queues: "Queues", cpu: "CPU of the machine", process: "CPU of the processes", memory: "Memory", gpu: "GPU", counters: "All counters", what: "counter|counters", name: "Counter", now: "Now", low: "Lowest", high: "Highest", trend: "Trend", unit: "Unit", rankName: "Rank", count: "Samples",
     notices: "The recorder says", pipeline: "Input pipeline", stepOf: "Rank {rank}", noCounters: "No counters yet",

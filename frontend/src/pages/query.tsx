@@ -16,11 +16,11 @@ import "./query.css";
 
 const text = texts({
   en: {
-    ask: "Ask the recording in SQL: {tables} tables and {analyses} analyses, each one a table.", answered: "{rows} rows and {columns} columns.", nothing: "The question has an answer without rows.", wrong: "This question cannot be answered as it stands.", still: "A report answers no questions",
+    ask: "Ask the recording in SQL: {tables} [table|tables] and {analyses} [analysis|analyses], each one a table.", answered: "{rows} [row|rows] and {columns} [column|columns].", nothing: "The question has an answer without rows.", wrong: "This question cannot be answered as it stands.", still: "A report answers no questions",
     stillHow: "Open the run itself with {view}, or ask it in a terminal with {query}.", whole: "all ranks and steps", rank: "rank {rank}", steps: "steps {steps}", took: "answered in {time}", also: "the same in a terminal: {command} (click to copy)",
     question: "Question", run: "Run", running: "Running…", keys: "Ctrl Enter runs", examples: "Examples", history: "History", saved: "Saved", save: "Save", name: "Name for this question", remove: "Remove", noHistory: "Nothing asked yet", noSaved: "Nothing saved yet", link: "Copy link", editor: "SQL",
-    tables: "Tables", analyses: "Analyses", find: "Find a table or column", insert: "Click to insert", rowsOf: "{count} rows",
-    result: "Answer", table: "Table", bar: "Bars", line: "Line", view: "View", x: "Along", y: "Value", csv: "Download CSV", chartOf: "{y} by {x}", first: "the first {some} of {all} rows, in the order of the answer", timeline: "Timeline", here: "show", wait: "Asking…", noNumber: "No column of the answer holds numbers to draw", begin: "Write a question, or begin with one of these", what: "row|rows",
+    tables: "Tables", analyses: "Analyses", find: "Find a table or column", insert: "Click to insert", rowsOf: "{count} [row|rows]",
+    result: "Answer", table: "Table", bar: "Bars", line: "Line", view: "View", x: "Along", y: "Value", csv: "Download CSV", chartOf: "{y} by {x}", first: "the first {some} of {all} [row|rows], in the order of the answer", timeline: "Timeline", here: "show", wait: "Asking…", noNumber: "No column of the answer holds numbers to draw", begin: "Write a question, or begin with one of these", what: "row|rows",
   },
   zh: {
     ask: "用 SQL 查询记录：{tables} 个表和 {analyses} 个分析，每个分析都是一个表。", answered: "{rows} 行，{columns} 列。", nothing: "查询结果没有行。", wrong: "无法回答这个查询。", still: "报告不能回答查询",

@@ -16,7 +16,7 @@ import "./calls.css";
 const text = texts({
   en: {
     total: "Total", self: "Self", calls: "Calls", mean: "Mean", share: "Share", duration: "Duration", p50: "p50", p95: "p95", max: "max",
-    every: "Every call", everyNote: "{count} calls", some: "the first {some} of {all} calls", pieces: "Every kernel and copy", piecesNote: "{count} on the device", step: "Step", at: "At", noStep: "none", timeline: "Timeline",
+    every: "Every call", everyNote: "{count} [call|calls]", some: "the first {some} of {all} [call|calls]", pieces: "Every kernel and copy", piecesNote: "{count} on the device", step: "Step", at: "At", noStep: "none", timeline: "Timeline",
     bySteps: "By step", stepsNote: "time in each step", slowest: "Slowest calls", shapes: "Shapes", shapeNone: "Shapes were not recorded",
     shapeFlag: "Record again with {flag} to see the shapes and types of its inputs.", kernels: "Kernels", kernelOne: "one kernel serves every call",
     kernelMany: "{count} kernels serve it", work: "Device work", from: "Called from", noStack: "Python stacks were not recorded",

@@ -13,7 +13,7 @@ export interface Measured {
 }
 
 const text = texts({
-  en: { steps: "{count} of a step", many: "{count} steps", said: "{length} between the two points", begin: "Measuring: choose the first point, then the second. Esc ends." },
+  en: { steps: "{count} of a step", many: "{count} [step|steps]", said: "{length} between the two points", begin: "Measuring: choose the first point, then the second. Esc ends." },
   zh: { steps: "{count} 个迭代", many: "{count} 个迭代", said: "两点之间 {length}", begin: "测量：选择第一点，再选择第二点。Esc 结束。" },
 });
 const NEAR = 6;

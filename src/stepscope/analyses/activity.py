@@ -26,6 +26,8 @@ COLUMNS = {
     "reserved_bytes": pl.Int64,
 }
 
+_ROWS = 4_000_000  # some 300 MB
+
 
 def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl.DataFrame:
     """Per rank and device, the time from the first to the last step or work in that many equal buckets: what share of each was busy.
@@ -36,10 +38,10 @@ def activity(trace: Trace, *, buckets: int = 500, step: int | None = None) -> pl
     that was in use in the bucket; null before the first sample. `step` looks at the time of one step only, as the
     device has it (see `overlap`). A rank without a device is judged by its host operators, with a null device.
     """
-    if buckets < 1:
-        raise UsageError(f"buckets is {buckets}, and should be at least 1")
-    memories = memory_samples(trace, None)
     times, found = _times(trace, step), list(lanes(trace))
+    if buckets * len(found) > _ROWS:
+        raise UsageError(f"buckets is {buckets}; expected at most {_ROWS // len(found)}: a row for each of {len(found):,} devices")
+    memories = memory_samples(trace, None)
     tables = [pl.DataFrame(schema=COLUMNS)]
     for lane in found:
         of_rank = [other.work for other in found if other.rank == lane.rank]

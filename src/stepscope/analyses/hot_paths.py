@@ -20,18 +20,33 @@ def hot_paths(trace: Trace, *, root: str | None = None, min_share: float = 0.0) 
 
     Paths are of Python frames, modules, operators and runtime calls, joined by ";" from the outermost; without Python frames they
     start with operators. `root` starts them at the frames whose name contains that text. Shares are of the time of all outermost
-    calls of the rank; `min_share` leaves out paths below that share of it. Self times add up to the time of the outermost calls.
+    calls of the rank; `min_share` leaves out paths below that share of it that lead to none above it. Self times add up to the time of
+    the outermost calls.
     """
     tree = call_tree(trace, root)
     whole = pl.col("total_ns").filter(pl.col("parent").is_null()).sum().over("rank")
     paths = tree.with_columns(share=pl.col("total_ns") / whole, self_share=pl.col("self_ns") / whole)
-    # A path has at least the time of those below it, so what is left is whole.
-    paths = paths.filter(pl.col("share").fill_nan(0) >= min_share)
+    paths = _with_ancestors(paths, pl.col("share").fill_nan(0) >= min_share)
     return (
         paths.with_columns(path=_joined(paths))
         .sort("rank", "self_ns", "node", descending=[False, True, False])
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
+
+
+def _with_ancestors(paths: pl.DataFrame, wanted: pl.Expr) -> pl.DataFrame:
+    """The paths that are wanted, and those that lead to them.
+
+    Calls of which a source has only sums, or that reach beyond the one around them, may have more time than it.
+    """
+    paths = paths.with_row_index("at")
+    found = added = paths.filter(wanted)
+    while added.height:
+        above = added.filter(pl.col("parent").is_not_null()).select("rank", node="parent").unique()
+        missing = above.join(found, on=["rank", "node"], how="anti")
+        added = paths.join(missing, on=["rank", "node"], how="semi")
+        found = pl.concat([found, added])
+    return found.sort("at").drop("at")
 
 
 def _joined(paths: pl.DataFrame) -> pl.Series:

@@ -3,7 +3,6 @@
 import polars as pl
 
 from stepscope.analyses._memory import memory_samples
-from stepscope.errors import UsageError
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -37,8 +36,6 @@ def memory(
     `pixels` thins a long curve out for a chart so many pixels wide: of each pixel of time, or of the order of events with `by_event`,
     the first and last moment and those of the least and the most allocated and reserved stay, so that no peak is hidden.
     """
-    if pixels is not None and pixels < 1:
-        raise UsageError(f"pixels is {pixels}; expected at least 1")
     own = ["rank", "device"]
     rows = memory_samples(trace, device).with_columns(
         event=pl.int_range(pl.len(), dtype=pl.Int64).over(own), change_bytes=pl.col("allocated_bytes").diff().over(own)

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from stepscope import intervals
 from stepscope.analyses._memory import memory_samples
 from stepscope.analyses.step_stages import stage_sets
-from stepscope.errors import UsageError
 from stepscope.intervals import Set
 from stepscope.trace import Trace
 
@@ -38,8 +37,6 @@ def memory_by_category(
     `start_ns` and `end_ns` keep the moments between them. With `pixels`, of each of so many equal parts of the time the moments of the
     least and the most in all stay, so that no peak is hidden.
     """
-    if pixels is not None and pixels < 1:
-        raise UsageError(f"pixels is {pixels}; expected at least 1")
     blocks = _named(trace, device)
     if blocks.is_empty():
         return pl.DataFrame(schema=COLUMNS)

@@ -13,6 +13,7 @@ from stepscope import units
 from stepscope.cli import _terminal, _text
 from stepscope.cli._arguments import OneOf
 from stepscope.errors import UsageError
+from stepscope.parameters import checked
 from stepscope.tables import batches, chosen, finite, json_text, write_csv, write_json
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def _chosen(frame: "pl.LazyFrame", args: argparse.Namespace) -> "pl.LazyFrame":
     if args.ascending and not args.sort:
         raise UsageError("--ascending needs --sort COLUMN")
     frame = chosen(frame, sort=args.sort, descending=not args.ascending, columns=args.columns)
-    if args.limit is not None and args.limit < 0:
-        raise UsageError(f"--limit is {args.limit}; expected 0 or more")
+    if args.limit is not None:
+        checked(int, "--limit", args.limit)
     return frame
 
 

@@ -67,10 +67,12 @@ def run(args: argparse.Namespace) -> int:
     listener = serving.bound(args.host, args.port)
     address = serving.address(listener, settings.prefix, settings.token)
 
-    def ready() -> None:
-        _say(address, listener.getsockname()[1], open_to_others)
+    def ready(page: str) -> None:
+        if open_to_others:
+            sys.stderr.write(f"stepscope: {_exposed(args.host)}\n")
+        _say(address + page, listener.getsockname()[1], open_to_others)
         if not args.no_browser and _is_desktop():
-            _show(address)
+            _show(address + page)
 
     with contextlib.suppress(KeyboardInterrupt):
         serving.serve(settings, listener, ready)
@@ -98,12 +100,16 @@ def _say(address: str, port: int, open_to_others: bool) -> None:
     sys.stdout.write(f"{address}\n")
     if sys.stdout.isatty():
         name = _text.clean(_hostname())
-        if open_to_others:
-            sys.stdout.write(f"Others reach it by this machine's name, {name}, or address, and need the token.\n")
-        else:
+        if not open_to_others:
             sys.stdout.write(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {name}, and open the same address there.\n")
         sys.stdout.write("Ctrl-C ends it.\n")
     sys.stdout.flush()
+
+
+def _exposed(host: str) -> str:
+    """The warning for who listens beyond this machine; also in a log, where nobody sees a terminal."""
+    where = f"{_text.clean(host)} can be reached from other machines, at {_text.clean(_hostname())} or its addresses"
+    return f"{where}: whoever has the token sees the runs, and nothing is encrypted. Without --host only this machine is served."
 
 
 def _is_desktop() -> bool:
@@ -134,7 +140,7 @@ def _hostname() -> str:
 
 
 def _port(word: str) -> int:
-    if not word.isascii() or not word.isdigit() or int(word) > 65535:
+    if not re.fullmatch(r"[0-9]{1,5}", word) or int(word) > 65535:
         raise UsageError(f"--port is '{word}'; expected a number from 0 to 65535, 0 for any that is free")
     return int(word)
 
@@ -146,7 +152,7 @@ def _prefix(word: str) -> str:
 
 
 def _size(word: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", word.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]?i?)b?", word.strip().lower())
     if not match or match[2] not in _UNITS:
         raise UsageError(f"--max-upload is '{word}'; expected a size such as 500MB or 2GB")
     return int(float(match[1]) * _UNITS[match[2]])

@@ -32,7 +32,7 @@ def export(
     model_id: int | None = None,
     iteration_id: int | None = None,
     summary_format: str = "csv",
-    reports: str | None = None,
+    reports: Path | None = None,
 ) -> None:
     """`model_id` and `iteration_id` restrict what is written to an iteration of a model; `summary_format` is csv or json. `reports` is a
     JSON file that says which layers the timeline has."""

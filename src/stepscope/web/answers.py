@@ -19,6 +19,7 @@ from stepscope.trace import Trace, analysis, analysis_names
 KEPT_BYTES = 256 << 20
 # The client knows an answer by the question, by the files it is of, and by this server: another one may be of another release.
 _SERVER = secrets.token_hex(8)
+NUMBERS = ("rank", "offset", "limit")  # of every table
 TYPES = {
     "arrow": "application/vnd.apache.arrow.stream",
     "json": "application/json",
@@ -51,9 +52,7 @@ class Question(msgspec.Struct, frozen=True):
 def question(kind: str, name: str, words: Mapping[str, str]) -> Question:
     """The question of a URL; a word that it cannot have is refused."""
     own = dict(words)
-    numbers: dict[str, int] = {key: parameters.value(int, key, own.pop(key)) for key in ("rank", "offset", "limit") if key in own}
-    if any(numbers.get(key, 0) < 0 for key in ("offset", "limit")):
-        raise UsageError("offset and limit count rows: 0 or more")
+    numbers: dict[str, int] = {key: parameters.value(int, key, own.pop(key)) for key in NUMBERS if key in own}
     form = own.pop("format", "arrow")
     if form not in TYPES:
         raise UsageError(f"no format '{form}'" + (parameters.nearest(form, TYPES) or f"; there are {', '.join(TYPES)}"))
@@ -81,6 +80,7 @@ class Answer(msgspec.Struct, frozen=True):
     media_type: str
     filename: str | None = None
     file: Path | None = None
+    known_by_name: bool = False  # other tools know the file by its name: the run's is not put before it
 
 
 class Answers:
@@ -181,6 +181,7 @@ def listed() -> list[dict[str, Any]]:
                         "type": parameters.type_of(said).__name__,
                         "default": None if said.default is said.empty else said.default,
                     }
+                    | parameters.bounds(key, said)
                     for key, said in one.parameters.items()
                 ],
             }

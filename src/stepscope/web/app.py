@@ -24,10 +24,11 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from stepscope import __version__, exporters, parameters
+from stepscope import __version__, parameters
 from stepscope.errors import DataError, StepscopeError, UsageError
 from stepscope.web import answers, exports, live, pages, perfetto, timeline
 from stepscope.web.access import Access, is_loopback
+from stepscope.web.connections import Limits
 from stepscope.web.queries import Asker
 from stepscope.web.runs import LARGE, Run, Table
 from stepscope.web.timeline import Building
@@ -54,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache: bool = True
     max_upload: int = 2 * 10**9
     query_s: float = 60.0  # the longest that SQL may take
+    limits: Limits = Limits()
     debug: bool = False
 
 
@@ -84,7 +86,19 @@ class Server:
 
     def application(self) -> ASGIApp:
         """The routes, behind the checks of who asks."""
-        routes = [
+        handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
+            StepscopeError: self.refused,
+            HTTPException: self.refused,
+            Exception: self.refused,
+        }
+        app = Starlette(routes=self.routes(), exception_handlers=handlers, lifespan=self.lifespan)
+        app.router.redirect_slashes = False
+        said = self.settings
+        return Access(app, token=said.token, hosts=said.hosts, addresses=said.addresses, prefix=said.prefix)
+
+    def routes(self) -> list[Route]:
+        """Every address."""
+        return [
             Route("/", self.index),
             Route("/assets/{name:path}", self.asset),
             Route("/perfetto/{name:path}", self.perfetto),
@@ -107,15 +121,6 @@ class Server:
                 for rest, answer in timeline.ROUTES.items()
             ),
         ]
-        handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
-            StepscopeError: self.refused,
-            HTTPException: self.refused,
-            Exception: self.refused,
-        }
-        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self.lifespan)
-        app.router.redirect_slashes = False
-        said = self.settings
-        return Access(app, token=said.token, hosts=said.hosts, addresses=said.addresses, prefix=said.prefix)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -239,6 +244,9 @@ class Server:
     async def query(self, request: Request) -> Response:
         run = await self._run(request)
         asked = await _body(request)
+        for name, number in asked.items():
+            if name in parameters.BOUNDS and isinstance(number, int | float):
+                parameters.checked(int, name, number)
         trace, _, _ = await self.traces.trace(run)
         content, rows = await self.asker.ask(trace, asked, request.is_disconnected)
         return await self._sent(request, answers.Answer(content, rows, answers.TYPES["arrow"]), run, None)
@@ -253,7 +261,7 @@ class Server:
         rank, steps = exports.chosen(words)
         trace, info, _ = await self.traces.trace(run)
         time = exports.window(words, int(info["origin_ns"]))
-        given = parameters.values(words, {} if form == exports.REPORT else exporters.exporter(form).parameters, form)
+        given = parameters.values(words, exports.own_parameters(form), form)
         answer = await self._threaded(
             lambda: exports.export(exports.part(trace, rank, steps, time), form, given, self.scratch, run.name), self._analysing
         )
@@ -261,8 +269,10 @@ class Server:
 
     async def timeline(self, answer: timeline.Answer, request: Request) -> Response:
         run, words = await self._run(request), _words(request)
+        words |= {name: word for name, word in request.path_params.items() if name != "run"}
+        given = parameters.values(words, parameters.of(answer), f"timeline/{answer.__name__}")
         opened = await (await self._timeline(run)).opened()
-        found = await self._threaded(lambda: answer(opened, request.path_params, words))
+        found = await self._threaded(lambda: answer(opened, **given))
         opened.answered()
         return found
 
@@ -348,7 +358,7 @@ class Server:
         headers = {"X-Stepscope-Rows": str(answer.rows), "Cache-Control": "private, no-cache"}
         headers |= {"ETag": f'"{tag}"'} if tag else {}
         if answer.filename:
-            headers["Content-Disposition"] = _attachment(f"{run.name}-{answer.filename}")
+            headers["Content-Disposition"] = _attachment(answer.filename if answer.known_by_name else f"{run.name}-{answer.filename}")
         if answer.file is not None:
             removed = BackgroundTask(answer.file.unlink, missing_ok=True)
             return FileResponse(
@@ -421,7 +431,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise HTTPException(413, f"a question of more than {_LONGEST_BODY:,} bytes")
     try:
         said = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"not JSON: {error}") from error
     if not isinstance(said, dict):
         raise UsageError("expected a JSON object")
@@ -440,5 +450,7 @@ def _wants_packed(request: Request) -> bool:
 
 
 def _attachment(name: str) -> str:
+    """No folders in the name of a file, which a run's name may have, nor what some systems do not allow there."""
+    name = "".join(char if char.isprintable() and char not in '<>:"/\\|?*' else "_" for char in name)
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

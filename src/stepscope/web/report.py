@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from stepscope import units
 from stepscope.errors import UsageError
 from stepscope.timelines import carrying
 from stepscope.trace import Trace, analysis, analysis_names
@@ -56,7 +57,7 @@ def report(trace: Trace, *, name: str, page: str = "overview", max_bytes: int = 
     script, style = ((DIST / "report" / file).read_text("utf-8") for file in ("report.js", "report.css"))
     room = max_bytes - len(script) - len(style)
     if room < 0:
-        raise UsageError(f"the pages alone are {(len(script) + len(style)) / 1e6:.1f} MB; --max-size is {max_bytes / 1e6:.1f} MB")
+        raise UsageError(f"--max-size is {_size(max_bytes)}; the pages alone are {_size(len(script) + len(style))}: choose a larger size")
     parts: dict[str, dict[str, int]] = {}
     packed: list[str] = []
     left_out: list[str] = []
@@ -143,3 +144,8 @@ def _page(title: str, script: str, style: str, contents: dict[str, Any], packed:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _size(count: int) -> str:
+    """In the units of --max-size: 1.43 MB."""
+    return units.rate(count, "B") if count >= 1000 else f"{count:,} bytes"

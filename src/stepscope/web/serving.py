@@ -1,17 +1,23 @@
 """A port, a server on it, and its end."""
 
 import errno
+import functools
 import ipaddress
 import socket
+import time
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
 
 from stepscope.errors import UsageError
 from stepscope.web.app import Server, Settings
+from stepscope.web.connections import Connection
 
 PORT = 7007
 _TRIED = 100
+_BACKLOG = 64  # connections that may wait to be accepted; so many are accepted at once
+_TICKS = 5
 
 
 def bound(host: str, port: int | None) -> socket.socket:
@@ -25,7 +31,7 @@ def bound(host: str, port: int | None) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind(address)
-            found.listen(128)
+            found.listen(_BACKLOG)
         except OSError as error:
             found.close()
             if error.errno != errno.EADDRINUSE:
@@ -37,17 +43,19 @@ def bound(host: str, port: int | None) -> socket.socket:
     raise UsageError(f"the ports {PORT} to {PORT + _TRIED - 1} are taken; choose one with --port")
 
 
-def serve(settings: Settings, listener: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until a signal comes. `ready` is called when requests are answered."""
-    server = make(settings, ready)
+def serve(settings: Settings, listener: socket.socket, ready: Callable[[str], None] = lambda page: None) -> None:
+    """Serve until a signal comes. `ready` is called with the end of the address to open first, when requests are answered."""
+    page = ""
+    server = make(settings, lambda: ready(page))
+    page = server.first_page()
     server.run(sockets=[listener])
 
 
-def make(settings: Settings, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
+def make(settings: Settings, ready: Callable[[], None] = lambda: None) -> "_Serving":
     ours = Server(settings)
     config = uvicorn.Config(
         ours.application(),
-        http="h11",
+        http=_protocol(settings),
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -57,10 +65,15 @@ def make(settings: Settings, ready: Callable[[], None] = lambda: None) -> uvicor
         server_header=False,
         date_header=False,
         proxy_headers=False,  # nobody is believed to speak for someone else
-        timeout_keep_alive=30,
+        timeout_keep_alive=settings.limits.between_requests,
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=2,
     )
     return _Serving(config, ours, ready)
+
+
+def _protocol(settings: Settings) -> Any:
+    return functools.partial(Connection, settings.limits)
 
 
 class _Serving(uvicorn.Server):
@@ -68,10 +81,30 @@ class _Serving(uvicorn.Server):
         super().__init__(config)
         self._ours, self._ready = ours, ready
 
+    def first_page(self) -> str:
+        """The overview, where there is one run; otherwise nothing, which is the list of runs."""
+        try:
+            runs = self._ours.list.scan()
+        except OSError:  # the list says so
+            return ""
+        except BaseException:
+            self._ours.close()
+            raise
+        return f"#/{runs[0].id}/overview" if len(runs) == 1 and runs[0].state == "finished" else ""
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second."""
+        if counter % _TICKS == 0:
+            now = time.monotonic()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.look(now)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Whoever waits is told: otherwise they would be waited for."""

@@ -4,7 +4,7 @@ import asyncio
 import mmap
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,11 +26,8 @@ _KEPT = 8
 _ANSWERS = 6  # that are kept, of each timeline
 _RELEASED = 16  # answers, after which what was looked at is given back; or when that is more than
 _MAPPED = 384 << 20  # bytes
-_HIGHEST = 52  # level: one tile of it holds all that 62 bits can count
 _LONGEST = 1000  # characters of what is searched for
 _ROWS = 64  # of all lanes of a tile
-
-Words = dict[str, str]
 
 
 class Opened:
@@ -142,106 +139,95 @@ def _opened(trace: Trace, ends: tuple[int, int], version: str, keep: bool, heard
     return Opened(trace, keeping.opened(trace, version if keep else None, ends, heard), version)
 
 
-def overview(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
-    _no_more(words, "timeline")
+def overview(opened: Opened) -> Response:
     return _json(tiles.header(opened.timeline, opened.version))
 
 
-def tile(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
-    level, index = path["level"], path["index"]
-    if level > _HIGHEST or index + 1 << level + pyramid.BUCKETS_LOG2 > 1 << 62:
+def tile(opened: Opened, *, level: int, index: int, lanes: str = "", v: str = "", by: str | None = None) -> Response:
+    if index + 1 << level + pyramid.BUCKETS_LOG2 > 1 << 62:
         raise UsageError(f"no tile {index} of level {level}")
-    chosen = _lanes(opened.timeline, words.pop("lanes", ""))
+    chosen = _lanes(opened.timeline, lanes)
     if sum(lane.rows for lane in chosen) > _ROWS and len(chosen) > 1:
         raise UsageError(f"more than {_ROWS} rows in one tile; ask for fewer lanes at once")
-    version, by = words.pop("v", ""), words.pop("by", None)
     if by not in (None, "type", "scope"):
         raise UsageError(f"no names by '{by}'; there are type, scope")
-    _no_more(words, "timeline/tiles")
-    kept = "max-age=31536000, immutable" if version == opened.version else "no-cache"
+    kept = "max-age=31536000, immutable" if v == opened.version else "no-cache"
     content = tiles.tile(opened.timeline, chosen, level, index, by)
     return Response(content, media_type="application/octet-stream", headers={"Cache-Control": f"private, {kept}"})
 
 
-def span(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
-    rank, number = _number(words, "rank", 0), _number(words, "span")
-    _no_more(words, "timeline/span")
-    known = asking.details(opened.trace, opened.timeline, rank, number)
-    known |= arrows.arrows(opened.trace, opened.timeline, rank, number, opened.once)
-    return _json(known | critical.part(opened.trace, opened.timeline, rank, number, known["step"], opened.once))
+def span(opened: Opened, *, span: int, rank: int = 0) -> Response:
+    known = asking.details(opened.trace, opened.timeline, rank, span)
+    known |= arrows.arrows(opened.trace, opened.timeline, rank, span, opened.once)
+    return _json(known | critical.part(opened.trace, opened.timeline, rank, span, known["step"], opened.once))
 
 
-def search(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+def search(
+    opened: Opened,
+    *,
+    text: str = "",
+    kinds: str = "",
+    rank: int | None = None,
+    args: bool | None = None,
+    after: int | None = None,
+    before: int | None = None,
+    number: int | None = None,
+) -> Response:
     """Without a place the first; `after` or `before` a moment the next or previous one; `number` that one, counted from 0."""
-    text, kinds = words.pop("text", "").strip(), tuple(filter(None, words.pop("kinds", "").split(",")))
     if len(text) > _LONGEST:
         raise UsageError(f"searches for more than {_LONGEST:,} characters")
-    rank = _number(words, "rank") if "rank" in words else None
-    args = parameters.value(bool, "args", words.pop("args")) if "args" in words else None
-    places = {name: _number(words, name) for name in ("after", "before", "number") if name in words}
-    _no_more(words, "timeline/search")
-    if len(places) > 1:
+    if sum(place is not None for place in (after, before, number)) > 1:
         raise UsageError("one of after, before and number")
-    key = "search", text, kinds, rank, args
-    found = opened.once(key, lambda: finding.search(opened.trace, opened.timeline, text, kinds, rank, args))
-    number = places.get("number", 0)
-    if "after" in places:
-        number = found.before(places["after"] + 1)
-    elif "before" in places:
-        number = found.before(places["before"]) - 1
+    wanted = text.strip(), tuple(dict.fromkeys(filter(None, kinds.split(",")))), rank, args
+    found = opened.once(("search", *wanted), lambda: finding.search(opened.trace, opened.timeline, *wanted))
+    chosen = number or 0
+    if after is not None:
+        chosen = found.before(after + 1)
+    elif before is not None:
+        chosen = found.before(before) - 1
 
     def one(number: int) -> dict[str, Any] | None:
         at = found.number(number)
         return None if at is None else asking.event(opened.timeline, at) | {"ordinal": number}
 
     about = {"count": found.count, "total_ns": found.total_ns, "searched": found.searched}
-    return _json(about | {"first": one(0), "found": one(number)})
+    return _json(about | {"first": one(0), "found": one(chosen)})
 
 
-def area(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+def area(opened: Opened, *, t0: int, t1: int, lanes: str = "", by: str = "name") -> Response:
     """Arrow, and in the header X-Stepscope-Area how long each group of the lanes was busy, as JSON."""
-    low, high = _number(words, "t0"), _number(words, "t1")
-    said, by = words.pop("lanes", ""), words.pop("by", "name")
-    _no_more(words, "timeline/area")
     # What was recorded, unless what was told from it is asked for.
-    drawn = [lane for lane in _lanes(opened.timeline, said) if lane.kind == "spans" or (said and lane.kind != "counter")]
-    key = "area", low, high, by, tuple(lane.id for lane in drawn)
-    table = opened.once(key, lambda: summing.area(opened.timeline, drawn, low, high, by))
+    drawn = [lane for lane in _lanes(opened.timeline, lanes) if lane.kind == "spans" or (lanes and lane.kind != "counter")]
+    key = "area", t0, t1, by, tuple(lane.id for lane in drawn)
+    table = opened.once(key, lambda: summing.area(opened.timeline, drawn, t0, t1, by))
     groups = [group for group in opened.timeline.groups if any(lane.group == group.id for lane in drawn)]
-    about = opened.once((*key, "groups"), lambda: summing.summary(opened.timeline, groups, low, high))
+    about = opened.once((*key, "groups"), lambda: summing.summary(opened.timeline, groups, t0, t1))
     headers = {"X-Stepscope-Area": msgspec.json.encode(about).decode(), "X-Stepscope-Rows": str(table.height)}
     return Response(tables.arrow(table), media_type=TYPES["arrow"], headers=headers | {"Cache-Control": "private, no-cache"})
 
 
-def near(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
-    lane, row, at = _number(words, "lane"), _number(words, "row", 0), _number(words, "at")
-    of = _number(words, "span") if "span" in words else None
-    direction = words.pop("direction", "at")
-    _no_more(words, "timeline/near")
+def near(opened: Opened, *, lane: int, at: int, row: int = 0, span: int | None = None, direction: str = "at") -> Response:
     (chosen,) = _lanes(opened.timeline, str(lane))
-    return _json({"event": asking.near(opened.timeline, chosen, row, at, direction, of)})
+    return _json({"event": asking.near(opened.timeline, chosen, row, at, direction, span)})
 
 
-def gaps(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
-    low, high, number = _number(words, "t0", 0), _number(words, "t1", opened.timeline.end), _number(words, "group")
-    _no_more(words, "timeline/gaps")
-    if not 0 <= number < len(opened.timeline.groups):
-        raise UsageError(f"no group {number}; there are 0 to {len(opened.timeline.groups) - 1}")
-    group = opened.timeline.groups[number]
-    return _json({"gaps": asking.gaps(opened.trace, opened.timeline, group, low, high, opened.once)})
+def gaps(opened: Opened, *, group: int, t0: int = 0, t1: int | None = None) -> Response:
+    groups, high = opened.timeline.groups, opened.timeline.end if t1 is None else t1
+    if group >= len(groups):
+        raise UsageError(f"no group {group}; there are 0 to {len(groups) - 1}")
+    return _json({"gaps": asking.gaps(opened.trace, opened.timeline, groups[group], t0, high, opened.once)})
 
 
-def path(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
+def path(opened: Opened, *, at: int, rank: int = 0) -> Response:
     """The piece of the critical path at a moment, with its span."""
-    rank, at = _number(words, "rank", 0), _number(words, "at")
-    _no_more(words, "timeline/path")
     return _json({"piece": critical.at(opened.trace, opened.timeline, rank, at, opened.once)})
 
 
-Answer = Callable[[Opened, Mapping[str, Any], Words], Response]
+Answer = Callable[..., Response]
+# What each address answers: the words of its path and of its query are the keyword-only parameters, checked before it is called.
 ROUTES: dict[str, Answer] = {
     "": overview,
-    "/tiles/{level:int}/{index:int}": tile,
+    "/tiles/{level}/{index}": tile,
     "/span": span,
     "/search": search,
     "/area": area,
@@ -251,27 +237,16 @@ ROUTES: dict[str, Answer] = {
 }
 
 
-def _number(words: Words, name: str, default: int | None = None) -> int:
-    if name not in words and default is None:
-        raise UsageError(f"expected {name}")
-    number: int = parameters.value(int, name, words.pop(name, str(default)))
-    if not -(1 << 62) < number < 1 << 62:
-        raise UsageError(f"{name} is {number}, which no moment is")
-    return number
-
-
-def _no_more(words: Words, what: str) -> None:
-    parameters.values(words, {}, what)
-
-
 def _lanes(timeline: Timeline, said: str) -> list[Lane]:
     """The lanes of `0,3`, in the order of the words; all of them where nothing is said."""
     if not said:
         return timeline.lanes
-    numbers = [parameters.value(int, "lanes", word) for word in said.split(",")]
+    numbers = [parameters.value(int, "lane", word) for word in said.split(",")]
     for number in numbers:
-        if not 0 <= number < len(timeline.lanes):
+        if number >= len(timeline.lanes):
             raise UsageError(f"no lane {number}; there are 0 to {len(timeline.lanes) - 1}")
+    if len(set(numbers)) < len(numbers):
+        raise UsageError("lanes names a lane twice")
     return [timeline.lanes[number] for number in numbers]
 
 
