@@ -139,7 +139,11 @@ def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
         (["sumary", "RUN"], "no command 'sumary'; did you mean 'summary'?"),
         (["--sumary"], "no flag --sumary"),
         (["summary"], "the following arguments are required: PATH"),
-        (["summary", "RUN", "extra"], "'extra' is one argument too many"),
+        (["summary", "RUN", "extra"], "unexpected argument 'extra': stepscope summary takes PATH"),
+        (
+            ["export", "RUN", "OUT", "--to", "chrome", "-o", "X"],
+            "unexpected argument 'OUT': stepscope export takes PATH; to write to it, use -o OUT",
+        ),
         (["summary", "RUN", "--partail"], "no flag --partail; did you mean '--partial'?"),
         (["summary", "RUN", "--rank", "x"], "argument --rank: invalid int value: 'x'"),
         (["summary", "RUN", "--rank", "5"], "no rank 5"),
@@ -147,7 +151,10 @@ def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
         (["show", "step-trace", "RUN"], "no analysis or table 'step-trace'; did you mean 'step_trace'?"),
         (["show", "span", "RUN"], "no analysis or table 'span'; did you mean 'spans'?"),
         (["show", "zzzz", "RUN"], "no analysis or table 'zzzz'; `stepscope show` lists them"),
-        (["show", "overlap"], "which trace? `stepscope show overlap PATH`"),
+        (["show", "overlap"], "missing PATH: stepscope show overlap PATH"),
+        (["show", "RUN"], "missing ANALYSIS: stepscope show operators "),
+        (["RUN"], "to look at a trace: stepscope view "),
+        (["zzzz"], "no command 'zzzz'; `stepscope --help` lists the commands"),
         (["show", "overlap", "RUN", "--format", "jsn"], "no format 'jsn'; did you mean 'json'?"),
         (["show", "overlap", "RUN", "--sort", "stap"], "no column 'stap'; did you mean 'step'?"),
         (["show", "overlap", "RUN", "--columns", "rank,stap"], "no column 'stap'; did you mean 'step'?"),
@@ -155,11 +162,19 @@ def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
         (["show", "overlap", "RUN", "--limit", "-1"], "--limit is -1; expected 0 or more"),
         (["show", "gaps", "RUN", "--min-ns", "x"], "--min-ns is 'x'; expected a whole number"),
         (["show", "overlap", "RUN", "--min-ns", "3"], "no flag --min-ns"),
-        (["query", "RUN"], "which question?"),
+        (["query", "RUN"], 'missing SQL: stepscope query PATH "select ..."'),
+        (["query", "select name from spans"], 'missing PATH: stepscope query PATH "select ..."'),
         (["export", "RUN", "--to", "chrme", "-o", "OUT"], "no format 'chrme'; did you mean 'chrome'?"),
         (["export", "RUN", "--to", "chrome"], "the following arguments are required: -o/--output"),
         (["cache", "cleer"], "no action 'cleer'; did you mean 'clear'?"),
-        (["completion", "tcsh"], "no shell 'tcsh'; there are bash, zsh, fish"),
+        (["cache", "zzzz"], "no action 'zzzz'; expected clear\n"),
+        (["completion", "tcsh"], "no shell 'tcsh'; expected bash, zsh or fish\n"),
+        (["completion", "bsh"], "no shell 'bsh'; did you mean 'bash'? Accepted: bash, zsh, fish\n"),
+        (["run"], "missing SCRIPT: stepscope run train.py"),
+        (["run", "--lr", "0.1", "train.py"], "flags of the script follow the script: stepscope run train.py --lr 0.1 "),
+        (["run", "--memory", "--lr=0.1", "-m", "a.b"], "flags of the script follow the script: stepscope run --memory -m a.b --lr=0.1 "),
+        (["run", "--step", "1:2", "train.py"], "no flag --step; did you mean '--steps'? Flags of the script follow the script: "),
+        (["run", "--verbose"], "flags of the script follow the script: stepscope run SCRIPT --verbose "),
     ],
 )
 def test_wrong_use_is_one_line_with_a_suggestion_and_exit_code_2(words: list[str], message: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
@@ -248,6 +263,45 @@ def test_a_full_disk_behind_standard_output_is_one_line(run: str) -> None:
         )
     assert done.returncode == 1
     assert done.stderr == "stepscope: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "show spans RUN --limit 2 --format csv --columns name",
+        "show spans --limit 2 RUN --format csv --columns name",
+        "show --limit 2 spans --format csv RUN --columns=name",
+        "show --limit=2 --format csv --columns name -- spans RUN",
+        "show RUN spans --limit 2 --format csv --columns name",
+        "show RUN --limit 2 spans --format csv --columns name",
+        "--limit 2 show spans RUN --format csv --columns name",
+        "--debug show --limit 2 spans RUN --format csv --columns name",
+        "query RUN SQL --format csv",
+        "query RUN --format csv SQL",
+        "query --format csv SQL RUN",
+        "query SQL --format csv RUN",
+    ],
+)
+def test_options_stand_anywhere_and_both_orders_of_arguments_are_understood(words: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
+    said = {"RUN": run, "SQL": "-- the first two\nselect name from spans limit 2"}
+    given = [said.get(word, word) for word in words.split()]
+    assert (say(*given).out, say(*given).err) == ("name\naten::mm\ngemm [bold]x[/]\n", "")
+
+
+def test_what_follows_the_script_is_the_scripts(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    words = ["run", "--seconds", "60", "train.py", "--limit", "2", "x", "--debug", "--seconds", "1"]
+    done = subprocess.run([sys.executable, "-m", "stepscope", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "['--limit', '2', 'x', '--debug', '--seconds', '1']" in done.stdout
+
+
+def test_a_folder_may_be_called_like_a_command_or_an_analysis(tmp_path: Path, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    for name in ("run", "gaps", "spans"):
+        written(tiny.trace(spans=SPANS, steps=STEPS), tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert say("summary", "run", "--debug").code == 0
+    assert say("show", "steps", "gaps", "--format", "csv").out.startswith("rank,step,model")
+    assert say("show", "overlap", "spans", "--format", "csv").out.startswith("rank,step,total_ns")
 
 
 # show

@@ -4,14 +4,18 @@ import argparse
 import contextlib
 import functools
 import inspect
+import itertools
+import re
+import shlex
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stepscope.errors import UsageError
-from stepscope.parameters import nearest, steps, type_of, value
+from stepscope.parameters import nearest, steps, suggestion, type_of, value
 
 if TYPE_CHECKING:
     from stepscope.trace import Trace
@@ -26,21 +30,73 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (`{self.prog} --help` says more)")
 
-    def refuse(self, extra: list[str]) -> NoReturn:
-        """Say what is wrong with words that no argument took."""
-        word = extra[0]
-        if not word.startswith("-"):
-            self.error(f"'{word}' is one argument too many")
-        flag = word.split("=")[0]
-        self.error(f"no flag {flag}" + nearest(flag, self.flags))
+    def refuse(self, extra: list[str], words: Sequence[str] = ()) -> NoReturn:
+        """Say what is wrong with words that no argument took, of all words of the command."""
+        if flag := next((word.split("=")[0] for word in extra if self._is_flag(word)), None):
+            near = nearest(flag, self.flags, 0.8 if self._runs_script else 0.6)  # a script has flags of its own
+            self.error(
+                f"no flag {flag}" + near + (self._script_hint(flag, words, " Flags" if near else "; flags") if self._runs_script else "")
+            )
+        places = " ".join(str(action.metavar) for action in self._actions if not action.option_strings)
+        output = f"; to write to it, use -o {extra[0]}" if "-o" in self.flags else ""
+        self.error(f"unexpected argument '{extra[0]}': {self.prog} takes {places or 'only flags'}{output}")
+
+    def parse_anywhere(self, words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Parse with flags before, between and behind the other arguments; argparse itself wants those that belong together in a row."""
+        if self._runs_script:
+            return self.parse_known_args(words)
+        flags, places = self.split(words)
+        return self.parse_known_args([*flags, *(["--"] if any(word.startswith("-") for word in places) else []), *places])
+
+    @property
+    def _runs_script(self) -> bool:
+        """Whether what follows a script is the script's."""
+        return any(action.nargs == argparse.REMAINDER for action in self._actions)
+
+    def _script_hint(self, flag: str, words: Sequence[str], flags: str) -> str:
+        """Where flags of a script belong, with the command as it was probably meant."""
+        at = next((at for at, word in enumerate(words) if word.split("=")[0] == flag), 0)
+        script = next((place for place in range(at + 1, len(words)) if _is_script(words[place])), None)
+        meant = [*words[:at], *words[script:], *words[at:script]] if script else [*words[:at], "SCRIPT", flag, "..."]
+        return f"{flags} of the script follow the script: {self.prog} {shlex.join(meant)}"
+
+    def split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Flags with their values, and all other words."""
+        flags, places = list[str](), list[str]()
+        left = iter(words)
+        for word in left:
+            if word == "--":
+                places += left
+            elif not self._is_flag(word):
+                places.append(word)
+            else:
+                flags.append(word)
+                action = self._option_string_actions.get(word)
+                if action is not None and action.nargs != 0:
+                    flags += itertools.islice(left, 1)
+        return flags, places
+
+    def _is_flag(self, word: str) -> bool:
+        """As argparse judges: a lone dash, a negative number and a text with blanks (such as SQL that begins with a remark) are none."""
+        return word.startswith("-") and word != "-" and not re.fullmatch(r"-\d+|-\d*\.\d+|[^=]*\s.*", word, re.DOTALL)
 
     @property
     def flags(self) -> dict[str, argparse.Action]:
         return dict(self._option_string_actions)
 
     @property
+    def commands(self) -> "dict[str, Parser]":
+        """The parser of each command."""
+        action = next(action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        return dict(action.choices)
+
+    @property
     def actions(self) -> list[argparse.Action]:
         return list(self._actions)
+
+
+def _is_script(word: str) -> bool:
+    return word == "-m" or word.endswith((".py", ".sh")) or (not word.startswith("-") and shutil.which(word) is not None)
 
 
 class OneOf:
@@ -51,7 +107,7 @@ class OneOf:
 
     def __call__(self, word: str) -> str:
         if word not in self.words:
-            raise UsageError(f"no {self.what} '{word}'" + (nearest(word, self.words) or f"; there are {', '.join(self.words)}"))
+            raise UsageError(f"no {self.what} '{word}'" + suggestion(word, self.words))
         return word
 
 

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     words = args.module or (args.words[1:] if args.words[:1] == ["--"] else args.words)
     if not words:
-        raise UsageError("what is to be run? (`stepscope run --help` says more)")
+        raise UsageError("missing SCRIPT: stepscope run train.py (`stepscope run --help` says more)")
     if sum(map(bool, (args.steps, args.seconds, args.idle))) > 1:
         raise UsageError("--steps, --seconds and --idle exclude one another; give one")
     options = chosen(args)

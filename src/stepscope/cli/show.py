@@ -4,10 +4,12 @@ Without arguments: what there is to show. Each analysis has flags of its own: `s
 """
 
 import argparse
+import shlex
 from pathlib import Path
+from typing import cast
 
 from stepscope.cli import _output
-from stepscope.cli._arguments import add_parameters, add_reading, given, open_trace
+from stepscope.cli._arguments import Parser, add_parameters, add_reading, given, open_trace
 from stepscope.errors import UsageError
 from stepscope.parameters import nearest
 
@@ -19,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     _output.add_arguments(parser)
     from stepscope.cli.completion import analyses
 
-    if name := next((word for word in words if word in analyses()), None):
+    if name := next((word for word in cast(Parser, parser).split(words)[1] if word in analyses()), None):
         from stepscope.trace import analysis
 
         found = analysis(name)
@@ -34,12 +36,18 @@ def run(args: argparse.Namespace) -> int:
     if args.analysis is None:
         _list()
         return 0
-    name, names = args.analysis, analysis_names()
-    if name not in names and name not in schema.TABLES:
-        hint = nearest(name, [*names, *schema.TABLES]) or "; `stepscope show` lists them"
+    name, names, known = args.analysis, analysis_names(), {*analysis_names(), *schema.TABLES}
+    if name not in known and str(args.path) in known:  # in the other order
+        name, args.path = str(args.path), Path(name)
+    if name not in known:
+        if args.path is None and Path(name).exists():
+            raise UsageError(
+                f"missing ANALYSIS: stepscope show operators {shlex.quote(name)}; `stepscope show` lists what there is to show"
+            )
+        hint = nearest(name, known) or "; `stepscope show` lists them"
         raise UsageError(f"no analysis or table '{name}'{hint}")
     if args.path is None:
-        raise UsageError(f"which trace? `stepscope show {name} PATH`")
+        raise UsageError(f"missing PATH: stepscope show {name} PATH")
     trace = open_trace(args.path, args)
     about = {"analysis": name, "source": trace.meta.source}
     if name in names:
