@@ -14,6 +14,7 @@ from typing import Any
 
 from stepscope import captures
 from stepscope.errors import StepscopeError, UsageError
+from stepscope.escapes import escape_controls
 
 _STARTUP = Path(__file__).parent / "startup"
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -51,7 +52,7 @@ def launch(words: list[str], settings: dict[str, Any], *, name: str) -> int:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         for line in _report(_read(journal), settings, out):
-            sys.stderr.write(f"stepscope: {line}\n")
+            sys.stderr.write(f"stepscope: {escape_controls(line)}\n")
         with contextlib.suppress(OSError):  # there is something in it
             for made in new if out.exists() else new[1:]:
                 made.rmdir()
@@ -176,7 +177,7 @@ def _converted(capture: Path) -> Path:
     try:
         return conversion.convert(capture)
     except Exception as error:  # noqa: BLE001  the capture is there to be opened
-        sys.stderr.write(f"stepscope: {capture} stays a capture: {error}\n")
+        sys.stderr.write(f"stepscope: {escape_controls(f'{capture} stays a capture: {error}')}\n")
         return capture
 
 

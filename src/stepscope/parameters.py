@@ -64,6 +64,14 @@ def suggestion(word: str, words: Iterable[str]) -> str:
     return f"; expected {listing(accepted)}" if accepted else ""
 
 
+def check_word(what: str, word: str, words: Iterable[str]) -> str:
+    """The word, if it is one of those accepted; else a UsageError that lists them."""
+    accepted = list(words)
+    if word not in accepted:
+        raise UsageError(f"no {what} '{word}'" + suggestion(word, accepted))
+    return word
+
+
 def listing(words: Iterable[str]) -> str:
     """a, b or c"""
     *first, last = words

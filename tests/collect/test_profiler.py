@@ -452,7 +452,7 @@ def test_of_steps_keeps_what_belongs_to_the_step_by_number_or_by_time() -> None:
     kept = conversion.of_steps(trace, [1])
     assert kept.spans.collect()["name"].to_list() == ["b", "late", "loose"]
     assert kept.counters.collect()["value"].to_list() == [2.0]
-    with pytest.raises(UsageError, match="no step 7 in tiny; there are 0 to 2"):
+    with pytest.raises(UsageError, match="no step 7 in tiny; it has steps 0 to 2"):
         conversion.of_steps(trace, [1, 7])
 
 
@@ -544,7 +544,7 @@ def test_offline_what_cannot_be_analysed_is_told_and_the_others_are_done(
     short, long, open_ = recordings(tmp_path)
     assert Profiler.offline_analyse(tmp_path, step_list=[2]) == [conversion.run_of(long)]
     err = capsys.readouterr().err
-    assert f"no step 2 in {short}; there are 0 to 0" in err and f"{open_}: process {os.getpid()} is still recording it" in err
+    assert f"no step 2 in {short}; it has step 0" in err and f"{open_}: process {os.getpid()} is still recording it" in err
     assert {path.suffix for path in (short, open_) if path.exists()} == {".capture"}
     profiler.stop()
     assert profiler.analyse() == [conversion.run_of(path) for path in (short, long, open_)], "the second was done already"

@@ -141,7 +141,7 @@ def test_what_a_shell_script_starts_is_recorded_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "what is to be run?"),
+        ([], "missing SCRIPT"),
         (["absent.py"], "absent.py: no such script"),
         (["no-such-command"], "no-such-command: neither a script nor a command"),
         (["--steps", "5", "train.py"], "--steps is '5'; expected A:B"),

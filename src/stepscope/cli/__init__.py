@@ -12,7 +12,7 @@ import traceback
 from types import ModuleType
 
 from stepscope import __version__
-from stepscope.cli._arguments import Parser
+from stepscope.cli._arguments import Parser, example_text
 from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.parameters import nearest
@@ -34,6 +34,11 @@ COMMANDS = (
     "demo",
     "completion",
 )
+EXAMPLES = """\
+stepscope demo
+stepscope view trace.json.gz
+stepscope run --steps 10:20 train.py --lr 0.1
+"""
 _TO_LOOK = ("polars", "msgspec", "rich")  # a training image may have none of them
 _OF_ALL = ("--help", "-h", "--version")  # flags of `stepscope` itself
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
@@ -57,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001  the edge: every error ends here as one line
         if debug:
-            traceback.print_exc()
+            sys.stderr.writelines(clean(line) + "\n" for line in traceback.format_exc().splitlines())
         with contextlib.suppress(OSError):
             sys.stderr.write(f"stepscope: {clean(_message(error))}\n")
         if isinstance(error, OSError) and error.filename is None:
@@ -93,14 +98,14 @@ def parser(words: list[str]) -> Parser:
         prog="stepscope",
         description="See where the time, memory and communication of neural-network training go.",
         epilog="PATH is a trace file (plain or gzip), a run folder, or a folder of ranks.\n"
-        "--debug shows where an error came from. `stepscope COMMAND --help` tells more.",
+        "--debug shows where an error came from. `stepscope COMMAND --help` says more.\n\n" + example_text(EXAMPLES),
     )
     top.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name in COMMANDS:
         module = command(name)
         text = (module.__doc__ or "").strip()
-        below = commands.add_parser(name, help=text.splitlines()[0], description=text)
+        below = commands.add_parser(name, help=text.splitlines()[0], description=text, epilog=example_text(module.EXAMPLES))
         module.add_arguments(below, words[1:] if words[:1] == [name] else [])
         below.set_defaults(run=module.run, parser=below)
     return top

@@ -10,14 +10,20 @@ import sys
 from pathlib import Path
 
 from stepscope.cli import _output
-from stepscope.cli._arguments import add_reading, open_trace
+from stepscope.cli._arguments import TRACE, add_reading, open_trace
 from stepscope.errors import UsageError
+
+EXAMPLES = """\
+stepscope query --tables
+stepscope query trace.json.gz "select name, sum(dur_ns) as total_ns from spans group by name order by total_ns desc limit 10"
+stepscope query runs/job-17/ "select step, total_ns from overlap" --format csv -o steps.csv
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("path", nargs="?", metavar="PATH", help="a trace file, a run folder, or a folder of ranks")
-    parser.add_argument("sql", nargs="?", metavar="SQL", help='such as "select name, sum(dur_ns) from spans group by name"')
-    parser.add_argument("--tables", action="store_true", help="list the tables and their columns")
+    parser.add_argument("path", nargs="?", metavar="PATH", help=TRACE)
+    parser.add_argument("sql", nargs="?", metavar="SQL", help="A question in SQL, in quotes.")
+    parser.add_argument("--tables", action="store_true", help="List the tables and their columns.")
     add_reading(parser)
     _output.add_arguments(parser)
 
@@ -34,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from stepscope import queries
 
     queries.checked(args.sql)  # before anything is read
+    _output.check_output(args)
     trace = open_trace(Path(args.path), args)
     _output.put(queries.answer(trace, args.sql).lazy(), args, trace, {"query": args.sql, "source": trace.meta.source})
     return 0

@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import cast
 
 from stepscope.cli import _output
-from stepscope.cli._arguments import Parser, add_parameters, add_reading, given, open_trace
+from stepscope.cli._arguments import TRACE, Parser, add_parameters, add_reading, example_text, given, open_trace
 from stepscope.errors import UsageError
 from stepscope.parameters import nearest
 
+EXAMPLES = """\
+stepscope show
+stepscope show operators trace.json.gz --limit 10 --columns name,calls,total_ns
+stepscope show kernels runs/job-17/ --rank 1 --sort calls -o kernels.csv
+stepscope show gaps --help
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("analysis", nargs="?", metavar="ANALYSIS", help="an analysis or a table; none lists them")
-    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="a trace file, a run folder, or a folder of ranks")
+    parser.add_argument("analysis", nargs="?", metavar="ANALYSIS", help="An analysis or a table. Default: list them.")
+    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help=TRACE)
     add_reading(parser)
     _output.add_arguments(parser)
     from stepscope.cli.completion import analyses
@@ -26,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
         found = analysis(name)
         parser.description = f"{found.question}\n\n{found.function.__doc__ or ''}"
+        parser.epilog = example_text(f"stepscope show {name} trace.json.gz\nstepscope show {name} runs/job-17/ --rank 0 -o {name}.csv")
         add_parameters(parser, name, found.parameters)
 
 
@@ -48,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"no analysis or table '{name}'{hint}")
     if args.path is None:
         raise UsageError(f"missing PATH: stepscope show {name} PATH")
+    _output.check_output(args)
     trace = open_trace(args.path, args)
     about = {"analysis": name, "source": trace.meta.source}
     if name in names:

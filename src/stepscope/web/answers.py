@@ -55,8 +55,7 @@ def question(kind: str, name: str, words: Mapping[str, str]) -> Question:
     if any(numbers.get(key, 0) < 0 for key in ("offset", "limit")):
         raise UsageError("offset and limit count rows: 0 or more")
     form = own.pop("format", "arrow")
-    if form not in TYPES:
-        raise UsageError(f"no format '{form}'" + (parameters.nearest(form, TYPES) or f"; there are {', '.join(TYPES)}"))
+    parameters.check_word("format", form, TYPES)
     common: dict[str, Any] = {
         **numbers,
         "steps": parameters.steps(own.pop("steps")) if "steps" in own else None,
@@ -68,8 +67,7 @@ def question(kind: str, name: str, words: Mapping[str, str]) -> Question:
     }
     if kind == "analyses":
         return Question(kind, name, parameters.values(own, analysis(name).parameters, name), **common)
-    if name not in schema.TABLES:
-        raise UsageError(f"no table '{name}'" + (parameters.nearest(name, schema.TABLES) or f"; there are {', '.join(schema.TABLES)}"))
+    parameters.check_word("table", name, schema.TABLES)
     return Question(kind, name, parameters.values(own, {}, name), **common)
 
 

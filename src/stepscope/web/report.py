@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from stepscope import units
 from stepscope.errors import UsageError
+from stepscope.parameters import check_word
 from stepscope.timelines import carrying
 from stepscope.trace import Trace, analysis, analysis_names
+from stepscope.web import RUN_PAGES
 from stepscope.web.pages import DIST
 from stepscope.web.runs import describe
 
@@ -53,10 +56,12 @@ class Report(msgspec.Struct, frozen=True):
 
 def report(trace: Trace, *, name: str, page: str = "overview", max_bytes: int = MAX_BYTES) -> Report:
     """The pages of a trace in one file of about `max_bytes` at most; the largest tables are left out first, and the pages say so."""
+    check_word("page", page, RUN_PAGES)
     script, style = ((DIST / "report" / file).read_text("utf-8") for file in ("report.js", "report.css"))
     room = max_bytes - len(script) - len(style)
     if room < 0:
-        raise UsageError(f"the pages alone are {(len(script) + len(style)) / 1e6:.1f} MB; --max-size is {max_bytes / 1e6:.1f} MB")
+        least = units.decimal_size(len(script) + len(style))
+        raise UsageError(f"--max-size is {units.decimal_size(max_bytes)}; expected more than {least}, the size of the pages without data")
     parts: dict[str, dict[str, int]] = {}
     packed: list[str] = []
     left_out: list[str] = []

@@ -156,7 +156,7 @@ def tile(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
         raise UsageError(f"more than {_ROWS} rows in one tile; ask for fewer lanes at once")
     version, by = words.pop("v", ""), words.pop("by", None)
     if by not in (None, "type", "scope"):
-        raise UsageError(f"no names by '{by}'; there are type, scope")
+        raise UsageError(f"no names by '{by}'; expected type or scope")
     _no_more(words, "timeline/tiles")
     kept = "max-age=31536000, immutable" if version == opened.version else "no-cache"
     content = tiles.tile(opened.timeline, chosen, level, index, by)
