@@ -61,7 +61,7 @@ def test_durations_are_those_that_at_least_so_many_calls_do_not_exceed() -> None
     assert trace.durations(by="operator")["name"].to_list() == ["add", "mul"]
     assert trace.durations()["name"].to_list() == [None, None]
     assert trace.durations(by="shape")["p50_ns"].to_list() == [10, 7]
-    with pytest.raises(UsageError, match="by 'scope'"):
+    with pytest.raises(UsageError, match="no grouping 'scope'"):
         trace.durations(by="scope")
 
 

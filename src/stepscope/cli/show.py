@@ -6,7 +6,6 @@ Without arguments: what there is to show. Each analysis has flags of its own: `s
 import argparse
 import shlex
 from pathlib import Path
-from typing import cast
 
 from stepscope.cli import _output
 from stepscope.cli._arguments import TRACE, Parser, add_parameters, add_reading, example_text, given, open_trace
@@ -28,13 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     _output.add_arguments(parser)
     from stepscope.cli.completion import analyses
 
-    if name := next((word for word in cast(Parser, parser).split(words)[1] if word in analyses()), None):
+    if name := next((word for word in _places(parser, words) if word in analyses()), None):
         from stepscope.trace import analysis
 
         found = analysis(name)
         parser.description = f"{found.question}\n\n{found.function.__doc__ or ''}"
         parser.epilog = example_text(f"stepscope show {name} trace.json.gz\nstepscope show {name} runs/job-17/ --rank 0 -o {name}.csv")
         add_parameters(parser, name, found.parameters)
+
+
+def _places(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
+    return parser.split(words)[1] if isinstance(parser, Parser) else words
 
 
 def run(args: argparse.Namespace) -> int:
