@@ -143,7 +143,7 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
         said += _no_steps(lines, settings)
     reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
     incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""
-    return [*said, *(f"recorded {place}{incomplete}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
+    return [*said, *(f"recorded {place}{incomplete}; open it with: stepscope view {_quoted(place)}" for place in places)]
 
 
 def places(captures: list[Path]) -> list[Path]:

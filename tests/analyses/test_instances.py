@@ -44,7 +44,7 @@ def test_device_operator_type_and_kernel_choose_calls() -> None:
     assert trace.instances(kernel="gemm")["span"].to_list() == [3]
     assert trace.instances(device="cpu", kernel="gemm").height == 0
     assert trace.instances(device="aicore").height == 0
-    with pytest.raises(UsageError, match="no device 'npu'; did you mean .* Accepted: aicore"):
+    with pytest.raises(UsageError, match=r"no device 'npu'; did you mean .* Accepted: aicore"):
         trace.instances(device="npu")
 
 

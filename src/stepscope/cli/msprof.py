@@ -201,9 +201,8 @@ def _tell(result: "Result", *, silent: bool) -> None:
     lines += [f"  {clean(note)}" for note in result.notes]
     lines += [f"  problem: {clean(problem)}" for problem in result.problem_lines]
     if result.lost:
-        lines.append(
-            f"  {units.count(result.lost, 'record')} {'is' if result.lost == 1 else 'are'} missing; `stepscope show problems {name}` says which"
-        )
+        are = "is" if result.lost == 1 else "are"
+        lines.append(f"  {units.count(result.lost, 'record')} {are} missing; `stepscope show problems {name}` says which")
     if lines:
         seconds = f" in {result.seconds:.1f} s" if result.written else ""
         sys.stdout.write("\n".join([f"{lines[0]}{seconds}", *lines[1:]]) + "\n")
