@@ -23,6 +23,7 @@ from stepscope.readers._kineto import Problem, assemble
 from stepscope.trace import Trace
 
 _SNIFFED = 8 << 20
+FORMAT = "PyTorch/Chrome JSON (.json, .json.gz)"
 
 
 def sniff(path: Path) -> bool:

@@ -26,6 +26,7 @@ _ENDINGS = (".xplane.pb", ".xplane.pb.gz")
 # Columns that only pass through: they are never in memory all at once.
 _PASSING = ["flops", "bytes", "shapes", "dtypes", "args"]
 _LARGEST = 1 << 31  # no protocol buffer is larger: a gzip file that unpacks to more is not one of ours
+FORMAT = "JAX/TensorFlow xplane (.xplane.pb)"
 
 
 def sniff(path: Path) -> bool:
