@@ -226,7 +226,7 @@ def test_clear_removes_the_databases_of_sqlite_folders_and_nothing_else(raw: Pat
     (raw / "device_0" / "sqlite" / "notes.txt").write_text("mine")
     (raw / "sqlite").symlink_to(elsewhere)
     said = say("--export=on", "--clear=on", f"--output={raw}")
-    assert said.code == 0 and "removed host/sqlite: 1 databases, 5 bytes" in said.out
+    assert said.code == 0 and "removed host/sqlite: 1 database, 5 bytes" in said.out
     assert "device_0/sqlite is kept: notes.txt" in said.out
     assert not (raw / "host" / "sqlite").exists() and (elsewhere / "mine.db").exists()
     assert [file.name for file in (raw / "device_0" / "sqlite").iterdir()] == ["notes.txt"]

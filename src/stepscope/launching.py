@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepscope import captures
+from stepscope import captures, units
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.escapes import escape_controls
 
@@ -190,7 +190,7 @@ def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
         return "nothing was recorded: no Python of the job could be reached (python -I, -E and -S leave PYTHONPATH out)"
     if settings.get("steps") and steps:
         first, end = settings["steps"]
-        return f"nothing was recorded: the job made {steps} steps, and --steps {first}:{end} asks for later ones"
+        return f"nothing was recorded: the job made {units.count(steps, 'step')}, and --steps {first}:{end} asks for later ones"
     if settings.get("seconds"):
         return "nothing was recorded: the job ended before recording began, a moment after its start and its import of a framework"
     if not seen:

@@ -299,7 +299,7 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
             most, told = peak["reserved_bytes"] or 0, f"reserved at most on {where}{when}"
         yield from _valued("" if index else "memory", units.size(most), told, room)
     if (more := len(found["memory_peaks"]) - _MEMORY_SHOWN) > 0:
-        yield [_label(""), (f"and {more:,} more devices", "dim")]
+        yield [_label(""), (f"and {units.count(more, 'more device')}", "dim")]
 
 
 def _waits(overview: list[dict[str, Any]]) -> str:
