@@ -20,6 +20,17 @@ export function Say({ of, ...values }: { of: string; [name: string]: ComponentCh
   return <>{pieces(of, values).map((piece, at) => <Fragment key={at}>{at % 2 ? (values[piece] ?? "–") : piece}</Fragment>)}</>;
 }
 
+/** Nouns that follow a number in a template: after 1 they lose their plural ending. */
+const NOUNS = /^ ((?:more|other|operator|pipeline|data) )?(batch(?=es)|(?:block|call|column|core|event|function|gap|kernel|lane|level|moment|operator|other|place|problem|rank|remark|row|sample|span|step|stream|table|time|transfer|type|worker)(?=s))e?s\b( are\b| serve\b| have\b)?/;
+const VERBS: Record<string, string> = { " are": " is", " serve": " serves", " have": " has" };
+
+/** Whether a value is written 1: the number, its text, or an element that counts it. */
+function isOne(value: unknown): boolean {
+  if (value === 1 || value === "1") return true;
+  const props = (value as { props?: { of?: unknown; children?: unknown } } | null | undefined)?.props;
+  return props !== undefined && (props.of === 1 || isOne(props.children));
+}
+
 const COUNTS = ["count", "all", "here", "world"];
 const CHINESE = /[\u2e80-\u9fff]/;
 
@@ -28,6 +39,7 @@ function pieces(template: string, values: Record<string, unknown>): string[] {
   const found = template.split(/\{(\w+)\}/);
   for (let at = 1; at < found.length; at += 2) {
     const value = values[found[at]];
+    if (isOne(value)) found[at + 1] = found[at + 1].replace(NOUNS, (_, before, noun, verb) => ` ${before ?? ""}${noun}${VERBS[verb] ?? ""}`);
     if (typeof value !== "string") continue;
     if (CHINESE.test(value[0]) && found[at - 1].endsWith(" ") && CHINESE.test(found[at - 1].at(-2) ?? "")) found[at - 1] = found[at - 1].slice(0, -1);
     if (CHINESE.test(value.at(-1) ?? "") && found[at + 1].startsWith(" ") && CHINESE.test(found[at + 1][1])) found[at + 1] = found[at + 1].slice(1);

@@ -77,7 +77,7 @@ def test_questions_are_remembered_and_saved_ones_can_be_taken_up_again(opened: A
     page = opened()
     page.locator("textarea.sql").fill("select count(*) as n from steps")
     page.get_by_role("button", name="Run", exact=True).click()
-    page.wait_for_selector("h1:has-text('1 rows')")
+    page.wait_for_selector("h1:has-text('1 row and 1 column.')")
     page.get_by_role("button", name="Saved").click()
     page.get_by_label("Name for this question").fill("how many steps")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -87,7 +87,7 @@ def test_questions_are_remembered_and_saved_ones_can_be_taken_up_again(opened: A
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Saved").click()
     page.get_by_role("button", name="how many steps", exact=True).click()
-    page.wait_for_selector("h1:has-text('1 rows')")
+    page.wait_for_selector("h1:has-text('1 row and 1 column.')")
 
 
 def test_tables_unfold_to_columns_and_a_click_writes_their_names(opened: Any) -> None:
