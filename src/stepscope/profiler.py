@@ -94,7 +94,7 @@ class Profiler:
             if not self._before:  # whoever called step() has counted
                 counted = max((listener.steps_so_far() for listener in telling.listeners), default=0)
                 self._job_steps = max(self._job_steps, counted - self.step_num)
-            self._started, self._windows = choices_of.place(), 0
+            self._started, self._windows, self._shown = choices_of.place(), 0, None
             sources.prepare(self.options)
             self._enter(action)
 
@@ -167,7 +167,7 @@ class Profiler:
             if not self._recorded and not self._plan:
                 say("nothing was recorded: analyse() of a profiler that was never started")
         found = [window.convert(steps=steps, wait=mode == "sync") for window in windows]
-        if found and not self._ready:
+        if self._windows and not self._ready:
             self._tell_recording()
         return found
 

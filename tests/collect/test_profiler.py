@@ -507,6 +507,7 @@ def test_an_async_analysis_that_fails_leaves_the_capture_and_says_so(tmp_path: P
         ("p = Profiler(**more); p.step(); p.analyse(mode='async')", False),
         ("with Profiler(on_trace_ready=lambda profiler: None, **more) as p: p.step()", False),
         ("with Profiler(on_trace_ready=tensorboard_trace_handler('data'), **more) as p: p.step()", False),
+        ("p = Profiler(on_trace_ready=tensorboard_trace_handler('data'), **more); p.step(); p.analyse()", False),
         ("with Profiler(schedule=schedule(wait=1, active=1, repeat=1), **more) as p:\n    for _ in range(4): p.step()", False),
         ("with Profiler(schedule=schedule(wait=0, active=1), **more) as p:\n    for _ in range(4): p.step()", True),
     ],
