@@ -82,6 +82,7 @@ def _commands(top: argparse.ArgumentParser) -> Iterator[str]:
         for paragraph in (command.description or "").split("\n\n"):
             yield f"```\n{paragraph}\n```" if "   " in paragraph else paragraph  # columns stay columns
         yield _arguments(command)
+        yield f"```\n{inspect.cleandoc((command.epilog or '').partition('examples:')[2])}\n```"
 
 
 def _subparsers(top: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
-    {"errors", "schema", "intervals", "units", "chips", "heap", "clock"},
+    {"errors", "schema", "intervals", "units", "chips", "heap", "clock", "escapes"},
     {"parameters"},
     {"trace", "agents", "captures", "telling", "step_clock", "rounds"},
     {"endings", "tables", "import_hooks", "step_assignment", "trace_windows"},

@@ -1,11 +1,13 @@
 """The command line: what it prints, where, and with which exit code."""
 
+import argparse
 import fcntl
 import io
 import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -19,9 +21,12 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import schema, store
+from stepscope import exporters, schema, store
 from stepscope.cli import COMMANDS, completion, main, parser
+from stepscope.cli._arguments import Parser
+from stepscope.errors import UsageError
 from stepscope.trace import Trace, analysis, analysis_names
+from stepscope.web import RUN_PAGES
 
 SPANS = """
     kind    track  name                 start_ns  dur_ns  step
@@ -130,6 +135,70 @@ def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
     assert say().out == say("--help").out
 
 
+def every_help() -> dict[str, Parser]:
+    """The parser of each command, of each analysis and of each exporter."""
+    words = [[name] for name in COMMANDS] + [["show", name] for name in analysis_names()]
+    words += [["export", "--to", name] for name in exporters.names()]
+    return {" ".join(command): parser(command).commands[command[0]] for command in words}
+
+
+@pytest.mark.parametrize(("name", "help_of"), every_help().items())
+def test_every_help_has_an_example_and_the_default_of_each_option(name: str, help_of: Parser) -> None:
+    assert re.search(rf"^examples:\n(  .*\n)*  .*stepscope {name.split(maxsplit=1)[0]}", help_of.format_help(), re.MULTILINE)
+    options = [action for action in help_of.actions if action.option_strings and action.nargs != 0 and not action.required]
+    for action in options:
+        assert action.help is not None
+        if action.help != argparse.SUPPRESS:
+            assert re.search(r" Default: .+\.$|^Default: .+\.$", action.help), (name, action.option_strings, action.help)
+    for action in help_of.actions:
+        shown = action.help != argparse.SUPPRESS and not isinstance(action, argparse._HelpAction)
+        assert not shown or (action.help and action.help[0].isupper() | (action.help[0] in "[b") and action.help.endswith(".")), (
+            name,
+            action.help,
+        )
+
+
+EXAMPLES = [
+    (name, example)
+    for name, help_of in {"": parser([]), **every_help()}.items()
+    for example in re.findall(r"stepscope (.*?)\)?(?: \|.*)?$", (help_of.epilog or "").partition("examples:")[2], re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES)
+def test_the_examples_of_help_are_understood(name: str, example: str) -> None:
+    words = shlex.split(example)
+    if "--help" not in words:
+        _, extra = parser(words).commands[words[0]].parse_anywhere(words[1:])
+        assert extra == [], example
+    assert name in (words[0], "", f"show {words[1:] and words[1]}", f"export --to {''.join(words[3:4])}"), example
+
+
+@pytest.mark.parametrize("name", ["summary", "show", "query", "list", "export", "report", "cache", "completion", "jobs"])
+def test_the_examples_of_help_work(name: str, tmp_path: Path, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        f"{rank} {kind} {track} x {step * 1000 + 1} 10 {step}"
+        for rank in (0, 1)
+        for kind, track in (("op", 0), ("kernel", 1))
+        for step in range(13)
+    ]
+    steps = [f"{rank} {step} {step * 1000} {step * 1000 + 900} marker" for rank in (0, 1) for step in range(13)]
+    tracks = [f"{rank} {track}" for rank in (0, 1) for track in ("0 main thread -", "1 s7 stream 0")]
+    trace = tiny.trace(
+        spans="\n".join(["rank kind track name start_ns dur_ns step", *lines]),
+        steps="\n".join(["rank step start_ns end_ns how", *steps]),
+        tracks="\n".join(["rank track label kind device", *tracks]),
+    )
+    trace.meta.ranks = [0, 1]
+    exporters.exporter("chrome").function(trace.of_rank(0), Path("trace.json.gz"))
+    exporters.exporter("chrome").function(trace, Path("runs/job-17"))
+    for of, example in EXAMPLES:
+        if of == name:
+            said = say(*shlex.split(example))
+            assert said.code == 0 and (said.out or any(tmp_path.iterdir())), (example, said.err)
+
+
 # Wrong use and bad data
 
 
@@ -139,7 +208,11 @@ def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
         (["sumary", "RUN"], "no command 'sumary'; did you mean 'summary'?"),
         (["--sumary"], "no flag --sumary"),
         (["summary"], "the following arguments are required: PATH"),
-        (["summary", "RUN", "extra"], "'extra' is one argument too many"),
+        (["summary", "RUN", "extra"], "unexpected argument 'extra': stepscope summary takes PATH"),
+        (
+            ["export", "RUN", "OUT", "--to", "chrome", "-o", "X"],
+            "unexpected argument 'OUT': stepscope export takes PATH; to write to it, use -o OUT",
+        ),
         (["summary", "RUN", "--partail"], "no flag --partail; did you mean '--partial'?"),
         (["summary", "RUN", "--rank", "x"], "argument --rank: invalid int value: 'x'"),
         (["summary", "RUN", "--rank", "5"], "no rank 5"),
@@ -147,7 +220,10 @@ def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
         (["show", "step-trace", "RUN"], "no analysis or table 'step-trace'; did you mean 'step_trace'?"),
         (["show", "span", "RUN"], "no analysis or table 'span'; did you mean 'spans'?"),
         (["show", "zzzz", "RUN"], "no analysis or table 'zzzz'; `stepscope show` lists them"),
-        (["show", "overlap"], "which trace? `stepscope show overlap PATH`"),
+        (["show", "overlap"], "missing PATH: stepscope show overlap PATH"),
+        (["show", "RUN"], "missing ANALYSIS: stepscope show operators "),
+        (["RUN"], "to look at a trace: stepscope view "),
+        (["zzzz"], "no command 'zzzz'; `stepscope --help` lists the commands"),
         (["show", "overlap", "RUN", "--format", "jsn"], "no format 'jsn'; did you mean 'json'?"),
         (["show", "overlap", "RUN", "--sort", "stap"], "no column 'stap'; did you mean 'step'?"),
         (["show", "overlap", "RUN", "--columns", "rank,stap"], "no column 'stap'; did you mean 'step'?"),
@@ -161,11 +237,19 @@ def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
         (["show", "hot_paths", "RUN", "--min-share", "nan"], "--min-share is 'nan'; expected a number from 0 to 1"),
         (["show", "gaps", "RUN", "--min-ns", "x"], "--min-ns is 'x'; expected a whole number"),
         (["show", "overlap", "RUN", "--min-ns", "3"], "no flag --min-ns"),
-        (["query", "RUN"], "which question?"),
+        (["query", "RUN"], 'missing SQL: stepscope query PATH "select ..."'),
+        (["query", "select name from spans"], 'missing PATH: stepscope query PATH "select ..."'),
         (["export", "RUN", "--to", "chrme", "-o", "OUT"], "no format 'chrme'; did you mean 'chrome'?"),
         (["export", "RUN", "--to", "chrome"], "the following arguments are required: -o/--output"),
         (["cache", "cleer"], "no action 'cleer'; did you mean 'clear'?"),
-        (["completion", "tcsh"], "no shell 'tcsh'; there are bash, zsh, fish"),
+        (["cache", "zzzz"], "no action 'zzzz'; expected clear\n"),
+        (["completion", "tcsh"], "no shell 'tcsh'; expected bash, zsh or fish\n"),
+        (["completion", "bsh"], "no shell 'bsh'; did you mean 'bash'? Accepted: bash, zsh, fish\n"),
+        (["run"], "missing SCRIPT: stepscope run train.py"),
+        (["run", "--lr", "0.1", "train.py"], "flags of the script follow the script: stepscope run train.py --lr 0.1 "),
+        (["run", "--memory", "--lr=0.1", "-m", "a.b"], "flags of the script follow the script: stepscope run --memory -m a.b --lr=0.1 "),
+        (["run", "--step", "1:2", "train.py"], "no flag --step; did you mean '--steps'? Flags of the script follow the script: "),
+        (["run", "--verbose"], "flags of the script follow the script: stepscope run SCRIPT --verbose "),
     ],
 )
 def test_wrong_use_is_one_line_with_a_suggestion_and_exit_code_2(words: list[str], message: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
@@ -256,6 +340,45 @@ def test_a_full_disk_behind_standard_output_is_one_line(run: str) -> None:
     assert done.stderr == "stepscope: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "show spans RUN --limit 2 --format csv --columns name",
+        "show spans --limit 2 RUN --format csv --columns name",
+        "show --limit 2 spans --format csv RUN --columns=name",
+        "show --limit=2 --format csv --columns name -- spans RUN",
+        "show RUN spans --limit 2 --format csv --columns name",
+        "show RUN --limit 2 spans --format csv --columns name",
+        "--limit 2 show spans RUN --format csv --columns name",
+        "--debug show --limit 2 spans RUN --format csv --columns name",
+        "query RUN SQL --format csv",
+        "query RUN --format csv SQL",
+        "query --format csv SQL RUN",
+        "query SQL --format csv RUN",
+    ],
+)
+def test_options_stand_anywhere_and_both_orders_of_arguments_are_understood(words: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
+    said = {"RUN": run, "SQL": "-- the first two\nselect name from spans limit 2"}
+    given = [said.get(word, word) for word in words.split()]
+    assert (say(*given).out, say(*given).err) == ("name\naten::mm\ngemm [bold]x[/]\n", "")
+
+
+def test_what_follows_the_script_is_the_scripts(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    words = ["run", "--seconds", "60", "train.py", "--limit", "2", "x", "--debug", "--seconds", "1"]
+    done = subprocess.run([sys.executable, "-m", "stepscope", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "['--limit', '2', 'x', '--debug', '--seconds', '1']" in done.stdout
+
+
+def test_a_folder_may_be_called_like_a_command_or_an_analysis(tmp_path: Path, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    for name in ("run", "gaps", "spans"):
+        written(tiny.trace(spans=SPANS, steps=STEPS), tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert say("summary", "run", "--debug").code == 0
+    assert say("show", "steps", "gaps", "--format", "csv").out.startswith("rank,step,model")
+    assert say("show", "overlap", "spans", "--format", "csv").out.startswith("rank,step,total_ns")
+
+
 # show
 
 
@@ -306,6 +429,79 @@ def test_json_and_csv_know_no_nan(tmp_path: Path, say) -> None:  # type: ignore[
     assert say("show", "counters", run, "--format", "csv", "--columns", "value").out.splitlines() == ["value", "", "", "1.5"]
 
 
+HOSTILE = {  # as a kernel is named, and as CSV has it
+    "=cmd|' /C calc'!A0": "'=cmd|' /C calc'!A0",
+    '=HYPERLINK("http://x","y")': '"\'=HYPERLINK(""http://x"",""y"")"',
+    "+1+cmd": "'+1+cmd",
+    "-2+3": "'-2+3",
+    "@SUM(A1)": "'@SUM(A1)",
+    "\t=1": "'\t=1",
+    "\r=1": r"\u000d=1",
+    "\uff1d1": "'\uff1d1",
+    "a\x1b]0;owned\x07\x9bb\u202ec\x00": r"a\u001b]0;owned\u0007\u009bb\u202ec\u0000",
+    "two\nlines": '"two\nlines"',
+    "-5": "-5",
+    "+1.5e-3": "+1.5e-3",
+    "a=b": "a=b",
+    "aten::mm": "aten::mm",
+}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> str:
+    rows = "\n".join(f"kernel x {at * 10} 10 {-at}" for at in range(len(HOSTILE)))
+    spans = tiny.trace(spans=f"kind name start_ns dur_ns step\n{rows}").spans.collect()
+    return written(Trace({"spans": spans.with_columns(name=pl.Series(list(HOSTILE)).cast(pl.Categorical))}), tmp_path / "hostile")
+
+
+def test_no_cell_of_csv_is_a_formula_or_steers_a_terminal(hostile: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    expected = "".join(f"{cell},{-at}\n" for at, cell in enumerate(HOSTILE.values()))
+    words = ("show", "spans", hostile, "--columns", "name,step")
+    assert say(*words, "--format", "csv").out == "name,step\n" + expected
+    assert say(*words, "-o", str(tmp_path / "out.csv")).code == 0
+    assert (tmp_path / "out.csv").read_bytes().decode() == "name,step\n" + expected
+    assert say("query", hostile, "select name, step from spans", "--format", "csv").out == "name,step\n" + expected
+    header = say("query", hostile, """select step as "=a,b", step as "\x1b[2Jc" from spans limit 1""", "--format", "csv")
+    assert header.out == '"\'=a,b",\\u001b[2Jc\n0,0\n'
+
+
+def test_exported_csv_has_no_formulas_either_and_other_formats_are_exact(hostile: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    assert say("export", hostile, "--to", "csv", "-o", str(tmp_path / "tables"), "--analyses").code == 0
+    read = (tmp_path / "tables" / "spans.csv").read_bytes().decode()
+    assert all(f",{cell}," in read for cell in HOSTILE.values())
+    for file in (tmp_path / "tables").iterdir():
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", file.read_bytes().decode()), file
+        assert not re.search(r'(^|,)"?[=@]', file.read_bytes().decode(), re.MULTILINE), file
+    rows = json.loads(say("show", "spans", hostile, "--format", "json").out)["rows"]
+    assert [row["name"] for row in rows] == list(HOSTILE)
+    assert say("show", "spans", hostile, "-o", str(tmp_path / "x.parquet")).code == 0
+    assert pl.read_parquet(tmp_path / "x.parquet")["name"].cast(pl.String).to_list() == list(HOSTILE)
+
+
+@pytest.mark.parametrize("words", [["spans"], ["spans", "--wide"], ["problems"], ["problems", "--wide"], ["kernels", "--wide"]])
+def test_nothing_that_is_shown_steers_a_terminal(words: list[str], hostile: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    problem = {"file": "a\x1b[31m.json", "where": "b\x07", "what": "c\x9b31m\u202e", "lost": 1}
+    run = written(stepscope.open(hostile).with_problems([problem]), tmp_path / "run")
+    piped = say("show", *words, run)
+    shown = bare(on_terminal("show", *words, run, columns=120)[1])
+    summary = bare(on_terminal("summary", run, columns=120)[1]) + say("summary", run).out
+    for text in (piped.out, piped.err, shown, summary):
+        assert text and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+
+
+def test_names_of_columns_and_files_do_not_steer_a_terminal(run: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    question = 'select 1 as "a\x1b[31mb" from steps'
+    for text in (say("query", run, question).out, bare(on_terminal("query", run, question)[1])):
+        assert r"a\u001b[31mb" in text and "\x1b" not in text
+    odd = tmp_path / "odd\x1b[31m"
+    odd.mkdir()
+    _, said = on_terminal("export", run, "--to", "chrome", "-o", str(odd / "t.json"), columns=300)
+    assert r"odd\u001b[31m" in said and "\x1b" not in bare(said)
+    for words in (["report", run, "-o", str(odd / "r.html")], ["list", str(odd)], ["cache"]):
+        said = say(*words)
+        assert "\x1b" not in said.out + said.err, words
+
+
 def test_parquet_goes_to_a_file_or_a_pipe(run: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     assert say("show", "overlap", run, "-o", str(tmp_path / "x.parquet")).code == 0
     done = subprocess.run(
@@ -346,11 +542,148 @@ def test_a_file_is_whole_and_not_replaced_unless_told(run: str, tmp_path: Path, 
     assert say("show", "overlap", run, "-o", str(out)).code == 0
     assert out.read_text().startswith("rank,step,")
     said = say("show", "steps", run, "-o", str(out))
-    assert said.code == 2 and "exists; choose another name or say --force" in said.err
+    assert said.code == 2 and "exists; choose another name, or replace it with --force" in said.err
     assert out.read_text().startswith("rank,step,total_ns")
     assert say("show", "steps", run, "-o", str(out), "--force").code == 0
     assert out.read_text().startswith("rank,step,model")
     assert {path.name for path in tmp_path.iterdir()} == {"run", "out.csv"}
+
+
+@pytest.mark.parametrize(
+    ("words", "ending", "message"),
+    [
+        (
+            ["show", "overlap", "RUN"],
+            ".xlsx",
+            "the ending gives the format (or --format does), not '.xlsx'; expected .txt, .csv, .json or .parquet",
+        ),
+        (["show", "overlap", "RUN"], ".cvs", "did you mean '.csv'? Accepted: .txt, .csv, .json, .parquet"),
+        (["query", "RUN", "select 1 as a from steps"], ".xlsx", "expected .txt, .csv, .json or .parquet"),
+        (["list", "RUN"], ".xlsx", "expected .txt, .csv, .json or .parquet"),
+        (["report", "RUN"], ".pdf", "a report is one HTML file, not '.pdf'; expected .html or .htm"),
+        (["export", "RUN", "--to", "chrome"], ".csv", "chrome writes one file for each rank, not '.csv'; expected .json or .gz"),
+        (["export", "RUN", "--to", "csv"], ".csv", "csv writes a folder, not '.csv'; expected the name of a folder, without an ending"),
+        (
+            ["export", "RUN", "--to", "parquet"],
+            ".xlsx",
+            "parquet writes a folder, not '.xlsx'; expected the name of a folder, without an ending",
+        ),
+    ],
+)
+def test_an_output_whose_ending_promises_another_format_is_refused(  # type: ignore[no-untyped-def]
+    words: list[str], ending: str, message: str, run: str, tmp_path: Path, say
+) -> None:
+    out = tmp_path / f"out{ending}"
+    said = say(*(run if word == "RUN" else word for word in words), "-o", str(out))
+    assert (said.code, said.out, out.exists()) == (2, "", False)
+    assert message in said.err and str(out) in said.err and said.err.count("\n") == 1
+    if words[0] in ("show", "query", "list"):  # who says the format knows what is in the file
+        assert say(*(run if word == "RUN" else word for word in words), "-o", str(out), "--format", "csv").code == 0
+        assert out.read_bytes().count(b"\n") > 1
+
+
+OUTPUTS = [
+    (["show", "overlap", "RUN"], "out.csv"),
+    (["query", "RUN", "select 1 as a from steps"], "out.json"),
+    (["list", "RUN"], "out.txt"),
+    (["report", "RUN"], "out.html"),
+    *((["export", "RUN", "--to", form], "out") for form in ("csv", "parquet", "mindinsight", "msprof")),
+    *((["export", "RUN", "--to", form], "out.json") for form in ("chrome", "perfetto", "speedscope")),
+    (["export", "RUN", "--to", "msprof_db"], "out.db"),
+]
+
+
+@pytest.mark.parametrize(("words", "name"), OUTPUTS, ids=lambda value: " ".join(value) if isinstance(value, list) else value)
+def test_existing_output_is_treated_alike_everywhere(words: list[str], name: str, run: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / name
+    command = [*(run if word == "RUN" else word for word in words), "-o", str(out)]
+    assert say(*command).code == 0
+    files = {file: file.read_bytes() for file in [out, *out.rglob("*")] if file.is_file()}
+    said = say(*command)
+    assert said.code == 2 and said.out == ""
+    assert said.err == f"stepscope: {out} exists; choose another name, or replace it with --force (in Python: overwrite=True)\n"
+    assert {file: file.read_bytes() for file in [out, *out.rglob("*")] if file.is_file()} == files
+    assert say(*command, "--force").code == 0
+    # Whatever is said, a folder with something else in it is not replaced, nor is a folder by a file.
+    other = tmp_path / "mine"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years")
+    said = say(*command[:-1], str(other), "--force")
+    assert said.code == 2 and (other / "thesis.tex").read_text() == "years" and said.err.count("\n") == 1
+
+
+def test_every_format_is_among_the_outputs_above() -> None:
+    assert {words[3] for words, _ in OUTPUTS if words[0] == "export"} == set(exporters.names())
+
+
+def test_existing_output_is_refused_before_anything_is_read(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "out.json").write_text("mine")
+    for words in (["show", "spans"], ["export", "--to", "chrome"]):
+        assert "out.json exists" in say(*words, "no such trace", "-o", str(tmp_path / "out.json")).err
+    (tmp_path / "report.html").write_text("mine")
+    assert "report.html exists" in say("report", "no such trace", "-o", str(tmp_path / "report.html")).err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["report", "RUN", "--page", "nopage"], "no page 'nopage'; expected overview, steps, operators, "),
+        (["report", "RUN", "--page", "memroy"], "no page 'memroy'; did you mean 'memory'? Accepted: overview, steps, "),
+        (["report", "RUN", "--page", "compare"], "no page 'compare'; expected overview, "),
+        (["report", "RUN", "--max-size", "1"], "--max-size is 1 B; expected more than "),
+        (["report", "RUN", "--max-size", "3kB"], "--max-size is 3.00 kB; expected more than "),
+        (["report", "RUN", "--max-size", "inf"], "--max-size is 'inf'; expected a size such as 500kB, 20MB or 2GB"),
+        (["report", "RUN", "--max-size=-5MB"], "--max-size is '-5MB'; expected a size such as"),
+        (["view", "RUN", "--max-upload", "x"], "--max-upload is 'x'; expected a size such as"),
+        (["show", "operators", "RUN", "--device", "gpus"], "no device 'gpus'; did you mean 'gpu'? Accepted: aicore, aicpu, "),
+        (["show", "operator_types", "RUN", "--device", "0"], "no device '0'; expected aicore, aicpu, hostcpu, gpu, tpu or cpu"),
+        *((["show", name, "RUN", "--device", "gpu 1"], "no device 'gpu 1'; did you mean 'gpu 0'? Accepted: cpu, gpu 0")
+          for name in ("memory", "memory_peaks", "memory_by_category", "allocations_by_op", "live_tensors")),
+        (["show", "durations", "RUN", "--by", "names"], "no grouping 'names'; expected type, operator or shape"),
+        (["show", "totals", "RUN", "--kind", "kernels"], "no kind of span 'kernels'; did you mean 'kernel'?"),
+        (["show", "cpu", "RUN", "--of", "thread"], "no kind of sample 'thread'; expected machine, process or operator"),
+    ],
+)  # fmt: skip
+def test_an_unknown_page_device_kind_or_size_is_refused_with_those_that_are_accepted(  # type: ignore[no-untyped-def]
+    words: list[str], message: str, tmp_path: Path, say
+) -> None:
+    allocations = 'device bytes alloc_ns free_ns\n"gpu_0" 100 0 50\ncpu 100 0 50'
+    counters = 'name at_ns value unit\n"allocated_gpu_0" 0 100 bytes'
+    run = written(tiny.trace(spans=SPANS, steps=STEPS, allocations=allocations, counters=counters), tmp_path / "run")
+    said = say(*(run if word == "RUN" else word for word in words))
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err and said.err.count("\n") == 1
+
+
+def test_a_device_that_only_another_rank_has_is_known(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    allocations = 'rank device bytes alloc_ns free_ns\n0 cpu 100 0 50\n1 "gpu_0" 100 0 50'
+    spans = "rank kind name start_ns dur_ns\n0 op a 0 10\n1 op a 0 10"
+    run = written(tiny.trace(spans=spans, allocations=allocations), tmp_path / "run")
+    said = say("show", "allocations_by_op", run, "--device", "gpu 0", "--rank", "0", "--format", "csv")
+    assert (said.code, said.out.count("\n"), said.err) == (0, 1, "")
+
+
+def test_the_pages_of_a_report_are_those_of_the_front_end() -> None:
+    frontend = Path(__file__).parent.parent / "frontend" / "src"
+    order = {
+        json.loads(file.read_text().splitlines()[0].removeprefix("// page: "))["order"]: file.stem for file in frontend.glob("pages/*.tsx")
+    }
+    without = json.loads(re.search(r"NOT_IN_REPORT = (\[.*?\])", (frontend / "reachable.tsx").read_text())[1])  # type: ignore[index]
+    assert [name for _, name in sorted(order.items()) if name not in without] == list(RUN_PAGES)
+
+
+def test_a_notebook_refuses_an_unknown_page(run: str) -> None:
+    with pytest.raises(UsageError, match=r"no page 'nopage'; expected overview, steps, .* or files"):
+        stepscope.open(run).view("nopage")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 row could not be read and is missing"), (2, "2 rows could not be read and are missing")]
+)
+def test_one_is_singular(count: int, words: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    run = written(tiny.trace(spans=SPANS, problems=f"file where what lost\nf a b {count}"), tmp_path / "run")
+    assert words in say("show", "spans", run).err
+    assert f"{count} of {count} row{'s' * (count > 1)}" in bare(on_terminal("query", run, f"select name from spans limit {count}")[1])
 
 
 def test_missing_rows_are_told_on_standard_error(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -731,7 +1064,7 @@ def test_export_writes_and_reopens(run: str, tmp_path: Path, say) -> None:  # ty
     assert say("export", run, "--to", "csv", "-o", str(tmp_path / "more"), "--analyses").code == 0
     assert (tmp_path / "more" / "overlap.csv").exists()
     said = say("export", run, "--to", "csv", "-o", str(tmp_path / "more"))
-    assert said.code == 2 and "say --force" in said.err
+    assert said.code == 2 and "with --force" in said.err
     assert say("export", run, "--to", "csv", "-o", str(tmp_path / "more"), "--force").code == 0
 
 

@@ -87,7 +87,7 @@ def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say
     said = say("--export=on", f"--output={raw}", "--model-id=8", "--iteration-id=2")
     assert (said.code, "no model 8 has iterations here; models: 7" in said.err) == (1, True)
     said = say("--export=on", f"--output={raw}", "--model-id=7", "--iteration-id=4")
-    assert "model 7 has no iteration 4; there are 1 to 3" in said.err
+    assert "model 7 has no iteration 4; it has 1 to 3" in said.err
     said = say("--export=on", f"--output={raw}", "--model-id=7")
     assert (said.code, "go together" in said.err) == (2, True)
 
@@ -226,7 +226,7 @@ def test_clear_removes_the_databases_of_sqlite_folders_and_nothing_else(raw: Pat
     (raw / "device_0" / "sqlite" / "notes.txt").write_text("mine")
     (raw / "sqlite").symlink_to(elsewhere)
     said = say("--export=on", "--clear=on", f"--output={raw}")
-    assert said.code == 0 and "removed host/sqlite: 1 databases, 5 bytes" in said.out
+    assert said.code == 0 and "removed host/sqlite: 1 database, 5 bytes" in said.out
     assert "device_0/sqlite is kept: notes.txt" in said.out
     assert not (raw / "host" / "sqlite").exists() and (elsewhere / "mine.db").exists()
     assert [file.name for file in (raw / "device_0" / "sqlite").iterdir()] == ["notes.txt"]

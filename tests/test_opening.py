@@ -1,11 +1,18 @@
 """Opening anything: files, run folders, folders of ranks; with a cache, without one, and beside other processes."""
 
+import bz2
 import contextlib
+import gzip
+import io
 import json
+import lzma
 import os
+import pickle
 import subprocess
 import sys
+import tarfile
 import threading
+import zipfile
 from pathlib import Path
 
 import polars as pl
@@ -241,7 +248,7 @@ def test_several_runs_in_a_folder_are_not_one_trace_and_the_error_names_two(tmp_
         (
             b"\x00\x01noise" * 100,
             UnknownFormatError,
-            "not a trace that stepscope knows; expected a run folder or one of: ascend_db, ascend_result, capture",
+            r"not a trace that stepscope knows\. Known: PyTorch/Chrome JSON \(\.json, \.json\.gz\); JAX/TensorFlow xplane \(\.xplane\.pb\)",
         ),
     ],
 )
@@ -256,8 +263,90 @@ def test_what_cannot_be_opened_is_named(content: bytes | None, error: type[Steps
 
 def test_a_folder_without_a_trace_says_so(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing here")
-    with pytest.raises(UnknownFormatError, match="no trace in this folder"):
+    with pytest.raises(UnknownFormatError, match=r"no trace in this folder: the folder has only notes\.txt\. Known: PyTorch/Chrome JSON"):
         stepscope.open(tmp_path)
+    (tmp_path / "report.nsys-rep").write_bytes(b"\x01\x02")
+    with pytest.raises(UnknownFormatError, match=r"files such as notes\.txt; report\.nsys-rep is an Nsight Systems report"):
+        stepscope.open(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UnknownFormatError, match="no trace in this folder: the folder has no files"):
+        stepscope.open(tmp_path / "empty")
+
+
+def test_every_reader_names_its_format_in_users_words() -> None:
+    assert [text.partition(" (")[0] for text in readers.formats()[:3]] == [
+        "PyTorch/Chrome JSON",
+        "JAX/TensorFlow xplane",
+        "Ascend raw data",
+    ]
+    assert len(set(readers.formats())) == len(readers.names())
+
+
+def zipped(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, "{}")
+    return file.getvalue()
+
+
+def tarred() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("trace.json"))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("job.nsys-rep", b"\x01\x02", "an Nsight Systems report, which stepscope does not read; record the job with `stepscope run`"),
+        ("kernel.ncu-rep", b"NVR\x00", "an Nsight Compute report"),
+        ("a.pt.trace.json.zip", zipped("trace.json"), r"a zip archive; unpack it \(unzip\)"),
+        ("model.pt", zipped("model/data.pkl"), "a PyTorch checkpoint"),
+        ("trace.tar.gz", tarred(), r"a tar archive; unpack it \(tar xf\)"),
+        ("trace.json.bz2", bz2.compress(b"{}"), r"compressed with bzip2; decompress it \(bunzip2\)"),
+        ("trace.json.xz", lzma.compress(b"{}"), r"compressed with xz; decompress it \(unxz\)"),
+        ("snapshot.pickle", pickle.dumps({"segments": [], "device_traces": []}), "a PyTorch memory snapshot .* `stepscope run --memory`"),
+        ("snapshot.pickle.gz", gzip.compress(pickle.dumps({"segments": [], "device_traces": []})), "a PyTorch memory snapshot"),
+        ("nccl_trace_rank_0", pickle.dumps({"version": "2.4", "pg_config": {}}), "an NCCL flight recorder dump"),
+        ("x.pkl", pickle.dumps([1]), "a Python pickle, not a profile"),
+        ("config.json", b'{"lr": 0.1}', "JSON without traceEvents"),
+        (
+            "flames.json",
+            b'{"$schema": "https://www.speedscope.app/file-format-schema.json"}',
+            "a speedscope profile; open it on speedscope.app",
+        ),
+        ("trace.pftrace", b"\x0a\x02\x08\x01", "a Perfetto trace .* convert it first: traceconv json"),
+        ("events.out.tfevents.1", b"\x18\x00", r"a TensorBoard event file; the profile is in plugins/profile/\*/\*\.xplane\.pb"),
+        ("graph.pb", b"\x0a\x02xx", "not an xplane file"),
+        ("report.html", b"<!doctype html><title>run \xc2\xb7 stepscope</title>", "a report of stepscope; open it in a browser"),
+        ("train.py", b"import torch", r"a Python script; record it: stepscope run train\.py"),
+        ("op_summary.csv", b"a,b\n1,2\n", "one CSV table; open the folder of the profiler that wrote it"),
+        ("other.db", b"SQLite format 3\0" + bytes(2000), "an SQLite database of an unknown program"),
+    ],
+)
+def test_an_unknown_file_is_told_what_it_is_and_what_to_do(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnknownFormatError, match=f"not a trace that stepscope knows: this is {message}") as caught:
+        stepscope.open(tmp_path / name)
+    assert str(caught.value).count("\n") == 0 and ". Known: PyTorch/Chrome JSON (.json, .json.gz); " in str(caught.value)
+
+
+def test_a_table_of_a_run_folder_leads_to_the_folder(tmp_path: Path) -> None:
+    store.write(tiny.trace(), tmp_path / "run")
+    with pytest.raises(UnknownFormatError, match=f"one table of a run folder; open the folder: {tmp_path / 'run'}"):
+        stepscope.open(tmp_path / "run" / "spans.parquet")
+
+
+def test_files_of_other_profilers_are_named(shared: Path) -> None:
+    for pattern, words in (
+        ("nsys/*.sqlite", "Nsight Systems"),
+        ("memory_snapshot/*", "memory snapshot"),
+        ("flight_recorder/*/_dump_*", "flight recorder"),
+    ):
+        for file in list(shared.glob(pattern))[:3]:
+            with pytest.raises(UnknownFormatError, match=words):
+                stepscope.open(file)
 
 
 def test_a_pipe_is_neither_waited_for_nor_taken_for_a_trace(tmp_path: Path) -> None:

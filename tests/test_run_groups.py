@@ -224,7 +224,7 @@ def test_what_run_recorded_of_processes_that_are_all_rank_0_opens_with_the_comma
     script.write_text(_PROCESSES)
     words = [sys.executable, "-m", "stepscope", "run", "--out", "data", "--seconds", "60", str(script)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
-    (line,) = [line for line in done.stderr.splitlines() if "look at it with" in line]
+    (line,) = [line for line in done.stderr.splitlines() if "open it with" in line]
     folder = tmp_path / line.rpartition(" ")[2]
     assert folder.parent == tmp_path / "data"
     trace = stepscope.open(folder)

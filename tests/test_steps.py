@@ -125,7 +125,7 @@ def test_steps_and_rank_restrict_any_analysis(trace: Trace) -> None:
 
 
 def test_steps_that_are_not_there_are_refused(trace: Trace) -> None:
-    with pytest.raises(UsageError, match="no steps 7 to 9 in tiny; there are 1 to 4"):
+    with pytest.raises(UsageError, match="no steps 7 to 9 in tiny; it has steps 1 to 4"):
         trace.of_steps(7, 9)
     with pytest.raises(UsageError, match="it has no steps"):
         tiny.trace(spans="rank track kind name start_ns dur_ns\n0 0 op a 0 1").of_steps(0, 1)

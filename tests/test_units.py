@@ -59,3 +59,13 @@ def test_a_share_is_nothing_only_where_there_is_nothing(value: float, text: str)
 )
 def test_the_unit_of_a_column_is_the_end_of_its_name(column: str, value: object, text: str) -> None:
     assert units.cell(column, value) == text
+
+
+def test_a_count_agrees_with_its_noun() -> None:
+    assert [units.count(number, "row") for number in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
+    assert [units.count(number, "entry", "entries") for number in (1, 2)] == ["1 entry", "2 entries"]
+    assert [units.count(number, "event is", "events are") for number in (1, 2)] == ["1 event is", "2 events are"]
+
+
+def test_no_size_is_rounded_to_nothing() -> None:
+    assert [units.decimal_size(count) for count in (1, 999, 1000, 52_300, 1_400_000)] == ["1 B", "999 B", "1.00 kB", "52.3 kB", "1.40 MB"]

@@ -140,11 +140,20 @@ export class Table {
   }
 
   csv(names = this.names, rows?: ArrayLike<number>): string {
-    const quote = (text: string) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const quote = (plain: string) => {
+      const text = spreadsheetText(plain);
+      return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
     const order = rows ?? Array.from({ length: this.rows }, (_, row) => row);
     const lines = Array.from(order, (row) => names.map((name) => quote(this.raw(name, row))).join(","));
     return [names.map(quote).join(","), ...lines].join("\n") + "\n";
   }
+}
+
+/** Text that no spreadsheet runs as a formula and no terminal obeys: the rule of src/stepscope/tables.py. */
+function spreadsheetText(text: string): string {
+  const visible = text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return /^[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]/.test(visible) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(visible) ? `'${visible}` : visible;
 }
 
 function some(column: ArrayLike<unknown>, rows: ArrayLike<number>): ArrayLike<unknown> {

@@ -53,8 +53,8 @@ def of_steps(trace: Trace, steps: list[int]) -> Trace:
     """The trace with what happened in these steps only."""
     there = trace.steps.select("step").unique().collect()["step"].sort().to_list()
     if missing := sorted(set(steps) - set(there)):
-        span = f"{there[0]} to {there[-1]}" if there else "none"
-        raise UsageError(f"no step {', '.join(map(str, missing))} in {trace.meta.source}; there are {span}")
+        has = f"it has steps {there[0]} to {there[-1]}" if len(there) > 1 else f"it has step {there[0]}" if there else "it has no steps"
+        raise UsageError(f"no step {', '.join(map(str, missing))} in {trace.meta.source}; {has}")
     kept = trace.steps.filter(pl.col("step").is_in(steps)).sort("start_ns").collect()
     tables: dict[str, pl.LazyFrame | pl.DataFrame] = dict(trace.tables) | {"steps": kept}
     spans = _within(trace.spans.collect(), "start_ns", kept)

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepscope import captures
+from stepscope import captures, units
 from stepscope.errors import StepscopeError, UsageError
+from stepscope.escapes import escape_controls
 
 _STARTUP = Path(__file__).parent / "startup"
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -51,7 +52,7 @@ def launch(words: list[str], settings: dict[str, Any], *, name: str) -> int:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         for line in _report(_read(journal), settings, out):
-            sys.stderr.write(f"stepscope: {line}\n")
+            sys.stderr.write(f"stepscope: {escape_controls(line)}\n")
         with contextlib.suppress(OSError):  # there is something in it
             for made in new if out.exists() else new[1:]:
                 made.rmdir()
@@ -142,7 +143,7 @@ def _report(lines: list[dict[str, Any]], settings: dict[str, Any], out: Path) ->
         said += _no_steps(lines, settings)
     reasons = dict.fromkeys(line["incomplete"] for line in lines if line.get("incomplete"))
     incomplete = f", which is incomplete ({', '.join(reasons)})" if reasons else ""
-    return [*said, *(f"recorded {place}{incomplete}; look at it with: stepscope summary {_quoted(place)}" for place in places)]
+    return [*said, *(f"recorded {place}{incomplete}; open it with: stepscope view {_quoted(place)}" for place in places)]
 
 
 def places(captures: list[Path]) -> list[Path]:
@@ -176,7 +177,7 @@ def _converted(capture: Path) -> Path:
     try:
         return conversion.convert(capture)
     except Exception as error:  # noqa: BLE001  the capture is there to be opened
-        sys.stderr.write(f"stepscope: {capture} stays a capture: {error}\n")
+        sys.stderr.write(f"stepscope: {escape_controls(f'{capture} stays a capture: {error}')}\n")
         return capture
 
 
@@ -189,7 +190,7 @@ def _why_nothing(lines: list[dict[str, Any]], settings: dict[str, Any]) -> str:
         return "nothing was recorded: no Python of the job could be reached (python -I, -E and -S leave PYTHONPATH out)"
     if settings.get("steps") and steps:
         first, end = settings["steps"]
-        return f"nothing was recorded: the job made {steps} steps, and --steps {first}:{end} asks for later ones"
+        return f"nothing was recorded: the job made {units.count(steps, 'step')}, and --steps {first}:{end} asks for later ones"
     if settings.get("seconds"):
         return "nothing was recorded: the job ended before recording began, a moment after its start and its import of a framework"
     if not seen:

@@ -13,6 +13,7 @@ import polars as pl
 from stepscope import cache as kept
 from stepscope import readers, run_groups, step_choice, store
 from stepscope.errors import DataError, UnknownFormatError, UsageError
+from stepscope.readers._unknown import folder_hint, hint
 from stepscope.run_groups import DEPTH, Group, Recording, Source, rank_in_name
 from stepscope.trace import Trace, combine, unread_problem
 from stepscope.trace_windows import join_windows
@@ -38,7 +39,7 @@ def open(
     found = list(sources(where, unread.append))
     if not found:
         why = next((error for error in unread if not isinstance(error, UnknownFormatError)), None)
-        raise why or UnknownFormatError(where, f"no trace in this folder{_reasons(unread)}; expected " + _expected())
+        raise why or UnknownFormatError(where, f"no trace in this folder{_reasons(unread) or f': {folder_hint(where)}'}. {_known()}")
     return together(found, where, unread=unread, partial=partial, step_name=step_name, rank=rank, cache=cache, progress=progress)
 
 
@@ -116,7 +117,7 @@ def sources(path: Path, unreadable: Callable[[DataError], None] | None = None, f
     if name is None and path.is_file():
         if path.stat().st_size == 0:
             raise DataError(path, "the file is empty")
-        raise UnknownFormatError(path, "not a trace that stepscope knows; expected " + _expected())
+        raise UnknownFormatError(path, f"not a trace that stepscope knows{_what_it_is(path)}. {_known()}")
     if name is not None:
         yield Source(path, name)
     else:
@@ -209,7 +210,7 @@ def _below(folder: Path, depth: int, unreadable: Callable[[DataError], None], fo
 def _why_nothing(path: Path) -> str:
     """What is wrong with something that has the name of a recording."""
     if path.is_file():
-        return "the file is empty" if path.stat().st_size == 0 else "not a trace that stepscope knows"
+        return "the file is empty" if path.stat().st_size == 0 else f"not a trace that stepscope knows{_what_it_is(path)}"
     files = [file for file in path.rglob("*") if file.is_file()]
     if not files:
         return "the folder has no files"
@@ -327,5 +328,10 @@ def _reasons(unread: list[DataError]) -> str:
     return f"; {unread[0]}" + (f" (and {len(unread) - 1} more)" if len(unread) > 1 else "") if unread else ""
 
 
-def _expected() -> str:
-    return "a run folder or one of: " + ", ".join(readers.names())
+def _what_it_is(path: Path) -> str:
+    text = hint(path)
+    return f": this is {text}" if text else ""
+
+
+def _known() -> str:
+    return f"Known: {'; '.join([*readers.formats(), 'run folders'])}"

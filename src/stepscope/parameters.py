@@ -55,6 +55,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
 
 _WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]+"), re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LONGEST_NUMBER, _LONGEST_SHOWN = 40, 60  # characters
+_SHORT_LIST = 24
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -135,10 +136,33 @@ def steps(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """The end of an error message: what was probably meant."""
-    near = difflib.get_close_matches(word.replace("-", "_") if not word.startswith("-") else word, list(words), 1)
+def nearest(word: str, words: Iterable[str], least: float = 0.6) -> str:
+    """The end of an error message: what was probably meant, where a word is at least that similar."""
+    near = difflib.get_close_matches(word.replace("-", "_") if not word.startswith("-") else word, list(words), 1, least)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def suggestion(word: str, words: Iterable[str]) -> str:
+    """The end of an error message: the nearest accepted word, and the list of them where it is short or nothing is near."""
+    accepted = list(words)
+    near = nearest(word, accepted)
+    if near:
+        return f"{near} Accepted: {', '.join(accepted)}" if 1 < len(accepted) <= _SHORT_LIST else near
+    return f"; expected {listing(accepted)}" if accepted else ""
+
+
+def check_word(what: str, word: str, words: Iterable[str]) -> str:
+    """The word, if it is one of those accepted; else a UsageError that lists them."""
+    accepted = list(words)
+    if word not in accepted:
+        raise UsageError(f"no {what} '{word}'" + suggestion(word, accepted))
+    return word
+
+
+def listing(words: Iterable[str]) -> str:
+    """a, b or c"""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _is_step(word: str) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from stepscope import captures, conversion, exporters, readers, store
+from stepscope import captures, conversion, exporters, readers, store, units
 from stepscope.errors import DataError, StepscopeError
 from stepscope.exporters import _ascend_communication
 from stepscope.exporters.msprof import iterations as marked_iterations
@@ -379,7 +379,7 @@ def _clear(folder: Path) -> list[str]:
             notes.append(f"{place.relative_to(folder)} is kept: {', '.join(sorted(left)[:3])} is not of Ascend's parser")
         else:
             place.rmdir()
-            notes.append(f"removed {place.relative_to(folder)}: {len(files)} databases, {size:,} bytes")
+            notes.append(f"removed {place.relative_to(folder)}: {units.count(len(files), 'database')}, {units.count(size, 'byte')}")
     return notes or ["no sqlite folder to clear"]
 
 

@@ -1,5 +1,6 @@
 """Profiler: records a training job, window by window, into run folders. Its API is that of mindspore.Profiler."""
 
+import contextlib
 import difflib
 import json
 import os
@@ -63,7 +64,9 @@ class Profiler:
         self._finished: list[Window] = []
         self._clock = StepClock()
         self._ready = False  # on_trace_ready runs
-        self._shown: Path | None = None  # what the user was told of at the end of a `with` block
+        self._shown: Path | None = None  # the recording that the user was told how to open
+        self._silent = False  # a recording that ends now is announced later
+        self._windows = 0  # of this recording, from start to stop
         self._recorded = False  # or tried to, and said why not
         self._obstacle = ""  # why the last window could not be opened
         self._gives_way = False  # nobody's own: started by an environment variable
@@ -91,7 +94,7 @@ class Profiler:
             if not self._before:  # whoever called step() has counted
                 counted = max((listener.steps_so_far() for listener in telling.listeners), default=0)
                 self._job_steps = max(self._job_steps, counted - self.step_num)
-            self._started = choices_of.place()
+            self._started, self._windows, self._shown = choices_of.place(), 0, None
             sources.prepare(self.options)
             self._enter(action)
 
@@ -111,6 +114,8 @@ class Profiler:
             self._enter(None)
             self._started = ""
             _state.release(self)
+            if self._windows and not self._silent:
+                self._tell_recording()
 
     def step(self) -> None:
         """A step is over and the next begins. With a schedule, this moves it on."""
@@ -155,16 +160,15 @@ class Profiler:
             if self._forked():
                 return []
             if self._started and not self._ready:
-                self.stop()
+                self._stop_silently()
             if self._last and self._last in self._finished:
                 self._last.write_unprofiled_steps()
             windows, self._finished = self._finished, []
             if not self._recorded and not self._plan:
                 say("nothing was recorded: analyse() of a profiler that was never started")
         found = [window.convert(steps=steps, wait=mode == "sync") for window in windows]
-        if self._shown and found and self._shown not in found:  # what was said of it does not hold any more
-            self._shown = found[-1]
-            say(f"analysed; look at it with: stepscope summary {shlex.quote(_relative(found[-1]))}")
+        if self._windows and not self._ready:
+            self._tell_recording()
         return found
 
     @classmethod
@@ -240,11 +244,25 @@ class Profiler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._started:
             self.stop()
-        if self.run and not self._shown and not self._on_trace_ready and not telling.listeners and not self._forked():
-            self._shown = self.run
-            say(f"recorded {_relative(self.run)}; look at it with: stepscope summary {shlex.quote(_relative(self.run))}")
 
     _last: "Window | None" = None
+
+    def _stop_silently(self) -> None:
+        self._silent = True
+        try:
+            self.stop()
+        finally:
+            self._silent = False
+
+    def _tell_recording(self) -> None:
+        """Say where the recording is and how to open it, in one line for all ranks. Under `stepscope run`, that says it."""
+        if not self._last or self._forked() or telling.listeners or self._last.capture.header["rank"] != 0:
+            return
+        several = self._windows > 1 or self._last.capture.header["world_size"] > 1
+        place = self.options.output_path if several else self._last.place
+        if place != self._shown:
+            self._shown = place
+            say(f"recorded {_relative(place)}; open it with: stepscope view {shlex.quote(_relative(place))}")
 
     def _forked(self) -> bool:
         """In a forked child a recording is still the parent's."""
@@ -310,6 +328,7 @@ class Profiler:
             say(f"{window.place} is incomplete: {window.incomplete}")
         self._finished.append(window)
         self._last = window
+        self._windows += 1
         if self._on_trace_ready:
             self._ready = True
             try:
@@ -494,11 +513,13 @@ class _State:
         profiler = self.profiler
         if profiler is not None:
             recorded = profiler._window
-            profiler.stop()
+            profiler._stop_silently()
             if profiler._gives_way:
                 profiler.analyse()
             elif recorded:
-                say(f"the profiler was still recording at the end of the program; what it recorded is in {recorded.place}")
+                place = _relative(recorded.place)
+                command = f"stepscope view {shlex.quote(place)}"
+                say(f"the profiler was still recording at the end of the program: recorded {place}; open it with: {command}")
 
     def forked(self) -> None:
         self.profiler = None
@@ -532,8 +553,9 @@ def _weakly(profiler: Profiler) -> Callable[[], None]:
 
 def _relative(path: Path) -> str:
     """As seen from the present folder, where it is below."""
-    folder = Path.cwd()
-    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+    with contextlib.suppress(OSError, ValueError):  # it may lie elsewhere, or the present folder may be gone
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
 
 
 def _checked_steps(steps: Sequence[int] | None) -> list[int] | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepscope import units
 from stepscope.endings import on_main_thread, undisturbed
 from stepscope.errors import StepscopeError
 from stepscope.step_clock import StepClock
@@ -224,7 +225,7 @@ class Recorder:
                 say(f"recording ended in step {self.step}: {told(error)}")
             if request.count is not None and request.steps >= request.count:
                 if request.bound:
-                    window.capture.notice(f"recording ended after {request.count:,} steps: --steps asks for others")
+                    window.capture.notice(f"recording ended after {units.count(request.count, 'step')}: --steps asks for others")
                 goes_on = False
             if not goes_on:
                 self.stop()

@@ -49,7 +49,7 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
     """Write a run folder under a temporary name, then rename it."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         if not overwrite:
-            raise UsageError(f"{path} exists; choose another name or overwrite it")
+            raise UsageError(f"{path} exists; choose another name, or replace it (overwrite=True)")
         if not sniff(path):
             raise UsageError(f"{path} is not a run folder, so it is not replaced; choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,13 +5,19 @@ from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from stepscope.errors import UsageError
-from stepscope.parameters import nearest
+from stepscope.escapes import CONTROLS, escape
+from stepscope.parameters import suggestion
 
 if TYPE_CHECKING:
     import polars as pl
 
 _BATCH = 1 << 14
 _LONGEST_FIND = 1000
+# What spreadsheets run when a cell begins with it, as OWASP lists it (CSV injection; the last four are the wide signs of
+# Chinese and Japanese keyboards), and what is a plain number all the same.
+_FORMULA, _NUMBER = r"^[=+\-@\t\n\r\u{ff1d}\u{ff0b}\u{ff0d}\u{ff20}]", r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_CONTROLS = CONTROLS.replace("\t", "").replace("\n", "")  # in a cell these two are layout, and harmless
+_CONTROL = "[" + "".join(rf"\u{{{ord(character):x}}}" for character in _CONTROLS) + "]"
 
 
 def chosen(frame: "pl.LazyFrame", *, sort: str | None = None, descending: bool = True, columns: str | None = None) -> "pl.LazyFrame":
@@ -44,8 +50,31 @@ def matching(frame: "pl.LazyFrame", find: str) -> "pl.LazyFrame":
 
 
 def write_csv(frame: "pl.LazyFrame", file: IO[str]) -> None:
+    """CSV with a header. Text that a spreadsheet would run as a formula gets an apostrophe in front, control characters become escapes."""
+    import polars as pl
+
     for index, batch in enumerate(batches(frame, header=True)):
-        file.write(flat(batch).write_csv(include_header=index == 0))
+        if index == 0:
+            file.write(_csv_header(batch.columns))
+        file.write(pl.DataFrame([csv_text(column) for column in flat(batch)]).write_csv(include_header=False))
+
+
+def _csv_header(names: list[str]) -> str:
+    import polars as pl
+
+    return pl.DataFrame([[name] for name in csv_text(pl.Series(names))]).write_csv(include_header=False)
+
+
+def csv_text(column: "pl.Series") -> "pl.Series":
+    """Text that is safe in a spreadsheet and on a terminal; a number that is written as text stays one."""
+    import polars as pl
+
+    if column.dtype != pl.String:
+        return column
+    if column.str.contains(_CONTROL).any():
+        column = column.str.replace_many({character: escape(character) for character in _CONTROLS})
+    formula = column.str.contains(_FORMULA) & ~column.str.contains(_NUMBER)
+    return ("'" + column).zip_with(formula, column).alias(column.name) if formula.any() else column
 
 
 def write_json(frame: "pl.LazyFrame", file: IO[str], about: Mapping[str, Any]) -> None:
@@ -115,7 +144,7 @@ def batches(frame: "pl.LazyFrame", *, header: bool = False) -> Iterator["pl.Data
 
 def _column(name: str, columns: list[str]) -> str:
     if name not in columns:
-        raise UsageError(f"no column '{name}'" + (nearest(name, columns) or f"; there are {', '.join(columns)}"))
+        raise UsageError(f"no column '{name}'" + suggestion(name, columns))
     return name
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stepscope.errors import StepscopeError
+from stepscope.escapes import escape_controls
 
 
 def say(what: str) -> str:
@@ -13,7 +14,7 @@ def say(what: str) -> str:
     if what not in _said:
         _said.add(what)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none at all: no reason to disturb the job
-            sys.stderr.write(f"stepscope: {what}\n")
+            sys.stderr.write(f"stepscope: {escape_controls(what)}\n")
     return what
 
 

@@ -74,7 +74,7 @@ class Trace:
     def table(self, name: str) -> pl.LazyFrame:
         """One of the tables of the schema, lazily: only the columns asked for are read."""
         if name not in self._tables:
-            raise UsageError(f"no table '{name}'; there are {', '.join(self._tables)}")
+            raise UsageError(f"no table '{name}'; expected {', '.join(self._tables)}")
         return self._tables[name]
 
     @property
@@ -153,7 +153,8 @@ class Trace:
         """The same trace with one rank's rows."""
         rank = parameters.checked(int, "rank", rank)
         if self.meta.ranks and rank not in self.meta.ranks:
-            raise UsageError(f"no rank {rank} in {self.meta.source or 'this trace'}; there are {_span_of(self.meta.ranks)}")
+            ranks = f"rank{'s' if len(self.meta.ranks) > 1 else ''} {_span_of(self.meta.ranks)}"
+            raise UsageError(f"no rank {rank} in {self.meta.source or 'this trace'}; it has {ranks}")
         unprofiled = [steps for steps in self.meta.unprofiled_steps if steps.rank == rank]
         meta = msgspec.structs.replace(self.meta, ranks=[rank], unprofiled_steps=unprofiled)
         found = self.part({name: frame.filter(pl.col("rank") == rank) for name, frame in self._tables.items()})
@@ -171,7 +172,13 @@ class Trace:
         steps = self.steps.filter(within).collect()
         if steps.is_empty():
             there = self.steps.select(pl.col("step").min().alias("low"), pl.col("step").max().alias("high")).collect().row(0)
-            known = "it has no steps" if there[0] is None else f"there are {there[0]} to {there[1]}"
+            known = (
+                "it has no steps"
+                if there[0] is None
+                else f"it has step {there[0]}"
+                if there[0] == there[1]
+                else f"it has steps {there[0]} to {there[1]}"
+            )
             raise UsageError(f"no steps {first} to {last} in {self.meta.source or 'this trace'}; {known}")
         # From the first start to the last end of a rank: what lies between two of the steps is part of the range.
         time = steps.group_by("rank").agg(from_ns=pl.col("start_ns").min(), to_ns=pl.col("end_ns").max()).lazy()
@@ -318,7 +325,7 @@ def analysis(name: str) -> Analysis:
     names = analysis_names()
     if name not in names:
         near = difflib.get_close_matches(name.replace("-", "_"), names, 1)
-        raise UsageError(f"no analysis '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(names)}"))
+        raise UsageError(f"no analysis '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; expected {', '.join(names)}"))
     module = importlib.import_module(f"stepscope.analyses.{name}")
     function = getattr(module, name)
     return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), parameters.of(function))

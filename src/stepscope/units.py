@@ -16,6 +16,16 @@ def size(count: float) -> str:
     return _scaled(count, _BYTES, "B")
 
 
+def decimal_size(count: int) -> str:
+    """1.50 MB, as files are counted and flags are given."""
+    return rate(count, "B") if count >= 1000 else f"{count} B"
+
+
+def count(number: int, noun: str, nouns: str = "") -> str:
+    """1 row, 1,234 rows; `nouns` where the plural is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
 def rate(value: float, unit: str) -> str:
     """312 TFLOP/s"""
     for factor, prefix in _DECIMAL:

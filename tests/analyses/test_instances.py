@@ -44,7 +44,7 @@ def test_device_operator_type_and_kernel_choose_calls() -> None:
     assert trace.instances(kernel="gemm")["span"].to_list() == [3]
     assert trace.instances(device="cpu", kernel="gemm").height == 0
     assert trace.instances(device="aicore").height == 0
-    with pytest.raises(UsageError, match="no device 'npu'; there are aicore"):
+    with pytest.raises(UsageError, match=r"no device 'npu'; did you mean .* Accepted: aicore"):
         trace.instances(device="npu")
 
 
@@ -61,7 +61,7 @@ def test_durations_are_those_that_at_least_so_many_calls_do_not_exceed() -> None
     assert trace.durations(by="operator")["name"].to_list() == ["add", "mul"]
     assert trace.durations()["name"].to_list() == [None, None]
     assert trace.durations(by="shape")["p50_ns"].to_list() == [10, 7]
-    with pytest.raises(UsageError, match="by 'scope'"):
+    with pytest.raises(UsageError, match="no grouping 'scope'"):
         trace.durations(by="scope")
 
 

@@ -66,7 +66,7 @@ def test_all_ranks_of_a_job_record_the_same_steps_and_go_on(here: Path, ranks: l
     assert [one["rank"] for one in found] == [0, 1] and {one["pid"] for one in found} == {job.pid for job in ranks}
     attached = said(here, *STEPSCOPE, "attach", str(ranks[1].pid), "--steps", "4", "--memory")
     assert attached.returncode == 0, attached.stderr
-    place = only(re.findall(r"^recorded (\S+); look at it with: stepscope summary \1$", attached.stdout, re.MULTILINE))
+    place = only(re.findall(r"^recorded (\S+); open it with: stepscope view \1$", attached.stdout, re.MULTILINE))
     trace = stepscope.open(here / place, cache=False)
     recorded = trace.steps.collect().sort("rank", "step")
     by_rank = [recorded.filter(rank=rank)["step"].to_list() for rank in (0, 1)]

@@ -156,7 +156,7 @@ def test_operators_of_a_call_before_the_recording_belong_to_no_step(capture: Cal
     trace = capture({"Default/A-op0": [80, 130], "Default/B-op0": [60, 110, 150]}, calls, trains="jit train")
     assert steps_of(trace, "Default/A-op0") == [0, 1]
     assert steps_of(trace, "Default/B-op0") == [None, 0, 1]
-    assert "1 operator calls of a graph that was called before the recording began" in problems_of(trace)
+    assert "1 operator call of a graph that was called before the recording began" in problems_of(trace)
 
 
 def test_of_graphs_called_equally_often_the_neighbours_tell_which_an_operator_is_of(capture: Callable[..., Trace]) -> None:

@@ -60,7 +60,7 @@ def test_however_a_job_ends_its_exit_code_is_its_own_and_what_it_recorded_is_who
     assert (bare.returncode, under.returncode) == (code, code)
     recording = only(recordings(tmp_path / "data"))
     assert {"work0", "work1", "work2"} <= names(recording)
-    assert f"recorded {recording.relative_to(tmp_path)}; look at it with: stepscope summary" in under.stderr
+    assert f"recorded {recording.relative_to(tmp_path)}; open it with: stepscope view" in under.stderr
     assert under.stdout == bare.stdout == ""
 
 
@@ -141,7 +141,7 @@ def test_what_a_shell_script_starts_is_recorded_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "what is to be run?"),
+        ([], "missing SCRIPT"),
         (["absent.py"], "absent.py: no such script"),
         (["no-such-command"], "no-such-command: neither a script nor a command"),
         (["--steps", "5", "train.py"], "--steps is '5'; expected A:B"),
@@ -247,7 +247,7 @@ def test_the_last_line_says_that_a_recording_is_incomplete_and_why(tmp_path: Pat
     under = run(tmp_path, "train.py")
     recording = only(recordings(tmp_path / "data"))
     assert under.stderr.splitlines()[-1].startswith(
-        f"stepscope: recorded {recording.relative_to(tmp_path)}, which is incomplete (File too large); look at it with: "
+        f"stepscope: recorded {recording.relative_to(tmp_path)}, which is incomplete (File too large); open it with: "
     )
     problems = dict(stepscope.open(recording, cache=False).problems.select("what", "lost").collect().rows())
     assert problems["steps 0 to 49: operators were not written: File too large"] == 50
@@ -429,7 +429,7 @@ def test_every_rank_that_torchrun_starts_is_recorded_and_they_open_as_one(tmp_pa
     under = run(tmp_path, "--steps", "1:4", "torchrun", "--nproc-per-node", "2", "--standalone", "train.py")
     assert under.returncode == 0, under.stderr
     job = only(list((tmp_path / "data").iterdir()))
-    assert f"recorded data/{job.name}; look at it with: stepscope summary data/{job.name}" in under.stderr
+    assert f"recorded data/{job.name}; open it with: stepscope view data/{job.name}" in under.stderr
     trace = stepscope.open(job, cache=False)
     assert trace.meta.ranks == [0, 1]
     found = trace.steps.collect().sort("rank", "step")

@@ -110,8 +110,8 @@ def test_begin_and_end_events_make_spans(tmp_path: Path) -> None:
         """,
     )
     assert sorted(trace.problems.collect()["what"].to_list()) == [
-        "1 ends of ranges that were never begun",
-        "1 ranges were begun and never ended: drawn up to the last event",
+        "1 end of ranges that were never begun",
+        "1 range was begun and never ended: drawn up to the last event",
         "no step markers: the whole trace is one step",
     ]
 
@@ -328,11 +328,11 @@ def test_a_bare_array_may_lack_its_closing_bracket(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "complaint"),
     [
-        ({"dur": -1}, "event 1: 1 events of negative duration"),
-        ({"ts": None}, "event 1: 1 events without a usable time"),
-        ({"ts": float("nan")}, "event 1: 1 events without a usable time"),
-        ({"ts": 1e300}, "event 1: 1 events without a usable time"),
-        ({"ts": "yesterday"}, "event 1: 1 events without a usable time"),
+        ({"dur": -1}, "event 1: 1 event of negative duration"),
+        ({"ts": None}, "event 1: 1 event without a usable time"),
+        ({"ts": float("nan")}, "event 1: 1 event without a usable time"),
+        ({"ts": 1e300}, "event 1: 1 event without a usable time"),
+        ({"ts": "yesterday"}, "event 1: 1 event without a usable time"),
         ({"dur": None}, "event 1: 1 complete events without a usable duration"),
     ],
 )

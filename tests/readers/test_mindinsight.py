@@ -480,7 +480,7 @@ def test_the_parallel_strategy_tells_how_each_operator_is_cut(folder: Any) -> No
     """
     assert_rows(trace.strategy(), rows)
     assert trace.strategy(sharded=True).height == 3
-    assert "1 nodes without a name or a type" in trace.problems.collect()["what"].to_list()
+    assert "1 node without a name or a type" in trace.problems.collect()["what"].to_list()
 
 
 def test_a_file_that_nothing_reads_is_told(folder: Any) -> None:

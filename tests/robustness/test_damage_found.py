@@ -71,7 +71,7 @@ def test_a_number_of_calls_that_cannot_be_is_told_and_makes_no_spans(tmp_path: P
     trace = stepscope.open(tmp_path, cache=False)
     spans = trace.spans.select(pl.col("name").cast(pl.String), "dur_ns").collect().rows()
     assert spans == [("MatMul-op1", 500_000)] * 2
-    assert problems(tmp_path)["1 rows without a name, a time or a number of calls that can be"] == 1
+    assert problems(tmp_path)["1 row without a name, a time or a number of calls that can be"] == 1
 
 
 def test_cores_and_frequencies_that_cannot_be_are_as_if_not_said(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_result_of_which_all_that_is_said_is_of_another_kind_opens(tmp_path: P
     (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce_": said}}}))
     found = problems(folder)
     assert found["2 pairs of ranks without size and time"] == 2
-    assert found["1 transfers without their times"] == 1
+    assert found["1 transfer without their times"] == 1
 
 
 def test_a_recording_that_says_only_what_was_reserved_has_a_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,8 +148,8 @@ def test_one_damaged_file_or_line_of_mindspore_costs_only_itself(tmp_path: Path)
     trace = stepscope.open(folder, cache=False)
     told = dict(trace.problems.select("what", "lost").collect().iter_rows())
     assert trace.spans.collect().height == whole - 1
-    assert told["1 calls without a start or a duration"] == 1
-    assert told["1 lines are not five numbers, such as '0 0 x 5 1000'"] == 1
+    assert told["1 call without a start or a duration"] == 1
+    assert told["1 line is not five numbers, such as '0 0 x 5 1000'"] == 1
     assert sum(lost for what, lost in told.items() if what.startswith("not JSON")) == 1
     assert trace.counters.collect().height == 1
 
@@ -176,4 +176,4 @@ def test_an_offset_and_times_that_are_no_numbers_are_told(tmp_path: Path) -> Non
     found = problems(folder)
     assert found["diff_time is no number: times of this rank are not moved by it"] == 0
     assert found["the times of 2 samples of the input pipeline are not numbers, or behind one that is none"] == 2
-    assert found["1 operators of the input pipeline without a number"] == 1
+    assert found["1 operator of the input pipeline without a number"] == 1

@@ -281,3 +281,19 @@ def test_calls_from_one_line_are_told_apart_by_their_innermost_line_and_listed_o
     page.wait_for_selector(".caller")
     lines = [one.locator(".mono").all_inner_texts() for one in page.locator(".caller summary").all()]
     assert sorted(lines) == [["train.py(3): main", "torch/nn/conv.py(4): forward"], ["train.py(3): main", "torch/nn/linear.py(9): forward"]]
+
+
+def test_csv_of_a_page_has_neither_formulas_nor_control_characters(server: Any, page: Any, tmp_path: Path) -> None:
+    names = {"=1+1": "'=1+1", "-2+3": "'-2+3", "@SUM(A1)": "'@SUM(A1)", "\x1b[31mred": r"\u001b[31mred", "-5": "-5", "mm": "mm"}
+    rows = "\n".join(f"kernel 1 x {at * 10} {9 - at}" for at in range(len(names)))
+    trace = tiny.trace(spans=f"kind track name start_ns dur_ns\n{rows}", tracks="track label kind device\n1 s7 stream 0")
+    spans = trace.spans.collect().with_columns(name=pl.Series(list(names)).cast(pl.Categorical))
+    store.write(Trace({"spans": spans, "tracks": trace.tracks}), tmp_path / "hostile")
+    served = server(tmp_path)
+    page.goto(served.url(f"#/{served.run('hostile')}/kernels"))
+    page.get_by_role("button", name="Copy", exact=True).first.click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    header, *lines = Path(download.value.path()).read_text("utf-8").splitlines()
+    at = header.split(",").index("name")
+    assert [line.split(",")[at] for line in lines] == list(names.values())

@@ -307,7 +307,7 @@ def test_an_answer_that_is_known_is_not_sent_again(server: Serve) -> None:
         ("analyses/operators?by_shap=1", 400, "usage", "did you mean"),
         ("analyses/modules?depth=two", 400, "usage", "expected a whole number"),
         ("analyses/operators?steps=5:2", 400, "usage", "FIRST:LAST"),
-        ("analyses/operators?steps=90:99", 400, "usage", "there are 1 to 3"),
+        ("analyses/operators?steps=90:99", 400, "usage", "it has steps 1 to 3"),
         ("analyses/operators?rank=7", 400, "usage", "no rank 7"),
         ("analyses/operators?rank=0&rank=1", 400, "usage", "twice"),
         ("analyses/operators?sort=nme", 400, "usage", "did you mean 'name'?"),

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from stepscope.parameters import check_word
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -23,6 +24,8 @@ def memory_samples(trace: Trace, device: str | None) -> pl.DataFrame:
         pl.col("name").cast(pl.String).str.extract_groups(r"^(?<what>allocated|reserved) ?(?<device>.*)$").alias("word")
     )
     parts = parts.unnest("word").filter(pl.col("what").is_not_null(), True if device is None else pl.col("device") == device)
+    if device is not None and parts.is_empty():
+        check_device(trace, device)
     samples = (
         counters.join(parts.lazy(), on=["name", "unit"], maintain_order="left")
         .select("rank", "device", "what", "at_ns", bytes=pl.col("value").round().cast(pl.Int64))
@@ -36,6 +39,15 @@ def memory_samples(trace: Trace, device: str | None) -> pl.DataFrame:
         .join(_static(trace, allocated), on=["rank", "device"], how="left", maintain_order="left")
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
+
+
+def check_device(trace: Trace, device: str) -> None:
+    """Refuse a device of which nothing in the whole recording says memory, where something says it of others."""
+    counted = trace.whole.counters.select(pl.col("name").cast(pl.String).unique()).collect()["name"]
+    named = trace.whole.allocations.select(pl.col("device").cast(pl.String).unique()).collect()["device"]
+    known = sorted({*counted.str.extract(r"^(?:allocated|reserved) (.+)$").drop_nulls(), *named.drop_nulls()})
+    if known:
+        check_word("device", device, known)
 
 
 def _beside(allocated: pl.DataFrame, reserved: pl.DataFrame, moment: list[str]) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope.analyses._alive import most_alive
+from stepscope.analyses._memory import check_device
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -31,6 +32,8 @@ def allocations_by_op(trace: Trace, *, device: str | None = None, by_scope: bool
     )
     if device is not None:
         blocks = blocks.filter(pl.col("device") == device)
+        if blocks.is_empty():
+            check_device(trace, device)
     kept = pl.col("free_ns").is_null()
     return (
         blocks.group_by(by)

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from stepscope.parameters import check_word
 from stepscope.trace import Trace
 from stepscope.trace_windows import with_windows
 
@@ -30,6 +31,7 @@ _NAMES = (
      r"^((?:process|data worker|child) \d+|process) "),
     ("operator", r"^cpu (user|system) \d+(?: .*)?$", r"^cpu (?:user|system) (.*)$"),
 )  # fmt: skip
+KINDS = ("machine", "process", "operator")  # that `of` keeps
 _COLUMN_OF = {
     "user": "user_share",
     "system": "system_share",
@@ -53,6 +55,8 @@ def cpu(trace: Trace, *, of: str | None = None) -> pl.DataFrame:
 
     Low user time where the input is slow: more workers. High system time, many context switches and a long run queue: fewer.
     """
+    if of is not None:
+        check_word("kind of sample", of, KINDS)
     words = trace.counters.select("name").unique().collect()
     text = pl.col("name").cast(pl.String)
     known = pl.concat(

@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from stepscope.analyses.cpu import cpu
+from stepscope.analyses.cpu import KINDS, cpu
+from stepscope.parameters import check_word
 from stepscope.trace import Trace
 from stepscope.trace_windows import with_windows
 
@@ -42,6 +43,8 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
     than two processes per core could run at once. The time of a process is counted exactly: where ticks say less of the machine than its
     processes used, the machine has what they used.
     """
+    if of is not None:
+        check_word("kind of sample", of, KINDS)
     key = ["rank", "of", "name"]
     shared = pl.col("user_share").is_not_null()
     ever = [*key, "window"]

@@ -4,7 +4,7 @@ import polars as pl
 
 from stepscope.analyses._operators import CALL, calls_of_work
 from stepscope.analyses.instances import instances
-from stepscope.errors import UsageError
+from stepscope.parameters import check_word
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -37,8 +37,7 @@ def durations(trace: Trace, *, by: str = "type", device: str | None = None) -> p
     exceed: one that happened. By operator there is a row for each of `operators`, by shape for each of `operators` by shape; what it is
     not by is null. `device` keeps one device.
     """
-    if by not in _PARTS:
-        raise UsageError(f"no durations by '{by}'; there are {', '.join(_PARTS)}")
+    check_word("grouping", by, _PARTS)
     pieces = instances(trace, device=device).lazy().select(*CALL, "shapes", "dtypes", "dur_ns")
     on_host = pl.col("device") == "cpu"
     calls = pl.concat(

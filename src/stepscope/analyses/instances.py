@@ -3,7 +3,7 @@
 import polars as pl
 
 from stepscope.analyses._operators import host_operators, launcher, on_devices, with_shapes
-from stepscope.errors import UsageError
+from stepscope.parameters import check_word
 from stepscope.schema import DEVICES
 from stepscope.trace import Trace
 
@@ -40,8 +40,8 @@ def instances(
     `device`, `operator` (its name) and `type` are as in a row of `operators`, `kernel` as the name in one of `kernels`; each keeps only
     such calls.
     """
-    if device is not None and device not in DEVICES:
-        raise UsageError(f"no device '{device}'; there are {', '.join(DEVICES)}")
+    if device is not None:
+        check_word("device", device, DEVICES)
     parts = [] if device == "cpu" else [_on_devices(trace)]
     if device in (None, "cpu") and kernel is None:
         parts.append(_on_host(trace))

@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope.analyses._alive import most_alive
+from stepscope.analyses._memory import check_device
 from stepscope.analyses.memory_peaks import memory_peaks
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
@@ -37,6 +38,8 @@ def live_tensors(trace: Trace, *, at_ns: int | None = None, step: int | None = N
     blocks = trace.table("allocations").with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
     if device is not None:
         blocks = blocks.filter(pl.col("device") == device)
+        if blocks.is_empty():
+            check_device(trace, device)
     if at_ns is not None:
         alive = blocks.with_columns(at_ns=pl.lit(at_ns))
     else:

@@ -5,7 +5,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals
-from stepscope.analyses._memory import memory_samples
+from stepscope.analyses._memory import check_device, memory_samples
 from stepscope.analyses.step_stages import stage_sets
 from stepscope.intervals import Set
 from stepscope.trace import Trace
@@ -39,6 +39,8 @@ def memory_by_category(
     """
     blocks = _named(trace, device)
     if blocks.is_empty():
+        if device is not None:
+            check_device(trace, device)
         return pl.DataFrame(schema=COLUMNS)
     fixed = memory_samples(trace, device).group_by("rank", "device").agg(pl.col("static_bytes").first())
     tables = []

@@ -13,6 +13,8 @@ from stepscope.analyses._operators import (
     with_device_steps,
     with_shapes,
 )
+from stepscope.parameters import check_word
+from stepscope.schema import DEVICES
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -51,6 +53,8 @@ def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None
     `flops` are as the analysis `flops` counts them. Device work in steps of which it is not completely recorded is left out where the rank
     has other steps; where it has none, `share` is null.
     """
+    if device is not None:
+        check_word("device", device, DEVICES)
     rows = pl.concat([_host(trace), _device(trace)]).group_by(*_KEYS, "shapes", "dtypes").agg(
         calls=pl.len(),
         total_ns=pl.col("dur_ns").sum(),

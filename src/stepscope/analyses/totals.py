@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from stepscope.parameters import check_word
+from stepscope.schema import KINDS
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -23,6 +25,8 @@ def totals(trace: Trace, *, kind: str | None = None) -> pl.DataFrame:
 
     Nothing is left out, also of sources and kinds that no other analysis knows: the rows add up to the table `spans`.
     """
+    if kind is not None:
+        check_word("kind of span", kind, KINDS)
     spans = trace.spans if kind is None else trace.spans.filter(pl.col("kind").cast(pl.String) == kind)
     duration = pl.col("dur_ns")
     return (

@@ -6,14 +6,16 @@ Nothing heavy is imported before a command runs: help, version and completion an
 import contextlib
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from types import ModuleType
 
 from stepscope import __version__
-from stepscope.cli._arguments import OneOf, Parser
+from stepscope.cli._arguments import Parser, example_text
 from stepscope.cli._text import clean
-from stepscope.errors import StepscopeError
+from stepscope.errors import StepscopeError, UsageError
+from stepscope.parameters import nearest
 
 # In the order of the help: what one uses first stands first.
 COMMANDS = (
@@ -32,7 +34,13 @@ COMMANDS = (
     "demo",
     "completion",
 )
+EXAMPLES = """\
+stepscope demo
+stepscope view trace.json.gz
+stepscope run --steps 10:20 train.py --lr 0.1
+"""
 _TO_LOOK = ("polars", "msgspec", "rich")  # a training image may have none of them
+_OF_ALL = ("--help", "-h", "--version")  # flags of `stepscope` itself
 _INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
 
 
@@ -54,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001  the edge: every error ends here as one line
         if debug:
-            traceback.print_exc()
+            sys.stderr.writelines(clean(line) + "\n" for line in traceback.format_exc().splitlines())
         with contextlib.suppress(OSError):
             sys.stderr.write(f"stepscope: {clean(_message(error))}\n")
         if isinstance(error, OSError) and error.filename is None:
@@ -65,12 +73,19 @@ def main(argv: list[str] | None = None) -> int:
 
 def _ours(words: list[str]) -> int:
     """How many words are ours in any case: what follows `run`, or the flags of `msprof`, may be the script's."""
-    if "run" in words[:2]:
-        return 1
-    if "msprof" in words[:2]:
-        after = words.index("msprof") + 1
-        return next((at for at in range(after, len(words)) if not words[at].startswith("-")), len(words))
+    at = _command_at(words)
+    if words[at : at + 1] == ["run"]:
+        return at + 1
+    if words[at : at + 1] == ["msprof"]:
+        return next((end for end in range(at + 1, len(words)) if not words[end].startswith("-")), len(words))
     return len(words)
+
+
+def _command_at(words: list[str]) -> int:
+    """Which word is the command: the first, unless flags stand before it."""
+    if not words or not words[0].startswith("-") or words[0] in _OF_ALL:
+        return 0
+    return next((at for at, word in enumerate(words) if word in COMMANDS), 0)
 
 
 def command(name: str) -> ModuleType:
@@ -83,36 +98,46 @@ def parser(words: list[str]) -> Parser:
         prog="stepscope",
         description="See where the time, memory and communication of neural-network training go.",
         epilog="PATH is a trace file (plain or gzip), a run folder, or a folder of ranks.\n"
-        "--debug shows where an error came from. `stepscope COMMAND --help` tells more.",
+        "--debug shows where an error came from. `stepscope COMMAND --help` says more.\n\n" + example_text(EXAMPLES),
     )
     top.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name in COMMANDS:
         module = command(name)
         text = (module.__doc__ or "").strip()
-        below = commands.add_parser(name, help=text.splitlines()[0], description=text)
+        below = commands.add_parser(name, help=text.splitlines()[0], description=text, epilog=example_text(module.EXAMPLES))
         module.add_arguments(below, words[1:] if words[:1] == [name] else [])
         below.set_defaults(run=module.run, parser=below)
     return top
 
 
 def _run(words: list[str]) -> int:
-    if words and not words[0].startswith("-"):
-        OneOf("command", COMMANDS)(words[0])
+    if at := _command_at(words):
+        words = [words[at], *words[:at], *words[at + 1 :]]
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        raise UsageError(f"no command '{words[0]}'" + (nearest(words[0], COMMANDS) or _path_hint(words[0])))
     top = parser(words)
     try:
-        args, extra = top.parse_known_args(words)
+        if not words or words[0].startswith("-"):
+            _, extra = top.parse_known_args(words)
+            if extra:
+                top.refuse(extra)
+            top.print_help()
+            return 0
+        below = top.commands[words[0]]
+        args, extra = below.parse_anywhere(words[1:])
     except SystemExit as end:  # --help and --version
         return int(end.code or 0)
-    if args.command is None:
-        if extra:
-            top.refuse(extra)
-        top.print_help()
-        return 0
     if extra:
-        args.parser.refuse(extra)
+        below.refuse(extra, words[1:])
     code: int = args.run(args)
     return code
+
+
+def _path_hint(word: str) -> str:
+    if os.path.exists(word):  # noqa: PTH110 - any text, of any length
+        return f"; to look at a trace: stepscope view {shlex.quote(word)}, or stepscope summary {shlex.quote(word)}"
+    return "; `stepscope --help` lists the commands"
 
 
 def _message(error: Exception) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from stepscope import units
+from stepscope import exporters, units
 from stepscope.cli import _terminal, _text
-from stepscope.cli._arguments import OneOf
+from stepscope.cli._arguments import OneOf, check_ending
 from stepscope.errors import UsageError
-from stepscope.parameters import checked
+from stepscope.parameters import checked, listing
 from stepscope.tables import batches, chosen, finite, json_text, write_csv, write_json
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "csv", "json", "parquet")
 # A terminal is for looking: the first rows, and how many there are. A pipe gets every row and column, with long names cut; a file, all.
 ON_TERMINAL = 30
+ENDINGS = {".txt": "table", ".csv": "csv", ".json": "json", ".parquet": "parquet"}
 _BATCH = 1 << 14
 _MOMENTS = {"start_ns", "end_ns", "at_ns", "fp_start_ns", "bp_end_ns", "alloc_ns", "peak_ns"}
 # Sentences, and what is copied into another command: whole also on a pipe.
@@ -34,15 +35,24 @@ _IDS = {"rank", "step", "span", "parent", "op", "track", "depth", "correlation",
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument(
-        "--format", type=OneOf("format", FORMATS), metavar="FORMAT", help=f"{', '.join(FORMATS)}; otherwise by FILE's ending, or table"
+        "--format",
+        type=OneOf("format", FORMATS),
+        metavar="FORMAT",
+        help=f"Write {listing(FORMATS)}. Default: by the ending of FILE, else table.",
     )
-    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
-    group.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    group.add_argument("--limit", type=int, metavar="N", help=f"at most N rows, 0 for all; a terminal shows {ON_TERMINAL} unless told")
-    group.add_argument("--sort", metavar="COLUMN", help="the largest of COLUMN first")
-    group.add_argument("--ascending", action="store_true", help="with --sort: the smallest first")
-    group.add_argument("--columns", metavar="A,B", help="only these columns, in this order")
-    group.add_argument("--wide", action="store_true", help="whole names and all columns, however wide; otherwise long names are cut")
+    group.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help=f"Write to FILE, whose name ends in {listing(ENDINGS)}. Default: standard output."
+    )
+    group.add_argument("--force", action="store_true", help="Replace FILE if it exists.")
+    group.add_argument(
+        "--limit", type=int, metavar="N", help=f"Show at most N rows, 0 for all. Default: {ON_TERMINAL} on a terminal, else all."
+    )
+    group.add_argument("--sort", metavar="COLUMN", help="Sort by COLUMN, the largest first. Default: the order of the analysis or table.")
+    group.add_argument("--ascending", action="store_true", help="With --sort: the smallest first.")
+    group.add_argument("--columns", metavar="A,B", help="Show only these columns, in this order. Default: all.")
+    group.add_argument(
+        "--wide", action="store_true", help="Show whole names and all columns, however wide. Without it, long names are cut."
+    )
 
 
 def put(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", about: dict[str, str], title: str = "") -> None:
@@ -54,7 +64,8 @@ def put(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", 
     else:
         _write(frame.head(args.limit) if args.limit else frame, form, args, trace, about)
     if trace is not None and (lost := trace.problems.select("lost").sum().collect().item()):
-        sys.stderr.write(f"stepscope: {lost:,} rows could not be read and are missing here; `stepscope show problems PATH` says which\n")
+        missing = "1 row could not be read and is missing" if lost == 1 else f"{lost:,} rows could not be read and are missing"
+        sys.stderr.write(f"stepscope: {missing} here; `stepscope show problems PATH` says which\n")
 
 
 def cell(column: str, value: object, origin: int | None, moments: set[str]) -> str:
@@ -103,8 +114,18 @@ def _chosen(frame: "pl.LazyFrame", args: argparse.Namespace) -> "pl.LazyFrame":
 
 
 def _by_ending(output: Path | None) -> str:
-    ending = output.suffix[1:].lower() if output else ""
-    return ending if ending in FORMATS else "table"
+    return ENDINGS.get(output.suffix.lower(), "table") if output else "table"
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Refuse an output file that exists or whose ending is unknown: before anything is read."""
+    if args.output is None:
+        return
+    if args.format is None:
+        check_ending(args.output, list(ENDINGS), "the ending gives the format (or --format does)")
+    if args.output.is_dir():
+        raise UsageError(f"-o {args.output} is a folder; expected the name of a file")
+    exporters.check_output(args.output, overwrite=args.force)
 
 
 def _write(frame: "pl.LazyFrame", form: str, args: argparse.Namespace, trace: "Trace | None", about: dict[str, str]) -> None:
@@ -117,9 +138,7 @@ def _write(frame: "pl.LazyFrame", form: str, args: argparse.Namespace, trace: "T
         else:
             frame.collect().write_parquet(sys.stdout.buffer)
         return
-    from stepscope.exporters import whole
-
-    with whole(args.output, overwrite=args.force) as draft:
+    with exporters.whole(args.output, overwrite=args.force) as draft:
         if form == "parquet":
             frame.sink_parquet(draft, maintain_order=True)
         else:
@@ -144,11 +163,11 @@ def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None", *,
     columns = []
     for name, dtype in schema.items():
         cells = (cell(name, value, origin, moments) for value in _telling(frame, name, dtype.is_numeric()))
-        columns.append(_text.Column(name, dtype.is_numeric(), max(map(_text.width, [name, *cells]))))
+        columns.append(_text.Column(name, dtype.is_numeric(), max(map(_text.width, [_text.clean(name), *cells]))))
     whole = _WHOLE if trace is not None else _WHOLE | {"path"}  # of files that `list` found; that of an analysis is a stack
     if cut and (narrow := _text.narrow(columns, _terminal.width(), whole)) != columns:
         shorter = [column.name for column, was in zip(narrow, columns, strict=True) if column.width < was.width]
-        sys.stderr.write(f"stepscope: long values of {', '.join(shorter)} are cut; --wide, CSV and JSON have them whole\n")
+        sys.stderr.write(f"stepscope: long values of {_text.clean(', '.join(shorter))} are cut; --wide, CSV and JSON have them whole\n")
         columns = narrow
     file.write(_text.heading(columns) + "\n")
     for batch in batches(frame):
@@ -189,7 +208,7 @@ def _on_terminal(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace 
     moments = moments_of(shown.columns)
     rows = list(_rows(shown, origin_of(trace) if moments else None, moments))
     natural = [
-        _text.Column(name, dtype.is_numeric(), max([_text.width(name), *(_text.width(row[index]) for row in rows)]))
+        _text.Column(name, dtype.is_numeric(), max([_text.width(_text.clean(name)), *(_text.width(row[index]) for row in rows)]))
         for index, (name, dtype) in enumerate(shown.schema.items())
     ]
     # Columns without a single value give way first, then those that repeat another: what is left out is named below the table.
@@ -207,7 +226,7 @@ def _on_terminal(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace 
     if same:
         kept = [index for index in kept if natural[index].name not in same]
         columns, hidden = _text.fit([natural[index] for index in kept], _terminal.width())
-    notes = [f"{len(rows):,} of {many:,} rows" + ("; --limit 0 shows all" if len(rows) < many else "")]
+    notes = [f"{len(rows):,} of {units.count(many, 'row')}" + ("; --limit 0 shows all" if len(rows) < many else "")]
     notes += [f"no values: {', '.join(empty)}"] if empty else []
     notes += [f"same as {first}: {name}" for name, first in same.items()]
     notes += [f"no room: {', '.join(hidden)} (--columns)"] if hidden else []
@@ -218,7 +237,7 @@ def _on_terminal(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace 
     _terminal.write([[(title, "bold")]] if title else [])
     _terminal.write([[(_text.heading(columns), "dim")]])
     _terminal.write([(line, "")] for line in _text.lines(columns, ([row[index] for index in kept] for row in rows)))
-    _terminal.write([(line, "dim")] for note in notes for line in textwrap.wrap(note, _terminal.width()))
+    _terminal.write([(line, "dim")] for note in notes for line in textwrap.wrap(_text.clean(note), _terminal.width()))
 
 
 def _rows(batch: "pl.DataFrame", origin: int | None, moments: set[str]) -> Iterator[list[str]]:

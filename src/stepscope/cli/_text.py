@@ -6,19 +6,15 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from stepscope.escapes import escape_controls
+
 GAP = "  "
 # A name is shortened to no less than this; a table that still does not fit leaves out its last columns and says so.
 _LEAST = 16
 # On a pipe no column is left out, and names keep this much.
 _READABLE = 40
 _NOISE = re.compile(r"^void |\bat::native::|\bat::|\bstd::|\(anonymous namespace\)::")
-# Control characters steer a terminal, direction marks reorder what is read, lone surrogates cannot be printed.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-
-
-def clean(text: str) -> str:
-    """The text with every character that could steer the terminal written as an escape."""
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) if not text.isprintable() else text
+clean = escape_controls
 
 
 def width(text: str) -> int:
@@ -94,7 +90,7 @@ def lines(columns: list[Column], rows: Iterable[list[str]]) -> Iterator[str]:
 
 
 def heading(columns: list[Column]) -> str:
-    return GAP.join(pad(shorten(column.name, column.width), column.width, column.right) for column in columns).rstrip()
+    return GAP.join(pad(shorten(clean(column.name), column.width), column.width, column.right) for column in columns).rstrip()
 
 
 def _narrowest(column: Column) -> int:

@@ -1,9 +1,4 @@
-"""Print the completion script of a shell: bash, zsh or fish.
-
-bash   source <(stepscope completion bash)
-zsh    source <(stepscope completion zsh)
-fish   stepscope completion fish | source
-"""
+"""Print the completion script of a shell: bash, zsh or fish."""
 
 import argparse
 import ast
@@ -12,12 +7,18 @@ import sys
 from pathlib import Path
 
 from stepscope.cli._arguments import OneOf, Parser
+from stepscope.parameters import listing
 
 SHELLS = ("bash", "zsh", "fish")
+EXAMPLES = """\
+source <(stepscope completion bash)
+source <(stepscope completion zsh)
+stepscope completion fish | source
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("shell", type=OneOf("shell", SHELLS), metavar="SHELL", help=", ".join(SHELLS))
+    parser.add_argument("shell", type=OneOf("shell", SHELLS), metavar="SHELL", help=f"{listing(SHELLS)}.")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Summarise a recording that comes with stepscope, and with --view show its pages: four training steps of GPT-2 on an NVIDIA H200."""
+"""Summarize a recording that comes with stepscope, and with --view show its pages: four training steps of GPT-2 on an NVIDIA H200."""
 
 import argparse
 import os
@@ -9,13 +9,18 @@ from stepscope.cli import summary, view
 
 RECORDING = Path(__file__).parent.parent / "data" / "gpt2_h200"
 
+EXAMPLES = """\
+stepscope demo
+stepscope demo --view
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     summary.add_format(parser)
     parser.add_argument(
         "--view",
         action="store_true",
-        help="serve its web pages afterwards, until Ctrl-C; without a terminal, or with CI set, only name the command",
+        help="Serve its web pages afterwards, until Ctrl-C. Without a terminal, or with CI set, only name the command.",
     )
     view.add_serving(parser)
 

@@ -7,9 +7,16 @@ import sys
 from stepscope.cli import _text
 from stepscope.cli._arguments import OneOf
 
+EXAMPLES = """\
+stepscope jobs
+stepscope jobs --format json
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("--format", type=OneOf("format", ["table", "json"]), default="table", metavar="FORMAT", help="table or json")
+    parser.add_argument(
+        "--format", type=OneOf("format", ["table", "json"]), default="table", metavar="FORMAT", help="Write table or json. Default: table."
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from stepscope.run_groups import Group, Source
     from stepscope.trace import Trace
 
+EXAMPLES = """\
+stepscope list
+stepscope list runs/ --deep --sort changed
+stepscope list runs/ --format json
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="files or folders; the current one if none")
-    parser.add_argument("--deep", action="store_true", help="read every file")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="Files or folders. Default: the current folder."
+    )
+    parser.add_argument("--deep", action="store_true", help="Read every file, so that framework, ranks and steps are known.")
     parser.set_defaults(partial=False, step_name=None, rank=None, no_cache=False)
     _output.add_arguments(parser)
 
@@ -32,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     from stepscope.opening import sources
 
+    _output.check_output(args)
     failed: list[DataError] = []
     rows = []
     for path in args.paths:

@@ -64,41 +64,62 @@ _COLLECT: dict[str, str | None] = {
     )
 )
 
+EXAMPLES = """\
+stepscope msprof --export=on --output=PROF_000001_20260605
+stepscope msprof --query=on --output=profiler_data
+stepscope msprof --output=data train.py
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     group = parser.add_argument_group("what to do")
     for name, about in _ACTIONS.items():
-        group.add_argument(f"--{name}", type=_switch, metavar="on|off", help=about)
+        group.add_argument(f"--{name}", type=_switch, metavar="on|off", help=f"{about} Default: off.")
     group = parser.add_argument_group("with what")
-    group.add_argument("--output", type=Path, metavar="DIR", help="a PROF_* directory, or a folder of them; for a command: where to record")
     group.add_argument(
-        "--type", type=OneOf("type", ("text", "db")), default="text", metavar="TYPE", help="text (JSON, CSV and the database) or db"
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="Work on this PROF_* directory, or on those in this folder; record a command below it. Default: data, for a command.",
     )
-    group.add_argument("--model-id", type=_number, metavar="N", help="only this model; with --iteration-id")
-    group.add_argument("--iteration-id", type=_number, metavar="N", help="only this iteration of it")
     group.add_argument(
-        "--summary-format", type=OneOf("format", ("csv", "json")), default="csv", metavar="FORMAT", help="csv or json, for tables"
+        "--type",
+        type=OneOf("type", ("text", "db")),
+        default="text",
+        metavar="TYPE",
+        help="Write text (JSON, CSV and the database) or db. Default: text.",
     )
-    group.add_argument("--reports", type=Path, metavar="FILE", help="JSON that says which layers of the timeline to write: json_process")
+    group.add_argument("--model-id", type=_number, metavar="N", help="Export only this model; with --iteration-id. Default: all.")
+    group.add_argument("--iteration-id", type=_number, metavar="N", help="Export only this iteration of it. Default: all.")
     group.add_argument(
-        "--rule", type=_rules, default=[*_RULES], metavar="A,B", help="communication, communication_matrix; both if not given"
+        "--summary-format",
+        type=OneOf("format", ("csv", "json")),
+        default="csv",
+        metavar="FORMAT",
+        help="Write tables as csv or json. Default: csv.",
+    )
+    group.add_argument(
+        "--reports", type=Path, metavar="FILE", help="Write only the timeline layers of this JSON file (json_process). Default: all."
+    )
+    group.add_argument(
+        "--rule", type=_rules, default=[*_RULES], metavar="A,B", help="Analyze communication, communication_matrix, or both. Default: both."
     )
     group = parser.add_argument_group("recording")
-    group.add_argument("--application", metavar="COMMAND", help="the command to record, as one word; or give it at the end")
-    group.add_argument("--duration", type=_number, metavar="S", help="record so many seconds")
+    group.add_argument("--application", metavar="COMMAND", help="Record this command, given as one word. Default: the words at the end.")
+    group.add_argument("--duration", type=_number, metavar="S", help="Record so many seconds. Default: all steps, up to 1,000.")
     group.add_argument("--dynamic", type=_switch, metavar="on|off", help=argparse.SUPPRESS)
     group.add_argument("--pid", metavar="PID", help=argparse.SUPPRESS)
     for name in _COLLECT:
         group.add_argument(f"--{name}", metavar="VALUE", help=argparse.SUPPRESS)
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="a script or a command to record, and its arguments")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="A script or a command to record, and its arguments.")
 
 
 _ACTIONS = {
-    "export": "decode, and write what msprof exports",
-    "parse": "decode, and say what is there",
-    "query": "list devices, models and iterations",
-    "analyze": "write what communication operators took, and the links between ranks",
-    "clear": "remove sqlite folders, when all else went well",
+    "export": "Decode, and write what msprof exports.",
+    "parse": "Decode, and say what is there.",
+    "query": "List devices, models and iterations.",
+    "analyze": "Write what communication operators took, and the links between ranks.",
+    "clear": "Remove sqlite folders, when all else went well.",
 }
 
 
@@ -134,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
     if rows:
         _put(prof_folders.HEADER, sorted(rows, key=lambda row: (row[0], row[3], row[2])))
     if len(folders) > 1:
-        sys.stderr.write(f"stepscope: {len(folders) - failed} of {len(folders)} directories done\n")
+        sys.stderr.write(f"stepscope: {len(folders) - failed} of {units.count(len(folders), 'directory', 'directories')} done\n")
     return 1 if failed else 0
 
 
@@ -175,12 +196,13 @@ def _tell(result: "Result", *, silent: bool) -> None:
         sys.stderr.write(f"stepscope: {name}: {clean(result.failed)}\n")
     if silent:
         return
-    lines = [f"{name}: {result.found}"] if result.found else [name] if result.notes else []
+    lines = [f"{name}: {clean(result.found)}"] if result.found else [name] if result.notes else []
     lines += [f"  wrote {_file(file.path, result.folder)}  {_size(file.rows, file.bytes)}" for file in result.written]
     lines += [f"  {clean(note)}" for note in result.notes]
     lines += [f"  problem: {clean(problem)}" for problem in result.problem_lines]
     if result.lost:
-        lines.append(f"  {result.lost:,} records are missing; `stepscope show problems {name}` says which")
+        are = "is" if result.lost == 1 else "are"
+        lines.append(f"  {units.count(result.lost, 'record')} {are} missing; `stepscope show problems {name}` says which")
     if lines:
         seconds = f" in {result.seconds:.1f} s" if result.written else ""
         sys.stdout.write("\n".join([f"{lines[0]}{seconds}", *lines[1:]]) + "\n")
@@ -192,7 +214,7 @@ def _file(path: str, folder: str) -> str:
 
 
 def _size(rows: int | None, size: int) -> str:
-    return units.size(size) if rows is None else f"{rows:,} {'row' if rows == 1 else 'rows'}"
+    return units.size(size) if rows is None else units.count(rows, "row")
 
 
 def _put(header: tuple[str, ...], rows: list[list[str]]) -> None:

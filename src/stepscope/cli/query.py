@@ -4,18 +4,26 @@ Every table (spans, steps, ...) and every analysis (operators, kernels, ...) is 
 """
 
 import argparse
+import os
+import re
 import sys
 from pathlib import Path
 
 from stepscope.cli import _output
-from stepscope.cli._arguments import add_reading, open_trace
+from stepscope.cli._arguments import TRACE, add_reading, open_trace
 from stepscope.errors import UsageError
+
+EXAMPLES = """\
+stepscope query --tables
+stepscope query trace.json.gz "select name, sum(dur_ns) as total_ns from spans group by name order by total_ns desc limit 10"
+stepscope query runs/job-17/ "select step, total_ns from overlap" --format csv -o steps.csv
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="a trace file, a run folder, or a folder of ranks")
-    parser.add_argument("sql", nargs="?", metavar="SQL", help='such as "select name, sum(dur_ns) from spans group by name"')
-    parser.add_argument("--tables", action="store_true", help="list the tables and their columns")
+    parser.add_argument("path", nargs="?", metavar="PATH", help=TRACE)
+    parser.add_argument("sql", nargs="?", metavar="SQL", help="A question in SQL, in quotes.")
+    parser.add_argument("--tables", action="store_true", help="List the tables and their columns.")
     add_reading(parser)
     _output.add_arguments(parser)
 
@@ -24,14 +32,24 @@ def run(args: argparse.Namespace) -> int:
     if args.tables:
         _list()
         return 0
+    if args.sql is not None and _is_sql(args.path) and not _is_sql(args.sql):  # in the other order
+        args.path, args.sql = args.sql, args.path
     if args.sql is None:
-        raise UsageError('which question? `stepscope query PATH "select ..."`; --tables lists what there is')
+        missing = "PATH" if args.path is not None and _is_sql(args.path) else "SQL"
+        raise UsageError(f'missing {missing}: stepscope query PATH "select ..."; --tables lists the tables')
     from stepscope import queries
 
     queries.checked(args.sql)  # before anything is read
-    trace = open_trace(args.path, args)
+    _output.check_output(args)
+    trace = open_trace(Path(args.path), args)
     _output.put(queries.answer(trace, args.sql).lazy(), args, trace, {"query": args.sql, "source": trace.meta.source})
     return 0
+
+
+def _is_sql(text: str) -> bool:
+    """Whether a text is a statement, and no path: it begins as one, behind remarks, and goes on behind a blank."""
+    begins = re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*[(\s]*(?:select|with|from|values|show|explain|describe)\b.*\s\S", text, re.I | re.S)
+    return begins is not None and not os.path.exists(text)  # noqa: PTH110 - any text, of any length
 
 
 def _list() -> None:

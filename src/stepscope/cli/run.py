@@ -14,25 +14,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stepscope.cli._text import clean
 from stepscope.errors import UsageError
 from stepscope.parameters import nearest
+
+EXAMPLES = """\
+stepscope run --steps 10:20 train.py --lr 0.1
+stepscope run --steps 10:20 --memory --shapes -m package.train --lr 0.1
+stepscope run --steps 10:20 torchrun --nproc-per-node 8 train.py
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     group = parser.add_argument_group("when to record")
-    group.add_argument("--steps", type=_steps, metavar="A:B", help="steps A to B-1; everything up to 1,000 steps if not given")
-    group.add_argument("--seconds", type=_seconds, metavar="S", help="so long, from the first work on")
-    group.add_argument("--idle", action="store_true", help="nothing for now: wait for `stepscope attach`")
+    group.add_argument("--steps", type=_steps, metavar="A:B", help="Record steps A to B-1. Default: all, up to 1,000 steps.")
+    group.add_argument("--seconds", type=_seconds, metavar="S", help="Record for so long, from the first work on. Default: record steps.")
+    group.add_argument("--idle", action="store_true", help="Record nothing for now: wait for `stepscope attach`.")
     group.add_argument(
         "--step-on",
         metavar="WHAT",
         default=os.environ.get("STEPSCOPE_STEP_ON") or None,
-        help="end steps here: optimizer:NAME (class, or number in order of creation), function:MODULE.NAME, annotation:NAME, or dataloader;"
-        " example: function:__main__.train_step. Default: as the framework shows, or STEPSCOPE_STEP_ON",
+        help="End steps here: optimizer:NAME (class, or number in order of creation), function:MODULE.NAME, annotation:NAME, or dataloader;"
+        " example: function:__main__.train_step. Default: STEPSCOPE_STEP_ON, else as the framework shows.",
     )
     add_options(parser)
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module, as python -m does")
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a script or a command, and its arguments")
+    parser.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="Run a module, as python -m does. Default: run SCRIPT."
+    )
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT", help="A script or a command, and its arguments.")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     words = args.module or (args.words[1:] if args.words[:1] == ["--"] else args.words)
     if not words:
-        raise UsageError("what is to be run? (`stepscope run --help` says more)")
+        raise UsageError("missing SCRIPT: stepscope run train.py (`stepscope run --help` says more)")
     if sum(map(bool, (args.steps, args.seconds, args.idle))) > 1:
         raise UsageError("--steps, --seconds and --idle exclude one another; give one")
     options = chosen(args)
@@ -54,16 +63,23 @@ def run(args: argparse.Namespace) -> int:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What to record: the flags that `run` and `attach` share."""
     group = parser.add_argument_group("what to record")
-    group.add_argument("--memory", dest="profile_memory", action="store_true", help="allocations and the memory in use")
-    group.add_argument("--shapes", dest="record_shapes", action="store_true", help="the shapes and types of operators' inputs")
-    group.add_argument("--stack", dest="with_stack", action="store_true", help="Python stacks")
-    group.add_argument("--flops", dest="with_flops", action="store_true", help="floating-point operations")
-    group.add_argument("--data", dest="data_process", action="store_true", help="the input pipeline")
-    group.add_argument("--level", dest="profiler_level", metavar="LEVEL", help="LevelNone, Level0, Level1 or Level2 (Ascend)")
+    group.add_argument("--memory", dest="profile_memory", action="store_true", help="Record allocations and the memory in use.")
+    group.add_argument("--shapes", dest="record_shapes", action="store_true", help="Record the shapes and types of operators' inputs.")
+    group.add_argument("--stack", dest="with_stack", action="store_true", help="Record Python stacks.")
+    group.add_argument("--flops", dest="with_flops", action="store_true", help="Record floating-point operations.")
+    group.add_argument("--data", dest="data_process", action="store_true", help="Record the input pipeline.")
     group.add_argument(
-        "--profiling-options", metavar="JSON", help="options as Ascend's TensorFlow adapter and MS_PROFILER_OPTIONS spell them"
+        "--level",
+        dest="profiler_level",
+        metavar="LEVEL",
+        help="Set the level of detail on Ascend: LevelNone, Level0, Level1 or Level2. Default: Level0.",
     )
-    group.add_argument("--out", metavar="DIR", help="where recordings go: a folder of its own below it for each job; default data")
+    group.add_argument(
+        "--profiling-options",
+        metavar="JSON",
+        help="Take options as Ascend's TensorFlow adapter and MS_PROFILER_OPTIONS spell them. Default: none.",
+    )
+    group.add_argument("--out", metavar="DIR", help="Write recordings below this folder, each job into a folder of its own. Default: data.")
 
 
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
@@ -121,7 +137,7 @@ def _converted(text: str) -> dict[str, Any]:
         if key in _ALWAYS:
             continue
         if key in _NOWHERE:
-            sys.stderr.write(f"stepscope: --profiling-options: {key} has no effect here\n")
+            sys.stderr.write(f"stepscope: --profiling-options: {clean(key)} has no effect here\n")
         elif ours in ("fp_start", "bp_end") and not value:
             continue
         elif ours in Options.__dataclass_fields__ or ours == "aicore_metrics":

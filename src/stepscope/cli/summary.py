@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope import units
 from stepscope.cli import _terminal, _text
-from stepscope.cli._arguments import OneOf, add_reading, open_trace
+from stepscope.cli._arguments import TRACE, OneOf, add_reading, open_trace
 from stepscope.cli._terminal import Line
 from stepscope.tables import finite, json_text
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
     from stepscope.trace import Trace
 
+EXAMPLES = """\
+stepscope summary trace.json.gz
+stepscope summary runs/job-17/ --rank 1 --steps 2:5
+stepscope summary trace.json.gz --format json
+"""
 TOP = 8
 _NOTHING: dict[str, Any] = {"count": 0, "rows": []}
 _PROBLEMS_SHOWN = 10
@@ -46,20 +51,22 @@ _LABEL, _BARS, _MEMORY_SHOWN, _NARROWEST = 14, 60, 4, 60
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH", help="a trace file, a run folder, or a folder of ranks")
+    parser.add_argument("path", type=Path, metavar="PATH", help=TRACE)
     add_reading(parser)
     add_format(parser)
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", type=OneOf("format", ["text", "json"]), default="text", metavar="FORMAT", help="text (default) or json")
+    parser.add_argument(
+        "--format", type=OneOf("format", ["text", "json"]), default="text", metavar="FORMAT", help="Write text or json. Default: text."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     trace = open_trace(args.path, args)
     found = figures(trace)
     if args.format == "json":
-        sys.stdout.write(json_text(found) + "\n")
+        sys.stdout.write((_text.clean(json_text(found)) if sys.stdout.isatty() else json_text(found)) + "\n")
     else:
         _terminal.write(_page(found, args.path, max(_terminal.width(), _NARROWEST)))
     return 0
@@ -292,7 +299,7 @@ def _step_lines(found: dict[str, Any], width: int) -> Iterator[Line]:
             most, told = peak["reserved_bytes"] or 0, f"reserved at most on {where}{when}"
         yield from _valued("" if index else "memory", units.size(most), told, room)
     if (more := len(found["memory_peaks"]) - _MEMORY_SHOWN) > 0:
-        yield [_label(""), (f"and {more:,} more devices", "dim")]
+        yield [_label(""), (f"and {units.count(more, 'more device')}", "dim")]
 
 
 def _waits(overview: list[dict[str, Any]]) -> str:

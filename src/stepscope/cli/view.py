@@ -11,31 +11,47 @@ import sys
 from pathlib import Path
 
 from stepscope.cli import _text
-from stepscope.cli._arguments import add_how
+from stepscope.cli._arguments import add_how, size_of
 from stepscope.errors import DataError, UsageError
 
 _PATIENCE_S = 3.0  # reading ends within that, and removes what it has written
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+EXAMPLES = """\
+stepscope view trace.json.gz
+stepscope view runs/ --port 8080 --no-browser
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="files or folders; the current one if none")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="Files or folders. Default: the current folder."
+    )
     add_how(parser)
     add_serving(parser)
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("serving")
-    group.add_argument("--port", type=_port, metavar="N", help="the port; otherwise 7007, or the next that is free")
+    group.add_argument("--port", type=_port, metavar="N", help="Listen on this port. Default: 7007, or the next that is free.")
     group.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="listen on this address; default 127.0.0.1, this machine only"
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="Listen on this address. Default: 127.0.0.1, this machine only."
     )
-    group.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    group.add_argument("--no-token", action="store_true", help="let every user of this machine in; only with a loopback address")
-    group.add_argument("--path-prefix", type=_prefix, default="", metavar="/X", help="serve below this path, behind a proxy")
-    group.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="a name that a browser may call this server by")
+    group.add_argument("--no-browser", action="store_true", help="Do not open a browser.")
+    group.add_argument("--no-token", action="store_true", help="Let every user of this machine in; only with a loopback address.")
+    group.add_argument("--path-prefix", type=_prefix, default="", metavar="/X", help="Serve below this path, behind a proxy. Default: /.")
     group.add_argument(
-        "--max-upload", type=_size, default=2 * 10**9, metavar="SIZE", help="the largest file to take from a page; default 2GB"
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Accept requests to this host name, too; may be repeated. Default: this machine's own names.",
+    )
+    group.add_argument(
+        "--max-upload",
+        type=size_of("--max-upload"),
+        default=2 * 10**9,
+        metavar="SIZE",
+        help="Accept files of at most this size from a page. Default: 2GB.",
     )
 
 
@@ -149,10 +165,3 @@ def _prefix(word: str) -> str:
     if word.strip("/") and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", "/" + word.strip("/")):
         raise UsageError(f"--path-prefix is '{word}'; expected a path such as /stepscope")
     return "/" + word.strip("/") if word.strip("/") else ""
-
-
-def _size(word: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]?i?)b?", word.strip().lower())
-    if not match or match[2] not in _UNITS:
-        raise UsageError(f"--max-upload is '{word}'; expected a size such as 500MB or 2GB")
-    return int(float(match[1]) * _UNITS[match[2]])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope import clock
+from stepscope import clock, units
 from stepscope.captures import Capture, Column
 
 Piece = tuple[str, Mapping[str, Column]]
@@ -57,7 +57,8 @@ class Session:
         if not slope or wrong > _ERROR_NS:
             lost = sum(len(columns["start_ns"]) for _, columns in kept)
             self._capture.notice(
-                f"{lost:,} events of PyTorch are lost: the machine's clock was set while they were recorded, and their timestamps with it",
+                units.count(lost, "event of PyTorch is lost", "events of PyTorch are lost")
+                + ": the machine's clock was set meanwhile, and timestamps with it",
                 lost=lost,
             )
             return

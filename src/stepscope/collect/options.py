@@ -235,7 +235,7 @@ def _flattened(choices: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
-    return f"a Profiler has no argument '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}")
+    return f"a Profiler has no argument '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; expected {', '.join(known)}")
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:

@@ -36,20 +36,29 @@ def exporter(name: str) -> Exporter:
     return Exporter(name, (module.__doc__ or "").strip(), module.export, own)
 
 
+def check_output(out: Path, *, overwrite: bool) -> None:
+    """Refuse to replace what exists, unless told to. An empty folder is nothing to lose."""
+    if not out.exists():
+        return
+    if not out.is_file() and not out.is_dir():
+        raise UsageError(f"{out} is neither a file nor a folder; choose another name")
+    if not overwrite and not (out.is_dir() and not any(out.iterdir())):
+        raise UsageError(f"{out} exists; choose another name, or replace it with --force (in Python: overwrite=True)")
+
+
 @contextlib.contextmanager
 def whole(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """A path beside `out` to write a file or folder to; it is renamed to `out` when all went well, and removed otherwise."""
+    check_output(out, overwrite=overwrite)
     out = out.resolve()  # a link stays a link
-    if out.exists():
-        if not out.is_file() and not out.is_dir():
-            raise UsageError(f"{out} is neither a file nor a folder; choose another name")
-        if not overwrite:
-            raise UsageError(f"{out} exists; choose another name or say --force")
     out.parent.mkdir(parents=True, exist_ok=True)
     room = Path(tempfile.mkdtemp(prefix=".stepscope.", suffix=".tmp", dir=out.parent))
     try:
         draft = room / out.name
         yield draft
+        if out.exists() and out.is_dir() != draft.is_dir():
+            kind, other = ("folder", "file") if out.is_dir() else ("file", "folder")
+            raise UsageError(f"{out} is a {kind}, so no {other} replaces it; choose another name")
         if out.is_dir():
             old = Path(tempfile.mkdtemp(prefix=".stepscope.", suffix=".old", dir=out.parent))
             out.rename(old / out.name)

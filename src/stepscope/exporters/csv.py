@@ -1,10 +1,14 @@
-"""A folder of CSV files, one per table that has rows; with `analyses`, one per analysis as well."""
+"""A folder of CSV files, one per table that has rows; with `analyses`, one per analysis as well.
+
+Text that a spreadsheet would run as a formula gets an apostrophe in front, and control characters become escapes (`\\u001b`).
+"""
 
 from pathlib import Path
 
 import polars as pl
 import polars.selectors as cs
 
+from stepscope import tables
 from stepscope.errors import UsageError
 from stepscope.exporters import whole
 from stepscope.trace import Trace, analysis_names
@@ -24,5 +28,5 @@ def export(trace: Trace, out: Path, *, overwrite: bool = False, analyses: bool =
 
 def _write(frame: pl.LazyFrame, file: Path) -> None:
     if frame.select(pl.len()).collect().item():
-        finite = pl.when(cs.float().is_finite()).then(cs.float())
-        frame.with_columns(finite).sink_csv(file, maintain_order=True)
+        safe = cs.string().map_batches(tables.csv_text, return_dtype=pl.String, is_elementwise=True)
+        tables.finite(frame).with_columns(safe).sink_csv(file, maintain_order=True)

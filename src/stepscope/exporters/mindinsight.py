@@ -16,6 +16,7 @@ from stepscope.errors import UsageError
 from stepscope.exporters import _mindinsight_beside as beside
 from stepscope.exporters import _mindinsight_data as data
 from stepscope.exporters import chrome, whole
+from stepscope.parameters import check_word
 from stepscope.trace import Trace
 
 _PAGES = ("ascend", "gpu", "cpu")
@@ -23,8 +24,8 @@ _COUNT_NS = 10  # step traces are counts of the system's clock
 
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False, pages: str | None = None) -> None:
-    if pages is not None and pages not in _PAGES:
-        raise UsageError(f"no pages '{pages}' in MindInsight; there are {', '.join(_PAGES)}")
+    if pages is not None:
+        check_word("MindInsight pages", pages, _PAGES)
     if overwrite and out.exists() and not (out.is_dir() and [entry.name for entry in out.iterdir()] == ["profiler"]):
         raise UsageError(f"{out} holds more than a profiler folder, so it is not replaced; choose another name")
     # MindInsight computes with floats of milliseconds: times count from just before the first one, and `diff_time` says when that was.

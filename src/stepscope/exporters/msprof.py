@@ -17,7 +17,7 @@ from stepscope import heap
 from stepscope.errors import DataError, UsageError
 from stepscope.exporters import _msprof_marks, _msprof_memory, _msprof_readme, _msprof_summaries, _msprof_timeline, whole
 from stepscope.exporters._msprof_work import work
-from stepscope.parameters import nearest
+from stepscope.parameters import check_word, nearest
 from stepscope.trace import Trace
 
 _ROWS = 1_000_000
@@ -39,8 +39,7 @@ def export(
     if (model_id is None) != (iteration_id is None):
         raise UsageError("a model and an iteration of it go together: give both, or neither")
     wanted = timeline_layers(Path(reports)) if reports else None
-    if summary_format not in ("csv", "json"):
-        raise UsageError(f"no such format of tables: '{summary_format}'; there are csv and json")
+    check_word("format of tables", summary_format, ("csv", "json"))
     if overwrite and out.is_dir() and not all(map(_is_ours, out.iterdir())):
         raise UsageError(f"{out} holds more than what msprof writes, so it is not replaced; choose another name")
     ranks = trace.meta.ranks or [0]
@@ -111,9 +110,13 @@ def _of_iteration(trace: Trace, model: int, iteration: int | None) -> Trace:
         raise UsageError(f"no model {model} has iterations here; models: {models}")
     there = own["iteration"].to_list()
     if iteration not in there:
-        raise UsageError(f"model {model} has no iteration {iteration}; there are {min(there)} to {max(there)}")
+        raise UsageError(f"model {model} has no iteration {iteration}; {_iteration_range(there)}")
     step = own["step"][there.index(iteration)]
     return trace.of_steps(step, step)
+
+
+def _iteration_range(numbers: list[int]) -> str:
+    return f"it has only {numbers[0]}" if len(numbers) == 1 else f"it has {min(numbers)} to {max(numbers)}"
 
 
 def _write(trace: Trace, folder: Path, summary_format: str, wanted: set[str] | None) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from stepscope import store
+from stepscope.exporters import check_output
 from stepscope.trace import Trace
 
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
+    check_output(out, overwrite=overwrite)
     store.write(trace, out, overwrite=overwrite)

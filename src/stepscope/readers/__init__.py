@@ -1,4 +1,4 @@
-"""One module per file format: `sniff(path)` says whether it is of this format, `read(path, options)` gives the Trace.
+"""One module per file format: `sniff(path)` says whether it is of this format, `read(path, options)` gives the Trace, `FORMAT` names it.
 
 The folder is the registry: a module here whose name does not start with an underscore is a reader.
 """
@@ -35,6 +35,12 @@ def names() -> list[str]:
 
 def module(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def formats() -> list[str]:
+    """Every format in users' words, those that most users have first."""
+    most = ("chrome", "xplane", "prof", "ascend_result")
+    return [module(name).FORMAT for name in sorted(names(), key=lambda name: most.index(name) if name in most else len(most))]
 
 
 def sniff(path: Path) -> str | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope import schema
+from stepscope import schema, units
 from stepscope.readers import _ascend_database_communication
 from stepscope.readers._ascend_database_communication import unless_na
 from stepscope.readers._ascend_kinds import KERNEL_CORES, SERVING, TASK_KINDS
@@ -28,7 +28,7 @@ def spans(database: Database) -> tuple[pl.DataFrame, pl.DataFrame]:
     spans = spans.join(lanes, on=place, how="left", nulls_equal=True, maintain_order="left").drop(place)
     whole = spans.filter(pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0))
     if lost := spans.height - whole.height:
-        database.problems.append(Problem("", f"{lost:,} rows without a start, or that end before they start", lost))
+        database.problems.append(Problem("", f"{units.count(lost, 'row')} without a start, or that end before they start", lost))
     return whole.with_columns(pl.col("module").cast(pl.Categorical)), _tracks(lanes, own_lanes, groups)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stepscope import units
 from stepscope.readers import _kineto
 from stepscope.readers._ascend_lanes import LANES
 from stepscope.readers._kineto import Problem
@@ -72,10 +73,12 @@ def with_details(
         more.write_ipc(scratch / f"spans.{max(len(local), len(_kineto.files(scratch, 'spans'))):06d}.arrow", compression="lz4")
         unplaced = int(missing["elsewhere"].sum())
         if found is not None and missing.height > unplaced:
-            what = f"{missing.height - unplaced:,} kernels of {details.file} are not on the timeline: drawn as the table has them"
+            what = f"{units.count(missing.height - unplaced, 'kernel')} of {details.file} not on the timeline: drawn as the table has them"
             problems.append(Problem("", what, 0))
         if unplaced:
-            what = f"{unplaced:,} kernels of {details.file} ran long before or after all of the timeline: shown without their place in time"
+            what = (
+                f"{units.count(unplaced, 'kernel')} of {details.file} ran long before or after the timeline: shown without a place in time"
+            )
             problems.append(Problem("", what, 0))
         added = missing.select("detail").with_columns(row=pl.int_range(before, before + missing.height, dtype=pl.UInt32, eager=True))
         matched = pl.concat([matched, added])

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stepscope import units
 from stepscope.intervals import Bools, Ints
 from stepscope.readers import _ascend_tlv
 from stepscope.readers._ascend_texts import json_list
@@ -120,7 +121,7 @@ def read(folder: Path, clock: Clock, problems: list[Problem]) -> Framework:
     named = {*(f"{name}" for name in _FILES), "torch.gc_record", "torch.python_tracer_hash"}
     for path in sorted(folder.iterdir()):
         if path.name.startswith(("torch.", "mindspore.")) and not any(path.name.startswith(name) for name in named):
-            problems.append(Problem(path.name, f"not read: {path.stat().st_size:,} bytes", 0))
+            problems.append(Problem(path.name, f"not read: {units.count(path.stat().st_size, 'byte')}", 0))
     return Framework(pl.concat(parts), _typed(memory, MEMORY), "pytorch" if pytorch else "mindspore")
 
 
@@ -335,7 +336,9 @@ def _garbage(folder: Path, clock: Clock, problems: list[Problem]) -> pl.DataFram
 def _cut(file: Path, layout: np.dtype[Any], problems: list[Problem]) -> NDArray[Any]:
     data = file.read_bytes()
     if rest := len(data) % layout.itemsize:
-        problems.append(Problem(file.name, f"{rest} bytes at the end belong to no whole record", 1))
+        problems.append(
+            Problem(file.name, f"{units.count(rest, 'byte at the end belongs', 'bytes at the end belong')} to no whole record", 1)
+        )
     return np.frombuffer(data, layout, count=len(data) // layout.itemsize)
 
 

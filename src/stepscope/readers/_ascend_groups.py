@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from stepscope import schema
+from stepscope import schema, units
 from stepscope.readers._ascend_tables import read_json, with_args
 from stepscope.readers._documents import decoded, index, listed, mapped
 from stepscope.readers._kineto import Problem
@@ -78,7 +78,7 @@ def parse(said: Mapping[str, Any], problems: list[Problem]) -> Parallel:
             groups[str(name)] = ranks
         odd += not ranks
     if odd:
-        problems.append(Problem(FILE, f"{odd:,} groups without their ranks", odd))
+        problems.append(Problem(FILE, f"{units.count(odd, 'group')} without their ranks", odd))
     told, sizes = _object(said.get("distributed_args")), {}
     for short, long in (*_SIZES.items(), ("world_size", "world_size")):
         size = told.get(long, told.get(short))
@@ -151,7 +151,8 @@ def _with_job(trace: Trace, links: pl.DataFrame, parallel: Parallel) -> Trace:
     tables = trace.tables
     tables["links"] = schema.conform(links.lazy(), "links")
     if unknown:
-        what = f"{unknown:,} transfers count ranks within a group that {FILE} does not list: between which ranks they are is not known"
+        who = units.count(unknown, "transfer counts", "transfers count")
+        what = f"{who} ranks within a group that {FILE} does not list: between which ranks is not known"
         row = pl.DataFrame({"rank": [rank], "where": ["communication"], "what": [what], "lost": [0]})
         tables["problems"] = pl.concat([tables["problems"], schema.conform(row.lazy(), "problems")])
     return Trace(tables, trace.meta)

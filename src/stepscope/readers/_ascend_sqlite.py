@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope import schema
+from stepscope import schema, units
 from stepscope.readers._kineto import Problem
 
 _ROWS = 50_000  # at a time
@@ -48,7 +48,7 @@ class Database:
                 ]
                 parts.append(pl.DataFrame(series))
         except sqlite3.Error as error:
-            self.problems.append(Problem(name, f"the table breaks off after {count:,} rows ({error})", 1))
+            self.problems.append(Problem(name, f"the table breaks off after {units.count(count, 'row')} ({error})", 1))
         return pl.concat(parts)
 
     def words(self, rows: pl.DataFrame, *columns: str) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope import intervals
+from stepscope import intervals, units
 from stepscope.readers import _ascend_database, _ascend_tables
 from stepscope.readers._ascend_sqlite import connect
 from stepscope.readers._ascend_tables import column, nanoseconds, read_json, read_table
@@ -72,7 +72,7 @@ def _sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
     )
     whole = found.drop_nulls().filter(pl.all_horizontal(pl.col(name) >= 0 for name in _SUMS), pl.col("overlapped") <= pl.col("computing"))
     if lost := found.height - whole.height:
-        problems.append(Problem(_STEPS, f"{lost:,} steps without their times", lost))
+        problems.append(Problem(_STEPS, f"{units.count(lost, 'step')} without their times", lost))
     return whole.sort("step").unique("step", keep="first", maintain_order=True)
 
 
@@ -93,7 +93,7 @@ def _calls(output: Path, problems: list[Problem]) -> pl.DataFrame:
         except ValueError:
             odd += 1
     if odd:
-        problems.append(Problem("communication", f"{odd:,} calls without a start or a length", odd))
+        problems.append(Problem("communication", f"{units.count(odd, 'call')} without a start or a length", odd))
     return pl.DataFrame(found, _CALLS, orient="row").sort("start_ns")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope import schema
+from stepscope import schema, units
 from stepscope.readers._ascend_details import DETAILS, Details
 from stepscope.readers._ascend_texts import json_list
 from stepscope.readers._documents import decoded, exact, files, in_text, index, listed
@@ -115,7 +115,7 @@ def details(rows: pl.DataFrame, file: str, problems: list[Problem]) -> Details:
     )
     whole = found.filter(pl.col("name").is_not_null() & pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0))
     if lost := found.height - whole.height:
-        problems.append(Problem(file, f"{lost:,} rows without a name, a start or a duration", lost))
+        problems.append(Problem(file, f"{units.count(lost, 'row')} without a name, a start or a duration", lost))
     return Details(whole.select(pl.col(name).cast(dtype) for name, dtype in DETAILS.items()), file)
 
 
@@ -219,7 +219,7 @@ def allocations(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     )
     whole = found.filter(pl.any_horizontal(pl.col("alloc_ns", "free_ns").is_not_null()), pl.col("bytes").is_not_null())
     if lost := found.height - whole.height:
-        problems.append(Problem("operator_memory", f"{lost:,} blocks without a size or a time", lost))
+        problems.append(Problem("operator_memory", f"{units.count(lost, 'block')} without a size or a time", lost))
     return whole
 
 
@@ -281,7 +281,7 @@ def matrix_rows(found: dict[str, Any], file: str, problems: list[Problem]) -> li
                     except (ValueError, TypeError, KeyError):
                         odd += 1
     if odd:
-        problems.append(Problem(file, f"{odd:,} pairs of ranks without size and time", odd))
+        problems.append(Problem(file, f"{units.count(odd, 'pair')} of ranks without size and time", odd))
     return rows
 
 
@@ -319,7 +319,7 @@ def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
                     except (ValueError, TypeError, KeyError, AttributeError):
                         odd += 1
     if odd:
-        problems.append(Problem("communication.json", f"{odd:,} transfers without their times", odd))
+        problems.append(Problem("communication.json", f"{units.count(odd, 'transfer')} without their times", odd))
     return pl.DataFrame(rows, WAITS, orient="row")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stepscope import units
 from stepscope.intervals import Ints
 from stepscope.readers._kineto import Problem
 
@@ -36,7 +37,11 @@ def read(file: Path, head: np.dtype[Any], problems: list[Problem]) -> Tlv:
     data = file.read_bytes()
     begins, ends, past = _bounds(data)
     if past < len(data):
-        problems.append(Problem(file.name, f"{len(data) - past:,} bytes at the end belong to no whole record", 1))
+        problems.append(
+            Problem(
+                file.name, f"{units.count(len(data) - past, 'byte at the end belongs', 'bytes at the end belong')} to no whole record", 1
+            )
+        )
     short = ends - begins < head.itemsize
     if short.any():
         problems.append(Problem(file.name, "records that are too short", int(short.sum())))

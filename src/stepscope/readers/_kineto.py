@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope import intervals, schema
+from stepscope import intervals, schema, units
 from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._chrome_events import Report
@@ -199,9 +199,9 @@ def close_pairs(folder: Path, local: list[NDArray[np.int32]]) -> Iterator[Proble
     spans = spans.select(pl.scan_ipc(files(folder, "spans")[0]).collect_schema().names())
     spans.write_ipc(folder / f"spans.{len(local):06d}.arrow", compression="lz4")
     if left:
-        yield Problem("", f"{len(left):,} ranges were begun and never ended: drawn up to the last event", 0)
+        yield Problem("", f"{units.count(len(left), 'range was', 'ranges were')} begun and never ended: drawn up to the last event", 0)
     if unopened:
-        yield Problem("", f"{unopened:,} ends of ranges that were never begun", unopened)
+        yield Problem("", f"{units.count(unopened, 'end')} of ranges that were never begun", unopened)
 
 
 # The rules, first match first: category, name, kind. Older releases of PyTorch wrote categories in other words.

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import units
 from stepscope.readers._documents import decoded, exact, files, listed, mapped
 
 _COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
@@ -63,16 +64,20 @@ def counters(
             series.append((name, "percent", _values(mapped(one.get("metrics")).get(key))))
     if lost := len(listed(cpu.get("time_stamp"))) - len(_stamps(cpu, offset)):
         problems.append(
-            (folder.name, f"the times of {lost} samples of the input pipeline are not numbers, or behind one that is none", lost)
+            (
+                folder.name,
+                f"the times of {units.count(lost, 'sample')} of the input pipeline are not numbers, or behind one that is none",
+                lost,
+            )
         )
     for document in (queues, cpu):
         if lost := len(listed(document.get("op_info"))) - len(_operators(document)):
-            problems.append((folder.name, f"{lost} operators of the input pipeline without a number", lost))
+            problems.append((folder.name, f"{units.count(lost, 'operator')} of the input pipeline without a number", lost))
     if odd := [name for name, _, values in series if values and len(values) != len(at)]:
         problems.append(
             (
                 folder.name,
-                f"{len(odd)} series have more or fewer samples than there are times, such as {odd[0]}: taken from the first on",
+                f"{len(odd)} series with more or fewer samples than there are times, such as {odd[0]}: taken from the first on",
                 0,
             )
         )
@@ -143,7 +148,9 @@ def _batches(file: Path, offset: int, waits: bool, problems: list[tuple[str, str
     rows = fields.select(**whole, value=pl.col("field_3").cast(pl.Float64, strict=False), at=milliseconds(pl.col("field_4").fill_null("0")))
     if lost := rows.height - rows.drop_nulls().height:
         broken = rows.select(pl.any_horizontal(pl.all().is_null()).arg_max()).item()
-        problems.append((file.name, f"{lost:,} lines are not five numbers, such as '{lines['line'][broken][:80]}'", lost))
+        problems.append(
+            (file.name, f"{units.count(lost, 'line is', 'lines are')} not five numbers, such as '{lines['line'][broken][:80]}'", lost)
+        )
         rows = rows.drop_nulls()
     time = pl.col("extra").replace_strict({0: "pipeline time", 1: "push time", 2: "batch time"}, default=None, return_dtype=pl.String)
     timed = time.is_not_null() & (not waits or where != "iterator")

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import units
 from stepscope.readers import _minddata
 from stepscope.readers import _mindinsight_cluster as cluster
 from stepscope.readers._ascend_tables import column
@@ -76,7 +77,7 @@ def memory(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
             )
         )
     if odd:
-        folder.problems.append(Problem("memory_usage_details", f"{odd:,} tensors without a size", odd))
+        folder.problems.append(Problem("memory_usage_details", f"{units.count(odd, 'tensor')} without a size", odd))
     texts: dict[str, type[pl.DataType]] = dict.fromkeys(("name", "dtype", "shape", "format", "category"), pl.String)
     return (
         pl.DataFrame(samples, COUNTERS, orient="row"),
@@ -149,7 +150,7 @@ def _get_next(folder: Folder, file: Path, scale: float) -> pl.DataFrame:
             continue
         samples += [("queue device", at, size, "rows"), ("batch time device", at, (finish - begin) * scale / 1e6, "ms")]
     if odd:
-        folder.problems.append(Problem(file.name, f"{odd:,} lines without start, end and size", odd))
+        folder.problems.append(Problem(file.name, f"{units.count(odd, 'line')} without start, end and size", odd))
     return pl.DataFrame(samples, COUNTERS, orient="row")
 
 

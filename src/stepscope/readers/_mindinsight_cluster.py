@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import units
 from stepscope.readers._ascend_tables import links_of
 from stepscope.readers._documents import decoded as document
 from stepscope.readers._documents import exact, index, listed
@@ -42,7 +43,7 @@ def strategy(found: dict[str, Any], rank: int, problems: list[Problem]) -> list[
         except (KeyError, TypeError, AttributeError):
             odd += 1
     if odd:
-        problems.append(Problem("parallel_strategy", f"{odd:,} nodes without a name or a type", odd))
+        problems.append(Problem("parallel_strategy", f"{units.count(odd, 'node')} without a name or a type", odd))
     groups = [group for group in listed(config.get("stageDevices")) if isinstance(group, dict)]
     devices = [dim.get("size") for group in groups for dim in listed(group.get("dim")) if isinstance(dim, dict)]
     return [
@@ -83,7 +84,7 @@ def calls(rows: pl.DataFrame, problems: list[Problem]) -> pl.DataFrame:
             except (ValueError, TypeError, IndexError, KeyError):
                 odd += 1
     if odd:
-        problems.append(Problem("hccl_raw", f"{odd:,} operators without a time and a wait", odd))
+        problems.append(Problem("hccl_raw", f"{units.count(odd, 'operator')} without a time and a wait", odd))
     return pl.DataFrame(found, {"step": pl.Int32, "name": pl.String, "communication_ns": pl.Int64, "wait_ns": pl.Int64}, orient="row")
 
 
@@ -110,7 +111,7 @@ def links(rows: pl.DataFrame, rank: int, problems: list[Problem]) -> pl.DataFram
                     except (ValueError, TypeError, IndexError, KeyError):
                         odd += 1
     if odd:
-        problems.append(Problem("hccl_raw", f"{odd:,} links without two ranks, a time and a size", odd))
+        problems.append(Problem("hccl_raw", f"{units.count(odd, 'link')} without two ranks, a time and a size", odd))
     return _of_world(links_of(found), rank, problems)
 
 

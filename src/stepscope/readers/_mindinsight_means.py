@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from stepscope import units
 from stepscope.readers._ascend_tables import column, number
 from stepscope.readers._documents import exact, index, listed, mapped
 from stepscope.readers._kineto import Problem
@@ -73,7 +74,7 @@ def _mean_spans(folder: Folder, rows: pl.DataFrame, kind: str, category: str, de
     timed = (pl.col("mean_ns") >= 0) & total.is_between(0, 2**62)
     whole = rows.filter(pl.col("name").is_not_null() & timed & pl.col("calls").is_between(1, _MOST_CALLS))
     if lost := rows.height - whole.height:
-        folder.problems.append(Problem(file, f"{lost:,} rows without a name, a time or a number of calls that can be", lost))
+        folder.problems.append(Problem(file, f"{units.count(lost, 'row')} without a name, a time or a number of calls that can be", lost))
     if whole.height:
         folder.problems.append(
             Problem(file, "only means over calls were recorded: each call is shown with the mean, and with no place in time", 0)
@@ -121,7 +122,7 @@ def dynamic(folder: Folder) -> Iterator[pl.DataFrame]:
                 except (KeyError, TypeError, ValueError):
                     odd += 1
         if odd:
-            folder.problems.append(Problem("dynamic_shape_info", f"{odd:,} calls without a name or a duration", odd))
+            folder.problems.append(Problem("dynamic_shape_info", f"{units.count(odd, 'call')} without a name or a duration", odd))
         if rows:
             columns = {
                 "name": pl.String,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope import units
 from stepscope.errors import DataError
 from stepscope.readers import Options, _kineto, _minddata, chrome
 from stepscope.readers import _mindinsight_cluster as cluster
@@ -57,7 +58,7 @@ def timelines(folder: Folder, kinds: pl.DataFrame) -> Iterator[pl.DataFrame]:
         )
         whole = found.filter(pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0))
         if lost := found.height - whole.height:
-            folder.problems.append(Problem("output_timeline_data", f"{lost:,} rows without a start or a duration", lost))
+            folder.problems.append(Problem("output_timeline_data", f"{units.count(lost, 'row')} without a start or a duration", lost))
         yield _on_streams(folder, whole.join(kinds, on="name", how="left", maintain_order="left"))
         return
     base = folder.file("min_cycle_counter_{}.txt")

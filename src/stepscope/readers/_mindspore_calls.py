@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope import intervals
+from stepscope import intervals, units
 from stepscope.intervals import Ints
 
 Problem = tuple[str, str, int]  # file, what, lost
@@ -37,11 +37,11 @@ def step_of_operators(
     step_of_call = intervals.enclosing(begins, ends, host.start)
     call, uncertain = _call_of_operators(ops, host, step_of_call, compiled)
     if before := int((call == _BEFORE).sum()):
-        what = f"{before:,} operator calls of a graph that was called before the recording began: they belong to no step"
+        what = f"{units.count(before, 'operator call')} of a graph that was called before the recording began: they belong to no step"
         problems.append(("steps", what, 0))
     if uncertain:
         what = (
-            f"{uncertain:,} operator calls may belong to the step before or after: they did not run in each call of a graph, "
+            f"{units.count(uncertain, 'operator call')} may belong to the step before or after: they did not run in each call of a graph, "
             "and kernels were not waited for at the end of the step (sync_enable)"
         )
         problems.append(("steps", what, 0))
@@ -221,7 +221,7 @@ def steps_without_others(steps: pl.DataFrame, calls: pl.DataFrame, problems: lis
     if others.is_empty():
         return steps
     for function, count in others.group_by("function", maintain_order=True).len().iter_rows():
-        problems.append(("steps", f"{count:,} calls of {function} are between steps: their operators belong to no step", 0))
+        problems.append(("steps", f"{units.count(count, 'call')} of {function} between steps: their operators belong to no step", 0))
     after = others.group_by(row="iteration").agg(after_ns=pl.min_horizontal(pl.col("end_ns").max(), pl.col("begun_ns").max()))
     return (
         steps.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64))

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from stepscope import captures, intervals, schema
+from stepscope import captures, intervals, schema, units
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.readers import Options, _minddata
@@ -116,7 +116,7 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
     if calls.height and whole.is_empty():
         raise DataError(times, "expected name;HostCpuOps;start_ns,duration_ms,thread ...")
     if lost := calls.height - whole.height:
-        problems.append((times.name, f"{lost:,} calls without a start or a duration", lost))
+        problems.append((times.name, f"{units.count(lost, 'call')} without a start or a duration", lost))
     calls = whole
     nth = pl.int_range(pl.len()).over("short")
     calls = calls.with_columns(nth=nth).join(_types(piece, problems, of), on="name", how="left", maintain_order="left")
@@ -126,7 +126,9 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
     counts = calls.group_by("short").len().join(inputs.group_by("short").len("lines"), on="short", how="left")
     unlike = counts.filter(pl.col("len") != pl.col("lines").fill_null(0), pl.col("short") != "")
     if unlike.height:
-        what = f"shapes of {unlike.height} operators do not line up with their calls: left out, such as those of {unlike['short'][0]}"
+        what = (
+            f"shapes of {units.count(unlike.height, 'operator')} do not line up with the calls: left out, such as of {unlike['short'][0]}"
+        )
         problems.append((f"{piece.parent.name}/{piece.name}", what, 0))
     inputs = inputs.join(unlike, on="short", how="anti").filter(pl.col("short") != "")
     return calls.join(inputs, on=["short", "nth"], how="left", maintain_order="left").select(_NO_OPERATORS.columns)
@@ -140,7 +142,7 @@ def _on_one_clock(calls: pl.DataFrame, wall: WallClock | None, problems: list[tu
     (start, starts), (end, ends) = wall.place(first), wall.place(first + calls["dur_ns"].to_numpy())
     certain = starts & ends & (end >= start)
     if lost := int((~certain).sum()):
-        problems.append(("mindspore", f"{lost:,} calls of operators {BETWEEN_TWO}", lost))
+        problems.append(("mindspore", f"{units.count(lost, 'call')} of operators {BETWEEN_TWO}", lost))
     return calls.with_columns(start_ns=pl.Series(start), dur_ns=pl.Series(end - start)).filter(pl.Series(certain))
 
 
@@ -201,10 +203,9 @@ def _described(ops: pl.DataFrame, graphs: Graphs, header: dict[str, Any], proble
     }
     described = pl.concat([distinct, pl.DataFrame(facts, columns, orient="row")], how="horizontal")
     if unknown and header.get("mode") == "graph" and header.get("base"):
-        what = (
-            f"{unknown} operators are in no graph that was compiled while the profiler was there: data types and lines are not known, and \
+        known = units.count(unknown, "operator is", "operators are")
+        what = f"{known} in no graph that was compiled while the profiler was there: data types and lines are not known, and \
 scopes of gradients are MindSpore's own, which are wrong where layers share an operator"
-        )
         problems.append(("graphs", what, 0))
     communication = pl.col("op_type").str.contains(_COLLECTIVES)
     return ops.join(described, on=["name", "op_type", "inputs"], how="left", nulls_equal=True, maintain_order="left").select(
@@ -339,7 +340,8 @@ def _steps(
         steps, step, partial = found
         problems.append(("steps", "no step markers: each step is one run of the graph", 0))
         if partial:
-            what = f"{partial:,} operator calls are of a run of the graph that was not recorded whole: they belong to no step"
+            which = units.count(partial, "operator call is", "operator calls are")
+            what = f"{which} of a run of the graph that was not recorded whole, and of no step"
             problems.append(("steps", what, 0))
         ops = ops.with_columns(step=step)
         return _passes(steps, ops), ops
@@ -409,7 +411,13 @@ def _of_model(seen: pl.DataFrame, marks: pl.DataFrame, problems: list[tuple[str,
         problems.append(("steps", "step numbers repeat, as of several calls of Model.train: counted on from the first", 0))
         seen = seen.with_columns(step=pl.int_range(pl.len(), dtype=pl.Int32) + seen["step"][0])
     if sunk := seen.filter(pl.col("iterations") != 1).height:
-        problems.append(("steps", f"dataset sink mode: {sunk} steps stand for several iterations each, which Python does not see", 0))
+        problems.append(
+            (
+                "steps",
+                f"dataset sink mode: {units.count(sunk, 'step stands', 'steps stand')} for several iterations each, unseen by Python",
+                0,
+            )
+        )
     phase = pl.when(pl.col("phase") == "eval").then(pl.lit("infer")).otherwise(pl.lit("train"))
     return seen.select("step", "start_ns", "end_ns", phase=phase, how=pl.lit("marker"))
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from stepscope import units
 from stepscope.readers._prof_files import DEVICE_MAGIC, Clock, Notes, Records, Side, counter_clock, lines, number, records
 
 _HBM = np.dtype([("at", "<u8"), ("count", "<u8"), ("event", "<u4"), ("unit", "<u4")])
@@ -102,7 +103,7 @@ def unread(side: Side, notes: Notes) -> None:
             stream = re.sub(r"(\.slice_)?\d*$", "", name)
             sizes[stream] = sizes.get(stream, 0) + path.stat().st_size
     for name, size in sorted(sizes.items()):
-        notes.add(side.path / "data", f"not read: {name}, {size:,} bytes")
+        notes.add(side.path / "data", f"not read: {name}, {units.count(size, 'byte')}")
 
 
 def _second(side: Side) -> bool:
@@ -188,7 +189,9 @@ def _llc(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
         return
     way = str(side.sample.get("llc_profiling", "")).strip().lower()
     if way not in _LLC_EVENTS:
-        notes.add(files[0], f"which events were counted is not recorded (llc_profiling is '{way}'): {len(raw):,} samples", len(raw))
+        notes.add(
+            files[0], f"which events were counted is not recorded (llc_profiling is '{way}'): {units.count(len(raw), 'sample')}", len(raw)
+        )
         return
     rows = pl.DataFrame(
         {

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stepscope import units
 from stepscope.intervals import Bools, Ints
 from stepscope.readers._documents import decoded, readable
 
@@ -307,7 +308,11 @@ def records(files: list[Path], dtype: np.dtype[Any], notes: Notes, magic: int | 
     over = len(data) % size
     if magic is None:
         if over:
-            notes.add(files[0], f"{over} bytes at the beginning belong to a record that is not whole", 1)
+            notes.add(
+                files[0],
+                f"{units.count(over, 'byte at the beginning belongs', 'bytes at the beginning belong')} to a record that is not whole",
+                1,
+            )
         return np.frombuffer(data, dtype, offset=over)
     place = _offset(dtype, at)
     found, bad = [], 0
@@ -365,7 +370,7 @@ def _tell(file: Path, data: bytes, whole: Records, size: int, over: int, bad: in
         notes.damaged[file] = bad
         notes.add(file, "records with a wrong magic number", bad)
     if rest > 0 and (over or skipped):
-        notes.add(file, f"{rest} bytes belong to no whole record", max(1, rest // size))
+        notes.add(file, f"{units.count(rest, 'byte belongs', 'bytes belong')} to no whole record", max(1, rest // size))
 
 
 def lost(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope import heap
+from stepscope import heap, units
 from stepscope.intervals import Ints
 from stepscope.readers import (
     _prof_cache,
@@ -56,7 +56,10 @@ def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams
     steps = _prof_steps.read(device.steps)
     if steps.unfinished:
         notes.add(
-            side.path, f"{steps.unfinished} iterations did not end while this was recorded: not in the steps", steps.unfinished, "ts_track"
+            side.path,
+            f"{units.count(steps.unfinished, 'iteration did', 'iterations did')} not end while this was recorded: not in the steps",
+            steps.unfinished,
+            "ts_track",
         )
     at_ns, hertz = _prof_pmu.frequencies(side, device.clock, notes)
     executions, alone = _with_aicpu(executions, _prof_device.aicpu(side, device.clock, notes))

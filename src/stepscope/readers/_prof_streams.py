@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope import schema
+from stepscope import schema, units
 from stepscope.readers._ascend_kinds import SERVING
 from stepscope.readers._prof_files import HOST_MAGIC, Notes, Records, Side, records
 from stepscope.readers._prof_host import CORES, HEAD, TENSOR, TENSOR_TEXTS, Host, record, tensor_texts
@@ -129,7 +129,7 @@ def _long(side: Side, age: str, notes: Notes) -> tuple[Records, list[Records]]:
         tensors.append(np.frombuffer(data, TENSOR, count, behind))
         here = until
     if here < len(data):
-        notes.add(files[0], f"{len(data) - here} bytes belong to no whole record", 1)
+        notes.add(files[0], f"{units.count(len(data) - here, 'byte belongs', 'bytes belong')} to no whole record", 1)
     return (np.concatenate(found) if found else np.empty(0, _OPERATOR)), tensors
 
 

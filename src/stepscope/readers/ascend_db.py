@@ -6,6 +6,8 @@ from pathlib import Path
 from stepscope.readers import Options, _ascend_database
 from stepscope.trace import Trace
 
+FORMAT = "Ascend databases (ascend_pytorch_profiler_R.db, ascend_mindspore_profiler_R.db, msprof_*.db)"
+
 
 def sniff(path: Path) -> bool:
     return _ascend_database.claims(path)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stepscope import units
 from stepscope.errors import DataError, StepscopeError
 from stepscope.readers import Options, _ascend_lanes, _ascend_layers
 from stepscope.readers import _chrome_events as events
@@ -23,6 +24,7 @@ from stepscope.readers._kineto import Problem, assemble
 from stepscope.trace import Trace
 
 _SNIFFED = 8 << 20
+FORMAT = "PyTorch/Chrome JSON (.json, .json.gz)"
 
 
 def sniff(path: Path) -> bool:
@@ -112,13 +114,26 @@ def _read(path: Path, options: Options, exact: bool) -> Decoded:
     return Decoded(opening.header, reports, problems)
 
 
+_ONE = {
+    "events without a usable time": "event without a usable time",
+    "complete events without a usable duration": "complete event without a usable duration",
+    "events of negative duration": "event of negative duration",
+    "entries that are not events": "entry that is not an event",
+    "values of counters that are not numbers": "value of a counter that is not a number",
+}
+
+
 def _noted(path: Path, report: events.Report, count: int, options: Options) -> Iterator[Problem]:
     for what, (rows, first) in report.problems.items():
         damage = what in _DAMAGE
         where = f"event {count + first:,}"
         if damage and not options.partial:
-            raise DataError(path, f"{rows:,} {what}, this is the first; --partial leaves them out", where)
-        yield Problem(where, f"{rows:,} {what}" if rows else what, rows if damage else 0)
+            raise DataError(path, f"{_counted(rows, what)}, this is the first; --partial leaves them out", where)
+        yield Problem(where, _counted(rows, what) if rows else what, rows if damage else 0)
+
+
+def _counted(rows: int, what: str) -> str:
+    return units.count(rows, _ONE.get(what, what), what)
 
 
 def _array(text: texts.Text, piece: texts.Piece) -> bytes:
@@ -145,7 +160,7 @@ def _salvage(
             raise DataError(path, f"{what} after event {count + report.events:,}; --partial reads the whole events", where)
         # An event that cannot be read can still be counted: each says its phase once.
         events_lost = max(lost.count(b'"ph"'), 1)
-        problem = Problem(where, f"{what}: at least {events_lost:,} events are lost", events_lost)
+        problem = Problem(where, f"{what}: at least {units.count(events_lost, 'event is', 'events are')} lost", events_lost)
     events.write(parts, options.scratch, piece.number)
     return report, problem
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import units
 from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._ascend_tables import column, nanoseconds, read_json, read_table
@@ -29,6 +30,7 @@ _STEPS, _DATABASE = "cluster_step_trace_time.csv", "cluster_analysis.db"
 _PARTS = ["transit_ns", "wait_ns", "idle_ns"]
 _ALL = 0.99  # of a step's communication; operators that run at the same time are more than it
 _FILES = (_STEPS, _DATABASE, "cluster_communication_matrix.json", "cluster_communication.json")
+FORMAT = "cluster_analysis_output of msprof-analyze"
 
 
 def sniff(path: Path) -> bool:
@@ -86,7 +88,7 @@ def _sums(path: Path, problems: list[Problem], first: int) -> pl.DataFrame:
     )
     whole = found.drop_nulls()
     if lost := found.height - whole.height:
-        problems.append(Problem(_STEPS, f"{lost:,} rows without a rank or a time", lost))
+        problems.append(Problem(_STEPS, f"{units.count(lost, 'row')} without a rank or a time", lost))
     length = pl.col("computing") + pl.col("communication") - pl.col("overlapped") + pl.col("free")
     behind = length.cum_sum().over("rank") + first
     return whole.sort("rank", "step").with_columns(start_ns=behind - length, end_ns=behind)
@@ -184,7 +186,9 @@ def _links(path: Path, problems: list[Problem]) -> pl.DataFrame:
         except (KeyError, TypeError, ValueError):
             odd += 1
     if odd:
-        problems.append(Problem("cluster_communication_matrix.json", f"{odd:,} links without two ranks, a size and a time", odd))
+        problems.append(
+            Problem("cluster_communication_matrix.json", f"{units.count(odd, 'link')} without two ranks, a size and a time", odd)
+        )
     columns = {"rank": pl.Int32, "step": pl.Int32, "op": pl.String, "src": pl.Int32, "dst": pl.Int32, "transport": pl.String}
     return pl.DataFrame(rows, columns | {"bytes": pl.Int64, "dur_ns": pl.Int64}, orient="row")
 

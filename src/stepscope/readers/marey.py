@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import units
 from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._documents import decoded, exact, index
@@ -17,6 +18,7 @@ from stepscope.trace import Meta, Trace, complete
 
 _COMMUNICATION = r"^(?i)(all|reduce_?scatter|broadcast|send|receive|hcom|gather|barrier)"
 _SPANS = {"rank": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64}
+FORMAT = "MindInsight's Marey timeline (JSON)"
 
 
 def sniff(path: Path) -> bool:
@@ -91,7 +93,7 @@ def _calls(devices: dict[int, dict[str, Any]], problems: list[Problem]) -> pl.Da
             except (KeyError, TypeError, ValueError):
                 odd += 1
     if odd:
-        problems.append(Problem("maps", f"{odd:,} operators without a start and an end", odd))
+        problems.append(Problem("maps", f"{units.count(odd, 'operator')} without a start and an end", odd))
     problems.append(Problem("maps", "of an operator that ran several times in the step, MindInsight keeps the last", 0))
     return pl.DataFrame(rows, _SPANS, orient="row")
 

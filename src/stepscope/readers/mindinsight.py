@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope import intervals, schema
+from stepscope import intervals, schema, units
 from stepscope.errors import DataError
 from stepscope.readers import Options, _kineto, _mindinsight_beside, _mindinsight_means, _mindinsight_timeline, _mindspore_host, chrome
 from stepscope.readers import _mindinsight_cluster as cluster
@@ -51,6 +51,7 @@ _PATTERNS = (
     *("flops_summary_*.json", "flops_[0-9]*.txt", "parallel_strategy_*.json"),
 )
 _RANK = re.compile(r"_([0-9]{1,9})(?:_detail_time|_detail|_type)?\.(?:csv|json|txt)$")
+FORMAT = "MindInsight profiler folders"
 
 
 def sniff(path: Path) -> bool:
@@ -224,7 +225,7 @@ def _steps(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
     whole = steps.filter(pl.col("start_ns").is_not_null() & (pl.col("end_ns") >= pl.col("start_ns")))
     if lost := steps.height - whole.height:
-        folder.problems.append(Problem("step_trace_raw", f"{lost:,} steps without start or end", lost))
+        folder.problems.append(Problem("step_trace_raw", f"{units.count(lost, 'step')} without start or end", lost))
     found = [re.match(r"^stream_(\d+)_(.*)_start_point$", name) for name in rows.columns]
     transfers = [
         counted.select(
@@ -268,12 +269,13 @@ def _with_cluster_times(folder: Folder, steps: pl.DataFrame) -> pl.DataFrame:
     if len(found) > 1:
         folder.problems.append(Problem("cluster_analyse", f"{len(found)} files of this rank: the first is read", 0))
     if steps.height and own.height != steps.height:
-        what = f"{own.height:,} rows for {steps.height:,} steps: which row is of which step is not known, so none is read"
+        sizes = f"{units.count(own.height, 'row')} for {units.count(steps.height, 'step')}"
+        what = f"{sizes}: which row is of which step is not known, so none is read"
         folder.problems.append(Problem("cluster_analyse", what, own.height))
         return steps
     if steps.is_empty():
         folder.problems.append(
-            Problem("cluster_analyse", f"{own.height:,} rows, and no step trace that says when their steps were", own.height)
+            Problem("cluster_analyse", f"{units.count(own.height, 'row')}, and no step trace that says when their steps were", own.height)
         )
         return steps
     return pl.concat([steps, own], how="horizontal")
@@ -288,7 +290,7 @@ def _with_points(folder: Folder, steps: pl.DataFrame) -> pl.DataFrame:
         return steps
     if len(each) != steps.height:
         folder.problems.append(
-            Problem("step_trace_point_info", f"points of {len(each):,} steps, for {steps.height:,}: not read", len(each))
+            Problem("step_trace_point_info", f"points of {units.count(len(each), 'step')}, for {steps.height:,}: not read", len(each))
         )
         return steps
     texts = {f"{point}_op": [str(one[point]) if one.get(point) else None for one in each] for point in ("fp_start", "bp_end")}
@@ -391,7 +393,9 @@ def _with_waits(folder: Folder, spans: pl.DataFrame, told: pl.DataFrame) -> pl.D
         pairs.append(left.filter(once).join(right.filter(once), on=key).select("at", "wait"))
     known = pl.concat(pairs).join(told, on="wait").select("at", said=pl.struct("wait_ns", "communication_ns").struct.json_encode())
     if lost := told.height - known.height:
-        folder.problems.append(Problem("hccl_raw", f"{lost:,} waits of operators that are not on the timeline by that name", lost))
+        folder.problems.append(
+            Problem("hccl_raw", f"{units.count(lost, 'wait')} of operators that are not on the timeline by that name", lost)
+        )
     return spans.with_row_index("at").join(known, on="at", how="left", maintain_order="left").with_columns(
         args=pl.coalesce("said", "args")
     ).drop("at", "said")  # fmt: skip

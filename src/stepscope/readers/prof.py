@@ -27,6 +27,8 @@ from stepscope.readers._prof_found import Found
 from stepscope.readers._prof_host import Host
 from stepscope.trace import Meta, Trace
 
+FORMAT = "Ascend raw data (PROF_* directory)"
+
 
 def sniff(path: Path) -> bool:
     """A folder with `host` or `device_N` and raw data in it, or with slices of 2020."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from stepscope import schema
+from stepscope import schema, units
 from stepscope.errors import DataError
 from stepscope.readers import Options, _wire
 from stepscope.readers import _xplane_events as events
@@ -26,6 +26,7 @@ _ENDINGS = (".xplane.pb", ".xplane.pb.gz")
 # Columns that only pass through: they are never in memory all at once.
 _PASSING = ["flops", "bytes", "shapes", "dtypes", "args"]
 _LARGEST = 1 << 31  # no protocol buffer is larger: a gzip file that unpacks to more is not one of ours
+FORMAT = "JAX/TensorFlow xplane (.xplane.pb)"
 
 
 def sniff(path: Path) -> bool:
@@ -221,7 +222,7 @@ def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, ra
     steps, remarks = links.steps(spans)
     spans = links.stepped(spans, steps)
     if unplaced:
-        notes = [*notes, _Note("", f"{unplaced:,} events {BETWEEN_TWO}", unplaced)]
+        notes = [*notes, _Note("", f"{units.count(unplaced, 'event')} {BETWEEN_TWO}", unplaced)]
     if wall and isinstance(start_ns, int) and wall.shows_before(start_ns):
         what = "the profiler dropped events that followed: the machine's clock was set back to before its start"
         notes = [*notes, _Note("", what, 0)]
@@ -255,7 +256,7 @@ def _damage(space: Space, broken: int) -> Iterator[_Note]:
     if cut:
         yield _Note(f"byte {space.buffer.size:,}", f"the file is cut off: {cut[0].what}", max(broken, 1))
     elif broken:
-        yield _Note("", f"{broken:,} events are damaged", broken)
+        yield _Note("", f"{units.count(broken, 'event is', 'events are')} damaged", broken)
     for damage, at_end in space.damage:
         if not at_end:
             yield _Note(f"byte {damage.offset:,}", damage.what, 0)
@@ -269,11 +270,15 @@ def _remarks(space: Space, readings: list[events.Reading], programs: events.Prog
     for reading in readings:
         dropped = _values(reading.plane).get("dropped_traces")
         if isinstance(dropped, int) and dropped:
-            yield _Note(reading.plane.name, f"the profiler dropped {dropped:,} events", dropped)
+            yield _Note(reading.plane.name, f"the profiler dropped {units.count(dropped, 'event')}", dropped)
         if reading.nameless:
-            yield _Note(reading.plane.name, f"{reading.nameless:,} events have no name: the file does not say what they are", 0)
+            yield _Note(
+                reading.plane.name,
+                f"{units.count(reading.nameless, 'event has', 'events have')} no name: the file does not say what they are",
+                0,
+            )
     if aggregated:
-        yield _Note("", f"{aggregated:,} events are counts without a time: left out", aggregated)
+        yield _Note("", f"{units.count(aggregated, 'event is', 'events are')} counts without a time: left out", aggregated)
 
 
 def _devices(readings: list[events.Reading]) -> pl.DataFrame:

@@ -54,7 +54,7 @@ def near(timeline: Timeline, lane: Lane, row: int, at: int, direction: str, span
         there = np.flatnonzero((events.start[some] + events.dur[some] > at) | (events.start[some] == at))
         return event(timeline, some.start + int(there[-1])) if len(there) else None
     if direction not in ("prev", "next"):
-        raise UsageError(f"no direction '{direction}'; there are at, prev, next")
+        raise UsageError(f"no direction '{direction}'; expected at, prev or next")
     low, high = from_ + int(np.searchsorted(starts, at, "left")), from_ + int(np.searchsorted(starts, at, "right"))
     known = (low + np.flatnonzero(events.span[low:high] == span)).tolist() if span is not None and span >= 0 else []
     following, before = (known[0] + 1, known[0] - 1) if known else (high, low - 1)

@@ -112,7 +112,7 @@ def search(
     if not words:
         raise UsageError("nothing to search for")
     if unknown := set(kinds) - set(KINDS):
-        raise UsageError(f"no kind '{min(unknown)}'; there are {', '.join(KINDS)}")
+        raise UsageError(f"no kind '{min(unknown)}'; expected {', '.join(KINDS)}")
     of_kind = np.isin(timeline.labels["kind"].to_numpy(), [KINDS.index(kind) for kind in kinds or KINDS])
     by_word = [_labels(timeline, word) for word in words]
     if not with_args:

@@ -23,7 +23,7 @@ def area(timeline: Timeline, lanes: list[Lane], low: int, high: int, by: str = "
     lane), kind or lane; `means` is the type of what bears a name.
     """
     if by not in ("name", "kind", "lane"):
-        raise UsageError(f"no area by '{by}'; there are name, kind, lane")
+        raise UsageError(f"no area by '{by}'; expected name, kind or lane")
     if high <= low:
         raise UsageError(f"the area ends at {high}, before it begins at {low}")
     parts = []

@@ -13,7 +13,6 @@ import msgspec
 import polars as pl
 
 from stepscope import parameters, schema, tables
-from stepscope.errors import UsageError
 from stepscope.trace import Trace, analysis, analysis_names
 
 KEPT_BYTES = 256 << 20
@@ -54,8 +53,7 @@ def question(kind: str, name: str, words: Mapping[str, str]) -> Question:
     own = dict(words)
     numbers: dict[str, int] = {key: parameters.value(int, key, own.pop(key)) for key in NUMBERS if key in own}
     form = own.pop("format", "arrow")
-    if form not in TYPES:
-        raise UsageError(f"no format '{form}'" + (parameters.nearest(form, TYPES) or f"; there are {', '.join(TYPES)}"))
+    parameters.check_word("format", form, TYPES)
     common: dict[str, Any] = {
         **numbers,
         "steps": parameters.steps(own.pop("steps")) if "steps" in own else None,
@@ -67,8 +65,7 @@ def question(kind: str, name: str, words: Mapping[str, str]) -> Question:
     }
     if kind == "analyses":
         return Question(kind, name, parameters.values(own, analysis(name).parameters, name), **common)
-    if name not in schema.TABLES:
-        raise UsageError(f"no table '{name}'" + (parameters.nearest(name, schema.TABLES) or f"; there are {', '.join(schema.TABLES)}"))
+    parameters.check_word("table", name, schema.TABLES)
     return Question(kind, name, parameters.values(own, {}, name), **common)
 
 

@@ -253,10 +253,7 @@ class Server:
 
     async def export(self, request: Request) -> Response:
         run, form = await self._run(request), request.path_params["format"]
-        if form not in exports.names():
-            raise UsageError(
-                f"no format '{form}'" + (parameters.nearest(form, exports.names()) or f"; there are {', '.join(exports.names())}")
-            )
+        parameters.check_word("format", form, exports.names())
         words = _words(request)
         rank, steps = exports.chosen(words)
         trace, info, _ = await self.traces.trace(run)

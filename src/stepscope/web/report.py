@@ -14,8 +14,10 @@ import polars as pl
 
 from stepscope import units
 from stepscope.errors import UsageError
+from stepscope.parameters import check_word
 from stepscope.timelines import carrying
 from stepscope.trace import Trace, analysis, analysis_names
+from stepscope.web import RUN_PAGES
 from stepscope.web.pages import DIST
 from stepscope.web.runs import describe
 
@@ -54,10 +56,12 @@ class Report(msgspec.Struct, frozen=True):
 
 def report(trace: Trace, *, name: str, page: str = "overview", max_bytes: int = MAX_BYTES) -> Report:
     """The pages of a trace in one file of about `max_bytes` at most; the largest tables are left out first, and the pages say so."""
+    check_word("page", page, RUN_PAGES)
     script, style = ((DIST / "report" / file).read_text("utf-8") for file in ("report.js", "report.css"))
     room = max_bytes - len(script) - len(style)
     if room < 0:
-        raise UsageError(f"--max-size is {_size(max_bytes)}; the pages alone are {_size(len(script) + len(style))}: choose a larger size")
+        least = units.decimal_size(len(script) + len(style))
+        raise UsageError(f"--max-size is {units.decimal_size(max_bytes)}; expected more than {least}, the size of the pages without data")
     parts: dict[str, dict[str, int]] = {}
     packed: list[str] = []
     left_out: list[str] = []
@@ -144,8 +148,3 @@ def _page(title: str, script: str, style: str, contents: dict[str, Any], packed:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _size(count: int) -> str:
-    """In the units of --max-size: 1.43 MB."""
-    return units.rate(count, "B") if count >= 1000 else f"{count:,} bytes"

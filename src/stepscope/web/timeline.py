@@ -150,7 +150,7 @@ def tile(opened: Opened, *, level: int, index: int, lanes: str = "", v: str = ""
     if sum(lane.rows for lane in chosen) > _ROWS and len(chosen) > 1:
         raise UsageError(f"more than {_ROWS} rows in one tile; ask for fewer lanes at once")
     if by not in (None, "type", "scope"):
-        raise UsageError(f"no names by '{by}'; there are type, scope")
+        raise UsageError(f"no names by '{by}'; expected type or scope")
     kept = "max-age=31536000, immutable" if v == opened.version else "no-cache"
     content = tiles.tile(opened.timeline, chosen, level, index, by)
     return Response(content, media_type="application/octet-stream", headers={"Cache-Control": f"private, {kept}"})
