@@ -144,11 +144,15 @@ def kept_run(source: Source, *, partial: bool = False) -> Path | None:
     if source.format == "run" or not source.path.is_file():
         return None
     try:
-        beside = readers.beside(source.path, source.format)
-        return kept.folder() / kept.key(source.path, source.format, partial, rank_in_name(source.path), beside=beside)
+        return kept.folder() / kept.key(source.path, source.format, partial, rank_in_name(source.path), beside=beside(source))
     except UsageError as error:  # no cache to be had here: read anew each time
         kept.unusable(error)
         return None
+
+
+def beside(source: Source) -> list[Path]:
+    """The files outside of a recording that are read with it."""
+    return [] if source.format == "run" else readers.beside(source.path, source.format)
 
 
 def _likely_first(group: Group, rank: int | None) -> list[Recording]:
@@ -322,7 +326,7 @@ def _state(source: Source) -> list[tuple[str, int, int, int]] | None:
         return None
     found = []
     inside = [source.path] if source.path.is_file() else [file for file in sorted(source.path.rglob("*")) if file.is_file()]
-    for file in [*inside, *readers.beside(source.path, source.format)]:
+    for file in [*inside, *beside(source)]:
         status = file.stat()
         found.append((str(file), status.st_size, status.st_mtime_ns, status.st_ino))
     return found

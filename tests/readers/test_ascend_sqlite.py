@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from stepscope import opening
 from stepscope.errors import DataError
 from stepscope.readers import _ascend_sqlite, ascend_db
+from stepscope.run_groups import Source
 from stepscope.trace import Trace
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "ascend_db" / "by-hand" / "ascend_pytorch_profiler_0.db"
@@ -188,3 +190,20 @@ def test_a_view_in_a_database_that_lies_beside_is_a_problem_too(name: str, table
         )
         trace = stepscope.open(tmp_path)
     assert problems(trace)[f"{name} {table}"] == NO_TABLE
+
+
+@pytest.mark.parametrize("name", ["analysis.db", "communication_analyzer.db", "profiler_metadata.json"])
+def test_what_lies_beside_a_database_is_part_of_its_key_and_no_link_out_of_the_folder(name: str, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    file = changed(place)
+    keys = [opening.kept_run(Source(file, "ascend_db"))]
+    (place / name).write_text("{}")
+    keys.append(opening.kept_run(Source(file, "ascend_db")))
+    (place / name).write_text("{ }")
+    keys.append(opening.kept_run(Source(file, "ascend_db")))
+    assert len(set(keys)) == 3
+    (place / name).rename(tmp_path / name)
+    (place / name).symlink_to(tmp_path / name)
+    assert opening.kept_run(Source(file, "ascend_db")) == keys[0]
+    assert problems(stepscope.open(file))[name] == "a link that leads out of its folder, which is not followed"

@@ -32,7 +32,7 @@ from stepscope.readers import (
 )
 from stepscope.readers._ascend_kinds import SERVING
 from stepscope.readers._ascend_sqlite import Connection, Database
-from stepscope.readers._documents import exact
+from stepscope.readers._documents import LEADS_OUT, exact, lies_beside
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace
 
@@ -71,8 +71,9 @@ def read(paths: list[Path], options: Options, *, rank: int | None, problems: lis
 
 def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """What torch_npu's own analysis says of transfers, in a database beside."""
-    for name in ("analysis.db", "communication_analyzer.db"):
-        if not (folder / name).is_file():
+    for name in _ANALYSED:
+        if not lies_beside(folder / name):
+            problems += [Problem(name, LEADS_OUT, 1)] if (folder / name).is_symlink() else []
             continue
         try:
             with closing(Connection(folder / name)) as database:
@@ -98,6 +99,12 @@ def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     return pl.DataFrame(schema=_ascend_tables.WAITS)
 
 
+def beside(path: Path) -> list[Path]:
+    """The files around a database that are read with it."""
+    return [*_ascend_groups.described(path.parent), *(file for name in _ANALYSED if lies_beside(file := path.parent / name))]
+
+
+_ANALYSED = ("analysis.db", "communication_analyzer.db")
 _TIMES = ("hccl_op_name", "group_name", "start_timestamp", "wait_time", "synchronization_time", "transit_time", "idle_time")
 _MOVED = ("hccl_op_name", "transport_type", "transit_size", "transit_time")
 
