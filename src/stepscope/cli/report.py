@@ -25,11 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from stepscope.exporters import whole
     from stepscope.web.report import report
 
     trace = open_trace(args.path, args)
     made = report(trace, name=args.path.resolve().name, page=args.page, max_bytes=args.max_size)
-    args.output.write_text(made.page, "utf-8")
+    with whole(args.output, overwrite=True) as draft:  # a full disk leaves what was there
+        draft.write_text(made.page, "utf-8")
     sys.stdout.write(f"{args.output}: {len(made.page.encode()) / 1e6:.1f} MB\n")
     if made.left_out:
         sys.stderr.write(f"stepscope: left out for size: {', '.join(made.left_out)}; --max-size allows more\n")
