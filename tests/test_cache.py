@@ -1,6 +1,7 @@
 """The cache of foreign files: bounded, clearable, and never the end of anything that is not its own."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -210,3 +211,15 @@ def test_damage_to_a_sealed_folder_is_noticed(tmp_path: Path) -> None:
     cache.seal(path)
     (path / "spans.parquet").unlink()
     assert not cache.intact(path)
+
+
+def test_what_is_used_is_known_again_after_somebody_emptied_the_folder(folder: Path) -> None:
+    pins = cache.Pins()
+    assert pins.hold(entry(folder, KEY, 1000, 0))
+    shutil.rmtree(folder)
+    again = entry(folder, KEY, 1000, 0)
+    assert not pins.intact()
+    assert pins.hold(again)
+    assert cache.clear() == (0, 0, 1)
+    pins.release()
+    assert cache.clear()[0] == 1

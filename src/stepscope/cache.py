@@ -213,6 +213,7 @@ class _Session:
         self._names: Counter[str] = Counter()
         self._lock = threading.RLock()
         self._file: IO[str] | None = None
+        self._path = folder / _IN_USE
         atexit.register(self.close)
 
     @property
@@ -222,6 +223,8 @@ class _Session:
     def add(self, name: str, *, locked: bool = False) -> None:
         with contextlib.nullcontext() if locked else _alone(self._folder), self._lock:
             self._names[name] += 1
+            if self._file is not None and not self._path.exists():  # somebody emptied the folder
+                self.close()
             if self._file is None:
                 place = self._folder / _IN_USE
                 place.mkdir(mode=0o700, exist_ok=True)
@@ -229,9 +232,9 @@ class _Session:
                 self._file = os.fdopen(handle, "w")
                 self._path = Path(path)
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self._names[name] == 1:
-                self._file.write(f"{name}\n")
-                self._file.flush()
+                self._list(self._names)
+            elif self._names[name] == 1:
+                self._list([name])
 
     def remove(self, names: list[str]) -> None:
         with _alone(self._folder), self._lock:
@@ -242,8 +245,12 @@ class _Session:
             elif self._file is not None:
                 self._file.seek(0)
                 self._file.truncate()
-                self._file.write("".join(f"{name}\n" for name in self._names))
-                self._file.flush()
+                self._list(self._names)
+
+    def _list(self, names: Iterable[str]) -> None:
+        if self._file is not None:
+            self._file.write("".join(f"{name}\n" for name in names))
+            self._file.flush()
 
     def close(self) -> None:
         with self._lock:

@@ -382,7 +382,7 @@ def _settled(room: Path, keep: Path | None, source: Source, place: Path | None, 
             fresh.append(keep)
             return _at(store.read(keep), source.path)
         kept.unusable(f"{keep.name} in it cannot be replaced")
-    if place is None:
+    if place is None or room.parent != place:
         # Tables are read when asked, perhaps from a trace derived of this one, so the files stay as long as the process.
         atexit.register(kept.drop, room)
     with contextlib.suppress(OSError):

@@ -109,10 +109,10 @@ class Workers:
         try:
             process.read(task, progress)
         finally:
+            small = _bytes(Path(task.path)) < LARGE  # one that has read much keeps the memory
             with self._lock:
                 del self._begun[process]
-                # One that has read much keeps the memory.
-                again = process.is_alive and not self._closed and len(self._idle) < self._at_once and _bytes(Path(task.path)) < LARGE
+                again = small and process.is_alive and not self._closed and len(self._idle) < self._at_once
                 if again:
                     self._idle.append(process)
             if not again:

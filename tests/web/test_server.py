@@ -707,6 +707,14 @@ def test_ctrl_c_does_not_wait_for_what_is_being_read(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["long.json"]
 
 
+def test_a_wrong_limit_of_the_cache_is_refused_before_anything_is_served(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", "lots")
+    assert main(["view", "--no-browser", str(CPU)]) == 2
+    assert "STEPSCOPE_CACHE_LIMIT is 'lots'; expected a size such as 500MB" in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:
     from stepscope.errors import UsageError
     from stepscope.web import serving

@@ -12,7 +12,6 @@ from typing import Any
 
 from stepscope import opening, reading
 from stepscope.cache import Pins
-from stepscope.cache import limit as check_limit
 from stepscope.errors import StepscopeError
 from stepscope.timelines import keeping
 from stepscope.trace import Trace
@@ -70,8 +69,6 @@ class Traces:
 
     def __init__(self, room: Path, *, partial: bool = False, step_name: str | None = None, cache: bool = True) -> None:
         """`room` is for what is read and not kept in the cache, such as captures: they change while they are looked at."""
-        if cache:
-            check_limit()  # a wrong one is refused before anything is served
         self._room = room
         self._workers = reading.Workers()
         self._how: dict[str, Any] = {"partial": partial, "step_name": step_name, "cache": cache}
