@@ -13,7 +13,7 @@ LAYERS = [
     {"endings", "tables", "import_hooks", "step_assignment", "trace_windows"},
     {"step_choice"},
     {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
-    {"run_groups"},
+    {"reading", "run_groups"},
     {"cluster", "opening", "exporters", "timelines", "facts"},
     {"conversion", "sources", "step_on"},
     {"windows", "launching", "prof_folders"},

@@ -1,12 +1,17 @@
 """The cache of foreign files: bounded, clearable, and never the end of anything that is not its own."""
 
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+import stepscope
 from stepscope import cache
+from stepscope.cli import main
 from stepscope.errors import UsageError
 
 KEY = "0123456789abcdef" * 2
@@ -78,8 +83,8 @@ def test_only_what_the_cache_made_is_ever_removed(folder: Path, monkeypatch: pyt
 
 def test_clearing_says_what_went(folder: Path) -> None:
     entry(folder, KEY, 1000, 0)
-    assert cache.clear() == (1, 1000 + len('{"source": "trace.json"}'))
-    assert cache.clear() == (0, 0)
+    assert cache.clear() == (1, 1000 + len('{"source": "trace.json"}'), 0)
+    assert cache.clear() == (0, 0, 0)
     assert cache.entries() == []
 
 
@@ -100,12 +105,121 @@ def test_a_changed_file_has_another_key(tmp_path: Path) -> None:
     assert cache.key(file, "chrome") not in (first, changed)
 
 
-def test_a_limit_that_is_no_number_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", "20GB")
-    with pytest.raises(UsageError, match="STEPSCOPE_CACHE_LIMIT is '20GB'"):
-        cache.limit()
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1073741824", 1 << 30),
+        ("1GB", 10**9),
+        ("500MB", 500 * 10**6),
+        ("500 mb", 500 * 10**6),
+        ("1GiB", 1 << 30),
+        ("1.5GiB", 3 << 29),
+        ("2T", 2 * 10**12),
+    ],
+)
+def test_a_limit_is_bytes_or_has_a_unit(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", text)
+    assert cache.limit() == size
+
+
+@pytest.mark.parametrize("text", ["lots", "-1", "1 G B", "GB", "1e9", "1XB", "1.GB", "٣GB"])
+def test_a_limit_that_is_no_size_is_wrong_use_before_anything_is_read(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", text)
+    (tmp_path / "trace.json").write_text('{"traceEvents": [')  # to read it would be another error
+    with pytest.raises(UsageError, match=f"STEPSCOPE_CACHE_LIMIT is '{text}'; expected a size such as 500MB, 1GB, 1GiB"):
+        stepscope.open(tmp_path / "trace.json")
 
 
 def test_the_cache_is_for_the_eyes_of_its_user_only(folder: Path) -> None:
     assert cache.draft().parent == folder
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_cache_that_recording_or_an_earlier_release_left_open_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STEPSCOPE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    (tmp_path / "stepscope").mkdir()
+    (tmp_path / "stepscope").chmod(0o755)
+    assert cache.draft().parent == tmp_path / "stepscope"
+    assert (tmp_path / "stepscope").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_the_user_chose_keeps_its_mode_and_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It may hold other things. What the cache puts into it is closed."""
+    folder.mkdir()
+    folder.chmod(0o755)
+    made = cache.draft() / "run"
+    made.mkdir()
+    (made / "run.json").write_text("{}")
+    (made / "run.json").chmod(0o644)
+    assert cache.settle(made, folder / KEY)
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert (folder / KEY).stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in (folder / KEY).iterdir()} == {0o600}
+    assert main(["cache"]) == 0
+    assert f"others can look into {folder}" in capsys.readouterr().err
+
+
+def test_what_a_process_uses_is_removed_by_nobody_until_it_lets_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used, idle = entry(folder, "a" * 32, 1000, 300), entry(folder, "b" * 32, 1000, 200)
+    pins = cache.Pins()
+    assert pins.hold(used) and not pins.hold(folder / KEY)
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", "10")
+    cache.trim()
+    assert used.exists() and not idle.exists()
+    assert cache.clear() == (0, 0, 1)
+    pins.release()
+    assert cache.clear()[0] == 1
+    assert list(folder.iterdir()) == []
+
+
+HOLDING = """
+import sys, pathlib
+from stepscope import cache
+pins = cache.Pins()
+assert pins.hold(pathlib.Path(sys.argv[1]))
+draft = cache.draft()
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+def test_what_another_process_uses_stays_until_that_ends_however_it_ends(end: str, folder: Path) -> None:
+    used = entry(folder, KEY, 1000, 0)
+    with subprocess.Popen([sys.executable, "-c", HOLDING, str(used)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        assert cache.clear() == (0, 0, 1)
+        assert used.exists() and len(list(folder.glob(".reading.*"))) == 1
+        other.kill() if end == "kill" else other.communicate("\n")
+        other.wait()
+    assert cache.clear()[0] == 1
+    assert not used.exists() and not list(folder.glob(".reading.*"))
+
+
+def test_damage_to_a_sealed_folder_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "entry"
+    path.mkdir()
+    (path / "spans.parquet").write_bytes(b"x" * 1000)
+    assert not cache.intact(path)
+    cache.seal(path)
+    assert cache.intact(path)
+    (path / "spans.parquet").write_bytes(b"y" * 1000)
+    assert not cache.intact(path)
+    cache.seal(path)
+    (path / "spans.parquet").unlink()
+    assert not cache.intact(path)
+
+
+def test_what_is_used_is_known_again_after_somebody_emptied_the_folder(folder: Path) -> None:
+    pins = cache.Pins()
+    assert pins.hold(entry(folder, KEY, 1000, 0))
+    shutil.rmtree(folder)
+    again = entry(folder, KEY, 1000, 0)
+    assert not pins.intact()
+    assert pins.hold(again)
+    assert cache.clear() == (0, 0, 1)
+    pins.release()
+    assert cache.clear()[0] == 1

@@ -369,3 +369,28 @@ def test_the_scopes_of_an_exported_trace_are_those_of_the_timeline(tmp_path: Pat
         assert (events.start[own] + timeline.origin).tolist() == part["start_ns"].to_list()
         assert events.dur[own].tolist() == (part["end_ns"] - part["start_ns"]).to_list()
         assert timeline.labels["name"].gather(events.label[own]).to_list() == part["scope"].to_list()
+
+
+# A limit on the size of files is as good as a full disk: writing fails in the middle.
+FULL = """
+import resource, signal, sys
+from stepscope.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("words", [["report"], *(["export", "--to", form] for form in exporters.names())], ids=lambda words: words[-1])
+def test_a_full_disk_leaves_no_part_of_a_file_and_keeps_what_was_there(words: list[str], tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "out" / "made.html"
+    store.write(stepscope.open(ROOT / "tests" / "samples" / "chrome" / "torch-2.13.0" / "cpu_training.json.gz"), run)
+    out.parent.mkdir()
+    if words == ["report"]:
+        out.write_text("an earlier one")
+    before = list(out.parent.iterdir())
+    done = subprocess.run([sys.executable, "-c", FULL, *words, str(run), "-o", str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("stepscope: ")
+    assert list(out.parent.iterdir()) == before
+    assert not before or out.read_text() == "an earlier one"

@@ -2,12 +2,14 @@
 
 import bz2
 import contextlib
+import errno
 import gzip
 import io
 import json
 import lzma
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -449,3 +451,131 @@ def test_kept_run_says_where_without_reading(tmp_path: Path) -> None:
     stepscope.open(file)
     assert store.sniff(keep)
     assert opening.kept_run(Source(tmp_path, "run")) is None
+
+
+# What is in use
+
+
+def test_opening_one_trace_takes_nothing_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", "1")
+    first = stepscope.open(chrome(tmp_path / "a.json"))
+    second = stepscope.open(chrome(tmp_path / "b.json", events=4))
+    assert (first.spans.collect().height, second.spans.collect().height) == (3, 4)
+
+
+def test_ranks_that_are_more_than_the_cache_may_hold_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(3):
+        chrome(tmp_path / "run" / f"r{rank}.json", rank, events=3 + rank)
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", "1")
+    trace = stepscope.open(tmp_path / "run")
+    assert trace.spans.group_by("rank").len().sort("rank").collect().rows() == [(0, 3), (1, 4), (2, 5)]
+
+
+def test_clearing_the_cache_leaves_what_is_open(tmp_path: Path) -> None:
+    trace = stepscope.open(chrome(tmp_path / "trace.json"))
+    cache.clear()
+    assert trace.spans.collect().height == 3
+
+
+def test_damage_inside_an_entry_of_the_cache_is_healed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same size, and with a footer that can be read."""
+    file = chrome(tmp_path / "trace.json", events=1000)
+    whole = stepscope.open(file).spans.collect()
+    damaged = cache.entries()[0].path / "spans.parquet"
+    content = bytearray(damaged.read_bytes())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    damaged.write_bytes(content)
+    names = reads(monkeypatch)
+    assert stepscope.open(file).spans.collect().equals(whole)
+    assert stepscope.open(file).spans.collect().equals(whole)
+    assert names == ["trace.json"]
+
+
+# A cache that cannot be used
+
+
+def test_a_cache_that_cannot_be_used_is_done_without_and_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cache, "_notices", [])
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / ("x" * 300)))  # no file system takes such a name
+    for rank in (0, 1):
+        chrome(tmp_path / "run" / f"r{rank}.json", rank)
+    assert stepscope.open(tmp_path / "run").spans.collect().height == 6
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "cannot be used (File name too long): what is read is not kept" in said
+
+
+def test_a_full_cache_is_done_without_and_told_of_once(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The disk of the cache is full when its first table is written; that of temporary files is not."""
+    monkeypatch.setattr(cache, "_notices", [])
+    write = store.write
+
+    def full(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
+        if path.is_relative_to(folder):
+            raise DataError(path, f"could not be written ({os.strerror(errno.ENOSPC)})") from OSError(errno.ENOSPC, "full")
+        write(trace, path, overwrite=overwrite)
+
+    monkeypatch.setattr(store, "write", full)
+    for rank in (0, 1):
+        chrome(tmp_path / "run" / f"r{rank}.json", rank)
+    assert stepscope.open(tmp_path / "run").spans.collect().height == 6
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "cannot be used (could not be written (No space left on device))" in said
+    assert list(folder.iterdir()) == []
+
+
+# A file that somebody writes meanwhile
+
+
+def rewriting(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """The file is written anew each time that it has been read, so many times: with one event more."""
+    read, events = readers.read, [3]
+
+    def meddled(path: Path, name: str, options: readers.Options) -> Trace:
+        trace = read(path, name, options)
+        if events[0] < 3 + times:
+            events[0] += 1
+            chrome(path, events=events[0])
+        return trace
+
+    monkeypatch.setattr(readers, "read", meddled)
+    return events
+
+
+def test_a_file_that_is_written_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, events = chrome(tmp_path / "trace.json"), rewriting(monkeypatch, 1)
+    assert stepscope.open(file).spans.collect().height == 4
+    assert events == [4] and len(cache.entries()) == 1
+    assert stepscope.open(file).spans.collect().height == 4
+
+
+def test_a_file_that_is_written_all_the_time_is_refused_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    file, _ = chrome(tmp_path / "trace.json"), rewriting(monkeypatch, 9)
+    for keep in (True, False):
+        with pytest.raises(DataError, match="changed while it was being read, twice; open it again when nobody writes it any more"):
+            stepscope.open(file, cache=keep)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_in_which_files_change_opens_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may grow beside a recording for as long as the job runs."""
+    sample = next((Path(__file__).parent / "samples" / "cluster_output").iterdir())
+    place = tmp_path / "cluster_analysis_output"
+    shutil.copytree(sample, place)
+    read = readers.read
+
+    def logged(path: Path, name: str, options: readers.Options) -> Trace:
+        trace = read(path, name, options)
+        with (path / "job.log").open("a") as log:
+            log.write("still running\n")
+        return trace
+
+    quiet = stepscope.open(place)
+    monkeypatch.setattr(readers, "read", logged)
+    trace = stepscope.open(place)
+    assert trace.spans.collect().height == quiet.spans.collect().height
+    assert "changed while it was being read, twice" in trace.problems.collect()["what"].to_list()
+    assert "changed while it was being read, twice" not in quiet.problems.collect()["what"].to_list()

@@ -8,6 +8,7 @@ import socket
 import struct
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from stepscope.errors import StepscopeError
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 PATIENCE_S = 5.0  # a process that computes without a break answers late, or not at all
+_RETRY_S = 0.02  # until a process whose queue of callers is full is asked again
 _LONGEST_LINE = 1 << 20
 _LONGEST_PATH = 100  # what a socket's address holds on every system, less a little
 
@@ -70,13 +72,10 @@ class Agent:
 
 def ask(path: Path, question: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
     """One question to one process. OSError when nobody answers: TimeoutError where it is there, and busy."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-        one.settimeout(PATIENCE_S if timeout is None else timeout)
-        one.connect(str(path))
-        with one.makefile("rwb") as lines:
-            lines.write(json.dumps(question).encode() + b"\n")
-            lines.flush()
-            line = lines.readline(_LONGEST_LINE)
+    with _connection(path, PATIENCE_S if timeout is None else timeout) as one, one.makefile("rwb") as lines:
+        lines.write(json.dumps(question).encode() + b"\n")
+        lines.flush()
+        line = lines.readline(_LONGEST_LINE)
     if not line:
         raise ConnectionResetError("the process ended")
     said: dict[str, Any] = json.loads(line)
@@ -89,15 +88,53 @@ def listening() -> Iterator[Path]:
         with contextlib.suppress(OSError, StepscopeError):
             for path in sorted(_private(place, make=False).glob(f"{_host()}.*.sock")):
                 try:
-                    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-                        one.settimeout(PATIENCE_S)
-                        one.connect(str(path))
-                except TimeoutError:
-                    pass  # busy, not dead
-                except OSError:
-                    path.unlink(missing_ok=True)
+                    _connection(path, PATIENCE_S).close()
+                except ConnectionRefusedError:
+                    # Nobody listens: the process was killed, or has not begun to. The socket of one that lives stays.
+                    if not _is_running(owner(path), path):
+                        path.unlink(missing_ok=True)
                     continue
+                except FileNotFoundError:  # ended meanwhile
+                    continue
+                except OSError:
+                    pass  # busy, or we lack a descriptor: no reason to take it for dead
                 yield path
+
+
+def _connection(path: Path, patience_s: float) -> socket.socket:
+    """A connection to a process; TimeoutError where it lives and takes no caller for so long."""
+    end = time.monotonic() + patience_s
+    while True:
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            one.settimeout(patience_s)
+            one.connect(str(path))
+        except BlockingIOError:  # EAGAIN: as many wait as its queue holds
+            one.close()
+            if time.monotonic() >= end:
+                raise TimeoutError("the process takes no more callers") from None
+            time.sleep(_RETRY_S)
+        except BaseException:
+            one.close()
+            raise
+        else:
+            return one
+
+
+def _is_running(pid: int, path: Path) -> bool:
+    """Does the process that made this socket live? One of the same number that began after the socket was made is another."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        boot = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        return boot + ticks / os.sysconf("SC_CLK_TCK") <= path.lstat().st_mtime + 2  # btime is in whole seconds
+    except (OSError, ValueError, IndexError, StopIteration):  # no /proc: not known
+        return True
 
 
 def owner(path: Path) -> int:
@@ -129,6 +166,9 @@ def _places() -> list[Path]:
 
 
 def _private(place: Path, *, make: bool = True) -> Path:
+    if make and place.parent.name == "stepscope":  # the folder of the cache: as a parent it would be made open to others
+        with contextlib.suppress(OSError, StepscopeError):
+            _private(place.parent)
     if make:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
     status = place.lstat()

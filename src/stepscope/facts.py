@@ -3,8 +3,6 @@
 Of a large trace this is kept in the cache: opening it again looks at no row.
 """
 
-import shutil
-
 import msgspec
 import polars as pl
 
@@ -47,11 +45,11 @@ def facts(trace: Trace, name: str | None = None) -> Facts:
     try:
         (draft / "facts").mkdir()
         (draft / "facts" / HEADER).write_bytes(msgspec.json.encode(found))
-        (draft / "facts").rename(folder)
-    except OSError:  # the disk is full, or another process was faster
+        cache.settle(draft / "facts", folder)
+    except OSError:  # the disk is full
         pass
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        cache.drop(draft)
     return found
 
 

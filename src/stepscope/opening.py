@@ -1,8 +1,8 @@
 """Open anything: a run folder, a file that a reader knows, or a folder of them that are the ranks of one run."""
 
 import atexit
+import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from stepscope import cache as kept
-from stepscope import readers, run_groups, step_choice, store
+from stepscope import readers, reading, run_groups, step_choice, store
 from stepscope.errors import DataError, UnknownFormatError, UsageError
 from stepscope.readers._unknown import folder_hint, hint
 from stepscope.run_groups import DEPTH, Group, Recording, Source, rank_in_name
@@ -29,18 +29,19 @@ def open(
     rank: int | None = None,
     cache: bool = True,
     progress: Callable[[int, int], None] = readers.silent,
+    read: reading.Read = reading.read_here,
 ) -> Trace:
     """The trace at `path`: any file or folder a reader knows, or a folder of ranks.
 
     `partial` reads what is whole of a truncated file. `step_name` chooses the steps (`Trace.with_steps`). `rank` opens only that rank of
-    a folder. What took long to read is kept in the user's cache (`stepscope cache`).
+    a folder. What took long to read is kept in the user's cache (`stepscope cache`). `read` chooses the process that reads.
     """
     where, unread = Path(path), list[DataError]()
     found = list(sources(where, unread.append))
     if not found:
         why = next((error for error in unread if not isinstance(error, UnknownFormatError)), None)
         raise why or UnknownFormatError(where, f"no trace in this folder{_reasons(unread) or f': {folder_hint(where)}'}. {_known()}")
-    return together(found, where, unread=unread, partial=partial, step_name=step_name, rank=rank, cache=cache, progress=progress)
+    return together(found, where, unread=unread, partial=partial, step_name=step_name, rank=rank, cache=cache, progress=progress, read=read)
 
 
 def together(
@@ -54,17 +55,30 @@ def together(
     progress: Callable[[int, int], None] = readers.silent,
     room: Path | None = None,
     unread: Iterable[DataError] = (),
+    read: reading.Read = reading.read_here,
+    pins: kept.Pins | None = None,
 ) -> Trace:
     """The ranks of one run, found at or below `where`, as one trace. Ranks that cannot be read, and `unread`, are rows of `problems`.
 
     What is not kept in the cache is read into a folder in `room`, and is the caller's to remove; without one, into the system's temporary
-    folder, until the process ends.
+    folder, until the process ends. What is used of the cache stays there until `pins` are released, or until the process ends.
     """
+    if cache:
+        kept.limit()  # a wrong one is refused before anything is read
     errors = list(unread)
     found_groups = list(run_groups.groups(found, errors))
     failed = [(error, run_groups.rank_of(Path(error.path))) for group in found_groups for error in group.unread]
     failed += [(error, run_groups.rank_of(Path(error.path))) for error in run_groups.unread_alone(found_groups, errors)]
-    how = {"partial": partial, "cache": cache, "progress": progress, "place": room}
+    fresh: list[Path] = []  # entries of the cache that were made now
+    how = {
+        "partial": partial,
+        "cache": cache,
+        "progress": progress,
+        "place": room,
+        "read": read,
+        "pins": _PINS if pins is None else pins,
+        "fresh": fresh,
+    }
     traces: list[Trace] = []
     by_rank: dict[int, Group] = {}
     for group in found_groups:
@@ -86,6 +100,8 @@ def together(
                     raise DataError(where, _several(one, [by_rank[one], group], found_groups, where))
                 by_rank[one] = group
             traces.append(trace)
+    if fresh:
+        kept.trim()
     if not traces:
         first = [error for error, of in failed if of == rank or rank is None] or [error for error, of in failed if of is None]
         raise first[0] if first else UsageError(f"{where}: no rank {rank} here")
@@ -129,9 +145,15 @@ def kept_run(source: Source, *, partial: bool = False) -> Path | None:
     if source.format == "run" or not source.path.is_file():
         return None
     try:
-        return kept.folder() / kept.key(source.path, source.format, partial, rank_in_name(source.path))
-    except UsageError:  # no cache to be had here: read anew each time
+        return kept.folder() / kept.key(source.path, source.format, partial, rank_in_name(source.path), beside=beside(source))
+    except UsageError as error:  # no cache to be had here: read anew each time
+        kept.unusable(error)
         return None
+
+
+def beside(source: Source) -> list[Path]:
+    """The files outside of a recording that are read with it."""
+    return [] if source.format == "run" else readers.beside(source.path, source.format)
 
 
 def _likely_first(group: Group, rank: int | None) -> list[Recording]:
@@ -256,62 +278,118 @@ def _raise(error: DataError) -> None:
         raise error
 
 
-def _open_one(source: Source, partial: bool, cache: bool, progress: Callable[[int, int], None], place: Path | None) -> Trace:
+# What this process uses of the cache, unless somebody else keeps count.
+_PINS = kept.Pins()
+_ATTEMPTS = 2
+
+
+def _open_one(
+    source: Source,
+    partial: bool,
+    cache: bool,
+    progress: reading.Progress,
+    place: Path | None,
+    read: reading.Read,
+    pins: kept.Pins,
+    fresh: list[Path],
+) -> Trace:
     if source.format == "run":
         return store.read(source.path)
-    keep = kept_run(source, partial=partial) if cache else None
-    if keep and store.sniff(keep):
+    for attempt in range(_ATTEMPTS):
+        before = _asked(lambda: _state(source), source.path)
+        keep = _asked(lambda: kept_run(source, partial=partial), source.path) if cache else None
+        if keep is not None and (trace := _kept_trace(keep, source, pins)) is not None:
+            return trace
+        last = attempt + 1 == _ATTEMPTS
         try:
+            room = _read(source, partial, progress, place, read, in_cache=keep is not None)
+        except DataError:
+            if last or _asked(lambda: _state(source), source.path) == before:
+                raise
+            continue
+        changed = _asked(lambda: _state(source), source.path) != before
+        if not changed or (last and source.path.is_dir()):
+            trace = _settled(room, keep, source, place, pins, fresh)
+            # Logs may grow in a folder for as long as its job runs.
+            return trace.with_problems(
+                [{"rank": trace.meta.ranks[0], "file": str(source.path), "what": _CHANGED, "lost": 0}] if changed else []
+            )
+        kept.drop(room)
+    raise DataError(source.path, f"{_CHANGED}; open it again when nobody writes it any more")
+
+
+_CHANGED = "changed while it was being read, twice"
+
+
+def _state(source: Source) -> list[tuple[str, int, int, int]] | None:
+    """Changes when any of the files does that are read. A capture grows while it is looked at, which its reader knows."""
+    if source.format == "capture":
+        return None
+    found = []
+    inside = [source.path] if source.path.is_file() else [file for file in sorted(source.path.rglob("*")) if file.is_file()]
+    for file in [*inside, *beside(source)]:
+        status = file.stat()
+        found.append((str(file), status.st_size, status.st_mtime_ns, status.st_ino))
+    return found
+
+
+def _kept_trace(keep: Path, source: Source, pins: kept.Pins) -> Trace | None:
+    """What the cache has of a file; None where it has nothing, or nothing that is whole, which is removed."""
+    try:
+        if not pins.hold(keep):
+            return None
+        if kept.intact(keep):
             trace = _at(store.read(keep), source.path)
-        except DataError:  # damaged where it lies: read anew
-            kept.discard(keep)
-        else:
             kept.touch(keep)
             return trace
-    room = _room(keep is not None, place)
-    try:
-        scratch = room / "scratch"
-        scratch.mkdir()
-        options = readers.Options(scratch=scratch, partial=partial, rank=rank_in_name(source.path), progress=progress)
-        trace = _asked(lambda: readers.read(source.path, source.format, options), source.path)
-        trace.meta.source = str(source.path)
-        store.write(step_choice.with_advice(trace), room / "run")
-    except BaseException:
-        shutil.rmtree(room, ignore_errors=True)
-        raise
-    if keep and _settle(room / "run", keep):
-        shutil.rmtree(room, ignore_errors=True)
-        kept.trim(keep)
-        return _at(store.read(keep), source.path)
-    shutil.rmtree(scratch, ignore_errors=True)
-    if place is None:
-        # Tables are read when asked, perhaps from a trace derived of this one, so the files stay as long as the process.
-        atexit.register(shutil.rmtree, room, ignore_errors=True)
-    return store.read(room / "run")
+    except DataError:
+        pass
+    except OSError as error:
+        kept.unusable(error)
+        return None
+    pins.let_go(keep)
+    kept.discard(keep)  # damaged where it lies
+    return None
 
 
-def _room(in_cache: bool, place: Path | None) -> Path:
-    """A folder to read into: in the cache, so that what is whole is only renamed; elsewhere when the cache cannot be written."""
+def _read(source: Source, partial: bool, progress: reading.Progress, place: Path | None, read: reading.Read, *, in_cache: bool) -> Path:
+    """A new folder in which `run` is the recording: in the cache, so that it is only renamed; elsewhere when the cache takes nothing."""
+    why: object = None
     if in_cache:
         try:
-            return kept.draft()
-        except OSError:
-            pass
-    return Path(tempfile.mkdtemp(prefix="stepscope.", dir=place))
+            return _read_into(kept.draft(), source, partial, progress, read)
+        except (OSError, reading.NoRoomError) as error:
+            why = error if isinstance(error, OSError) else error.what
+    room = _read_into(Path(tempfile.mkdtemp(prefix="stepscope.", dir=place)), source, partial, progress, read)
+    if why is not None:
+        kept.unusable(why)
+    return room
 
 
-def _settle(run: Path, keep: Path) -> bool:
-    """Move a whole run folder to its place in the cache, unless another process was faster."""
-    for _ in range(2):
-        try:
-            run.rename(keep)
-        except OSError:
-            if store.sniff(keep):
-                return True
-            kept.discard(keep)  # what a killed removal left
-        else:
-            return True
-    return False
+def _read_into(room: Path, source: Source, partial: bool, progress: reading.Progress, read: reading.Read) -> Path:
+    try:
+        read(reading.Task(str(source.path), source.format, str(room), partial, rank_in_name(source.path)), progress)
+    except BaseException:
+        kept.drop(room)
+        raise
+    return room
+
+
+def _settled(room: Path, keep: Path | None, source: Source, place: Path | None, pins: kept.Pins, fresh: list[Path]) -> Trace:
+    """The trace of what was read, from the cache where that takes it."""
+    if keep is not None and room.parent == keep.parent:
+        if pins.settle(room / "run", keep):
+            kept.drop(room)
+            fresh.append(keep)
+            return _at(store.read(keep), source.path)
+        kept.unusable(f"{keep.name} in it cannot be replaced")
+    if place is None or room.parent != place:
+        # Tables are read when asked, perhaps from a trace derived of this one, so the files stay as long as the process.
+        atexit.register(kept.drop, room)
+    with contextlib.suppress(OSError):
+        kept.seal(room / "run")
+        pins.watch(room / "run")
+    return store.read(room / "run")
 
 
 def _at(trace: Trace, path: Path) -> Trace:

@@ -1,7 +1,14 @@
 """Numbers as people read them. The unit of a column is the ending of its name."""
 
+import re
+
 _TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_SIZES = {"": 1, "b": 1} | {
+    f"{prefix}{ending}": base**power
+    for power, prefix in enumerate("kmgt", 1)
+    for ending, base in (("", 1000), ("b", 1000), ("i", 1024), ("ib", 1024))
+}
 _ROUNDS_UP = 0.9995  # 999.6 µs is written 1.00 ms, not 1,000 µs
 _DECIMAL = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
@@ -24,6 +31,15 @@ def decimal_size(count: int) -> str:
 def count(number: int, noun: str, nouns: str = "") -> str:
     """1 row, 1,234 rows; `nouns` where the plural is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def parse_size(text: str) -> int:
+    """The bytes of 1GB, 500 MB, 1.5GiB or a plain number; ValueError where it is none of these."""
+    found = re.fullmatch(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-z]*)\s*", text, re.IGNORECASE | re.ASCII)
+    if found is None or found[2].lower() not in _SIZES:
+        raise ValueError(text)
+    unit = _SIZES[found[2].lower()]
+    return int(found[1]) * unit if found[1].isdecimal() else int(float(found[1]) * unit)
 
 
 def rate(value: float, unit: str) -> str:

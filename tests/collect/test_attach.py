@@ -1,5 +1,6 @@
 """`stepscope attach` and `stepscope jobs`: a job that is running is found, asked, and goes on."""
 
+import contextlib
 import json
 import os
 import re
@@ -147,6 +148,49 @@ def test_a_process_that_is_too_busy_to_answer_is_told_of_and_its_socket_stays(
         with pytest.raises(StepscopeError, match="it is busy"):
             jobs.record([jobs.Member(path, {"pid": os.getpid(), "job": "j"})], count=1, seconds=None, first=None, options={}, out=None)
         assert path.exists()
+
+
+def test_the_socket_of_a_process_whose_queue_of_callers_is_full_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel answers EAGAIN then, at once, which is no sign of death."""
+    monkeypatch.setattr(agents, "PATIENCE_S", 0.1)
+    path = agents.folder() / f"{agents._host()}.{os.getpid()}.sock"
+    with socket.socket(socket.AF_UNIX) as deaf, contextlib.ExitStack() as waiting:
+        deaf.bind(str(path))
+        deaf.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                caller = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                caller.setblocking(False)
+                caller.connect(str(path))
+        assert list(agents.listening()) == [path]
+        assert list(jobs.members()) == []
+        with pytest.raises(UsageError, match="it is busy"):
+            jobs.of(str(os.getpid()))
+        assert path.exists()
+
+
+def test_a_refused_connection_is_death_only_where_the_process_is_gone_or_began_later(here: Path) -> None:
+    """Between bind and listen a process refuses callers. A number that was used again is of another process."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    paths = {pid: agents.folder() / f"{agents._host()}.{pid}.sock" for pid in (os.getpid(), gone.pid)}
+    with contextlib.ExitStack() as opened:
+        for path in paths.values():
+            opened.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
+        assert list(agents.listening()) == []
+        assert [path.exists() for path in paths.values()] == [True, False]
+        os.utime(paths[os.getpid()], (0, 0))  # made long before this process began
+        assert list(agents.listening()) == []
+        assert not paths[os.getpid()].exists()
+
+
+def test_the_folder_of_the_cache_is_private_when_recording_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STEPSCOPE_JOBS", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    jobs_folder = agents.folder()
+    assert jobs_folder == tmp_path / ".cache" / "stepscope" / "jobs"
+    assert [path.stat().st_mode & 0o777 for path in (jobs_folder, jobs_folder.parent)] == [0o700, 0o700]
 
 
 def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(here: Path, ranks: list[Any]) -> None:

@@ -74,3 +74,51 @@ def test_the_timeline_of_mindinsights_own_tests_has_every_operator_of_every_devi
     found = trace.spans.filter(pl.col("kind") != "step").group_by("rank").len().collect()
     assert dict(found.iter_rows()) == told and sum(told.values()) > 1000
     assert trace.spans.filter(pl.col("scope").is_not_null()).collect().height > 100
+
+
+def with_map(folder: Path, scope: str, name: str = "scope_map_7.json") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps({"scope_map": {"Conv2D-op1": scope}}))
+    return folder / name
+
+
+def scopes(file: Path) -> set[str | None]:
+    found = stepscope.open(file).spans.filter(pl.col("name").cast(pl.String) == "Conv2D-op1").select("scope").unique().collect()
+    return set(found["scope"].cast(pl.String))
+
+
+def test_a_map_that_changes_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "ascend_marey_timeline_7.json"
+    file.write_text(SAMPLE.read_text())
+    assert scopes(file) == {None}
+    with_map(tmp_path, "/net/one")
+    assert scopes(file) == {"net/one"}
+    with_map(tmp_path, "/net/two_")
+    assert scopes(file) == {"net/two_"}
+    (tmp_path / "scope_map_7.json").unlink()
+    assert scopes(file) == {None}
+
+
+def test_a_map_that_is_a_link_out_of_the_folder_is_not_read_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    served = tmp_path / "served"
+    served.mkdir()
+    file = served / "ascend_marey_timeline_7.json"
+    file.write_text(SAMPLE.read_text())
+    (served / "scope_map_7.json").symlink_to(with_map(tmp_path / "secret", "/secret"))
+    assert scopes(file) == {None}
+    told = dict(stepscope.open(file).problems.select("where", "what").collect().iter_rows())
+    assert told["scope_map_7.json"] == "a link that leads out of its folder, which is not followed"
+    (served / "scope_map_7.json").unlink()
+    (served / "scope_map_7.json").symlink_to(with_map(served / "maps", "/net/inside"))
+    assert scopes(file) == {"net/inside"}
+
+
+def test_the_recording_itself_may_be_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies beside the link counts, not what lies beside the file that it leads to."""
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "ascend_marey_timeline_7.json").symlink_to(SAMPLE)
+    with_map(tmp_path / "links", "/net/own")
+    assert scopes(tmp_path / "links" / "ascend_marey_timeline_7.json") == {"net/own"}

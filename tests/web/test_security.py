@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import socket
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -356,6 +357,23 @@ def test_a_link_that_turns_outside_after_the_list_was_made_is_not_followed(outsi
     answer = served.ask(f"api/runs/{run}")
     assert answer.status == 409
     assert "leads out" in answer.json()["error"]
+
+
+def test_a_file_beside_a_trace_that_is_a_link_outside_is_not_read(tmp_path: Path, server: Serve) -> None:
+    root, marey = tmp_path / "root", next((SAMPLES / "marey").rglob("*.json"))
+    root.mkdir()
+    shutil.copy(marey, root / "timeline_7.json")
+    (tmp_path / "secret.json").write_text('{"scope_map": {"Conv2D-op1": "/secret"}}')
+    (root / "scope_map_7.json").symlink_to(tmp_path / "secret.json")
+    served = server(root)
+    run = next(run["id"] for run in served.ask("api/runs").json()["runs"] if run["format"] == "marey")
+    assert "leads out of its folder" in str(served.ask(f"api/runs/{run}").json()["problems"])
+    assert b"secret" not in served.ask(f"api/runs/{run}/tables/spans?format=csv").body
+    (root / "scope_map_7.json").unlink()
+    (root / "scope_map_7.json").write_text('{"scope_map": {"Conv2D-op1": "/net/own"}}')
+    deadline = time.monotonic() + 30
+    while b"net/own" not in served.ask(f"api/runs/{run}/tables/spans?format=csv").body:  # what lies beside is looked at, too
+        assert time.monotonic() < deadline
 
 
 def refused(served: Any, name: str) -> None:

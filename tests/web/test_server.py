@@ -223,6 +223,94 @@ def test_reading_can_be_stopped(server: Serve, tmp_path: Path) -> None:
     assert served.ask(f"api/runs/{run}").json()["tables"]["spans"] == 400_000  # asked again, it is read again
 
 
+def reading_processes() -> set[int]:
+    """The processes that read for servers of this one."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"stepscope.reading" in (path / "cmdline").read_bytes():
+                found.add(int(path.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked for in /proc")
+def test_a_reader_that_hangs_can_be_stopped_and_holds_nobody_up(server: Serve, tmp_path: Path) -> None:
+    """Two readers that are halted, as if inside of a call without end."""
+    names = ["stuck", "also_stuck", "other"]
+    for name in names:
+        shutil.copy(CPU, tmp_path / f"{name}.json.gz")
+    served = server(tmp_path, cache=False)
+    runs = {name: served.run(name) for name in names}
+    answers: dict[str, Any] = {}
+    asking: list[threading.Thread] = []
+    deadline = time.monotonic() + 60
+    for name in names[:2]:
+        before = reading_processes()
+        asking.append(threading.Thread(target=lambda name=name: answers.update({name: served.ask(f"api/runs/{runs[name]}")})))
+        asking[-1].start()
+        while not (begun := reading_processes() - before):
+            assert time.monotonic() < deadline and not answers
+        for process in begun:
+            os.kill(process, signal.SIGSTOP)
+    assert served.ask(f"api/runs/{runs['other']}").status == 200
+    assert not answers
+    assert [served.ask(f"api/runs/{runs[name]}/cancel", "POST").json() for name in names[:2]] == [{"cancelled": True}] * 2
+    for one in asking:
+        one.join(30)
+    assert {name: answer.json()["error"] for name, answer in answers.items()} == {"stuck": "stopped", "also_stuck": "stopped"}
+
+
+def test_two_databases_made_to_never_end_hold_nobody_up(server: Serve, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        with contextlib.closing(sqlite3.connect(tmp_path / f"{name}.db")) as database:
+            database.execute("create table STRING_IDS (id, value)")
+            database.execute(
+                "create view TASK as with recursive n(i) as (select 1 union all select i + 1 from n) select i as startNs, i as endNs from n"
+            )
+            database.commit()
+    shutil.copy(CPU, tmp_path / "other.json.gz")
+    served = server(tmp_path)
+    asked = [served.ask(f"api/runs/{served.run(name)}") for name in ("first.db", "second.db", "other")]
+    assert [answer.status for answer in asked] == [409, 409, 200]
+    assert "views, which are not read" in asked[0].json()["error"]
+
+
+def test_runs_that_are_open_stay_so_whatever_the_cache_may_hold(server: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", "1")
+    for name in ("a", "b"):
+        shutil.copy(CPU, tmp_path / f"{name}.json.gz")
+        with (tmp_path / f"{name}.json.gz").open("ab") as file:
+            file.write(gzip.compress(b" " * len(name)))
+        os.utime(tmp_path / f"{name}.json.gz", (1, ord(name)))
+    served = server(tmp_path)
+    questions = [f"api/runs/{served.run(name)}/analyses/operators?limit=1" for name in ("a", "b")]
+    for question in [*questions, questions[0].replace("operators", "kernels"), questions[1].replace("operators", "kernels")]:
+        assert served.ask(question).status == 200
+    main(["cache", "clear"])
+    assert [served.ask(question.replace("operators", "step_times")).status for question in questions] == [200, 200]
+
+
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+def test_what_vanishes_from_the_cache_or_is_damaged_is_read_anew(
+    harm: str, server: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "runs").mkdir()
+    shutil.copy(CPU, tmp_path / "runs" / "trace.json.gz")
+    served = server(tmp_path / "runs")
+    run = served.run("trace")
+    first = table(served.ask(f"api/runs/{run}/tables/spans"))
+    spans = next((tmp_path / "cache").glob("*/spans.parquet"))
+    if harm == "gone":
+        shutil.rmtree(spans.parent)
+    else:
+        content = spans.read_bytes()
+        spans.write_bytes(content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :])
+    assert table(served.ask(f"api/runs/{run}/tables/spans?sort=dur_ns")).height == first.height
+
+
 # Tables
 
 
@@ -682,6 +770,14 @@ def test_ctrl_c_does_not_wait_for_what_is_being_read(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (0, "stopped\n", "")
     assert [path.name for path in tmp_path.iterdir()] == ["long.json"]
+
+
+def test_a_wrong_limit_of_the_cache_is_refused_before_anything_is_served(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE_LIMIT", "lots")
+    assert main(["view", "--no-browser", str(CPU)]) == 2
+    assert "STEPSCOPE_CACHE_LIMIT is 'lots'; expected a size such as 500MB" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from stepscope import units
 from stepscope.errors import UsageError
 from stepscope.parameters import check_word, nearest, steps, suggestion, type_of, value
 
@@ -102,17 +103,14 @@ def _is_script(word: str) -> bool:
     return word == "-m" or word.endswith((".py", ".sh")) or (not word.startswith("-") and shutil.which(word) is not None)
 
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-
 def size_of(flag: str) -> Callable[[str], int]:
     """A type of argument: a size in bytes, such as 500kB, 20MB or 2GiB."""
 
     def size(word: str) -> int:
-        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgt]?i?)b?", word.strip().lower())
-        if not match or match[2] not in _UNITS:
-            raise UsageError(f"{flag} is '{word}'; expected a size such as 500kB, 20MB or 2GB")
-        return int(float(match[1]) * _UNITS[match[2]])
+        try:
+            return units.parse_size(word)
+        except (ValueError, OverflowError):
+            raise UsageError(f"{flag} is '{word}'; expected a size such as 500kB, 20MB or 2GB") from None
 
     return size
 
@@ -162,9 +160,11 @@ def add_how(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
     """The trace at a path, as the reading flags say; a terminal sees progress when it takes long."""
     from stepscope.opening import open
+    from stepscope.reading import read_large_apart as read
 
+    how = {"partial": args.partial, "step_name": args.step_name, "rank": args.rank, "cache": not args.no_cache}
     with _progress() as progress:
-        trace = open(path, partial=args.partial, step_name=args.step_name, rank=args.rank, cache=not args.no_cache, progress=progress)
+        trace = open(path, **how, progress=progress, read=read)
     asked: tuple[int, int] | None = getattr(args, "steps", None)  # not every command that opens has all flags of reading
     return trace.of_steps(*asked) if asked else trace
 

@@ -1,6 +1,7 @@
 """Show what is kept of files that were read, or remove it (`stepscope cache clear`).
 
-STEPSCOPE_CACHE names another folder, STEPSCOPE_CACHE_LIMIT the most bytes to keep.
+STEPSCOPE_CACHE names another folder, STEPSCOPE_CACHE_LIMIT the most to keep, such as 500MB or 20GiB (default 20GiB).
+Entries that a process uses stay.
 """
 
 import argparse
@@ -28,12 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "clear":
-        count, size = cache.clear()
-        sys.stdout.write(f"removed {units.count(count, 'entry', 'entries')}, {units.size(size)}\n")
+        count, size, in_use = cache.clear()
+        stay = f"; {in_use:,} {'is' if in_use == 1 else 'are'} in use and stay{'s' if in_use == 1 else ''}" if in_use else ""
+        sys.stdout.write(f"removed {units.count(count, 'entry', 'entries')}, {units.size(size)}{stay}\n")
         return 0
     known = cache.entries()
     used = f"{units.size(sum(entry.size for entry in known))} of at most {units.size(cache.limit())}"
-    sys.stdout.write(f"{_text.clean(str(cache.folder()))}\n{units.count(len(known), 'entry', 'entries')}, {used}\n")
+    folder = _text.clean(str(cache.folder()))
+    sys.stdout.write(f"{folder}\n{units.count(len(known), 'entry', 'entries')}, {used}\n")
+    if cache.is_open_to_others():
+        sys.stderr.write(f"stepscope: others can look into {folder}; the entries in it are closed to them (chmod 700 closes it)\n")
     for entry in reversed(known):
         sys.stdout.write(f"  {units.size(entry.size):>10}  {_text.moment(entry.used)}  {_text.clean(entry.source)}\n")
     return 0

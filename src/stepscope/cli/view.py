@@ -58,6 +58,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import secrets
 
+    from stepscope import cache
     from stepscope.web import serving
     from stepscope.web.access import is_loopback
     from stepscope.web.app import Settings
@@ -68,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     for path in args.paths:
         if not path.exists():
             raise DataError(path, "no such file or folder")
+    if not args.no_cache:
+        cache.limit()  # a wrong one is refused before anything is served
     settings = Settings(
         roots=[Path(os.path.abspath(path)) for path in args.paths],  # noqa: PTH100 - links stay as they were given
         token=None if args.no_token else secrets.token_urlsafe(32),

@@ -57,3 +57,9 @@ def rank(path: Path, name: str) -> int | None:
     """Whose the recording is, where the format says so beside its data; None where only reading tells, -1 of a job without ranks."""
     ask: Callable[[Path], int | None] | None = getattr(module(name), "rank", None)
     return ask(path) if ask else None
+
+
+def beside(path: Path, name: str) -> list[Path]:
+    """The files outside of a recording that are read with it, where there are any: what they say is part of what it becomes."""
+    ask: Callable[[Path], list[Path]] | None = getattr(module(name), "beside", None)
+    return ask(path) if ask else []

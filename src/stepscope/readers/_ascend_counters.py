@@ -71,9 +71,7 @@ def counters(tables: Database) -> Iterator[pl.DataFrame]:
 
 def _numbers(tables: Database, table: str, word: str) -> Iterator[pl.DataFrame]:
     """Any other table of samples: every number of it under its own name."""
-    if table not in tables.names:
-        return
-    columns = [str(row[1]) for row in tables.database.execute(f'pragma table_info("{table}")')]
+    columns = tables.columns(table)
     values = [name for name in columns if name not in ("deviceId", "timestampNs") and not name.lower().endswith("id")]
     rows = tables.table(table, timestampNs=pl.Int64, deviceId=pl.Int64, **dict.fromkeys(values, pl.Float64))
     for name in values:

@@ -31,8 +31,8 @@ from stepscope.readers import (
     _kineto,
 )
 from stepscope.readers._ascend_kinds import SERVING
-from stepscope.readers._ascend_sqlite import Database, connect, table_names
-from stepscope.readers._documents import exact
+from stepscope.readers._ascend_sqlite import Connection, Database
+from stepscope.readers._documents import LEADS_OUT, exact, lies_beside
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace
 
@@ -47,8 +47,8 @@ def claims(path: Path) -> bool:
         if file.read(len(_HEAD)) != _HEAD:
             return False
     try:
-        with closing(connect(path)) as database:
-            return "STRING_IDS" in (names := table_names(database)) and bool(names & _TELLING)
+        with closing(Connection(path)) as database:
+            return "STRING_IDS" in (names := database.tables | database.others) and bool(names & _TELLING)
     except sqlite3.Error:
         return False
 
@@ -59,35 +59,37 @@ def read(paths: list[Path], options: Options, *, rank: int | None, problems: lis
     if len(paths) > 1:
         problems.append(Problem("", f"{len(paths)} databases: {path.name} is read, the others can be opened by themselves", 0))
     try:
-        with closing(connect(path)) as connection:
-            database = Database(connection, path, problems)
+        with closing(Connection(path)) as connection:
+            database = Database(connection, problems)
             parallel = _ascend_groups.read(path.parent, problems, _metadata(database))
+            said = waits(path.parent, problems)
             trace = _trace(database, options, rank)
-        return _ascend_groups.with_groups(_ascend_tables.with_waits(trace, waits(path.parent)), parallel)
+        return _ascend_groups.with_groups(_ascend_tables.with_waits(trace, said), parallel)
     except sqlite3.Error as error:
         raise DataError(path, f"not a database that can be read ({error})") from error
 
 
-def waits(folder: Path) -> pl.DataFrame:
+def waits(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """What torch_npu's own analysis says of transfers, in a database beside."""
-    for name in ("analysis.db", "communication_analyzer.db"):
+    for name in _ANALYSED:
+        if not lies_beside(folder / name):
+            problems += [Problem(name, LEADS_OUT, 1)] if (folder / name).is_symlink() else []
+            continue
         try:
-            with closing(connect(folder / name)) as database:
-                times = database.execute(
-                    "select hccl_op_name, group_name, start_timestamp, wait_time, synchronization_time, transit_time, idle_time"
-                    " from CommAnalyzerTime"
-                ).fetchall()
-                moved = database.execute(
-                    "select distinct hccl_op_name, transport_type, transit_size, transit_time from CommAnalyzerBandwidth"
-                    " where transit_size > 0"
-                ).fetchall()
-        except sqlite3.Error:  # not every version has it
+            with closing(Connection(folder / name)) as database:
+                times = database.rows("CommAnalyzerTime", _TIMES, problems)
+                moved = database.rows("CommAnalyzerBandwidth", _MOVED, problems)
+        except sqlite3.Error as error:
+            problems.append(Problem(name, f"not a database that can be read ({error})", 1))
+            continue
+        if times is None or moved is None:  # not every version has it
             continue
         links: dict[str, dict[str, dict[str, int]]] = {}
         rows = []
         try:
-            for operator, kind, size, time in moved:
-                links.setdefault(operator, {})[kind] = {"bytes": exact(size, 1e6), "dur_ns": exact(time, 1e6)}
+            for operator, kind, size, time in dict.fromkeys(moved):
+                if size is not None and exact(size, 1e6) > 0:
+                    links.setdefault(operator, {})[kind] = {"bytes": exact(size, 1e6), "dur_ns": exact(time, 1e6)}
             for operator, group, start, *lengths in times:
                 moments = exact(start, 1000), *(exact(one, 1e6) for one in lengths)
                 rows.append((str(operator), None if group is None else str(group), *moments, json.dumps(links.get(operator, {}))))
@@ -97,10 +99,21 @@ def waits(folder: Path) -> pl.DataFrame:
     return pl.DataFrame(schema=_ascend_tables.WAITS)
 
 
+def beside(path: Path) -> list[Path]:
+    """The files around a database that are read with it."""
+    return [*_ascend_groups.described(path.parent), *(file for name in _ANALYSED if lies_beside(file := path.parent / name))]
+
+
+_ANALYSED = ("analysis.db", "communication_analyzer.db")
+_TIMES = ("hccl_op_name", "group_name", "start_timestamp", "wait_time", "synchronization_time", "transit_time", "idle_time")
+_MOVED = ("hccl_op_name", "transport_type", "transit_size", "transit_time")
+
+
 def _trace(database: Database, options: Options, rank: int | None) -> Trace:
     spans, lanes = _ascend_database_spans.spans(database)
     if spans.is_empty():
-        raise DataError(database.path, "nothing that ran is in it")
+        views = sorted(database.database.others & _TELLING)
+        raise DataError(database.path, "nothing that ran is in it" + (f"; {', '.join(views)}: views, which are not read" if views else ""))
     spans, _ = _kineto.nested(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
     spans = _kineto.scoped(_linked(database, spans))
     steps, spans = _steps(database, spans)

@@ -19,7 +19,7 @@ import polars as pl
 
 from stepscope import schema, units
 from stepscope.readers._ascend_tables import read_json, with_args
-from stepscope.readers._documents import decoded, index, listed, mapped
+from stepscope.readers._documents import LEADS_OUT, decoded, index, lies_beside, listed, mapped
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
@@ -60,10 +60,17 @@ class Parallel(NamedTuple):
 
 def read(folder: Path, problems: list[Problem], beside: Mapping[str, Any] | None = None) -> Parallel:
     """Of a result folder, or of the output folder in it; `beside` has the entries of a database."""
-    places = (folder, folder.parent) if folder.name == "ASCEND_PROFILER_OUTPUT" else (folder,)
-    file = next((place / FILE for place in places if (place / FILE).is_file()), None)
-    said = read_json(file, problems) if file else None
+    places = [place / FILE for place in ((folder, folder.parent) if folder.name == "ASCEND_PROFILER_OUTPUT" else (folder,))]
+    problems += [Problem(FILE, LEADS_OUT, 1) for file in places if file.is_symlink() and not lies_beside(file)]
+    found = described(folder)
+    said = read_json(found[0], problems) if found else None
     return parse(dict(beside or {}) | (said if isinstance(said, dict) else {}), problems)
+
+
+def described(folder: Path) -> list[Path]:
+    """The file that describes the job, in a result folder or in the output folder in it."""
+    places = (folder, folder.parent) if folder.name == "ASCEND_PROFILER_OUTPUT" else (folder,)
+    return [place / FILE for place in places if lies_beside(place / FILE)][:1]
 
 
 def parse(said: Mapping[str, Any], problems: list[Problem]) -> Parallel:

@@ -16,7 +16,7 @@ import polars as pl
 
 from stepscope import intervals, units
 from stepscope.readers import _ascend_database, _ascend_tables
-from stepscope.readers._ascend_sqlite import connect
+from stepscope.readers._ascend_sqlite import Connection
 from stepscope.readers._ascend_tables import column, nanoseconds, read_json, read_table
 from stepscope.readers._documents import exact, files, in_text, mapped
 from stepscope.readers._kineto import Problem
@@ -56,7 +56,7 @@ def read(output: Path, rank: int, begin_ns: int, problems: list[Problem]) -> Tra
     trace = Trace(
         {name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items() if rows.height}, Meta(ranks=[rank])
     )
-    said = _ascend_tables.waits(output, []) if files(output, "communication.json") else _ascend_database.waits(output)
+    said = _ascend_tables.waits(output, []) if files(output, "communication.json") else _ascend_database.waits(output, [])
     return _ascend_tables.with_waits(trace, said)
 
 
@@ -64,8 +64,7 @@ def _sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
     rows = read_table(output / _STEPS, problems) if (output / _STEPS).is_file() else pl.DataFrame()
     names = {"step": "Step", "computing": "Computing", "communication": "Communication", "overlapped": "Overlapped", "free": "Free"}
     if not rows.height:
-        chosen = ", ".join(names)
-        rows = pl.DataFrame(_query(output, f"select {chosen} from StepTraceTime"), dict.fromkeys(names.values(), pl.String), orient="row")
+        rows = pl.DataFrame(_rows(output, "StepTraceTime", tuple(names), problems), dict.fromkeys(names.values(), pl.String), orient="row")
     found = rows.select(
         step=column(rows, "Step").str.extract(r"(\d{1,9})").cast(pl.Int32, strict=False).fill_null(0),
         **{name: nanoseconds(column(rows, names[name])) for name in _SUMS if name != "step"},
@@ -83,7 +82,7 @@ def _calls(output: Path, problems: list[Problem]) -> pl.DataFrame:
             for name, said in ((name, one) for calls in mapped(kinds).values() for name, one in mapped(calls).items()):
                 times = mapped(mapped(said).get("Communication Time Info"))
                 rows.append((step, name, times.get("Start Timestamp(us)"), times.get("Elapse Time(ms)")))
-    rows = rows or _query(output, "select step, hccl_op_name, start_timestamp, elapse_time from CommAnalyzerTime")
+    rows = rows or _rows(output, "CommAnalyzerTime", ("step", "hccl_op_name", "start_timestamp", "elapse_time"), problems)
     found, odd = [], 0
     for step, name, start, length in rows:
         if str(name).startswith("Total Op Info"):
@@ -97,15 +96,18 @@ def _calls(output: Path, problems: list[Problem]) -> pl.DataFrame:
     return pl.DataFrame(found, _CALLS, orient="row").sort("start_ns")
 
 
-def _query(output: Path, text: str) -> list[tuple[Any, ...]]:
+def _rows(output: Path, table: str, columns: tuple[str, ...], problems: list[Problem]) -> list[tuple[Any, ...]]:
     """The rows of the first database that has such a table, each cell as text; nothing where none has."""
     for name in _DATABASES:
         if (output / name).is_file():
             try:
-                with closing(connect(output / name)) as database:
-                    return [tuple(None if cell is None else str(cell) for cell in row) for row in database.execute(text).fetchall()]
-            except sqlite3.Error:  # not every version has it
+                with closing(Connection(output / name)) as database:
+                    rows = database.rows(table, columns, problems)
+            except sqlite3.Error as error:
+                problems.append(Problem(name, f"not a database that can be read ({error})", 1))
                 continue
+            if rows is not None:
+                return [tuple(None if cell is None else str(cell) for cell in row) for row in rows]
     return []
 
 

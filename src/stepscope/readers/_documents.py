@@ -18,6 +18,20 @@ def files(folder: Path, pattern: str) -> list[Path]:
     return sorted(path for path in folder.glob(pattern) if path.is_file() and readable(path.name) == path.name)
 
 
+LEADS_OUT = "a link that leads out of its folder, which is not followed"
+
+
+def lies_beside(file: Path) -> bool:
+    """Is there a file of this name in its folder, or a link to another place within that folder?
+
+    What lies beside a recording was not asked for by name: a link there may lead to anything that the user can read.
+    """
+    try:
+        return file.is_file() and file.resolve().is_relative_to(file.parent.resolve())
+    except (OSError, RuntimeError):  # forbidden; a link that leads to itself
+        return False
+
+
 def readable(name: str) -> str:
     """A file's name as text, which it need not be: bytes that are none become a sign."""
     return os.fsencode(name).decode("utf-8", "replace")

@@ -20,3 +20,7 @@ def read(path: Path, options: Options) -> Trace:
 def rank(path: Path) -> int | None:
     named = re.search(r"profiler_(\d{1,9})\.db$", path.name)
     return int(named[1]) if named else None
+
+
+def beside(path: Path) -> list[Path]:
+    return _ascend_database.beside(path)

@@ -37,7 +37,7 @@ from stepscope.readers import (
     msprof_output,
     prof,
 )
-from stepscope.readers._documents import exact, files
+from stepscope.readers._documents import LEADS_OUT, exact, files, lies_beside
 from stepscope.readers._kineto import Problem
 from stepscope.readers._prof_files import Clock, Notes, framework_clock, sides
 from stepscope.trace import Meta, Trace
@@ -117,6 +117,15 @@ def rank(path: Path) -> int | None:
     return found
 
 
+def beside(path: Path) -> list[Path]:
+    """What describes the result, where only the output folder in it is opened."""
+    return [*_around(path), *_ascend_groups.described(path)] if path.name == _OUTPUT else []
+
+
+def _around(path: Path) -> list[Path]:
+    return [file for file in files(path.parent, "profiler_info*.json") if lies_beside(file)] if path.name == _OUTPUT else []
+
+
 def _output(path: Path) -> Path:
     return path / _OUTPUT if (path / _OUTPUT).is_dir() else path
 
@@ -192,8 +201,9 @@ def _clock(path: Path, info: dict[str, Any], problems: list[Problem]) -> Clock:
 
 def _described(path: Path, problems: list[Problem]) -> dict[str, Any]:
     """What stands beside the output: the rank, what was asked for, versions."""
-    beside = files(path.parent, "profiler_info*.json") if path.name == _OUTPUT else []
-    about = sorted([*files(path, "profiler_info*.json"), *beside])
+    about = sorted([*files(path, "profiler_info*.json"), *_around(path)])
+    outside = [file.name for file in files(path.parent, "profiler_info*.json") if file not in about] if path.name == _OUTPUT else []
+    problems += [Problem(name, LEADS_OUT, 1) for name in outside]
     said = _ascend_tables.read_json(about[0], problems) if about else None
     said = said if isinstance(said, dict) else {}
     named = re.search(r"_([0-9]{1,9})$", about[0].stem) if about else None

@@ -11,7 +11,6 @@ with the first operator of communication, where the moments of these are known.
 """
 
 import sqlite3
-import urllib.parse
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import polars as pl
 from stepscope import units
 from stepscope.errors import DataError
 from stepscope.readers import Options
+from stepscope.readers._ascend_sqlite import Connection
 from stepscope.readers._ascend_tables import column, nanoseconds, read_json, read_table
 from stepscope.readers._documents import exact, in_text, index
 from stepscope.readers._kineto import Problem
@@ -100,13 +100,15 @@ def _from_database(path: Path, problems: list[Problem]) -> pl.DataFrame:
     if not (path / _DATABASE).is_file():
         return pl.DataFrame()
     try:
-        with closing(
-            sqlite3.connect(f"file:{urllib.parse.quote(str((path / _DATABASE).absolute()))}?mode=ro&immutable=1", uri=True)
-        ) as database:
-            chosen = ", ".join(f'"{name}"' for name in names)
-            rows = database.execute(f"select {chosen} from ClusterStepTraceTime").fetchall()
+        with closing(Connection(path / _DATABASE)) as database:
+            known = len(problems)
+            rows = database.rows("ClusterStepTraceTime", tuple(names), problems)
     except sqlite3.Error as error:
         problems.append(Problem(_DATABASE, f"no table of steps can be read ({error})", 1))
+        return pl.DataFrame()
+    if rows is None:
+        if len(problems) == known:
+            problems.append(Problem(_DATABASE, f"no table ClusterStepTraceTime with the columns {', '.join(names)}", 1))
         return pl.DataFrame()
     texts = [[None if cell is None else str(cell) for cell in row] for row in rows]
     return pl.DataFrame(texts, dict.fromkeys(names.values(), pl.String), orient="row")

@@ -12,7 +12,7 @@ import polars as pl
 from stepscope import units
 from stepscope.errors import DataError
 from stepscope.readers import Options
-from stepscope.readers._documents import decoded, exact, index
+from stepscope.readers._documents import LEADS_OUT, decoded, exact, index, lies_beside
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Meta, Trace, complete
 
@@ -35,8 +35,7 @@ def read(path: Path, options: Options) -> Trace:
         devices = {index(re.sub(r"[^0-9]", "", name)): calls for name, calls in maps.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(path, f"expected the operators of each device ({error})") from error
-    number = re.search(r"([0-9]{1,9})\.json$", path.name)
-    step = int(number[1]) if number else 1
+    step = _step(path)
     problems: list[Problem] = []
     spans = _calls(devices, problems)
     if spans.is_empty():
@@ -83,6 +82,17 @@ def read(path: Path, options: Options) -> Trace:
     return Trace(tables, Meta(format="marey", framework="mindspore", ranks=ranks, extra=extra))
 
 
+def beside(path: Path) -> list[Path]:
+    """The map of scopes."""
+    file = path.parent / f"scope_map_{_step(path)}.json"
+    return [file] if lies_beside(file) else []
+
+
+def _step(path: Path) -> int:
+    number = re.search(r"([0-9]{1,9})\.json$", path.name)
+    return int(number[1]) if number else 1
+
+
 def _calls(devices: dict[int, dict[str, Any]], problems: list[Problem]) -> pl.DataFrame:
     rows, odd = [], 0
     for rank, calls in devices.items():
@@ -100,7 +110,8 @@ def _calls(devices: dict[int, dict[str, Any]], problems: list[Problem]) -> pl.Da
 
 def _scopes(path: Path, step: int, problems: list[Problem]) -> dict[str, str]:
     file = path.parent / f"scope_map_{step}.json"
-    if not file.is_file():
+    if not lies_beside(file):
+        problems += [Problem(file.name, LEADS_OUT, 1)] if file.is_symlink() else []
         return {}
     try:
         found = decoded(file.read_bytes())["scope_map"]

@@ -18,7 +18,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.readers import Options, _ascend_layers, _ascend_tables, chrome
-from stepscope.readers._documents import exact, files
+from stepscope.readers._documents import LEADS_OUT, exact, files, lies_beside
 from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
@@ -134,13 +134,16 @@ def _home(folder: Path) -> Path:
     if next(folder.glob("start_info*"), None):
         return folder
     around = folder.parent
-    return next((one for one in sorted(around.glob("device_*")) if next(one.glob("start_info*"), None)), around)
+    inside = [one for one in sorted(around.glob("device_*")) if one.resolve().is_relative_to(around.resolve())]
+    return next((one for one in inside if next(one.glob("start_info*"), None)), around)
 
 
 def _described(home: Path, problems: list[Problem]) -> tuple[dict[str, Any], dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name in ("info.json*", "start_info*"):
         about = [file for file in files(home, name) if not file.name.endswith(".done")]
+        problems += [Problem(file.name, LEADS_OUT, 1) for file in about if not lies_beside(file)]
+        about = [file for file in about if lies_beside(file)]
         said = _ascend_tables.read_json(about[0], problems) if about else None
         found.append(said if isinstance(said, dict) else {})
     return found[0], found[1]

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,13 +38,9 @@ def opened(
     """The trace's timeline: from the cache, where it has one of this name; without a name, nothing is kept."""
     folder = _folder(name)
     if folder is not None and (folder / HEADER).is_file():
-        try:
-            found = read(folder)
-        except (OSError, ValueError, KeyError, msgspec.MsgspecError, pl.exceptions.PolarsError):  # damaged where it lies: made anew
-            cache.discard(folder)
-        else:
-            cache.touch(folder)
+        if (found := _kept(folder)) is not None:
             return found
+        cache.discard(folder)  # damaged where it lies: made anew
     if folder is None or _size(trace) < WORTH:
         return build(trace, ends, None, heard)
     try:
@@ -55,14 +50,28 @@ def opened(
     try:
         (draft / "timeline").mkdir()
         write(build(trace, ends, draft / "timeline", heard), draft / "timeline", trace.meta.source)
-        (draft / "timeline").rename(folder)
-    except OSError:  # the disk is full, or another process was faster
-        if not (folder / HEADER).is_file():
-            return build(trace, ends, None, heard)
+        settled = cache.settle(draft / "timeline", folder)
+    except OSError:  # the disk is full
+        settled = False
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    cache.trim(folder)
-    return read(folder)
+        cache.drop(draft)
+    if settled:
+        cache.trim(folder)
+        if (found := _kept(folder)) is not None:
+            return found
+    return build(trace, ends, None, heard)
+
+
+def _kept(folder: Path) -> Timeline | None:
+    """What the cache has; None where it is gone, or not whole."""
+    if not cache.intact(folder):
+        return None
+    try:
+        found = read(folder)
+    except (OSError, ValueError, KeyError, msgspec.MsgspecError, pl.exceptions.PolarsError):
+        return None
+    cache.touch(folder)
+    return found
 
 
 def _size(trace: Trace) -> int:

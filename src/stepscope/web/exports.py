@@ -64,6 +64,14 @@ def part(trace: Trace, rank: int | None, steps: tuple[int, int] | None, time: tu
 
 def export(trace: Trace, form: str, given: dict[str, Any], scratch: Path, name: str) -> Answer:
     made = scratch / secrets.token_hex(8)
+    try:
+        return _exported(trace, form, given, scratch, name, made)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def _exported(trace: Trace, form: str, given: dict[str, Any], scratch: Path, name: str, made: Path) -> Answer:
     if form == REPORT:
         made.write_text(report(trace, name=name).page, "utf-8")
         return Answer(b"", 0, "text/html; charset=utf-8", "report.html", made)

@@ -64,8 +64,9 @@ class Run(msgspec.Struct, frozen=True):
         return all(source.path.exists() for source in self.sources)
 
     def signature(self) -> tuple[tuple[str, int, int], ...]:
-        """Changes when any of its files does."""
-        return tuple(_files(source.path for source in self.sources))
+        """Changes when any of its files does, or one that is read with it."""
+        beside = (file for source in self.sources for file in opening.beside(source))
+        return tuple(_files([*(source.path for source in self.sources), *beside]))
 
 
 class Table:
