@@ -38,7 +38,7 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
     if not any(report.events for report in reports):
         return Trace({}, Meta(framework="pytorch"))
     reports[0].metadata = _names(reports, header, told)
-    problems = [Problem("", what, lost) for report in reports for what, (lost, _) in report.problems.items()]
+    problems = [Problem("", f"{noted.many:,} {what}", noted.lost) for report in reports for what, noted in report.problems.items()]
     job = {"rank": header.get("rank", 0), "world_size": header.get("world_size", 1)}
     return assemble(path, told.get("header", {}) | {"distributedInfo": job}, reports, problems, options)
 
@@ -66,7 +66,7 @@ def _parts(piece: dict[str, Any], cut: _Cut) -> tuple[events.Report, dict[str, p
     meta = np.full(len(piece["start_ns"]), -1, np.int32)
     meta[piece["told"]] = piece["meta"][0]
     if lost:
-        report.problems["arguments that are not JSON"] = (lost, 0)
+        report.note("arguments that are not JSON", 0, count=lost)
     words = piece["category"][1]
     apart = _per_word(piece["category"], [word in events._APART for word in words], False)
     track, report.tracks = _tracks(piece["pid"], piece["tid"], apart)
@@ -115,7 +115,8 @@ def _memory(piece: dict[str, Any], pid: int) -> tuple[events.Report, dict[str, p
     """Report and columns of one piece of allocations."""
     track, lanes = _tracks(np.full(len(piece["tid"]), pid), piece["tid"], np.zeros(len(piece["tid"]), np.bool_))
     rows = pl.DataFrame({"track": track, "start_ns": piece["start_ns"]})
-    return events.Report(events=len(track), tracks=lanes), {"memory": events.allocations(rows, piece["text"].tobytes())}
+    report = events.Report(events=len(track), tracks=lanes)
+    return report, {"memory": events.allocations(rows, piece["text"].tobytes(), report, range(len(track)))}
 
 
 def _arguments(words: list[str]) -> tuple[list[events.Args], int]:
