@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,6 +42,8 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     spans = linked(spans, load(options.scratch, "flows", local))
     spans = scoped(spans)
     exported = _exported(header, problems)
+    if not _are_windows(header.get("windows", [])):
+        problems.append(_odd_header("windows", header.pop("windows")))
     if exported.steps:
         steps, remark = exported.table("steps").sort("start_ns"), None
     else:
@@ -136,6 +138,18 @@ class _Exported(msgspec.Struct):
     def table(self, name: str) -> pl.DataFrame:
         columns = {column: dtype for column, dtype in schema.TABLES[name].items() if column != "rank"}
         return pl.DataFrame(getattr(self, name), schema=columns)
+
+
+_Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
+
+
+def _are_windows(value: object) -> bool:
+    """Whether these are the windows of a recording, as our own exporter writes them: rank, start, end."""
+    try:
+        msgspec.convert(value, list[tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**31)], _Moment, _Moment]])
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _exported(header: dict[str, Any], problems: list[Problem]) -> _Exported:
