@@ -184,6 +184,15 @@ def test_a_number_that_no_column_holds_is_unknown_and_said_so(tmp_path: Path, fi
     assert ("event 1", f"1 events with an unusable '{field}' (taken as unknown), for example {json.dumps(odd)}", 0) in rows_of(trace)
 
 
+def test_a_whole_number_written_as_text_is_that_number(tmp_path: Path) -> None:
+    """As Kineto writes the bytes of copies on AMD's chips."""
+    copy = OP | {"cat": "gpu_memcpy", "name": "CopyHostToDevice", "tid": 7, "pid": 0, "args": {"correlation": 5.0, "bytes": "4096"}}
+    trace = small(tmp_path / "t.json", copy, memory(11, "4096", "512"), memory(12, 4096, -512.0))
+    assert trace.spans.filter(pl.col("kind") == "copy").select("correlation", "bytes").collect().rows() == [(5, 4096)]
+    assert trace.allocations.select("address", "bytes", "alloc_ns", "free_ns").collect().rows() == [(4096, 512, 11_000, 12_000)]
+    assert not [what for _, what, _ in rows_of(trace) if "unusable" in what]
+
+
 def test_what_a_process_is_called_by_is_shown_as_text(tmp_path: Path) -> None:
     trace = small(tmp_path / "t.json", OP | {"pid": [1, 2], "ts": 20}, OP | {"pid": True, "ts": 30}, OP | {"tid": 1.5, "ts": 40})
     assert trace.tracks.select("pid", "tid").collect().rows() == [("1", "1"), ("[1, 2]", "1"), ("true", "1"), ("1", "1.5")]

@@ -218,6 +218,7 @@ class _OneByOne(Generic[_T]):
         raw = [(one.name, Raw, msgspec.field(name=one.encode_name, default=Raw(b""))) for one in fields]
         self._raw = msgspec.json.Decoder(msgspec.defstruct(f"Raw{kind.__name__}", raw))
         self._fields = {one.name: (one.encode_name, msgspec.json.Decoder(one.type)) for one in fields}
+        self._numbers = {one.name for one in fields if isinstance(one.default, int)}
 
     def values(self, text: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
         """The values that are as they should be, and the texts of the others, by field."""
@@ -227,7 +228,7 @@ class _OneByOne(Generic[_T]):
             value = bytes(getattr(raw, name))
             if value:
                 try:
-                    found[name] = decoder.decode(value)
+                    found[name] = decoder.decode(_NUMBER_AS_TEXT.sub(rb"\1", value) if name in self._numbers else value)
                 except msgspec.ValidationError:
                     odd[name] = value
         return found, odd
@@ -242,6 +243,8 @@ class _OneByOne(Generic[_T]):
         return self._fields[field][0]
 
 
+# Kineto of ROCm writes `"bytes": "60"`; some tools write whole numbers as 60.0.
+_NUMBER_AS_TEXT = re.compile(rb'^"?(-?(?:0|[1-9]\d{0,19}))(?:\.0+)?"?$')
 _EVENT, _ARG, _BLOCKS = _OneByOne(Event), _OneByOne(Args), _OneByOne(_Memory)
 
 
