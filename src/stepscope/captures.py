@@ -16,6 +16,8 @@ import socket
 import tempfile
 import threading
 import time
+import zipfile
+import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -181,7 +183,8 @@ class Capture:
             if not self.header["whole"]:
                 self._clocks.close()
                 self._note_clock()
-        self.header |= {"whole": True, "end_ns": clock.now_ns(), **more}
+        pieces = {table: number + 1 for table, number in self._pieces.items()}
+        self.header |= {"whole": True, "end_ns": clock.now_ns(), "pieces": pieces, **more}
         self._write_header()
 
     def _write_header(self) -> None:
@@ -240,10 +243,45 @@ def recorder(folder: Path) -> int | None:
     return pid
 
 
-def pieces(folder: Path, table: str) -> Iterator[dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]]:
-    """The pieces of a table in order; a text column is its codes (-1 is null) and its words."""
+Piece = dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]
+# What a damaged column file may raise; some of it comes from whoever uses the columns.
+DAMAGE = (
+    *(OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, MemoryError, OverflowError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),  # a method of packing, or a password, that never was
+)
+
+
+def pieces(folder: Path, table: str, damaged: dict[str, str] | None = None) -> Iterator[Piece]:
+    """The pieces of a table in order; a text column is its codes (-1 is null) and its words.
+
+    A piece that cannot be read is left out; `damaged` says why, by the file's name.
+    """
     for file in files(folder, table):
-        yield piece(file)
+        try:
+            found = piece(file)
+        except DAMAGE as error:
+            if damaged is not None:
+                damaged[file.name] = damage(error)
+            continue
+        yield found
+
+
+def damage(error: BaseException) -> str:
+    """Why a column file cannot be read, in one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def missing_pieces(folder: Path, header: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the column files that were written and are not there: pieces are numbered, and the header counts them."""
+    said = header.get("pieces")
+    counts = {table: count for table, count in said.items() if isinstance(count, int)} if isinstance(said, dict) else {}
+    for file in folder.glob("*.*.npz"):
+        table, number = file.name.split(".")[:2]
+        if number.isdecimal() and len(number) < 10:
+            counts[table] = max(counts.get(table, 0), int(number) + 1)
+    for table, count in sorted(counts.items()):
+        names = (f"{table}.{piece:06d}.npz" for piece in range(min(count, 1_000_000)))
+        yield from (name for name in names if not (folder / name).exists())
 
 
 def files(folder: Path, table: str) -> list[Path]:
@@ -251,7 +289,7 @@ def files(folder: Path, table: str) -> list[Path]:
     return sorted(folder.glob(f"{table}.*.npz"))
 
 
-def piece(file: Path) -> dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]:
+def piece(file: Path) -> Piece:
     with file.open("rb") as content, np.load(content, allow_pickle=False) as arrays:  # numpy leaves a damaged file open
         names = dict.fromkeys(name.removesuffix(".codes") for name in arrays.files if not name.endswith((".blob", ".ends")))
         return {

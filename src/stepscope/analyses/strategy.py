@@ -35,8 +35,9 @@ def strategy(trace: Trace, *, sharded: bool = False) -> pl.DataFrame:
     rows = [
         _row(stage, operator)
         for stage in (stages if isinstance(stages, list) else [])
-        if isinstance(stage, dict)
-        for operator in stage.get("operators") or []
+        if isinstance(stage, dict) and isinstance(stage.get("operators"), list)
+        for operator in stage["operators"]
+        if isinstance(operator, dict)
     ]
     table = pl.DataFrame(rows, COLUMNS, strict=False)
     ranks = trace.meta.ranks

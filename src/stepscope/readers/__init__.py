@@ -5,10 +5,12 @@ The folder is the registry: a module here whose name does not start with an unde
 
 import functools
 import importlib
+import os
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 
@@ -50,7 +52,39 @@ def sniff(path: Path) -> str | None:
 
 def read(path: Path, name: str, options: Options) -> Trace:
     trace: Trace = module(name).read(path, options)
-    return trace
+    return trace.with_problems(list(_lost_files(path, trace))) if path.is_dir() else trace
+
+
+_MARKS = (".done", ".complete")  # empty files beside the recorded ones: what is before these endings was written
+_DEPTH = 4
+
+
+def _lost_files(folder: Path, trace: Trace) -> Iterator[dict[str, Any]]:
+    """Rows of `problems` for files of a recording that are empty, and for those that a mark beside them says were there."""
+    named = set[str]()
+    for where, file in trace.problems.select("where", "file").collect().iter_rows():
+        named |= {Path(word).name for text in (where, file) for word in (text or "").split()}
+    rank = trace.meta.ranks[0] if trace.meta.ranks else 0
+    for inside, folders, names in os.walk(folder):
+        depth = len(Path(inside).relative_to(folder).parts)
+        folders[:] = sorted(one for one in folders if depth < _DEPTH and not one.startswith(".") and one != "sqlite")
+        for name in sorted(names):
+            base = next((name.removesuffix(mark) for mark in _MARKS if name.endswith(mark)), None)
+            if base is None:
+                # Of what CANN records, its reader knows which files may be empty.
+                lost = "the file is empty" if "PROF_" not in inside and _is_empty(Path(inside) / name) else None
+            else:
+                lost = f"missing, though {name} is there" if base != "all_file" and base not in names else None
+            about = base or name
+            if lost and about not in named and not about.startswith("."):
+                yield {"rank": rank, "file": str(folder), "where": str(Path(inside, about).relative_to(folder)), "what": lost, "lost": 1}
+
+
+def _is_empty(file: Path) -> bool:
+    try:
+        return file.is_file() and file.stat().st_size == 0
+    except OSError:
+        return False
 
 
 def rank(path: Path, name: str) -> int | None:

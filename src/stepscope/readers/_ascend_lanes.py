@@ -24,7 +24,8 @@ _TELLING = {"Ascend Hardware", "CANN", "HCCL", "Overlap Analysis", "Scope Layer"
 
 def claims(reports: list[Report]) -> bool:
     """Whether a file of Chrome events is of Ascend's tools."""
-    return any(name == "process_name" and _first(args) in _TELLING for report in reports for name, _, _, args in report.metadata)
+    named = (_first(args) for report in reports for name, _, _, args in report.metadata if name == "process_name")
+    return any(isinstance(process, str) and process in _TELLING for process in named)
 
 
 def _first(args: object) -> object:

@@ -5,24 +5,32 @@ into columns, and the columns go to disk; the process that asked for it only eve
 """
 
 import gc
-import json
+import math
 import re
 import struct
 import sys
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import polars as pl
 from msgspec import Raw, Struct, field
 
-from stepscope.readers._chrome_text import bracketed
+from stepscope import units
+from stepscope.readers._chrome_text import JSON, bracketed
 from stepscope.readers._documents import whole_characters
 
 NAN = float("nan")
+_T = TypeVar("_T", bound=Struct)
 _Number = int | float | str
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# Larger than any real ones, and a column still holds sums of them. -1 is null.
+_Count = Annotated[int, msgspec.Meta(ge=-1, le=2**60)]
+_Size = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 
 class Hint(Struct, gc=False):
@@ -59,54 +67,105 @@ class _ExactEvent(Event, gc=False):
 class Args(Struct, gc=False):
     """What of the arguments becomes a column of its own."""
 
-    external: int = field(name="External id", default=-1)
-    old_external: int = field(name="external id", default=-1)
-    correlation: int = -1
+    external: _Int64 = field(name="External id", default=-1)
+    old_external: _Int64 = field(name="external id", default=-1)
+    correlation: _Int64 = -1
     shapes: Raw = field(name="Input Dims", default=Raw(b""))
     dtypes: Raw = field(name="Input type", default=Raw(b""))
-    flops: int = -1
-    bytes: int = -1
+    flops: _Count = -1
+    bytes: _Count = -1
     module: str = field(name="Module Hierarchy", default="")
 
 
 class _Memory(Struct, gc=False):
     """The arguments of a [memory] instant."""
 
-    address: int = field(name="Addr", default=0)
-    bytes: int = field(name="Bytes", default=0)
-    device_type: int = field(name="Device Type", default=0)
-    device_id: int = field(name="Device Id", default=-1)
+    address: int = field(name="Addr", default=0)  # Kineto prints pointers as signed numbers: those above 2^63 are negative
+    bytes: _Size = field(name="Bytes", default=0)
+    device_type: _Int32 = field(name="Device Type", default=0)
+    device_id: _Int32 = field(name="Device Id", default=-1)
     device: str = field(name="stepscope device", default="")
-    allocated: int = field(name="Total Allocated", default=-1)
-    reserved: int = field(name="Total Reserved", default=-1)
+    allocated: _Size = field(name="Total Allocated", default=-1)
+    reserved: _Size = field(name="Total Reserved", default=-1)
+
+
+# Without one of these a block of memory has no place.
+_BLOCK = {"address", "bytes", "device_type", "device_id"}
+
+
+_ONE = {
+    "entries that are not events": "entry that is not an event",
+    "values of counters that are not numbers": "value of a counter that is not a number",
+}
+
+
+def counted(count: int, what: str) -> str:
+    """3 entries that are not events"""
+    return units.count(count, _ONE.get(what) or what.replace("events", "event", 1), what)
+
+
+class Noted(NamedTuple):
+    """Events, or values in them, that could not be read."""
+
+    many: int
+    lost: int  # rows that the tables lack because of it
+    first: int  # number of the first event
+    example: str = ""
 
 
 class Report(Struct):
     """What a run of events came to: the small things, sent back beside the columns on disk."""
 
     events: int = 0
+    entries: int = 0  # of the array: events and what is none
+    rows: int = 0  # of the columns on disk
     tracks: list[tuple[int | str, int | str, str]] = []  # pid, tid, and what sets it apart from the thread of that number
     metadata: list[tuple[str, int | str, int | str, Any]] = []  # name, pid, tid, arguments
-    problems: dict[str, tuple[int, int]] = {}  # what -> how many events, the number of the first one
+    problems: dict[str, Noted] = {}  # by what they are
     behind: bytes | None = None  # what the text still holds behind the closing bracket of the array of events
     malformed: str = ""  # why the text could not be decoded; then nothing else here counts
+    odd_times: dict[int, str] = {}  # of events, by number, while they are decoded
+
+    def note(self, what: str, first: int, example: str | bytes = "", *, count: int = 1, lost: int = 0) -> None:
+        before = self.problems.get(what)
+        if before:
+            self.problems[what] = before._replace(many=before.many + count, lost=before.lost + lost)
+        else:
+            self.problems[what] = Noted(count, lost, first, _shown(example))
+
+
+def _shown(example: str | bytes) -> str:
+    """An example as one short line."""
+    text = example.decode("utf-8", "replace") if isinstance(example, bytes) else example
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:200]).split())
+    return line if len(line) <= 60 else f"{line[:59]}…"
 
 
 def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
     """Report and columns of a JSON array of events; what follows the array is left alone."""
     report = Report()
-    events: list[Event] | None = None
+    numbers: list[int] | None = None
     try:
-        events = _EVENTS.decode(text)
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        pass  # well-formed, but not as events should be: taken one by one below
+        try:
+            events = _EVENTS.decode(text)
+        except msgspec.ValidationError:  # well-formed, but some are not as events should be
+            text, numbers = _with_plain_events(text, report)
+            events = _EVENTS.decode(text)
+        arguments = _arguments(events, report, numbers)
+    except UnicodeDecodeError:
+        report, parts = decode(text.decode(errors="replace").encode())
+        if not report.malformed:
+            report.note("names that are not UTF-8, shown with a replacement mark", 0, count=0)
+        return report, parts
+    except RecursionError:
+        report.malformed = _TOO_DEEP
+        return report, {}
     except msgspec.DecodeError as error:
         if (behind := re.search(r"trailing characters \(byte (\d+)\)", str(error))) is None:
             if (mended := _mended(text, str(error))) is not None:
                 report, parts = decode(mended)
-                report.problems |= (
-                    {} if report.malformed else {"JSON slips mended: trailing commas, bare NaN or control characters": (0, 0)}
-                )
+                if not report.malformed:
+                    report.note("JSON slips mended: trailing commas, bare NaN, control characters or halves of characters", 0, count=0)
                 return report, parts
             report.malformed = str(error)
             return report, {}
@@ -114,25 +173,24 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
         report, parts = decode(text[:end])
         report.behind = text[end:]
         return report, parts
-    except RecursionError:
-        report.malformed = _TOO_DEEP
-        return report, {}
-    try:
-        arguments = None if events is None else _ARGS.decode(b"[" + b",".join([bytes(event.args) for event in events]) + b"]")
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        arguments = None
-    if arguments is None:
-        try:
-            events, arguments = _one_by_one(text, report)
-        except (msgspec.DecodeError, RecursionError) as error:
-            report.malformed = _TOO_DEEP if isinstance(error, RecursionError) else str(error)
-            return report, {}
-    assert events is not None
     report.events = len(events)
-    return report, _columns(text, events, arguments, report)
+    report.entries = report.entries or len(events)
+    parts = _columns(text, events, arguments, report, numbers)
+    report.rows = sum(part.height for part in parts.values())
+    return report, parts
 
 
 _TOO_DEEP = "nested too deeply"
+
+
+def array_end(text: bytes) -> int | None:
+    """Where an array ends that more text follows; None where that cannot be told."""
+    try:
+        _RAW_LIST.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        behind = re.search(r"trailing characters \(byte (\d+)\)", str(error))
+        return int(behind[1]) - 1 if behind else None
+    return None
 
 
 def _mended(text: bytes, why: str) -> bytes | None:
@@ -140,7 +198,7 @@ def _mended(text: bytes, why: str) -> bytes | None:
     if comma := re.search(r"trailing comma in array \(byte (\d+)\)", why):
         at = text.rindex(b",", 0, int(comma[1]))
         return text[:at] + b" " + text[at + 1 :]
-    mended = _BARE_WORD.sub(rb"\1null", text.translate(_PRINTABLE))
+    mended = _BARE_WORD.sub(rb"\1null", whole_characters(text).translate(_PRINTABLE))
     return mended if mended != text else None
 
 
@@ -152,8 +210,7 @@ _EVENTS = msgspec.json.Decoder(list[Event])
 _ARGS = msgspec.json.Decoder(list[Args])
 _MEMORY = msgspec.json.Decoder(list[_Memory])
 _EXACT = msgspec.json.Decoder(list[_ExactEvent])
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
-_PLAIN = json.JSONDecoder(parse_float=Decimal)
+_RAW_LIST = msgspec.json.Decoder(list[Raw])
 
 _INSTANTS = ["i", "I", "R", "n"]
 _PAIRED = ["B", "E", "b", "e", "S", "F"]
@@ -164,11 +221,121 @@ _FLOWS = ["s", "t", "f"]
 _APART = {"gpu_user_annotation": "annotation", "user_annotation": "annotation"}
 
 
-def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Report) -> dict[str, pl.DataFrame]:
+class _OneByOne(Generic[_T]):
+    """Decodes objects of one type of which some values are not as they should be."""
+
+    def __init__(self, kind: type[_T]) -> None:
+        self.whole = msgspec.json.Decoder(kind)
+        fields = msgspec.structs.fields(kind)
+        raw = [(one.name, Raw, msgspec.field(name=one.encode_name, default=Raw(b""))) for one in fields]
+        self._raw = msgspec.json.Decoder(msgspec.defstruct(f"Raw{kind.__name__}", raw))
+        self._fields = {one.name: (one.encode_name, msgspec.json.Decoder(one.type)) for one in fields}
+        self._numbers = {one.name for one in fields if isinstance(one.default, int)}
+
+    def values(self, text: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """The values that are as they should be, and the texts of the others, by field."""
+        found, odd = {}, {}
+        raw = self._raw.decode(text)
+        for name, (_, decoder) in self._fields.items():
+            value = bytes(getattr(raw, name))
+            if value:
+                try:
+                    found[name] = decoder.decode(_NUMBER_AS_TEXT.sub(rb"\1", value) if name in self._numbers else value)
+                except msgspec.ValidationError:
+                    odd[name] = value
+        return found, odd
+
+    def texts(self, text: bytes) -> dict[str, bytes]:
+        """The JSON text of each field that is there."""
+        raw = self._raw.decode(text)
+        return {name: value for name in self._fields if (value := bytes(getattr(raw, name)))}
+
+    def name(self, field: str) -> str:
+        """What the file calls a field."""
+        return self._fields[field][0]
+
+
+# Kineto of ROCm writes `"bytes": "60"`; some tools write whole numbers as 60.0.
+_NUMBER_AS_TEXT = re.compile(rb'^"?(-?(?:0|[1-9]\d{0,19}))(?:\.0+)?"?$')
+_EVENT, _ARG, _BLOCKS = _OneByOne(Event), _OneByOne(Args), _OneByOne(_Memory)
+
+
+def _with_plain_events(text: bytes, report: Report) -> tuple[bytes, list[int] | None]:
+    """The array with every event typed as it should be, and the numbers of those that are kept where some are not events at all.
+
+    Events that are as they should be keep their text to the byte, so that nothing becomes of them but what would without the others.
+    """
+    kept, numbers = [], []
+    items = _RAW_LIST.decode(text)
+    report.entries = len(items)
+    for number, item in enumerate(items):
+        event = bytes(item)
+        if not event.startswith(b"{"):
+            report.note("entries that are not events", number, event, lost=1)
+            continue
+        try:
+            _EVENT.whole.decode(event)
+        except msgspec.ValidationError:
+            event = _plain_event(event, number, report)
+        kept.append(event)
+        numbers.append(number)
+    return b"[" + b",".join(kept) + b"]", numbers if len(numbers) < len(items) else None
+
+
+def _plain_event(text: bytes, number: int, report: Report) -> bytes:
+    """An event without the values that cannot be; what can be shown as text is."""
+    values = _EVENT.texts(text)
+    for name, value in _EVENT.values(text)[1].items():
+        if name in ("ts", "dur"):  # said of all events without a time
+            del values[name]
+            report.odd_times.setdefault(number, f'"{name}": {_shown(value)}')
+            continue
+        said = f'"{name}": {_shown(value)}'
+        if value == b"null" or name == "stepscope":
+            del values[name]
+            report.note(f"events with an unusable '{name}' (ignored)", number, said)
+        else:
+            values[name] = msgspec.json.encode(value.decode("utf-8", "replace"))
+            report.note(f"events with an unusable '{name}' (shown as text)", number, said)
+    return b"{" + b",".join(b'"%s":%s' % (name.encode(), value) for name, value in values.items()) + b"}"
+
+
+def _arguments(events: list[Event], report: Report, numbers: list[int] | None) -> list[Args]:
+    """What of each event's arguments becomes a column; values that cannot be are null."""
+    try:
+        return _ARGS.decode(b"[" + b",".join([bytes(event.args) for event in events]) + b"]")
+    except msgspec.ValidationError:
+        pass
+    found = []
+    for row, event in enumerate(events):
+        args = bytes(event.args)
+        try:
+            found.append(_ARG.whole.decode(args))
+        except msgspec.ValidationError:
+            number = row if numbers is None else numbers[row]
+            if not args.startswith(b"{"):  # Raw takes anything
+                event.args = Raw(b"{}" if args == b"null" else b'{"args":' + args + b"}")
+                found.append(Args())
+                report.note("events whose 'args' are not an object", number, b'"args": ' + args)
+                continue
+            values, odd = _ARG.values(args)
+            for name, value in odd.items():
+                report.note(f"events with an unusable '{_ARG.name(name)}' (taken as unknown)", number, value)
+            found.append(Args(**values))
+    return found
+
+
+def _columns(
+    text: bytes, events: list[Event], arguments: list[Args], report: Report, numbers: Sequence[int] | None = None
+) -> dict[str, pl.DataFrame]:
     """The columns of decoded events, by what becomes of them: spans, halves of spans, flows, memory, counters."""
     start, length = _times(text, events)
     nothing = [b""] * len(events)  # columns of which the text says nothing cost no look at each event
-    hinted = [(row, event.stepscope) for row, event in enumerate(events) if event.stepscope] if b'"stepscope"' in text else []
+    hinted = (
+        [(row, event.stepscope) for row, event in enumerate(events) if event.stepscope and event.stepscope.kind]
+        if b'"stepscope"' in text
+        else []
+    )
     lanes, lane = _tracks(events, bool(hinted))
     frame = pl.DataFrame(
         {
@@ -197,9 +364,20 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
     phase, timed = pl.col("phase"), pl.col("start_ns") != MISSING
     memory = (pl.col("name") == "[memory]") & (phase == "i")
     whole, apart = phase == "X", phase.is_in(["M", "C", *_PAIRED, *_FLOWS])
-    _note(report, frame, ~timed & (phase != "M"), "events without a usable time")
-    _note(report, frame, whole & (pl.col("dur_ns") == MISSING), "complete events without a usable duration")
-    _note(report, frame, whole & (pl.col("dur_ns") != MISSING) & (pl.col("dur_ns") < 0), "events of negative duration")
+    numbers = numbers or range(len(events))
+    length_known = pl.col("dur_ns") != MISSING
+    for what, name, wrong in (
+        ("events without a usable time", "ts", ~timed & (phase != "M")),
+        ("complete events without a usable duration", "dur", timed & whole & ~length_known),
+        ("events of negative duration", "dur", timed & whole & length_known & (pl.col("dur_ns") < 0)),
+    ):
+        rows = frame.select(wrong.arg_true()).to_series()
+        if len(rows):
+            first = numbers[rows[0]]
+            value = getattr(events[rows[0]], name)
+            usual = "" if isinstance(value, float) and math.isnan(value) else f'"{name}": {msgspec.json.encode(value).decode()}'
+            report.note(what, first, report.odd_times.get(first, usual), count=len(rows), lost=len(rows))
+    report.odd_times = {}
     spans = frame.filter(timed & ((whole & (pl.col("dur_ns") >= 0)) | ~(whole | apart | memory)))
     report.metadata = [
         (event.name, event.pid, event.tid, _said(bytes(event.args))) for event in (events[row] for row in frame["phase"].eq("M").arg_true())
@@ -213,8 +391,8 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
         ).drop("phase", "flow"),
         "pairs": frame.filter(timed & phase.is_in(_PAIRED)).drop("dur_ns"),
         "flows": frame.filter(timed & phase.is_in(_FLOWS)).select("phase", "category", "flow", "track", at_ns="start_ns"),
-        "memory": _memory(frame.filter(timed & memory)),
-        "counters": _counters(frame.filter(timed & (phase == "C")), report),
+        "memory": _memory(frame, timed & memory, report, numbers),
+        "counters": _counters(frame, timed & (phase == "C"), report, numbers),
     }
     return {name: part for name, part in parts.items() if part.height or name == "spans"}
 
@@ -222,8 +400,10 @@ def _columns(text: bytes, events: list[Event], arguments: list[Args], report: Re
 def _said(args: bytes) -> Any:
     try:
         return msgspec.json.decode(args)
-    except UnicodeDecodeError:
-        return msgspec.json.decode(args.decode("utf-8", "replace"))
+    except (UnicodeDecodeError, msgspec.ValidationError):  # bytes that are no text, numbers that no column holds
+        return JSON.decode(args.decode("utf-8", "replace"))
+    except RecursionError:
+        return {}
 
 
 def _with_hints(frame: pl.DataFrame, hinted: list[tuple[int, Hint]]) -> pl.DataFrame:
@@ -272,59 +452,95 @@ def _texts(values: list[bytes]) -> pl.Series:
     return text.set(text == "", None)
 
 
-def _note(report: Report, frame: pl.DataFrame, wrong: pl.Expr, what: str) -> None:
-    rows = frame.select(wrong.arg_true()).to_series()
-    if len(rows):
-        report.problems[what] = (len(rows), int(rows[0]))
+def _memory(frame: pl.DataFrame, which: pl.Expr, report: Report, numbers: Sequence[int]) -> pl.DataFrame:
+    rows = frame.filter(which)
+    at = frame.select(which.arg_true()).to_series().to_list() if rows.height else []
+    return allocations(rows, ("[" + ",".join(rows["args"].to_list()) + "]").encode(), report, [numbers[row] for row in at])
 
 
-def _memory(rows: pl.DataFrame) -> pl.DataFrame:
-    return allocations(rows, ("[" + ",".join(rows["args"].to_list()) + "]").encode())
-
-
-def allocations(rows: pl.DataFrame, text: bytes) -> pl.DataFrame:
+def allocations(rows: pl.DataFrame, text: bytes, report: Report, numbers: Sequence[int]) -> pl.DataFrame:
     """The track and time of memory events, and a JSON array of their arguments, as columns."""
-    blocks = _MEMORY.decode(text)
+    try:
+        kept = _MEMORY.decode(text)
+        plain = all(_LOWEST <= block.address <= _UNSIGNED for block in kept)
+    except msgspec.ValidationError:
+        plain = False
+    if not plain:
+        blocks = [_block(bytes(item), number, report) for item, number in zip(_RAW_LIST.decode(text), numbers, strict=True)]
+        rows = rows.filter(pl.Series([block is not None for block in blocks], dtype=pl.Boolean))
+        kept = [block for block in blocks if block is not None]
     return rows.select("track", at_ns="start_ns").with_columns(
-        pl.Series("address", [block.address for block in blocks], dtype=pl.UInt64),
-        pl.Series("bytes", [block.bytes for block in blocks], dtype=pl.Int64),
-        pl.Series("device_type", [block.device_type for block in blocks], dtype=pl.Int32),
-        pl.Series("device_id", [block.device_id for block in blocks], dtype=pl.Int32),
-        pl.Series("device", [block.device or None for block in blocks], dtype=pl.String),
-        _integers([block.allocated for block in blocks]).alias("allocated"),
-        _integers([block.reserved for block in blocks]).alias("reserved"),
+        pl.Series("address", [block.address & _UNSIGNED for block in kept], dtype=pl.UInt64),
+        pl.Series("bytes", [block.bytes for block in kept], dtype=pl.Int64),
+        pl.Series("device_type", [block.device_type for block in kept], dtype=pl.Int32),
+        pl.Series("device_id", [block.device_id for block in kept], dtype=pl.Int32),
+        pl.Series("device", [block.device or None for block in kept], dtype=pl.String),
+        _integers([block.allocated for block in kept]).alias("allocated"),
+        _integers([block.reserved for block in kept]).alias("reserved"),
     )
 
 
-def _counters(rows: pl.DataFrame, report: Report) -> pl.DataFrame:
+_LOWEST, _UNSIGNED = -(2**63), 2**64 - 1  # of addresses
+
+
+def _block(text: bytes, number: int, report: Report) -> _Memory | None:
+    """A block of memory; None where nothing can be made of it."""
+    values, odd = _BLOCKS.values(text)
+    if not _LOWEST <= values.get("address", 0) <= _UNSIGNED:
+        odd["address"] = _BLOCKS.texts(text)["address"]
+    left_out = next((name for name in odd if name in _BLOCK), None)
+    for name, value in odd.items():
+        if left_out is None:
+            report.note(f"memory events with an unusable '{_BLOCKS.name(name)}' (taken as unknown)", number, value)
+        elif name == left_out:  # an event is lost once
+            report.note(f"memory events left out for an unusable '{_BLOCKS.name(name)}'", number, value, lost=1)
+    return None if left_out else _Memory(**values)
+
+
+def _counters(frame: pl.DataFrame, which: pl.Expr, report: Report, numbers: Sequence[int]) -> pl.DataFrame:
     """One row per number in the arguments of a counter event."""
     found = []
-    for row, (track, name, flow, at, args) in enumerate(rows.select("track", "name", "flow", "start_ns", "args").iter_rows()):
-        for key, value in msgspec.json.decode(args).items():
-            if isinstance(value, (int, float)):
-                found.append((track, f"{name}[{flow}] {key}" if flow else f"{name} {key}", at, float(value)))
+    rows = frame.filter(which)
+    at = frame.select(which.arg_true()).to_series().to_list() if rows.height else []
+    for row, (track, name, flow, time, args) in enumerate(rows.select("track", "name", "flow", "start_ns", "args").iter_rows()):
+        for key, value in _said((args or "{}").encode()).items():
+            if (number := _sample(value)) is not None:
+                found.append((track, f"{name}[{flow}] {key}" if flow else f"{name} {key}", time, number))
             else:
-                count, first = report.problems.get("values of counters that are not numbers", (0, row))
-                report.problems["values of counters that are not numbers"] = (count + 1, first)
+                report.note(
+                    "values of counters that are not numbers",
+                    numbers[at[row]],
+                    f"{name} {key}: {msgspec.json.encode(value).decode()}",
+                    lost=1,
+                )
     columns = {"track": pl.Int32, "name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64}
     return pl.DataFrame(found, schema=columns, orient="row")
+
+
+def _sample(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 # Times are microseconds in the text, integers of nanoseconds here.
 MISSING = -(2**63)
 
 
+# Times beyond this (the year 2043 and as long before 1970) are noise, and their sums would not fit.
+_FAR_NS = 2**61
+
+
 def _times(text: bytes, events: list[Event]) -> tuple[pl.Series, pl.Series]:
     start, length = _nanoseconds([event.ts for event in events]), _nanoseconds([event.dur for event in events])
     if start is None or length is None:
-        try:
-            exact = _EXACT.decode(text)
-            starts, lengths = [bytes(event.ts).decode() for event in exact], [bytes(event.dur).decode() for event in exact]
-        except (msgspec.ValidationError, UnicodeDecodeError):  # events that were taken one by one hold their times as exact text
-            starts, lengths = [str(event.ts) for event in events], [str(event.dur) for event in events]
-        start, length = _from_text(starts), _from_text(lengths)
-    # Times beyond this (the year 2043 and as long before 1970) are noise, and their sums would not fit.
-    return start.set(start.abs() >= 2**61, MISSING), length.set(length.abs() >= 2**61, MISSING)
+        exact = _EXACT.decode(text)
+        start, length = (_from_text([bytes(getattr(event, name)).decode() for event in exact]) for name in ("ts", "dur"))
+    return start.set(start.abs() >= _FAR_NS, MISSING), length.set(length.abs() >= _FAR_NS, MISSING)
 
 
 def _nanoseconds(values: list[int | float | str]) -> pl.Series | None:
@@ -332,19 +548,26 @@ def _nanoseconds(values: list[int | float | str]) -> pl.Series | None:
     try:
         numbers = np.array(values, np.float64)
     except (ValueError, OverflowError):
-        return None
-    missing = np.isnan(numbers)
+        numbers = np.array([_float(value) for value in values])
+    missing = ~(np.abs(numbers) < _FAR_NS / 1000)  # also NaN: what is no time must not decide how the others are read
     if missing.all():
         return pl.Series(np.full(len(numbers), MISSING))
     if np.abs(numbers[~missing]).max() < 2**43:
+        numbers[missing] = 0
         whole = np.floor(numbers)
-        with np.errstate(invalid="ignore"):
-            exact = whole.astype(np.int64) * 1000 + np.rint((numbers - whole) * 1000).astype(np.int64)
+        exact = whole.astype(np.int64) * 1000 + np.rint((numbers - whole) * 1000).astype(np.int64)
         return pl.Series(np.where(missing, MISSING, exact))
     integers = np.array(values)
     if integers.dtype == np.int64 and np.abs(integers).max() < 2**53:
         return pl.Series(integers * 1000)
     return None
+
+
+def _float(value: int | float | str) -> float:
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return NAN
 
 
 def _from_text(values: list[str]) -> pl.Series:
@@ -362,49 +585,10 @@ def _from_text(values: list[str]) -> pl.Series:
 
 def _decimal(text: str) -> int | None:
     try:
-        value = Decimal(text) * 1000
-        return int(value.to_integral_value()) if abs(value) < 2**62 else None
-    except (InvalidOperation, ValueError):
+        value = Decimal(text)
+        return int((value * 1000).to_integral_value()) if abs(value) < _FAR_NS // 1000 else None
+    except (InvalidOperation, ValueError, OverflowError):
         return None
-
-
-def _one_by_one(text: bytes, report: Report) -> tuple[list[Event], list[Args]]:
-    """Events that are not typed as they should be, each taken for what it is; what cannot be an event is reported."""
-    try:
-        decoded = whole_characters(text).decode()
-    except UnicodeDecodeError:
-        decoded = text.decode(errors="replace")
-        report.problems["names that are not UTF-8, shown with a replacement mark"] = (0, 0)
-    events, arguments = [], []
-    try:
-        items, end = _PLAIN.raw_decode(decoded)
-    except json.JSONDecodeError as error:
-        cut = error.pos >= len(decoded.rstrip()) or "Unterminated" in error.msg
-        raise msgspec.DecodeError(
-            "Input data was truncated" if cut else f"{error.msg} (byte {len(decoded[: error.pos].encode())})"
-        ) from error
-    report.behind = decoded[end:].encode() if decoded[end:].strip() else None
-    for number, item in enumerate(items):
-        if not isinstance(item, dict):
-            count, first = report.problems.get("entries that are not events", (0, number))
-            report.problems["entries that are not events"] = (count + 1, first)
-            continue
-        args = item.get("args") if isinstance(item.get("args"), dict) else {"args": item["args"]} if "args" in item else {}
-        numbers = {key: item[key] for key in ("ts", "dur") if isinstance(item.get(key), (int, str, Decimal)) and item[key] is not True}
-        texts = {key: _text(item[key]) for key in ("ph", "name", "cat", "bp") if item.get(key) is not None}
-        ids = {key: item[key] if isinstance(item[key], int) else _text(item[key]) for key in ("pid", "tid", "id") if key in item}
-        times = {key: str(value) for key, value in numbers.items()}
-        events.append(msgspec.convert(texts | ids | times, Event))
-        events[-1].args = Raw(_ENCODER.encode(args))
-        try:
-            arguments.append(_ARGS.decode(b"[" + bytes(events[-1].args) + b"]")[0])
-        except msgspec.ValidationError:
-            arguments.append(Args())
-    return events, arguments
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _ENCODER.encode(value).decode()
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.errors import DataError
+from stepscope.readers._documents import whole_characters
 
 PIECE = 8 << 20
 # Longer than any real event or header: past this the file is something else, and memory stays bounded.
@@ -103,15 +105,42 @@ def opening(text: Text) -> Opening:
             raise DataError(text.path, f"not a trace: {error}") from error
 
 
-def closing(path: Path, behind: bytes, *, partial: bool) -> dict[str, Any]:
+class Closing(NamedTuple):
+    """What stands behind the events: more of the header, and perhaps another array of events."""
+
+    header: dict[str, Any]
+    events: bytes | None  # from the opening bracket of that array on
+
+
+def closing(path: Path, behind: bytes, *, partial: bool) -> Closing:
     """What the object says behind its events; `behind` starts after their closing bracket."""
+    header: dict[str, Any] = {}
     try:
-        found = json.loads(b'{"":0' + behind)
-    except (ValueError, RecursionError) as error:
-        if partial:
-            return {}
-        raise DataError(path, f"the file is damaged or cut off behind its events ({error}); --partial reads the events") from error
-    return {key: value for key, value in found.items() if key}
+        text = behind.decode("latin-1")
+        at = _skip(text, 0)
+        at = _read_header(text + "\n", _skip(text, at + 1) if text[at] == "," else at, header)
+        if text[at] == "[":
+            return Closing(header, behind[at:])
+        if text[at + 1 :].strip(" \t\r\n"):
+            raise ValueError(f"extra text {at + 1} bytes behind the events")
+    except (ValueError, RecursionError, _MoreError) as error:
+        if not partial:
+            why = "it ends too early" if isinstance(error, _MoreError) else error
+            raise DataError(path, f"the file is damaged or cut off behind its events ({why}); --partial reads the events") from error
+    return Closing(header, None)
+
+
+def rest(path: Path, offset: int, *, partial: bool) -> bytes:
+    """What stands from an offset (in bytes of the unpacked file) on, at most LONGEST."""
+    text = Text(path, partial=partial)
+    try:
+        if not text.packed:
+            return text.between(offset, LONGEST)
+        while offset > 0 and (skipped := text.read(min(offset, PIECE))):
+            offset -= len(skipped)
+        return text.read(LONGEST)
+    finally:
+        text.close()
 
 
 def pieces(text: Text, opening: Opening, *, exact: bool) -> Iterator[Piece]:
@@ -223,22 +252,29 @@ def _before_events(head: bytes) -> tuple[dict[str, Any], int, bool]:
     if text[at] != "{":
         raise ValueError("expected { or [ at the start")
     header: dict[str, Any] = {}
-    at = _skip(text, at + 1)
+    at = _read_header(text, _skip(text, at + 1), header)
+    if text[at] == "[":
+        return header, at + 1, False
+    raise ValueError('no "traceEvents" in it')
+
+
+def _read_header(text: str, at: int, header: dict[str, Any]) -> int:
+    """Read entries of an object into `header`; the place of the bracket that opens an array of events, or of the one that closes all."""
     while text[at] != "}":
         key, at = _value(text, at)
         at = _skip(text, at)
         if text[at] != ":":
             raise ValueError(f"expected ':' at byte {at}")
         at = _skip(text, at + 1)
+        if key == "traceEvents" and text[at] == "[":
+            return at
         if key == "traceEvents":
-            if text[at] != "[":
-                raise ValueError(f"expected an array of events at byte {at}")
-            return header, at + 1, False
+            raise ValueError(f"expected an array of events at byte {at}")
         header[str(key)], at = _value(text, at)
         at = _skip(text, at)
         if text[at] == ",":
             at = _skip(text, at + 1)
-    raise ValueError('no "traceEvents" in it')
+    return at
 
 
 def _skip(text: str, at: int) -> int:
@@ -250,16 +286,26 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-_DECODER = json.JSONDecoder()
+def _whole_number(text: str) -> int | str:
+    """Larger ones stay text: no column holds them, nor does every reader of JSON."""
+    return number if len(text) < 21 and -(2**63) <= (number := int(text)) < 2**64 else text
+
+
+def _number(text: str) -> float | str:
+    return number if math.isfinite(number := float(text)) else text
+
+
+# Python's own, but what is no number anywhere else is text.
+JSON = json.JSONDecoder(parse_int=_whole_number, parse_float=_number, parse_constant=str)
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
     try:
-        _, end = _DECODER.raw_decode(text, at)
+        _, end = JSON.raw_decode(text, at)
     except json.JSONDecodeError as error:
         if error.pos > len(text) - 64 or "Unterminated" in error.msg:
             raise _MoreError from error
         raise ValueError(f"{error.msg} at byte {error.pos}") from error
     if end >= len(text) - 1:  # a number may go on
         raise _MoreError
-    return json.loads(text[at:end].encode("latin-1").decode(errors="replace")), end
+    return JSON.decode(whole_characters(text[at:end].encode("latin-1")).decode(errors="replace")), end

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +12,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope import intervals, schema, units
-from stepscope.errors import DataError
 from stepscope.readers import Options
 from stepscope.readers._chrome_events import Report
 from stepscope.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch, steps_by_time, steps_on_device
@@ -42,7 +41,9 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
     spans, memory = nested(spans, memory)
     spans = linked(spans, load(options.scratch, "flows", local))
     spans = scoped(spans)
-    exported = _exported(path, header)
+    exported = _exported(header, problems)
+    if not _are_windows(header.get("windows", [])):
+        problems.append(_odd_header("windows", header.pop("windows")))
     if exported.steps:
         steps, remark = exported.table("steps").sort("start_ns"), None
     else:
@@ -54,13 +55,17 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
         steps, spans = stepped_on_device(spans, steps)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
-    rank = next((int(r) for r in (distributed.get("rank"), options.rank) if isinstance(r, int)), 0)
+    if distributed is not header.get("distributedInfo", distributed):
+        problems.append(_odd_header("distributedInfo", header["distributedInfo"]))
+    rank = _header_number(distributed, "rank", problems, "distributedInfo: ")
+    rank = next((number for number in (rank, options.rank) if number is not None), 0)
+    world = _header_number(distributed, "world_size", problems, "distributedInfo: ")
     passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in files(options.scratch, "spans")])
     if not exported.tracks:  # what we wrote ourselves is as it was
         passing = passing.with_columns(_laid_out(passing, name) for name in ("shapes", "dtypes"))
     tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
-        "tracks": _tracks(tracks, spans, reports).pipe(_corrected, exported),
+        "tracks": _tracks(tracks, spans, reports, problems).pipe(_corrected, exported),
         "steps": steps,
         "counters": pl.concat(
             [load(options.scratch, "counters", local).drop("track").pipe(_with_units, exported.units), _memory_counters(memory)]
@@ -68,13 +73,13 @@ def assemble(path: Path, header: dict[str, Any], reports: list[Report], problems
         "pipeline": exported.table("pipeline"),
         "links": exported.table("links"),
         "allocations": _allocations(memory, spans),
-        "devices": exported.table("devices") if exported.devices else _devices(header),
+        "devices": exported.table("devices") if exported.devices else _devices(header, problems),
         "problems": pl.DataFrame(problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row").with_columns(
             file=pl.lit(str(path))
         ),
     }
     ranked = {name: frame.lazy().with_columns(rank=pl.lit(rank, dtype=pl.Int32)) for name, frame in tables.items()}
-    meta = _meta(header, spans, rank, distributed)
+    meta = _meta(header, spans, rank, world)
     meta.options |= exported.options if exported.options is not None else _recorded(spans, memory, passing) | meta.options
     meta.unprofiled_steps = exported.unprofiled_steps
     meta.framework = exported.framework or meta.framework
@@ -96,9 +101,24 @@ def _laid_out(rows: pl.LazyFrame, name: str) -> pl.Expr:
 
 def _as_pytorch_writes(text: str) -> str:
     try:
-        return json.dumps(json.loads(text), ensure_ascii=False)
-    except ValueError:
+        return json.dumps(json.loads(text), ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
         return text
+
+
+def _odd_header(name: str, value: object) -> Problem:
+    text = str(value)
+    return Problem("header", f"{name} is unusable, and ignored: {text if len(text) <= 60 else f'{text[:59]}…'}", 0)
+
+
+def _header_number(values: dict[str, Any], name: str, problems: list[Problem], of: str = "", bits: int = 31) -> int | None:
+    """A number of the header that a column can hold."""
+    value = values.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits:
+        return value
+    if name in values:
+        problems.append(_odd_header(of + name, value))
+    return None
 
 
 class _Exported(msgspec.Struct):
@@ -120,13 +140,27 @@ class _Exported(msgspec.Struct):
         return pl.DataFrame(getattr(self, name), schema=columns)
 
 
-def _exported(path: Path, header: dict[str, Any]) -> _Exported:
+_Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
+
+
+def _are_windows(value: object) -> bool:
+    """Whether these are the windows of a recording, as our own exporter writes them: rank, start, end."""
     try:
-        exported = msgspec.convert(header.pop("stepscope", {}), _Exported)
+        msgspec.convert(value, list[tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**31)], _Moment, _Moment]])
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _exported(header: dict[str, Any], problems: list[Problem]) -> _Exported:
+    said = header.pop("stepscope", {})
+    try:
+        exported = msgspec.convert(said, _Exported)
         for name in ("steps", "tracks", "devices", "pipeline", "links"):
             exported.table(name)
-    except (msgspec.ValidationError, pl.exceptions.PolarsError, TypeError, OverflowError) as error:
-        raise DataError(path, "the header's word from stepscope is damaged", "stepscope") from error
+    except (msgspec.ValidationError, pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
+        problems.append(_odd_header("stepscope", said))
+        return _Exported()
     return exported
 
 
@@ -242,7 +276,7 @@ def classified(spans: pl.DataFrame) -> pl.DataFrame:
     found = spans.select("category", "name").join(kinds, on=["category", "name"], how="left", maintain_order="left")["kind"]
     said = pl.when(pl.col("said_kind").is_in(schema.KINDS)).then("said_kind")
     special = pl.coalesce(said, pl.when("instant").then(pl.lit("instant")).when(~pl.col("known")).then(pl.lit("other"))).cast(schema.Kind)
-    return spans.with_columns(kind=special.fill_null(found)).drop("instant", "known")
+    return spans.with_columns(kind=special.fill_null(found).fill_null(pl.lit("other", schema.Kind))).drop("instant", "known")
 
 
 def nested(spans: pl.DataFrame, memory: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -530,13 +564,25 @@ def _allocations(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataFrame, reports: list[Report]) -> pl.DataFrame:
+def _tracks(
+    tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataFrame, reports: list[Report], problems: list[Problem]
+) -> pl.DataFrame:
     """Lanes with the names and the order that the metadata events give them."""
     said: dict[tuple[str, int | str, int | str | None], Any] = {}
+    odd: list[str] = []
     for report in reports:
         for name, pid, tid, args in report.metadata:
             if isinstance(args, dict) and args:
-                said[(name, pid, tid if name.startswith("thread") else None)] = next(iter(args.values()))
+                value = next(iter(args.values()))
+                if name not in _METADATA or (isinstance(value, _METADATA[name]) and not isinstance(value, bool)):
+                    said[(name, pid, tid if name.startswith("thread") else None)] = value
+                else:
+                    odd.append(f"{name} of {pid}: {value}")
+    if odd:
+        example = odd[0] if len(odd[0]) <= 60 else f"{odd[0][:59]}…"
+        problems.append(
+            Problem("", f"{len(odd):,} names or sort indices of processes and threads are unusable, and ignored, for example {example}", 0)
+        )
     # A stream of its own for communication has nothing but that; on the host, communication is a range that someone marked.
     transfers = (pl.col("kind") == "communication") & ~pl.col("category").cast(pl.String).str.contains("annotation")
     streams = set(spans.filter(pl.col("kind").is_in(["kernel", "copy", "set"]) | transfers)["track"].unique())
@@ -563,8 +609,19 @@ def _tracks(tracks: dict[tuple[int | str, int | str, str], int], spans: pl.DataF
             }
         )
     columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid")
+    if far := {str(pid) for pid, _ in on_device if isinstance(pid, int) and pid >= 1 << 31}:
+        problems.append(Problem("", f"{len(far):,} devices have unusable numbers, for example {min(far)[:60]}", 0))
     frame = pl.DataFrame(rows, schema={name: schema.TABLES["tracks"][name] for name in columns}, strict=False)
     return frame.sort("sort", "track").with_columns(sort=pl.int_range(pl.len(), dtype=pl.Int32))
+
+
+_METADATA: dict[str, type | tuple[type, ...]] = {
+    "process_name": (str, int, float),
+    "process_labels": str,
+    "thread_name": (str, int, float),
+    "process_sort_index": int,
+    "thread_sort_index": int,
+}
 
 
 def _corrected(tracks: pl.DataFrame, exported: _Exported) -> pl.DataFrame:
@@ -585,23 +642,31 @@ def order(said: dict[tuple[str, int | str, int | str | None], Any], pid: int | s
     return max(min(small[0], 20_000), -20_000) * 100_000 + max(min(small[1], 49_999), -49_999)
 
 
-def _devices(header: dict[str, Any]) -> pl.DataFrame:
-    properties = header.get("deviceProperties")
-    found = [chip for chip in properties if isinstance(chip, dict)] if isinstance(properties, list) else []
+def _devices(header: dict[str, Any], problems: list[Problem]) -> pl.DataFrame:
+    properties = header.get("deviceProperties", [])
+    chips = properties if isinstance(properties, list) else []
+    if chips is not properties:
+        problems.append(_odd_header("deviceProperties", properties))
+    found = []
+    for chip in chips:
+        if isinstance(chip, dict):
+            found.append(chip)
+        else:
+            problems.append(_odd_header("deviceProperties", chip))
+
+    def numbers(name: str, bits: int = 31) -> list[int | None]:
+        return [_header_number(chip, name, problems, "deviceProperties: ", bits) for chip in found]
+
     return pl.DataFrame(
         {
-            "device": [_whole(chip.get("id")) for chip in found],
+            "device": numbers("id"),
             "name": [str(chip.get("name", "")) for chip in found],
             "kind": ["gpu"] * len(found),
-            "cores": [_whole(chip.get("numSms")) for chip in found],
-            "memory_bytes": [_whole(chip.get("totalGlobalMem")) for chip in found],
+            "cores": numbers("numSms"),
+            "memory_bytes": numbers("totalGlobalMem", 63),
         },
         schema={"device": pl.Int32, "name": pl.String, "kind": pl.String, "cores": pl.Int32, "memory_bytes": pl.Int64},
     )
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _recorded(spans: pl.DataFrame, memory: pl.DataFrame, passing: pl.LazyFrame) -> dict[str, Any]:
@@ -618,14 +683,13 @@ def _recorded(spans: pl.DataFrame, memory: pl.DataFrame, passing: pl.LazyFrame) 
 _OPTIONS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 
-def _meta(header: dict[str, Any], spans: pl.DataFrame, rank: int, distributed: dict[str, Any]) -> Meta:
+def _meta(header: dict[str, Any], spans: pl.DataFrame, rank: int, world: int | None) -> Meta:
     pytorch = "schemaVersion" in header or (spans["kind"] == "op").any()
-    world = distributed.get("world_size")
     return Meta(
         format="chrome",
         framework="pytorch" if pytorch else "",
         versions={key: str(value) for key, value in header.items() if key.endswith("_version")},
-        world_size=world if isinstance(world, int) else None,
+        world_size=world,
         ranks=[rank],
         options={key: bool(header[key]) for key in _OPTIONS if key in header},
         extra={key: value for key, value in header.items() if key not in ("deviceProperties", *_OPTIONS)},

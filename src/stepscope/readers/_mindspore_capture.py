@@ -62,10 +62,14 @@ def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata
         if (found := _operators(piece, problems, header.get("files_of", "*"))) is not None
     ]
     ops = pl.concat(parts).sort("start_ns") if parts else _NO_OPERATORS
-    if ops.is_empty():
+    if ops.is_empty() and not problems:
         problems.append(("mindspore", "no operator ran while this was recorded", 0))
     graphs = Graphs(sorted((path / "graphs").glob("*.ir")))
     ops = _described(ops, graphs, header, problems)
+    for table in ("cells", "marks", "updates", "graph_calls", "steps", "ranges"):
+        damaged: dict[str, str] = {}
+        _table(path, f"mindspore_{table}", damaged)
+        problems += [(name, f"the column file is damaged ({why}): its rows are lost", 1) for name, why in damaged.items()]
     cells = _table(path, "mindspore_cells")
     if header.get("blocking") and header.get("mode") == "pynative":
         ops = _in_cells(ops, cells)
@@ -97,6 +101,8 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
     times = next(iter(files(piece, f"cpu_op_execute_timestamp_{of}.txt")), None)
     if times is None:
         return None
+    if times.stat().st_size == 0 and files(piece, f"cpu_op_detail_info_{of}.csv"):  # where no operator ran, none of the files is written
+        problems.append((times.name, "the file is empty: the calls of operators are lost", 1))
     calls = (
         _lines(times)
         .select(fields=pl.col("line").str.splitn(";", 3))
@@ -377,7 +383,7 @@ def _of_calls(
     problems: list[tuple[str, str, int]],
 ) -> pl.DataFrame:
     """Each of these calls ends a step. The first begins with its wait for data or its first call of a graph, where these are known."""
-    number, begin = marks.row(0)[:2] if marks.height else (0, int(header["start_ns"]))
+    number, begin = marks.row(0)[:2] if marks.height else (0, int(header.get("start_ns") or 0))
     steps = ends.select(
         step=pl.int_range(pl.len(), dtype=pl.Int32) + number,
         start_ns=pl.col("end_ns").shift(1, fill_value=begin),
@@ -536,7 +542,7 @@ def _memory(pieces: list[Path], header: dict[str, Any], problems: list[tuple[str
     if wall := of_session(header, 0, whole=True):
         moments, certain = wall.place(rows[at.meta.output_name()].fill_null(0).to_numpy())
         rows = rows.with_columns(pl.Series(at.meta.output_name(), moments)).filter(pl.Series(certain))
-    rows = rows.filter(at >= int(header["start_ns"]), at <= int(header.get("end_ns") or 2**62))
+    rows = rows.filter(at >= int(header.get("start_ns") or 0), at <= int(header.get("end_ns") or 2**62))
     names = {"allocated cpu": "Total Allocated(Byte)", "reserved cpu": "Total Reserved(Byte)"}
     return pl.concat(
         [empty]
@@ -544,10 +550,10 @@ def _memory(pieces: list[Path], header: dict[str, Any], problems: list[tuple[str
     )
 
 
-def _table(path: Path, table: str) -> pl.DataFrame:
+def _table(path: Path, table: str, damaged: dict[str, str] | None = None) -> pl.DataFrame:
     """A table of the capture, text as text."""
     parts = []
-    for piece in captures.pieces(path, table):
+    for piece in captures.pieces(path, table, damaged):
         columns = {}
         for name, values in piece.items():
             if isinstance(values, tuple):

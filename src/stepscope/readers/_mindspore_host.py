@@ -20,6 +20,20 @@ def claims(folder: Path) -> bool:
     return folder.is_dir() and next(iter(files(folder, "cpu_op_execute_timestamp_*.txt")), None) is not None
 
 
+def missing(folder: Path, rank: int | str = "*") -> Problem | None:
+    """What to say of a folder that has other files of MindSpore's profiler of the CPU, and not the one with its operators."""
+    if files(folder, f"cpu_op_execute_timestamp_{rank}.txt"):
+        return None
+    names = ("cpu_framework_{}.txt", "cpu_op_detail_info_{}.csv", "cpu_op_type_info_{}.csv", "cpu_ms_memory_record_{}.txt")
+    patterns = [name.format(rank) for name in names]
+    beside = next((file.name for pattern in patterns for file in files(folder, pattern)), None)
+    return (
+        Problem(f"cpu_op_execute_timestamp_{rank}.txt", f"missing, though {beside} is there: the calls of operators are lost", 1)
+        if beside
+        else None
+    )
+
+
 def read(folder: Path, options: Options, *, rank: int | None, problems: list[Problem], minddata: bool = True) -> Trace:
     """The trace of these files, and of MindData's beside them if asked for."""
     rank = next((number for number in (rank, _rank(folder), options.rank) if number is not None), 0)

@@ -22,16 +22,16 @@ class _Thread(NamedTuple):
     node: Ints
 
 
-def spans(path: Path) -> pl.DataFrame:
+def spans(path: Path, damaged: dict[str, str] | None = None) -> pl.DataFrame:
     """name, start_ns, dur_ns, tid, thread: outer frames before inner ones."""
-    frames = list(captures.pieces(path, "stack_frames"))
+    frames = list(captures.pieces(path, "stack_frames", damaged))
     if not frames:
         return pl.DataFrame()
     names = [words[code] for piece in frames for codes, words in [_text(piece["name"])] for code in codes.tolist()]
     node = np.concatenate([np.asarray(piece["node"]) for piece in frames]).astype(np.int64)
     parent, name = np.full(node.max() + 1, -1, np.int64), np.full(node.max() + 1, "", object)
     parent[node], name[node] = np.concatenate([np.asarray(piece["parent"]) for piece in frames]), names
-    found = [*_of_samples(path, parent), *_of_calls(path)]
+    found = [*_of_samples(path, parent, damaged), *_of_calls(path, damaged)]
     return pl.concat(
         pl.DataFrame(
             {"name": name[number].tolist(), "start_ns": start, "dur_ns": end - start},
@@ -44,12 +44,12 @@ def spans(path: Path) -> pl.DataFrame:
 Found = tuple[_Thread, Ints, Ints, Ints]  # whose, which frame, from, to
 
 
-def _of_samples(path: Path, parent: Ints) -> Iterator[Found]:
+def _of_samples(path: Path, parent: Ints, damaged: dict[str, str] | None) -> Iterator[Found]:
     """A frame lasts as long as it stands in its place in the stack, from sample to sample."""
     depth = np.zeros(len(parent), np.int64)
     for number, above in enumerate(parent.tolist()):  # parents come before their children
         depth[number] = depth[above] + 1 if above >= 0 else 0
-    for thread, last in _threads(path, "stack_samples"):
+    for thread, last in _threads(path, "stack_samples", damaged):
         ends = np.append(thread.at[1:], last)
         known = thread.node >= 0
         deepest = int(depth[thread.node[known]].max(initial=-1))
@@ -66,9 +66,9 @@ def _of_samples(path: Path, parent: Ints) -> Iterator[Found]:
             yield thread, frame[first][kept], thread.at[first][kept], ends[final][kept]
 
 
-def _of_calls(path: Path) -> Iterator[Found]:
+def _of_calls(path: Path, damaged: dict[str, str] | None) -> Iterator[Found]:
     """A frame lasts from its call to the next return at the same depth."""
-    for thread, last in _threads(path, "stack_calls"):
+    for thread, last in _threads(path, "stack_calls", damaged):
         begins = thread.node >= 0
         level = np.cumsum(np.where(begins, 1, -1)) - begins
         order = np.argsort(level, kind="stable")
@@ -81,9 +81,9 @@ def _of_calls(path: Path) -> Iterator[Found]:
         yield thread, thread.node[begun][by_depth], thread.at[begun][by_depth], end[by_depth]
 
 
-def _threads(path: Path, table: str) -> Iterator[tuple[_Thread, int]]:
+def _threads(path: Path, table: str, damaged: dict[str, str] | None) -> Iterator[tuple[_Thread, int]]:
     """Each thread's rows, and the time of the last row of all."""
-    pieces = list(captures.pieces(path, table))
+    pieces = list(captures.pieces(path, table, damaged))
     if not pieces:
         return
     tid, at, node = (np.concatenate([np.asarray(piece[name]) for piece in pieces]).astype(np.int64) for name in ("tid", "at_ns", "node"))

@@ -1,6 +1,7 @@
 """The PyTorch part of a capture: the columns that the collector took from Kineto, in the shape of those that the Chrome reader decodes."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from stepscope import captures, schema
 from stepscope.readers import Options, chrome
 from stepscope.readers import _chrome_events as events
+from stepscope.readers._documents import mapped
 from stepscope.readers._kineto import STEP_LIKE, Problem, assemble
 from stepscope.trace import Meta, Trace
 
@@ -25,23 +27,33 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         return _as_recorded(chrome.read(path / _FILE, options), cut_steps)
     cut = _Cut(frozenset(f"ProfilerStep#{number}" for number in cut_steps), header.get("recorded_until_ns"))
     told = header.get("torch", {})
-    reports, problems = [], []
-    # Where the disk was full, allocations may have been written, and no operators.
-    whole = captures.pieces(path, "torch") if captures.files(path, "torch") else [_NOTHING]
-    for number, piece in enumerate(whole):
-        report, parts = _parts(piece | {"name": _names_in_part(piece, header.get("in_part", []))}, cut)
-        events.write(parts, options.scratch, number)
+    reports: list[events.Report] = []
+    damaged: dict[str, str] = {}
+
+    def take(table: str, columns: Callable[[captures.Piece], tuple[events.Report, dict[str, pl.DataFrame]]]) -> None:
+        for file in captures.files(path, table):
+            try:
+                report, parts = columns(captures.piece(file))
+            except (*captures.DAMAGE, msgspec.DecodeError, pl.exceptions.PolarsError) as error:
+                damaged[file.name] = captures.damage(error)
+                continue
+            events.write(parts, options.scratch, len(reports))
+            reports.append(report)
+
+    take("torch", lambda piece: _parts(piece | {"name": _names_in_part(piece, header.get("in_part", []))}, cut))
+    if not reports:  # where the disk was full, allocations may have been written, and no operators
+        report, parts = _parts(_NOTHING, cut)
+        events.write(parts, options.scratch, 0)
         reports.append(report)
-    for number, piece in enumerate(captures.pieces(path, "torch_memory"), len(reports)):
-        report, parts = _memory(piece, header.get("pid", 0))
-        events.write(parts, options.scratch, number)
-        reports.append(report)
+    take("torch_memory", lambda piece: _memory(piece, header.get("pid", 0)))
+    problems = [Problem(name, f"the column file is damaged ({why}): its events are lost", 1) for name, why in damaged.items()]
+    problems += [Problem("", events.counted(noted.many, what), noted.lost) for report in reports for what, noted in report.problems.items()]
     if not any(report.events for report in reports):
-        return Trace({}, Meta(framework="pytorch"))
+        rows = pl.DataFrame(problems, {"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row")
+        return Trace({"problems": rows.with_columns(file=pl.lit(path.name))}, Meta(framework="pytorch"))
     reports[0].metadata = _names(reports, header, told)
-    problems = [Problem("", what, lost) for report in reports for what, (lost, _) in report.problems.items()]
     job = {"rank": header.get("rank", 0), "world_size": header.get("world_size", 1)}
-    return assemble(path, told.get("header", {}) | {"distributedInfo": job}, reports, problems, options)
+    return assemble(path, mapped(told.get("header")) | {"distributedInfo": job}, reports, problems, options)
 
 
 _EMPTY: NDArray[Any] = np.zeros(0, np.int64)
@@ -84,7 +96,7 @@ def _parts(piece: dict[str, Any], cut: _Cut) -> tuple[events.Report, dict[str, p
     meta = np.full(len(piece["start_ns"]), -1, np.int32)
     meta[piece["told"]] = piece["meta"][0]
     if lost:
-        report.problems["arguments that are not JSON"] = (lost, 0)
+        report.note("arguments that are not JSON", 0, count=lost)
     words = piece["category"][1]
     apart = _per_word(piece["category"], [word in events._APART for word in words], False)
     track, report.tracks = _tracks(piece["pid"], piece["tid"], apart)
@@ -133,7 +145,8 @@ def _memory(piece: dict[str, Any], pid: int) -> tuple[events.Report, dict[str, p
     """Report and columns of one piece of allocations."""
     track, lanes = _tracks(np.full(len(piece["tid"]), pid), piece["tid"], np.zeros(len(piece["tid"]), np.bool_))
     rows = pl.DataFrame({"track": track, "start_ns": piece["start_ns"]})
-    return events.Report(events=len(track), tracks=lanes), {"memory": events.allocations(rows, piece["text"].tobytes())}
+    report = events.Report(events=len(track), tracks=lanes)
+    return report, {"memory": events.allocations(rows, piece["text"].tobytes(), report, range(len(track)))}
 
 
 def _arguments(words: list[str]) -> tuple[list[events.Args], int]:
@@ -164,7 +177,7 @@ def _tracks(pid: NDArray[Any], tid: NDArray[Any], apart: NDArray[np.bool_]) -> t
 
 def _names(reports: list[events.Report], header: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, int | str, int | str, Any]]:
     """Names and order of processes and threads, as Kineto's own metadata events have them."""
-    threads = told.get("threads", {})
+    threads = mapped(told.get("threads"))
     found: list[tuple[str, int | str, int | str, Any]] = []
     lanes = {(pid, tid) for report in reports for pid, tid, _ in report.tracks}
     for pid in {pid for pid, _ in lanes}:
@@ -207,10 +220,14 @@ def _known(values: NDArray[Any]) -> pl.Series:
 
 def _as_recorded(trace: Trace, cut_steps: list[int]) -> Trace:
     """Kineto's file counts its timestamps from one in its header, and does not know which steps were recorded in part."""
-    base = int(trace.meta.extra.get("baseTimeNanoseconds", 0))
+    said = trace.meta.extra.get("baseTimeNanoseconds", 0)
+    base = said if isinstance(said, int) and 0 <= said < 2**62 else None
+    if base is None:
+        what = f"baseTimeNanoseconds is unusable: times count from an unknown moment, not from the time of day ({str(said)[:60]})"
+        trace = trace.with_problems([{"rank": trace.meta.ranks[0], "file": _FILE, "where": "header", "what": what, "lost": 0}])
     moments = {"start_ns", "end_ns", "at_ns", "alloc_ns", "free_ns"}
     tables = {
-        name: frame.with_columns(pl.col(column) + base for column in frame.collect_schema().names() if column in moments)
+        name: frame.with_columns(pl.col(column) + (base or 0) for column in frame.collect_schema().names() if column in moments)
         for name, frame in trace.tables.items()
     }
     if cut_steps:

@@ -98,6 +98,10 @@ def _with_timeline(path: Path, output: Path, info: dict[str, Any], options: Opti
         raise DataError(
             path, f"no timeline, no kernels and no database in it; expected trace_view.json, kernel_details.csv or {_DATABASES}"
         )
+    lost = [problem] if (problem := _mindspore_host.missing(framework)) else []
+    if kernels and not databases and not timeline.is_file():
+        lost.append(Problem(timeline.name, f"missing, though {kernels[0].name} is there: all but the kernels is lost", 1))
+    trace = _with_problems(trace, path, lost)
     if (kernels or databases or timeline.is_file()) and _ascend_framework.claims(framework):
         trace = _with_more(trace, path, info, options)
     return trace
@@ -235,6 +239,7 @@ def _of_text(
         "counters": memory.join(sampled, on=["name", "at_ns"], how="anti", maintain_order="left"),
         "allocations": _ascend_tables.allocations(output, more_problems),
     }
+    more_problems += _missing_memory(output, info["said"])
     trace = _ascend_tables.with_waits(trace, _ascend_tables.waits(output, more_problems))
     summed = trace.table("links").select(pl.len()).collect().item() == 0
     links = _ascend_tables.matrix_links(output, more_problems) if summed else None
@@ -243,6 +248,16 @@ def _of_text(
         more_problems, schema={"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"
     ).with_columns(file=pl.lit(str(path)))
     return _ascend_tables.with_rows(trace, {name: rows.with_columns(rank=rank) for name, rows in more.items()})
+
+
+def _missing_memory(output: Path, said: dict[str, Any]) -> list[Problem]:
+    """The tables of memory that are not there, though the profiler was asked for them: it writes both."""
+    config = said.get("config")
+    common = config.get("common_config") if isinstance(config, dict) else None
+    if not isinstance(common, dict) or common.get("profile_memory") is not True:
+        return []
+    names = [name for name in ("memory_record", "operator_memory") if not files(output, f"{name}*.csv")]
+    return [Problem(f"{name}.csv", "missing, though profile_memory was on", 1) for name in names]
 
 
 def _with_meta(trace: Trace, path: Path, info: dict[str, Any]) -> Trace:

@@ -11,12 +11,11 @@ A capture has the framework's part, which a module of its own turns into a trace
     stack_*    Python's stacks, see collect/stacks.py
 """
 
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import polars as pl
 
 from stepscope import captures, schema
@@ -38,33 +37,89 @@ def sniff(path: Path) -> bool:
     return path.is_dir() and (path / captures.HEADER).is_file()
 
 
+class _Notice(msgspec.Struct):
+    what: str
+    lost: int = 0
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
+# Entries of the header that are used as what they should be; others only pass through.
+_ENTRIES: dict[str, Any] = {
+    "rank": _Number,
+    "world_size": _Number,
+    "pid": int,
+    "start_ns": _Moment,
+    "end_ns": _Moment | None,
+    "recorded_until_ns": _Moment | None,
+    "open_step": _Number,
+    "cut_steps": list[_Number],
+    "base": str | None,
+    "framework": str | None,
+    "program": str | None,
+    "versions": dict[str, Any],
+    "options": dict[str, Any],
+    "torch": dict[str, Any],
+    "notices": list[_Notice],
+}
+
+
 def read(path: Path, options: Options) -> Trace:
     try:
-        header = captures.header(path)
-    except (OSError, ValueError) as error:
+        said = captures.header(path)
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(path / captures.HEADER, f"not a capture's header ({error})") from error
-    version = header.get("capture_version")
+    if not isinstance(said, dict):
+        raise DataError(path / captures.HEADER, "not a capture's header (expected an object)")
+    version = said.get("capture_version")
     if not isinstance(version, int) or version > captures.VERSION:
         raise DataError(path / captures.HEADER, f"a capture of version {version}; this stepscope reads {captures.VERSION}: upgrade it")
+    header, odd = _checked(said)
     # A job that was killed may not have come to write who collected, but always what it was to record.
     name = header.get("base") or (None if header.get("whole") else header.get("framework"))
     base = _BASES[name](path, header, options) if name in _BASES else Trace({})
-    return _with_extras(base, path, header)
+    return _with_extras(base, path, header, odd)
 
 
-def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
+def _checked(said: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The header without the entries that cannot be used, and what is said of these."""
+    header, odd = dict(said), []
+    for name, kind in _ENTRIES.items():
+        if name in said:
+            try:
+                header[name] = msgspec.convert(said[name], kind)
+            except msgspec.ValidationError:
+                del header[name]
+                odd.append(f"'{name}' is unusable, and ignored: {str(said[name])[:60]}")
+    return header, odd
+
+
+def _with_extras(base: Trace, path: Path, header: dict[str, Any], odd: list[str]) -> Trace:
     """The framework's trace with what the other collectors saw."""
     rank = int(header.get("rank", 0))
     tables: dict[str, pl.LazyFrame] = dict(base.tables)
-    spans, tracks = _more_spans(base, path, header)
+    damaged: dict[str, str] = {}
+    spans, tracks = _more_spans(base, path, header, damaged)
     steps = _with_words(frame(path, "steps"), how="marker")
+    counters, pipeline = frame(path, "counters", damaged), frame(path, "pipeline", damaged)
+    unprofiled = _unprofiled_steps(path, rank, damaged)
     known = base.steps.filter(pl.col("how").cast(pl.String) != "whole").collect()
     if steps.height and known.is_empty():
         tables["steps"] = schema.conform(steps.with_columns(rank=rank).lazy(), "steps")
     elif (missing := _lost_steps(known["step"], steps, header)).height:
         added = schema.conform(missing.with_columns(rank=rank).lazy(), "steps")
         tables["steps"] = pl.concat([base.steps, added]).sort("start_ns")
-    notices = [{"rank": rank, "file": path.name, **said} for said in header.get("notices", [])]
+    notices = [{"rank": rank, "file": path.name, "what": said.what, "lost": said.lost} for said in header.get("notices", [])]
+    about = {"rank": rank, "file": path.name}
+    notices += [about | {"where": captures.HEADER, "what": what, "lost": 0} for what in odd]
+    notices += [
+        about | {"where": name, "what": f"the column file is damaged ({why}): its rows are lost", "lost": 1}
+        for name, why in damaged.items()
+    ]
+    notices += [
+        about | {"where": name, "what": "the column file is missing: its rows are lost", "lost": 1}
+        for name in captures.missing_pieces(path, header)
+    ]
     if not header.get("whole"):
         notices.append({"rank": rank, "file": path.name, "what": "the job ended while recording: what had been written is here", "lost": 0})
     if (header.get("base") or header.get("framework")) in _BASES and (why := _why_not_written(path, header)):
@@ -72,15 +127,15 @@ def _with_extras(base: Trace, path: Path, header: dict[str, Any]) -> Trace:
     more = {
         "spans": spans,
         "tracks": tracks,
-        "counters": frame(path, "counters"),
-        "pipeline": frame(path, "pipeline"),
-        "problems": pl.DataFrame(notices, schema_overrides={"what": pl.String}),
+        "counters": counters,
+        "pipeline": pipeline,
+        "problems": pl.DataFrame(notices, {name: schema.TABLES["problems"][name] for name in ("rank", "file", "where", "what", "lost")}),
     }
     for name, rows in more.items():
         if rows.height:
             added = schema.conform(rows.with_columns(rank=pl.lit(rank, pl.Int32)).lazy(), name)
             tables[name] = pl.concat([tables[name], added])
-    return Trace(tables, _meta(base.meta, header, rank, _unprofiled_steps(path, rank)))
+    return Trace(tables, _meta(base.meta, header, rank, unprofiled))
 
 
 def _why_not_written(path: Path, header: dict[str, Any]) -> str | None:
@@ -111,11 +166,11 @@ def _steps_without_operators(base: Trace, steps: pl.DataFrame, why: str) -> list
     ]
 
 
-def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _more_spans(base: Trace, path: Path, header: dict[str, Any], damaged: dict[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Spans that no framework recorded, on tracks of their own: the user's ranges, steps, whatever collectors added."""
     process = f"{header.get('program') or 'python'} {header.get('pid', '')}".strip()
-    ranges = _with_words(frame(path, "ranges"), kind="annotation", group=process, track_kind="annotation")
-    steps = frame(path, "steps")
+    ranges = _with_words(frame(path, "ranges", damaged), kind="annotation", group=process, track_kind="annotation")
+    steps = frame(path, "steps", damaged)
     marked = pl.DataFrame()
     if steps.height:
         marked = steps.select(
@@ -131,8 +186,8 @@ def _more_spans(base: Trace, path: Path, header: dict[str, Any]) -> tuple[pl.Dat
     markers = base.spans.filter(pl.col("kind") == "step").select("step").collect()["step"]
     if len(markers) and marked.height:
         marked = marked.filter(pl.Series(steps["step"].is_in(_lost_steps(markers, steps, header)["step"].implode())))
-    stacks = _with_words(_frames_of_python(path), kind="python", group=process, track_kind="thread")
-    found = [part for part in (ranges, marked, frame(path, "spans"), stacks) if part.height]
+    stacks = _with_words(_frames_of_python(path, damaged), kind="python", group=process, track_kind="thread")
+    found = [part for part in (ranges, marked, frame(path, "spans", damaged), stacks) if part.height]
     if not found:
         return pl.DataFrame(), pl.DataFrame()
     spans = pl.concat(found, how="diagonal_relaxed")
@@ -175,40 +230,44 @@ def _with_words(rows: pl.DataFrame, **words: str) -> pl.DataFrame:
     return rows.with_columns(pl.lit(word).alias(name) for name, word in words.items()) if rows.height else rows
 
 
-def frame(path: Path, table: str) -> pl.DataFrame:
-    """A table of the capture, all pieces."""
+def frame(path: Path, table: str, damaged: dict[str, str] | None = None) -> pl.DataFrame:
+    """A table of the capture, all pieces that can be read; `damaged` says why others cannot, by the file's name."""
     parts = []
-    try:
-        for piece in captures.pieces(path, table):
-            columns = {}
-            for name, values in piece.items():
-                if isinstance(values, tuple):
-                    codes, words = values
-                    text = pl.Series([*words, None], dtype=pl.String).cast(pl.Categorical)
-                    columns[name] = text.gather(pl.Series(codes).replace(-1, len(words)).cast(pl.UInt32))
-                else:
-                    columns[name] = pl.Series(values)
-            parts.append(pl.DataFrame(columns))
-    except _DAMAGE as error:
-        raise DataError(path, f"the column file of '{table}' is damaged ({error})") from error
+    for file in captures.files(path, table):
+        try:
+            parts.append(_frame(captures.piece(file)))
+        except (*captures.DAMAGE, pl.exceptions.PolarsError) as error:
+            if damaged is not None:
+                damaged[file.name] = captures.damage(error)
     return pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
 
 
-_DAMAGE = (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile, zlib.error)
+def _frame(piece: captures.Piece) -> pl.DataFrame:
+    columns = {}
+    for name, values in piece.items():
+        if isinstance(values, tuple):
+            codes, words = values
+            text = pl.Series([*words, None], dtype=pl.String).cast(pl.Categorical)
+            columns[name] = text.gather(pl.Series(codes).replace(-1, len(words)).cast(pl.UInt32))
+        else:
+            columns[name] = pl.Series(values)
+    return pl.DataFrame(columns)
 
 
-def _frames_of_python(path: Path) -> pl.DataFrame:
+def _frames_of_python(path: Path, damaged: dict[str, str]) -> pl.DataFrame:
+    """Frames point at one another across files: where one file is damaged, there are none."""
     try:
-        return _stacks.spans(path)
-    except _DAMAGE as error:
-        raise DataError(path, f"a column file of Python's stacks is damaged ({error})") from error
+        return _stacks.spans(path, damaged)
+    except (*captures.DAMAGE, pl.exceptions.PolarsError) as error:
+        damaged.setdefault("stack_*.npz", captures.damage(error))
+        return pl.DataFrame()
 
 
 _FIRST, _ENOUGH = 3, 2  # steps of a process that compile, tune and allocate; how many others there must be to do without them
 
 
-def _unprofiled_steps(path: Path, rank: int) -> list[UnprofiledSteps]:
-    rows = frame(path, "unprofiled_steps")
+def _unprofiled_steps(path: Path, rank: int, damaged: dict[str, str]) -> list[UnprofiledSteps]:
+    rows = frame(path, "unprofiled_steps", damaged)
     if rows.is_empty():
         return []
     # Those before the window, where there are enough: once NVIDIA's tracing has been on, kernels are launched more slowly to the end.

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ def rank(path: Path) -> int | None:
     """As Kineto's header says of a distributed job."""
     with path.open("rb") as file:
         head = _unpacked(file.read(1 << 16))
-    found = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})', head)
+    found = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\s*[,}]', head)
     return int(found[1]) if found else None
 
 
@@ -76,64 +76,99 @@ class _MisjudgedError(Exception):
     """The look of the text misled us about where an event ends."""
 
 
-# What makes a file damaged: such events are refused, or left out and counted with --partial.
-_DAMAGE = {
-    "events without a usable time",
-    "complete events without a usable duration",
-    "events of negative duration",
-    "entries that are not events",
-}
-
-
 def _read(path: Path, options: Options, exact: bool) -> Decoded:
     text = texts.Text(path, partial=options.partial)
     reports: list[events.Report] = []
     problems: list[Problem] = []
     try:
         opening = texts.opening(text)
-        for piece, first_report in _decoded(text, texts.pieces(text, opening, exact=exact), options):
-            count, report = sum(done.events for done in reports), first_report
-            if report.malformed:
-                if not exact and not (piece.last and "truncated" in report.malformed):
-                    raise _MisjudgedError
-                array = _array(text, piece)
-                report, problem = _salvage(piece, array, report.malformed, count, bare=opening.bare, path=path, options=options)
-                problems.append(problem)
-            elif piece.last and not opening.bare:
-                opening.header.update(texts.closing(path, report.behind or b"", partial=options.partial))
-            problems += _noted(path, report, count, options)
-            reports.append(report)
-            if report.behind is not None:
-                break
+        with contextlib.closing(_decoded(text, texts.pieces(text, opening, exact=exact), options)) as results:
+            for piece, first_report in results:
+                count, report = sum(done.events for done in reports), first_report
+                if report.malformed:
+                    if not exact and not (piece.last and "truncated" in report.malformed):
+                        raise _MisjudgedError
+                    array = _array(text, piece)
+                    report, problem = _salvage(piece, array, report.malformed, count, bare=opening.bare, path=path, options=options)
+                    problems.append(problem)
+                elif piece.last and report.behind is None and not opening.bare:
+                    texts.closing(path, b"", partial=options.partial)
+                reports.append(report)
+                if report.behind is not None:
+                    break
+        if report.behind is not None:
+            _drop_pieces(options.scratch, len(reports))
+            behind = report.behind if piece.last else _behind(path, piece, _array(text, piece), report.behind, options)
+            problems += _read_behind(path, behind, opening, reports, options)
     finally:
         text.close()
     if text.cut:
         problems.append(Problem("", text.cut, 0))
-    if not any(report.events for report in reports):
-        raise DataError(path, "the trace holds no events")
-    return Decoded(opening.header, reports, problems)
+    return Decoded(opening.header, reports, [*problems, *_noted(path, reports)])
 
 
-_ONE = {
-    "events without a usable time": "event without a usable time",
-    "complete events without a usable duration": "complete event without a usable duration",
-    "events of negative duration": "event of negative duration",
-    "entries that are not events": "entry that is not an event",
-    "values of counters that are not numbers": "value of a counter that is not a number",
-}
+def _behind(path: Path, piece: texts.Piece, array: bytes, behind: bytes, options: Options) -> bytes:
+    """The rest of the file behind the array of events, which ends in this piece."""
+    end = events.array_end(array) or len(array) - len(behind)
+    return texts.rest(path, piece.offset + end - 1, partial=options.partial)
 
 
-def _noted(path: Path, report: events.Report, count: int, options: Options) -> Iterator[Problem]:
-    for what, (rows, first) in report.problems.items():
-        damage = what in _DAMAGE
-        where = f"event {count + first:,}"
-        if damage and not options.partial:
-            raise DataError(path, f"{_counted(rows, what)}, this is the first; --partial leaves them out", where)
-        yield Problem(where, _counted(rows, what) if rows else what, rows if damage else 0)
+def _read_behind(path: Path, behind: bytes, opening: texts.Opening, reports: list[events.Report], options: Options) -> Iterator[Problem]:
+    """Read on behind the array of events: the header goes on there, and some files have more than one array."""
+    if opening.bare:
+        if behind.strip():
+            yield Problem("", f"{len(behind):,} bytes behind the array of events are not read", 1)
+        return
+    arrays = 1
+    while True:
+        closing = texts.closing(path, behind, partial=options.partial)
+        opening.header.update(closing.header)
+        if closing.events is None:
+            break
+        arrays += 1
+        report, parts = events.decode(closing.events)
+        if report.malformed:
+            count = sum(done.events for done in reports)
+            piece = texts.Piece(len(reports), 0, len(closing.events), True, closing.events[1:])
+            report, problem = _salvage(piece, closing.events, report.malformed, count, bare=False, path=path, options=options)
+            yield problem._replace(where=f"array of events {arrays}")
+        else:
+            events.write(parts, options.scratch, len(reports))
+        reports.append(report)
+        behind = report.behind or b""
+    if arrays > 1:
+        yield Problem("", f"the file has {arrays} arrays of events: all of them are read", 0)
 
 
-def _counted(rows: int, what: str) -> str:
-    return units.count(rows, _ONE.get(what, what), what)
+def _drop_pieces(folder: Path, number: int) -> None:
+    """Remove what processes made of pieces from this number on, which are not events of the array."""
+    for file in folder.glob("*.arrow"):
+        if int(file.suffixes[0][1:]) >= number:
+            file.unlink()
+
+
+def _noted(path: Path, reports: list[events.Report]) -> list[Problem]:
+    """What could not be read of events, one row for each kind of oddity; a file of which nothing is left is refused."""
+    problems: dict[str, events.Noted] = {}
+    count = 0
+    for report in reports:
+        for what, noted in report.problems.items():
+            before = problems.get(what, events.Noted(0, 0, count + noted.first, noted.example))
+            problems[what] = before._replace(many=before.many + noted.many, lost=before.lost + noted.lost)
+        count += report.entries
+    lost = sum(noted.lost for noted in problems.values())
+    rows = [
+        Problem(
+            f"event {noted.first:,}",
+            (events.counted(noted.many, what) if noted.many else what) + (f", for example {noted.example}" if noted.example else ""),
+            noted.lost,
+        )
+        for what, noted in problems.items()
+    ]
+    if not any(report.events for report in reports) or (lost and not any(report.rows for report in reports)):
+        why = next((f": {row.what}" for row in rows if row.lost), "")
+        raise DataError(path, f"the trace holds no events{why}")
+    return rows
 
 
 def _array(text: texts.Text, piece: texts.Piece) -> bytes:
@@ -165,7 +200,7 @@ def _salvage(
     return report, problem
 
 
-def _decoded(text: texts.Text, pieces: Iterator[texts.Piece], options: Options) -> Iterator[tuple[texts.Piece, events.Report]]:
+def _decoded(text: texts.Text, pieces: Iterator[texts.Piece], options: Options) -> Generator[tuple[texts.Piece, events.Report], None, None]:
     """The pieces with their reports, in order; their columns are on disk then. Large files are shared among processes."""
     first = next(pieces)
     if first.last:
@@ -205,7 +240,7 @@ class _Feed:
                 while (piece := self._next()) is not None:
                     report = process.ask(piece)
                     # Only a piece that must be looked at again keeps its text.
-                    again = piece.last or report.malformed
+                    again = piece.last or report.malformed or report.behind is not None
                     with self._arrived:
                         self._results[piece.number] = (piece if again else piece._replace(body=b""), report)
                         self._arrived.notify_all()

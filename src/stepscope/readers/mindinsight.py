@@ -327,6 +327,7 @@ def _collective(stream: str, rest: str) -> str:
 
 def _host(folder: Folder) -> Trace | None:
     if folder.file("cpu_op_execute_timestamp_{}.txt") is None:
+        folder.problems += [lost] if (lost := _mindspore_host.missing(folder.path, folder.rank)) else []
         return None
     return _mindspore_host.read(folder.path, folder.options, rank=folder.rank, problems=[], minddata=False)
 

@@ -48,6 +48,8 @@ def read(path: Path, options: Options) -> Trace:
             found = _decoded(file, len(reports), options, problems)
             reports += found
         problems += _earlier(folder)
+        if not _timelines(folder) and (known := _summaries(folder)):
+            problems.append(Problem(known[0].name, "no timeline (msprof_*.json) is beside it: all but its kernels is unknown", 0))
     rows = _ascend_tables.slices([file for folder in folders for file in _summaries(folder)], problems)
     details = _ascend_tables.details(rows, "op_summary.csv", problems)
     trace = _ascend_layers.assemble(

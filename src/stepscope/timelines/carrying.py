@@ -3,10 +3,10 @@
 A tile in which every event is drawn by itself shows all that finer ones would, so none are carried below it.
 """
 
+import itertools
 from collections.abc import Iterator
 
 import msgspec
-import numpy as np
 import polars as pl
 
 from stepscope import pyramid
@@ -88,5 +88,5 @@ def _chosen(trace: Trace, timeline: Timeline) -> list[tuple[int, int]]:
 def _places(stretches: list[tuple[int, int]], level: int) -> list[int]:
     """The tiles of a level that some stretch of time reaches into."""
     width = level + pyramid.BUCKETS_LOG2
-    found = [np.arange(max(0, low) >> width, (max(low, high - 1) >> width) + 1)[:_PLACES] for low, high in stretches]
-    return list(dict.fromkeys(np.concatenate(found).tolist()))
+    ends = [(max(0, low) >> width, (max(low, high - 1) >> width) + 1) for low, high in stretches]
+    return list(dict.fromkeys(itertools.chain.from_iterable(range(low, min(high, low + _PLACES)) for low, high in ends)))

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ _GROWN_S = 1.0
 _QUIET = 7  # polls without news before a sign of life
 _SAMPLES = 2000  # of a counter, at most, in one event: the latest
 _STEPS = 5000
-_DAMAGE = (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile)
 
 
 class Watch:
@@ -130,7 +128,7 @@ class Following:
                 self._told.add(file)
                 try:
                     piece = captures.piece(file)
-                except _DAMAGE:
+                except captures.DAMAGE:
                     continue
                 if all(isinstance(piece.get(name), tuple) for name in texts) and all(hasattr(piece.get(name), "dtype") for name in arrays):
                     found.append(piece)
