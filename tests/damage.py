@@ -17,9 +17,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 Damage = Callable[[Path, random.Random], None]
 # Of its own time, and of the clock on the wall: a busy machine may take a thousand times as long as an idle one.
@@ -414,7 +415,7 @@ def tally(
     damages: tuple[Damage, ...],
     tried: Callable[[Path, Path, random.Random], str],
     room: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: "pytest.MonkeyPatch",
     *,
     count: int,
     seed: int,
