@@ -4,6 +4,8 @@ Times are integers of nanoseconds on one clock per trace. A column's name carrie
 A `share` is 0 to 1. `span`, `parent` and `flow_in` are ids within one rank: (rank, span) is the key.
 """
 
+from typing import Any
+
 import polars as pl
 
 # What a span is. `op` runs on the host, `kernel` on a device. `instant` has no duration. `other` is what no rule knows.
@@ -172,6 +174,26 @@ def conform(frame: pl.LazyFrame, table: str) -> pl.LazyFrame:
         _cast(pl.col(name), have[name], dtype) if name in have else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in TABLES[table].items()
     )
+
+
+def can_hold(have: pl.DataType, want: pl.DataType | type[pl.DataType]) -> bool:
+    """Whether every value of one type can become one of the other, whatever it is."""
+    if have in (want, pl.Null):
+        return True
+    if isinstance(want, pl.Enum):  # an earlier release knew fewer words
+        return isinstance(have, pl.Enum) and set(have.categories) <= set(want.categories)
+    if want in (pl.String, Text):
+        return have in (pl.String, pl.Categorical) or isinstance(have, pl.Enum)
+    if want == pl.Float64:
+        return have.is_numeric()
+    return have.is_integer() and have in _NARROWER.get(want, ())
+
+
+_NARROWER: dict[Any, tuple[Any, ...]] = {
+    pl.Int32: (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16),
+    pl.Int64: (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32),
+    pl.UInt64: (pl.UInt8, pl.UInt16, pl.UInt32),
+}
 
 
 def _cast(column: pl.Expr, have: pl.DataType, want: pl.DataType | type[pl.DataType]) -> pl.Expr:

@@ -63,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--target", action="append", metavar="NAME", help="only this target; may be repeated. Default: all")
     parser.add_argument("--seconds", type=float, help="begin no further mutant after so long. Default: no bound")
     parser.add_argument("--mutants", type=int, help="of each target. Default: no bound")
+    parser.add_argument("--whole", action="store_true", help="try the inputs as they are, and ask everything of them")
     parser.add_argument("--seed", type=int, default=1, help="of all mutants. Default: 1")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first mutant. Default: 0")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes. Default: 1")
@@ -75,8 +76,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if not (args.seconds or args.mutants or args.replay or args.worker):
-        parser.error("say how much: --seconds N or --mutants N")
+    if not (args.seconds or args.mutants or args.whole or args.replay or args.worker):
+        parser.error("say how much: --seconds N, --mutants N or --whole")
     return args
 
 
@@ -178,6 +179,8 @@ def _fuzz(args: argparse.Namespace, inputs: Path, room: Path) -> int:
     findings: dict[str, Finding] = {}
     numbers = itertools.count() if args.mutants is None else range(args.mutants)
     names = (_mutant(target, targets[target], args.seed, args.first + number) for number in numbers for target in targets)
+    if args.whole:
+        names = (f"{target}/{name}:whole" for target, inputs_ in targets.items() for name in inputs_)
     print(f"{len(targets)} targets, {sum(map(len, targets.values()))} inputs, seed {args.seed}, {args.jobs} processes", flush=True)
     began, said = time.monotonic(), time.monotonic()
     selector, made = selectors.DefaultSelector(), itertools.count()
@@ -355,7 +358,7 @@ def _try(name: str, known: dict[str, dict[str, Path]], room: Path, doing: int) -
     for place in (own, room / "work"):
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-    chance = random.Random(name)
+    chance = Chance(name)
     path = _made(known[target][rest.split(":")[0]], own, target, chance)
     size = sum(file.lstat().st_size for file in own.rglob("*") if not file.is_dir())
     tempfile.tempdir = str(room / "work")
@@ -366,7 +369,7 @@ def _try(name: str, known: dict[str, dict[str, Path]], room: Path, doing: int) -
     began, before = time.monotonic(), _forget_peak()
     answer: dict[str, Any]
     try:
-        answer = {"end": targets.examine(target, path, targets.Trial(room / "work", chance, False, report))}
+        answer = {"end": targets.examine(target, path, targets.Trial(room / "work", chance, chance.whole, report))}
     except BaseException as error:  # noqa: BLE001  whatever it is, it is what is looked for
         answer = {"end": "finding", "signature": _signature(error), "text": "".join(traceback.format_exception(error))[-6000:]}
     answer |= {"bytes": max(_peak() - before, 0), "size": size, "seconds": time.monotonic() - began}
@@ -375,12 +378,20 @@ def _try(name: str, known: dict[str, dict[str, Path]], room: Path, doing: int) -
     return answer
 
 
-def _made(whole: Path, own: Path, target: str, chance: random.Random) -> Path:
+class Chance(random.Random):
+    """What happens to the mutant of a name. A name that ends with `:whole` is of the input as it is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.whole = name.endswith(":whole")
+
+
+def _made(whole: Path, own: Path, target: str, chance: "Chance") -> Path:
     from fuzzing import mutators, targets
 
     path = own / whole.name
     (shutil.copytree if whole.is_dir() else shutil.copy)(whole, path)
-    if target not in targets.OWN_MUTATION:
+    if target not in targets.OWN_MUTATION and not chance.whole:
         aside = own.with_name("aside")
         if target == "timeline":
             (path / "run").rename(aside)  # the trace that it is of stays whole
@@ -423,7 +434,7 @@ def _replay(name: str, inputs: Path, room: Path) -> int:
         work = room / f"work{partial}"
         work.mkdir()
         tempfile.tempdir = str(work)
-        chance = random.Random(title)
+        chance = Chance(title)
         own = room / f"mutant{partial}"
         own.mkdir()
         if kept and target not in targets.OWN_MUTATION:

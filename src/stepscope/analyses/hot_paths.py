@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses._paths import NODES, call_tree
+from stepscope.analyses._paths import NODES, call_tree, outermost_ns, parent_rows
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
 
@@ -23,15 +23,26 @@ def hot_paths(trace: Trace, *, root: str | None = None, min_share: float = 0.0) 
     calls of the rank; `min_share` leaves out paths below that share of it. Self times add up to the time of the outermost calls.
     """
     tree = call_tree(trace, root)
-    whole = pl.col("total_ns").filter(pl.col("parent").is_null()).sum().over("rank")
-    paths = tree.with_columns(share=pl.col("total_ns") / whole, self_share=pl.col("self_ns") / whole)
-    # A path has at least the time of those below it, so what is left is whole.
-    paths = paths.filter(pl.col("share").fill_nan(0) >= min_share)
+    paths = tree.join(outermost_ns(tree), on="rank", maintain_order="left").with_columns(
+        share=pl.col("total_ns") / pl.col("whole"), self_share=pl.col("self_ns") / pl.col("whole")
+    )
+    paths = paths.filter(_kept(paths, min_share))
     return (
         paths.with_columns(path=_joined(paths))
         .sort("rank", "self_ns", "node", descending=[False, True, False])
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
+
+
+def _kept(paths: pl.DataFrame, min_share: float) -> pl.Series:
+    """Which paths are shown: those of that share, and what leads to them. A call that overlaps the one around it may last longer."""
+    kept = (paths["share"].fill_null(0) >= min_share).to_numpy().copy()
+    up = parent_rows(paths)
+    for row in up[kept].tolist():
+        while row >= 0 and not kept[row]:
+            kept[row] = True
+            row = int(up[row])  # noqa: PLW2901
+    return pl.Series(kept)
 
 
 def _joined(paths: pl.DataFrame) -> pl.Series:
