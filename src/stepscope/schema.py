@@ -162,6 +162,34 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
 }
 
 
+# What holds in every row, whatever was read: analyses rely on it.
+_PRESENT = {
+    "spans": ("span", "rank", "track", "kind", "start_ns", "dur_ns"),
+    "tracks": ("rank", "track", "kind"),
+    "steps": ("rank", "step", "start_ns", "end_ns"),
+    "counters": ("rank", "name", "at_ns"),
+    "allocations": ("rank", "device"),
+    "pipeline": ("rank", "op_id"),
+    "links": ("rank",),
+    "devices": ("rank",),
+    "problems": ("what",),
+}
+_NOT_NEGATIVE = {"spans": ("dur_ns", "self_ns", "depth"), "allocations": ("bytes",), "links": ("bytes", "dur_ns"), "problems": ("lost",)}
+_IN_ORDER = {"steps": ("start_ns", "end_ns"), "allocations": ("alloc_ns", "free_ns")}
+
+
+def impossible(frame: pl.LazyFrame, table: str) -> list[str]:
+    """What no row of a table may be, and some rows of this one are, in words: empty where the table is sound."""
+    laws = {f"without {name}": pl.col(name).is_null() for name in _PRESENT[table]}
+    laws |= {f"with {name} below 0": pl.col(name) < 0 for name in _NOT_NEGATIVE.get(table, ())}
+    if order := _IN_ORDER.get(table):
+        laws[f"with {order[1]} before {order[0]}"] = pl.col(order[1]) < pl.col(order[0])
+    if table == "spans":
+        laws["that end beyond 64 bits"] = pl.col("start_ns") > 2**63 - 1 - pl.col("dur_ns").clip(0)
+    counted = frame.select(condition.sum().alias(words) for words, condition in laws.items()).collect().row(0, named=True)
+    return [f"{count:,} rows {words}" for words, count in counted.items() if count]
+
+
 def empty(table: str) -> pl.LazyFrame:
     """The table with its columns and no rows."""
     return pl.LazyFrame(schema=TABLES[table])

@@ -51,7 +51,9 @@ def _scan(file: Path, table: str) -> pl.LazyFrame:
             if name in have and not schema.can_hold(have[name], want):
                 raise DataError(file, f"column '{name}' has the type {have[name]}; expected {want}")
         if file.stat().st_size <= _READ_THROUGH:
-            schema.conform(frame, table).collect()
+            rows = schema.conform(frame, table).collect()
+            if wrong := schema.impossible(rows.lazy(), table):
+                raise DataError(file, ", ".join(wrong))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
     return frame

@@ -146,3 +146,20 @@ def test_paths_of_a_real_recording_are_those_of_a_walk_over_its_events() -> None
     assert dict(got.select("path", "total_ns").iter_rows()) == dict(total)
     assert got["self_ns"].sum() == sum(time for path, time in total.items() if ";" not in path)
     assert got.filter(pl.col("kind") == "python").height > 100
+
+
+def test_a_call_that_outlasts_the_one_around_it_has_a_share_of_at_most_one_and_keeps_its_path() -> None:
+    spans = """
+    kind  track  name   start_ns  dur_ns
+    api   0      first  0         10
+    api   0      next   8         30
+    """
+    trace = tiny.trace(spans=spans, tracks="track  kind\n0  thread")
+    # `first` has 8 ns to itself, `next` 30: 38 ns in which something ran.
+    assert trace.hot_paths(min_share=0.5).select("path", "self_ns", "share").rows() == [("first;next", 30, 30 / 38), ("first", 8, 10 / 38)]
+    assert trace.hot_functions().select("name", "share").rows() == [("next", 30 / 38), ("first", 10 / 38)]
+
+
+def test_calls_without_a_duration_have_no_share() -> None:
+    trace = tiny.trace(spans="kind  track  name  start_ns  dur_ns\napi  0  f  0  0", tracks="track  kind\n0  thread")
+    assert trace.hot_paths()["share"].to_list() == trace.hot_functions()["share"].to_list() == [None]

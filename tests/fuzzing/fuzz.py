@@ -29,10 +29,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parents[1]
-sys.path[0] = str(TESTS)  # as pytest has it: `fuzzing` is this folder
-sys.path.insert(1, str(TESTS.parent / "src"))
+TESTS = Path(__file__).absolute().parents[1]
+if str(TESTS) not in sys.path:  # run as a script
+    sys.path[0] = str(TESTS)  # as pytest has it: `fuzzing` is this folder
+    sys.path.insert(1, str(TESTS.parent / "src"))
 
+CORPUS = Path(__file__).parent / "corpus"
 LIMIT_S = 30.0
 LIMIT_BYTES = 2 << 30
 _ADDRESSES = 4 << 30  # beside what the worker has: libraries reserve more than they use
@@ -48,9 +50,11 @@ def main() -> int:
     try:
         inputs = args.inputs or room / "inputs"
         if not inputs.is_dir():
-            subprocess.run([sys.executable, __file__, "--worker", f"inputs:{inputs}"], check=True, env=_environment(room))
+            own = {"STEPSCOPE_FUZZ_OWN": "1"} if args.own else {}
+            subprocess.run([sys.executable, __file__, "--worker", f"inputs:{inputs}"], check=True, env=_environment(room) | own)
         if args.replay:
-            return _replay(args.replay, inputs, room)
+            _replay(args.replay, inputs, room, args.add, args.ask)
+            return 0
         return _fuzz(args, inputs, room)
     except KeyboardInterrupt:
         return 130
@@ -74,6 +78,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--replay", metavar="NAME", help="try one mutant again, by name or as the folder of a finding, and show where it fails"
     )
+    parser.add_argument("--add", metavar="CASE", help="with --replay: add the mutant to the corpus under this name, if it passes")
+    parser.add_argument("--ask", default="", metavar="A,B", help="with --add: what is asked of it; default: to open, no more")
+    parser.add_argument("--own", action="store_true", help="only inputs that come with the project, no real data beside it")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not (args.seconds or args.mutants or args.whole or args.replay or args.worker):
@@ -329,7 +336,7 @@ def _work(settings: str) -> int:
     from fuzzing import inputs as whole
 
     if str(room) == "inputs":
-        whole.make(inputs)
+        whole.make(inputs, own=bool(os.environ.get("STEPSCOPE_FUZZ_OWN")))
         return 0
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the code under test prints is no answer
@@ -420,8 +427,8 @@ def _peak() -> int:
     return int(text.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def _replay(name: str, inputs: Path, room: Path) -> int:
-    """One mutant, with everything asked of it, in this process."""
+def _replay(name: str, inputs: Path, room: Path, add: str | None, ask: str) -> None:
+    """One mutant, with everything asked of it, in this process; then it may become a case of the corpus."""
     os.environ |= _environment(room)
     from fuzzing import inputs as whole
     from fuzzing import targets
@@ -443,13 +450,35 @@ def _replay(name: str, inputs: Path, room: Path) -> int:
             path = next(own.iterdir())
         else:
             path = _made(whole.found(inputs)[target][title.partition("/")[2].split(":")[0]], own, target, chance)
+        if add and not partial:
+            shutil.copytree(own, room / "case", symlinks=True)
         trial = targets.Trial(work, chance, True, lambda what: None)
         if partial:
             trial.partial = not trial.partial
         began = time.monotonic()
         print(f"{title}, {'with' if trial.partial else 'without'} --partial: ", end="", flush=True)
         print(f"{targets.examine(target, path, trial)}, {time.monotonic() - began:.1f} s")
-    return 0
+    if add:
+        case = CORPUS / add
+        case.mkdir(parents=True)
+        shutil.move(room / "case", case / "mutant")
+        (case / "case.txt").write_text(f"{title}\n{ask}\n")
+
+
+def try_case(case: Path, room: Path) -> list[str]:
+    """What becomes of a case of the corpus, without and with --partial: opened or refused. Any other end is an exception."""
+    from fuzzing import targets
+
+    title, ask, *_ = (case / "case.txt").read_text().split("\n")
+    ends = []
+    for partial in (False, True):
+        work, own = room / f"work{partial}", room / f"mutant{partial}"
+        work.mkdir()
+        shutil.copytree(case / "mutant", own, symlinks=True)
+        trial = targets.Trial(work, random.Random(title), False, lambda what: None)
+        trial.partial, trial.asked = partial, [word for word in ask.split(",") if word]
+        ends.append(targets.examine(title.partition("/")[0], next(own.iterdir()), trial))
+    return ends
 
 
 if __name__ == "__main__":

@@ -20,16 +20,18 @@ import prof_kinds
 from stepscope import dynamic, store
 from stepscope.timelines import keeping, lanes
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).absolute().parents[1]
 SAMPLES = TESTS / "samples"
 SHARED = TESTS.parents[1] / "shared" / "data"
 _ROWS, _EVENTS = 120, 300
 _MOST_BYTES = 600_000  # of one input
 
 
-def make(room: Path) -> None:
-    """Write every input to room/target/name/, from where `found` reads them."""
-    for target, name, path in _every(room.with_name(f"{room.name}.made")):
+def make(room: Path, *, own: bool = False) -> None:
+    """Write every input to room/target/name/, from where `found` reads them; `own`: only those that come with the project."""
+    for target, name, path in _every(room.with_name(f"{room.name}.made"), own):
+        if own and path.is_relative_to(SHARED):
+            continue
         place = room / target / name.replace(" ", "-") / path.name
         place.parent.mkdir(parents=True)
         (shutil.copytree if path.is_dir() else shutil.copy)(path, place)
@@ -51,10 +53,10 @@ def found(room: Path) -> dict[str, dict[str, Path]]:
     return {target: inputs for target, inputs in targets.items() if inputs}
 
 
-def _every(room: Path) -> Iterator[tuple[str, str, Path]]:
+def _every(room: Path, own: bool) -> Iterator[tuple[str, str, Path]]:
     """Target, name of the input, where it is."""
     room.mkdir(parents=True)
-    yield from _chrome(room / "chrome")
+    yield from _chrome(room / "chrome", own)
     for path in sorted((SAMPLES / "xplane").glob("*/*")):
         yield "xplane", path.parent.name, path
     yield from _captures(room / "captures")
@@ -85,10 +87,10 @@ def _small_chrome(path: Path) -> Path:
     return path
 
 
-def _chrome(room: Path) -> Iterator[tuple[str, str, Path]]:
+def _chrome(room: Path, own: bool) -> Iterator[tuple[str, str, Path]]:
     room.mkdir()
     traces = sorted((SAMPLES / "chrome").glob("*/*.gz"))
-    for name in ("torch_h200", "torch_public", "tracelens"):
+    for name in () if own else ("torch_h200", "torch_public", "tracelens"):
         files = sorted((SHARED / name).rglob("*.json.gz"))
         traces += [file for file in files if file.stat().st_size < 30_000_000][:: max(len(files) // 4, 1)]
     for number, file in enumerate(traces):

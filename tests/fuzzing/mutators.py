@@ -8,7 +8,9 @@ import csv
 import gzip
 import io
 import json
+import os
 import random
+import shutil
 import sqlite3
 import struct
 import zipfile
@@ -19,8 +21,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-
-import damage
 
 Mutator = Callable[[Path, random.Random], None]
 
@@ -106,6 +106,7 @@ WORDS = (
 )
 NUMBERS = (-1, 0, 1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**32, 2**62, 2**63 - 1, -(2**63), 2**63 - 1000, 2**53, 10**18)
 FLOATS = (float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 5e-324, -0.0, 1e18, 1e19)
+SIZES = (8, 16, 20, 24, 32, 40, 64, 128, 256)  # of records, and of what they are made of
 MOST_BYTES = 4 << 20  # a mutation never lets a file grow above this
 
 
@@ -120,10 +121,10 @@ def mutate(root: Path, chance: random.Random, extra: tuple[Mutator, ...] = ()) -
 
 def _mutate_once(root: Path, chance: random.Random, extra: tuple[Mutator, ...]) -> str:
     if root.is_dir() and chance.random() < 0.12:
-        change = chance.choice((*damage.FILES, *extra, *extra) if root.is_dir() else damage.BYTES)
+        change = chance.choice((*_FILES, *extra, *extra))
         change(root, chance)
         return change.__name__
-    file = root if root.is_file() else chance.choice(damage.files_of(root))
+    file = root if root.is_file() else chance.choice(files_of(root))
     return mutate_file(file, chance)
 
 
@@ -185,7 +186,7 @@ def spliced_bytes(file: Path, chance: random.Random) -> None:
 
 def truncated(file: Path, chance: random.Random) -> None:
     data = file.read_bytes()
-    size = chance.choice((1, *damage.SIZES))
+    size = chance.choice((1, *SIZES))
     end = chance.randrange(len(data) // size + 1) * size + chance.choice((0, 0, 1, -1))
     file.write_bytes(data[: max(0, end)])
 
@@ -232,14 +233,14 @@ def shifted_words(file: Path, chance: random.Random) -> None:
 
 
 def shuffled_records(file: Path, chance: random.Random) -> None:
-    data, size = file.read_bytes(), chance.choice(damage.SIZES)
+    data, size = file.read_bytes(), chance.choice(SIZES)
     parts = [data[at : at + size] for at in range(0, len(data), size)]
     chance.shuffle(parts)
     file.write_bytes(b"".join(parts))
 
 
 def repeated_records(file: Path, chance: random.Random) -> None:
-    data, size = file.read_bytes(), chance.choice(damage.SIZES)
+    data, size = file.read_bytes(), chance.choice(SIZES)
     at, to = (chance.randrange(len(data) // size + 1) * size for _ in range(2))
     file.write_bytes(data[:to] + data[at : at + size * chance.randrange(1, 20)] * chance.randrange(1, 4) + data[to:])
 
@@ -914,3 +915,95 @@ def _message_changed(data: bytes, chance: random.Random, depth: int, numbers: bo
 
 def _field(number: int, wire: int, value: bytes) -> bytes:
     return _varint(number << 3 | wire) + (_varint(len(value)) if wire == 2 else b"") + value
+
+
+# Files of a folder
+
+
+def files_of(root: Path) -> list[Path]:
+    return [path for path in sorted(root.rglob("*")) if path.is_file() and not path.name.endswith((".done", ".complete"))]
+
+
+def _any_file(root: Path, chance: random.Random) -> Path:
+    """Those of `data`, where there are such, are what the others are about."""
+    files = files_of(root)
+    return chance.choice([path for path in files if path.parent.name == "data"] or files)
+
+
+def _header_file(root: Path, chance: random.Random) -> Path:
+    """One that describes the others."""
+    names = ("info.json", "sample.json", "start_info", "end_info", "host_start.log", "dev_start.log", "profiler_info", "profiler_metadata")
+    files = [path for path in files_of(root) if path.name.startswith(names)]
+    return chance.choice(files) if files else _any_file(root, chance)
+
+
+def emptied_files(root: Path, chance: random.Random) -> None:
+    for _ in range(chance.randrange(1, 5)):
+        _any_file(root, chance).write_bytes(b"")
+
+
+def missing_files(root: Path, chance: random.Random) -> None:
+    for _ in range(chance.randrange(1, 5)):
+        _any_file(root, chance).unlink()
+
+
+def missing_headers(root: Path, chance: random.Random) -> None:
+    for _ in range(chance.randrange(1, 5)):
+        _header_file(root, chance).unlink()
+
+
+def swapped_files(root: Path, chance: random.Random) -> None:
+    """Each of two has what the other should."""
+    one, other = _any_file(root, chance), _any_file(root, chance)
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+
+
+def renamed_file(root: Path, chance: random.Random) -> None:
+    """Slices out of order, twice, or numbered beyond belief; one file in the place of another; a name that is no text."""
+    file = _any_file(root, chance)
+    name, kind = file.name, chance.randrange(5)
+    if kind == 0:
+        file.rename(file.with_name(name.replace("slice_0", f"slice_{chance.choice((1, 99, 10**30))}")))
+    elif kind == 1:
+        shutil.copy(file, file.with_name(name.replace("slice_0", "slice_1") + ("" if "slice_0" in name else ".slice_1")))
+    elif kind == 2:
+        shutil.copy(file, _any_file(root, chance))
+    elif kind == 3:
+        file.rename(file.with_name(name.replace("0", chance.choice(("7", "10", "4294967296", "9" * 40, "²", "x")))))
+    else:
+        shutil.copy(file, os.fsencode(file.parent) + b"/" + chance.choice((b"\xff\xfe.data", b"a\nb.json", b"\xff" + os.fsencode(name))))
+
+
+def replaced_file(root: Path, chance: random.Random) -> None:
+    """In place of a file: a folder, a pipe, a link to nothing, to itself, to a folder above, to a file elsewhere."""
+    file = _any_file(root, chance)
+    data = file.read_bytes()
+    file.unlink()
+    kind = chance.randrange(6)
+    if kind == 0:
+        file.mkdir()
+    elif kind == 1:
+        os.mkfifo(file)
+    elif kind == 5:
+        outside = root.parent / "outside"
+        outside.write_bytes(data)
+        file.symlink_to(outside)
+    else:
+        file.symlink_to((root / "nowhere", file, root)[kind - 2])
+
+
+def blocked_outputs(root: Path, chance: random.Random) -> None:
+    """Where something is to be written there is something else already."""
+    for name in ("mindstudio_profiler_output", "analyze", "sqlite", "host/sqlite", "device_0/sqlite"):
+        place = root / name
+        if place.parent.is_dir() and not place.exists() and chance.random() < 0.5:
+            if chance.random() < 0.5:
+                place.write_bytes(b"no folder")
+            else:
+                place.mkdir()
+                (place / "task.db").write_bytes(chance.randbytes(100))
+
+
+_FILES: tuple[Mutator, ...] = (emptied_files, missing_files, missing_headers, swapped_files, renamed_file, replaced_file, blocked_outputs)

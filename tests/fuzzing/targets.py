@@ -27,7 +27,6 @@ from stepscope.trace import Trace, analysis, analysis_names
 
 # Analyses that need no parameter.
 ANALYSES = [name for name in analysis_names() if all(one.default is not one.empty for one in analysis(name).parameters.values())]
-SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 
 class BrokenLawError(AssertionError):
@@ -44,12 +43,20 @@ class Trial:
     def __init__(self, room: Path, chance: random.Random, everything: bool, report: Callable[[str], None]) -> None:
         self.room, self.chance, self.everything, self._report = room, chance, everything, report
         self.partial = chance.random() < 0.5
+        self.asked: list[str] | None = None  # of a case of the corpus: what is asked of it, no more and no less
 
     def doing(self, what: str) -> None:
         self._report(what)
 
-    def sometimes(self, share: float) -> bool:
+    def asks(self, question: str, share: float) -> bool:
+        if self.asked is not None:
+            return question in self.asked
         return self.chance.random() < share or self.everything
+
+    def analyses(self, new: bool) -> list[str]:
+        if self.asked is not None:
+            return [name for name in self.asked if name in ANALYSES]
+        return ANALYSES if self.everything else self.chance.sample(ANALYSES, 10 if new else 1)
 
 
 def examine(target: str, path: Path, trial: Trial) -> str:
@@ -102,32 +109,32 @@ def _look_at(trace: Trace, trial: Trial, check: Callable[[Trace], None] | None) 
     new = shape not in _seen
     _seen.add(shape)
     chance = trial.chance
-    for name in ANALYSES if trial.everything else chance.sample(ANALYSES, 10 if new else 1):
+    for name in trial.analyses(new):
         trial.doing(f"analyse {name}")
         with _refusals():
             table = trace.analyse(name)
             if check:
                 _check_table(table, name)
-    if trial.sometimes(0.3 if new else 0.03):
+    if trial.asks("summary", 0.3 if new else 0.03):
         trial.doing("summary")
         with _refusals():
             found = summary.figures(trace)
             assert json_text(found)
             assert list(summary._page(found, Path("mutant"), 100))
-    if trial.sometimes(0.5 if new else 0.1):
+    if trial.asks("timeline", 0.5 if new else 0.1):
         trial.doing("timeline")
         with _refusals():
             _look_at_timeline(trace, lanes.build(trace), trial)
-    if trial.sometimes(0.1 if new else 0.03):
+    if trial.asks("chrome", 0.1 if new else 0.03):
         trial.doing("export chrome")
         with _refusals():
             exporters.exporter("chrome").function(trace, trial.room / "exported.json")
-    if trial.sometimes(0.02):
+    if trial.asks("export", 0.02):
         name = chance.choice([one for one in exporters.names() if one != "chrome"])
         trial.doing(f"export {name}")
         with _refusals():
             exporters.exporter(name).function(trace, trial.room / f"exported to {name}")
-    if trial.sometimes(0.02):
+    if trial.asks("report", 0.02):
         with contextlib.suppress(ModuleNotFoundError):  # a machine without the packages of the server
             from stepscope.web import report
 
@@ -196,32 +203,14 @@ def _shape(trace: Trace) -> tuple[Any, ...]:
 
 
 def _check_laws(trace: Trace) -> None:
-    start, dur = pl.col("start_ns"), pl.col("dur_ns")
-    ends = start.cast(pl.Int128) + dur.cast(pl.Int128)
-    counted = trace.spans.select(
-        no_start=start.is_null().sum(),
-        no_duration=dur.is_null().sum(),
-        negative=(dur < 0).sum(),
-        beyond=(ends > LARGEST).sum(),
-        negative_self=(pl.col("self_ns") < 0).sum(),
-        no_rank=pl.col("rank").is_null().sum(),
-        repeated=pl.len() - pl.struct("rank", "span").n_unique(),
-    ).collect()
-    broken = {name: count for name, count in counted.row(0, named=True).items() if count}
-    if broken:
-        raise BrokenLawError(f"spans have none: {', '.join(broken)}", broken)
-    problems = trace.problems.select(pl.col("what").str.strip_chars().fill_null(""), "lost").collect()
-    if (problems["what"] == "").any() or (problems["lost"].fill_null(0) < 0).any():
-        raise BrokenLawError("problems have a text", problems.rows()[:5])
-    steps = trace.steps.filter(pl.col("end_ns") < pl.col("start_ns")).collect()
-    if steps.height:
-        raise BrokenLawError("steps end after they begin", steps.select("step", "start_ns", "end_ns").rows()[:3])
-    allocations = trace.allocations.filter((pl.col("free_ns") < pl.col("alloc_ns")) | (pl.col("bytes") < 0)).collect()
-    if allocations.height:
-        raise BrokenLawError("allocations have a size and a life", allocations.select("bytes", "alloc_ns", "free_ns").rows()[:3])
-    links = trace.table("links").filter((pl.col("dur_ns") < 0) | (pl.col("bytes") < 0)).collect()
-    if links.height:
-        raise BrokenLawError("links have a size and a duration", links.rows()[:3])
+    for name in schema.TABLES:
+        if wrong := schema.impossible(trace.table(name), name):
+            raise BrokenLawError(f"{name} has no {' or '.join(text.partition(' ')[2] for text in wrong)}", wrong)
+    repeated = trace.spans.select(pl.len() - pl.struct("rank", "span").n_unique()).collect().item()
+    if repeated:
+        raise BrokenLawError("a span has its own number", repeated)
+    if (trace.problems.select(pl.col("what").str.strip_chars()).collect()["what"] == "").any():
+        raise BrokenLawError("problems have a text", "")
 
 
 def _check_table(table: pl.DataFrame, name: str) -> None:
@@ -242,7 +231,7 @@ def _check_table(table: pl.DataFrame, name: str) -> None:
 
 def _prof(path: Path, trial: Trial) -> str:
     end = _recording(path, trial)
-    if trial.sometimes(0.02):
+    if trial.asks("msprof", 0.02):
         trial.doing("msprof export")
         request = prof_folders.Request(folder=str(path), query=True, text=True, database=True, rules=list(prof_folders.RULES), clear=True)
         exported = prof_folders.done(request)
