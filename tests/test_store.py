@@ -189,3 +189,18 @@ def test_rows_that_cannot_be_and_columns_of_another_type_are_refused_by_name(tmp
         spans.with_columns(change).write_parquet(run / "spans.parquet")
         with pytest.raises(DataError, match=re.escape(f"spans.parquet: {complaint}")):
             store.read(run)
+
+
+def test_rows_that_cannot_be_are_left_out_of_what_is_written_and_told(tmp_path: Path) -> None:
+    spans = """
+        kind  track  name   start_ns             dur_ns
+        op    0      good   100                  40
+        op    0      back   200                  -5
+        op    0      late   9223372036854775807  10
+    """
+    trace = tiny.trace(spans=spans)
+    store.write(trace, tmp_path / "run")
+    found = store.read(tmp_path / "run")
+    assert found.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list() == ["good"]
+    told = dict(found.problems.select("what", "lost").collect().iter_rows())
+    assert told == {"1 rows with dur_ns below 0: left out": 1, "1 rows that end beyond 64 bits: left out": 1}

@@ -14,7 +14,7 @@ class StepscopeError(Exception):
 
 def _line(text: str) -> str:
     """What came from a file may hold line ends and may be long: neither gets into a message."""
-    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    text = text if text.isprintable() else "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 

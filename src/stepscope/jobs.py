@@ -93,9 +93,27 @@ def members() -> Iterator[Member]:
             continue
         except (OSError, ValueError):
             continue  # ended a moment ago
-        if "error" not in said:
+        if _describes_process(said):
             found.append(Member(socket, said))
     yield from sorted(found, key=lambda one: (one.said["job"], one.said["rank"], one.pid))
+
+
+def _describes_process(said: Any) -> bool:
+    """Whether an answer is that of a job: anything may listen on a socket, and answer anything."""
+    if not isinstance(said, dict) or "error" in said:
+        return False
+    kinds = {
+        "job": str,
+        "out": str,
+        "program": str,
+        "folder": str,
+        "state": str,
+        "pid": int,
+        "rank": int,
+        "step": int,
+        "began": (int, float),
+    }
+    return all(isinstance(said.get(name), kind) for name, kind in kinds.items())
 
 
 def of(name: str) -> list[Member]:

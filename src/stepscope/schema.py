@@ -178,16 +178,25 @@ _NOT_NEGATIVE = {"spans": ("dur_ns", "self_ns", "depth"), "allocations": ("bytes
 _IN_ORDER = {"steps": ("start_ns", "end_ns"), "allocations": ("alloc_ns", "free_ns")}
 
 
-def impossible(frame: pl.LazyFrame, table: str) -> list[str]:
-    """What no row of a table may be, and some rows of this one are, in words: empty where the table is sound."""
+def impossible(frame: pl.LazyFrame, table: str) -> dict[str, int]:
+    """What no row of a table may be, in words, and how many rows of this one are: empty where the table is sound."""
+    counts = frame.select(condition.sum().alias(words) for words, condition in _laws(table).items()).collect(engine="streaming")
+    return {words: count for words, count in counts.row(0, named=True).items() if count}
+
+
+def possible(table: str) -> pl.Expr:
+    """Whether a row can be."""
+    return ~pl.any_horizontal(condition.fill_null(False) for condition in _laws(table).values())
+
+
+def _laws(table: str) -> dict[str, pl.Expr]:
     laws = {f"without {name}": pl.col(name).is_null() for name in _PRESENT[table]}
     laws |= {f"with {name} below 0": pl.col(name) < 0 for name in _NOT_NEGATIVE.get(table, ())}
     if order := _IN_ORDER.get(table):
         laws[f"with {order[1]} before {order[0]}"] = pl.col(order[1]) < pl.col(order[0])
     if table == "spans":
         laws["that end beyond 64 bits"] = pl.col("start_ns") > 2**63 - 1 - pl.col("dur_ns").clip(0)
-    counted = frame.select(condition.sum().alias(words) for words, condition in laws.items()).collect().row(0, named=True)
-    return [f"{count:,} rows {words}" for words, count in counted.items() if count]
+    return laws
 
 
 def empty(table: str) -> pl.LazyFrame:

@@ -53,7 +53,7 @@ def _scan(file: Path, table: str) -> pl.LazyFrame:
         if file.stat().st_size <= _READ_THROUGH:
             rows = schema.conform(frame, table).collect()
             if wrong := schema.impossible(rows.lazy(), table):
-                raise DataError(file, ", ".join(wrong))
+                raise DataError(file, ", ".join(f"{count:,} rows {words}" for words, count in wrong.items()))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
     return frame
@@ -69,10 +69,15 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
-        for name, frame in trace.tables.items():
-            frame.sink_parquet(
-                draft / f"{name}.parquet", compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True
-            )
+        left_out = list[dict[str, Any]]()
+        for name, frame in sorted(trace.tables.items(), key=lambda item: item[0] == "problems"):
+            file = draft / f"{name}.parquet"
+            _sink(trace.with_problems(left_out).problems if name == "problems" else frame, file)
+            if name != "problems" and (wrong := schema.impossible(pl.scan_parquet(file, glob=False), name)):
+                # Of whatever reader they come: no analysis is to meet them.
+                _sink(frame.filter(schema.possible(name)), file)
+                about = {"rank": trace.meta.ranks[0] if trace.meta.ranks else None, "file": trace.meta.source, "where": name}
+                left_out += [about | {"what": f"{count:,} rows {words}: left out", "lost": count} for words, count in wrong.items()]
         from stepscope import __version__
 
         devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
@@ -90,6 +95,10 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
         raise DataError(path, f"could not be written ({first_line(error)})") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sink(frame: pl.LazyFrame, file: Path) -> None:
+    frame.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True)
 
 
 def _encoded(record: dict[str, Any]) -> bytes:

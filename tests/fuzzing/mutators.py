@@ -13,6 +13,7 @@ import random
 import shutil
 import sqlite3
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -110,11 +111,18 @@ SIZES = (8, 16, 20, 24, 32, 40, 64, 128, 256)  # of records, and of what they ar
 MOST_BYTES = 4 << 20  # a mutation never lets a file grow above this
 
 
+# An earlier mutation may have left nothing for the next.
+_NOTHING_TO_CHANGE = (
+    *(OSError, IndexError, ValueError, KeyError, TypeError, EOFError, RecursionError, MemoryError),
+    *(sqlite3.Error, pl.exceptions.PolarsError, zipfile.BadZipFile, zlib.error, csv.Error, tokenize.TokenError, SyntaxError),
+)
+
+
 def mutate(root: Path, chance: random.Random, extra: tuple[Mutator, ...] = ()) -> list[str]:
     """Change the files below `root` (or the file itself) once to a few times; the names of what was done."""
     done = []
     for _ in range(chance.choice((1, 1, 1, 2, 2, 3, 6))):
-        with contextlib.suppress(OSError, IndexError, ValueError, KeyError, sqlite3.Error, pl.exceptions.PolarsError, zipfile.BadZipFile):
+        with contextlib.suppress(*_NOTHING_TO_CHANGE):
             done.append(_mutate_once(root, chance, extra))
     return done
 

@@ -205,7 +205,7 @@ def _shape(trace: Trace) -> tuple[Any, ...]:
 def _check_laws(trace: Trace) -> None:
     for name in schema.TABLES:
         if wrong := schema.impossible(trace.table(name), name):
-            raise BrokenLawError(f"{name} has no {' or '.join(text.partition(' ')[2] for text in wrong)}", wrong)
+            raise BrokenLawError(f"{name} has no {' or '.join(wrong)}", wrong)
     repeated = trace.spans.select(pl.len() - pl.struct("rank", "span").n_unique()).collect().item()
     if repeated:
         raise BrokenLawError("a span has its own number", repeated)
