@@ -102,18 +102,9 @@ def _describes_process(said: Any) -> bool:
     """Whether an answer is that of a job: anything may listen on a socket, and answer anything."""
     if not isinstance(said, dict) or "error" in said:
         return False
-    kinds = {
-        "job": str,
-        "out": str,
-        "program": str,
-        "folder": str,
-        "state": str,
-        "pid": int,
-        "rank": int,
-        "step": int,
-        "began": (int, float),
-    }
-    return all(isinstance(said.get(name), kind) for name, kind in kinds.items())
+    whole, number = dict.fromkeys(("pid", "rank", "world_size", "step"), int), (int, float)
+    kinds: dict[str, Any] = dict.fromkeys(("job", "out", "program", "folder", "state"), str) | whole | {"began": number}
+    return all(isinstance(said.get(name), kind) for name, kind in kinds.items()) and isinstance(said.get("step_s"), (*number, type(None)))
 
 
 def of(name: str) -> list[Member]:
