@@ -155,7 +155,9 @@ class Worker:
         return self._ended("hang", (self.room / "stderr").read_text(errors="replace")[-6000:])
 
     def _ended(self, what: str, text: str) -> dict[str, Any]:
-        doing = (self.room / "doing").read_text() if (self.room / "doing").exists() else "start"
+        if not (self.room / "doing").exists():
+            raise SystemExit(f"no worker can start: {text}")
+        doing = (self.room / "doing").read_text().strip()
         frames = re.findall(rf'File "{re.escape(_SOURCE)}/(\S+)", line \d+ in (\w+)', text)
         place = ":".join(frames[0]) if frames else doing
         return {"end": "finding", "signature": f"{what} in {place}", "text": f"while: {doing}\n{text}", "bytes": 0, "size": 1 << 40}

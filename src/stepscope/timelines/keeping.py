@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import shutil
-import tokenize
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ def opened(
     if folder is not None and (folder / HEADER).is_file():
         try:
             found = read(folder)
-        except _DAMAGE:  # damaged where it lies: made anew
+        except (OSError, ValueError, KeyError, msgspec.MsgspecError, pl.exceptions.PolarsError):  # damaged where it lies: made anew
             cache.discard(folder)
         else:
             cache.touch(folder)
@@ -64,13 +63,6 @@ def opened(
         shutil.rmtree(draft, ignore_errors=True)
     cache.trim(folder)
     return read(folder)
-
-
-# Also what numpy makes of a header that is no header.
-_DAMAGE = (
-    *(OSError, EOFError, ValueError, TypeError, KeyError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError, RecursionError),
-    *(msgspec.MsgspecError, pl.exceptions.PolarsError),
-)
 
 
 def _size(trace: Trace) -> int:
