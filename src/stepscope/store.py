@@ -42,23 +42,6 @@ def read(path: Path) -> Trace:
     return Trace(tables, header)
 
 
-def _scan(file: Path, table: str) -> pl.LazyFrame:
-    """A table as it will be read. Damage inside a small file is found now, where the file can be named."""
-    try:
-        frame = pl.scan_parquet(file, glob=False)
-        have = frame.collect_schema()
-        for name, want in schema.TABLES[table].items():
-            if name in have and not schema.can_hold(have[name], want):
-                raise DataError(file, f"column '{name}' has the type {have[name]}; expected {want}")
-        if file.stat().st_size <= _READ_THROUGH:
-            rows = schema.conform(frame, table).collect()
-            if wrong := schema.impossible(rows.lazy(), table):
-                raise DataError(file, ", ".join(f"{count:,} rows {words}" for words, count in wrong.items()))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
-    return frame
-
-
 def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
     """Write a run folder under a temporary name, then rename it."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
@@ -119,6 +102,23 @@ def _as_text(value: Any) -> Any:
 def first_line(error: BaseException) -> str:
     """The first line of another library's error: our own are always one line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _scan(file: Path, table: str) -> pl.LazyFrame:
+    """A table as it will be read. Damage inside a small file is found now, where the file can be named."""
+    try:
+        frame = pl.scan_parquet(file, glob=False)
+        have = frame.collect_schema()
+        for name, want in schema.TABLES[table].items():
+            if name in have and not schema.can_hold(have[name], want):
+                raise DataError(file, f"column '{name}' has the type {have[name]}; expected {want}")
+        if file.stat().st_size <= _READ_THROUGH:
+            rows = schema.conform(frame, table).collect()
+            if wrong := schema.impossible(rows.lazy(), table):
+                raise DataError(file, ", ".join(f"{count:,} rows {words}" for words, count in wrong.items()))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
+    return frame
 
 
 def _header(path: Path) -> tuple[Meta, list[str]]:
