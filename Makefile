@@ -7,7 +7,7 @@ TENSORFLOW_NEEDS := tensorflow-cpu msgspec numpy polars rich
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SOAK_PACKAGES := accelerate lightning torch==2.13.0 transformers
 SOAK ?= --runs 200 --jobs 2
-FUZZ ?= 300
+FUZZ ?= --seconds 1800 --jobs 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -22,8 +22,8 @@ demo: $(VENV)/.base ## install stepscope, summarise the recorded training run th
 test: check $(VENV)/.browser tensorflow ## install everything, then check and run the tests; TENSORFLOW=no does without TensorFlow
 	$(BIN)/python -m pytest
 
-test-deep: $(VENV)/.dev .venv-soak/.filled ## hours: record 200 trainings under heap checks (SOAK='--runs 20' for fewer) and read damaged directories
-	STEPSCOPE_FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/robustness/test_ascend_folders.py tests/robustness/test_prof_fuzz.py
+test-deep: $(VENV)/.dev .venv-soak/.filled ## hours: record 200 trainings under heap checks (SOAK='--runs 20' for fewer) and read mutants (FUZZ='--seconds 60')
+	$(BIN)/python tests/fuzzing/fuzz.py $(FUZZ)
 	$(BIN)/python tests/soak/soak.py $(SOAK)
 
 # A download that fails is no reason not to run the other tests: those of TensorFlow are skipped, and say why.

@@ -1,6 +1,8 @@
 """Run folders: what is written is read back, a folder that exists is whole, and earlier releases' folders open."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +171,36 @@ def test_a_table_that_was_lost_is_named(tmp_path: Path) -> None:
     (tmp_path / "run" / "counters.parquet").unlink()
     with pytest.raises(DataError, match=r"counters\.parquet: missing, though the run folder was written with it"):
         store.read(tmp_path / "run")
+
+
+def test_rows_that_cannot_be_and_columns_of_another_type_are_refused_by_name(tmp_path: Path) -> None:
+    changes = {
+        "1 rows with dur_ns below 0": pl.when(pl.col("span") == 3).then(-1).otherwise("dur_ns").alias("dur_ns"),
+        "2 rows without start_ns": pl.when(pl.col("span") > 1).then("start_ns").alias("start_ns"),
+        "1 rows that end beyond 64 bits": pl.when(pl.col("span") == 0).then(2**63 - 1).otherwise("start_ns").alias("start_ns"),
+        "column 'track' has the type List(Int32); expected Int32": pl.concat_list("track").alias("track"),
+    }
+    sample = Path(__file__).parent / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
+    for number, (complaint, change) in enumerate(changes.items()):
+        run = tmp_path / str(number)
+        shutil.copytree(sample, run)
+        spans = pl.read_parquet(run / "spans.parquet").sort("span").filter(pl.col("span") < 100)
+        assert spans["span"].to_list() == list(range(100)) and spans["dur_ns"][0] > 0
+        spans.with_columns(change).write_parquet(run / "spans.parquet")
+        with pytest.raises(DataError, match=re.escape(f"spans.parquet: {complaint}")):
+            store.read(run)
+
+
+def test_rows_that_cannot_be_are_left_out_of_what_is_written_and_told(tmp_path: Path) -> None:
+    spans = """
+        kind  track  name   start_ns             dur_ns
+        op    0      good   100                  40
+        op    0      back   200                  -5
+        op    0      late   9223372036854775807  10
+    """
+    trace = tiny.trace(spans=spans)
+    store.write(trace, tmp_path / "run")
+    found = store.read(tmp_path / "run")
+    assert found.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list() == ["good"]
+    told = dict(found.problems.select("what", "lost").collect().iter_rows())
+    assert told == {"1 rows with dur_ns below 0: left out": 1, "1 rows that end beyond 64 bits: left out": 1}

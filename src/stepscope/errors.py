@@ -8,6 +8,18 @@ class StepscopeError(Exception):
 
     exit_code = 1
 
+    def __init__(self, message: object = "") -> None:
+        super().__init__(_line(str(message)))
+
+
+def _line(text: str) -> str:
+    """What came from a file may hold line ends and may be long: neither gets into a message."""
+    text = text if text.isprintable() else "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+
+
+_LONGEST = 2000
+
 
 class UsageError(StepscopeError):
     """The question was wrong: an unknown analysis, a parameter of the wrong type, a missing argument."""

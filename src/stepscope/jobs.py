@@ -93,9 +93,18 @@ def members() -> Iterator[Member]:
             continue
         except (OSError, ValueError):
             continue  # ended a moment ago
-        if "error" not in said:
+        if _describes_process(said):
             found.append(Member(socket, said))
     yield from sorted(found, key=lambda one: (one.said["job"], one.said["rank"], one.pid))
+
+
+def _describes_process(said: Any) -> bool:
+    """Whether an answer is that of a job: anything may listen on a socket, and answer anything."""
+    if not isinstance(said, dict) or "error" in said:
+        return False
+    whole, number = dict.fromkeys(("pid", "rank", "world_size", "step"), int), (int, float)
+    kinds: dict[str, Any] = dict.fromkeys(("job", "out", "program", "folder", "state"), str) | whole | {"began": number}
+    return all(isinstance(said.get(name), kind) for name, kind in kinds.items()) and isinstance(said.get("step_s"), (*number, type(None)))
 
 
 def of(name: str) -> list[Member]:

@@ -209,7 +209,7 @@ def header(source: Source) -> dict[str, Any]:
     name = {"run": store.RUN_JSON, "capture": captures.HEADER}.get(source.format)
     try:
         found = msgspec.json.decode((source.path / name).read_bytes()) if name else {}
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -4,6 +4,8 @@ Times are integers of nanoseconds on one clock per trace. A column's name carrie
 A `share` is 0 to 1. `span`, `parent` and `flow_in` are ids within one rank: (rank, span) is the key.
 """
 
+from typing import Any
+
 import polars as pl
 
 # What a span is. `op` runs on the host, `kernel` on a device. `instant` has no duration. `other` is what no rule knows.
@@ -160,6 +162,43 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
 }
 
 
+# What holds in every row, whatever was read: analyses rely on it.
+_PRESENT = {
+    "spans": ("span", "rank", "track", "kind", "start_ns", "dur_ns"),
+    "tracks": ("rank", "track", "kind"),
+    "steps": ("rank", "step", "start_ns", "end_ns"),
+    "counters": ("rank", "name", "at_ns"),
+    "allocations": ("rank", "device"),
+    "pipeline": ("rank", "op_id"),
+    "links": ("rank",),
+    "devices": ("rank",),
+    "problems": ("what",),
+}
+_NOT_NEGATIVE = {"spans": ("dur_ns", "self_ns", "depth"), "allocations": ("bytes",), "links": ("bytes", "dur_ns"), "problems": ("lost",)}
+_IN_ORDER = {"steps": ("start_ns", "end_ns"), "allocations": ("alloc_ns", "free_ns")}
+
+
+def impossible(frame: pl.LazyFrame, table: str) -> dict[str, int]:
+    """What no row of a table may be, in words, and how many rows of this one are: empty where the table is sound."""
+    counts = frame.select(condition.sum().alias(words) for words, condition in _laws(table).items()).collect(engine="streaming")
+    return {words: count for words, count in counts.row(0, named=True).items() if count}
+
+
+def possible(table: str) -> pl.Expr:
+    """Whether a row can be."""
+    return ~pl.any_horizontal(condition.fill_null(False) for condition in _laws(table).values())
+
+
+def _laws(table: str) -> dict[str, pl.Expr]:
+    laws = {f"without {name}": pl.col(name).is_null() for name in _PRESENT[table]}
+    laws |= {f"with {name} below 0": pl.col(name) < 0 for name in _NOT_NEGATIVE.get(table, ())}
+    if order := _IN_ORDER.get(table):
+        laws[f"with {order[1]} before {order[0]}"] = pl.col(order[1]) < pl.col(order[0])
+    if table == "spans":
+        laws["that end beyond 64 bits"] = pl.col("start_ns") > 2**63 - 1 - pl.col("dur_ns").clip(0)
+    return laws
+
+
 def empty(table: str) -> pl.LazyFrame:
     """The table with its columns and no rows."""
     return pl.LazyFrame(schema=TABLES[table])
@@ -172,6 +211,26 @@ def conform(frame: pl.LazyFrame, table: str) -> pl.LazyFrame:
         _cast(pl.col(name), have[name], dtype) if name in have else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in TABLES[table].items()
     )
+
+
+def can_hold(have: pl.DataType, want: pl.DataType | type[pl.DataType]) -> bool:
+    """Whether every value of one type can become one of the other, whatever it is."""
+    if have in (want, pl.Null):
+        return True
+    if isinstance(want, pl.Enum):  # an earlier release knew fewer words
+        return isinstance(have, pl.Enum) and set(have.categories) <= set(want.categories)
+    if want in (pl.String, Text):
+        return have in (pl.String, pl.Categorical) or isinstance(have, pl.Enum)
+    if want == pl.Float64:
+        return have.is_numeric()
+    return have.is_integer() and have in _NARROWER.get(want, ())
+
+
+_NARROWER: dict[Any, tuple[Any, ...]] = {
+    pl.Int32: (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16),
+    pl.Int64: (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32),
+    pl.UInt64: (pl.UInt8, pl.UInt16, pl.UInt32),
+}
 
 
 def _cast(column: pl.Expr, have: pl.DataType, want: pl.DataType | type[pl.DataType]) -> pl.Expr:

@@ -18,6 +18,8 @@ RUN_JSON = "run.json"
 FORMAT_VERSION = 1
 # Large enough to compress well, small enough that a question about a few steps skips most of the file.
 ROW_GROUP = 1 << 18
+# Files up to this size are read through when they are opened, which takes some hundredths of a second.
+_READ_THROUGH = 4 << 20
 
 
 def sniff(path: Path) -> bool:
@@ -34,12 +36,7 @@ def read(path: Path) -> Trace:
         if name in written or file.exists():
             if not file.is_file():
                 raise DataError(file, "missing, though the run folder was written with it")
-            try:
-                frame = pl.scan_parquet(file, glob=False)
-                frame.collect_schema()
-            except (pl.exceptions.PolarsError, OSError) as error:
-                raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
-            tables[name] = frame
+            tables[name] = _scan(file, name)
     if "spans" not in tables:
         raise DataError(path, "the run folder has no spans.parquet")
     return Trace(tables, header)
@@ -55,16 +52,21 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
-        for name, frame in trace.tables.items():
-            frame.sink_parquet(
-                draft / f"{name}.parquet", compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True
-            )
+        left_out = list[dict[str, Any]]()
+        for name, frame in sorted(trace.tables.items(), key=lambda item: item[0] == "problems"):
+            file = draft / f"{name}.parquet"
+            _sink(trace.with_problems(left_out).problems if name == "problems" else frame, file)
+            if name != "problems" and (wrong := schema.impossible(pl.scan_parquet(file, glob=False), name)):
+                # Of whatever reader they come: no analysis is to meet them.
+                _sink(frame.filter(schema.possible(name)), file)
+                about = {"rank": trace.meta.ranks[0] if trace.meta.ranks else None, "file": trace.meta.source, "where": name}
+                left_out += [about | {"what": f"{count:,} rows {words}: left out", "lost": count} for words, count in wrong.items()]
         from stepscope import __version__
 
         devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
         record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": list(trace.tables), "devices": devices}
         record |= msgspec.to_builtins(trace.meta)
-        (draft / RUN_JSON).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        (draft / RUN_JSON).write_bytes(msgspec.json.format(_encoded(record)) + b"\n")
         draft.chmod(0o777 & ~_umask())
         if path.exists():
             _replace(draft, path)
@@ -78,9 +80,45 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def _sink(frame: pl.LazyFrame, file: Path) -> None:
+    frame.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True)
+
+
+def _encoded(record: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:  # half of a pair of surrogates, as JSON can hold it, is no text
+        return msgspec.json.encode(_as_text(record))
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_as_text(key): _as_text(inner) for key, inner in value.items()}
+    return [_as_text(inner) for inner in value] if isinstance(value, list) else value
+
+
 def first_line(error: BaseException) -> str:
     """The first line of another library's error: our own are always one line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _scan(file: Path, table: str) -> pl.LazyFrame:
+    """A table as it will be read. Damage inside a small file is found now, where the file can be named."""
+    try:
+        frame = pl.scan_parquet(file, glob=False)
+        have = frame.collect_schema()
+        for name, want in schema.TABLES[table].items():
+            if name in have and not schema.can_hold(have[name], want):
+                raise DataError(file, f"column '{name}' has the type {have[name]}; expected {want}")
+        if file.stat().st_size <= _READ_THROUGH:
+            rows = schema.conform(frame, table).collect()
+            if wrong := schema.impossible(rows.lazy(), table):
+                raise DataError(file, ", ".join(f"{count:,} rows {words}" for words, count in wrong.items()))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
+    return frame
 
 
 def _header(path: Path) -> tuple[Meta, list[str]]:
@@ -90,7 +128,7 @@ def _header(path: Path) -> tuple[Meta, list[str]]:
         record: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except OSError as error:
         raise DataError(file, error.strerror or first_line(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(file, f"not a run folder's header ({error})") from error
     version = record.get("format_version")
     if not isinstance(version, int) or version < 1:

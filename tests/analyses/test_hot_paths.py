@@ -159,3 +159,20 @@ def test_a_path_that_is_kept_keeps_those_that_lead_to_it() -> None:
     trace = tiny.trace(spans=spans, tracks="track  kind\n0  thread")
     assert sorted(trace.hot_paths(min_share=1.0)["path"]) == ["outer", "outer;inner"]
     assert sorted(trace.hot_paths()["path"]) == ["outer", "outer;inner", "outer;small"]
+
+
+def test_a_call_that_outlasts_the_one_around_it_has_a_share_of_at_most_one_and_keeps_its_path() -> None:
+    spans = """
+    kind  track  name   start_ns  dur_ns
+    api   0      first  0         10
+    api   0      next   8         30
+    """
+    trace = tiny.trace(spans=spans, tracks="track  kind\n0  thread")
+    # `first` has 8 ns to itself, `next` 30: 38 ns in which something ran.
+    assert trace.hot_paths(min_share=0.5).select("path", "self_ns", "share").rows() == [("first;next", 30, 30 / 38), ("first", 8, 10 / 38)]
+    assert trace.hot_functions().select("name", "share").rows() == [("next", 30 / 38), ("first", 10 / 38)]
+
+
+def test_calls_without_a_duration_have_no_share() -> None:
+    trace = tiny.trace(spans="kind  track  name  start_ns  dur_ns\napi  0  f  0  0", tracks="track  kind\n0  thread")
+    assert trace.hot_paths()["share"].to_list() == trace.hot_functions()["share"].to_list() == [None]

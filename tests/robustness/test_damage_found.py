@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import struct
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,7 @@ import pytest
 
 import stepscope
 from prof_directories import small_network
-from stepscope import cli
+from stepscope import cli, prof_folders
 from stepscope.readers._ascend_texts import json_list
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -177,3 +178,19 @@ def test_an_offset_and_times_that_are_no_numbers_are_told(tmp_path: Path) -> Non
     assert found["diff_time is no number: times of this rank are not moved by it"] == 0
     assert found["the times of 2 samples of the input pipeline are not numbers, or behind one that is none"] == 2
     assert found["1 operator of the input pipeline without a number"] == 1
+
+
+def test_a_time_that_is_years_off_a_plane_and_a_process_that_cannot_be_make_no_file_without_end(tmp_path: Path) -> None:
+    raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
+    planes = next(raw.glob("host/data/*hccl_info*"))
+    data = bytearray(planes.read_bytes())
+    struct.pack_into("<I", data, 64, 2**31)  # the plane of the first task
+    planes.write_bytes(data)
+    tasks = next(raw.glob("device_0/data/stars_soc*"))
+    data = bytearray(tasks.read_bytes())
+    struct.pack_into("<Q", data, len(data) - 56, 50_000_000 * 86_400 * 365 * 3)  # the end of the last one: three years later
+    tasks.write_bytes(data)
+    for path in (raw / "host" / "info.json", raw / "device_0" / "info.json.0"):
+        path.write_text(path.read_text().replace('"pid": "42"', f'"pid": {2**70}'))
+    result = prof_folders.done(prof_folders.Request(folder=str(raw), text=True, database=True, rules=list(prof_folders.RULES)))
+    assert result.failed == "" and sum(file.bytes for file in result.written) < 2_000_000

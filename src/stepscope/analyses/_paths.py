@@ -41,6 +41,22 @@ def call_tree(trace: Trace, root: str | None) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=NODES), *trees])
 
 
+def outermost_ns(tree: pl.DataFrame) -> pl.DataFrame:
+    """Per rank, the time of all outermost calls, of which shares are.
+
+    Calls of one thread that overlap without nesting are taken for nested, and may last longer than the call around them: their self
+    times add up to more than the outermost calls.
+    """
+    outermost = pl.col("total_ns").filter(pl.col("parent").is_null()).sum()
+    whole = pl.max_horizontal(outermost, pl.col("self_ns").sum())
+    return tree.group_by("rank").agg(whole=pl.when(whole > 0).then(whole))
+
+
+def parent_rows(tree: pl.DataFrame) -> Ints:
+    """For each node the row of its parent; -1 for none. Nodes count from 0 in each rank, and stand in that order."""
+    return tree.select((pl.int_range(pl.len()) - pl.col("node") + pl.col("parent")).fill_null(-1)).to_series().to_numpy()
+
+
 def _tree_of_rank(rank: int, spans: pl.DataFrame, root: str | None, source: str) -> pl.DataFrame:
     known = spans.filter(pl.col("kind") != "other")["track"].unique()
     spans = spans if known.is_empty() else spans.filter(pl.col("track").is_in(known.implode()))

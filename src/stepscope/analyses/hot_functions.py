@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._paths import call_tree
+from stepscope.analyses._paths import call_tree, outermost_ns, parent_rows
 from stepscope.trace import Trace
 
 COLUMNS = {
@@ -25,13 +25,12 @@ def hot_functions(trace: Trace, *, root: str | None = None) -> pl.DataFrame:
     frames whose name contains that text. Shares are of the time of all outermost calls of the rank.
     """
     tree = call_tree(trace, root)
-    whole = tree.filter(pl.col("parent").is_null()).group_by("rank").agg(whole=pl.col("total_ns").sum())
     outermost = ~_inside_itself(tree)
     return (
         tree.with_columns(outermost=outermost)
         .group_by("rank", "name", "kind")
         .agg(pl.col("calls", "self_ns").sum(), total_ns=pl.col("total_ns").filter("outermost").sum())
-        .join(whole, on="rank")
+        .join(outermost_ns(tree), on="rank")
         .with_columns(share=pl.col("total_ns") / pl.col("whole"), self_share=pl.col("self_ns") / pl.col("whole"))
         .sort("rank", "self_ns", "name", descending=[False, True, False])
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
@@ -40,8 +39,7 @@ def hot_functions(trace: Trace, *, root: str | None = None) -> pl.DataFrame:
 
 def _inside_itself(tree: pl.DataFrame) -> pl.Series:
     """Whether a node has one of its own name and kind above it."""
-    # Nodes count from 0 in each rank, and stand in that order.
-    up = tree.select((pl.int_range(pl.len()) - pl.col("node") + pl.col("parent")).fill_null(-1)).to_series().to_numpy()
+    up = parent_rows(tree)
     function = tree.select(pl.struct("name", "kind").rank("dense")).to_series().to_numpy()
     inside = np.zeros(tree.height, np.bool_)
     at = up.copy()

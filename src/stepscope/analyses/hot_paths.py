@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses._paths import NODES, call_tree
+from stepscope.analyses._paths import NODES, call_tree, outermost_ns, parent_rows
 from stepscope.errors import UsageError
 from stepscope.trace import Trace
 
@@ -24,9 +24,10 @@ def hot_paths(trace: Trace, *, root: str | None = None, min_share: float = 0.0) 
     the outermost calls.
     """
     tree = call_tree(trace, root)
-    whole = pl.col("total_ns").filter(pl.col("parent").is_null()).sum().over("rank")
-    paths = tree.with_columns(share=pl.col("total_ns") / whole, self_share=pl.col("self_ns") / whole)
-    paths = _with_ancestors(paths, pl.col("share").fill_nan(0) >= min_share)
+    paths = tree.join(outermost_ns(tree), on="rank", maintain_order="left").with_columns(
+        share=pl.col("total_ns") / pl.col("whole"), self_share=pl.col("self_ns") / pl.col("whole")
+    )
+    paths = paths.filter(_kept(paths, min_share))
     return (
         paths.with_columns(path=_joined(paths))
         .sort("rank", "self_ns", "node", descending=[False, True, False])
@@ -34,19 +35,15 @@ def hot_paths(trace: Trace, *, root: str | None = None, min_share: float = 0.0) 
     )
 
 
-def _with_ancestors(paths: pl.DataFrame, wanted: pl.Expr) -> pl.DataFrame:
-    """The paths that are wanted, and those that lead to them.
-
-    Calls of which a source has only sums, or that reach beyond the one around them, may have more time than it.
-    """
-    paths = paths.with_row_index("at")
-    found = added = paths.filter(wanted)
-    while added.height:
-        above = added.filter(pl.col("parent").is_not_null()).select("rank", node="parent").unique()
-        missing = above.join(found, on=["rank", "node"], how="anti")
-        added = paths.join(missing, on=["rank", "node"], how="semi")
-        found = pl.concat([found, added])
-    return found.sort("at").drop("at")
+def _kept(paths: pl.DataFrame, min_share: float) -> pl.Series:
+    """Which paths are shown: those of that share, and what leads to them. A call that overlaps the one around it may last longer."""
+    kept = (paths["share"].fill_null(0) >= min_share).to_numpy().copy()
+    up = parent_rows(paths)
+    for row in up[kept].tolist():
+        while row >= 0 and not kept[row]:
+            kept[row] = True
+            row = int(up[row])  # noqa: PLW2901
+    return pl.Series(kept)
 
 
 def _joined(paths: pl.DataFrame) -> pl.Series:

@@ -49,10 +49,12 @@ class Parallel(NamedTuple):
     numbers: dict[str, str]  # of communicators: their names
     sizes: dict[str, int]  # tp, pp, dp, cp, ep, world_size
 
-    def group(self, said: str | None, call: str) -> str | None:
+    def group(self, said: str | None, call: str | None) -> str | None:
         """The communicator of a call: as said, or by the last three digits of its number, which the call's name holds."""
         if said is not None:
             return self.numbers.get(said, said)
+        if call is None:
+            return None
         digits = call.rpartition("__")[2].partition("_")[0]
         near = [name for number, name in self.numbers.items() if "__" in call and number[-3:].lstrip("0") == digits.lstrip("0")]
         return near[0] if len(near) == 1 else None

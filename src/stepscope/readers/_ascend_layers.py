@@ -258,6 +258,7 @@ def _groups_of_planes(lanes: pl.DataFrame) -> pl.DataFrame:
 def _left_out(spans: pl.DataFrame, lanes: pl.DataFrame) -> NDArray[np.bool_]:
     """Overlap tracks, which are sums of the others; and iterations that several files of one result tell."""
     layer = spans.select("track").join(lanes.select("track", "layer"), on="track", how="left", maintain_order="left")["layer"]
+    layer = layer.fill_null("")  # a lane that nothing describes
     marked = (layer == "iterations") | (spans["category"].cast(pl.String) == "Reduce").fill_null(False)
     again = marked.to_numpy() & ~spans.select(pl.struct("name", "start_ns", "dur_ns").is_first_distinct()).to_series().to_numpy()
     return np.asarray((layer == "overlap").to_numpy() | again)

@@ -62,6 +62,8 @@ def memory(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
                     size, start, end = exact(tensor["size"], 2**30), tensor.get("life_start"), tensor.get("life_end")
                     alloc = None if start is None else exact((first + exact(start)) * 1000)
                     free = None if end is None else exact((first + exact(end) + 1) * 1000)
+                    if size < 0 or (alloc is not None and free is not None and free < alloc):
+                        raise ValueError("a size below zero, or a life that ends before it begins")
                     said = [_text(tensor.get(key)) if key != "shape" else tensor.get(key) for key in _TENSOR]
                     shape = None if said[2] is None else json.dumps(said[2])
                     blocks.append((device, size, alloc, free, *said[:2], shape, *said[3:]))
@@ -77,7 +79,9 @@ def memory(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
             )
         )
     if odd:
-        folder.problems.append(Problem("memory_usage_details", f"{units.count(odd, 'tensor')} without a size", odd))
+        folder.problems.append(
+            Problem("memory_usage_details", f"{units.count(odd, 'tensor')} without a size or with an impossible life", odd)
+        )
     texts: dict[str, type[pl.DataType]] = dict.fromkeys(("name", "dtype", "shape", "format", "category"), pl.String)
     return (
         pl.DataFrame(samples, COUNTERS, orient="row"),

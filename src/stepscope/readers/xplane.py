@@ -192,12 +192,18 @@ def _up_to_damage(unpacker: "zlib._Decompress", chunk: bytes) -> bytes:
     return bytes(found)
 
 
+_LATEST_NS = 1 << 61
+
+
 def _assemble(path: Path, space: Space, notes: list[_Note], options: Options, rank: int, wall: WallClock | None) -> Trace:
     planes = space.planes()
     about = {key: value for plane in planes if plane.name in _ABOUT for key, value in _values(plane).items()}
     programs = events.Programs(space, planes)
     jax = "jax_version" in about or any(name.startswith("PjitFunction(") for plane in planes for name in plane.names)
     start_ns = about.get("profile_start_time")
+    if isinstance(start_ns, int) and not 0 <= start_ns < _LATEST_NS:
+        notes = [*notes, _Note("", f"profile_start_time is {start_ns}, which is no time: times count from the start of the profiler", 0)]
+        start_ns = None
     readings: list[events.Reading] = []
     tracks: list[dict[str, object]] = []
     parts: list[tuple[pl.DataFrame, ...]] = []
