@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import functools
 import inspect
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -53,6 +54,17 @@ class OneOf:
         if word not in self.words:
             raise UsageError(f"no {self.what} '{word}'" + (nearest(word, self.words) or f"; there are {', '.join(self.words)}"))
         return word
+
+
+def byte_count(flag: str, word: str) -> int:
+    """The bytes of a size such as 500MB, 2GB or 1.5GiB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", word.strip().lower())
+    if not match or match[2] not in _UNITS:
+        raise UsageError(f"{flag} is '{word}'; expected a size such as 500MB or 2GB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 from stepscope.cli import _text
-from stepscope.cli._arguments import add_how
+from stepscope.cli._arguments import add_how, byte_count
 from stepscope.errors import DataError, UsageError
 
 _PATIENCE_S = 3.0  # reading ends within that, and removes what it has written
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
@@ -146,7 +145,4 @@ def _prefix(word: str) -> str:
 
 
 def _size(word: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", word.strip().lower())
-    if not match or match[2] not in _UNITS:
-        raise UsageError(f"--max-upload is '{word}'; expected a size such as 500MB or 2GB")
-    return int(float(match[1]) * _UNITS[match[2]])
+    return byte_count("--max-upload", word)
