@@ -14,7 +14,7 @@ const CONTEXT = ["rank", "steps", "warmup", "step_name"];
 export const place = signal<Place>(parse(location.hash));
 window.addEventListener("hashchange", () => (place.value = parse(location.hash)));
 
-function parse(hash: string): Place {
+export function parse(hash: string): Place {
   const [path, query] = hash.replace(/^#\/?/, "").split("?", 2);
   const [run, page] = path.split("/").map(decode);
   const params = Object.fromEntries(new URLSearchParams(query));
