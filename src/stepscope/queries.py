@@ -73,16 +73,16 @@ class Query:
                         f"the tables that the query reads need more than {gigabytes(memory)} of memory; name fewer columns, choose steps "
                         "or a rank, or allow more with `stepscope query --memory`"
                     )
-                self._process.send("batch", name, content)
+                self._process.send("batch", name, content=content)
         for name in self._types.keys() - self._named:  # of those that are only listed
-            self._process.send("batch", name, _packed(pl.DataFrame(schema=self._types[name])))
-        rows, content = self._process.ask("answer", limits.rows, limits.size)
-        return content, rows
+            self._process.send("batch", name, content=_packed(pl.DataFrame(schema=self._types[name])))
+        rows, answer = self._process.ask("answer", limits.rows, limits.size)
+        return answer, rows
 
     def _needs(self) -> dict[str, Need]:
         """What to read of each table: all columns where the answer over the named ones alone would have other columns."""
         needs = {name: self._plan.need(name, self._types[name]) for name in self._named}
-        narrow = {name: {key: self._types[name][key] for key in need.columns or self._types[name]} for name, need in needs.items()}
+        narrow = {name: dict(need.of(pl.LazyFrame(schema=self._types[name])).collect_schema()) for name, need in needs.items()}
         with contextlib.suppress(UsageError):
             if self._check(self._types | narrow) == self._columns:
                 return needs
@@ -90,7 +90,7 @@ class Query:
 
     def _check(self, types: Mapping[str, Mapping[str, pl.DataType]]) -> list[list[str]]:
         """The names and types of the answer over tables with these columns."""
-        checked: list[list[str]] = self._process.ask("check", {name: _packed(pl.DataFrame(schema=of)) for name, of in types.items()})
+        checked: list[list[str]] = self._process.ask("check", {name: bytes(_packed(pl.DataFrame(schema=of))) for name, of in types.items()})
         return checked
 
 
@@ -99,7 +99,7 @@ def _columns(name: str) -> dict[str, pl.DataType]:
     return dict(pl.DataFrame(schema=analysis(name).columns if name in analysis_names() else schema.TABLES[name]).schema)
 
 
-def _batches(frame: pl.LazyFrame) -> Iterator[bytes]:
+def _batches(frame: pl.LazyFrame) -> Iterator[memoryview]:
     """The rows in portions, so that the whole table is in one place only; a table without rows is one empty portion."""
     empty = True
     for batch in frame.collect_batches(chunk_size=_BATCH, maintain_order=True):
@@ -110,8 +110,8 @@ def _batches(frame: pl.LazyFrame) -> Iterator[bytes]:
         yield _packed(frame.head(0).collect())
 
 
-def _packed(frame: pl.DataFrame) -> bytes:
+def _packed(frame: pl.DataFrame) -> memoryview:
     """A portion as Arrow. A column without a type, where nothing is known, becomes text: DuckDB has no such type."""
     buffer = io.BytesIO()
     frame.with_columns(cs.by_dtype(pl.Null).cast(pl.String)).write_ipc_stream(buffer)
-    return buffer.getvalue()
+    return buffer.getbuffer()

@@ -21,20 +21,36 @@ _COMPARISONS = {
 }
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
+_FEW = 1_000_000  # rows that are worth looking for before all are read
 Node = dict[str, Any]
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Of one table: these columns of the rows for which `where` holds, and of those the first `rows`. None is all."""
+    """Of one table: these columns of the rows for which `where` holds, and of those the first `rows`. None is all.
+
+    With `top`, a column and whether its largest values are meant, the first `rows` in its order, and those that are as large as the last.
+    """
 
     columns: list[str] | None = None
     where: pl.Expr | None = None
     rows: int | None = None
+    top: tuple[str, bool] | None = None
 
     def of(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         frame = frame if self.where is None else frame.filter(self.where)
-        frame = frame if self.rows is None else frame.head(self.rows)
+        frame = frame if self.rows is None else frame.head(self.rows) if self.top is None else self._ends(frame)
+        if self.columns == []:  # rows that are only counted: no column is read, and any will do
+            count = frame.select(pl.len()).collect().item()
+            return pl.repeat(True, count, dtype=pl.Boolean, eager=True).alias(frame.collect_schema().names()[0]).to_frame().lazy()
         return frame if self.columns is None else frame.select(self.columns)
+
+    def _ends(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        assert self.top is not None and self.rows is not None
+        column, largest = pl.col(self.top[0]), self.top[1]
+        ends = frame.select(column.top_k(self.rows) if largest else column.bottom_k(self.rows)).collect().to_series().drop_nulls()
+        if len(ends) < self.rows or not len(ends):  # nulls come last, and then count, too
+            return frame
+        return frame.filter(column >= ends.min() if largest else column <= ends.max())
 
 
 class Plan:
@@ -69,12 +85,12 @@ class Plan:
         """What has to be read of a table with these columns."""
         if len(self._tables) == 1 and any(node.get("show_type") == "DESCRIBE" for node in self._nodes):
             return Need(rows=0)
-        where, rows = self._rows(table, types)
+        need = self._rows(table, types)
         columns = None
         if not self._takes_all():
             named = self._identifiers()
-            columns = [name for name in types if name.lower() in named] or list(types)[:1]  # rows can be counted by any column
-        return Need(columns, where, rows)
+            columns = [name for name in types if name.lower() in named]
+        return msgspec.structs.replace(need, columns=columns)
 
     def _is_within_its_own(self, name: str) -> bool:
         """`with spans as (select * from spans where ...)`: inside, the table is meant."""
@@ -87,7 +103,7 @@ class Plan:
         """Every word of the query that may be a column's name: all but constants."""
         words: set[str] = set()
         for node in self._nodes:
-            if node.get("class") != "CONSTANT":
+            if "text" not in node and "is_null" not in node:  # as DuckDB 2 and 1 write a constant
                 words.update(_lower(value) for value in node.values() if isinstance(value, str))
                 for value in node.values():
                     if isinstance(value, list):
@@ -119,20 +135,23 @@ class Plan:
             if node.get("class") == "COLUMN_REF" and node.get("column_names")
         )
 
-    def _rows(self, table: str, types: Mapping[str, pl.DataType]) -> tuple[pl.Expr | None, int | None]:
+    def _rows(self, table: str, types: Mapping[str, pl.DataType]) -> Need:
         """A condition that the query has for all rows of the table, and how many of them it takes: of a table that it reads once."""
         uses = [node for node in self._tables if _lower(node["table_name"]) == table]
         if len(uses) != 1 or table in self._with or uses[0].get("sample") or uses[0].get("column_name_alias"):
-            return None, None
+            return Need()
         select = next((node for node in self._nodes if node.get("from_table") is uses[0]), None)
         if select is None or select.get("sample"):
-            return None, None
+            return Need()
         owner = {table, _lower(uses[0].get("alias"))}
         condition = select.get("where_clause")
         parts = _conjuncts(condition)
         exprs = [expr for part in parts if (expr := _condition(part, owner, types)) is not None]
         where = None if not exprs else pl.all_horizontal(exprs) if len(exprs) > 1 else exprs[0]
-        return where, _limit(select) if len(exprs) == len(parts) else None
+        rows = _limit(select) if len(exprs) == len(parts) else None
+        orders = [order for modifier in select.get("modifiers") or [] for order in modifier.get("orders", [])]
+        top = _top(orders[0], select, owner, types) if orders else None
+        return Need(None, where, rows if not orders or top else None, top)
 
 
 def _nodes(root: Any) -> Iterator[Node]:
@@ -236,19 +255,34 @@ def _constant(node: Node) -> int | str | None:
 
 
 def _limit(select: Node) -> int | None:
-    """How many of its rows a query without order, groups and functions takes."""
+    """How many of its rows a query without groups and functions takes."""
     simple = all(
         node.get("class") in ("COLUMN_REF", "CONSTANT") or (node.get("class") == "STAR" and not node.get("columns"))
         for node in select.get("select_list") or [{}]
     )
     others = any(select.get(key) for key in ("group_expressions", "group_sets", "having", "qualify"))
-    modifiers = select.get("modifiers") or []
-    if not simple or others or len(modifiers) != 1 or modifiers[0].get("type") != "LIMIT_MODIFIER":
+    modifiers = {modifier.get("type"): modifier for modifier in select.get("modifiers") or []}
+    if not simple or others or not {"LIMIT_MODIFIER"} <= modifiers.keys() <= {"LIMIT_MODIFIER", "ORDER_MODIFIER"}:
         return None
-    limit = modifiers[0]
-    counts = [_constant(limit[key]) if limit.get(key) else 0 for key in ("limit", "offset")]
+    limit = modifiers["LIMIT_MODIFIER"]
     if not limit.get("limit") or limit.get("limit_type") not in (None, "ROW_COUNT"):
         return None
-    return (
-        sum(count for count in counts if isinstance(count, int)) if all(isinstance(count, int) and count >= 0 for count in counts) else None
-    )
+    counts = [_constant(limit[key]) if limit.get(key) else 0 for key in ("limit", "offset")]
+    if not all(isinstance(count, int) and 0 <= count <= _FEW for count in counts):
+        return None
+    return sum(count for count in counts if isinstance(count, int))
+
+
+def _top(order: Node, select: Node, owner: set[str], types: Mapping[str, pl.DataType]) -> tuple[str, bool] | None:
+    """The column of integers that rows are ordered by first, and whether the largest come first."""
+    node = order.get("expression") or {}
+    value = _value(node, owner, types) if node.get("class") == "COLUMN_REF" else None
+    if value is None or value[0] != "integer" or order.get("null_order") not in ("ORDER_DEFAULT", "NULLS LAST"):
+        return None
+    name = _lower(node["column_names"][-1])
+    # In ORDER BY, a name of the answer comes before a column's.
+    renamed = [
+        one for one in select["select_list"] if _lower(one.get("alias")) == name and _lower(*one.get("column_names", [""])[-1:]) != name
+    ]
+    column = next(column for column in types if column.lower() == name)
+    return None if renamed else (column, order.get("type") == "DESCENDING")

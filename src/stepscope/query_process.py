@@ -1,10 +1,12 @@
 """The process that answers SQL, as seen from outside: it is started, sent messages and ended."""
 
 import contextlib
+import os
 import signal
 import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -12,7 +14,8 @@ import msgspec
 from stepscope.errors import StepscopeError, UsageError
 
 MEMORY = 2 * 10**9  # bytes that a query may use, and bytes of the tables that it reads
-_SIZE = struct.Struct("<Q")
+_SIZES = struct.Struct("<QQ")
+_PIPE = 1 << 20
 
 
 class QueryProcess:
@@ -24,7 +27,12 @@ class QueryProcess:
         engine = f"try:\n from stepscope.query_engine import serve\nexcept ImportError:\n sys.exit({_NO_ENGINE})\n"
         code = f"import sys; sys.path[:] = {sys.path!r}\n{engine}serve({memory!r}, {cpu_s!r})"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pipesize=_PIPE if sys.platform == "linux" else -1,
         )
 
     def __enter__(self) -> "QueryProcess":
@@ -33,11 +41,11 @@ class QueryProcess:
     def __exit__(self, *reason: object) -> None:
         self.kill()
 
-    def send(self, verb: str, *values: Any) -> None:
-        """A message that is not replied to."""
+    def send(self, verb: str, *values: Any, content: bytes | memoryview = b"") -> None:
+        """A message that is not replied to, with `content` of any size."""
         assert self._process.stdin is not None
         try:
-            put(self._process.stdin, (verb, *values))
+            put(self._process.stdin, (verb, *values), content)
         except (OSError, ValueError):
             raise self._failure() from None
 
@@ -46,14 +54,23 @@ class QueryProcess:
         self.send(verb, *values)
         assert self._process.stdout is not None
         try:
-            kind, reply = get(self._process.stdout)
+            (kind, reply), content = get(self._process.stdout)
         except (OSError, EOFError, ValueError, msgspec.DecodeError):
             raise self._failure() from None
         if kind == "usage":
             raise UsageError(reply)
         if kind != "reply":
             raise StepscopeError(reply)
-        return reply
+        return (reply, content) if content else reply
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that it holds; 0 where that cannot be seen."""
+        try:
+            pages = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1]
+        except OSError:
+            return 0
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     @property
     def is_alive(self) -> bool:
@@ -95,19 +112,21 @@ def gigabytes(count: int) -> str:
     return f"{count / 1e9:.3g} GB"
 
 
-def put(pipe: IO[bytes], message: tuple[Any, ...]) -> None:
-    content = msgspec.msgpack.encode(message)
-    pipe.write(_SIZE.pack(len(content)))
+def put(pipe: IO[bytes], message: tuple[Any, ...], content: bytes | memoryview = b"") -> None:
+    head = msgspec.msgpack.encode(message)
+    pipe.write(_SIZES.pack(len(head), len(content)) + head)
     pipe.write(content)
     pipe.flush()
 
 
-def get(pipe: IO[bytes]) -> Any:
-    head = pipe.read(_SIZE.size)
-    if len(head) < _SIZE.size:
-        raise EOFError
-    length = _SIZE.unpack(head)[0]
+def get(pipe: IO[bytes]) -> tuple[Any, bytes]:
+    """A message and its content."""
+    head, content = _SIZES.unpack(_exactly(pipe, _SIZES.size))
+    return msgspec.msgpack.decode(_exactly(pipe, head)), _exactly(pipe, content)
+
+
+def _exactly(pipe: IO[bytes], length: int) -> bytes:
     content = pipe.read(length)
     if len(content) < length:
         raise EOFError
-    return msgspec.msgpack.decode(content)
+    return content

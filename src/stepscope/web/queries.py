@@ -16,6 +16,7 @@ from stepscope.trace import Trace
 _PROCESSES = 2
 _LIMITS = Limits(rows=2_000_000, size=1 << 29)
 _LOOKED_S = 0.2
+_HELD = 1 << 29  # a process that holds more after its answer is not kept: the libraries give memory back late
 _THREADS = 4  # of a query: it may use so much more processor time
 
 Analyse = Callable[[str, int | None, tuple[int, int] | None], Awaitable[pl.DataFrame]]
@@ -63,9 +64,10 @@ class Asker:
                 answer.cancel()
                 await asyncio.gather(answer, return_exceptions=True)
                 raise
-            if process.is_alive:
+            if process.is_alive and process.resident < _HELD:
                 self._idle.append(process)
             else:
+                process.kill()
                 self._all.discard(process)
             return answer.result()
 
