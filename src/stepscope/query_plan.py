@@ -3,6 +3,8 @@
 Both may be more than needed, and never less: the engine still does all that the query says.
 """
 
+import functools
+import operator
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -147,10 +149,13 @@ class Plan:
         condition = select.get("where_clause")
         parts = _conjuncts(condition)
         exprs = [expr for part in parts if (expr := _condition(part, owner, types)) is not None]
-        where = None if not exprs else pl.all_horizontal(exprs) if len(exprs) > 1 else exprs[0]
+        where = functools.reduce(operator.and_, exprs) if exprs else None
         rows = _limit(select) if len(exprs) == len(parts) else None
         orders = [order for modifier in select.get("modifiers") or [] for order in modifier.get("orders", [])]
-        top = _top(orders[0], select, owner, types) if orders else None
+        # Worth a look at all rows of the column, where no condition on numbers has already left out most of them.
+        values = [_value(node, owner, types) for node in _nodes(condition) if node.get("class") == "COLUMN_REF"]
+        ranged = any(value is not None and value[0] == "integer" for value in values)
+        top = _top(orders[0], select, owner, types) if orders and not ranged else None
         return Need(None, where, rows if not orders or top else None, top)
 
 
@@ -186,6 +191,8 @@ def _conjuncts(node: Node | None) -> list[Node]:
 def _condition(node: Node, owner: set[str], types: Mapping[str, pl.DataType]) -> pl.Expr | None:
     """The same condition for Polars, where it surely means the same: comparisons of integers and of equal texts."""
     kind = node.get("type")
+    if (words := _words(node, owner, types)) is not None:
+        return words
     if kind in _COMPARISONS:
         left, right = (_value(node[side], owner, types) for side in ("left", "right"))
         if (
@@ -202,13 +209,29 @@ def _condition(node: Node, owner: set[str], types: Mapping[str, pl.DataType]) ->
         if any(value is None or value[0] != values[0][0] for value in values):  # type: ignore[index]
             return None
         first, *others = [value[1] for value in values if value is not None]
-        return pl.any_horizontal([first.eq(other) for other in others]) if others else None
+        return functools.reduce(operator.or_, [first.eq(other) for other in others]) if others else None
     if kind == "COMPARE_BETWEEN":
         value, low, high = (_value(node[part], owner, types) for part in ("input", "lower", "upper"))
         if value is None or low is None or high is None or {value[0], low[0], high[0]} != {"integer"}:
             return None
         return value[1].is_between(low[1], high[1])
     return None
+
+
+def _words(node: Node, owner: set[str], types: Mapping[str, pl.DataType]) -> pl.Expr | None:
+    """A column of few words compared with some of them: by their numbers, without making texts of all rows."""
+    if node.get("type") not in ("COMPARE_IN", "COMPARE_EQUAL", "COMPARE_NOTEQUAL"):
+        return None
+    sides: list[Node] = node["children"] if node["type"] == "COMPARE_IN" else [node["left"], node["right"]]
+    if _value(sides[0], owner, types) is None:
+        return None
+    name = _lower(sides[0].get("column_names", [""])[-1])
+    found = next((column for column in types if column.lower() == name), "")
+    dtype, words = types.get(found), [_constant(side) for side in sides[1:]]
+    if not isinstance(dtype, pl.Enum) or not all(isinstance(word, str) and word in dtype.categories for word in words):
+        return None
+    same = functools.reduce(operator.or_, [pl.col(found) == pl.lit(word, dtype) for word in words])
+    return ~same if node["type"] == "COMPARE_NOTEQUAL" else same
 
 
 def _value(node: Node, owner: set[str], types: Mapping[str, pl.DataType]) -> tuple[str, pl.Expr] | None:
@@ -219,7 +242,7 @@ def _value(node: Node, owner: set[str], types: Mapping[str, pl.DataType]) -> tup
         if found is None or len(table) > 1 or (table and table[0] not in owner):
             return None
         if types[found] in _INTEGERS:
-            return "integer", pl.col(found)
+            return "integer", pl.col(found) if types[found] == pl.Int64 else pl.col(found).cast(pl.Int64)
         return ("text", pl.col(found).cast(pl.String)) if isinstance(types[found], _TEXTS) else None
     if node.get("class") == "CONSTANT":
         constant = _constant(node)
@@ -231,7 +254,7 @@ def _value(node: Node, owner: set[str], types: Mapping[str, pl.DataType]) -> tup
         values = [_value(part, owner, types) for part in parts]
         if len(values) != 2 or any(value is None or value[0] != "integer" for value in values):
             return None
-        left, right = (value[1].cast(pl.Int64) for value in values if value is not None)
+        left, right = (value[1] for value in values if value is not None)
         return "integer", left + right if node["function_name"] == "+" else left - right
     return None
 
