@@ -419,6 +419,21 @@ def test_a_process_answers_one_query_after_another(server: Serve) -> None:
     assert len(children() - before) == 1
 
 
+def test_sql_that_nobody_waits_for_is_ended(server: Serve) -> None:
+    served = server(SAMPLES, query_s=57)
+    run, before = served.run("h200_modules"), children()
+    body = json.dumps({"sql": "select count(*) as n from spans a, spans b, spans c, spans d where a.dur_ns * b.dur_ns * c.dur_ns < d.dur_ns"})
+    connection = http.client.HTTPConnection(served.host, served.port, timeout=30)
+    given = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
+    connection.request("POST", f"/api/runs/{run}/query", body, given)
+    while not children() - before:
+        time.sleep(0.05)
+    connection.close()
+    while children() - before:
+        time.sleep(0.05)
+    assert table(ask_sql(served, "select 1 as one")).rows() == [(1,)]
+
+
 def children() -> set[int]:
     """The processes of this one that answer SQL."""
     if not shutil.which("ps"):
