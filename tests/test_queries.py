@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -278,6 +279,16 @@ def test_the_process_has_no_file_open_but_its_pipes(process: QueryProcess, small
     assert kinds <= {"pipe", "/dev/null", "anon_inode"}
     limits = Path(f"/proc/{pid}/limits").read_text()
     assert "Max file size             0                    0" in limits
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux ends a process with its parent")
+def test_the_process_ends_with_the_one_that_started_it() -> None:
+    code = "import os, signal; from stepscope.query_process import QueryProcess; p = QueryProcess(); p.ask('sandbox'); "
+    code += "p.send('parse', 'select 1'); print(p._process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    status = Path(f"/proc/{int(started.stdout)}/status")
+    while status.exists() and "State:\tZ" not in status.read_text():
+        time.sleep(0.01)
 
 
 # Memory and rows

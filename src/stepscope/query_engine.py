@@ -24,6 +24,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "max_temp_directory_size": "0B",
     "threads": "1",
 }
+_BESIDE = 1 << 28  # bytes for stacks of threads and what the libraries hold themselves
 # Aggregates and functions whose answer has the unit of their column: without AS, the answer has its name, too.
 _SAME_UNIT = re.compile(r"(?:sum|min|max|avg|mean|median|any_value|first|last|abs|mode)\((?:DISTINCT )?(\w+)\)", re.IGNORECASE)
 # Types that Arrow, the pages and JSON know; the others are shown as text.
@@ -38,8 +39,9 @@ def serve(memory: int, cpu_s: float | None) -> None:
         file.write("1000")  # when memory ends, it is this process that goes
     source, target = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whatever a library prints is no answer
+    sandbox.end_with_parent()
     engine = Engine(memory)
-    held = sandbox.lock(memory * 5 // 2)  # the tables, the query and, beside them, the answer
+    held = sandbox.lock(memory * 5 // 2 + _BESIDE)  # the tables, the query, and the answer
     engine.lock()
     while True:
         try:

@@ -32,6 +32,7 @@ class QueryProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            env=os.environ | {"POLARS_MAX_THREADS": "4"},  # it only unpacks and packs there, and each thread takes memory
             pipesize=_PIPE if sys.platform == "linux" else -1,
         )
 

@@ -3,12 +3,13 @@
 import ctypes
 import os
 import platform
+import signal
 import struct
 import sys
 
 LANDLOCK, SECCOMP, LIMITS = "landlock", "seccomp", "limits"
 
-_NO_NEW_PRIVS = 38
+_PARENT_DEATH_SIGNAL, _NO_NEW_PRIVS = 1, 38
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # the same numbers on every architecture
 _THREAD = 0x10000  # CLONE_THREAD
 _EACCES, _ENOSYS = 13, 38
@@ -49,6 +50,12 @@ def lock(memory: int) -> list[str]:
         return held
     # Landlock holds for the calling thread and those that it starts; seccomp also for the threads that a library has started.
     return held + [LANDLOCK] * restrict_files() + [SECCOMP] * refuse_calls()
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it has ended, on Linux."""
+    if sys.platform == "linux":
+        _libc().prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def limit_resources(memory: int) -> bool:
