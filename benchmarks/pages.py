@@ -131,6 +131,9 @@ def _long_table(browser: Browser, repeat: int) -> list[float]:
             found = []
             for _ in range(repeat + 1):
                 _visit(page, f"{base}#/{run['id']}/query?sql={_SQL}", pid)
+                page.get_by_role("button", name="Run", exact=True).click()
+                page.wait_for_selector(f'[aria-rowcount="{_ROWS + 1}"] [aria-rowindex]')
+                page.evaluate("ready()")
                 found.append(page.evaluate("painted()"))
             return found[1:]
 

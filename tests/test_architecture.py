@@ -7,12 +7,12 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 LAYERS = [
-    {"errors", "schema", "intervals", "units", "chips", "heap", "clock", "escapes"},
+    {"errors", "schema", "intervals", "units", "chips", "heap", "clock", "escapes", "sandbox"},
     {"parameters"},
-    {"trace", "agents", "captures", "telling", "step_clock", "rounds"},
+    {"trace", "agents", "captures", "telling", "step_clock", "rounds", "query_process", "query_plan"},
     {"endings", "tables", "import_hooks", "step_assignment", "trace_windows"},
     {"step_choice"},
-    {"collect", "readers", "store", "analyses", "cache", "queries", "pyramid"},
+    {"collect", "readers", "store", "analyses", "cache", "queries", "query_engine", "pyramid"},
     {"reading", "run_groups"},
     {"cluster", "opening", "exporters", "timelines", "facts"},
     {"conversion", "sources", "step_on"},
@@ -69,4 +69,4 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, stepscope; print(*sys.modules)"], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert not {"numpy", "polars", "msgspec", "rich"} & set(loaded)
+    assert not {"numpy", "polars", "duckdb", "msgspec", "rich"} & set(loaded)

@@ -27,7 +27,7 @@ export function isPlace(hash: string): boolean {
   return hash === "" || hash === "#" || hash.startsWith("#/");
 }
 
-function parse(hash: string): Place {
+export function parse(hash: string): Place {
   const [path, query] = isPlace(hash) ? hash.replace(/^#\/?/, "").split("?", 2) : [""];
   const [run, page] = path.split("/").map(decode);
   const params = Object.fromEntries(new URLSearchParams(query));

@@ -14,7 +14,7 @@ import pytest
 import stepscope
 from programs import needs, only, recordings, script
 
-ABSENT = ("polars", "msgspec", "rich", "pyarrow", "pandas", "starlette")
+ABSENT = ("polars", "duckdb", "msgspec", "rich", "pyarrow", "pandas", "starlette")
 SCRIPTS = Path(__file__).parent / "seed_scripts"
 # By framework: six steps of training, its steps by their numbers, and an operator that it has.
 JOBS = {

@@ -281,6 +281,9 @@ def test_figures_lead_to_their_place_on_the_timeline(server: "Serve", quiet: "Pa
     run = served.run(name)
     more = {"cpu": "?view=samples", "query": "?sql=select+*+from+steps"}
     quiet.evaluate(GO, f"#/{run}/{place}{more.get(place, '')}")
+    if place == "query":
+        quiet.get_by_role("button", name="Run", exact=True).click()
+        quiet.evaluate(GO, None)
     if place == "communication":
         quiet.locator("[aria-label=Operators] .gridrow[aria-rowindex='2']").click()
         quiet.locator(".drawer a[href*='/timeline?']").first.wait_for()

@@ -35,6 +35,38 @@ def opened(server: Any, page: Any) -> Any:
     return go
 
 
+def run(page: Any) -> None:
+    page.get_by_role("button", name="Run", exact=True).click()
+
+
+def test_the_query_of_a_link_is_shown_and_runs_when_the_user_says_so(opened: Any, page: Any) -> None:
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.post_data or "") if request.url.endswith("/query") else None)
+    first, second = "select count(*) as n from steps", "select step from steps"
+    opened("?sql=" + quote(first))
+    page.wait_for_selector("h1:has-text('has not been run')")
+    assert page.locator("textarea.sql").input_value() == first
+    # Whoever has a handle of the window can change what follows the # without loading the page again.
+    page.evaluate("sql => { location.hash = location.hash.replace(/sql=.*/, 'sql=' + encodeURIComponent(sql)); }", second)
+    page.wait_for_function("sql => document.querySelector('textarea.sql').value === sql", arg=second)
+    # Nor does a link of the page that keeps the query ask for it.
+    page.evaluate("() => document.querySelector('main').insertAdjacentHTML('afterbegin', `<a href='${location.hash}'>again</a>`)")
+    page.get_by_role("link", name="again").click()
+    page.wait_for_selector("h1:has-text('has not been run')")
+    assert sent == []
+    run(page)
+    page.wait_for_selector("h1:has-text('4 rows')")
+    assert [json.loads(body)["sql"] for body in sent] == [second]
+    page.get_by_role("button", name="History").click()
+    assert page.locator(".menu .item").all_inner_texts() == [second]
+    page.reload()
+    page.wait_for_selector("h1:has-text('has not been run')")
+    page.get_by_role("button", name="History").click()
+    page.locator(".menu .item").first.click()
+    page.wait_for_selector("h1:has-text('4 rows')")
+    assert len(sent) == 2
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=[one["en"] for one in EXAMPLES])
 def test_every_example_has_an_answer_with_the_columns_it_draws(trace: Trace, example: dict[str, str]) -> None:
     answer = queries.answer(trace, example["sql"])
@@ -59,12 +91,16 @@ def test_ctrl_enter_asks_and_the_address_keeps_question_and_chart(opened: Any, t
     address = page.url
     page.goto("about:blank")
     page.goto(address)
-    page.wait_for_selector(".bars")
+    page.wait_for_selector("textarea.sql")
     assert page.locator("textarea.sql").input_value() == sql
+    run(page)
+    page.wait_for_selector(".bars")
+    assert page.url == address
 
 
 def test_a_mistake_is_explained_below_the_question(opened: Any, complaints: list[str]) -> None:
     page = opened("?sql=" + quote("select nothing from spans"))
+    run(page)
     page.wait_for_selector(".trouble")
     assert "nothing" in page.locator(".trouble").inner_text()
     assert page.locator("h1").inner_text() == "This question cannot be answered as it stands."
@@ -101,6 +137,7 @@ def test_tables_unfold_to_columns_and_a_click_writes_their_names(opened: Any) ->
 def test_the_answer_is_downloaded_as_csv_with_exact_values(opened: Any, trace: Trace) -> None:
     sql = "select step, start_ns from steps order by step"
     page = opened("?sql=" + quote(sql))
+    run(page)
     page.wait_for_selector("[aria-label='Answer']")
     with page.expect_download() as download:
         page.get_by_role("button", name="Download CSV").click()
@@ -110,6 +147,7 @@ def test_the_answer_is_downloaded_as_csv_with_exact_values(opened: Any, trace: T
 
 def test_rows_with_a_start_lead_to_the_timeline(opened: Any) -> None:
     page = opened("?sql=" + quote("select span, name, start_ns, dur_ns from spans where kind = 'kernel' order by start_ns limit 1"))
+    run(page)
     link = page.get_by_role("link", name="show", exact=True)
     link.wait_for()
     assert re.search(r"/timeline\?span=\d+&t0=\d+&t1=\d+$", link.get_attribute("href"))

@@ -453,7 +453,9 @@ def test_sql_is_answered_over_tables_and_analyses(server: Serve) -> None:
         "select * from \"read_csv\"('/etc/passwd')",
         "drop table spans",
         "create table x as select * from spans",
-        "/* /* */ select */ select 1",
+        r"select 'a' like 'a' escape E'\'', * from read_csv('/etc/passwd') b where 'x'='x'",
+        "select * from '/etc/passwd'",
+        "copy (select 1) to '/tmp/x'",
         "select nothing from spans",
         "select * from nowhere",
         "",
@@ -486,12 +488,51 @@ def test_a_process_that_answers_sql_and_dies_is_replaced(server: Serve) -> None:
     assert table(ask_sql(served, "select 1 as one")).rows() == [(1,)]
 
 
+def test_sql_that_needs_too_much_memory_ends_with_a_line_and_the_process_answers_on(server: Serve) -> None:
+    served = server(SAMPLES, query_memory=200_000_000)
+    sql = "select a.name || b.name || c.name as z from spans a cross join spans b cross join spans c order by z desc limit 2000000"
+    answer = ask_sql(served, sql)
+    assert (answer.status, answer.json()["kind"]) == (400, "usage")
+    assert "needed more than 0.2 GB of memory" in answer.json()["error"]
+    assert table(ask_sql(served, "select 1 as one")).rows() == [(1,)]
+
+
+def test_sql_with_more_rows_than_a_page_can_show_ends_with_a_line(server: Serve) -> None:
+    answer = ask_sql(server(SAMPLES), "select range from range(2000001)")
+    assert (answer.status, answer.json()["error"]) == (400, "the answer has more than 2,000,000 rows: add a LIMIT, or aggregate")
+
+
+def test_a_process_answers_one_query_after_another(server: Serve) -> None:
+    served = server(SAMPLES, query_s=58)
+    before = children()
+    for sql in ("select 1 as one", "selec 1", "select * from nowhere", "select count(*) as n from spans", "select name from kernels"):
+        ask_sql(served, sql)
+    assert len(children() - before) == 1
+
+
+def test_sql_that_nobody_waits_for_is_ended(server: Serve) -> None:
+    served = server(SAMPLES, query_s=57)
+    run, before = served.run("h200_modules"), children()
+    body = json.dumps(
+        {"sql": "select count(*) as n from spans a, spans b, spans c, spans d where a.dur_ns * b.dur_ns * c.dur_ns < d.dur_ns"}
+    )
+    connection = http.client.HTTPConnection(served.host, served.port, timeout=30)
+    given = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
+    connection.request("POST", f"/api/runs/{run}/query", body, given)
+    while not children() - before:
+        time.sleep(0.05)
+    connection.close()
+    while children() - before:
+        time.sleep(0.05)
+    assert table(ask_sql(served, "select 1 as one")).rows() == [(1,)]
+
+
 def children() -> set[int]:
     """The processes of this one that answer SQL."""
     if not shutil.which("ps"):
         pytest.skip("no ps here")
     said = subprocess.run(["ps", "-e", "-w", "-w", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in said.splitlines() if "stepscope.web.queries" in line]
+    rows = [line.split(None, 2) for line in said.splitlines() if "stepscope.query_engine" in line]
     return {int(pid) for pid, parent, _ in rows if int(parent) == os.getpid()}
 
 

@@ -1,5 +1,6 @@
 // page: {"order": 40, "group": "performance", "icon": "operators", "en": "Operators", "zh": "算子", "needs": ["op", "kernel", "copy"]}
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { approve } from "../approved";
 import { color, css, FAMILIES, family, token, type Family } from "../colors";
 import { familyNames, familyOf, PLURAL, spoken } from "../families";
 import { context, fetchTable, info, useTable } from "../data";
@@ -117,7 +118,7 @@ function Totals() {
         <Say of={t.totals} name={<b class="mono big">{table.str("name")[top]}</b>} time={<b><Time ns={table.num("total_ns")[top]} /></b>} />
       </Verdict>
       <Card title={t.totalsTitle} note={t.totalsNote} flush>
-        <Grid id="totals" table={table} columns={columns} search={["name", "kind", "category"]} sort="-total_ns" what={t.whatNames} onOpen={source().still ? undefined : (of, row) => go({ page: "query", params: { sql: spansOf(of, row) } })} label={t.totalsTitle} />
+        <Grid id="totals" table={table} columns={columns} search={["name", "kind", "category"]} sort="-total_ns" what={t.whatNames} onOpen={source().still ? undefined : (of, row) => { approve(spansOf(of, row)); go({ page: "query", params: { sql: spansOf(of, row) } }); }} label={t.totalsTitle} />
       </Card>
     </>
   );

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import examples from "../examples.json";
 import { color } from "../colors";
+import { approve, isApproved } from "../approved";
 import { info, ranged, useAnswer } from "../data";
 import { Card, copyText, CopyButton, Count, Empty, Icon, InlineBar, Loading, Quantity, Segmented, Verdict } from "../parts/basics";
 import { Grid, save, type Column } from "../parts/grid";
@@ -20,14 +21,14 @@ const text = texts({
     stillHow: "Open the run itself with {view}, or ask it in a terminal with {query}.", whole: "all ranks and steps", rank: "rank {rank}", steps: "steps {steps}", took: "answered in {time}", also: "the same in a terminal: {command} (click to copy)",
     question: "Question", run: "Run", running: "Running…", keys: "Ctrl Enter runs", examples: "Examples", history: "History", saved: "Saved", save: "Save", name: "Name for this question", remove: "Remove", noHistory: "Nothing asked yet", noSaved: "Nothing saved yet", link: "Copy link", editor: "SQL",
     tables: "Tables", analyses: "Analyses", find: "Find a table or column", insert: "Click to insert", rowsOf: "{count} [row|rows]",
-    result: "Answer", table: "Table", bar: "Bars", line: "Line", view: "View", x: "Along", y: "Value", csv: "Download CSV", chartOf: "{y} by {x}", first: "the first {some} of {all} [row|rows], in the order of the answer", timeline: "Timeline", here: "show", wait: "Asking…", noNumber: "No column of the answer holds numbers to draw", begin: "Write a question, or begin with one of these", what: "row|rows",
+    result: "Answer", table: "Table", bar: "Bars", line: "Line", view: "View", x: "Along", y: "Value", csv: "Download CSV", chartOf: "{y} by {x}", first: "the first {some} of {all} [row|rows], in the order of the answer", timeline: "Timeline", here: "show", wait: "Asking…", noNumber: "No column of the answer holds numbers to draw", begin: "Write a question, or begin with one of these", what: "row|rows", linked: "The query of this link has not been run.", linkedNote: "Queries from links do not run on their own. Read this one, then press Run.",
   },
   zh: {
     ask: "用 SQL 查询记录：{tables} 个表和 {analyses} 个分析，每个分析都是一个表。", answered: "{rows} 行，{columns} 列。", nothing: "查询结果没有行。", wrong: "无法回答这个查询。", still: "报告不能回答查询",
     stillHow: "用 {view} 打开训练本身，或在终端用 {query} 查询。", whole: "全部 rank 和迭代", rank: "rank {rank}", steps: "迭代 {steps}", took: "用时 {time}", also: "终端中同样的查询：{command}（点击复制）",
     question: "查询", run: "运行", running: "正在运行…", keys: "Ctrl Enter 运行", examples: "示例", history: "历史", saved: "已保存", save: "保存", name: "查询名称", remove: "删除", noHistory: "还没有查询过", noSaved: "还没有保存", link: "复制链接", editor: "SQL",
     tables: "表", analyses: "分析", find: "查找表或列", insert: "点击插入", rowsOf: "{count} 行",
-    result: "结果", table: "表格", bar: "柱", line: "线", view: "视图", x: "横轴", y: "数值", csv: "下载 CSV", chartOf: "{y}（按 {x}）", first: "按结果顺序的前 {some} 行，共 {all} 行", timeline: "时间线", here: "显示", wait: "正在查询…", noNumber: "结果中没有可绘制的数值列", begin: "写一个查询，或从下面开始", what: "行",
+    result: "结果", table: "表格", bar: "柱", line: "线", view: "视图", x: "横轴", y: "数值", csv: "下载 CSV", chartOf: "{y}（按 {x}）", first: "按结果顺序的前 {some} 行，共 {all} 行", timeline: "时间线", here: "显示", wait: "正在查询…", noNumber: "结果中没有可绘制的数值列", begin: "写一个查询，或从下面开始", what: "行", linked: "此链接中的查询尚未运行。", linkedNote: "链接中的查询不会自动运行。请确认内容后点击“运行”。",
   },
 });
 
@@ -49,8 +50,9 @@ const HISTORY = 50;
 
 export default function Query() {
   const t = text();
-  const asked = param("sql") ?? "";
-  const [sql, setSql] = useState(asked || examples[0].sql);
+  const given = param("sql") ?? "";
+  const asked = isApproved(given) ? given : "";
+  const [sql, setSql] = useState(given || examples[0].sql);
   const box = useRef<HTMLTextAreaElement>(null);
   const part: Params = { rank: param("rank") === undefined ? null : Number(param("rank")), steps: ranged() ?? null };
   const run = place.value.run!;
@@ -63,12 +65,14 @@ export default function Query() {
     return found;
   });
   const analyses = useAnswer<Listed[]>(source().still ? null : "\nanalyses", async () => ((await (await fetch("api/analyses")).json()) as { analyses: Listed[] }).analyses);
-  useEffect(() => void (asked && setSql(asked)), [asked]);
+  useEffect(() => void (given && setSql(given)), [given]);
   const ask = (question: string, more: Record<string, string | null> = {}) => {
     if (!question.trim()) return;
     setSql(question);
     note(question);
-    go({ params: { sql: question.trim(), chart: null, x: null, y: null, "answer.sort": null, "answer.find": null, ...more } });
+    approve(question.trim());
+    // The query of a link is run as the link says: with its chart.
+    if (question.trim() !== given || asked) go({ params: { sql: question.trim(), chart: null, x: null, y: null, "answer.sort": null, "answer.find": null, ...more } });
   };
   const insert = (word: string) => {
     const area = box.current!;
@@ -91,8 +95,8 @@ export default function Query() {
   const said = [part.rank !== null && fill(t.rank, { rank: Number(part.rank) }), part.steps !== null && fill(t.steps, { steps: String(part.steps).replace(":", "–") })].filter(Boolean);
   return (
     <>
-      <Verdict facts={[said.length ? said.join(" · ") : t.whole, answer.data && !answer.waiting && Number.isFinite(took) && fill(t.took, { time: units.text(units.time(took)) }), <Terminal sql={asked} path={info.value!.path} />]}>
-        <Sentence asked={asked} answer={answer} analyses={analyses.data?.length ?? NaN} />
+      <Verdict facts={[said.length ? said.join(" · ") : t.whole, answer.data && !answer.waiting && Number.isFinite(took) && fill(t.took, { time: units.text(units.time(took)) }), <Terminal sql={given} path={info.value!.path} />]}>
+        <Sentence asked={asked} linked={given !== "" && !asked} answer={answer} analyses={analyses.data?.length ?? NaN} />
       </Verdict>
       <div class="ask">
         <Schema analyses={analyses.data ?? []} insert={insert} />
@@ -126,7 +130,9 @@ export default function Query() {
             />
             {answer.error && <div class="trouble" role="alert"><b>SQL</b><span class="mono">{answer.error.message}</span></div>}
           </Card>
-          {asked === "" ? (
+          {given !== "" && !asked ? (
+            <Card title={t.result}><Empty title={t.linked}>{t.linkedNote}</Empty></Card>
+          ) : asked === "" ? (
             <Card title={t.begin} flush>
               <div class="begin">
                 {examples.map((one) => <button key={one.sql} class="item" onClick={() => ask(one.sql, { chart: one.chart ?? null, x: one.x ?? null, y: one.y ?? null })}><b>{one[language()]}</b><span class="mono d3 cut" title={one.sql}>{one.sql.replace(/\s+/g, " ")}</span></button>)}
@@ -143,8 +149,9 @@ export default function Query() {
   );
 }
 
-function Sentence({ asked, answer, analyses }: { asked: string; answer: { data: Table | null; error: Error | null }; analyses: number }) {
+function Sentence({ asked, linked, answer, analyses }: { asked: string; linked: boolean; answer: { data: Table | null; error: Error | null }; analyses: number }) {
   const t = text();
+  if (linked) return <>{t.linked}</>;
   if (asked && answer.error) return <>{t.wrong}</>;
   if (asked && answer.data?.rows === 0) return <>{t.nothing}</>;
   if (asked && answer.data) return <Say of={t.answered} rows={<b><Count of={answer.data.rows} /></b>} columns={<b>{answer.data.names.length}</b>} />;

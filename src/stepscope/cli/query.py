@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from stepscope.cli import _output
-from stepscope.cli._arguments import TRACE, add_reading, open_trace
+from stepscope.cli._arguments import TRACE, add_reading, open_trace, size_of
 from stepscope.errors import UsageError
 
 EXAMPLES = """\
@@ -24,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     parser.add_argument("path", nargs="?", metavar="PATH", help=TRACE)
     parser.add_argument("sql", nargs="?", metavar="SQL", help="A question in SQL, in quotes.")
     parser.add_argument("--tables", action="store_true", help="List the tables and their columns.")
+    parser.add_argument(
+        "--memory",
+        type=size_of("--memory"),
+        default=2 * 10**9,
+        metavar="SIZE",
+        help="Let the query, and the tables it reads, use at most SIZE. Default: 2GB.",
+    )
     add_reading(parser)
     _output.add_arguments(parser)
 
@@ -37,12 +44,16 @@ def run(args: argparse.Namespace) -> int:
     if args.sql is None:
         missing = "PATH" if args.path is not None and _is_sql(args.path) else "SQL"
         raise UsageError(f'missing {missing}: stepscope query PATH "select ..."; --tables lists the tables')
-    from stepscope import queries
-
-    queries.checked(args.sql)  # before anything is read
     _output.check_output(args)
-    trace = open_trace(Path(args.path), args)
-    _output.put(queries.answer(trace, args.sql).lazy(), args, trace, {"query": args.sql, "source": trace.meta.source})
+    from stepscope.query_process import QueryProcess
+
+    with QueryProcess(args.memory) as process:  # it starts while this process imports what it needs itself
+        from stepscope.queries import Query
+
+        query = Query(process, args.sql)  # a mistake is found before anything is read
+        trace = open_trace(Path(args.path), args)
+        answer = query.frame(trace)
+    _output.put(answer.lazy(), args, trace, {"query": args.sql, "source": trace.meta.source})
     return 0
 
 

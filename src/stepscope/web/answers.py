@@ -95,9 +95,7 @@ class Answers:
             frame = _restricted(trace, asked).table(asked.name)
             rows = self._once((*key, *asked.of_table(), "rows"), lambda: frame.select(pl.len()).collect()).item()
         else:
-            whole = self._once(
-                (*key, *asked.of_table()), lambda: trace.analyse(asked.name, rank=asked.rank, steps=asked.steps, **asked.given)
-            )
+            whole = self.analysis(trace, asked, key)
             frame, rows = whole.lazy(), whole.height
         if asked.find is not None:
             frame = tables.matching(frame, asked.find)
@@ -106,6 +104,10 @@ class Answers:
         if asked.offset or asked.limit is not None:
             frame = frame.slice(asked.offset, asked.limit)
         return written(frame, asked.format, rows, scratch, asked.name, {asked.kind: asked.name, "source": source, "rows_in_all": rows})
+
+    def analysis(self, trace: Trace, asked: Question, key: tuple[Any, ...]) -> pl.DataFrame:
+        """All rows of an analysis."""
+        return self._once((*key, *asked.of_table()), lambda: trace.analyse(asked.name, rank=asked.rank, steps=asked.steps, **asked.given))
 
     def _once(self, key: tuple[Any, ...], compute: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         """The table of this key; of several who ask at the same time, one computes it."""

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp
 
 from stepscope import __version__, parameters
 from stepscope.errors import DataError, StepscopeError, UsageError
+from stepscope.query_process import MEMORY
 from stepscope.web import answers, exports, live, pages, perfetto, timeline
 from stepscope.web.access import Access, is_loopback
 from stepscope.web.connections import Limits
@@ -56,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_upload: int = 2 * 10**9
     query_s: float = 60.0  # the longest that SQL may take
     limits: Limits = Limits()
+    query_memory: int = MEMORY  # bytes that it may use
     debug: bool = False
 
 
@@ -75,7 +77,7 @@ class Server:
         self.traces = Traces(self.scratch, partial=settings.partial, step_name=settings.step_name, cache=settings.cache)
         self.kept = answers.Answers()
         self.timelines = timeline.Timelines()
-        self.asker = Asker(settings.query_s)
+        self.asker = Asker(settings.query_s, settings.query_memory)
         self.watch = live.Watch(self._rows)
         self._pool = ThreadPoolExecutor(_WORKERS, "stepscope-answer")
         # Analyses may take minutes: whoever looks at the timeline meanwhile does not wait for them.
@@ -247,8 +249,14 @@ class Server:
         for name, number in asked.items():
             if name in parameters.BOUNDS and isinstance(number, int | float):
                 parameters.checked(int, name, number)
-        trace, _, _ = await self.traces.trace(run)
-        content, rows = await self.asker.ask(trace, asked, request.is_disconnected)
+        trace, info, signature = await self.traces.trace(run)
+
+        async def analyse(name: str, rank: int | None, steps: tuple[int, int] | None) -> pl.DataFrame:
+            question = answers.Question("analyses", name, {}, rank, steps)
+            async with self._alone if info["tables"]["spans"] > LARGE and steps is None else contextlib.nullcontext():
+                return await self._threaded(lambda: self.kept.analysis(trace, question, (run.id, signature)), self._analysing)
+
+        content, rows = await self.asker.ask(trace, asked, analyse, request.is_disconnected)
         return await self._sent(request, answers.Answer(content, rows, answers.TYPES["arrow"]), run, None)
 
     async def export(self, request: Request) -> Response:
