@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-TXVQBCLW.js";import"./chunk-32G7XCDC.js";import"./chunk-K5HL5NUT.js";import"./chunk-W6UAL3PQ.js";import{L as t,e}from"./chunk-QADJTLNY.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));
