@@ -38,6 +38,7 @@ def test_every_number_of_every_analysis_and_exporter_has_bounds() -> None:
         ("activity", {"buckets": float("inf")}, "buckets is inf; expected a whole number"),
         ("activity", {"step": 2**31}, "step is 2147483648; expected a whole number"),
         ("activity", {"step": -(10**400)}, "step is -1000"),
+        ("activity", {"step": 10**9999}, "step is a number of thousands of digits; expected a whole number"),
         ("gaps", {"min_ns": -1}, "min_ns is -1; expected a whole number from 0 to 9223372036854775807"),
         ("memory", {"start_ns": 2**63}, "start_ns is 9223372036854775808; expected"),
         ("hot_paths", {"min_share": float("nan")}, "min_share is nan; expected a number from 0 to 1"),

@@ -18,7 +18,7 @@ _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _ROWS = 2**32 - 1  # that a table of Polars can have
 _TIME = 2**62 - 1  # nanoseconds from the first timestamp of a run; a sum of two of them is still an integer of 64 bits
 
-# The least and the most that a number of this name may be. Everything with a name of its own in a signature or in a URL has a line here.
+# The least and the most of every numeric parameter of an analysis, an exporter or a URL, by its name.
 BOUNDS: dict[str, tuple[int, int]] = {
     "rank": (-_INT32 - 1, _INT32),
     "step": (-_INT32 - 1, _INT32),
@@ -82,14 +82,14 @@ def value(kind: type, name: str, word: str) -> Any:
     if kind is bool:
         if word.lower() in (*_YES, *_NO):
             return word.lower() in _YES
-        raise UsageError(f"{name} is '{_shown(word)}'; expected 1 or 0")
+        raise UsageError(f"{name} is '{_shortened(word)}'; expected 1 or 0")
     if kind not in (int, float):
         return kind(word)
     # Stricter than int() and float(), which know other digits than ours, 1_000 and nan, and refuse very long numbers with a traceback.
     if not (_WHOLE if kind is int else _DECIMAL).fullmatch(word):
-        raise UsageError(f"{name} is '{_shown(word)}'; expected {_wanted(kind, name)}")
+        raise UsageError(f"{name} is '{_shortened(word)}'; expected {_range_text(kind, name)}")
     if len(word) > _LONGEST_NUMBER:
-        raise UsageError(f"{name} is {_shown(word)}; expected {_wanted(kind, name)}")
+        raise UsageError(f"{name} is {_shortened(word)}; expected {_range_text(kind, name)}")
     return checked(kind, name, kind(word))
 
 
@@ -103,7 +103,7 @@ def checked(kind: type, name: str, number: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         found = None
     if found is None or not low <= found <= high:  # NaN is not within any
-        raise UsageError(f"{name} is {_shown(str(number))}; expected {_wanted(kind, name)}")
+        raise UsageError(f"{name} is {_shortened(number)}; expected {_range_text(kind, name)}")
     return found
 
 
@@ -121,7 +121,7 @@ def values(words: Mapping[str, str], parameters: Mapping[str, inspect.Parameter]
     """All words of a URL as the parameters of `what`; one that it does not have is refused with a suggestion, as is one it lacks."""
     for name in words:
         if name not in parameters:
-            raise UsageError(f"{what} has no parameter '{_shown(name)}'" + nearest(name, parameters))
+            raise UsageError(f"{what} has no parameter '{_shortened(name)}'" + nearest(name, parameters))
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in words:
             raise UsageError(f"{what}: expected {name}")
@@ -132,7 +132,7 @@ def steps(text: str) -> tuple[int, int]:
     """The first and the last step of `2:5`; `3` is that step alone."""
     first, colon, last = text.partition(":")
     if not _is_step(first) or (colon and not _is_step(last)) or int(first) > int(last or first):
-        raise UsageError(f"steps is '{_shown(text)}'; expected FIRST:LAST, such as 2:5 for the steps 2, 3, 4 and 5")
+        raise UsageError(f"steps is '{_shortened(text)}'; expected FIRST:LAST, such as 2:5 for the steps 2, 3, 4 and 5")
     return int(first), int(last or first)
 
 
@@ -178,10 +178,14 @@ def _key(name: str) -> str:
     return name.removeprefix("--").replace("-", "_")
 
 
-def _wanted(kind: type, name: str) -> str:
+def _range_text(kind: type, name: str) -> str:
     low, high = BOUNDS[_key(name)]
     return f"{'a whole number' if kind is int else 'a number'} from {low} to {high}"
 
 
-def _shown(word: str) -> str:
-    return word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"
+def _shortened(value: Any) -> str:
+    try:
+        text = str(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
