@@ -216,6 +216,7 @@ def test_ctrl_c_while_a_large_file_is_read_leaves_nothing_behind(tmp_path: Path)
 
 def test_a_large_file_that_is_read_apart_is_the_same_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LARGE", 0)
-    apart = stepscope.open(SAMPLE, cache=False, read=reading.read_large_apart)
+    with reading.large_apart() as read:
+        apart = stepscope.open(SAMPLE, cache=False, read=read)
     here = stepscope.open(SAMPLE, cache=False)
     assert apart.spans.collect().equals(here.spans.collect()) and apart.meta == here.meta

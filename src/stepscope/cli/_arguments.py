@@ -75,10 +75,10 @@ def add_how(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
     """The trace at a path, as the reading flags say; a terminal sees progress when it takes long."""
     from stepscope.opening import open
-    from stepscope.reading import read_large_apart as read
+    from stepscope.reading import large_apart
 
     how = {"partial": args.partial, "step_name": args.step_name, "rank": args.rank, "cache": not args.no_cache}
-    with _progress() as progress:
+    with _progress() as progress, large_apart() as read:
         trace = open(path, **how, progress=progress, read=read)
     asked: tuple[int, int] | None = getattr(args, "steps", None)  # not every command that opens has all flags of reading
     return trace.of_steps(*asked) if asked else trace
