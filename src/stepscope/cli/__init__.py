@@ -11,7 +11,7 @@ import traceback
 from types import ModuleType
 
 from stepscope import __version__
-from stepscope.cli._arguments import OneOf, Parser
+from stepscope.cli._arguments import OneOf, Parser, pins
 from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError
 
@@ -60,6 +60,9 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename is None:
             _abandon_stdout()
         return error.exit_code if isinstance(error, StepscopeError) else 1
+    finally:
+        while pins:
+            pins.pop().release()
     return code
 
 
