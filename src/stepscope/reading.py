@@ -130,7 +130,8 @@ class Workers:
                 now = time.monotonic()
                 recent = sum(now - begun < self._patience_s for begun in self._begun.values())
                 if recent < self._at_once and len(self._begun) < self._most:
-                    self._idle = [process for process in self._idle if process.is_alive]
+                    while self._idle and not self._idle[-1].is_alive:
+                        self._idle.pop().kill()  # closes what is left of it
                     process = self._idle.pop() if self._idle else Process()
                     self._begun[process] = now
                     return process
