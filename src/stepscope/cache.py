@@ -189,16 +189,19 @@ class Pins:
         with self._lock:
             self._entries[folder] = self._entries.get(folder, 0) + 1
 
-    def let_go(self, entry: Path) -> None:
+    def let_go(self, *entries: Path) -> None:
+        """Use these no longer: at once, since each time the list of what is used is written anew."""
+        names: dict[Path, list[str]] = {}
         with self._lock:
-            count = self._entries.pop(entry, 0)
-        if count and entry.parent in _sessions:
-            with contextlib.suppress(OSError):
-                _uses(entry.parent).remove([entry.name] * count)
+            for entry in entries:
+                names.setdefault(entry.parent, []).extend([entry.name] * self._entries.pop(entry, 0))
+        for folder, used in names.items():
+            if used and folder in _sessions:
+                with contextlib.suppress(OSError):
+                    _uses(folder).remove(used)
 
     def release(self) -> None:
-        for entry in list(self._entries):
-            self.let_go(entry)
+        self.let_go(*self._entries)
 
     def intact(self) -> bool:
         """Is all that is used still there, and as it was?"""
@@ -276,7 +279,7 @@ def _uses(folder: Path) -> _Session:
 
 
 def _in_use(folder: Path) -> set[str]:
-    """The names of what living processes use. Files of those that have ended are removed."""
+    """The names of what living processes use, for who is `_alone`. Files of those that have ended are removed."""
     found: set[str] = set()
     with contextlib.suppress(OSError):
         for path in (folder / _IN_USE).iterdir():
@@ -364,8 +367,10 @@ def trim(keep: Path | None = None) -> None:
     """
     known = entries()
     excess = sum(entry.size for entry in known) - limit()
+    with _alone(folder()):
+        used = _in_use(folder()) if excess > 0 else set()  # what is to go is looked at once more
     for entry in known:
-        if excess > 0 and entry.path != keep and _removed(entry.path):
+        if excess > 0 and entry.path != keep and entry.path.name not in used and _removed(entry.path):
             excess -= entry.size
     for left in [*_inside(_DRAFT), *(path for path in _inside(_ENTRY) if not _header(path).exists())]:
         with contextlib.suppress(OSError):

@@ -30,18 +30,21 @@ def open(
     cache: bool = True,
     progress: Callable[[int, int], None] = readers.silent,
     read: reading.Read = reading.read_here,
+    pins: kept.Pins | None = None,
 ) -> Trace:
     """The trace at `path`: any file or folder a reader knows, or a folder of ranks.
 
     `partial` reads what is whole of a truncated file. `step_name` chooses the steps (`Trace.with_steps`). `rank` opens only that rank of
-    a folder. What took long to read is kept in the user's cache (`stepscope cache`). `read` chooses the process that reads.
+    a folder. What took long to read is kept in the user's cache (`stepscope cache`). `read` chooses the process that reads,
+    `pins` how long what is used stays in the cache: until the process ends, where nobody releases them.
     """
     where, unread = Path(path), list[DataError]()
     found = list(sources(where, unread.append))
     if not found:
         why = next((error for error in unread if not isinstance(error, UnknownFormatError)), None)
         raise why or UnknownFormatError(where, f"no trace in this folder{_reasons(unread) or f': {folder_hint(where)}'}. {_known()}")
-    return together(found, where, unread=unread, partial=partial, step_name=step_name, rank=rank, cache=cache, progress=progress, read=read)
+    how: dict[str, Any] = {"partial": partial, "step_name": step_name, "rank": rank, "cache": cache, "progress": progress}
+    return together(found, where, unread=unread, **how, read=read, pins=pins)
 
 
 def together(

@@ -22,6 +22,7 @@ from stepscope import readers, step_choice, store
 from stepscope.errors import DataError, StepscopeError, UnknownFormatError, UsageError
 
 LARGE = 16 << 20  # bytes: of less, no single call into a library takes a second, and starting a process costs as much as reading
+_REUSED = 256 << 20  # bytes: after more, a process is not asked again
 _PACKED = 16  # times as much, when unpacked
 _LOOKED_S = 0.1  # how often a process that reads is asked whether it is still wanted
 _TOLD_S = 0.05
@@ -72,16 +73,14 @@ def read_here(task: Task, progress: Progress) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def read_large_apart(task: Task, progress: Progress) -> None:
-    """What takes long in a process of its own, so that Ctrl-C ends it at once."""
-    if _bytes(Path(task.path)) < LARGE:
-        read_here(task, progress)
-        return
-    process = Process()
+@contextlib.contextmanager
+def large_apart() -> Iterator[Read]:
+    """How to read so that an interrupt ends it at once: what is large in a process of its own, the rest here."""
+    workers = Workers()
     try:
-        process.read(task, progress)
+        yield lambda task, progress: (read_here if _bytes(Path(task.path)) < LARGE else workers.read)(task, progress)
     finally:
-        process.kill()
+        workers.close()
 
 
 class Workers:
@@ -109,7 +108,7 @@ class Workers:
         try:
             process.read(task, progress)
         finally:
-            small = _bytes(Path(task.path)) < LARGE  # one that has read much keeps the memory
+            small = _bytes(Path(task.path)) < _REUSED  # one that has read much keeps the memory
             with self._lock:
                 del self._begun[process]
                 again = small and process.is_alive and not self._closed and len(self._idle) < self._at_once
@@ -131,7 +130,8 @@ class Workers:
                 now = time.monotonic()
                 recent = sum(now - begun < self._patience_s for begun in self._begun.values())
                 if recent < self._at_once and len(self._begun) < self._most:
-                    self._idle = [process for process in self._idle if process.is_alive]
+                    while self._idle and not self._idle[-1].is_alive:
+                        self._idle.pop().kill()  # closes what is left of it
                     process = self._idle.pop() if self._idle else Process()
                     self._begun[process] = now
                     return process

@@ -12,7 +12,7 @@ import traceback
 from types import ModuleType
 
 from stepscope import __version__
-from stepscope.cli._arguments import Parser, example_text
+from stepscope.cli._arguments import Parser, example_text, pins
 from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.parameters import nearest
@@ -68,6 +68,9 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename is None:
             _abandon_stdout()
         return error.exit_code if isinstance(error, StepscopeError) else 1
+    finally:
+        while pins:
+            pins.pop().release()
     return code
 
 

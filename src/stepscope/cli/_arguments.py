@@ -19,6 +19,7 @@ from stepscope.errors import UsageError
 from stepscope.parameters import check_word, nearest, steps, suggestion, type_of, value
 
 if TYPE_CHECKING:
+    from stepscope.cache import Pins
     from stepscope.trace import Trace
 
 
@@ -157,14 +158,19 @@ def add_how(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     return group
 
 
+pins: list["Pins"] = []  # what the command uses of the cache
+
+
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
     """The trace at a path, as the reading flags say; a terminal sees progress when it takes long."""
+    from stepscope.cache import Pins
     from stepscope.opening import open
-    from stepscope.reading import read_large_apart as read
+    from stepscope.reading import large_apart
 
     how = {"partial": args.partial, "step_name": args.step_name, "rank": args.rank, "cache": not args.no_cache}
-    with _progress() as progress:
-        trace = open(path, **how, progress=progress, read=read)
+    with _progress() as progress, large_apart() as read:
+        pins.append(Pins())
+        trace = open(path, **how, progress=progress, read=read, pins=pins[-1])
     asked: tuple[int, int] | None = getattr(args, "steps", None)  # not every command that opens has all flags of reading
     return trace.of_steps(*asked) if asked else trace
 
