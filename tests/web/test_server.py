@@ -422,7 +422,9 @@ def test_a_process_answers_one_query_after_another(server: Serve) -> None:
 def test_sql_that_nobody_waits_for_is_ended(server: Serve) -> None:
     served = server(SAMPLES, query_s=57)
     run, before = served.run("h200_modules"), children()
-    body = json.dumps({"sql": "select count(*) as n from spans a, spans b, spans c, spans d where a.dur_ns * b.dur_ns * c.dur_ns < d.dur_ns"})
+    body = json.dumps(
+        {"sql": "select count(*) as n from spans a, spans b, spans c, spans d where a.dur_ns * b.dur_ns * c.dur_ns < d.dur_ns"}
+    )
     connection = http.client.HTTPConnection(served.host, served.port, timeout=30)
     given = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
     connection.request("POST", f"/api/runs/{run}/query", body, given)
