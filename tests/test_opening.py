@@ -277,7 +277,7 @@ def test_every_reader_names_its_format_in_users_words() -> None:
     assert [text.partition(" (")[0] for text in readers.formats()[:3]] == [
         "PyTorch/Chrome JSON",
         "JAX/TensorFlow xplane",
-        "Ascend raw data",
+        "Ascend PROF_* directory",
     ]
     assert len(set(readers.formats())) == len(readers.names())
 

@@ -127,7 +127,7 @@ def test_counters_become_samples(tmp_path: Path) -> None:
         queue.limit  5000   8.5
         """,
     )
-    assert "1 values of counters that are not numbers" in trace.problems.collect()["what"].to_list()
+    assert "1 value of a counter that is not a number" in trace.problems.collect()["what"].to_list()
 
 
 def gpu_step() -> list[dict[str, Any]]:
@@ -333,7 +333,7 @@ def test_a_bare_array_may_lack_its_closing_bracket(tmp_path: Path) -> None:
         ({"ts": float("nan")}, "event 1: 1 event without a usable time"),
         ({"ts": 1e300}, "event 1: 1 event without a usable time"),
         ({"ts": "yesterday"}, "event 1: 1 event without a usable time"),
-        ({"dur": None}, "event 1: 1 complete events without a usable duration"),
+        ({"dur": None}, "event 1: 1 complete event without a usable duration"),
     ],
 )
 def test_an_event_that_cannot_be_is_refused_or_left_out_and_counted(tmp_path: Path, event: dict[str, Any], complaint: str) -> None:

@@ -59,7 +59,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "events are numbers": (b'{"traceEvents": [1, 2, 3]}', "entries that are not events"),
     "negative duration": (document(event(dur=-3)), "event 1: 1 event of negative duration"),
     "NaN": (document(event(ts=float("nan"))), "event 1: 1 event without a usable time"),
-    "infinite": (document(event(dur=float("inf"))), "event 1: 1 complete events without a usable duration"),
+    "infinite": (document(event(dur=float("inf"))), "event 1: 1 complete event without a usable duration"),
     "huge time": (document(event(ts=10**40)), "event 1: 1 event without a usable time"),
     "broken in the middle": (WHOLE.replace(b'"ts": 1500', b'"ts": #1500'), "malformed"),
     "deep arguments": (document()[:-2] + b',{"ph":"X","args":' + deep(b"[", b"]") + b"}]}", "nested too deeply"),
