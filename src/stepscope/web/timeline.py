@@ -226,7 +226,7 @@ def gaps(opened: Opened, path: Mapping[str, Any], words: Words) -> Response:
     low, high, number = _number(words, "t0", 0), _number(words, "t1", opened.timeline.end), _number(words, "group")
     _no_more(words, "timeline/gaps")
     if not 0 <= number < len(opened.timeline.groups):
-        raise UsageError(f"no group {number}; there are 0 to {len(opened.timeline.groups) - 1}")
+        raise UsageError(f"no group {number}; expected 0 to {len(opened.timeline.groups) - 1}")
     group = opened.timeline.groups[number]
     return _json({"gaps": asking.gaps(opened.trace, opened.timeline, group, low, high, opened.once)})
 
@@ -271,7 +271,7 @@ def _lanes(timeline: Timeline, said: str) -> list[Lane]:
     numbers = [parameters.value(int, "lanes", word) for word in said.split(",")]
     for number in numbers:
         if not 0 <= number < len(timeline.lanes):
-            raise UsageError(f"no lane {number}; there are 0 to {len(timeline.lanes) - 1}")
+            raise UsageError(f"no lane {number}; expected 0 to {len(timeline.lanes) - 1}")
     return [timeline.lanes[number] for number in numbers]
 
 
