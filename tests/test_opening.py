@@ -250,7 +250,7 @@ def test_several_runs_in_a_folder_are_not_one_trace_and_the_error_names_two(tmp_
         (
             b"\x00\x01noise" * 100,
             UnknownFormatError,
-            r"not a trace that stepscope knows\. Known: PyTorch/Chrome JSON \(\.json, \.json\.gz\); JAX/TensorFlow xplane \(\.xplane\.pb\)",
+            r"not a trace that stepscope knows\. Known: PyTorch/Chrome JSON \(\.json, \.json\.gz\), JAX/TensorFlow xplane \(\.xplane\.pb\)",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_every_reader_names_its_format_in_users_words() -> None:
     assert [text.partition(" (")[0] for text in readers.formats()[:3]] == [
         "PyTorch/Chrome JSON",
         "JAX/TensorFlow xplane",
-        "Ascend raw data",
+        "Ascend PROF_* directory",
     ]
     assert len(set(readers.formats())) == len(readers.names())
 
@@ -331,7 +331,7 @@ def test_an_unknown_file_is_told_what_it_is_and_what_to_do(name: str, content: b
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UnknownFormatError, match=f"not a trace that stepscope knows: this is {message}") as caught:
         stepscope.open(tmp_path / name)
-    assert str(caught.value).count("\n") == 0 and ". Known: PyTorch/Chrome JSON (.json, .json.gz); " in str(caught.value)
+    assert str(caught.value).count("\n") == 0 and ". Known: PyTorch/Chrome JSON (.json, .json.gz), " in str(caught.value)
 
 
 def test_a_table_of_a_run_folder_leads_to_the_folder(tmp_path: Path) -> None:

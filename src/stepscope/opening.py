@@ -415,4 +415,4 @@ def _what_it_is(path: Path) -> str:
 
 
 def _known() -> str:
-    return f"Known: {'; '.join([*readers.formats(), 'run folders'])}"
+    return f"Known: {', '.join([*readers.formats(), 'stepscope run folder'])}"

@@ -1092,7 +1092,7 @@ def test_windows_that_cannot_be_opened_are_told_once_and_when_they_can_again(tmp
         """,
         tmp_path,
     )
-    lines = [line.removeprefix("stepscope: ").split(": ")[0] for line in done.stderr.splitlines()]
+    lines = [line.removeprefix("stepscope: ").split(": ")[0] for line in complaints(done.stderr)]
     # The third window is open when its folder goes.
     assert [line for line in lines if "capture" not in line] == ["nothing is recorded from step 3 on", "recording goes on from step 7 on"]
     assert [steps_of(stepscope.open(path))[:1] for path in recordings(tmp_path / "data")] == [[0], [1], [], [7], [8], []]

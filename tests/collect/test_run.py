@@ -234,7 +234,7 @@ def test_the_environment_variable_starts_a_profiler_whatever_the_job_computes_wi
     told = {"start": True, "output_path": "asked", "host_interval_ms": 0, "metadata": {"by": "variable"}}
     under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=json.dumps(told))
     recording = only(recordings(tmp_path / "asked"))
-    assert f"recorded {recording.relative_to(tmp_path)}; look at it" in under.stderr and not (tmp_path / "data").exists()
+    assert f"recorded {recording.relative_to(tmp_path)}; open it with: " in under.stderr and not (tmp_path / "data").exists()
     trace = stepscope.open(recording, cache=False)
     assert trace.meta.extra["metadata"] == {"by": "variable"}
     assert trace.annotations()["name"].sort().to_list() == ["work0", "work1", "work2"]

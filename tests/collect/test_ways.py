@@ -138,7 +138,7 @@ def test_under_run_mindspores_examples_are_recorded_unchanged(way: str, mode: st
     done = run(folder, f"{way}.py", MODE=mode, **variables(way, folder))
     assert done.returncode == 0, done.stderr
     check_mindspore(way, folder, under_run=True)
-    assert f"recorded {finished(folder).relative_to(folder)}; look at it" in done.stderr
+    assert f"recorded {finished(folder).relative_to(folder)}; open it with: " in done.stderr
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])

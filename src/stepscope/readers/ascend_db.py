@@ -6,7 +6,7 @@ from pathlib import Path
 from stepscope.readers import Options, _ascend_database
 from stepscope.trace import Trace
 
-FORMAT = "Ascend databases (ascend_pytorch_profiler_R.db, ascend_mindspore_profiler_R.db, msprof_*.db)"
+FORMAT = "Ascend database (.db)"
 
 
 def sniff(path: Path) -> bool:

@@ -45,7 +45,7 @@ from stepscope.trace import Meta, Trace
 _OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _DATABASES = "ascend_*profiler*.db"
 _MSPROF = "mindstudio_profiler_output"
-FORMAT = "results of torch_npu and MindSpore on Ascend (*_ascend_pt, *_ascend_ms)"
+FORMAT = "Ascend result folder (*_ascend_pt, *_ascend_ms)"
 
 
 def sniff(path: Path) -> bool:

@@ -30,7 +30,7 @@ _BASES: dict[str, Callable[[Path, dict[str, Any], Options], Trace]] = {
     "jax": _xplane_capture.read,
     "tensorflow": _xplane_capture.read,
 }
-FORMAT = "stepscope recordings (*.capture)"
+FORMAT = "stepscope capture"
 
 
 def sniff(path: Path) -> bool:

@@ -30,7 +30,7 @@ _STEPS, _DATABASE = "cluster_step_trace_time.csv", "cluster_analysis.db"
 _PARTS = ["transit_ns", "wait_ns", "idle_ns"]
 _ALL = 0.99  # of a step's communication; operators that run at the same time are more than it
 _FILES = (_STEPS, _DATABASE, "cluster_communication_matrix.json", "cluster_communication.json")
-FORMAT = "cluster_analysis_output of msprof-analyze"
+FORMAT = "cluster_analysis_output"
 
 
 def sniff(path: Path) -> bool:

@@ -18,7 +18,7 @@ from stepscope.trace import Meta, Trace, complete
 
 _COMMUNICATION = r"^(?i)(all|reduce_?scatter|broadcast|send|receive|hcom|gather|barrier)"
 _SPANS = {"rank": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64}
-FORMAT = "MindInsight's Marey timeline (JSON)"
+FORMAT = "MindInsight Marey JSON"
 
 
 def sniff(path: Path) -> bool:

@@ -51,7 +51,7 @@ _PATTERNS = (
     *("flops_summary_*.json", "flops_[0-9]*.txt", "parallel_strategy_*.json"),
 )
 _RANK = re.compile(r"_([0-9]{1,9})(?:_detail_time|_detail|_type)?\.(?:csv|json|txt)$")
-FORMAT = "MindInsight profiler folders"
+FORMAT = "MindInsight profiler folder"
 
 
 def sniff(path: Path) -> bool:

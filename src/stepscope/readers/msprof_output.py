@@ -23,7 +23,7 @@ from stepscope.readers._kineto import Problem
 from stepscope.trace import Trace
 
 _YEAR_2000_NS = 946_684_800 * 10**9
-FORMAT = "msprof exports (mindstudio_profiler_output)"
+FORMAT = "mindstudio_profiler_output"
 
 
 def sniff(path: Path) -> bool:

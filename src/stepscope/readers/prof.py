@@ -27,7 +27,7 @@ from stepscope.readers._prof_found import Found
 from stepscope.readers._prof_host import Host
 from stepscope.trace import Meta, Trace
 
-FORMAT = "Ascend raw data (PROF_* directory)"
+FORMAT = "Ascend PROF_* directory"
 
 
 def sniff(path: Path) -> bool:

@@ -214,7 +214,7 @@ def near(opened: Opened, *, lane: int, at: int, row: int = 0, span: int | None =
 def gaps(opened: Opened, *, group: int, t0: int = 0, t1: int | None = None) -> Response:
     groups, high = opened.timeline.groups, opened.timeline.end if t1 is None else t1
     if group >= len(groups):
-        raise UsageError(f"no group {group}; there are 0 to {len(groups) - 1}")
+        raise UsageError(f"no group {group}; expected 0 to {len(groups) - 1}")
     return _json({"gaps": asking.gaps(opened.trace, opened.timeline, groups[group], t0, high, opened.once)})
 
 
@@ -244,7 +244,7 @@ def _lanes(timeline: Timeline, said: str) -> list[Lane]:
     numbers = [parameters.value(int, "lane", word) for word in said.split(",")]
     for number in numbers:
         if number >= len(timeline.lanes):
-            raise UsageError(f"no lane {number}; there are 0 to {len(timeline.lanes) - 1}")
+            raise UsageError(f"no lane {number}; expected 0 to {len(timeline.lanes) - 1}")
     if len(set(numbers)) < len(numbers):
         raise UsageError("lanes names a lane twice")
     return [timeline.lanes[number] for number in numbers]
