@@ -108,14 +108,17 @@ class _Sums(NamedTuple):
     most: Ints  # how long the longest is
 
 
+_NO_SUMS = _Sums(*[np.empty(0, np.int64)] * 5)
+
+
 def levels(portions: Iterator[Some], lowest: int, top: int) -> Iterator[tuple[Buckets, Ints]]:
     """Of the events of one row, from the lowest level to the top: the short ones summed up, and the numbers of the long ones."""
-    pieces, longs = [], []
+    pieces, longs = [_NO_SUMS], [Some(*[np.empty(0, np.int64)] * 4)]  # a row may hold no event
     for some in portions:
         is_long = some.dur >= 1 << lowest
         longs.append(some.where(is_long))
         pieces.append(_sum_up(some if not is_long.any() else some.where(~is_long), lowest))
-    sums = pieces[0] if len(pieces) == 1 else _grouped(_stacked(pieces))
+    sums = pieces[-1] if len(pieces) <= 2 else _grouped(_stacked(pieces))
     long = Some(*(np.concatenate(columns) for columns in zip(*longs, strict=True)))
     for level in range(lowest, top + 1):
         if level > lowest:
@@ -134,7 +137,7 @@ def _sum_up(some: Some, level: int) -> _Sums:
     """Events shorter than a bucket, per bucket; one that lies across an edge is busy on both sides and counts where it begins."""
     number, start, dur, before = some
     if len(number) == 0:
-        return _Sums(*[np.empty(0, np.int64)] * 5)
+        return _NO_SUMS
     end = start + dur
     fresh = np.minimum(np.maximum(start, before), end)  # what an earlier event covers is not covered twice
     bucket = start >> level

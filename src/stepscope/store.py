@@ -39,7 +39,28 @@ def read(path: Path) -> Trace:
             tables[name] = _scan(file, name)
     if "spans" not in tables:
         raise DataError(path, "the run folder has no spans.parquet")
+    _opened.pop(path, None)
+    _opened[path] = None
+    while len(_opened) > _REMEMBERED:
+        _opened.pop(next(iter(_opened)), None)
     return Trace(tables, header)
+
+
+# Run folders that this process has opened, the last one last: tables are read later, and Polars does not say which file is damaged.
+_opened: dict[Path, None] = {}
+_REMEMBERED = 256
+
+
+def named_damage(error: pl.exceptions.PolarsError) -> Exception:
+    """The error with the name of the damaged file, where it comes from a table of a run folder; else the error itself."""
+    if "parquet" in str(error).lower():
+        for file in (file for folder in reversed(list(_opened)) for file in sorted(folder.glob("*.parquet"))):
+            try:
+                for _ in pl.scan_parquet(file, glob=False).collect_batches():
+                    pass
+            except (pl.exceptions.PolarsError, OSError) as why:
+                return DataError(file, f"damaged ({first_line(why)})")
+    return error
 
 
 def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:

@@ -269,6 +269,8 @@ class Trace:
             if unknown := set(given) - set(found.parameters):
                 raise UsageError(f"{name} has no parameter {', '.join(sorted(unknown))}") from error
             raise
+        except pl.exceptions.PolarsError as error:
+            raise importlib.import_module("stepscope.store").named_damage(error) from error
         return result
 
     def view(self, page: str = "overview", *, height: int = 720) -> Any:

@@ -259,3 +259,21 @@ def test_every_array_of_events_of_a_file_is_read(tmp_path: Path, monkeypatch: py
     assert {"traceName": "x", "later": 5}.items() <= trace.meta.extra.items()
     assert "traceEvents" not in trace.meta.extra
     assert ("", "the file has 4 arrays of events: all of them are read", 0) in rows_of(trace)
+
+
+def test_odd_events_are_counted_over_all_parts_of_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries 30 and 90 are no events; 50, 70 and 110 have no time."""
+    events: list[Any] = [OP | {"name": f"op {number}", "ts": number} for number in range(120)]
+    events[30] = events[90] = 5
+    for number in (50, 70, 110):
+        events[number] = events[number] | {"ts": [number]}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    alone = opened(path)
+    monkeypatch.setattr(texts, "PIECE", 3000)
+    parts = opened(path)
+    for trace in (alone, parts):
+        assert ("event 30", "2 entries that are not events, for example 5", 2) in rows_of(trace)
+        assert ("event 50", '3 events without a usable time, for example "ts": [50]', 3) in rows_of(trace)
+        assert trace.spans.collect().height == 115
+    assert parts.spans.collect().equals(alone.spans.collect())

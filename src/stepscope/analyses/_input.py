@@ -41,7 +41,7 @@ def samples(trace: Trace) -> pl.DataFrame:
             "of",
             "queue",
             "at_ns",
-            op_id=pl.col("op").cast(pl.Int32),
+            op_id=pl.col("op").cast(pl.Int32, strict=False),
             what=pl.col("what").replace(_WHAT).fill_null("depth"),
             value=pl.col("value") * scale,
         )
@@ -62,7 +62,7 @@ def in_steps(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
 def ends(pipeline: pl.DataFrame) -> dict[int, int]:
     """By rank the operator whose queue is read by the training or by the sender: the first with a queue, from the root on."""
     found: dict[int, int] = {}
-    for (rank,), rows in pipeline.group_by("rank"):
+    for (rank,), rows in pipeline.drop_nulls("rank").group_by("rank"):
         parents = dict(rows.select("op_id", "parent").iter_rows())
         queued = set(rows.filter(pl.col("queue_capacity") > 0)["op_id"])
         depth = {op: _depth(op, parents) for op in queued}

@@ -28,7 +28,8 @@ def memory_samples(trace: Trace, device: str | None) -> pl.DataFrame:
         check_device(trace, device)
     samples = (
         counters.join(parts.lazy(), on=["name", "unit"], maintain_order="left")
-        .select("rank", "device", "what", "at_ns", bytes=pl.col("value").round().cast(pl.Int64))
+        .select("rank", "device", "what", "at_ns", bytes=pl.col("value").round().cast(pl.Int64, strict=False))
+        .filter(pl.col("bytes").is_not_null())
         .sort("rank", "device", "at_ns", maintain_order=True)
         .collect()
     )

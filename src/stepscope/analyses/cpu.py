@@ -98,5 +98,9 @@ def cpu(trace: Trace, *, of: str | None = None) -> pl.DataFrame:
             * pl.col("cores"),
             context_switches_per_s=switches,
         )
-        .select(pl.col(name).round().cast(dtype) if dtype == pl.Int64 else pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(
+            # A sample may be any number, also one that no count of bytes can be.
+            (pl.col(name).round() if dtype == pl.Int64 else pl.col(name)).cast(dtype, strict=False)
+            for name, dtype in COLUMNS.items()
+        )
     )

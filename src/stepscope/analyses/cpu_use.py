@@ -82,7 +82,7 @@ def cpu_use(trace: Trace, *, of: str | None = None, start_ns: int | None = None,
         .pipe(_at_least_its_processes)
         .with_columns(verdict=pl.when(pl.col("of") == "machine").then(_verdict()))
         .filter(True if of is None else pl.col("of") == of)
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
     )
 
 

@@ -66,7 +66,7 @@ def data_pipeline(trace: Trace) -> pl.DataFrame:
     parts = rows.group_by("rank", maintain_order=True)
     judged = [row for (rank,), part in parts for row in _judged(part.rows(named=True), full=rank in full)]
     schema = dict(rows.schema) | {"verdict": pl.String(), "hint": pl.String()}
-    return pl.DataFrame(judged, schema).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return pl.DataFrame(judged, schema).select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
 
 
 def _with_workers(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:

@@ -55,7 +55,7 @@ def data_queues(trace: Trace, *, per_step: bool = True) -> pl.DataFrame:
         behind.with_columns(verdict=_verdict())
         .with_columns(pl.when(pl.col("depth").is_not_null()).then(name).alias(name) for name in ("empty", "full"))
         .sort("rank", "queue", "step", nulls_last=True)
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
     )
 
 

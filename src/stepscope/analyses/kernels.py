@@ -63,9 +63,9 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
         )
         .group_by(*_KEYS, "stream", *_LAUNCH)
         .agg(calls=pl.len().cast(pl.Int64), total_ns=pl.col("dur_ns").sum(), min_ns=pl.col("dur_ns").min(), max_ns=pl.col("dur_ns").max())
-        .with_columns(pl.col("grid", "block").str.replace_all(r",\s*", "x"), pl.col("occupancy").cast(pl.Float64) / 100)
+        .with_columns(pl.col("grid", "block").str.replace_all(r",\s*", "x"), pl.col("occupancy").cast(pl.Float64, strict=False) / 100)
     )
-    unknown = (pl.col("occupancy") == 0) & (pl.col("shared_memory_bytes").cast(pl.Int64) > _RECKONED_BYTES)
+    unknown = (pl.col("occupancy") == 0) & (pl.col("shared_memory_bytes").cast(pl.Int64, strict=False) > _RECKONED_BYTES)
     launches = launches.with_columns(occupancy=pl.when(~unknown.fill_null(False)).then("occupancy"))
     ways = pl.struct("grid", "block", "registers", "shared_memory_bytes")
     weighted = pl.col("occupancy").is_not_null()
@@ -91,4 +91,5 @@ def kernels(trace: Trace, *, copies: bool = False, by_scope: bool = False) -> pl
         .sort("rank", "device", -pl.col("total_ns"), "name", "op", "scope")
     )
     found = with_device_steps(trace, rows.collect(), pl.lit(True), "share")
-    return found.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    # What args say of a launch may be any number.
+    return found.select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())

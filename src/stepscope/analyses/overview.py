@@ -95,7 +95,7 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
     )
     drawn = pl.when(pl.col("clock") == "device").then(pl.lit("device ranges"))
     figures = with_overhead(figures, trace).with_columns(steps_how=pl.concat_str("steps_how", drawn, separator=", ", ignore_nulls=True))
-    return figures.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return figures.select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
 
 
 def _device_names(trace: Trace) -> pl.DataFrame:

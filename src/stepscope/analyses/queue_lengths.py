@@ -30,5 +30,5 @@ def queue_lengths(trace: Trace) -> pl.DataFrame:
         .sort("rank", "track", "at_ns")
         .filter(pl.col("change") != 0)
         .with_columns(length=pl.col("change").cum_sum().over("rank", "track"))
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
     )

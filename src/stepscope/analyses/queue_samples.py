@@ -40,7 +40,7 @@ def queue_samples(trace: Trace, *, op: int | None = None) -> pl.DataFrame:
     return (
         rows.rename({"value": "depth"})
         .sort("rank", "queue", "at_ns", maintain_order=True)
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
     )
 
 

@@ -35,5 +35,5 @@ def queues(trace: Trace) -> pl.DataFrame:
         )
         .sort("rank", "track")
         .with_columns(mean_length=pl.col("waited_ns") / pl.col("total_ns"), empty_share=pl.col("empty_ns") / pl.col("total_ns"))
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
     )

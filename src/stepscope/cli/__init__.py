@@ -156,7 +156,9 @@ def _message(error: Exception) -> str:
         return f"{error.name} is not installed: recording works without, looking at it does not; pip install {' '.join(_TO_LOOK)}"
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(error, polars.exceptions.PolarsError):
-        return line
+        store = sys.modules.get("stepscope.store")
+        named = store.named_damage(error) if store is not None else error
+        return str(named) if isinstance(named, StepscopeError) else line
     return f"internal error: {type(error).__name__}: {line} (--debug says where; please report it)"
 
 

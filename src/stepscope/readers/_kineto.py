@@ -462,6 +462,8 @@ def steps_of(spans: pl.DataFrame) -> tuple[pl.DataFrame, Problem | None]:
         return number_steps(chosen, "inferred"), Problem("", f"{NO_MARKERS}: each '{name}' annotation is taken as a step", 0)
     body = ranges.filter(pl.col("kind") != "other")
     body = body if body.height else ranges
+    if body.is_empty():
+        return number_steps(body, "whole"), Problem("", "the trace holds no spans: there are no steps", 0)
     whole = body.select(pl.col("start_ns").min(), pl.col("end_ns").max()).with_columns(name=pl.lit("0"))
     return number_steps(whole, "whole"), Problem("", f"{NO_MARKERS}: the whole trace is one step", 0)
 

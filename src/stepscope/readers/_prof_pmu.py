@@ -141,7 +141,7 @@ def _stars(
             "stream": stream,
             "task": task,
             "start_ns": device.clock.ns(found["end"]),
-            "context": np.where(mix | ((ffts == 4) & (found["context"] != 0xFFFF)), found["context"], NO_CONTEXT).astype(np.int64),
+            "context": np.where(mix | ((ffts == 4) & (found["context"] != 0xFFFF)), found["context"].astype(np.int64), NO_CONTEXT),
             "of_block": function == _OF_BLOCK,
             "vector": np.where(function == _OF_BLOCK, block_vector, vector_first),
             "leads": (function == _OF_KERNEL) | (block_vector == vector_first),

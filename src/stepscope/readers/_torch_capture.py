@@ -47,6 +47,8 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         reports.append(report)
     take("torch_memory", lambda piece: _memory(piece, header.get("pid", 0)))
     problems = [Problem(name, f"the column file is damaged ({why}): its events are lost", 1) for name, why in damaged.items()]
+    if header.get("whole") and "pieces" not in header and "incomplete" not in header and not captures.files(path, "torch"):
+        problems.append(Problem("torch.000000.npz", "missing, or no operator ran: there are no operators", 1))
     problems += [Problem("", events.counted(noted.many, what), noted.lost) for report in reports for what, noted in report.problems.items()]
     if not any(report.events for report in reports):
         rows = pl.DataFrame(problems, {"where": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row")

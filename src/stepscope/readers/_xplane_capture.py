@@ -24,9 +24,9 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         except DataError as error:  # one session of several: the others can still be read
             problems.append({"rank": rank, "file": str(file.relative_to(path)), "what": error.what, "lost": 0})
     if not traces and not problems:
-        problems.append(
-            {"rank": rank, "file": path.name, "what": f"{header.get('framework')}'s profiler left no file: the job ended before", "lost": 0}
-        )
+        why = "it is missing" if header.get("whole") else "the job ended before"
+        what = f"{header.get('framework')}'s profiler left no file (*.xplane.pb): {why}"
+        problems.append({"rank": rank, "file": path.name, "what": what, "lost": 0})
     trace = Trace({}) if not traces else traces[0] if len(traces) == 1 else _joined(traces, rank)
     if not problems:
         return trace

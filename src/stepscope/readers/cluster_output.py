@@ -28,6 +28,7 @@ from stepscope.trace import Meta, Trace, complete
 
 _STEPS, _DATABASE = "cluster_step_trace_time.csv", "cluster_analysis.db"
 _PARTS = ["transit_ns", "wait_ns", "idle_ns"]
+_LONGEST_NS, _ROUNDED_NS = 2**55, 1000  # a year; the tables are of microseconds, each rounded for itself
 _ALL = 0.99  # of a step's communication; operators that run at the same time are more than it
 _FILES = (_STEPS, _DATABASE, "cluster_communication_matrix.json", "cluster_communication.json")
 FORMAT = "cluster_analysis_output"
@@ -86,9 +87,17 @@ def _sums(path: Path, problems: list[Problem], first: int) -> pl.DataFrame:
         overlapped=nanoseconds(column(rows, "Overlapped")),
         free=nanoseconds(column(rows, "Free")),
     )
-    whole = found.drop_nulls()
-    if lost := found.height - whole.height:
+    known = found.drop_nulls()
+    if lost := found.height - known.height:
         problems.append(Problem(_STEPS, f"{units.count(lost, 'row')} without a rank or a time", lost))
+    times, least = pl.col("computing", "communication", "overlapped", "free"), pl.min_horizontal("computing", "communication")
+    fits = (pl.col("rank") >= 0) & pl.all_horizontal(times.is_between(0, _LONGEST_NS)) & (pl.col("overlapped") <= least + _ROUNDED_NS)
+    whole = known.filter(fits).with_columns(overlapped=pl.min_horizontal("overlapped", least))
+    if lost := known.height - whole.height:
+        row = known.filter(~fits).row(0, named=True)
+        example = ", ".join(f"{name} {row[name] / 1000:.3f}" for name in ("computing", "communication", "overlapped", "free"))
+        what = f"{units.count(lost, 'row')} with invalid times left out, for example rank {row['rank']}: {example} us"
+        problems.append(Problem(_STEPS, what, lost))
     length = pl.col("computing") + pl.col("communication") - pl.col("overlapped") + pl.col("free")
     behind = length.cum_sum().over("rank") + first
     return whole.sort("rank", "step").with_columns(start_ns=behind - length, end_ns=behind)
@@ -148,15 +157,21 @@ def _laid_out(sums: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
 def _transfers(path: Path, problems: list[Problem]) -> pl.DataFrame:
     """Operators of communication as they ran, on the clock of the job: beside the sums, of which they are part."""
     rows: list[tuple[Any, ...]] = []
+    odd = 0
     file = path / "cluster_communication.json"
     for step, name, rank, said in _entries(file, problems):
         times = said.get("Communication Time Info") if isinstance(said, dict) else None
         try:
             start, length = exact(times["Start Timestamp(us)"], 1000), exact(times["Elapse Time(ms)"], 1e6)  # type: ignore[index]
             parts = [_milliseconds(times, key) for key in ("Transit Time(ms)", "Wait Time(ms)", "Idle Time(ms)")]
+            if start < 0 or not 0 <= length <= _LONGEST_NS or index(rank) < 0:
+                odd += 1
+                continue
             rows.append((index(rank), step, name.partition("@")[0], start, length, str(said).replace("'", '"'), *parts))
         except (KeyError, TypeError, ValueError):
             continue  # totals have no start
+    if odd:
+        problems.append(Problem(file.name, f"{odd:,} operators with times that cannot be are left out", odd))
     columns = {"rank": pl.Int32, "step": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64, "args": pl.String}
     return pl.DataFrame(rows, columns | dict.fromkeys(_PARTS, pl.Int64), orient="row").with_columns(
         kind=pl.lit("annotation"),
@@ -184,6 +199,8 @@ def _links(path: Path, problems: list[Problem]) -> pl.DataFrame:
         try:
             src, dst = (index(one) for one in str(pair).split("-"))
             size, time = exact(said["Transit Size(MB)"], 1e6), exact(said["Transit Time(ms)"], 1e6)
+            if min(src, dst, size, time) < 0:
+                raise ValueError(pair)
             rows.append((src, step, name.partition("@")[0], src, dst, str(said.get("Transport Type") or ""), size, time))
         except (KeyError, TypeError, ValueError):
             odd += 1

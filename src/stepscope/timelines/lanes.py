@@ -108,10 +108,18 @@ def build(trace: Trace, ends: tuple[int, int] | None = None, folder: Path | None
         counter["number"] = number
     told = Told(spans.waiting)
     drawn = tracks(trace, spans, told)
-    steps = trace.steps.select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin).sort("rank", "start")
+    steps = (
+        trace.steps.drop_nulls(["start_ns", "end_ns"])
+        .select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin)
+        .sort("rank", "start")
+    )
     paths = _paths(trace, origin) if spans.total <= PATH_SPANS else None
     steps_of = steps.collect().partition_by("rank", as_dict=True)
-    device = device_steps(trace).select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin)
+    device = (
+        device_steps(trace)
+        .drop_nulls(["start_ns", "end_ns"])
+        .select("rank", "step", start=pl.col("start_ns") - origin, end=pl.col("end_ns") - origin)
+    )
     counting = counting_steps(trace, None).select("rank", "step", counts=pl.lit(True))
     device = device.join(coverage(trace).steps.select("rank", "step", "complete"), on=["rank", "step"], how="left", maintain_order="left")
     device = device.join(counting, on=["rank", "step"], how="left", maintain_order="left")

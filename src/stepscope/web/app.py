@@ -18,13 +18,14 @@ import msgspec
 import polars as pl
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from stepscope import __version__, parameters
+from stepscope import __version__, parameters, store
 from stepscope.errors import DataError, StepscopeError, UsageError
 from stepscope.query_process import MEMORY
 from stepscope.web import answers, exports, live, pages, perfetto, timeline
@@ -306,6 +307,8 @@ class Server:
         if isinstance(error, HTTPException):
             kind = "gone" if error.status_code == 404 else "usage"
             return _json({"error": error.detail or "refused", "kind": kind}, error.status_code, dict(error.headers or {}))
+        if isinstance(error, pl.exceptions.PolarsError):
+            error = await run_in_threadpool(store.named_damage, error)
         status, kind = next(((code, word) for of, code, word in _ERRORS if isinstance(error, of)), (500, "server"))
         if status == 500 and self.settings.debug:
             traceback.print_exception(error, file=sys.stderr)
