@@ -69,7 +69,7 @@ class Agent:
 
 
 def ask(path: Path, question: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
-    """One question to one process. OSError when nobody answers: TimeoutError where it is busy; ValueError for an odd answer."""
+    """One question to one process. OSError when nobody answers: TimeoutError where it is there, and busy."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
         one.settimeout(PATIENCE_S if timeout is None else timeout)
         one.connect(str(path))
