@@ -83,3 +83,13 @@ def test_self_times_add_up_to_the_parent() -> None:
     assert got.parent.tolist() == [-1, 0, 1, 2, 0]
     assert got.self_time.tolist() == [30, 20, 15, 5, 30]
     assert got.self_time.sum() == 100
+
+
+def test_times_that_are_centuries_apart_do_not_disturb_how_the_others_nest() -> None:
+    track = np.zeros(5, np.int64)
+    starts = np.array([100, 110, 300, -(2**63), 2**63 - 10], np.int64)
+    ends = np.array([200, 150, 400, -(2**63) + 5, 2**63 - 1], np.int64)
+    found = intervals.nest(track, starts, ends)
+    assert found.parent.tolist()[:3] == [-1, 0, -1]
+    assert found.self_time.tolist()[:3] == [60, 40, 100]
+    assert (found.self_time >= 0).all() and (found.depth >= 0).all()

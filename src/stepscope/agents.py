@@ -64,7 +64,7 @@ class Agent:
                     if not isinstance(asked, dict):
                         raise ValueError("expected an object")
                     said = self._answer(asked)
-                except (ValueError, TypeError, KeyError, StepscopeError) as error:
+                except (ValueError, TypeError, KeyError, RecursionError, StepscopeError) as error:
                     said = {"error": f"{error}"}
                 lines.write(json.dumps(said, default=str).encode() + b"\n")
                 lines.flush()
@@ -78,7 +78,12 @@ def ask(path: Path, question: dict[str, Any], timeout: float | None = None) -> d
         line = lines.readline(_LONGEST_LINE)
     if not line:
         raise ConnectionResetError("the process ended")
-    said: dict[str, Any] = json.loads(line)
+    try:
+        said = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(said, dict):
+        raise ValueError("expected an object")
     return said
 
 

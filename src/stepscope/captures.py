@@ -286,7 +286,7 @@ def missing_pieces(folder: Path, header: Mapping[str, Any]) -> Iterator[str]:
 
 def files(folder: Path, table: str) -> list[Path]:
     """The files of a table, in the order in which they were written. Each is whole."""
-    return sorted(folder.glob(f"{table}.*.npz"))
+    return sorted(file for file in folder.glob(f"{table}.*.npz") if file.is_file())  # a pipe would be waited for
 
 
 def piece(file: Path) -> Piece:

@@ -14,6 +14,7 @@ import math
 import os
 import re
 import socket
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,8 @@ class DynamicProfilerMonitor(_Callback):
         try:
             status = source.stat()
         except FileNotFoundError:
+            return
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for, and the job with it
             return
         key = (status.st_mtime_ns, status.st_size, status.st_ino)
         if key == self._seen or (source == self._agreed and status.st_mtime_ns < self._born):

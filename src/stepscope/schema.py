@@ -175,6 +175,7 @@ _PRESENT = {
     "problems": ("what",),
 }
 _NOT_NEGATIVE = {"spans": ("dur_ns", "self_ns", "depth"), "allocations": ("bytes",), "links": ("bytes", "dur_ns"), "problems": ("lost",)}
+_TIMES = {"spans": ("start_ns", "dur_ns"), "steps": ("start_ns", "end_ns"), "counters": ("at_ns",), "allocations": ("alloc_ns", "free_ns")}
 _IN_ORDER = {"steps": ("start_ns", "end_ns"), "allocations": ("alloc_ns", "free_ns")}
 
 
@@ -194,8 +195,8 @@ def _laws(table: str) -> dict[str, pl.Expr]:
     laws |= {f"with {name} below 0": pl.col(name) < 0 for name in _NOT_NEGATIVE.get(table, ())}
     if order := _IN_ORDER.get(table):
         laws[f"with {order[1]} before {order[0]}"] = pl.col(order[1]) < pl.col(order[0])
-    if table == "spans":
-        laws["that end beyond 64 bits"] = pl.col("start_ns") > 2**63 - 1 - pl.col("dur_ns").clip(0)
+    # 146 years from 1970: sums, means and differences of times stay within 64 bits.
+    laws |= {f"with {name} beyond 62 bits": pl.col(name).is_between(-(2**62), 2**62).not_() for name in _TIMES.get(table, ())}
     return laws
 
 

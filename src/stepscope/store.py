@@ -95,6 +95,9 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
             draft.rename(path)
     except OSError as error:
         raise DataError(path, f"could not be written ({error.strerror or first_line(error)})") from error
+    except (pl.exceptions.InvalidOperationError, pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
+        # Tables are put together as they are written: what does not fit came from the source.
+        raise DataError(trace.meta.source or path, f"damaged: its values do not fit the tables ({first_line(error)})") from error
     except pl.exceptions.PolarsError as error:
         raise DataError(path, f"could not be written ({first_line(error)})") from error
     finally:

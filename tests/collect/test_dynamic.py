@@ -296,3 +296,10 @@ def test_two_jobs_in_one_folder_do_not_hear_each_others_agreements(monkeypatch: 
     monkeypatch.setenv("MASTER_PORT", "2")
     assert _job(2) != first
     assert str(os.getpid()) in _job(1)
+
+
+def test_a_pipe_in_the_place_of_the_file_does_not_stop_the_job(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "profiler_config.json")
+    job = "import stepscope; m = stepscope.DynamicProfilerMonitor('.', poll_interval=0.001); [m.step() for _ in range(3)]; print('trained')"
+    result = subprocess.run([sys.executable, "-c", job], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, result.stdout) == (0, "trained\n"), result.stderr

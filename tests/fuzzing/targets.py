@@ -314,13 +314,18 @@ def _timeline_files(path: Path, trial: Trial) -> str:
     shutil.copytree(path / "run", trial.room / "whole")
     trace = store.read(trial.room / "whole")
     os.environ["STEPSCOPE_CACHE"] = str(trial.room / "cache")
-    shutil.copytree(path, trial.room / "cache" / name, symlinks=True, ignore=shutil.ignore_patterns("run"))
+    shutil.copytree(path, trial.room / "cache" / name, symlinks=True, ignore=_left_behind)
     try:
         trial.doing("timeline open")
         _look_at_timeline(trace, keeping.opened(trace, name), trial)
     finally:
         del os.environ["STEPSCOPE_CACHE"]
     return "opened"
+
+
+def _left_behind(folder: str, names: list[str]) -> list[str]:
+    """What is not copied: the trace beside a timeline, and pipes."""
+    return [name for name in names if name == "run" or (Path(folder) / name).is_fifo()]
 
 
 # What a running job reads

@@ -88,7 +88,7 @@ class Reading:
         wall: WallClock | None = None,
     ) -> None:
         self.plane, self._programs, self._tensorflow = plane, programs, tensorflow
-        self.device = re.match(r"/device:([A-Za-z]+):(\d+)", plane.name)
+        self.device = re.match(r"/device:([A-Za-z]+):(\d{1,9})(?!\d)", plane.name)
         self.tracks: list[dict[str, object]] = []
         self.nameless = 0
         self._streams = any(line.name.startswith("Stream") for line in plane.lines)

@@ -298,7 +298,7 @@ def _devices(readings: list[events.Reading]) -> pl.DataFrame:
             "device": number,
             "name": said.get("gpu_device_name") or said.get("device_type_string") or None,
             "kind": kind,
-            "cores": _times(said.get("core_count"), 1),
+            "cores": cores if (cores := _times(said.get("core_count"), 1)) is not None and cores < 2**31 else None,
             "clock_hz": _times(said.get("clock_rate"), 1_000),
             "memory_bytes": _times(said.get("memory_size"), 1),
             "peak_flops": _times(said.get("peak_teraflops_per_second"), 10**12),
