@@ -221,7 +221,8 @@ def steps_without_others(steps: pl.DataFrame, calls: pl.DataFrame, problems: lis
     if others.is_empty():
         return steps
     for function, count in others.group_by("function", maintain_order=True).len().iter_rows():
-        problems.append(("steps", f"{units.count(count, 'call')} of {function} between steps: their operators belong to no step", 0))
+        which = units.count(count, f"call of {function} is", f"calls of {function} are")
+        problems.append(("steps", f"{which} between steps: their operators belong to no step", 0))
     after = others.group_by(row="iteration").agg(after_ns=pl.min_horizontal(pl.col("end_ns").max(), pl.col("begun_ns").max()))
     return (
         steps.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64))
