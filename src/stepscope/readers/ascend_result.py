@@ -212,7 +212,7 @@ def _described(path: Path, problems: list[Problem]) -> dict[str, Any]:
     said = said if isinstance(said, dict) else {}
     named = re.search(r"_([0-9]{1,9})$", about[0].stem) if about else None
     rank = said.get("rank_id")
-    rank = rank if isinstance(rank, int) and 0 <= rank < 2**31 else int(named[1]) if named else None
+    rank = rank if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31 else int(named[1]) if named else None
     return {"rank": rank, "said": said}
 
 
