@@ -977,7 +977,7 @@ def test_a_query_that_needs_more_than_memory_allows_ends_with_a_line(run: str, s
         "stepscope: the query needed more than 0.1 GB of memory; ask for fewer rows or columns, "
         "or allow more with `stepscope query --memory`\n"
     )
-    assert "--memory is 'lots'; expected a size such as 500MB or 2GB" in say("query", run, "select 1", "--memory", "lots").err
+    assert "--memory is 'lots'; expected a size such as 500kB, 20MB or 2GB" in say("query", run, "select 1", "--memory", "lots").err
 
 
 def test_a_name_that_looks_like_a_file_function_can_be_asked_for(run: str, say) -> None:  # type: ignore[no-untyped-def]

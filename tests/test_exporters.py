@@ -383,11 +383,13 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("words", [["report"], *(["export", "--to", form] for form in exporters.names())], ids=lambda words: words[-1])
 def test_a_full_disk_leaves_no_part_of_a_file_and_keeps_what_was_there(words: list[str], tmp_path: Path) -> None:
-    run, out = tmp_path / "run", tmp_path / "out" / "made.html"
+    ending = {"report": ".html", "chrome": ".json", "perfetto": ".pftrace", "speedscope": ".json", "msprof_db": ".db"}.get(words[-1], "")
+    run, out = tmp_path / "run", tmp_path / "out" / f"made{ending}"
     store.write(stepscope.open(ROOT / "tests" / "samples" / "chrome" / "torch-2.13.0" / "cpu_training.json.gz"), run)
     out.parent.mkdir()
     if words == ["report"]:
         out.write_text("an earlier one")
+        words = ["report", "--force"]
     before = list(out.parent.iterdir())
     done = subprocess.run([sys.executable, "-c", FULL, *words, str(run), "-o", str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr

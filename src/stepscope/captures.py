@@ -16,6 +16,7 @@ import socket
 import tempfile
 import threading
 import time
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -248,7 +249,20 @@ Piece = dict[str, NDArray[Any] | tuple[NDArray[Any], list[str]]]
 DAMAGE = (
     *(OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, MemoryError, OverflowError),
     *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),  # a method of packing, or a password, that never was
+    *(SyntaxError, tokenize.TokenError),  # in what numpy says of an array
 )
+
+# The columns that every piece of a table has; readers need no further check of them.
+_TEXTS = ("name", "thread", "kind", "group", "track_kind", "unit", "category", "meta")
+_NEEDED = {
+    "steps": ("step", "start_ns", "end_ns"),
+    "ranges": ("name", "start_ns", "dur_ns", "tid", "thread"),
+    "spans": ("name", "start_ns", "dur_ns", "tid", "thread", "kind", "group", "track_kind"),
+    "counters": ("name", "at_ns", "value"),
+    "unprofiled_steps": ("step", "dur_ns", "order", "after"),
+    "torch": ("name", "category", "pid", "tid", "start_ns", "dur_ns", "correlation", "external", "flow", "flow_end", "meta", "told"),
+    "torch_memory": ("tid", "start_ns", "text"),
+}
 
 
 def pieces(folder: Path, table: str, damaged: dict[str, str] | None = None) -> Iterator[Piece]:
@@ -292,12 +306,32 @@ def files(folder: Path, table: str) -> list[Path]:
 def piece(file: Path) -> Piece:
     with file.open("rb") as content, np.load(content, allow_pickle=False) as arrays:  # numpy leaves a damaged file open
         names = dict.fromkeys(name.removesuffix(".codes") for name in arrays.files if not name.endswith((".blob", ".ends")))
-        return {
+        found: Piece = {
             name: (arrays[f"{name}.codes"], _words(arrays[f"{name}.blob"], arrays[f"{name}.ends"]))
             if f"{name}.codes" in arrays.files
             else arrays[name]
             for name in names
         }
+    _check(file.name.partition(".")[0], found)
+    return found
+
+
+def _check(table: str, columns: Piece) -> None:
+    """Raise ValueError where a column is missing, or holds something else than the recorder writes."""
+    if missing := set(_NEEDED.get(table, ())) - columns.keys():
+        raise ValueError(f"there is no column {min(missing)}")
+    for name, values in columns.items():
+        numbers, text = (values[0], True) if isinstance(values, tuple) else (values, False)
+        whole = text or name.endswith(("_ns", "tid", "pid", "step"))
+        if numbers.ndim != 1 or numbers.dtype.kind not in ("iu" if whole else "iufb"):
+            raise ValueError(f"column {name} is no list of {'whole ' if whole else ''}numbers")
+        if name in _NEEDED.get(table, ()) and text != (name in _TEXTS):
+            raise ValueError(f"column {name} is {'text' if text else 'no text'}")
+        if name.endswith("_ns") and len(numbers) and not -_LATEST_NS <= int(numbers.min()) <= int(numbers.max()) <= _LATEST_NS:
+            raise ValueError(f"column {name} has times that cannot be")
+
+
+_LATEST_NS = 2**62  # a difference of two such times fits into 64 bits
 
 
 def _encoded(text: Coded) -> dict[str, NDArray[Any]]:
