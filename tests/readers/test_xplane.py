@@ -603,11 +603,11 @@ def test_what_the_profiler_could_not_do_is_said(read: Any) -> None:
     assert_rows(
         problems.filter(~pl.col("what").str.contains("no step markers")),
         """
-        where          what                                            lost
-        ""             "the_profiler_reports_an_error:_no_permission"  0
-        ""             "the_profiler_warns:_clock_is_coarse"           0
-        /device:GPU:0  "the_profiler_dropped_12_events"                12
-        ""             "1_events_are_counts_without_a_time:_left_out"  1
+        where          what                                             lost
+        ""             "the_profiler_reports_an_error:_no_permission"   0
+        ""             "the_profiler_warns:_clock_is_coarse"            0
+        /device:GPU:0  "the_profiler_dropped_12_events"                 12
+        ""             "1_event_is_a_count_without_a_time:_left_out"    1
         """,
     )
 

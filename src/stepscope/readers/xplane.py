@@ -284,7 +284,7 @@ def _remarks(space: Space, readings: list[events.Reading], programs: events.Prog
                 0,
             )
     if aggregated:
-        yield _Note("", f"{units.count(aggregated, 'event is', 'events are')} counts without a time: left out", aggregated)
+        yield _Note("", f"{units.count(aggregated, 'event is a count', 'events are counts')} without a time: left out", aggregated)
 
 
 def _devices(readings: list[events.Reading]) -> pl.DataFrame:
