@@ -206,7 +206,12 @@ class Trace:
         """The same trace with more rows of `problems`."""
         if not rows:
             return self
-        return Trace({**self._tables, "problems": pl.concat([self.problems, schema.conform(pl.LazyFrame(rows), "problems")])}, self.meta)
+        # Names of files need not be UTF-8; then they hold what no text may hold.
+        plain = [
+            {key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for key, value in row.items()}
+            for row in rows
+        ]
+        return Trace({**self._tables, "problems": pl.concat([self.problems, schema.conform(pl.LazyFrame(plain), "problems")])}, self.meta)
 
     def as_rank(self, rank: int) -> "Trace":
         """The same trace, of one rank, as another rank; the size of its world is then unknown."""

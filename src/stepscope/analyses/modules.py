@@ -34,7 +34,7 @@ def modules(trace: Trace, *, depth: int | None = None) -> pl.DataFrame:
     counts them. `depth` is how many levels of modules to show; all of them where it is not given.
     """
     amounts = _amounts(trace)
-    parts = [(scope, scope.split("/")) for scope in amounts["scope"].unique()]
+    parts = [(scope, scope.split("/")) for scope in amounts["scope"].unique().drop_nulls()]
     around = [("/".join(names[:level]), level, inner, len(names)) for inner, names in parts for level in range(1, len(names) + 1)]
     nested = pl.DataFrame(around, {"scope": pl.String, "depth": pl.Int32, "inner": pl.String, "inner_depth": pl.Int32}, orient="row")
     own = pl.col("inner_depth") == pl.col("depth")

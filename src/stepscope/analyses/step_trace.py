@@ -118,7 +118,7 @@ def _given(rows: pl.DataFrame, point: str, named: pl.DataFrame) -> pl.DataFrame:
 def _recorded(trace: Trace, point: str) -> str | None:
     text = trace.meta.options.get(point)
     try:
-        return text if text and _matching(text, _names(trace), point) else None
+        return text if isinstance(text, str) and text and _matching(text, _names(trace), point) else None
     except UsageError:
         return None
 

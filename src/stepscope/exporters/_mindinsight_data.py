@@ -56,7 +56,7 @@ def _batches(trace: Trace, series: dict[str, pl.DataFrame], rank: int, folder: P
             for order, (word, rows) in enumerate(times.items())
         ]  # fmt: skip
         if depth is not None:
-            rows = depth.with_columns(pl.col("value").round().cast(pl.Int64))
+            rows = depth.with_columns(pl.col("value").round().cast(pl.Int64, strict=False))
             parts.append(
                 rows.select(batch=pl.int_range(1, pl.len() + 1), order=pl.lit(9), first=pl.lit(1), second=pl.lit(capacity),
                             value=pl.format("{}", pl.col("value")), at="at_ns")

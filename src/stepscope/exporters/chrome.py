@@ -268,7 +268,7 @@ def _memory(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
     moments, samples = _allocator_events(trace), _samples(trace)
     key = ["device", "at_ns", "nth"]
     for what in ("allocated", "reserved"):
-        totals = samples.filter(pl.col("what") == what).select(*key, pl.col("value").cast(pl.Int64).alias(what))
+        totals = samples.filter(pl.col("what") == what).select(*key, pl.col("value").cast(pl.Int64, strict=False).alias(what))
         moments = moments.join(totals, on=key, how="left", maintain_order="left")
     process = pl.lit(_first_process(tracks))
     kind = pl.col("device").str.extract(r"^(\S+)").replace_strict(_DEVICE_TYPES, default=99, return_dtype=pl.Int32)

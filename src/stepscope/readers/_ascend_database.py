@@ -119,7 +119,7 @@ def _trace(database: Database, options: Options, rank: int | None) -> Trace:
     steps, spans = _steps(database, spans)
     mapped = database.table("RANK_DEVICE_MAP", rankId=pl.Int64, deviceId=pl.Int64)
     own = int(mapped["rankId"][0]) if mapped.height == 1 and (mapped["rankId"][0] or -1) >= 0 else None
-    rank = next((number for number in (rank, own, options.rank) if number is not None and number >= 0), 0)
+    rank = next((number for number in (rank, own, options.rank) if number is not None and 0 <= number < 2**31), 0)
     tables = {
         "spans": spans,
         "tracks": lanes,

@@ -97,6 +97,8 @@ class Connection:
             cursor = self._database.execute(statement)
             while rows := cursor.fetchmany(min(_ROWS, self._size // _SMALLEST_ROW + 1)):
                 yield rows
+        except UnicodeDecodeError as error:  # in the name of a column, or in a message about one
+            raise sqlite3.DatabaseError(f"a name that is not UTF-8 ({error.reason})") from None
         except sqlite3.OperationalError as error:
             if "interrupted" not in str(error):
                 raise

@@ -231,6 +231,11 @@ def _shapes(inputs: str | None) -> list[list[int]] | None:
     return [[int(size) for size in shape if size.strip("-")] for shape in sizes]
 
 
+def _held(number: int | None) -> int | None:
+    """The number, if a column can hold it; damaged shapes give any."""
+    return number if number is not None and abs(number) < 2**63 else None
+
+
 def _facts(name: str, type_: str, shapes: list[list[int]] | None, node: Node | None, forward: str | None) -> _Facts:
     if shapes is None and node:
         shapes = [value.shape for value in node.inputs]
@@ -255,8 +260,8 @@ def _facts(name: str, type_: str, shapes: list[list[int]] | None, node: Node | N
         scope,
         _json(shapes),
         _json(dtypes),
-        _flops(type_, shapes, output),
-        max(sizes, default=None),
+        _held(_flops(type_, shapes, output)),
+        _held(max(sizes, default=None)),
         _json(args or None),
         forward,
     )
