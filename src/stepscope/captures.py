@@ -253,7 +253,7 @@ DAMAGE = (
 )
 
 # The columns that every piece of a table has; readers need no further check of them.
-_TEXTS = ("name", "thread", "kind", "group", "track_kind", "unit", "category", "meta")
+_TEXTS = ("name", "thread", "kind", "group", "track_kind", "unit", "category", "meta", "args")
 _NEEDED = {
     "steps": ("step", "start_ns", "end_ns"),
     "ranges": ("name", "start_ns", "dur_ns", "tid", "thread"),
@@ -325,10 +325,12 @@ def _check(table: str, columns: Piece) -> None:
         whole = text or name.endswith(("_ns", "tid", "pid", "step"))
         if numbers.ndim != 1 or numbers.dtype.kind not in ("iu" if whole else "iufb"):
             raise ValueError(f"column {name} is no list of {'whole ' if whole else ''}numbers")
-        if name in _NEEDED.get(table, ()) and text != (name in _TEXTS):
+        if table in _NEEDED and name in (*_TEXTS, *_NEEDED[table]) and text != (name in _TEXTS):
             raise ValueError(f"column {name} is {'text' if text else 'no text'}")
         if name.endswith("_ns") and len(numbers) and not -_LATEST_NS <= int(numbers.min()) <= int(numbers.max()) <= _LATEST_NS:
             raise ValueError(f"column {name} has times that cannot be")
+        if whole and not text and numbers.dtype != np.int64 and (numbers.dtype.itemsize == 8 or name in ("start_ns", "end_ns", "at_ns")):
+            columns[name] = numbers.astype(np.int64)
 
 
 _LATEST_NS = 2**62  # a difference of two such times fits into 64 bits

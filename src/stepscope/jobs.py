@@ -110,7 +110,7 @@ def _describes_process(said: Any) -> bool:
 def of(name: str) -> list[Member]:
     """The processes of the job that has this name, or to which the process of this number belongs."""
     all_of_them = list(members())
-    if job := next((one.said["job"] for one in all_of_them if name in (one.said["job"], str(one.pid), str(one.said["root"]))), None):
+    if job := next((one.said["job"] for one in all_of_them if name in (one.said["job"], str(one.pid), str(one.said.get("root")))), None):
         return [one for one in all_of_them if one.said["job"] == job]
     raise UsageError(_why_not(name))
 

@@ -197,6 +197,8 @@ def _laws(table: str) -> dict[str, pl.Expr]:
         laws[f"with {order[1]} before {order[0]}"] = pl.col(order[1]) < pl.col(order[0])
     # 146 years from 1970: sums, means and differences of times stay within 64 bits.
     laws |= {f"with {name} beyond 62 bits": pl.col(name).is_between(-(2**62), 2**62).not_() for name in _TIMES.get(table, ())}
+    if table == "spans":  # they count the spans of a rank, and the timeline keeps them in 32 bits
+        laws["with a number that 31 bits do not hold"] = pl.col("span").is_between(0, 2**31 - 1).not_()
     return laws
 
 

@@ -143,10 +143,17 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
     return np.where(found == none, -1, found)
 
 
+_SPARSE, _FEW = 64, 1 << 20
+
+
 def rows_of(frame: pl.DataFrame, rank: pl.Series, span: pl.Series) -> Ints:
     """The row of `frame` that is (rank, span), -1 where there is none."""
     ranks = np.unique(frame["rank"].to_numpy())
     width = int(frame["span"].to_numpy().max(initial=0)) + 1
+    if len(ranks) * width > _SPARSE * frame.height + _FEW:  # numbers that do not count the spans
+        keys = frame.select("rank", "span", row=pl.int_range(pl.len(), dtype=pl.Int64)).unique(["rank", "span"], keep="last")
+        asked = pl.DataFrame({"rank": rank, "span": span.cast(pl.Int64)})
+        return asked.join(keys, on=["rank", "span"], how="left", maintain_order="left")["row"].fill_null(-1).to_numpy()
     row = np.full(len(ranks) * width + 1, -1, np.int64)
     row[np.searchsorted(ranks, frame["rank"].to_numpy()) * width + frame["span"].to_numpy()] = np.arange(frame.height)
     ids = span.fill_null(-1).to_numpy()

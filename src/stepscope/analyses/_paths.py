@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from stepscope.analyses._operators import rows_of
 from stepscope.errors import DataError
 from stepscope.intervals import Ints
 from stepscope.trace import Trace
@@ -106,7 +107,5 @@ def _labels(spans: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
 
 def _parent_rows(spans: pl.DataFrame) -> Ints:
     """For each row, that of its parent; -1 for none."""
-    ids, parent = spans["span"].to_numpy(), spans["parent"].fill_null(-1).to_numpy()
-    row = np.full(int(ids.max()) + 2, -1, np.int64)  # the last stands for no parent
-    row[ids] = np.arange(len(ids))
-    return np.where(parent < len(row) - 1, row[np.minimum(parent, len(row) - 1)], -1)
+    one_rank = pl.zeros(spans.height, dtype=pl.Int32, eager=True)
+    return rows_of(spans.with_columns(one_rank.alias("rank")), one_rank, spans["parent"])

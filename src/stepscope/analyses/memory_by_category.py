@@ -130,7 +130,7 @@ def _alive(blocks: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.int64]:
     older = int(blocks.filter(pl.col("alloc_ns").is_null())["bytes"].sum())
     alive = np.full(len(at), older, np.int64)
     for column, sign in (("alloc_ns", 1), ("free_ns", -1)):
-        rows = blocks.filter(pl.col(column).is_not_null()).sort(column)
+        rows = blocks.filter(pl.col(column).is_not_null() & pl.col("bytes").is_not_null()).sort(column)
         sums = np.append(0, np.cumsum(rows["bytes"].to_numpy()))
         alive += sign * sums[np.searchsorted(rows[column].to_numpy(), at, "right")]
     return alive

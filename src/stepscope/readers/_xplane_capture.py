@@ -5,7 +5,6 @@ from typing import Any
 
 import polars as pl
 
-from stepscope import schema
 from stepscope.errors import DataError
 from stepscope.readers import Options, _wall_clock, xplane
 from stepscope.trace import Meta, Trace
@@ -15,7 +14,7 @@ from stepscope.trace_windows import join_numbers
 def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
     rank = int(header.get("rank", 0))
     traces, problems = [], []
-    for number, file in enumerate(sorted((path / "xplane").glob("*/**/*.xplane.pb"))):
+    for number, file in enumerate(sorted(file for file in (path / "xplane").glob("*/**/*.xplane.pb") if file.is_file())):
         scratch = options.scratch / str(number)
         scratch.mkdir()
         try:
@@ -28,10 +27,7 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         what = f"{header.get('framework')}'s profiler left no file (*.xplane.pb): {why}"
         problems.append({"rank": rank, "file": path.name, "what": what, "lost": 0})
     trace = Trace({}) if not traces else traces[0] if len(traces) == 1 else _joined(traces, rank)
-    if not problems:
-        return trace
-    told = schema.conform(pl.LazyFrame(problems), "problems")
-    return Trace(trace.tables | {"problems": pl.concat([trace.problems, told])}, trace.meta)
+    return trace.with_problems(problems)
 
 
 def _session(path: Path, file: Path) -> int:
