@@ -134,7 +134,7 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
     unlike = counts.filter(pl.col("len") != pl.col("lines").fill_null(0), pl.col("short") != "")
     if unlike.height:
         what = (
-            f"shapes of {units.count(unlike.height, 'operator')} do not line up with the calls: left out, such as of {unlike['short'][0]}"
+            f"shapes of {units.count(unlike.height, 'operator')} do not line up with the calls: left out, such as those of {unlike['short'][0]}"
         )
         problems.append((f"{piece.parent.name}/{piece.name}", what, 0))
     inputs = inputs.join(unlike, on="short", how="anti").filter(pl.col("short") != "")
