@@ -133,9 +133,8 @@ def _operators(piece: Path, problems: list[tuple[str, str, int]], of: str) -> pl
     counts = calls.group_by("short").len().join(inputs.group_by("short").len("lines"), on="short", how="left")
     unlike = counts.filter(pl.col("len") != pl.col("lines").fill_null(0), pl.col("short") != "")
     if unlike.height:
-        what = (
-            f"shapes of {units.count(unlike.height, 'operator')} do not line up with the calls: left out, such as those of {unlike['short'][0]}"
-        )
+        operators = units.count(unlike.height, "operator")
+        what = f"shapes of {operators} do not line up with the calls: left out, such as those of {unlike['short'][0]}"
         problems.append((f"{piece.parent.name}/{piece.name}", what, 0))
     inputs = inputs.join(unlike, on="short", how="anti").filter(pl.col("short") != "")
     return calls.join(inputs, on=["short", "nth"], how="left", maintain_order="left").select(_NO_OPERATORS.columns)
