@@ -1,5 +1,6 @@
 """Result folders of torch_npu: what the analyses say is what torch_npu's own summaries say, from text and from the database alike."""
 
+import contextlib
 import csv
 import json
 import re
@@ -40,7 +41,7 @@ def step_time(path: Path) -> dict[str, float]:
         row: dict[str, Any] = table(output / "step_trace_time.csv")[0]
         words = ("Computing", "Communication(Not Overlapped)", "Overlapped", "Communication", "Free", "Preparing")
     else:
-        with sqlite3.connect(output / "analysis.db") as database:
+        with contextlib.closing(sqlite3.connect(output / "analysis.db")) as database:
             database.row_factory = sqlite3.Row
             row = dict(database.execute("select * from StepTraceTime").fetchone())
         words = ("computing", "communication_not_overlapped", "overlapped", "communication", "free", "preparing")
@@ -205,7 +206,7 @@ def test_transit_wait_and_idle_time_are_those_that_torch_npu_says(kind: str, ran
             words = [f"{word} Time(ms)" for word in ("Elapse", "Transit", "Wait", "Idle")]
             wanted = {name.partition("@")[0]: [one["Communication Time Info"][word] for word in words] for name, one in said.items()}
         else:
-            with sqlite3.connect(output / "analysis.db") as tables:
+            with contextlib.closing(sqlite3.connect(output / "analysis.db")) as tables:
                 rows = tables.execute(
                     "select hccl_op_name, elapse_time, transit_time, wait_time, idle_time from CommAnalyzerTime"
                 ).fetchall()
