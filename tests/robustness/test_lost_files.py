@@ -176,7 +176,7 @@ def test_odd_entries_in_the_header_of_a_capture_are_ignored_and_said(tmp_path: P
     folder = copied(FOLDERS["capture of PyTorch"], tmp_path)
     whole = stepscope.open(folder, cache=False).spans.collect().height
     header = json.loads((folder / "capture.json").read_text())
-    for name in [*header, "cut_steps", "recorded_until_ns", "sessions", "clock", "pieces", "host", "parent"]:
+    for name in [*header, "cut_steps", "in_part", "recorded_until_ns", "sessions", "clock", "pieces", "host", "parent"]:
         if name in ("capture_version", "base", "framework", "whole"):
             continue
         (folder / "capture.json").write_text(json.dumps(header | {name: odd}))

@@ -54,6 +54,7 @@ _ENTRIES: dict[str, Any] = {
     "recorded_until_ns": _Moment | None,
     "open_step": _Number,
     "cut_steps": list[_Number],
+    "in_part": list[tuple[str, _Moment, _Moment]],
     "base": str | None,
     "framework": str | None,
     "program": str | None,
