@@ -175,9 +175,9 @@ def test_a_table_that_was_lost_is_named(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_and_columns_of_another_type_are_refused_by_name(tmp_path: Path) -> None:
     changes = {
-        "1 rows with dur_ns below 0": pl.when(pl.col("span") == 3).then(-1).otherwise("dur_ns").alias("dur_ns"),
+        "1 row with dur_ns below 0": pl.when(pl.col("span") == 3).then(-1).otherwise("dur_ns").alias("dur_ns"),
         "2 rows without start_ns": pl.when(pl.col("span") > 1).then("start_ns").alias("start_ns"),
-        "1 rows with start_ns beyond 62 bits": pl.when(pl.col("span") == 0).then(2**63 - 1).otherwise("start_ns").alias("start_ns"),
+        "1 row with start_ns beyond 62 bits": pl.when(pl.col("span") == 0).then(2**63 - 1).otherwise("start_ns").alias("start_ns"),
         "column 'track' has the type List(Int32); expected Int32": pl.concat_list("track").alias("track"),
     }
     sample = Path(__file__).parent / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
@@ -203,4 +203,4 @@ def test_rows_that_cannot_be_are_left_out_of_what_is_written_and_told(tmp_path: 
     found = store.read(tmp_path / "run")
     assert found.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list() == ["good"]
     told = dict(found.problems.select("what", "lost").collect().iter_rows())
-    assert told == {"1 rows with dur_ns below 0: left out": 1, "1 rows with start_ns beyond 62 bits: left out": 1}
+    assert told == {"1 row with dur_ns below 0: left out": 1, "1 row with start_ns beyond 62 bits: left out": 1}

@@ -324,11 +324,11 @@ def _check(table: str, columns: Piece) -> None:
         numbers, text = (values[0], True) if isinstance(values, tuple) else (values, False)
         whole = text or name.endswith(("_ns", "tid", "pid", "step"))
         if numbers.ndim != 1 or numbers.dtype.kind not in ("iu" if whole else "iufb"):
-            raise ValueError(f"column {name} is no list of {'whole ' if whole else ''}numbers")
+            raise ValueError(f"column {name} does not hold {'integers' if whole else 'numbers'}")
         if table in _NEEDED and name in (*_TEXTS, *_NEEDED[table]) and text != (name in _TEXTS):
-            raise ValueError(f"column {name} is {'text' if text else 'no text'}")
+            raise ValueError(f"column {name} holds {'text, not numbers' if text else 'numbers, not text'}")
         if name.endswith("_ns") and len(numbers) and not -_LATEST_NS <= int(numbers.min()) <= int(numbers.max()) <= _LATEST_NS:
-            raise ValueError(f"column {name} has times that cannot be")
+            raise ValueError(f"column {name} has invalid timestamps")
         if whole and not text and numbers.dtype != np.int64 and (numbers.dtype.itemsize == 8 or name in ("start_ns", "end_ns", "at_ns")):
             columns[name] = numbers.astype(np.int64)
 

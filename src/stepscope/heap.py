@@ -33,10 +33,10 @@ def in_use() -> int | None:
     return int(sizes.uordblks + sizes.hblkhd)
 
 
-def resident() -> int | None:
-    """Bytes of the process that are in memory; None where the system does not say."""
+def resident(process: int | str = "self") -> int | None:
+    """Bytes of a process that are in memory; None where the system does not say."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return None
 

@@ -6,11 +6,11 @@ import signal
 import struct
 import subprocess
 import sys
-from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
+from stepscope import heap
 from stepscope.errors import StepscopeError, UsageError
 
 MEMORY = 2 * 10**9  # bytes that a query may use, and bytes of the tables that it reads
@@ -67,11 +67,7 @@ class QueryProcess:
     @property
     def resident(self) -> int:
         """Bytes of memory that it holds; 0 where that cannot be seen."""
-        try:
-            pages = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1]
-        except OSError:
-            return 0
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return heap.resident(self._process.pid) or 0
 
     @property
     def is_alive(self) -> bool:

@@ -198,7 +198,7 @@ def _laws(table: str) -> dict[str, pl.Expr]:
     # 146 years from 1970: sums, means and differences of times stay within 64 bits.
     laws |= {f"with {name} beyond 62 bits": pl.col(name).is_between(-(2**62), 2**62).not_() for name in _TIMES.get(table, ())}
     if table == "spans":  # they count the spans of a rank, and the timeline keeps them in 32 bits
-        laws["with a number that 31 bits do not hold"] = pl.col("span").is_between(0, 2**31 - 1).not_()
+        laws["with a span number beyond 31 bits"] = pl.col("span").is_between(0, 2**31 - 1).not_()
     return laws
 
 

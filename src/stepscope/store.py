@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from stepscope import schema
+from stepscope import schema, units
 from stepscope.errors import DataError, UsageError
 from stepscope.trace import Meta, Trace
 
@@ -81,7 +81,9 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
                 # Of whatever reader they come: no analysis is to meet them.
                 _sink(frame.filter(schema.possible(name)), file)
                 about = {"rank": trace.meta.ranks[0] if trace.meta.ranks else None, "file": trace.meta.source, "where": name}
-                left_out += [about | {"what": f"{count:,} rows {words}: left out", "lost": count} for words, count in wrong.items()]
+                left_out += [
+                    about | {"what": f"{units.count(count, 'row')} {words}: left out", "lost": count} for words, count in wrong.items()
+                ]
         from stepscope import __version__
 
         devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
@@ -139,7 +141,7 @@ def _scan(file: Path, table: str) -> pl.LazyFrame:
         if file.stat().st_size <= _READ_THROUGH:
             rows = schema.conform(frame, table).collect()
             if wrong := schema.impossible(rows.lazy(), table):
-                raise DataError(file, ", ".join(f"{count:,} rows {words}" for words, count in wrong.items()))
+                raise DataError(file, ", ".join(f"{units.count(count, 'row')} {words}" for words, count in wrong.items()))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(file, f"not a whole Parquet file ({first_line(error)})") from error
     return frame

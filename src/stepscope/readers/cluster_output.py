@@ -171,7 +171,7 @@ def _transfers(path: Path, problems: list[Problem]) -> pl.DataFrame:
         except (KeyError, TypeError, ValueError):
             continue  # totals have no start
     if odd:
-        problems.append(Problem(file.name, f"{odd:,} operators with times that cannot be are left out", odd))
+        problems.append(Problem(file.name, f"{units.count(odd, 'operator')} with invalid times left out", odd))
     columns = {"rank": pl.Int32, "step": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64, "args": pl.String}
     return pl.DataFrame(rows, columns | dict.fromkeys(_PARTS, pl.Int64), orient="row").with_columns(
         kind=pl.lit("annotation"),
