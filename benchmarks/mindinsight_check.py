@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import stepscope
-from stepscope.exporters import mindinsight
+from stepscope.exporters.mindinsight import exporter as mindinsight
 
 VERSION = "2.3.1"
 API = "/v1/mindinsight"

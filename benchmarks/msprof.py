@@ -16,8 +16,9 @@ _REFERENCE = {200_000: (124.4 + 47.4, 157.4 + 47.8, 2263e6)}
 _CODE = """
 import sys
 from pathlib import Path
-from stepscope.exporters import msprof
-from stepscope.readers import Options, prof
+from stepscope.exporters.msprof import exporter as msprof
+from stepscope.readers import Options
+from stepscope.readers.ascend.prof import reader as prof
 msprof.export(prof.read(Path(sys.argv[1]), Options(scratch=Path(sys.argv[2]))), Path(sys.argv[2]) / "out")
 """
 

@@ -66,9 +66,9 @@ def _measure(millions: float, name: str) -> None:
     """One recording in a process of its own; the imports that only conversion needs count as conversion."""
     import torch
 
-    from stepscope.captures import Capture
-    from stepscope.collect.options import Options
-    from stepscope.collect.torch import Collector
+    from stepscope.model.captures import Capture
+    from stepscope.recording.collectors.options import Options
+    from stepscope.recording.collectors.torch.collector import Collector
 
     torch.set_num_threads(1)
     blocks = [torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.LayerNorm(32), torch.nn.GELU()) for _ in range(12)]
@@ -102,11 +102,12 @@ def _measure(millions: float, name: str) -> None:
         collector.stop()
         capture.finish()
         moments.append(time.process_time())
-        from stepscope import conversion, opening
+        from stepscope.io import open_run
+        from stepscope.recording import convert
 
-        run = conversion.convert(capture.folder)
+        run = convert.convert(capture.folder)
         moments.append(time.process_time())
-        assert opening.open(run).steps.collect().height == steps
+        assert open_run.open(run).steps.collect().height == steps
     before, stopped, written, done = moments
     each = 1e6 / collector.events
     print(json.dumps([collector.events, (stopped - before) * each, (written - stopped) * each, (done - written) * each]))

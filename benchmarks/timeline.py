@@ -20,8 +20,8 @@ import polars as pl
 from measure import Cost, cost, keep, table
 
 import stepscope
-from stepscope import store
-from stepscope.trace import Trace
+from stepscope.io import store
+from stepscope.model.trace import Trace
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
@@ -102,14 +102,14 @@ def repeated(trace: Trace, times: int) -> Trace:
 
 def _build(run: Path) -> None:
     """In a process of its own: open the timeline, and say what that took without the imports."""
-    from stepscope.timelines import keeping
+    from stepscope.timeline import cache as keeping
 
     trace = stepscope.open(run)
     ends = trace.ends()  # the server knows them since it opened the run
     cpu, wall = time.process_time(), time.perf_counter()
-    found = keeping.opened(trace, keeping.named(str(run)), ends)
+    found = keeping.open_timeline(trace, keeping.entry_key(str(run)), ends)
     took = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
-    print(json.dumps(took | {"spans": found.spans, "events": len(found.pyramid.events.start), "samples": len(found.samples.at)}))
+    print(json.dumps(took | {"spans": found.spans, "events": len(found.pyramid.spans.start), "samples": len(found.samples.at)}))
 
 
 class _Server:

@@ -1,4 +1,4 @@
-"""Take a picture of the web UI as docs/images/overview.png: `.venv/bin/python docs/pages.py` after `make test`, whose browser it needs."""
+"""Write a screenshot of the web UI to docs/images/overview.png: `.venv/bin/python docs/pages.py`. Needs the browser of `make test`."""
 
 import base64
 import importlib
@@ -24,36 +24,36 @@ PICTURE = ROOT / "docs" / "images" / "overview.png"
 SIZE = {"width": 1440, "height": 860}
 
 
-def picture(page: str, path: Path) -> None:
-    """The page of the recording that comes with stepscope."""
+def write_screenshot(page: str, path: Path) -> None:
+    """Write a screenshot of one page of the sample recording."""
     command = [str(Path(sys.executable).with_name("stepscope")), "view", str(RECORDING), "--no-browser", "--no-token"]
     with tempfile.TemporaryDirectory() as cache, sync_playwright() as playing:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"STEPSCOPE_CACHE": cache})
         try:
             assert server.stdout is not None
-            found = re.search(r"http://\S+", server.stdout.readline())
-            assert found is not None, "the server did not start"
+            address = re.search(r"http://\S+", server.stdout.readline())
+            assert address is not None, "the server did not start"
             browser = playing.chromium.launch(executable_path=chromium.system(), args=chromium.OPTIONS)
             window = browser.new_page(viewport=SIZE, locale="en-US", color_scheme="light")  # type: ignore[arg-type]
-            window.goto(found[0])
+            window.goto(address[0])
             window.wait_for_selector("h1 b")
             window.goto(window.url.replace("/overview", f"/{page}"))
             window.wait_for_function("() => !document.querySelector('main .loading, main .stale')")
             window.wait_for_timeout(1000)  # the last chart
-            path.write_bytes(small(_pixels(browser.new_page(), window.screenshot())))
+            path.write_bytes(palette_png(_pixels(browser.new_page(), window.screenshot())))
             browser.close()
         finally:
             server.terminate()
             server.wait()
 
 
-def small(pixels: np.ndarray) -> bytes:
-    """A PNG of the 256 most frequent colours, the others by the nearest of them: a third of what the browser writes."""
+def palette_png(pixels: np.ndarray) -> bytes:
+    """A PNG with the 256 most frequent colors, a third of the size that the browser writes; other colors are rounded to the nearest."""
     height, width, _ = pixels.shape
-    colors, place, count = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    colors, index, count = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
     palette = colors[np.argsort(-count)[:256]].astype(np.int32)
     nearest = np.array([np.abs(palette - color).sum(1).argmin() for color in colors.astype(np.int32)], dtype=np.uint8)
-    rows = np.hstack([np.zeros((height, 1), np.uint8), nearest[place.ravel()].reshape(height, width)])
+    rows = np.hstack([np.zeros((height, 1), np.uint8), nearest[index.ravel()].reshape(height, width)])
     parts = [
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
         (b"PLTE", palette.astype(np.uint8).tobytes()),
@@ -65,7 +65,7 @@ def small(pixels: np.ndarray) -> bytes:
 
 
 def _pixels(page: Page, png: bytes) -> np.ndarray:
-    """The browser reads its own picture."""
+    """The pixels of a PNG, decoded by the browser."""
     script = """async address => {
         const bitmap = await createImageBitmap(await (await fetch(address)).blob());
         const canvas = new OffscreenCanvas(bitmap.width, bitmap.height).getContext('2d');
@@ -76,9 +76,9 @@ def _pixels(page: Page, png: bytes) -> np.ndarray:
         await new Promise(done => (reader.onload = done));
         return [bitmap.height, bitmap.width, reader.result];
     }"""
-    height, width, found = page.evaluate(script, f"data:image/png;base64,{base64.b64encode(png).decode()}")
-    return np.frombuffer(base64.b64decode(found.partition(",")[2]), np.uint8).reshape(height, width, 4)[:, :, :3]
+    height, width, data = page.evaluate(script, f"data:image/png;base64,{base64.b64encode(png).decode()}")
+    return np.frombuffer(base64.b64decode(data.partition(",")[2]), np.uint8).reshape(height, width, 4)[:, :, :3]
 
 
 if __name__ == "__main__":
-    picture("overview", PICTURE)
+    write_screenshot("overview", PICTURE)

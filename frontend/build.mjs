@@ -1,13 +1,15 @@
-// Builds the pages into src/stepscope/web/dist, or into the folder given: node build.mjs [--out FOLDER] [--watch]
+// Builds the pages into src/stepscope/server/dist, or into the folder given: node build.mjs [--out FOLDER] [--watch]
 // The same sources give the same bytes: a test compares what is committed with a fresh build.
 import { build, context } from "esbuild";
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const words = process.argv.slice(2);
-const out = path.resolve(words.includes("--out") ? words[words.indexOf("--out") + 1] : path.join(here, "../src/stepscope/web/dist"));
+const out = path.resolve(
+  words.includes("--out") ? words[words.indexOf("--out") + 1] : path.join(here, "../src/stepscope/server/dist"),
+);
 
 // The menu is the folder: `import pages from "pages"` lists src/pages/*.tsx. A page's first line says where it stands in the menu;
 // the page itself is loaded when it is opened. Styles beside a page or a part (src/pages/*.css, src/parts/*.css) are part of the one style
@@ -17,15 +19,30 @@ const pages = {
   setup(build) {
     build.onResolve({ filter: /^pages$/ }, () => ({ path: "pages", namespace: "pages" }));
     build.onResolve({ filter: /^\.\/\w+\.css$/ }, ({ importer, path: name }) =>
-      ["pages", "parts"].includes(path.basename(path.dirname(importer))) ? { path: name, namespace: "styled" } : undefined,
+      ["pages", "parts"].includes(path.basename(path.dirname(importer)))
+        ? { path: name, namespace: "styled" }
+        : undefined,
     );
     build.onLoad({ filter: /.*/, namespace: "styled" }, () => ({ contents: "", loader: "js" }));
     build.onResolve({ filter: /^styles$/ }, () => ({ path: "styles", namespace: "styles" }));
     build.onLoad({ filter: /.*/, namespace: "styles" }, async () => {
       const folders = ["parts", "pages"].map((name) => path.join(here, "src", name));
-      const files = await Promise.all(folders.map(async (folder) => (await readdir(folder)).sort().map((name) => path.join(folder, name))));
-      const sheets = ["style.css", ...files.flat().filter((name) => name.endsWith(".css")).map((name) => path.relative(path.join(here, "src"), name))];
-      return { contents: sheets.map((name) => `import "./${name}";\n`).join(""), resolveDir: path.join(here, "src"), loader: "js", watchDirs: folders };
+      const files = await Promise.all(
+        folders.map(async (folder) => (await readdir(folder)).sort().map((name) => path.join(folder, name))),
+      );
+      const sheets = [
+        "style.css",
+        ...files
+          .flat()
+          .filter((name) => name.endsWith(".css"))
+          .map((name) => path.relative(path.join(here, "src"), name)),
+      ];
+      return {
+        contents: sheets.map((name) => `import "./${name}";\n`).join(""),
+        resolveDir: path.join(here, "src"),
+        loader: "js",
+        watchDirs: folders,
+      };
     });
     build.onLoad({ filter: /.*/, namespace: "pages" }, async () => {
       const folder = path.join(here, "src/pages");
@@ -39,8 +56,15 @@ const pages = {
         }),
       );
       entries.sort((a, b) => a.order - b.order);
-      const lines = entries.map((page) => `{...${JSON.stringify(page)}, load: () => import("./src/pages/${page.id}.tsx")}`);
-      return { contents: `export default [${lines.join(",\n")}];`, resolveDir: here, loader: "js", watchDirs: [folder] };
+      const lines = entries.map(
+        (page) => `{...${JSON.stringify(page)}, load: () => import("./src/pages/${page.id}.tsx")}`,
+      );
+      return {
+        contents: `export default [${lines.join(",\n")}];`,
+        resolveDir: here,
+        loader: "js",
+        watchDirs: [folder],
+      };
     });
   },
 };
@@ -54,7 +78,11 @@ const worker = (made) => ({
     within.onLoad({ filter: /.*/, namespace: "worker" }, async () => {
       if (!made) return { contents: 'export default "";', loader: "js" };
       const result = await build({ ...common, entryPoints: ["src/timeline/worker.ts"], format: "iife", write: false });
-      return { contents: result.outputFiles[0].contents, loader: "file", watchFiles: Object.keys(result.metafile.inputs).map((name) => path.join(here, name)) };
+      return {
+        contents: result.outputFiles[0].contents,
+        loader: "file",
+        watchFiles: Object.keys(result.metafile.inputs).map((name) => path.join(here, name)),
+      };
     });
   },
 });
@@ -76,11 +104,15 @@ const common = {
 
 async function assemble(result) {
   const outputs = Object.entries(result.metafile.outputs);
-  const named = (end) => path.basename(outputs.find(([name, output]) => output.entryPoint === "src/main.tsx" && name.endsWith(end))[0]);
+  const named = (end) =>
+    path.basename(outputs.find(([name, output]) => output.entryPoint === "src/main.tsx" && name.endsWith(end))[0]);
   const script = named(".js");
   const style = path.basename(outputs.find(([, output]) => output.entryPoint === "src/main.tsx").at(1).cssBundle);
   const page = await readFile(path.join(here, "src/index.html"), "utf8");
-  await writeFile(path.join(out, "index.html"), page.replace("{script}", `assets/${script}`).replace("{style}", `assets/${style}`));
+  await writeFile(
+    path.join(out, "index.html"),
+    page.replace("{script}", `assets/${script}`).replace("{style}", `assets/${style}`),
+  );
 }
 
 const app = {
@@ -95,7 +127,14 @@ const app = {
   plugins: [...common.plugins, worker(true)],
 };
 // The single-file report has everything in one script, which stands inside the page.
-const report = { ...common, entryPoints: { report: "src/report.tsx" }, outdir: path.join(out, "report"), format: "iife", plugins: [...common.plugins, worker(false)], logOverride: { "empty-import-meta": "silent" } };
+const report = {
+  ...common,
+  entryPoints: { report: "src/report.tsx" },
+  outdir: path.join(out, "report"),
+  format: "iife",
+  plugins: [...common.plugins, worker(false)],
+  logOverride: { "empty-import-meta": "silent" },
+};
 
 if (words.includes("--watch")) {
   const end = { name: "end", setup: (build) => build.onEnd((result) => result.errors.length || assemble(result)) };
@@ -106,4 +145,5 @@ if (words.includes("--watch")) {
   await mkdir(out, { recursive: true });
   const [made] = await Promise.all([build(app), build(report)]);
   await assemble(made);
+  await copyFile(path.join(here, "src/queries.json"), path.join(out, "report/queries.json"));
 }

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,15 +20,47 @@ settings.load_profile("stepscope")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ROOT = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+# Folders and files that `make test-fast` leaves out: they start many processes, or read each sample for each law.
+SLOW = {
+    *("collect", "fuzzing", "robustness", "soak", "web"),
+    *("test_chrome_odd_values", "test_cli", "test_device_steps", "test_docs", "test_export_mindinsight", "test_exporters", "test_gaps"),
+    *("test_msprof_back", "test_msprof_command", "test_msprof_export", "test_msprof_output", "test_packaging", "test_partial_jobs"),
+    *("test_queries", "test_conversion", "test_samples", "test_timeline_beside_ascend", "test_timelines", "test_xplane"),
+}
+FRAMEWORKS = ("torch", "jax", "mindspore", "tensorflow")
 SHARED = ROOT.parent / "shared" / "data"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
+def isolated_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache and a folder for the sockets of `stepscope attach` that belong to this worker alone."""
+    # In the temporary folder itself: the folders of pytest-xdist have paths too long for the address of a Unix socket.
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="stepscope-") as sockets:
         patch.setenv("STEPSCOPE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("STEPSCOPE_JOBS", f"{sockets}/jobs")
+        patch.setenv("STEPSCOPE_TEST_SOCKETS", sockets)  # for programs.socket_folder
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
+        if item.path.is_relative_to(TESTS) and SLOW & {part.removesuffix(".py") for part in item.path.relative_to(TESTS).parts}:
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name each framework whose tests were skipped, and why: among hundreds of lines of single skips nobody sees that."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
+        if reason.split(":")[0] in FRAMEWORKS:
+            reasons[reason] += 1
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} tests skipped: {reason}", yellow=True)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 
 def nothing_but_itself(trace: Trace) -> dict[str, list[int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import stepscope
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 # Recorded on an H200 and on a V100; the last are samples of a larger job, with gaps in them.
 FILES = [
@@ -105,7 +105,7 @@ def step_of_work(path: Path, event: Event) -> int | None:
 
 
 @functools.cache
-def launches(path: Path) -> dict[int, Event]:
+def launches(path: Path) -> dict[Any, Event]:
     """The runtime or driver call of each correlation."""
     return {e.args["correlation"]: e for e in events(path) if e.category in ("cuda_runtime", "cuda_driver") and "correlation" in e.args}
 

@@ -33,7 +33,9 @@ class Directory:
     def hash(self, text: str) -> int:
         number = 1000 + len(self.hashes)
         known = {word: key for key, word in self.hashes.items()}
-        return known.get(text) or (self.hashes.setdefault(number, text) and number)
+        if text not in known:
+            self.hashes[number] = text
+        return known.get(text, number)
 
     def kind(self, level: str, name: str) -> int:
         for (of, number), word in self.types.items():

@@ -103,8 +103,8 @@ def counted(root: Path) -> Path:
             "77-CpuUsage": f"TimeStamp:{now}\n77 (aicpu) S {'0 ' * 10}{at} {at} {'0 ' * 24}\ncpu {at} 0 0 9\n".encode(),
             "77-Memory": f"TimeStamp:{now}\n{at} 2 3 4 5 6 7\n".encode(),
         }
-        for kind, record in data.items():
-            made.put(f"device_0/data/{kind}.data.0.slice_0", record)
+        for name, record in data.items():
+            made.put(f"device_0/data/{name}.data.0.slice_0", record)
         made.put("device_0/data/npu_mem.app.0.slice_0", data["npu_mem"])
         for function, kind, body in (
             (0b011010, 0, struct.pack("<HH12x4Q", 0, 2, 10, 20, 30, 40)),
@@ -127,8 +127,8 @@ def counted(root: Path) -> Path:
             "syscall": f"   {at}.250 ( 0.012 ms): python3/42{at} futex(uaddr: 0x7f) = 0\n",
             "pthreadcall": f"[pid 42{at}] 1700000.{at:06} python3->pthread_mutex_lock(0x1) = 0 <0.000250>\n",
         }
-        for kind, text in texts.items():
-            made.put(f"host/data/host_{kind}.data.slice_0", text.encode())
+        for name, text in texts.items():
+            made.put(f"host/data/host_{name}.data.slice_0", text.encode())
     made.write(root)
     for file in (root / "host" / "sample.json", root / "device_0" / "sample.json"):
         more = {"llc_profiling": "read", "qosEvents": "AICORE,DVPP", "host_disk_freq": 2}

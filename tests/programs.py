@@ -1,5 +1,7 @@
 """Programs of their own, started as a user would: what they said, and what they left."""
 
+import hashlib
+import importlib.util
 import os
 import socket
 import subprocess
@@ -13,6 +15,7 @@ import pytest
 import stepscope
 
 SOURCE = str(Path(stepscope.__file__).parent.parent)
+TENSORFLOW = Path(__file__).parent.parent / ".venv-tensorflow"
 STEPSCOPE = [sys.executable, "-m", "stepscope"]
 # A small training of PyTorch, as the beginning of a script.
 TORCH = """
@@ -30,24 +33,30 @@ TORCH = """
 
 
 def needs(framework: str) -> None:
-    """Skips where it is not installed, and does not import it here."""
-    import importlib.util
-
-    if importlib.util.find_spec(framework) is None:
-        pytest.skip(f"no {framework} here")
+    """Skip the test, or the module that is being imported, where the framework is left out or not installed. Does not import it."""
+    chosen = os.environ.get("STEPSCOPE_TEST_FRAMEWORKS")
+    if chosen is not None and framework not in chosen.replace(",", " ").split():
+        pytest.skip(f"{framework}: left out by FRAMEWORKS={chosen}", allow_module_level=True)
+    own_environment = TENSORFLOW / ".made"
+    if not (own_environment.exists() if framework == "tensorflow" else importlib.util.find_spec(framework)):
+        pytest.skip(f"{framework}: not installed, which `make test` does", allow_module_level=True)
 
 
 def tensorflow_python() -> str:
-    """The Python of TensorFlow's own environment. Skips where there is none."""
-    own = Path(__file__).parent.parent / ".venv-tensorflow" / "bin" / "python"
-    if not (own.parent.parent / ".made").exists():
-        pytest.skip("TensorFlow's environment is missing: make tensorflow")
-    return str(own)
+    """The Python of the environment of TensorFlow. Skips where there is none."""
+    needs("tensorflow")
+    return str(TENSORFLOW / "bin" / "python")
+
+
+def socket_folder(folder: Path) -> Path:
+    """Where jobs of this folder listen for `stepscope attach`: a short path, as the address of a Unix socket has 107 bytes at most."""
+    room = os.environ.get("STEPSCOPE_TEST_SOCKETS")
+    return Path(room) / hashlib.sha256(os.fsencode(folder)).hexdigest()[:8] if room else folder / "sockets"
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    own = {"PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1", "STEPSCOPE_JOBS": str(folder / "sockets"), "PATH": path}
+    own = {"PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1", "STEPSCOPE_JOBS": str(socket_folder(folder)), "PATH": path}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("STEPSCOPE_", "MS_"))}
     return inherited | own | {"STEPSCOPE_CACHE": str(folder / "cache")} | more
 
@@ -69,8 +78,8 @@ def run(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[
 
 
 def started(folder: Path, *words: str, stdin: int | None = None, **more: str) -> "subprocess.Popen[str]":
-    pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words, cwd=folder, env=environment(folder, **more), text=True, **pipes)
+    variables = environment(folder, **more)
+    return subprocess.Popen(words, cwd=folder, env=variables, text=True, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def free_port() -> int:

@@ -1,12 +1,16 @@
 """After each thing that a test does in the browser, wait until the page has answered: no request under way, nothing loading, all drawn.
 
 A click returns as soon as it is delivered; the address changes at once and the page draws later. A test that looks in between is right on
-a fast machine only, so no test has to remember to wait.
+a fast machine only, so no test has to remember to wait. What happens outside the page, such as a process that ends, is polled with `until`.
 """
 
 import functools
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+PATIENCE_S = 60
+Answer = TypeVar("Answer")
 
 ACTIONS = {
     "Page": "goto reload go_back go_forward set_viewport_size emulate_media",
@@ -35,6 +39,14 @@ _SETTLED = """(patience) => new Promise((done) => {
     };
     look();
 })"""
+
+
+def until(look: Callable[[], Answer], right: Callable[[Answer], bool] = bool, patience_s: float = PATIENCE_S) -> Answer:
+    """The first answer that is right; the last one where none is within the patience, so that the assertion shows it."""
+    end = time.monotonic() + patience_s
+    while not right(seen := look()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return seen
 
 
 def settle(page: Any, patience_ms: int = 10_000) -> None:

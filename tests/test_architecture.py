@@ -1,32 +1,16 @@
-"""A module imports only from layers above its own; the frameworks are imported only where they are collected."""
+"""A package imports only from the layers above its own; frameworks are imported only by the collectors."""
 
 import ast
+import importlib
+import re
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
-LAYERS = [
-    {"errors", "schema", "intervals", "units", "chips", "heap", "clock", "escapes", "sandbox"},
-    {"parameters"},
-    {"trace", "agents", "captures", "telling", "step_clock", "rounds", "query_process", "query_plan"},
-    {"endings", "tables", "import_hooks", "step_assignment", "trace_windows"},
-    {"step_choice"},
-    {"collect", "readers", "store", "analyses", "cache", "queries", "query_engine", "pyramid"},
-    {"reading", "run_groups"},
-    {"cluster", "opening", "exporters", "timelines", "facts"},
-    {"conversion", "sources", "step_on"},
-    {"windows", "launching", "prof_folders"},
-    {"profiler"},
-    {"callbacks", "recorder"},
-    {"jobs"},
-    {"dynamic"},
-    {"mindspore", "running"},
-    {"startup"},
-    {"web"},
-    {"cli"},
-    {"__main__"},
-]
+ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
+# The table of layers in docs/architecture.md is the rule: one row per layer, the packages in backquotes in its second column.
+LAYERS = [set(re.findall(r"`(\w+)`", row[1])) for row in re.findall(r"^\| (\d+) \|([^|]*)\|", ARCHITECTURE.read_text(), re.MULTILINE)]
 FRAMEWORKS = {"torch", "mindspore", "jax", "tensorflow", "ray"}
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
@@ -39,12 +23,18 @@ def layer(part: str) -> int:
     return next(index for index, names in enumerate(LAYERS) if part in names)
 
 
+def test_every_package_has_a_layer() -> None:
+    entries = {path.parts[0].removesuffix(".py") for path in MODULES}
+    assert set.union(*LAYERS) == entries - {"__init__"}
+    assert len(entries) <= 15, "a new package at the top needs a reason"
+
+
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_imports_go_up_only(path: Path) -> None:
     own = path.parts[0].removesuffix(".py")
     tree = ast.parse((PACKAGE / path).read_text())
     for node in ast.walk(tree):
-        names = []
+        names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -53,13 +43,44 @@ def test_imports_go_up_only(path: Path) -> None:
             names = [f"{base}.{alias.name}" for alias in node.names] if base == "stepscope" else [base]
         for name in names:
             root = name.split(".")[0]
-            assert root not in FRAMEWORKS or own == "collect", f"{path}:{node.lineno} imports {root}"
+            line = getattr(node, "lineno", 0)
+            assert root not in FRAMEWORKS or path.parts[:2] == ("recording", "collectors"), f"{path}:{line} imports {root}"
             if root != "stepscope" or own == "__init__" or name in ("stepscope", "stepscope.__version__"):
                 continue
             other = part_of(name)
-            if other == own and own in ("analyses", "cli", "web", "readers", "exporters", "collect", "timelines", "running"):
+            if other == own:
                 continue
-            assert layer(other) < layer(own), f"{path}:{node.lineno}: {own} may not import {other}"
+            assert layer(other) < layer(own), f"{path}:{line}: {own} may not import {other}"
+
+
+def walks() -> dict[str, list[str]]:
+    """The stops of each walk in docs/architecture.md: the function at the beginning of each numbered line."""
+    sections = re.split(r"^## ", ARCHITECTURE.read_text(), flags=re.MULTILINE)
+    return {
+        section.splitlines()[0]: re.findall(r"^\d+\. `([\w.]+)`", section, re.MULTILINE)
+        for section in sections
+        if section.startswith("From ")
+    }
+
+
+def test_there_are_three_walks_of_at_most_a_dozen_stops() -> None:
+    assert len(walks()) == 3
+    assert all(4 <= len(stops) <= 12 for stops in walks().values())
+    numbered = re.findall(r"^\d+\. .*", ARCHITECTURE.read_text(), re.MULTILINE)
+    promises = [line for line in numbered if line.partition(". ")[2].startswith("**")]
+    assert sum(map(len, walks().values())) == len(numbered) - len(promises), "each stop begins with its function"
+
+
+@pytest.mark.parametrize("stop", sorted({stop for stops in walks().values() for stop in stops}))
+def test_each_stop_of_a_walk_exists(stop: str) -> None:
+    module, names = stop, list[str]()
+    while not (PACKAGE / module.replace(".", "/")).is_dir() and not (PACKAGE / f"{module.replace('.', '/')}.py").is_file():
+        module, _, name = module.rpartition(".")
+        names.insert(0, name)
+    target = importlib.import_module(f"stepscope.{module}")
+    for name in names:
+        target = getattr(target, name)
+    assert names and callable(target)
 
 
 def test_importing_the_package_loads_no_heavy_library() -> None:

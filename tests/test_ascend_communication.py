@@ -5,13 +5,15 @@ import sqlite3
 import struct
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prof_directories import NO_CONTEXT, Directory, small_network
 from stepscope.cli import main
-from stepscope.exporters import _ascend_communication
-from stepscope.readers import Options, ascend_db
+from stepscope.exporters.msprof import communication
+from stepscope.readers import Options
+from stepscope.readers.ascend.ascend_db import reader as ascend_db
 
 NAME = "PROF_000001_20231114221320000_ABCDEFGH"
 LEVEL1 = "ascend/torch_npu/db/level1"
@@ -93,7 +95,7 @@ def test_real_operators_have_the_times_packets_and_links_that_ascend_gave_them(r
     """Ascend rounds each task's times by up to a nanosecond: 14 packets of an operator by as many."""
     folder = shared / LEVEL1 / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
     trace = ascend_db.read(folder / f"ascend_pytorch_profiler_{rank}.db", Options(scratch=tmp_path))
-    (found,) = _ascend_communication.of_devices(trace).values()
+    (found,) = communication.of_devices(trace).values()
     times = {key.partition("@")[0]: one for key, one in found.times().items()}
     matrix = {key.partition("@")[0]: one for key, one in found.links().items()}
     near = pytest.approx
@@ -106,8 +108,8 @@ def test_real_operators_have_the_times_packets_and_links_that_ascend_gave_them(r
         packets = database.execute("select * from CommAnalyzerBandwidth where count > 0").fetchall()
         for name, _, kind, size, time, rate, large, package, count, took, *_ in packets:
             over = times[name]["Communication Bandwidth Info"][kind]
-            own = (over["Transit Size(MB)"], over["Transit Time(ms)"], over["Bandwidth(GB/s)"], over["Large Packet Ratio"])
-            assert own == (near(size), near(time, abs=14e-6), near(rate, abs=2e-4), large)
+            rates: Any = (over["Transit Size(MB)"], over["Transit Time(ms)"], over["Bandwidth(GB/s)"], over["Large Packet Ratio"])
+            assert rates == (near(size), near(time, abs=14e-6), near(rate, abs=2e-4), large)
             assert over["Size Distribution"][repr(package)] == [count, near(took, abs=14e-6)]
         links = database.execute("select * from CommAnalyzerMatrix where op_name is not null and op_name != ''").fetchall()
         for _, _, src, dst, kind, size, time, _, _, _, name in links:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from stepscope import cache
 from stepscope.cli import main
 from stepscope.errors import UsageError
+from stepscope.io import cache
 
 KEY = "0123456789abcdef" * 2
 
@@ -159,7 +159,7 @@ def test_a_folder_that_the_user_chose_keeps_its_mode_and_is_named(folder: Path, 
     assert (folder / KEY).stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in (folder / KEY).iterdir()} == {0o600}
     assert main(["cache"]) == 0
-    assert f"others can look into {folder}" in capsys.readouterr().err
+    assert f"other users can list {folder}" in capsys.readouterr().err
 
 
 def test_what_a_process_uses_is_removed_by_nobody_until_it_lets_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_what_a_process_uses_is_removed_by_nobody_until_it_lets_go(folder: Path,
 
 HOLDING = """
 import sys, pathlib
-from stepscope import cache
+from stepscope.io import cache
 pins = cache.Pins()
 assert pins.hold(pathlib.Path(sys.argv[1]))
 draft = cache.draft()
@@ -210,6 +210,9 @@ def test_damage_to_a_sealed_folder_is_noticed(tmp_path: Path) -> None:
     assert not cache.intact(path)
     cache.seal(path)
     (path / "spans.parquet").unlink()
+    assert not cache.intact(path)
+    cache.seal(path)
+    (path / "files.json").write_bytes(b"[" * 100_000)  # nested too deep for a parser
     assert not cache.intact(path)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope import captures, clock
-from stepscope.readers._wall_clock import WallClock, of_session
+from stepscope.model import captures, clock
+from stepscope.readers.common.wall_clock import WallClock, session_clock
 
 S = 1_000_000_000
 
@@ -125,7 +125,7 @@ def test_times_of_a_clock_that_was_set_back_are_certain_where_they_were_shown_on
 
 def test_a_session_that_began_after_the_setting_has_certain_times_only() -> None:
     header = {"clock": {"readings": READINGS}, "sessions": [0, 11 * S], "end_ns": 20 * S}
-    clock_of_second = of_session(header, 1)
+    clock_of_second = session_clock(header, 1)
     assert clock_of_second
     times, certain = clock_of_second.place(np.array([8 * S, 9 * S, 17 * S]))
     assert certain.all()
@@ -134,4 +134,4 @@ def test_a_session_that_began_after_the_setting_has_certain_times_only() -> None
 
 @pytest.mark.parametrize("said", [{}, {"clock": 5}, {"clock": {"readings": [[1, 2], [3]]}}, {"clock": {"readings": []}, "sessions": [0]}])
 def test_a_capture_that_says_nothing_of_its_clock_is_read_as_it_is(said: dict[str, object]) -> None:
-    assert of_session(said, 0) is None
+    assert session_clock(said, 0) is None

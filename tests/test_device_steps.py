@@ -9,7 +9,7 @@ import pytest
 import kineto
 import stepscope
 import tiny
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 RANGES = [
     *(file for file in kineto.FILES if file.startswith("torch_h200")),

@@ -15,8 +15,8 @@ from polars.testing import assert_frame_equal
 import stepscope
 import tiny
 from stepscope.errors import UsageError
-from stepscope.exporters import mindinsight
-from stepscope.trace import Trace
+from stepscope.exporters.mindinsight import exporter as mindinsight
+from stepscope.model.trace import Trace
 
 SAMPLES = Path(__file__).parent / "samples"
 DATA = Path(__file__).parents[2] / "shared" / "data"

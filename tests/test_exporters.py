@@ -14,12 +14,14 @@ import pytest
 import stepscope
 import tiny
 from conftest import ROOT
-from stepscope import exporters, schema, store
-from stepscope.analyses._scopes import stretches
+from stepscope import exporters
+from stepscope.analyses.shared.scopes import scope_ranges
 from stepscope.errors import DataError, UsageError
 from stepscope.exporters import chrome
-from stepscope.timelines.lanes import build
-from stepscope.trace import Meta, Trace, analysis_names
+from stepscope.io import store
+from stepscope.model import schema
+from stepscope.model.trace import Meta, Trace, analysis_names
+from stepscope.timeline.layout import build
 
 # Two host threads, a stream with an annotation beside it, an async range, an instant, memory, counters, and names that want to be more.
 EVENTS: list[dict[str, Any]] = [
@@ -114,7 +116,10 @@ def test_chrome_read_back_gives_the_same_tables_and_analyses(out: str, trace: Tr
 def test_chrome_keeps_the_words_of_the_source(trace: Trace, tmp_path: Path) -> None:
     """Against the source itself, not against what our reader made of it."""
     written = json.loads(export(trace, "chrome", tmp_path / "back.json").read_text())
-    key = lambda event: (event["ph"], event.get("cat"), event["name"], event["pid"], event.get("tid"), event["ts"])  # noqa: E731
+
+    def key(event: dict[str, Any]) -> tuple[Any, ...]:
+        return event["ph"], event.get("cat"), event["name"], event["pid"], event.get("tid"), event["ts"]
+
     for phase in "Xi":
         source = sorted((event for event in EVENTS if event["ph"] == phase and event["name"] != "[memory]"), key=str)
         found = sorted((event for event in written["traceEvents"] if event["ph"] == phase and event["name"] != "[memory]"), key=str)
@@ -359,12 +364,12 @@ def test_levels_of_scopes_get_lanes_of_their_own_where_they_are_asked_for(tmp_pa
 def test_the_scopes_of_an_exported_trace_are_those_of_the_timeline(tmp_path: Path) -> None:
     trace = stepscope.open(ROOT / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200")
     timeline = build(trace)
-    (lane,) = [lane for lane in timeline.lanes if lane.kind == "scope"]
-    found = stretches(trace, lane.rows + 1)
-    assert found["level"].max() == lane.rows
-    events = timeline.pyramid.events
-    for row in range(lane.rows):
-        own = slice(*(int(edge) for edge in events.offsets[lane.first + row : lane.first + row + 2]))
+    (track,) = [track for track in timeline.tracks if track.kind == "scope"]
+    found = scope_ranges(trace, track.rows + 1)
+    assert found["level"].max() == track.rows
+    events = timeline.pyramid.spans
+    for row in range(track.rows):
+        own = slice(*(int(edge) for edge in events.offsets[track.first + row : track.first + row + 2]))
         part = found.filter(pl.col("level") == row + 1).sort("start_ns")
         assert (events.start[own] + timeline.origin).tolist() == part["start_ns"].to_list()
         assert events.dur[own].tolist() == (part["end_ns"] - part["start_ns"]).to_list()

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope import intervals
+from stepscope.model import intervals
 
 pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(-2, 20)), max_size=25)
 

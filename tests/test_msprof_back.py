@@ -8,7 +8,8 @@ import pytest
 
 import stepscope
 from stepscope import exporters
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
+from volume import mostly_deep
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 FOUND = [
@@ -38,8 +39,15 @@ def named(path: Path) -> str:
     return "/".join(path.relative_to(DATA).parts[1:])[:60]
 
 
-@pytest.mark.parametrize("path", FOUND, ids=named)
-@pytest.mark.parametrize("to", ["msprof", "msprof_db"])
+EXPORTS = ("msprof", "msprof_db")
+
+
+# Each recording to one of the two forms.
+@pytest.mark.parametrize(
+    ("path", "to"),
+    mostly_deep([(path, to) for path in FOUND for to in EXPORTS], [(path, EXPORTS[number % 2]) for number, path in enumerate(FOUND)]),
+    ids=lambda value: named(value) if isinstance(value, Path) else value,
+)
 def test_sums_of_steps_and_of_kernels_are_those_before(path: Path, to: str, tmp_path: Path) -> None:
     trace = stepscope.open(path)
     out = tmp_path / ("out" if to == "msprof" else "msprof_20240101000000.db")

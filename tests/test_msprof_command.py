@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,9 +17,10 @@ import pytest
 
 import stepscope.mindspore
 from prof_directories import Directory, small_network
-from stepscope import Profiler, prof_folders
+from stepscope import Profiler
 from stepscope.cli import main
 from stepscope.errors import StepscopeError, UsageError
+from stepscope.recording import prof_folders
 
 NAME = "PROF_000001_20231114221320000_ABCDEFGH"
 
@@ -248,13 +250,13 @@ def test_nothing_is_cleared_where_the_export_failed(raw: Path, say) -> None:  # 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "what is to be done? --export=on --output=PROF_XXX exports it"),
+        ([], "missing action; --export=on --output=PROF_XXX exports a directory"),
         (["--export=on"], "--export=on needs --output=DIR"),
         (["--export=yes", "--output=."], "'yes' is neither on nor off"),
         (["--export=on", "--output=nowhere"], "nowhere: no such folder"),
-        (["--export=off", "--output=."], "what is to be done?"),
+        (["--export=off", "--output=."], "missing action"),
         (["--analyze=on", "--rule=comunication", "--output=."], "no rule 'comunication'; did you mean 'communication'?"),
-        (["--sys-devices=all", "--sys-period=3"], "data of the whole system is collected by Ascend's own msprof, on a machine with an NPU"),
+        (["--sys-devices=all", "--sys-period=3"], "Ascend's own msprof, on a machine with an NPU, collects data of the whole system"),
         (["--dynamic=on", "--pid=4242"], "stepscope attach 4242"),
         (["--exprt=on"], "no flag --exprt; did you mean '--export'?"),
     ],
@@ -285,11 +287,10 @@ def test_a_disk_that_takes_no_more_is_said_in_a_line_and_leaves_nothing_behind(r
 
 
 def test_a_process_that_dies_fails_its_directory_only() -> None:
-    worker = prof_folders._Worker()
-    worker.process.kill()
-    assert worker.ask(prof_folders.Request(folder="x")) is None
-    assert worker.status() == "killed by SIGKILL: memory may have run out"
-    worker.leave()
+    worker = prof_folders.start_worker()
+    os.kill(worker.pid, signal.SIGKILL)
+    result = prof_folders.ask(worker, prof_folders.Request(folder="x"))
+    assert result.failed == "the process that worked on it ended (signal 9; did memory run out?)"
 
 
 # Recording

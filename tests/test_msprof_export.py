@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stepscope.exporters import msprof
-from stepscope.readers import Options, prof
+from stepscope.exporters.msprof import exporter as msprof
+from stepscope.readers import Options
+from stepscope.readers.ascend.prof import reader as prof
 
 SYNTH = Path(__file__).parents[2] / "shared" / "data" / "ascend" / "synth"
 pytestmark = pytest.mark.skipif(not SYNTH.is_dir(), reason="no ../shared/data/ascend")

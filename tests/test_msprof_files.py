@@ -13,9 +13,10 @@ import prof_directories
 import stepscope
 from prof_directories import DEVICE_MAGIC, HOST_MAGIC, REAL_US, Directory, device, host, small_network
 from stepscope.errors import DataError, UsageError
-from stepscope.exporters import msprof
-from stepscope.readers import Options, prof
-from stepscope.trace import Trace
+from stepscope.exporters.msprof import exporter as msprof
+from stepscope.model.trace import Trace
+from stepscope.readers import Options
+from stepscope.readers.ascend.prof import reader as prof
 
 TORCH: list[dict[str, Any]] = [
     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 5, "tid": 5, "ts": 1000.002, "dur": 30.5,
@@ -138,7 +139,7 @@ def test_no_column_is_made_up_of_what_another_source_says(torch: Trace, tmp_path
 
 def test_of_a_run_folder_the_same_is_written_as_of_the_raw_data(network: Trace, tmp_path: Path) -> None:
     """What the reader still has as columns, and what a run folder has as text."""
-    from stepscope import store
+    from stepscope.io import store
 
     store.write(network, tmp_path / "run")
     msprof.export(network, tmp_path / "one")
@@ -184,8 +185,7 @@ def test_ranks_are_folders(network: Trace, tmp_path: Path) -> None:
             for name, frame in network.tables.items()
         },
         network.meta,
-    )  # fmt: skip
-    both.meta.ranks = [0, 3]
+    ).with_meta(ranks=[0, 3])  # fmt: skip
     msprof.export(both, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rank_0", "rank_3"]
     assert len(rows(tmp_path / "out" / "rank_3", "op_summary")) == 15
@@ -331,9 +331,7 @@ def test_blocks_that_operators_take_are_allocations_and_two_tables(tmp_path: Pat
     trace, out = written(made, tmp_path)
     found = trace.allocations.select("device", "bytes", pl.col("alloc_ns", "free_ns") - REAL_US * 1000, "op").collect().rows()
     assert found == [("npu 0", 2048, 100_000, 130_000, "net/a"), ("npu 0", 1024, 110_000, None, "net/b")]
-    assert trace.problems.select("what", "lost").collect().rows() == [
-        ("blocks of memory that were given back and whose beginning is lost", 1)
-    ]
+    assert trace.problems.select("what", "lost").collect().rows() == [("freed blocks of memory whose allocation is lost", 1)]
     assert [list(row.values())[3:] for row in rows(out, "memory_record")] == [
         [total, "8.0", "NPU:0"] for total in ("2.0", "3.0", "1.0", "0.5")
     ]

@@ -15,6 +15,7 @@ import sys
 import tarfile
 import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -22,10 +23,12 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import cache, opening, readers, store
+from stepscope import readers
 from stepscope.errors import DataError, StepscopeError, UnknownFormatError, UsageError
-from stepscope.opening import Source, sources
-from stepscope.trace import Trace
+from stepscope.io import cache, open_source, store
+from stepscope.io.discover import Source
+from stepscope.io.sources import find_sources
+from stepscope.model.trace import Trace
 
 
 @pytest.fixture(autouse=True)
@@ -326,6 +329,7 @@ def tarred() -> bytes:
         ("op_summary.csv", b"a,b\n1,2\n", "one CSV table; open the folder of the profiler that wrote it"),
         ("other.db", b"SQLite format 3\0" + bytes(2000), "an SQLite database of an unknown program"),
     ],
+    ids=lambda value: "" if isinstance(value, bytes) else None,  # a compressed file holds the time, and workers must agree on the names
 )
 def test_an_unknown_file_is_told_what_it_is_and_what_to_do(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
@@ -354,7 +358,7 @@ def test_files_of_other_profilers_are_named(shared: Path) -> None:
 def test_a_pipe_is_neither_waited_for_nor_taken_for_a_trace(tmp_path: Path) -> None:
     chrome(tmp_path / "run" / "trace.json")
     os.mkfifo(tmp_path / "run" / "pipe")
-    assert [source.path.name for source in sources(tmp_path / "run")] == ["trace.json"]
+    assert [source.path.name for source in find_sources(tmp_path / "run")] == ["trace.json"]
     with pytest.raises(DataError, match="neither a file nor a folder"):
         stepscope.open(tmp_path / "run" / "pipe")
 
@@ -363,19 +367,19 @@ def test_links_that_go_round_in_circles_end(tmp_path: Path) -> None:
     chrome(tmp_path / "run" / "trace.json")
     (tmp_path / "run" / "again").symlink_to(tmp_path / "run", target_is_directory=True)
     (tmp_path / "run" / "lost").symlink_to(tmp_path / "nowhere")
-    assert [source.path.name for source in sources(tmp_path / "run")] == ["trace.json"]
+    assert [source.path.name for source in find_sources(tmp_path / "run")] == ["trace.json"]
 
 
 def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
     chrome(tmp_path / ".hidden" / "trace.json")
     chrome(tmp_path / ".trace.json")
-    assert list(sources(tmp_path)) == []
+    assert list(find_sources(tmp_path)) == []
 
 
 def test_what_a_run_folder_holds_is_not_looked_into(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "runs" / "one")
     chrome(run / "attachment.json")
-    assert list(sources(tmp_path)) == [Source(run, "run")]
+    assert list(find_sources(tmp_path)) == [Source(run, "run")]
 
 
 def test_looking_goes_on_past_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,17 +394,17 @@ def test_looking_goes_on_past_what_cannot_be_read(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(readers, "sniff", forbidden)
     heard: list[DataError] = []
-    assert [source.path.name for source in sources(tmp_path, heard.append)] == ["a.json", "c.json"]
+    assert [source.path.name for source in find_sources(tmp_path, heard.append)] == ["a.json", "c.json"]
     assert [str(error) for error in heard] == [f"{tmp_path / 'b.json'}: Permission denied"]
     with pytest.raises(DataError, match="Permission denied"):
-        list(sources(tmp_path))
+        list(find_sources(tmp_path))
 
 
 def test_thousands_of_other_files_are_passed_over(tmp_path: Path) -> None:
     for number in range(2000):
         (tmp_path / f"checkpoint{number}.bin").write_bytes(b"\x80\x02" + bytes(200))
     chrome(tmp_path / "z.json")
-    assert [source.path.name for source in sources(tmp_path)] == ["z.json"]
+    assert [source.path.name for source in find_sources(tmp_path)] == ["z.json"]
 
 
 def test_a_name_that_is_not_utf8_is_refused_in_words(tmp_path: Path) -> None:
@@ -410,7 +414,7 @@ def test_a_name_that_is_not_utf8_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"tr\\udcff\.json: the name is not UTF-8"):
         stepscope.open(odd)
     heard: list[DataError] = []
-    assert [source.path.name for source in sources(tmp_path / "run", heard.append)] == ["fine.json"]
+    assert [source.path.name for source in find_sources(tmp_path / "run", heard.append)] == ["fine.json"]
     assert len(heard) == 1
 
 
@@ -446,11 +450,66 @@ def test_a_full_disk_is_one_line_that_names_the_place(tmp_path: Path) -> None:
 def test_kept_run_says_where_without_reading(tmp_path: Path) -> None:
     file = chrome(tmp_path / "trace.json")
     source = Source(file, "chrome")
-    keep = opening.kept_run(source)
+    keep = open_source.cached_run(source)
     assert keep is not None and not keep.exists()
     stepscope.open(file)
     assert store.sniff(keep)
-    assert opening.kept_run(Source(tmp_path, "run")) is None
+    assert open_source.cached_run(Source(tmp_path, "run")) is None
+
+
+# Folders
+
+
+def cluster_folder(path: Path) -> Path:
+    shutil.copytree(next((Path(__file__).parent / "samples" / "cluster_output").rglob("cluster_analysis_output")), path)
+    return path
+
+
+def test_a_folder_is_read_once_and_then_found_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, names = cluster_folder(tmp_path / "cluster_analysis_output"), reads(monkeypatch)
+    (place / "empty.csv").touch()  # a row of `problems`
+    first, second = stepscope.open(place), stepscope.open(place)
+    assert names == [place.name]
+    assert all(frame.collect().equals(second.tables[name].collect()) for name, frame in first.tables.items())
+    assert first.meta == second.meta
+    monkeypatch.chdir(tmp_path)
+    relative = stepscope.open(place.name)
+    assert names == [place.name]
+    assert relative.meta.source == place.name
+    assert set(relative.problems.collect()["file"].drop_nulls()) == {place.name}
+
+
+def test_a_changed_added_or_removed_file_of_a_folder_gives_another_key(tmp_path: Path) -> None:
+    place = cluster_folder(tmp_path / "cluster_analysis_output")
+    file = next(path for path in place.iterdir() if path.stat().st_size)
+    changes: list[Callable[[], object]] = [
+        lambda: file.write_bytes(file.read_bytes() + b" "),
+        (place / "new").mkdir,
+        lambda: (place / "new" / "added.csv").write_text("a,b"),
+        lambda: os.utime(place / "new" / "added.csv", ns=(1, 1)),
+        lambda: (place / "new" / "added.csv").rename(place / "new" / "other.csv"),
+        (place / "new" / "other.csv").unlink,
+    ]
+    keys = [open_source.cached_run(Source(place, "cluster_output"))]
+    for change in changes:
+        change()
+        keys.append(open_source.cached_run(Source(place, "cluster_output")))
+    assert keys[2] == keys[1]  # an empty folder holds nothing
+    assert len({*keys}) == len(keys) - 2  # and without its file, the new folder is empty again
+
+
+def test_the_content_of_a_file_in_a_folder_counts_though_its_time_does_not_change(tmp_path: Path) -> None:
+    place = cluster_folder(tmp_path / "cluster_analysis_output")
+    keys = []
+    for letter in "ab":
+        (place / "x.csv").write_text(letter)
+        os.utime(place / "x.csv", ns=(1, 1))
+        keys.append(open_source.cached_run(Source(place, "cluster_output")))
+    assert keys[0] != keys[1]
+
+
+def test_captures_are_not_cached(tmp_path: Path) -> None:
+    assert open_source.cached_run(Source(tmp_path, "capture")) is None
 
 
 # What is in use
@@ -503,7 +562,7 @@ def test_a_cache_that_cannot_be_used_is_done_without_and_told_of_once(
         chrome(tmp_path / "run" / f"r{rank}.json", rank)
     assert stepscope.open(tmp_path / "run").spans.collect().height == 6
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "cannot be used (File name too long): what is read is not kept" in said
+    assert said.count("\n") == 1 and "cannot be used (File name too long): results are not cached" in said
 
 
 def test_a_full_cache_is_done_without_and_told_of_once(
@@ -555,7 +614,7 @@ def test_a_file_that_is_written_while_it_is_read_is_read_again(tmp_path: Path, m
 def test_a_file_that_is_written_all_the_time_is_refused_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     file, _ = chrome(tmp_path / "trace.json"), rewriting(monkeypatch, 9)
     for keep in (True, False):
-        with pytest.raises(DataError, match="changed while it was being read, twice; open it again when nobody writes it any more"):
+        with pytest.raises(DataError, match="changed while it was being read, twice; open it again when no process writes to it"):
             stepscope.open(file, cache=keep)
     assert list(folder.iterdir()) == []
 
@@ -573,7 +632,7 @@ def test_a_folder_in_which_files_change_opens_and_says_so(tmp_path: Path, monkey
             log.write("still running\n")
         return trace
 
-    quiet = stepscope.open(place)
+    quiet = stepscope.open(place, cache=False)
     monkeypatch.setattr(readers, "read", logged)
     trace = stepscope.open(place)
     assert trace.spans.collect().height == quiet.spans.collect().height

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tiny
-from stepscope import exporters, parameters
+from stepscope import exporters
 from stepscope.errors import UsageError
-from stepscope.trace import Trace, analysis, analysis_names
+from stepscope.model import parameters
+from stepscope.model.trace import Trace, analysis, analysis_names
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_whole_numbers_of_numpy_and_floats_that_are_whole_are_numbers(trace: Tra
 
 def test_buckets_are_bounded_by_what_all_devices_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket is a row for each device: what is little for one is too much for thousands."""
-    monkeypatch.setattr("stepscope.analyses.activity._ROWS", 100)
+    monkeypatch.setattr("stepscope.analyses.steps.activity._ROWS", 100)
     both = tiny.trace(
         spans="track  kind    name  start_ns  dur_ns\n0  kernel  a  1000  500\n1  kernel  b  1000  500",
         tracks="track  kind  label  device\n0  stream  s  0\n1  stream  s  1",

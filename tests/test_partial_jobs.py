@@ -14,11 +14,14 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import opening, run_groups, store
 from stepscope.cli import main
 from stepscope.errors import DataError, UnknownFormatError
-from stepscope.trace import Meta, Trace
-from stepscope.web.runs import Table
+from stepscope.io import discover, open_run, store
+from stepscope.io.open_source import SourceOpener
+from stepscope.io.sources import find_sources
+from stepscope.model.trace import Meta, Trace
+from stepscope.server.runs import RunList
+from volume import every
 
 SAMPLES = Path(__file__).parent / "samples"
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -168,8 +171,10 @@ def lost_link(path: Path) -> None:
 DAMAGES: list[Callable[[Path], None]] = [emptied, cut, of_another_type, hollow, lost_link]
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("make", JOBS, ids=lambda one: one.__name__)
+# Each kind of job with one or two kinds of damage, each kind of damage with several kinds of jobs.
+@pytest.mark.parametrize(
+    ("make", "damage"), every([(make, damage) for make in JOBS for damage in DAMAGES], 3), ids=lambda function: function.__name__
+)
 def test_a_broken_rank_hides_no_other_and_is_listed_with_the_reason(
     make: Job, damage: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,7 +182,7 @@ def test_a_broken_rank_hides_no_other_and_is_listed_with_the_reason(
     broken = make(job)
     whole = stepscope.open(job, rank=0).overview().to_dicts()
     damage(broken)
-    run_groups._rank.cache_clear()  # a process that looks at a folder while it changes is another matter
+    discover._described_rank.cache_clear()  # a process that looks at a folder while it changes is another matter
 
     trace = stepscope.open(job)
     assert 0 in trace.meta.ranks
@@ -195,9 +200,9 @@ def test_a_broken_rank_hides_no_other_and_is_listed_with_the_reason(
     assert found["ranks"] == trace.meta.ranks
     assert_rank_1_is_known_of(found["ranks"], found["problems"])
 
-    (run,) = Table([job]).scan()
+    (run,) = RunList([job]).scan()
     assert run.state == "finished" and run.path == job and run.name in ("job", "ddp", "job 2026-01-01 00:00:00")
-    served = opening.together(list(run.sources), run.path, unread=run.unread)
+    served = open_run.open_ranks(list(run.sources), run.path, SourceOpener(), unread=run.unread)
     assert served.meta.ranks == trace.meta.ranks
     assert_rank_1_is_known_of(served.meta.ranks, served.problems.collect().to_dicts())
 
@@ -276,9 +281,9 @@ def test_a_result_that_does_not_say_its_rank_does_not_hide_the_job(tmp_path: Pat
     trace = stepscope.open(job)
     assert trace.meta.ranks == [0, 1]
     rows = trace.problems.collect().filter(pl.col("file") == str(name))
-    assert rows["what"].to_list() == ["not shown: the recording does not say its rank; open it by itself"]
-    (run,) = Table([job]).scan()
-    assert run.shown()["problems"][0]["file"] == str(name)
+    assert rows["what"].to_list() == ["not shown: the recording does not contain its rank; open it alone"]
+    (run,) = RunList([job]).scan()
+    assert run.row()["problems"][0]["file"] == str(name)
 
 
 def test_a_window_that_is_damaged_does_not_hide_the_others_of_its_process(tmp_path: Path) -> None:
@@ -297,5 +302,5 @@ def test_a_window_that_is_damaged_does_not_hide_the_others_of_its_process(tmp_pa
 def test_a_rank_that_is_there_compressed_and_not_is_two_runs(tmp_path: Path) -> None:
     for rank, form in ((0, ".json"), (0, ".json.gz"), (1, ".json")):
         kineto(tmp_path / "job" / f"ddp_rank{rank}{form}", rank)
-    found = [sorted(source.path.name for source in group.sources) for group in run_groups.groups(list(opening.sources(tmp_path / "job")))]
+    found = [sorted(source.path.name for source in group.sources) for group in discover.groups(list(find_sources(tmp_path / "job")))]
     assert sorted(found) == [["ddp_rank0.json", "ddp_rank1.json"], ["ddp_rank0.json.gz"]]

@@ -1,4 +1,4 @@
-"""What is seen of the events at any zoom is what happened: busy time, counts and the longest, against a count of every nanosecond."""
+"""What is seen of the spans at any zoom is what happened: busy time, counts and the longest, against a count of every nanosecond."""
 
 from pathlib import Path
 
@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepscope import pyramid
-from stepscope.pyramid import BUCKETS, Events, Pyramid, Tile
-from stepscope.timelines import columns, filling
-from stepscope.timelines.columns import Waiting
+from stepscope.timeline import columns, pyramid, rows
+from stepscope.timeline.columns import RowBuffer
+from stepscope.timeline.pyramid import BUCKETS, Pyramid, Spans, Tile
 
 Portion = list[tuple[int, int, int]]  # row, start and duration
 
@@ -20,7 +19,7 @@ LAW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthChec
 
 @st.composite
 def some_events(draw: st.DrawFn) -> list[Portion]:
-    """Rows of events that follow one another; some touch, some overlap by a little, some last no time."""
+    """Rows of spans that follow one another; some touch, some overlap by a little, some last no time."""
     found = []
     for row in range(draw(st.integers(1, 2))):
         now = draw(st.integers(0, 50))
@@ -34,25 +33,25 @@ def some_events(draw: st.DrawFn) -> list[Portion]:
 
 def built(portions: list[Portion], folder: Path | None = None) -> Pyramid:
     """Of rows, starts and durations, in portions in any order."""
-    waiting = Waiting((np.int64, np.int64, np.int32, np.uint8, np.int32), folder)
+    waiting = RowBuffer((np.int64, np.int64, np.int32, np.uint8, np.int32), folder)
     for portion in portions:
         row, start, dur = (np.array([event[at] for event in portion], np.int64) for at in range(3))
         numbers = np.zeros(len(portion), np.int32)
         waiting.add(row, (start, dur, numbers, numbers.astype(np.uint8), numbers))
     end = max((start + dur for portion in portions for _, start, dur in portion), default=1)
-    made, _ = filling.filled(waiting, [0, 1], [-1, -1], 1, end, folder, lambda share: None)
+    made, _ = rows.build_rows(waiting, [0, 1], [-1, -1], 1, end, folder, lambda share: None)
     return made
 
 
 def ends(made: Pyramid) -> int:
-    return int((made.events.start + made.events.dur).max(initial=1))
+    return int((made.spans.start + made.spans.dur).max(initial=1))
 
 
-def covered(events: Events, row: int, low: int, high: int) -> int:
+def covered(spans: Spans, row: int, low: int, high: int) -> int:
     """How many nanoseconds between two moments some event of the row covers: counted one by one."""
     line = np.zeros(high, bool)
-    for at in range(events.offsets[row], events.offsets[row + 1]):
-        line[events.start[at] : events.start[at] + events.dur[at]] = True
+    for at in range(spans.offsets[row], spans.offsets[row + 1]):
+        line[spans.start[at] : spans.start[at] + spans.dur[at]] = True
     return int(line[low:high].sum())
 
 
@@ -70,39 +69,39 @@ class TestAnyZoom:
     @given(some_events())
     def test_a_tile_is_as_busy_as_the_union_of_its_events(self, portions: list[Portion]) -> None:
         made = built(portions)
-        events = made.events
+        spans = made.spans
         for row, level, index, tile in tiles(made):
             low, high = index * 8 << level, (index + 1) * 8 << level
             line = np.zeros(high - low, bool)
             for at in tile.long:
-                line[max(0, events.start[at] - low) : max(0, events.start[at] + events.dur[at] - low)] = True
+                line[max(0, spans.start[at] - low) : max(0, spans.start[at] + spans.dur[at] - low)] = True
             shown = int(line.sum()) + int(tile.buckets.busy.sum())
-            truth = covered(events, row, low, high)
-            # What two events of a row share may be seen twice: as part of a long one, and in the sum of the short ones.
-            own = slice(events.offsets[row], events.offsets[row + 1])
-            shared = np.minimum(events.reach[own][:-1], (events.start + events.dur)[own][1:]) - events.start[own][1:]
+            truth = covered(spans, row, low, high)
+            # What two spans of a row share may be seen twice: as part of a long one, and in the sum of the short ones.
+            own = slice(spans.offsets[row], spans.offsets[row + 1])
+            shared = np.minimum(spans.reach[own][:-1], (spans.start + spans.dur)[own][1:]) - spans.start[own][1:]
             assert truth <= shown <= truth + int(np.maximum(shared, 0).sum())
 
     @LAW
     @given(some_events())
     def test_every_event_is_there_once_and_none_is_longer_than_the_longest(self, portions: list[Portion]) -> None:
         made = built(portions)
-        events = made.events
+        spans = made.spans
         every = tiles(made)
         for level in range(made.top + 3):
-            for row in range(events.rows):
+            for row in range(spans.rows):
                 found = [tile for at_row, at_level, _, tile in every if (at_row, at_level) == (row, level)]
                 short = sum(int(tile.buckets.began.sum()) for tile in found)
                 long = {int(at) for tile in found for at in tile.long}
-                assert short + len(long) == events.offsets[row + 1] - events.offsets[row]
+                assert short + len(long) == spans.offsets[row + 1] - spans.offsets[row]
                 for index, tile in enumerate(found):
                     for bucket, longest in zip(tile.buckets.bucket, tile.buckets.longest, strict=True):
                         low = (index * 8 + int(bucket)) << level
-                        ends = events.start + events.dur
+                        ends = spans.start + spans.dur
                         own = np.arange(len(ends))
-                        inside = (own >= events.offsets[row]) & (own < events.offsets[row + 1]) & (events.dur < 1 << level)
-                        inside &= (events.start < low + (1 << level)) & ((ends > low) | (events.start >= low))
-                        assert events.dur[longest] == events.dur[inside].max()
+                        inside = (own >= spans.offsets[row]) & (own < spans.offsets[row + 1]) & (spans.dur < 1 << level)
+                        inside &= (spans.start < low + (1 << level)) & ((ends > low) | (spans.start >= low))
+                        assert spans.dur[longest] == spans.dur[inside].max()
 
     @LAW
     @given(some_events())
@@ -111,12 +110,12 @@ class TestAnyZoom:
     ) -> None:
         folder = tmp_path_factory.mktemp("pyramid")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(columns, "ROOM", 5)
+            patch.setattr(columns, "MEMORY_ROWS", 5)
             patch.setattr(columns, "_STRIDE", 2)
-            patch.setattr(filling, "PORTION", 4)
-            patch.setattr(filling, "CHUNK", 2)
+            patch.setattr(rows, "PORTION", 4)
+            patch.setattr(rows, "CHUNK", 2)
             kept = built(portions, folder)
-        assert isinstance(kept.events.start.base, np.memmap) or not portions
+        assert isinstance(kept.spans.start.base, np.memmap) or not portions
         for (*_, one), (*_, other) in zip(tiles(built(portions)), tiles(kept), strict=True):
             assert one.long.tolist() == other.long.tolist()
             assert [column.tolist() for column in one.buckets] == [column.tolist() for column in other.buckets]
@@ -125,7 +124,7 @@ class TestAnyZoom:
 def tiles(made: Pyramid) -> list[tuple[int, int, int, Tile]]:
     return [
         (row, level, index, pyramid.tile(made, row, level, index))
-        for row in range(made.events.rows)
+        for row in range(made.spans.rows)
         for level in range(made.top + 3)
         for index in range(((ends(made) >> level) // pyramid.BUCKETS) + 1)
     ]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.rounds import Rounds
+from stepscope.recording.steps.rounds import Rounds
 
 
 class Optimizer:
@@ -64,7 +64,7 @@ def test_an_optimizer_that_never_comes_is_waited_for_and_that_is_told() -> None:
     text, notices = cut("a" * 8 + "b" * 3, "ab")
     assert text == "aaaaaa|a|a|b|b|b|"
     assert [
-        notice for notice in notices if "step 0 holds 6 calls of Optimizer" in notice and "--step-on optimizer:NAME" in notice
+        notice for notice in notices if "step 0 contains 6 calls of Optimizer" in notice and "--step-on optimizer:NAME" in notice
     ] == notices
 
 

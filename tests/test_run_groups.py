@@ -11,13 +11,14 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import captures, run_groups, store
 from stepscope.cli import main
 from stepscope.errors import DataError
-from stepscope.opening import sources
-from stepscope.trace import Meta, Trace
-from stepscope.trace_windows import join_windows
-from stepscope.web.runs import Table
+from stepscope.io import discover, store
+from stepscope.io.sources import find_sources
+from stepscope.model import captures
+from stepscope.model.trace import Meta, Trace
+from stepscope.model.windows import join_windows
+from stepscope.server.runs import RunList
 
 SECOND = 10**9
 
@@ -37,9 +38,11 @@ def recording(folder: Path, *, pid: int, at: int, rank: int = 0, parent: int = 1
     trace = tiny.trace(spans=spans, tracks=tracks, **({"steps": f"rank step start_ns end_ns how\n{rows}"} if numbers else {}))
     about = {"host": "here", "pid": pid, "parent": parent, "process": "a", "program": "train.py", "start_ns": start, "end_ns": end}
     meta = Meta(
-        format="capture", ranks=[rank], world_size=1, extra=about | {key: value for key, value in more.items() if key != "world_size"}
+        format="capture",
+        ranks=[rank],
+        world_size=more.get("world_size", 1),
+        extra=about | {key: value for key, value in more.items() if key != "world_size"},
     )
-    meta.world_size = more.get("world_size", 1)
     path = folder / f"rank{rank}_here_{pid}_{20260101000000000000 + at:020d}"
     store.write(Trace(trace.tables, meta), path)
     return path
@@ -48,8 +51,8 @@ def recording(folder: Path, *, pid: int, at: int, rank: int = 0, parent: int = 1
 def answers(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[int]:
     """The ranks that Python, `list` and the pages see in the one run that is there."""
     opened = stepscope.open(folder).meta.ranks
-    (run,) = Table([folder]).scan()
-    assert run.known["ranks"] == opened
+    (run,) = RunList([folder]).scan()
+    assert run.header["ranks"] == opened
     assert main(["list", str(folder), "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["path"] == str(folder) and row["ranks"] == (f"{opened[0]}-{opened[-1]}" if len(opened) > 2 else ", ".join(map(str, opened)))
@@ -138,7 +141,7 @@ def test_processes_of_one_job_that_all_call_themselves_rank_0_get_ranks_in_the_o
     assert answers(job, capsys) == [0, 1, 2]
     trace = stepscope.open(job)
     assert trace.problems.collect()["what"].to_list() == [
-        "3 processes each call themselves rank 0: shown as ranks 0, 1, 2 in order of process id"
+        "3 processes, each recorded as rank 0: shown as ranks 0, 1, 2 in order of process id"
     ]
     assert trace.spans.select("rank", "start_ns").collect().rows() == [(0, 20 * SECOND), (1, 10 * SECOND), (2, 30 * SECOND)]
     one = stepscope.open(job, rank=2)
@@ -153,10 +156,11 @@ def test_processes_that_one_process_started_at_the_same_time_are_one_job_and_oth
     recording(both, pid=3, at=10, long=5, parent=1)
     recording(both, pid=4, at=12, long=5, parent=1)
     assert answers(both, capsys) == [0, 1]
-    for name, second in {"after": {"pid": 4, "at": 20, "parent": 1}, "elsewhere": {"pid": 4, "at": 12, "parent": 2}}.items():
+    seconds: dict[str, dict[str, Any]] = {"after": {"pid": 4, "at": 20, "parent": 1}, "elsewhere": {"pid": 4, "at": 12, "parent": 2}}
+    for name, second in seconds.items():
         recording(tmp_path / name, pid=3, at=10, long=5, parent=1)
         recording(tmp_path / name, **second)
-        assert len(Table([tmp_path / name]).scan()) == 2
+        assert len(RunList([tmp_path / name]).scan()) == 2
         assert main(["list", str(tmp_path / name), "--format", "json"]) == 0
         assert [row["ranks"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["0", "0"]
         with pytest.raises(DataError, match=r"two recordings of rank 0: .*_3_.* and .*_4_.*; open one of them .*shows the 2 runs here"):
@@ -166,13 +170,13 @@ def test_processes_that_one_process_started_at_the_same_time_are_one_job_and_oth
 def test_a_process_that_got_the_id_of_another_is_another(tmp_path: Path) -> None:
     recording(tmp_path, pid=7, at=10, parent=1)
     recording(tmp_path, pid=7, at=20, parent=1, process="b")
-    assert len(Table([tmp_path]).scan()) == 2
+    assert len(RunList([tmp_path]).scan()) == 2
 
 
 def test_a_copy_of_a_recording_beside_it_is_no_window_of_it(tmp_path: Path) -> None:
     path = recording(tmp_path / "data", pid=7, at=10)
     store.write(stepscope.open(path), tmp_path / "data" / "copy")
-    assert len(list(run_groups.groups(list(sources(tmp_path / "data"))))) == 2
+    assert len(list(discover.groups(list(find_sources(tmp_path / "data"))))) == 2
 
 
 def test_ranks_of_a_job_keep_their_ranks_with_all_their_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +203,7 @@ with Profiler(schedule=schedule(wait=1, active=2, repeat=2), on_trace_ready=tens
 
 def test_the_windows_of_a_schedule_open_as_one_run(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _TWO_WINDOWS, str(tmp_path / "data")], check=True, capture_output=True, timeout=120)
-    assert len(list(sources(tmp_path / "data"))) == 2
+    assert len(list(find_sources(tmp_path / "data"))) == 2
     trace = stepscope.open(tmp_path / "data")
     assert trace.steps.collect()["step"].to_list() == [1, 2, 4, 5]
     assert [what.split(" (")[0] for what in trace.problems.collect()["what"]] == ["not recorded between step 2 and step 4"]

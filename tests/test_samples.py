@@ -11,11 +11,14 @@ from polars.testing import assert_frame_equal
 
 import stepscope
 from key_averages import nothing_but_itself
-from stepscope import readers, schema, store
+from stepscope import readers
 from stepscope.cli.demo import RECORDING
 from stepscope.exporters import chrome
-from stepscope.readers._kineto import ALLOCATORS
-from stepscope.trace import Trace, analysis_names
+from stepscope.io import store
+from stepscope.model import schema
+from stepscope.model.trace import Trace, analysis_names
+from stepscope.readers.chrome.memory import ALLOCATORS
+from volume import mostly_deep
 
 FOLDER = Path(__file__).parent / "samples"
 SAMPLES = [RECORDING, *sorted(FOLDER.glob("*/*/*"))]  # a file or, for some formats, a folder
@@ -29,7 +32,11 @@ def test_there_are_samples_of_every_format_and_of_run_folders() -> None:
     assert {format_of(path) for path in SAMPLES} == {*readers.names(), "run"}
 
 
-@pytest.fixture(scope="module", params=SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def sample_name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+@pytest.fixture(scope="module", params=SAMPLES, ids=sample_name)
 def sample(request: pytest.FixtureRequest) -> Path:
     path: Path = request.param
     return path
@@ -89,13 +96,13 @@ def test_a_run_folder_gives_back_what_went_in(trace: Trace, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", analysis_names())
 def test_every_analysis_answers_with_its_columns(trace: Trace, name: str) -> None:
     answer = trace.analyse(name)
-    columns = stepscope.trace.analysis(name).columns
+    columns = stepscope.model.trace.analysis(name).columns
     assert dict(answer.schema) == {key: pl.Series(dtype=dtype).dtype for key, dtype in columns.items()}
 
 
 @pytest.mark.parametrize("name", analysis_names())
 def test_every_analysis_answers_an_empty_trace(name: str) -> None:
-    assert list(Trace({}).analyse(name).columns) == list(stepscope.trace.analysis(name).columns)
+    assert list(Trace({}).analyse(name).columns) == list(stepscope.model.trace.analysis(name).columns)
 
 
 def test_the_stages_of_a_step_add_up_to_the_step(trace: Trace) -> None:
@@ -123,10 +130,10 @@ def test_overlap_equals_counting_every_nanosecond(trace: Trace) -> None:
         if name in marked and start < high and start + length > low:
             first, last = max(start, low) - low, min(start + length, high) - low
             marked[name][first:last] = b"\1" * (last - first)
-    from stepscope import intervals
-    from stepscope.analyses._windows import ranks
+    from stepscope.analyses.shared.step_windows import device_times
+    from stepscope.model import intervals
 
-    _, _, busy = next(ranks(trace.of_rank(step["rank"][0])), (0, None, None))
+    _, _, busy = next(iter(device_times(trace.of_rank(step["rank"][0]))), (0, None, None))
     if busy is None:
         pytest.skip("nothing in it is known to be work")
     sets = {kind: intervals.clip(busy.get(kind, intervals.NONE), low, high) for kind in marked}
@@ -135,6 +142,10 @@ def test_overlap_equals_counting_every_nanosecond(trace: Trace) -> None:
     assert both == sum(a & b for a, b in zip(marked["kernel"], marked["communication"], strict=True))
 
 
+FIRST_OF_FORMAT = list({format_of(path): path for path in reversed(SAMPLES)}.values())
+
+
+@pytest.mark.parametrize("sample", mostly_deep(SAMPLES, FIRST_OF_FORMAT), ids=sample_name, indirect=True)
 def test_chrome_json_read_back_gives_the_same_answers(trace: Trace, tmp_path: Path) -> None:
     out = tmp_path / ("trace.json.gz" if len(trace.meta.ranks) < 2 else "a file for each rank")
     chrome.export(trace, out)
@@ -145,6 +156,8 @@ def test_chrome_json_read_back_gives_the_same_answers(trace: Trace, tmp_path: Pa
     older = {"allocations_by_op", "live_tensors", "memory", "memory_peaks"} if ops.str.contains(ALLOCATORS).any() else set()
     for name in [name for name in analysis_names() if name not in older]:
         theirs, ours = (one.analyse(name).drop("track", strict=False) for one in (back, trace))  # tracks are numbered anew
+        if name == "overview" and ours["copy_share"].null_count():  # a Chrome file does not say that copies are unknown
+            theirs, ours = theirs.drop("copy_share"), ours.drop("copy_share")
         assert_frame_equal(theirs, ours, check_row_order=False, categorical_as_str=True)
 
 

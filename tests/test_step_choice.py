@@ -9,11 +9,12 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import store
+from programs import needs
 from stepscope.cli import main
 from stepscope.errors import UsageError
-from stepscope.step_choice import markers
-from stepscope.trace import Trace
+from stepscope.io import store
+from stepscope.model.step_choice import markers
+from stepscope.model.trace import Trace
 
 SAMPLES = Path(__file__).parent / "samples"
 TRACKS = """
@@ -111,7 +112,7 @@ def test_of_threads_that_run_at_once_the_one_with_most_makes_the_steps_and_probl
     given = trace.with_steps("serve")
     tiny.assert_rows(given.steps.collect(), "step start_ns end_ns\n0 5 15\n1 16 26")
     assert given.problems.collect()["what"].to_list() == [
-        "`serve` runs on 2 threads at once: steps are those of one of them, 1 others are none"
+        "`serve` runs on 2 threads at once: steps are taken from one of them, 1 others are ignored"
     ]
 
 
@@ -255,7 +256,7 @@ profiler.analyse()
 
 
 def test_sixty_calls_of_a_function_that_jax_compiled_are_sixty_steps_with_their_operations(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+    needs("jax")
     subprocess.run([sys.executable, "-c", _JAX, str(tmp_path)], check=True, capture_output=True, timeout=300)
     plain = stepscope.open(tmp_path)
     assert plain.steps.collect()["how"].cast(pl.String).to_list() == ["whole"]
@@ -265,3 +266,12 @@ def test_sixty_calls_of_a_function_that_jax_compiled_are_sixty_steps_with_their_
     operations = given.spans.filter(pl.col("kind") == "op").collect()
     assert operations["step"].null_count() == 0
     assert operations.group_by("step").len()["len"].unique().len() == 1
+
+
+def test_of_devices_that_run_alike_the_first_one_makes_the_steps() -> None:
+    names = [f"k{number}" for number in range(8)]
+    rows = [(7 + device, name, at + 10 * at * device) for device in (0, 1) for at, _ in enumerate("abcd") for name in names]
+    spans = "\n".join(f"{track} kernel {name} {start * 100} 50" for track, name, start in rows)
+    tracks = "track kind label device\n7 stream a 0\n8 stream b 1"
+    found = tiny.trace(spans=f"track kind name start_ns dur_ns\n{spans}", tracks=tracks).step_markers()
+    assert dict(found.select("name", "median_interval_ns").iter_rows()) == dict.fromkeys(names, 100)

@@ -7,10 +7,10 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import parameters
 from stepscope.cli import main
 from stepscope.errors import UsageError
-from stepscope.trace import Trace, analysis_names
+from stepscope.model import parameters
+from stepscope.model.trace import Trace, analysis_names
 
 SAMPLES = Path(__file__).parent / "samples"
 TRACES = [

@@ -12,9 +12,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import tiny
-from stepscope import schema, store
 from stepscope.errors import DataError, UsageError
-from stepscope.trace import Meta, Trace
+from stepscope.io import store
+from stepscope.model import schema
+from stepscope.model.trace import Meta, Trace
 
 TRACE = tiny.trace(
     spans="""
@@ -132,7 +133,7 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     store.write(TRACE, tmp_path / "run")
     file = tmp_path / "run" / "steps.parquet"
     file.write_bytes(file.read_bytes()[:-10])
-    with pytest.raises(DataError, match=r"steps\.parquet: not a whole Parquet file"):
+    with pytest.raises(DataError, match=r"steps\.parquet: not a complete Parquet file"):
         store.read(tmp_path / "run")
 
 
@@ -169,7 +170,7 @@ def test_a_name_with_stars_is_only_a_name(tmp_path: Path) -> None:
 def test_a_table_that_was_lost_is_named(tmp_path: Path) -> None:
     store.write(tiny.trace(spans="kind name start_ns dur_ns\nop mm 0 10"), tmp_path / "run")
     (tmp_path / "run" / "counters.parquet").unlink()
-    with pytest.raises(DataError, match=r"counters\.parquet: missing, though the run folder was written with it"):
+    with pytest.raises(DataError, match=r"counters\.parquet: missing; the header of the run folder lists it"):
         store.read(tmp_path / "run")
 
 

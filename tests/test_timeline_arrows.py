@@ -9,11 +9,11 @@ import pytest
 import stepscope
 import tiny
 from conftest import ROOT
-from stepscope.analyses._meetings import meetings
-from stepscope.timelines import arrows, critical, lanes
-from stepscope.timelines.lanes import KINDS, build
-from stepscope.timelines.tiles import tile
-from stepscope.trace import Trace
+from stepscope.analyses.shared.counterparts import matched_calls
+from stepscope.model.trace import Trace
+from stepscope.timeline import arrows, critical_path, layout
+from stepscope.timeline.layout import KINDS, build
+from stepscope.timeline.tiles import tile
 from tiles import by_row, decoded
 
 RESNET = ROOT / "tests" / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"
@@ -86,7 +86,7 @@ def test_a_collective_meets_the_same_one_of_the_other_rank_and_a_send_its_receiv
 
 def test_sends_without_as_many_receives_meet_nothing() -> None:
     spans = "\n".join(SPANS.strip().splitlines()[:-1])
-    found = meetings(tiny.trace(spans=spans, tracks=TRACKS))
+    found = matched_calls(tiny.trace(spans=spans, tracks=TRACKS))
     assert found.rows() == [(0, 6, 0, "together"), (1, 0, 0, "together")]
 
 
@@ -100,10 +100,10 @@ def test_a_send_says_whom_it_is_for_where_there_are_more_than_two_ranks() -> Non
             2     communication  nccl:recv   5         10      0
         """
     )
-    assert meetings(trace).is_empty()
+    assert matched_calls(trace).is_empty()
     args = pl.Series(['{"Dst Rank": 2}', '{"Dst Rank": 1}', '{"Src Rank": 0}', '{"Src Rank": 0}'])
     told = Trace({**trace.tables, "spans": trace.spans.collect().with_columns(args.alias("args"))}, trace.meta)
-    assert sorted(meetings(told).select("call", "rank", "span").rows()) == [(0, 0, 0), (0, 2, 0), (1, 0, 1), (1, 1, 0)]
+    assert sorted(matched_calls(told).select("call", "rank", "span").rows()) == [(0, 0, 0), (0, 2, 0), (1, 0, 1), (1, 1, 0)]
 
 
 def test_the_lane_of_the_critical_path_is_the_analysis() -> None:
@@ -111,10 +111,10 @@ def test_the_lane_of_the_critical_path_is_the_analysis() -> None:
     timeline = build(trace)
     truth = trace.critical_path()
     assert truth["rank"].unique().to_list() == [0]  # of rank 1 only a transfer is known
-    (lane,) = [lane for lane in timeline.lanes if lane.kind == "path"]
-    assert lane.rows == 1
-    events = timeline.pyramid.events
-    own = slice(*(int(edge) for edge in events.offsets[lane.first : lane.first + 2]))
+    (track,) = [track for track in timeline.tracks if track.kind == "path"]
+    assert track.rows == 1
+    events = timeline.pyramid.spans
+    own = slice(*(int(edge) for edge in events.offsets[track.first : track.first + 2]))
     assert (events.start[own] + timeline.origin).tolist() == truth["start_ns"].to_list()
     assert events.dur[own].tolist() == truth["dur_ns"].to_list()
     assert [KINDS[kind] for kind in events.kind[own]] == truth["kind"].to_list()
@@ -135,41 +135,41 @@ def test_what_only_happens_while_the_path_waits_is_not_on_it() -> None:
     trace = tiny.trace(spans=spans, tracks="track group label kind device\n0 gpu s stream 0", steps=steps)
     assert trace.critical_path().select("kind", "span", "dur_ns").rows() == [("kernel", 0, 100), ("wait", 2, 100), ("kernel", 2, 100)]
     timeline = build(trace)
-    assert critical.part(trace, timeline, 0, 1, 0, _once) == {"critical_ns": 0, "critical": []}
+    assert critical_path.critical_part(trace, timeline, 0, 1, 0, _once) == {"critical_ns": 0, "critical": []}
 
 
 def test_a_span_says_how_much_of_it_is_on_the_path() -> None:
     # The step ends while nothing runs on the device and nothing waited for it: the host alone is the path.
     trace = _trace()
     timeline = build(trace)
-    assert critical.part(trace, timeline, 0, 0, 0, _once) == {"critical_ns": 50, "critical": [{"kind": "host", "ns": 50}]}
+    assert critical_path.critical_part(trace, timeline, 0, 0, 0, _once) == {"critical_ns": 50, "critical": [{"kind": "host", "ns": 50}]}
     # What is inside of it is on the path with it.
-    assert critical.part(trace, timeline, 0, 1, 0, _once) == {"critical_ns": 30, "critical": [{"kind": "host", "ns": 30}]}
-    assert critical.part(trace, timeline, 0, 5, 0, _once) == {"critical_ns": 0, "critical": []}
-    piece = critical.at(trace, timeline, 0, 20, _once)
+    assert critical_path.critical_part(trace, timeline, 0, 1, 0, _once) == {"critical_ns": 30, "critical": [{"kind": "host", "ns": 30}]}
+    assert critical_path.critical_part(trace, timeline, 0, 5, 0, _once) == {"critical_ns": 0, "critical": []}
+    piece = critical_path.piece_at(trace, timeline, 0, 20, _once)
     assert piece == {"kind": "host", "name": "aten::linear", "span": 0, "start": 0, "dur": 50}
-    assert critical.at(trace, timeline, 0, 401, _once) is None
+    assert critical_path.piece_at(trace, timeline, 0, 401, _once) is None
 
 
 def test_the_path_of_a_step_alone_is_that_of_the_whole_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = stepscope.open(RESNET)
     timeline = build(trace)
     whole = trace.critical_path()
-    monkeypatch.setattr(critical, "PATH_SPANS", 0)
+    monkeypatch.setattr(critical_path, "PATH_SPANS", 0)
     for step in whole["step"].unique():
         asked: list[pl.DataFrame] = []
         span = whole.filter(pl.col("step") == step, pl.col("span").is_not_null())["span"][5]
-        critical.part(trace, timeline, 0, span, step, lambda _, ask, into=asked: into.append(ask()) or into[-1])  # type: ignore[misc]
+        critical_path.critical_part(trace, timeline, 0, span, step, lambda _, ask, into=asked: into.append(ask()) or into[-1])  # type: ignore[misc]
         assert asked[0].rows() == whole.filter(pl.col("step") == step).rows()
 
 
 def test_of_too_many_spans_the_lane_of_the_path_is_empty_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "PATH_SPANS", 7)
+    monkeypatch.setattr(layout, "PATH_SPANS", 7)
     timeline = build(_trace())
-    found = [lane for lane in timeline.lanes if lane.kind == "path"]
-    assert [(lane.rank, lane.rows, lane.events, lane.note) for lane in found] == [
-        (rank, 1, 0, "left out of more than 7 spans; a selected event tells its step's") for rank in (0, 1)
+    found = [track for track in timeline.tracks if track.kind == "path"]
+    assert [(track.rank, track.rows, track.events, track.note) for track in found] == [
+        (rank, 1, 0, "not computed for more than 7 spans; select a span to see the critical path of its step") for rank in (0, 1)
     ]
-    for lane in found:
-        part = by_row(decoded(tile(timeline, [lane], timeline.pyramid.top, 0)))[lane.id, 0]
+    for track in found:
+        part = by_row(decoded(tile(timeline, [track], timeline.pyramid.top, 0)))[track.id, 0]
         assert len(part["long_start"]) == len(part["bucket_x"]) == 0

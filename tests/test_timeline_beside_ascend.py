@@ -11,8 +11,8 @@ import pytest
 
 import stepscope
 from conftest import SHARED
-from stepscope import intervals
-from stepscope.timelines.lanes import Timeline, build, rows_of
+from stepscope.model import intervals
+from stepscope.timeline.layout import Timeline, build, track_rows
 
 CASES = sorted((SHARED / "ascend" / "synth").glob("*/expected/msprof*.json")) if SHARED.is_dir() else []
 CASES = [file for file in CASES if file.parents[1].name != "c12m_no_start_log"]  # hours off: the exporter takes the counter's start for 0
@@ -27,7 +27,7 @@ Event = tuple[int, int, str]  # start and length in ns, and name
 
 
 Theirs = dict[tuple[str, str, str], list[Event]]  # by process, device and thread
-Ours = dict[tuple[str, str], list[list[Event]]]  # by group and lane, row by row
+Ours = dict[tuple[str, str], list[list[Event]]]  # by group and track, row by row
 Both = tuple[str, Theirs, Ours]
 
 
@@ -38,7 +38,7 @@ def theirs(file: Path) -> Theirs:
         if event["ph"] == "M" and event["name"] in ("process_name", "process_labels", "thread_name"):
             key = (event["name"], (event["pid"], event["tid"]) if event["name"] == "thread_name" else event["pid"])
             names[key] = next(iter(event["args"].values()))
-    lanes: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
+    tracks: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     group: dict[Any, dict[int, str]] = defaultdict(dict)  # of communication, by process: the thread from which on it is this group
     for (kind, at), label in names.items():
         if kind == "thread_name" and label.startswith("Group "):
@@ -52,19 +52,19 @@ def theirs(file: Path) -> Theirs:
             thread = f"{thread} of {group[pid][max(first for first in group[pid] if first < tid)]}"
         # Lengths are written as floats of microseconds: 23.779999999999998.
         span = (int(Decimal(event["ts"]) * 1000), round(Decimal(event["dur"]) * 1000), event["name"])
-        lanes[names["process_name", pid], names["process_labels", pid], thread].append(span)
-    return dict(lanes)
+        tracks[names["process_name", pid], names["process_labels", pid], thread].append(span)
+    return dict(tracks)
 
 
 def ours(timeline: Timeline) -> Ours:
-    events, names = timeline.pyramid.events, timeline.labels["name"].to_list()
+    events, names = timeline.pyramid.spans, timeline.labels["name"].to_list()
     found: Ours = {}
-    for lane in timeline.lanes:
-        label = f"{lane.label} of {lane.note.rpartition(' ')[2]}" if lane.label.startswith("Plane ") else lane.label
-        for row in rows_of(lane):
+    for track in timeline.tracks:
+        label = f"{track.label} of {track.note.rpartition(' ')[2]}" if track.label.startswith("Plane ") else track.label
+        for row in track_rows(track):
             own = range(int(events.offsets[row]), int(events.offsets[row + 1]))
             some = [(int(events.start[at]) + timeline.origin, int(events.dur[at]), names[int(events.label[at])]) for at in own]
-            found.setdefault((timeline.groups[lane.group].label, label), []).append(some)
+            found.setdefault((timeline.groups[track.group].label, label), []).append(some)
     return found
 
 
@@ -74,8 +74,8 @@ def both(request: pytest.FixtureRequest) -> Both:
     return case.name, theirs(request.param), ours(build(stepscope.open(next(case.glob("PROF*")))))
 
 
-def place(lane: tuple[str, str, str], our: Ours) -> tuple[str, str]:
-    process, device, thread = lane
+def place(track: tuple[str, str, str], our: Ours) -> tuple[str, str]:
+    process, device, thread = track
     if process == "CANN":
         return next(known for known in our if known[1] == thread)
     return device, thread.removesuffix(" Communication")
@@ -84,9 +84,9 @@ def place(lane: tuple[str, str, str], our: Ours) -> tuple[str, str]:
 def moved(their: Theirs, our: Ours) -> int:
     """The exporter adds the date as a float: all is off by the same, up to 0.2 us."""
     offsets = {
-        min(start for row in our[place(lane, our)] for start, _, _ in row) - min(start for start, _, _ in spans)
-        for lane, spans in their.items()
-        if lane[0] == "CANN" or lane[2].startswith("Stream ")
+        min(start for row in our[place(track, our)] for start, _, _ in row) - min(start for start, _, _ in spans)
+        for track, spans in their.items()
+        if track[0] == "CANN" or track[2].startswith("Stream ")
     }
     shift = min(offsets, key=abs) if offsets else 0
     assert abs(shift) < 200
@@ -96,25 +96,25 @@ def moved(their: Theirs, our: Ours) -> int:
 def test_every_lane_of_tasks_and_calls_has_the_same_events(both: Both) -> None:
     case, their, our = both
     shift = moved(their, our)
-    for lane, spans in their.items():
-        process, _, thread = lane
+    for track, spans in their.items():
+        process, _, thread = track
         if process == "Overlap Analysis" or thread.startswith("Step Trace"):
             continue
-        mine = Counter((start, dur) for row in our[place(lane, our)] for start, dur, _ in row)
+        mine = Counter((start, dur) for row in our[place(track, our)] for start, dur, _ in row)
         # Copies stand twice there, as the task log and as the scheduler have them; of two devices, so does the first call.
         listed = [span for span in spans if span[2] != "MemcopyAsync" and not (case in ENDLESS and span[2] == "Other")]
         wanted = Counter((start + shift, dur) for start, dur, _ in (set(listed) if process == "CANN" else listed))
-        assert not wanted - mine, (lane, list((wanted - mine).items())[:3])
-        assert case in LOST_CALLS or not mine - wanted, (lane, list((mine - wanted).items())[:3])
+        assert not wanted - mine, (track, list((wanted - mine).items())[:3])
+        assert case in LOST_CALLS or not mine - wanted, (track, list((mine - wanted).items())[:3])
 
 
 def test_events_are_called_the_same_or_more_exactly(both: Both) -> None:
     case, their, our = both
     shift = moved(their, our)
-    for lane, spans in their.items():
-        if lane[0] == "Overlap Analysis" or lane[2].startswith("Step Trace"):
+    for track, spans in their.items():
+        if track[0] == "Overlap Analysis" or track[2].startswith("Step Trace"):
             continue
-        mine = {(start, dur): name for row in our[place(lane, our)] for start, dur, name in row}
+        mine = {(start, dur): name for row in our[place(track, our)] for start, dur, name in row}
         for start, dur, name in spans:
             # The level of a call stands beside its name here. Where the exporter has lost it, it says a type instead, or its number.
             bare = name.partition("@")[2] or name
@@ -125,7 +125,7 @@ def test_events_are_called_the_same_or_more_exactly(both: Both) -> None:
 def test_iterations_stand_over_their_two_passes_and_what_follows_them(both: Both) -> None:
     case, their, our = both
     shift = moved(their, our)
-    lanes = [rows for (_, label), rows in our.items() if label.startswith("Step Trace")]
+    tracks = [rows for (_, label), rows in our.items() if label.startswith("Step Trace")]
     for what in ("Iteration ", "FP_BP Time ", "Iteration Refresh "):
         if case in TWO_FORWARDS and what == "FP_BP Time ":
             continue
@@ -136,7 +136,7 @@ def test_iterations_stand_over_their_two_passes_and_what_follows_them(both: Both
             if thread.startswith("Step Trace") and name.startswith(what) and name.removeprefix(what).isdecimal()
         )
         row = 0 if what == "Iteration " else 1
-        assert listed == Counter(one for rows in lanes for one in rows[row] if one[2].rstrip("0123456789") == what)
+        assert listed == Counter(one for rows in tracks for one in rows[row] if one[2].rstrip("0123456789") == what)
 
 
 def test_the_overlap_of_each_device_is_the_same(both: Both) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.pyramid import BUCKETS
-from stepscope.timelines import filling, tiles
-from stepscope.timelines.columns import Waiting
+from stepscope.timeline import rows, tiles
+from stepscope.timeline.columns import RowBuffer
+from stepscope.timeline.pyramid import BUCKETS
 
 Sampled = list[tuple[int, float]]
 
@@ -17,17 +17,17 @@ Sampled = list[tuple[int, float]]
 @pytest.fixture(params=[1, 2, 3, 256])
 def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of so many samples the extremes are kept."""
-    for module in (filling, tiles):
+    for module in (rows, tiles):
         monkeypatch.setattr(module, "SAMPLES", request.param)
-    monkeypatch.setattr(filling, "PORTION", 5)
+    monkeypatch.setattr(rows, "PORTION", 5)
 
 
-def stored(counters: list[Sampled], folder: Path | None = None) -> filling.Samples:
-    waiting = Waiting((np.int64, np.float64), folder)
+def stored(counters: list[Sampled], folder: Path | None = None) -> rows.Samples:
+    waiting = RowBuffer((np.int64, np.float64), folder)
     for number, samples in enumerate(counters):
         at, value = (np.array([one[place] for one in samples], kind) for place, kind in ((0, np.int64), (1, np.float64)))
         waiting.add_row(number, (at, value))
-    return filling.samples(waiting, list(range(len(counters))), [False] * len(counters), folder)
+    return rows.build_samples(waiting, list(range(len(counters))), [False] * len(counters), folder)
 
 
 def points(samples: Sampled, level: int, index: int) -> list[tuple[int, float, float]]:
@@ -62,9 +62,9 @@ class TestAnyCounters:
 def test_a_million_samples_written_to_files_are_drawn_as_those_in_memory(tmp_path: Path) -> None:
     at = np.arange(1_000_003) * 7
     value = np.sin(at * 1e-4) + (at % 1_000_000 == 0) * 5.0
-    waiting = Waiting((np.int64, np.float64), tmp_path)
+    waiting = RowBuffer((np.int64, np.float64), tmp_path)
     waiting.add_row(0, (at, value))
-    samples = filling.samples(waiting, [0], [False], tmp_path)
+    samples = rows.build_samples(waiting, [0], [False], tmp_path)
     found = tiles.counter(samples, 0, 13, 0)
     buckets = [value[at >> 13 == bucket] for bucket in range(int(at[-1] >> 13) + 1)]
     assert found.low[::2].tolist() == [one.min() for one in buckets]

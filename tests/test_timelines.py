@@ -17,17 +17,19 @@ from hypothesis import strategies as st
 import stepscope
 import tiny
 from conftest import ROOT, SHARED
-from stepscope import cache, intervals, pyramid, schema
-from stepscope.analyses._warmup import counting_steps
-from stepscope.analyses._windows import device_steps
+from stepscope.analyses.shared.step_windows import device_steps
+from stepscope.analyses.shared.warmup import counting_steps
 from stepscope.errors import DataError, UsageError
-from stepscope.intervals import Set
-from stepscope.opening import sources
-from stepscope.timelines import asking, finding, keeping, lanes, summing
-from stepscope.timelines.lanes import KINDS, Lane, Timeline, build, rows_of
-from stepscope.timelines.tiles import header, tile
-from stepscope.timelines.tracks import first_fit, nested_fit
-from stepscope.trace import Meta, Trace, complete
+from stepscope.io import cache
+from stepscope.io.sources import find_sources
+from stepscope.model import intervals, schema
+from stepscope.model.intervals import Set
+from stepscope.model.trace import Meta, Trace, complete
+from stepscope.timeline import aggregate, details, layout, pyramid, search
+from stepscope.timeline import cache as keeping
+from stepscope.timeline.layout import KINDS, Timeline, Track, build, track_rows
+from stepscope.timeline.tiles import header, tile
+from stepscope.timeline.tracks import first_fit, nested_fit
 from tiles import by_row, decoded
 
 SAMPLES = ROOT / "tests" / "samples"
@@ -36,10 +38,10 @@ RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
 
 def known() -> list[Path]:
     """Every sample, and every trace beside the project that a reader knows."""
-    found = [source.path for source in sources(SAMPLES)]
+    found = [source.path for source in find_sources(SAMPLES)]
     for folder in ("torch_h200", "torch_public", "mindspore_cpu", "ascend/synth/c03_mix", "ascend/trace_view"):
         if (SHARED / folder).is_dir():
-            found += [source.path for source in sources(SHARED / folder, lambda error: None)]
+            found += [source.path for source in find_sources(SHARED / folder, lambda error: None)]
     return found
 
 
@@ -52,12 +54,12 @@ def opened(request: pytest.FixtureRequest) -> tuple[Trace, Timeline]:
     return trace, build(trace)
 
 
-def drawn(timeline: Timeline, kind: str | None = None) -> list[Lane]:
-    return [lane for lane in timeline.lanes if lane.kind != "counter" and kind in (None, lane.kind)]
+def drawn(timeline: Timeline, kind: str | None = None) -> list[Track]:
+    return [track for track in timeline.tracks if track.kind != "counter" and kind in (None, track.kind)]
 
 
 def spans_of(timeline: Timeline, row: int) -> slice:
-    return slice(int(timeline.pyramid.events.offsets[row]), int(timeline.pyramid.events.offsets[row + 1]))
+    return slice(int(timeline.pyramid.spans.offsets[row]), int(timeline.pyramid.spans.offsets[row + 1]))
 
 
 def levels(timeline: Timeline) -> list[int]:
@@ -72,41 +74,41 @@ def tiles_of(timeline: Timeline, level: int) -> range:
 class TestEveryTrace:
     def test_every_span_stands_in_one_row_of_its_tracks_lane(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened
-        events = timeline.pyramid.events
+        events = timeline.pyramid.spans
         spans = trace.spans.select("rank", "track", "span", start=pl.col("start_ns") - timeline.origin, dur="dur_ns").collect()
         by_track = spans.partition_by("rank", "track", as_dict=True)
-        lanes = {(lane.rank, lane.track): lane for lane in drawn(timeline, "spans")}
-        assert set(lanes) == set(by_track)
-        for key, lane in lanes.items():
-            own = slice(int(events.offsets[lane.first]), int(events.offsets[lane.first + lane.rows]))
+        layout = {(track.rank, track.track): track for track in drawn(timeline, "spans")}
+        assert set(layout) == set(by_track)
+        for key, track in layout.items():
+            own = slice(int(events.offsets[track.first]), int(events.offsets[track.first + track.rows]))
             shown = sorted(zip(events.span[own].tolist(), events.start[own].tolist(), events.dur[own].tolist(), strict=True))
             assert shown == sorted(by_track[key].select("span", "start", "dur").iter_rows())
-            assert lane.events == len(shown)
+            assert track.events == len(shown)
 
     def test_every_event_is_counted_once_or_drawn_by_itself_at_any_zoom(self, opened: tuple[Trace, Timeline]) -> None:
         _, timeline = opened
-        lanes = drawn(timeline)
+        layout = drawn(timeline)
         for level in levels(timeline):
             short: Counter[tuple[int, int]] = Counter()
             long: dict[tuple[int, int], set[tuple[float, float, int]]] = {}
             for index in tiles_of(timeline, level):
-                for key, part in by_row(decoded(tile(timeline, lanes, level, index))).items():
+                for key, part in by_row(decoded(tile(timeline, layout, level, index))).items():
                     short[key] += int(part["bucket_count"].sum())
                     seen = zip(part["long_start"].tolist(), part["long_dur"].tolist(), part["long_span"].tolist(), strict=True)
                     long.setdefault(key, set()).update(seen)
-            for lane in lanes:
-                for row, at in enumerate(rows_of(lane)):
+            for track in layout:
+                for row, at in enumerate(track_rows(track)):
                     own = spans_of(timeline, at)
-                    assert short[lane.id, row] + len(long.get((lane.id, row), ())) == own.stop - own.start
+                    assert short[track.id, row] + len(long.get((track.id, row), ())) == own.stop - own.start
 
     def test_rows_are_as_busy_as_the_union_of_their_events_at_any_zoom(self, opened: tuple[Trace, Timeline]) -> None:
         _, timeline = opened
-        events, lanes = timeline.pyramid.events, drawn(timeline)
+        events, layout = timeline.pyramid.spans, drawn(timeline)
         for level in levels(timeline):
             for index in tiles_of(timeline, level):
                 low, high = index * 1024 << level, (index + 1) * 1024 << level
-                for (lane, row), part in by_row(decoded(tile(timeline, lanes, level, index))).items():
-                    own = spans_of(timeline, timeline.lanes[lane].first + row)
+                for (track, row), part in by_row(decoded(tile(timeline, layout, level, index))).items():
+                    own = spans_of(timeline, timeline.tracks[track].first + row)
                     start, end = events.start[own], events.start[own] + events.dur[own]
                     truth = intervals.clip(intervals.merge(start, end), low, high).total
                     ends = (part["long_start"] + part["long_dur"]).astype(np.int64)
@@ -118,39 +120,49 @@ class TestEveryTrace:
                     slack = (1 << level) / 255 + 1
                     assert truth - slack <= shown <= truth + slack + twice
 
-    def test_rows_of_the_overlap_lane_are_the_analysis(self, opened: tuple[Trace, Timeline]) -> None:
+    def test_the_rows_of_the_overlap_track_are_the_analysis(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened
         truth = trace.overlap().filter("complete")  # of the other steps the analysis says nothing
-        lanes = {lane.rank: lane for lane in reversed(drawn(timeline, "overlap"))}  # where each device has one, that of the rank is first
-        assert set(lanes) == set(trace.overlap()["rank"].to_list())
+        layout = {
+            track.rank: track for track in reversed(drawn(timeline, "overlap"))
+        }  # where each device has one, that of the rank is first
+        assert set(layout) == set(trace.overlap()["rank"].to_list())
         steps = device_steps(trace).join(truth, on=["rank", "step"], how="semi", maintain_order="left")
-        for rank, lane in lanes.items():
+        for rank, track in layout.items():
             own = steps.filter(pl.col("rank") == rank)
             start, end = ((own[name] - timeline.origin).to_numpy() for name in ("start_ns", "end_ns"))
             known = truth.filter(pl.col("rank") == rank)
-            by_host = known["host_exposed_ns"].sum() > 0  # transfers as gloo's: the lane does not tell them from those of the device
-            known = known.with_columns(free_ns=pl.col("free_ns") - pl.col("host_exposed_ns"))
-            for row, name in enumerate(lane.row_labels):
-                shown = intervals.covered(merged(timeline, lane.first + row), start, end)
-                assert (by_host and name == "copy") or shown.tolist() == known[f"{name}_ns"].to_list()
-            hidden = intervals.covered(merged(timeline, lane.first + 1, "hidden"), start, end)
-            assert hidden.tolist() == truth.filter(pl.col("rank") == rank)["overlapped_ns"].to_list()
+            # Transfers that the host runs beside a device, as those over gloo, are no communication of the device.
+            on_host = trace.overview().filter(pl.col("rank") == rank)["device_data"].item() == "host"
+            places = trace.tracks.filter(pl.lit(on_host) | pl.col("kind").is_in(["stream", "communication"]), pl.col("kind") != "other")
+            transfers = trace.spans.filter(pl.col("rank") == rank, pl.col("kind") == "communication")
+            transfers = transfers.join(places, on=["rank", "track"], how="semi").with_columns(pl.col("start_ns") - timeline.origin)
+            first, last = transfers.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
+            communication = intervals.covered(intervals.merge(first.to_numpy(), last.to_numpy()), start, end)
+            exposed = known["device_exposed_ns"].to_numpy()
+            truths = {name: known[f"{name}_ns"].to_list() for name in ("computing", "free", "copy")}
+            truths |= {"communication": communication.tolist(), "exposed": exposed.tolist()}
+            for row, name in enumerate(track.row_labels):
+                shown = intervals.covered(merged(timeline, track.first + row), start, end)
+                assert shown.tolist() == truths[name], name
+            hidden = intervals.covered(merged(timeline, track.first + 1, "hidden"), start, end)
+            assert hidden.tolist() == (communication - exposed).tolist()
 
     def test_counters_hide_no_peak_and_end_where_they_ended(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened
-        lanes = [lane for lane in timeline.lanes if lane.kind == "counter"]
+        layout = [track for track in timeline.tracks if track.kind == "counter"]
         counters = trace.counters.filter(pl.col("value").is_finite()).with_columns(pl.col("at_ns") - timeline.origin)
         samples = counters.sort("at_ns", maintain_order=True).with_columns(pl.col("name").cast(pl.String)).collect()
-        for lane in lanes:
-            own = samples.filter(pl.col("rank") == lane.rank, pl.col("name") == (lane.note or lane.label))
+        for track in layout:
+            own = samples.filter(pl.col("rank") == track.rank, pl.col("name") == (track.note or track.label))
             at, value = own["at_ns"].to_numpy(), own["value"].to_numpy()
-            if lane.unit in ("share", "percent", "cores", "1/s", "bytes/s"):  # holds for the time since the sample before
+            if track.unit in ("share", "percent", "cores", "1/s", "bytes/s"):  # holds for the time since the sample before
                 at = np.append(max(0, 2 * at[0] - at[1]) if len(at) > 1 else 0, at[:-1])
-            assert (lane.events, lane.min, lane.max) == (own.height, value.min(), value.max())
+            assert (track.events, track.min, track.max) == (own.height, value.min(), value.max())
             for level in levels(timeline):
                 for index in tiles_of(timeline, level):
                     low, high = index * 1024 << level, (index + 1) * 1024 << level
-                    part = by_row(decoded(tile(timeline, [lane], level, index)))[lane.id, -1]
+                    part = by_row(decoded(tile(timeline, [track], level, index)))[track.id, -1]
                     inside, before = value[(at >= low) & (at < high)], value[at < low]
                     first = 1 if len(before) else 0
                     if len(before):
@@ -171,18 +183,18 @@ class TestEveryTrace:
         name = texts[len(texts) // 2][0][5] if texts else "nothing"  # a recording of counters alone
         for words in (name.split()[0], "a", "aten conv", "zebra crossing", "stream"):
             wanted = [row for row, text in texts if all(word in text for word in words.lower().split())]
-            found = finding.search(trace, timeline, words)
+            found = search.search(trace, timeline, words)
             assert (found.count, found.total_ns) == (len(wanted), sum(row[3] for row in wanted))
-            starts = timeline.pyramid.events.start[found.between(0, timeline.end + 1)].tolist()
+            starts = timeline.pyramid.spans.start[found.between(0, timeline.end + 1)].tolist()
             assert starts == sorted(row[2] - timeline.origin for row in wanted)
             for number in range(0, len(starts), max(len(starts) // 5, 1)):
-                at = found.number(number)
+                at = found.at(number)
                 assert at is not None
-                assert timeline.pyramid.events.start[at] == starts[number]
+                assert timeline.pyramid.spans.start[at] == starts[number]
                 assert found.before(starts[number]) == bisect.bisect_left(starts, starts[number])
-            assert found.number(len(starts)) is None
+            assert found.at(len(starts)) is None
         rank = trace.meta.ranks[0]
-        of_kind = finding.search(trace, timeline, "a", ["kernel", "op"], rank)
+        of_kind = search.search(trace, timeline, "a", ["kernel", "op"], rank)
         assert of_kind.count == sum(row[4] in ("kernel", "op") and row[1] == rank and "a" in text for row, text in texts)
 
     def test_an_area_sums_up_what_lies_in_it(self, opened: tuple[Trace, Timeline]) -> None:
@@ -191,53 +203,53 @@ class TestEveryTrace:
         totals: Counter[tuple[str, str, int]] = Counter()
         counts: Counter[tuple[str, str, int]] = Counter()
         longest: dict[tuple[str, str, int], int] = {}
-        lanes = {(lane.rank, lane.track): lane.id for lane in drawn(timeline, "spans")}
+        layout = {(track.rank, track.track): track.id for track in drawn(timeline, "spans")}
         spans = trace.spans.select("rank", "track", pl.col("name", "kind").cast(pl.String), "start_ns", "dur_ns").collect()
         for rank, track, name, kind, start, dur in spans.iter_rows():
             begin = start - timeline.origin
             if begin < high and (begin + dur > low or (dur == 0 and begin >= low)):
-                key = name or "", kind, lanes[rank, track]
+                key = name or "", kind, layout[rank, track]
                 inside = min(begin + dur, high) - max(begin, low)
                 totals[key] += inside
                 counts[key] += 1
                 longest[key] = max(longest.get(key, 0), inside)
-        found = summing.area(timeline, drawn(timeline, "spans"), low, high)
+        found = aggregate.area(timeline, drawn(timeline, "spans"), low, high)
         shown = {tuple(row[:3]): tuple(row[3:]) for row in found.select("key", "kind", "lane", "count", "total_ns", "max_ns").iter_rows()}
         assert shown == {key: (counts[key], totals[key], longest[key]) for key in counts}
         for by, place in (("kind", 1), ("lane", 2)):
             sums: Counter[Any] = Counter()
             for key, total in totals.items():
                 sums[key[place]] += total
-            table = summing.area(timeline, drawn(timeline, "spans"), low, high, by)
+            table = aggregate.area(timeline, drawn(timeline, "spans"), low, high, by)
             assert dict(table.select("kind" if by == "kind" else "lane", "total_ns").iter_rows()) == sums
 
     def test_own_time_in_all_is_that_of_the_spans(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened
-        lanes = {(lane.rank, lane.track): lane.id for lane in drawn(timeline, "spans") if lane.nested or lane.tangled}
+        layout = {(track.rank, track.track): track.id for track in drawn(timeline, "spans") if track.nested or track.tangled}
         truth: Counter[int] = Counter()
         for rank, track, own in trace.spans.group_by("rank", "track").agg(pl.col("self_ns").sum()).collect().iter_rows():
-            if (rank, track) in lanes:
-                truth[lanes[rank, track]] = own
-        table = summing.area(timeline, [timeline.lanes[one] for one in lanes.values()], 0, timeline.end + 1, "lane")
+            if (rank, track) in layout:
+                truth[layout[rank, track]] = own
+        table = aggregate.area(timeline, [timeline.tracks[one] for one in layout.values()], 0, timeline.end + 1, "lane")
         shown = dict(table.select("lane", "self_ns").iter_rows())
         assert shown.keys() == truth.keys()
-        for lane, own in truth.items():
+        for track, own in truth.items():
             # Where children outlast their parents by the jitter of clocks, the reader moves their ends.
-            assert shown[lane] == pytest.approx(own, rel=0.001, abs=20_000)
+            assert shown[track] == pytest.approx(own, rel=0.001, abs=20_000)
 
     def test_the_next_key_reaches_every_event_of_a_row(self, opened: tuple[Trace, Timeline]) -> None:
         _, timeline = opened
-        lane = max((lane for lane in drawn(timeline, "spans") if lane.events < 5000), key=lambda lane: lane.events, default=None)
-        for row in range(lane.rows if lane else 0):
-            assert lane is not None
-            own = spans_of(timeline, lane.first + row)
+        track = max((track for track in drawn(timeline, "spans") if track.events < 5000), key=lambda track: track.events, default=None)
+        for row in range(track.rows if track else 0):
+            assert track is not None
+            own = spans_of(timeline, track.first + row)
             for direction, order in (("next", 1), ("prev", -1)):
                 seen = []
-                one = asking.near(timeline, lane, row, -1 if order > 0 else timeline.end + 1, direction)
+                one = details.near(timeline, track, row, -1 if order > 0 else timeline.end + 1, direction)
                 while one is not None:
                     seen.append(one["span"])
-                    one = asking.near(timeline, lane, row, one["start"], direction, one["span"])
-                assert seen[::order] == timeline.pyramid.events.span[own].tolist()
+                    one = details.near(timeline, track, row, one["start"], direction, one["span"])
+                assert seen[::order] == timeline.pyramid.spans.span[own].tolist()
 
     def test_a_device_is_busy_but_for_its_gaps(self, opened: tuple[Trace, Timeline]) -> None:
         trace, timeline = opened
@@ -253,7 +265,7 @@ class TestEveryTrace:
 
 
 def merged(timeline: Timeline, row: int, kind: str | None = None) -> Set:
-    events, own = timeline.pyramid.events, spans_of(timeline, row)
+    events, own = timeline.pyramid.spans, spans_of(timeline, row)
     chosen = events.kind[own] == KINDS.index(kind) if kind else slice(None)
     start, dur = events.start[own][chosen], events.dur[own][chosen]
     return intervals.merge(start, start + dur)
@@ -269,7 +281,7 @@ class TestDetails:
     def test_a_kernel_is_told_as_the_table_has_it(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         kernel = trace.spans.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).collect().row(100, named=True)
-        said = asking.details(trace, timeline, 0, kernel["span"])
+        said = details.details(trace, timeline, 0, kernel["span"])
         for name in ("span", "name", "kind", "step", "scope", "op_type", "correlation", "flops", "bytes", "flow_in", "op", "track"):
             assert said[name] == kernel[name]
         assert (said["start"], said["dur"], said["self"]) == (kernel["start_ns"] - timeline.origin, kernel["dur_ns"], kernel["self_ns"])
@@ -277,7 +289,7 @@ class TestDetails:
         assert said["args"] == json.loads(kernel["args"])
         step = trace.steps.filter(pl.col("step") == kernel["step"]).collect().row(0, named=True)
         assert said["share_of_step"] == kernel["dur_ns"] / (step["end_ns"] - step["start_ns"])
-        assert timeline.lanes[said["lane"]].track == kernel["track"]
+        assert timeline.tracks[said["lane"]].track == kernel["track"]
         assert [one["span"] for one in said["flows"]["in"]] == [kernel["flow_in"]]
         assert said["operator"]["span"] == kernel["op"]
 
@@ -285,15 +297,15 @@ class TestDetails:
         trace, timeline = resnet
         linked = trace.spans.filter(pl.col("flow_in").is_not_null()).select("span", "flow_in").collect()
         for span, cause in linked.gather_every(max(linked.height // 20, 1)).iter_rows():
-            assert cause in [one["span"] for one in asking.details(trace, timeline, 0, span)["flows"]["in"]]
-            assert span in [one["span"] for one in asking.details(trace, timeline, 0, cause)["flows"]["out"]]
+            assert cause in [one["span"] for one in details.details(trace, timeline, 0, span)["flows"]["in"]]
+            assert span in [one["span"] for one in details.details(trace, timeline, 0, cause)["flows"]["out"]]
 
     def test_an_operator_says_what_it_launched_and_what_it_is_part_of(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         spans = trace.spans.collect()
         kernels = spans.filter(pl.col("kind") == "kernel", pl.col("op").is_not_null())
         op = kernels["op"][50]
-        said = asking.details(trace, timeline, 0, op)
+        said = details.details(trace, timeline, 0, op)
         own = spans.filter(pl.col("op") == op, pl.col("span") != op)
         assert sorted(one["span"] for one in said["launched"]) == sorted(own["span"].to_list())
         assert said["launched_ns"] == own["dur_ns"].sum()
@@ -306,14 +318,14 @@ class TestDetails:
     def test_calls_of_one_name_are_a_chain(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         calls = trace.spans.filter(pl.col("name") == "aten::relu_").sort("start_ns").collect()["span"].to_list()
-        said = asking.details(trace, timeline, 0, calls[3])
+        said = details.details(trace, timeline, 0, calls[3])
         assert (said["previous"]["span"], said["next"]["span"]) == (calls[2], calls[4])
         assert (said["same_name"], said["same_name_before"]) == (len(calls), 3)
-        assert asking.details(trace, timeline, 0, calls[0])["previous"] is None
+        assert details.details(trace, timeline, 0, calls[0])["previous"] is None
 
     def test_an_unknown_span_is_refused(self, resnet: tuple[Trace, Timeline]) -> None:
         with pytest.raises(UsageError, match="no span 99999999"):
-            asking.details(*resnet, 0, 99_999_999)
+            details.details(*resnet, 0, 99_999_999)
 
     @pytest.mark.parametrize(
         ("most", "with_cause", "at_once"),
@@ -324,14 +336,14 @@ class TestDetails:
         self, resnet: tuple[Trace, Timeline], monkeypatch: pytest.MonkeyPatch, most: int, with_cause: bool, at_once: int
     ) -> None:
         """Whether it is asked of the whole trace, of the steps around, or is only told from what ran, all at once or piece by piece."""
-        monkeypatch.setattr(summing, "_AT_ONCE", at_once)
-        monkeypatch.setattr(asking, "_LOOKED_THROUGH", most)
+        monkeypatch.setattr(aggregate, "_AT_ONCE", at_once)
+        monkeypatch.setattr(details, "_GAP_SPANS", most)
         trace, timeline = resnet
         device = next(group for group in timeline.groups if group.kind == "device")
         step = trace.steps.sort("start_ns").collect().row(0, named=True)
         low, high = step["start_ns"] - timeline.origin, step["end_ns"] - timeline.origin
-        truth = trace.gaps().filter(pl.col("step") == step["step"]).sort("dur_ns", "start_ns", descending=[True, False]).head(asking.MANY)
-        found = asking.gaps(trace, timeline, device, low, high)
+        truth = trace.gaps().filter(pl.col("step") == step["step"]).sort("dur_ns", "start_ns", descending=[True, False]).head(details.MANY)
+        found = details.gaps(trace, timeline, device, low, high)
         assert [(gap["start"] + timeline.origin, gap["dur"]) for gap in found] == list(truth.select("start_ns", "dur_ns").iter_rows())
         assert [gap["share_of_step"] for gap in found] == truth["share_of_step"].to_list()
         assert [gap["cause"] for gap in found] == (truth["cause"].to_list() if with_cause else [None] * truth.height)
@@ -339,13 +351,13 @@ class TestDetails:
     def test_a_pattern_is_matched_and_a_wrong_one_refused(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         names = trace.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list()
-        found = finding.search(trace, timeline, "/^aten::(conv2d|relu_)$/", ["op"], args=False)
+        found = search.search(trace, timeline, "/^aten::(conv2d|relu_)$/", ["op"], args=False)
         assert found.count == sum(name in ("aten::conv2d", "aten::relu_") for name in names)
         assert found.searched == ("name", "type", "scope")
         with pytest.raises(UsageError, match="not a regular expression"):
-            finding.search(trace, timeline, "/(/")
+            search.search(trace, timeline, "/(/")
         with pytest.raises(UsageError, match="no kind 'colonel'"):
-            finding.search(trace, timeline, "a", ["colonel"])
+            search.search(trace, timeline, "a", ["colonel"])
 
 
 SCOPED = """
@@ -370,23 +382,23 @@ STEPS = """
 """
 
 
-def events_of(timeline: Timeline, lane: Lane) -> list[list[tuple[str, int, int]]]:
+def events_of(timeline: Timeline, track: Track) -> list[list[tuple[str, int, int]]]:
     """Name, start and end of what stands in each row."""
-    events, names = timeline.pyramid.events, timeline.labels["name"]
+    events, names = timeline.pyramid.spans, timeline.labels["name"]
     return [
         [
             (names[int(events.label[at])], int(events.start[at]), int(events.start[at] + events.dur[at]))
             for at in range(*spans_of(timeline, row).indices(1 << 60))
         ]
-        for row in rows_of(lane)
+        for row in track_rows(track)
     ]
 
 
 def test_a_scope_lasts_until_another_begins_or_the_step_ends() -> None:
     timeline = build(tiny.trace(spans=SCOPED, tracks=STREAMS, steps=STEPS))
-    (lane,) = drawn(timeline, "scope")
+    (track,) = drawn(timeline, "scope")
     assert timeline.origin == 100
-    assert events_of(timeline, lane) == [
+    assert events_of(timeline, track) == [
         # c ends at 50, but d, of another scope, begins at 45
         [("m", 0, 45), ("n", 45, 55), ("m", 60, 70), ("m", 100, 110)],
         [("m/x", 0, 30), ("m/y", 40, 45), ("m/y", 60, 70), ("m/y", 100, 110)],
@@ -406,8 +418,8 @@ def test_work_without_a_scope_ends_none_that_still_runs() -> None:
     1     communication g    255      5      -
     """
     timeline = build(tiny.trace(spans=spans, tracks=STREAMS, steps="step start_ns end_ns how\n0 0 400 marker"))
-    (lane,) = drawn(timeline, "scope")
-    assert events_of(timeline, lane) == [
+    (track,) = drawn(timeline, "scope")
+    assert events_of(timeline, track) == [
         [("m", 0, 100), ("m", 105, 115), ("m", 150, 160), ("n", 160, 250)],
         [("m/x", 0, 100), ("m/x", 105, 115), ("m/y", 150, 160)],
     ]
@@ -416,16 +428,16 @@ def test_work_without_a_scope_ends_none_that_still_runs() -> None:
 def test_scopes_come_from_the_host_where_no_device_has_any() -> None:
     spans = SCOPED.replace("kernel", "op    ")
     timeline = build(tiny.trace(spans=spans, tracks=STREAMS.replace("stream 0", "thread -"), steps=STEPS))
-    (lane,) = drawn(timeline, "scope")
+    (track,) = drawn(timeline, "scope")
     # Track 1 is another thread.
-    assert events_of(timeline, lane)[0] == [("m", 0, 70), ("m", 100, 110)]
+    assert events_of(timeline, track)[0] == [("m", 0, 70), ("m", 100, 110)]
 
 
 def test_work_that_overlaps_on_a_stream_gets_as_few_rows_as_it_can() -> None:
     rows = "\n".join(f"    0 kernel k{at} {at * 10} 15" for at in range(200))  # each overlaps the next
     timeline = build(tiny.trace(spans="    track kind name start_ns dur_ns\n" + rows, tracks=STREAMS))
-    (lane,) = drawn(timeline, "spans")
-    assert lane.rows == 2
+    (track,) = drawn(timeline, "spans")
+    assert track.rows == 2
 
 
 def test_each_of_several_devices_has_an_overlap_of_its_own() -> None:
@@ -445,7 +457,7 @@ def test_each_of_several_devices_has_an_overlap_of_its_own() -> None:
     0    0        100    marker
     """
     timeline = build(tiny.trace(spans=spans, tracks=tracks, steps=steps))
-    found = {timeline.groups[lane.group].label: events_of(timeline, lane) for lane in drawn(timeline, "overlap")}
+    found = {timeline.groups[track.group].label: events_of(timeline, track) for track in drawn(timeline, "overlap")}
     assert found == {
         # Both together: what one computes hides what the other sends.
         "rank 0": [[("computing", 0, 40), ("computing", 50, 100)], [("communication", 60, 100)], [], [("free", 40, 50)]],
@@ -476,8 +488,8 @@ def test_the_thread_that_trains_comes_first_and_nothing_is_said_twice() -> None:
     5      op          o     3         1
     6      api         c     1         1
     """
-    lanes = drawn(build(tiny.trace(spans=spans, tracks=tracks)), "spans")
-    assert [(lane.label, lane.note) for lane in lanes] == [
+    layout = drawn(build(tiny.trace(spans=spans, tracks=tracks)), "spans")
+    assert [(track.label, track.note) for track in layout] == [
         ("thread 1 annotations", "step"),
         ("thread 1", "operators"),
         ("thread 5 (autograd)", "operators"),
@@ -540,16 +552,16 @@ def test_calls_that_overlap_the_next_make_no_stairs() -> None:
     tracks = "    track group kind label\n    0 p thread t"
     trace = tiny.trace(spans="    track kind name start_ns dur_ns\n" + calls.replace("_", ""), tracks=tracks)
     timeline = build(trace)
-    (lane,) = drawn(timeline, "spans")
-    assert lane.rows == 4
-    row_of = {(name, start): row for row, events in enumerate(events_of(timeline, lane)) for name, start, _ in events}
+    (track,) = drawn(timeline, "spans")
+    assert track.rows == 4
+    row_of = {(name, start): row for row, events in enumerate(events_of(timeline, track)) for name, start, _ in events}
     assert len(row_of) == 24
     for at in range(8):
         begin = at * 20_000
         assert row_of["call", begin] < row_of["launch", begin + 4000] < row_of["kernel", begin + 6000]
     # A call is not inside the one that it only overlaps.
     for span, inside in ((3, []), (4, [3]), (5, [4, 3])):
-        assert [one["span"] for one in asking.details(trace, timeline, 0, span)["parents"]] == inside
+        assert [one["span"] for one in details.details(trace, timeline, 0, span)["parents"]] == inside
 
 
 def test_a_range_stands_above_the_calls_that_it_begins_and_ends_in() -> None:
@@ -594,7 +606,7 @@ def small(draw: st.DrawFn) -> Trace:
 @given(small(), st.integers(0, 40), st.sampled_from([None, "type", "scope"]))
 def test_what_is_decoded_is_what_was_recorded(trace: Trace, zoom: int, by: str | None) -> None:
     timeline = build(trace)
-    lanes = drawn(timeline, "spans")
+    layout = drawn(timeline, "spans")
     level = min(zoom, timeline.pyramid.top)
     raw = {
         (row["rank"], row["span"]): row
@@ -603,11 +615,11 @@ def test_what_is_decoded_is_what_was_recorded(trace: Trace, zoom: int, by: str |
     indices = {(row["start_ns"] - timeline.origin) >> level + 10 for row in raw.values()}
     found = set()
     for index in indices:
-        got = decoded(tile(timeline, lanes, level, index, by))
+        got = decoded(tile(timeline, layout, level, index, by))
         header = got["header"]
         assert (header["level"], header["index"]) == (level, index)
-        for (lane, _), part in by_row(got).items():
-            rank = timeline.lanes[lane].rank
+        for (track, _), part in by_row(got).items():
+            rank = timeline.tracks[track].rank
             for kind in ("long", "bucket"):
                 for name, span, code in zip(part[f"{kind}_name"], part[f"{kind}_span"], part[f"{kind}_kind"], strict=True):
                     row = raw[rank, int(span)]
@@ -625,37 +637,37 @@ def test_what_is_decoded_is_what_was_recorded(trace: Trace, zoom: int, by: str |
 
 def test_what_is_large_is_kept_and_opens_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
-    monkeypatch.setattr(keeping, "WORTH", 1000)
+    monkeypatch.setattr(keeping, "MIN_SPANS", 1000)
     trace = stepscope.open(RESNET)
-    name = keeping.named("a run")
-    made, again = keeping.opened(trace, name), keeping.opened(trace, name)
-    assert isinstance(again.pyramid.events.start.base, np.memmap)
+    name = keeping.entry_key("a run")
+    made, again = keeping.open_timeline(trace, name), keeping.open_timeline(trace, name)
+    assert isinstance(again.pyramid.spans.start.base, np.memmap)
     (entry,) = cache.entries()
     assert (entry.path.name, entry.source) == (name, trace.meta.source)
     for level in levels(made):
-        assert tile(made, made.lanes, level, 0) == tile(again, again.lanes, level, 0) == tile(build(trace), made.lanes, level, 0)
+        assert tile(made, made.tracks, level, 0) == tile(again, again.tracks, level, 0) == tile(build(trace), made.tracks, level, 0)
     (tmp_path / name / "start").unlink()  # it is mapped: writing into it would be the test's own fault
     (tmp_path / name / "start").write_bytes(b"damaged")
-    assert tile(keeping.opened(trace, name), made.lanes, made.pyramid.top, 0) == tile(made, made.lanes, made.pyramid.top, 0)
+    assert tile(keeping.open_timeline(trace, name), made.tracks, made.pyramid.top, 0) == tile(made, made.tracks, made.pyramid.top, 0)
 
 
 def test_what_is_small_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
-    keeping.opened(tiny.trace(spans=SCOPED, tracks=STREAMS), keeping.named("tiny"))
+    keeping.open_timeline(tiny.trace(spans=SCOPED, tracks=STREAMS), keeping.entry_key("tiny"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_trace_of_nothing_has_no_lanes() -> None:
     timeline = build(Trace({}))
-    assert (timeline.lanes, timeline.end, timeline.spans) == ([], 0, 0)
+    assert (timeline.tracks, timeline.end, timeline.spans) == ([], 0, 0)
     assert decoded(tile(timeline, [], 0, 0))["header"]["lanes"] == []
     assert header(timeline)["opens"] == (0, 0)
 
 
 def test_of_two_who_build_at_the_same_time_both_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
-    monkeypatch.setattr(keeping, "WORTH", 1000)
-    trace, name = stepscope.open(RESNET), keeping.named("a run")
+    monkeypatch.setattr(keeping, "MIN_SPANS", 1000)
+    trace, name = stepscope.open(RESNET), keeping.entry_key("a run")
     both = threading.Barrier(2)
     arrived: set[int] = set()
 
@@ -665,58 +677,58 @@ def test_of_two_who_build_at_the_same_time_both_have_it(tmp_path: Path, monkeypa
             both.wait(60)  # neither is done before the other has begun
 
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: keeping.opened(trace, name, heard=heard), range(2)))
+        found = list(pool.map(lambda _: keeping.open_timeline(trace, name, on_progress=heard), range(2)))
     assert [entry.path.name for entry in cache.entries()] == [name]
     assert not list(tmp_path.glob(".reading.*"))
-    tiles = [tile(one, one.lanes, one.pyramid.top, 0) for one in found]
+    tiles = [tile(one, one.tracks, one.pyramid.top, 0) for one in found]
     assert tiles[0] == tiles[1]
 
 
 def test_building_that_is_stopped_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
-    monkeypatch.setattr(keeping, "WORTH", 1000)
+    monkeypatch.setattr(keeping, "MIN_SPANS", 1000)
 
     def heard(share: float) -> None:
         if share > 0.5:
             raise UsageError("stopped")
 
     with pytest.raises(UsageError, match="stopped"):
-        keeping.opened(stepscope.open(RESNET), keeping.named("a run"), heard=heard)
+        keeping.open_timeline(stepscope.open(RESNET), keeping.entry_key("a run"), on_progress=heard)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_room_for_a_cache_it_is_built_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "file"))  # where no folder can be
-    monkeypatch.setattr(keeping, "WORTH", 1000)
-    timeline = keeping.opened(stepscope.open(RESNET), keeping.named("a run"))
-    assert not isinstance(timeline.pyramid.events.start.base, np.memmap)
-    assert timeline.lanes
+    monkeypatch.setattr(keeping, "MIN_SPANS", 1000)
+    timeline = keeping.open_timeline(stepscope.open(RESNET), keeping.entry_key("a run"))
+    assert not isinstance(timeline.pyramid.spans.start.base, np.memmap)
+    assert timeline.tracks
     assert (tmp_path / "file").read_text() == ""
 
 
 @pytest.mark.parametrize("damage", ["start", "labels.parquet", "timeline.json", "offsets.npy", "busy"])
 def test_what_is_damaged_in_the_cache_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
-    monkeypatch.setattr(keeping, "WORTH", 1000)
-    trace, name = stepscope.open(RESNET), keeping.named("a run")
-    made = keeping.opened(trace, name)
-    before = tile(made, made.lanes, made.pyramid.top, 0)
+    monkeypatch.setattr(keeping, "MIN_SPANS", 1000)
+    trace, name = stepscope.open(RESNET), keeping.entry_key("a run")
+    made = keeping.open_timeline(trace, name)
+    before = tile(made, made.tracks, made.pyramid.top, 0)
     size = (tmp_path / name / damage).stat().st_size
     (tmp_path / name / damage).unlink()  # it is mapped: writing into it would be the test's own fault
     (tmp_path / name / damage).write_bytes(b"damaged")
-    again = keeping.opened(trace, name)
-    assert tile(again, again.lanes, again.pyramid.top, 0) == before
+    again = keeping.open_timeline(trace, name)
+    assert tile(again, again.tracks, again.pyramid.top, 0) == before
     assert (tmp_path / name / damage).stat().st_size == size
 
 
 def test_what_is_given_back_is_there_when_it_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
-    monkeypatch.setattr(keeping, "WORTH", 1000)
-    timeline = keeping.opened(stepscope.open(RESNET), keeping.named("a run"))
-    before = tile(timeline, timeline.lanes, timeline.pyramid.top, 0)
+    monkeypatch.setattr(keeping, "MIN_SPANS", 1000)
+    timeline = keeping.open_timeline(stepscope.open(RESNET), keeping.entry_key("a run"))
+    before = tile(timeline, timeline.tracks, timeline.pyramid.top, 0)
     keeping.release(timeline)
-    assert tile(timeline, timeline.lanes, timeline.pyramid.top, 0) == before
+    assert tile(timeline, timeline.tracks, timeline.pyramid.top, 0) == before
 
 
 @pytest.mark.parametrize(
@@ -748,10 +760,10 @@ def test_a_share_holds_for_the_time_before_its_sample_and_a_level_for_the_time_a
     """
     timeline = build(tiny.trace(spans="kind name start_ns dur_ns\nop o 1000 100", counters=counters))
     found = {}
-    for lane in timeline.lanes:
-        if lane.kind == "counter":
-            own = slice(*timeline.samples.offsets[lane.first : lane.first + 2])
-            found[lane.label] = list(zip(timeline.samples.at[own].tolist(), timeline.samples.value[own].tolist(), strict=True))
+    for track in timeline.tracks:
+        if track.kind == "counter":
+            own = slice(*timeline.samples.offsets[track.first : track.first + 2])
+            found[track.label] = list(zip(timeline.samples.at[own].tolist(), timeline.samples.value[own].tolist(), strict=True))
     # Of the first of several, the time that it is of is taken to be as long as that of the next: 20, of which 10 were recorded.
     assert found == {"threads": [(10, 3.0)], "busy": [(0, 0.5), (10, 0.75), (30, 0.25)], "cpu idle": [(0, 0.9)]}
 
@@ -783,17 +795,17 @@ def test_a_lane_of_a_device_says_what_stands_in_it_and_counters_are_in_the_order
             "reserved_npu_0"  0      1.0    bytes
         """,
     )
-    lanes = build(trace).lanes
-    notes = {lane.label: lane.note for lane in lanes if lane.kind == "spans"}
+    layout = build(trace).tracks
+    notes = {track.label: track.note for track in layout if track.kind == "spans"}
     assert notes == {
         "Stream 3": "tasks",
         "Plane 0": "tasks",
-        "Kernels": "without their place in time",
+        "Kernels": "without timestamps",
         "sums": "of each step",
         "thread 7 annotations": "main",
         "AI CPU": "tasks",
     }
-    assert [lane.label for lane in lanes if lane.kind == "counter"] == ["reserved", "HBM 9", "HBM 10"]
+    assert [track.label for track in layout if track.kind == "counter"] == ["reserved", "HBM 9", "HBM 10"]
 
 
 def test_what_is_left_of_calls_without_what_called_them_is_summed_up_as_it_is() -> None:
@@ -808,8 +820,8 @@ def test_what_is_left_of_calls_without_what_called_them_is_summed_up_as_it_is() 
         tracks="track kind label\n0 thread main",
     )
     timeline = build(trace)
-    (lane,) = drawn(timeline, "spans")
-    sums = summing.area(timeline, [lane], 0, 200).sort("key").select("key", "total_ns", "self_ns")
+    (track,) = drawn(timeline, "spans")
+    sums = aggregate.area(timeline, [track], 0, 200).sort("key").select("key", "total_ns", "self_ns")
     assert sums.rows() == [("a", 5, 5), ("b", 10, 7), ("c", 3, 3)]
 
 
@@ -838,14 +850,14 @@ def test_many_counters_of_a_device_stand_behind_the_threads_that_launch_its_work
     )
     whole = build(trace)
     few = build(Trace({**trace.tables, "counters": trace.counters.filter(pl.col("name").cast(pl.String) != "HBM 4 npu 0")}, trace.meta))
-    assert {group.label: [lane.label for lane in whole.lanes if lane.group == group.id] for group in whole.groups} == {
+    assert {group.label: [track.label for track in whole.tracks if track.group == group.id] for group in whole.groups} == {
         "rank 0": [],
         "NPU 0": ["Stream 3", "allocated"],
         "p 1": ["main"],
         "NPU 0 counters": ["HBM 0", "HBM 1", "HBM 2", "HBM 3", "HBM 4"],
         "host": ["cpu idle"],
     }
-    assert {group.label: [lane.label for lane in few.lanes if lane.group == group.id] for group in few.groups} == {
+    assert {group.label: [track.label for track in few.tracks if track.group == group.id] for group in few.groups} == {
         "rank 0": [],
         "NPU 0": ["Stream 3", "allocated", "HBM 0", "HBM 1", "HBM 2", "HBM 3"],
         "p 1": ["main"],
@@ -868,8 +880,8 @@ def test_a_plane_is_named_without_its_group_which_is_told_beside_it() -> None:
         """.replace("GROUP", group.replace("_", "-")),
     )
     named = group.replace("_", "-")
-    lanes = [(lane.label, lane.note) for lane in build(trace).lanes if lane.kind == "spans"]
-    assert lanes == [(f"Group {named}", "communication"), ("Plane 0", f"tasks of {named}")]
+    layout = [(track.label, track.note) for track in build(trace).tracks if track.kind == "spans"]
+    assert layout == [(f"Group {named}", "communication"), ("Plane 0", f"tasks of {named}")]
 
 
 def test_in_a_range_whose_device_work_is_not_recorded_nothing_is_idle() -> None:
@@ -884,10 +896,10 @@ def test_in_a_range_whose_device_work_is_not_recorded_nothing_is_idle() -> None:
             2    60       90     marker 60          85
         """,
     )
-    timeline = lanes.build(trace)
+    timeline = layout.build(trace)
     (chip,) = (group for group in timeline.groups if group.kind == "device")
     assert chip.unrecorded == ((60, 90),)
-    (sums,) = summing.summary(timeline, [chip], 0, 90)
+    (sums,) = aggregate.summary(timeline, [chip], 0, 90)
     assert (sums["busy_ns"], sums["idle_ns"], sums["unrecorded_ns"]) == (50, 15, 25)
-    (sums,) = summing.summary(timeline, [chip], 70, 80)
+    (sums,) = aggregate.summary(timeline, [chip], 70, 80)
     assert (sums["busy_ns"], sums["idle_ns"], sums["unrecorded_ns"]) == (0, 0, 10)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepscope import units
+from stepscope.model import units
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,20 @@
 """A timeline that is open in the browser, for tests of it."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+from settling import settle, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Locator, Page
 
-    from conftest import Served
+    from web.conftest import Served
 
 SAMPLES = Path(__file__).parent / "samples"
 RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
 PATIENCE = 20_000
-Answer = TypeVar("Answer")
-
-
-def until(look: Callable[[], Answer], right: Callable[[Answer], bool]) -> Answer:
-    """What is seen once it is right, or at last: a picture that is drawn is shown a little later."""
-    end = time.monotonic() + PATIENCE / 1e3
-    while not right(seen := look()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return seen
+__all__ = ["PATIENCE", "RESNET", "SAMPLES", "Shown", "until"]
 
 
 class Shown:
@@ -41,9 +33,9 @@ class Shown:
         """Until nothing is read and nothing moves."""
         from playwright.sync_api import expect
 
-        self.page.wait_for_timeout(60)
+        settle(self.page, PATIENCE)
         expect(self.page.locator(".tl-picture")).to_have_attribute("aria-busy", "false", timeout=PATIENCE)
-        self.page.wait_for_timeout(30)
+        settle(self.page, PATIENCE)
 
     @property
     def said(self) -> dict[str, str]:

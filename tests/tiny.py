@@ -6,8 +6,8 @@ the text are null. Span ids, depth, parent and self time are filled in where the
 
 import polars as pl
 
-from stepscope import schema
-from stepscope.trace import Meta, Trace, complete
+from stepscope.model import schema
+from stepscope.model.trace import Meta, Trace, complete
 
 
 def trace(**tables: str) -> Trace:
@@ -44,7 +44,7 @@ def _table(name: str, text: str) -> pl.DataFrame:
             frame = frame.with_columns(track=pl.lit(0))
         filled = complete(frame)
         frame = filled.with_columns(frame[column] for column in ("depth", "parent", "self_ns") if column in frame.columns)
-    return frame.cast({column: columns[column] for column in frame.columns})  # type: ignore[arg-type]
+    return frame.cast({column: columns[column] for column in frame.columns})
 
 
 def _value(cell: str) -> object:

@@ -1,4 +1,4 @@
-/** One colour per operator, everywhere: hues.ts decides which. */
+/** One color per operator on all pages: hues.ts chooses it. */
 import { family, hasFamily, kindOf, shade, spanFamily, token } from "./hues";
 import { theme } from "./state";
 
@@ -6,7 +6,7 @@ export { FAMILIES, family, kindOf, token, type Family, type Kind } from "./hues"
 
 const shades = new Map<string, string>();
 
-/** The colour of an operator or kernel: `plain` is the family's own, else a shade of it that the name picks. */
+/** The color of an operator or kernel: `plain` is that of the family, else a shade of it chosen by the name. */
 export function color(name: string, plain = false): string {
   const of = token(family(name));
   if (plain) return `var(${of})`;
@@ -16,13 +16,13 @@ export function color(name: string, plain = false): string {
   return known;
 }
 
-/** The colour that a span's bar has in the timeline, in lists. */
+/** The color of a span in lists: that of its bar in the timeline. */
 export function spanColor(name: string, kind: string, type: string | null = null): string {
   return `var(${hasFamily(kind) ? token(spanFamily(name, type)) : `--kind-${kindOf(kind)}`})`;
 }
 
-/** A token's value now, for canvas, where var() does not reach. */
+/** The present value of a token, for a canvas, which cannot use var(). */
 export function css(name: string): string {
-  theme(); // whoever asks is asked again when the theme changes
+  theme(); // subscribes to changes of the theme
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }

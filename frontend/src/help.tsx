@@ -1,4 +1,4 @@
-/** Keys, colours and words: `?`. What it says is loaded when it is first opened. */
+/** Keys, colors and terms: `?`. The content is loaded when help is first opened. */
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -16,8 +16,8 @@ export function Help() {
   const open = helpOpen.value;
   useEffect(() => {
     if (!open || loaded) return;
-    void import("./manual").then((module) => {
-      loaded = module.Manual;
+    void import("./help_content").then((module) => {
+      loaded = module.HelpContent;
       again((n) => n + 1);
     });
   }, [open]);

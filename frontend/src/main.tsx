@@ -1,6 +1,9 @@
 import { render } from "preact";
 import "styles";
-import "./approved";
+import "./approval";
 import { Shell } from "./shell";
+import { language } from "./state";
+import { loadStrings } from "./strings";
 
+await loadStrings(language());
 render(<Shell />, document.getElementById("app")!);

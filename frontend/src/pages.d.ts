@@ -1,15 +1,13 @@
 declare module "pages" {
   import type { ComponentType } from "preact";
 
-  /** One file of src/pages; all but `load` comes from its first line. */
+  /** One file of src/pages; everything but `load` comes from its first line. */
   export interface Page {
-    id: string;
+    id: keyof import("./strings").Strings["pages"];
     order: number;
     group: "performance" | "resources" | "cluster" | "tools" | "";
     icon: string;
-    en: string;
-    zh: string;
-    /** What the run must have for the page to show something: names of span kinds, tables or counters, any of them. */
+    /** Span kinds, tables or counters, any of which the run must have for the page to show something. */
     needs?: string[];
     /** Opens without a run. */
     alone?: boolean;
@@ -20,7 +18,7 @@ declare module "pages" {
 }
 
 declare module "timeline-worker" {
-  /** Where the worker of the timeline lies, beside the scripts; "" in a report, which is one file. */
+  /** Path of the timeline worker beside the scripts; "" in a report, which is a single file. */
   const script: string;
   export default script;
 }

@@ -1,4 +1,4 @@
-/** Search over pages, steps, operators, kernels, runs and commands: `/` or Ctrl K. What it does is loaded when it is first opened. */
+/** Search over pages, steps, operators, kernels, runs and commands: `/` or Ctrl K. Loaded when it is first opened. */
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -16,14 +16,14 @@ export function Palette() {
   const open = paletteOpen.value;
   useEffect(() => {
     if (!open || loaded) return;
-    void import("./finder").then((module) => {
-      loaded = module.Finder;
+    void import("./search/dialog").then((module) => {
+      loaded = module.SearchDialog;
       again((n) => n + 1);
     });
   }, [open]);
   useEffect(() => {
     if (!open) return;
-    // Also before the focus is in it.
+    // Also before it has the focus.
     const keys = (event: KeyboardEvent) => event.key === "Escape" && (paletteOpen.value = false);
     document.addEventListener("keydown", keys);
     return () => document.removeEventListener("keydown", keys);

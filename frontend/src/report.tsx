@@ -1,13 +1,15 @@
-/** The same pages in one file: the tables are inside it. */
+/** The pages in one file that contains the tables. */
 import { render } from "preact";
 import "styles";
 import { Shell } from "./shell";
 import { setSource } from "./source";
-import { isPlace } from "./state";
-import { StillSource } from "./still";
+import { isPlace } from "./place";
+import { language } from "./state";
+import { ReportSource } from "./report_source";
+import { loadStrings } from "./strings";
 
-const source = new StillSource();
+const source = new ReportSource();
 setSource(source);
-Object.assign(window, { reportSource: source }); // for whoever opens the console
+Object.assign(window, { reportSource: source }); // for the console
 if (!location.hash || !isPlace(location.hash)) location.hash = source.start;
-render(<Shell />, document.getElementById("app")!);
+void loadStrings(language()).then(() => render(<Shell />, document.getElementById("app")!));

@@ -1,8 +1,8 @@
-/** Where the tables come from: the server, or the report that carries them. Pages know only this. */
-import { ask } from "./asking";
+/** Where tables come from: the server, or the report that contains them. */
+import { request } from "./request";
 import { Table } from "./table";
 
-export { Refusal } from "./asking";
+export { RequestError } from "./request";
 
 export interface Run {
   id: string;
@@ -15,7 +15,7 @@ export interface Run {
   error?: string;
   /** Ranks of the run that cannot be read. */
   problems?: { rank: number | null; file: string; where: string; what: string; lost: number }[];
-  /** What the header of a recording says without opening it. */
+  /** Metadata of a recording, without opening it. */
   framework?: string;
   world_size?: number;
   ranks?: number[];
@@ -25,7 +25,7 @@ export interface Run {
 export interface Device {
   rank: number;
   device: number | null;
-  /** Not every recording says what the chip is called. */
+  /** The chip is not always recorded. */
   name: string | null;
   kind: string;
   [more: string]: unknown;
@@ -56,7 +56,7 @@ export interface Info {
   counters: Record<string, number>;
   devices: Device[];
   steps: number[];
-  /** Of a large run, the first and the last of the steps that pages show unless others are chosen. */
+  /** The first and last step that pages of a large run show by default. */
   part: [number, number] | null;
   problems: Problem[];
   problem_count: number;
@@ -65,40 +65,40 @@ export interface Info {
 export type Params = Record<string, string | number | boolean | null | undefined>;
 
 export interface Source {
-  /** The single-file report: nothing can be asked that it does not carry. */
-  readonly still: boolean;
+  /** The single-file report: it has only the tables that it contains. */
+  readonly isReport: boolean;
   runs(): Promise<Run[]>;
   info(run: string): Promise<Info>;
   table(run: string, name: string, params: Params, signal?: AbortSignal): Promise<Table>;
-  /** SQL over the tables and analyses; `part` names a rank and steps to restrict them to. */
+  /** SQL over the tables and analyses; `part` restricts them to a rank and steps. */
   query(run: string, sql: string, part?: Params, signal?: AbortSignal): Promise<Table>;
-  /** Where the same table can be downloaded; null where it cannot. */
+  /** Download address of the table; null if there is none. */
   download(run: string, name: string, params: Params): string | null;
-  /** Anything else of a run, as it comes: the timeline's lanes and tiles. */
+  /** Other data of a run: tracks and tiles of the timeline. */
   raw(run: string, path: string, signal?: AbortSignal): Promise<Response>;
-  /** Of a report: how many spans of the timeline it can search and sum up. */
+  /** Of a report: the number of spans that it can search and sum. */
   carriedSpans?(): Promise<number>;
-  /** Server-sent events; the function returned ends them. */
+  /** Server-sent events; the returned function ends them. */
   listen(path: string, hear: (event: string, data: unknown) => void): () => void;
 }
 
 export class HttpSource implements Source {
-  readonly still = false;
+  readonly isReport = false;
   private origins = new Map<string, bigint>();
 
   async runs(): Promise<Run[]> {
-    const answer = await ask("api/runs");
+    const answer = await request("api/runs");
     return ((await answer.json()) as { runs: Run[] }).runs;
   }
 
   async info(run: string): Promise<Info> {
-    const info = exact(await (await ask(`api/runs/${encodeURIComponent(run)}`)).text()) as Info;
+    const info = exact(await (await request(`api/runs/${encodeURIComponent(run)}`)).text()) as Info;
     this.origins.set(run, BigInt(info.origin_ns));
     return info;
   }
 
   async table(run: string, name: string, params: Params, signal?: AbortSignal): Promise<Table> {
-    const answer = await ask(this.address(run, name, params), { signal });
+    const answer = await request(this.address(run, name, params), { signal });
     const rows = answer.headers.get("X-Stepscope-Rows");
     return Table.decode(await answer.arrayBuffer(), await this.origin(run), rows === null ? undefined : Number(rows));
   }
@@ -106,7 +106,12 @@ export class HttpSource implements Source {
   async query(run: string, sql: string, part: Params = {}, signal?: AbortSignal): Promise<Table> {
     const body = JSON.stringify({ sql, ...part });
     const headers = { "Content-Type": "application/json" };
-    const answer = await ask(`api/runs/${encodeURIComponent(run)}/query`, { method: "POST", body, headers, signal });
+    const answer = await request(`api/runs/${encodeURIComponent(run)}/query`, {
+      method: "POST",
+      body,
+      headers,
+      signal,
+    });
     return Table.decode(await answer.arrayBuffer(), await this.origin(run));
   }
 
@@ -115,7 +120,7 @@ export class HttpSource implements Source {
   }
 
   raw(run: string, path: string, signal?: AbortSignal): Promise<Response> {
-    return ask(`api/runs/${encodeURIComponent(run)}/${path}`, { signal });
+    return request(`api/runs/${encodeURIComponent(run)}/${path}`, { signal });
   }
 
   listen(path: string, hear: (event: string, data: unknown) => void): () => void {
@@ -134,7 +139,8 @@ export class HttpSource implements Source {
   private address(run: string, name: string, params: Params): string {
     const query = new URLSearchParams();
     for (const [key, value] of Object.entries(params)) {
-      if (value !== null && value !== undefined && value !== "") query.set(key, value === true ? "1" : value === false ? "0" : String(value));
+      if (value !== null && value !== undefined && value !== "")
+        query.set(key, value === true ? "1" : value === false ? "0" : String(value));
     }
     const path = name.startsWith("tables/") ? name : `analyses/${name}`;
     const text = query.toString();
@@ -142,9 +148,10 @@ export class HttpSource implements Source {
   }
 }
 
-/** JSON whose whole numbers beyond 2^53, such as times in ns, stay as they were written. */
+/** JSON whose integers beyond 2^53, such as times in ns, stay exact. */
 function exact(json: string): unknown {
-  const keep = (_: string, value: unknown, written?: { source?: string }) => (Number.isInteger(value) && !Number.isSafeInteger(value) ? (written?.source ?? value) : value);
+  const keep = (_: string, value: unknown, written?: { source?: string }) =>
+    Number.isInteger(value) && !Number.isSafeInteger(value) ? (written?.source ?? value) : value;
   return JSON.parse(json, keep as (key: string, value: unknown) => unknown);
 }
 

@@ -1,85 +1,24 @@
-/** Where the reader is: run, page, rank, steps and selection all live in the address, so that a link reproduces the view. */
+/** State of the window: the place in its address, theme and language. */
 import { effect, signal } from "@preact/signals";
-
-export interface Place {
-  /** The run as the server knows it: its id in the list and, where other steps are chosen, the choice. */
-  run: string | null;
-  page: string;
-  params: Record<string, string>;
-}
-
-/** Kept when the page changes; everything else belongs to one page. */
-const CONTEXT = ["rank", "steps", "warmup", "step_name"];
+import { isPlace, linkFrom, parse, type Change, type Place } from "./place";
 
 export const place = signal<Place>(parse(location.hash));
 window.addEventListener("hashchange", () => {
   if (isPlace(location.hash)) place.value = parse(location.hash);
   else {
-    // The name of an element, such as #main of the skip link: the reader stays where they are, and so does the address.
+    // The id of an element, such as #main of the skip link: the place and the address stay.
     const element = document.getElementById(location.hash.slice(1));
     history.replaceState(null, "", link({}));
     element?.focus();
   }
 });
 
-/** A place begins with #/; what follows # alone is the name of an element of the page, and never a run. */
-export function isPlace(hash: string): boolean {
-  return hash === "" || hash === "#" || hash.startsWith("#/");
-}
-
-export function parse(hash: string): Place {
-  const [path, query] = isPlace(hash) ? hash.replace(/^#\/?/, "").split("?", 2) : [""];
-  const [run, page] = path.split("/").map(decode);
-  const params = Object.fromEntries(new URLSearchParams(query));
-  return { run: run ? withSteps(run, params.step_name) : null, page: page || (run ? "overview" : "runs"), params };
-}
-
-/** The choice follows the id in base64url, which needs no escapes in a path. */
-function withSteps(run: string, choice: string | undefined): string {
-  if (!choice) return run;
-  const bytes = new TextEncoder().encode(choice);
-  return `${run}~${btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
-}
-
-/** The id in the list, whatever steps are chosen. */
-export function listed(run: string): string {
-  return run.split("~", 1)[0];
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text; // a hash typed by hand
-  }
-}
-
-export interface Change {
-  run?: string | null;
-  page?: string;
-  params?: Record<string, string | number | null | undefined>;
-}
-
-/** The address after a change: another run or page drops what belonged to the old page; null removes a parameter. */
+/** The address after a change of the present place. */
 export function link(change: Change): string {
-  const now = place.value;
-  const here = now.run === null ? null : listed(now.run);
-  const run = change.run === undefined ? here : change.run === null ? null : listed(change.run);
-  const page = change.page ?? (change.run !== undefined && run !== here && run ? "overview" : now.page);
-  const moved = page !== now.page || run !== here;
-  const kept = Object.entries(now.params).filter(([name]) => !moved || (run === here && CONTEXT.includes(name)));
-  const params = new URLSearchParams(kept);
-  for (const [name, value] of Object.entries(change.params ?? {})) {
-    if (value === null || value === undefined || value === "") params.delete(name);
-    else params.set(name, String(value));
-  }
-  params.sort();
-  const query = params.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
-  const path = run === null ? (page === "runs" ? "" : `/${page}`) : `${encodeURIComponent(run)}/${page}`;
-  return `#/${path}${query ? `?${query}` : ""}`;
+  return linkFrom(place.value, change);
 }
 
-/** Go there. `replace` leaves no entry in the browser's history: for what changes continuously (a filter as it is typed). */
+/** Go to an address. `replace` adds no history entry: for continuous changes, such as a filter while typing. */
 export function go(change: Change, replace = false): void {
   const to = link(change);
   if (to === location.hash) return;
@@ -96,7 +35,7 @@ export function param(name: string): string | undefined {
   return place.value.params[name];
 }
 
-// A report opened from disk may not be allowed to remember anything.
+// A report opened from disk may have no storage.
 function remembered(key: string): string | null {
   try {
     return localStorage.getItem(`stepscope.${key}`);
@@ -110,7 +49,7 @@ function remember(key: string, value: string | null): void {
     if (value === null) localStorage.removeItem(`stepscope.${key}`);
     else localStorage.setItem(`stepscope.${key}`, value);
   } catch {
-    /* see above */
+    /* no storage */
   }
 }
 
@@ -130,7 +69,9 @@ export function setTheme(value: Theme): void {
 }
 
 export type Language = "en" | "zh";
-const chosenLanguage = signal((remembered("language") ?? (navigator.language.startsWith("zh") ? "zh" : "en")) as Language);
+const chosenLanguage = signal(
+  (remembered("language") ?? (navigator.language.startsWith("zh") ? "zh" : "en")) as Language,
+);
 
 export function language(): Language {
   return chosenLanguage.value;

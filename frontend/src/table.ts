@@ -1,16 +1,16 @@
-/** A table as columns, as it comes over the wire: Arrow, decoded without an object per row. */
+/** A table as columns: Arrow, decoded without an object per row. */
 import { tableFromIPC, type Column as Arrow } from "@uwdata/flechette";
 
-/** Times that are moments, not durations: shown relative to the start of the recording. */
+/** Timestamps: shown relative to the start of the recording. */
 const MOMENT = /(^|_)(start|end|at|alloc|peak)_ns$/;
 
-/** A column, or how to make it: most pages show a part of what comes. */
+/** A column, or a function that decodes it: most pages show a part of the table. */
 type Values = ArrayLike<unknown> | (() => ArrayLike<unknown>);
 
 export class Table {
   readonly names: string[];
   readonly rows: number;
-  /** Rows there are in all, when only some were asked for. */
+  /** All rows, if only some were fetched. */
   readonly total: number;
   private numbers = new Map<string, Float64Array>();
   private words = new Map<string, (string | null)[]>();
@@ -29,7 +29,9 @@ export class Table {
   static decode(buffer: ArrayBuffer, origin: bigint, total?: number): Table {
     const arrow = tableFromIPC(buffer, { useBigInt: true });
     const columns = new Map<string, Values>();
-    arrow.names.forEach((name, at) => columns.set(String(name), () => unpacked(arrow.getChildAt(at) as Arrow<unknown>)));
+    arrow.names.forEach((name, at) =>
+      columns.set(String(name), () => decodeColumn(arrow.getChildAt(at) as Arrow<unknown>)),
+    );
     return new Table(columns, arrow.numRows, total, origin);
   }
 
@@ -51,14 +53,14 @@ export class Table {
     return this.columns.has(name);
   }
 
-  /** A column as numbers; NaN where nothing is known. A moment is in ns since the origin of the run. */
+  /** A column as numbers; NaN where missing. Timestamps are ns since the origin of the run. */
   num(name: string): Float64Array {
     const known = this.numbers.get(name);
     if (known) return known;
     const column = this.column(name);
     const origin = this.isMoment(name) ? this.origin : 0n;
     const values = new Float64Array(this.rows).fill(NaN);
-    if (column instanceof BigInt64Array) halves(column, origin, values);
+    if (column instanceof BigInt64Array) subtractOrigin(column, origin, values);
     else if (column) {
       for (let row = 0; row < this.rows; row++) {
         const value = column[row];
@@ -70,12 +72,12 @@ export class Table {
     return values;
   }
 
-  /** Of a block, free_ns is when it went; of a step, how long nothing ran. */
+  /** free_ns of a block is a timestamp; of a step it is a duration. */
   private isMoment(name: string): boolean {
     return MOMENT.test(name) || (name === "free_ns" && this.columns.has("alloc_ns"));
   }
 
-  /** A column as text; null where nothing is known. */
+  /** A column as text; null where missing. */
   str(name: string): (string | null)[] {
     const known = this.words.get(name);
     if (known) return known;
@@ -102,7 +104,7 @@ export class Table {
     return false;
   }
 
-  /** The value as it came: for copying and for the exact number. */
+  /** The exact value, for copying. */
   raw(name: string, row: number): string {
     const value = this.column(name)?.[row];
     return value === null || value === undefined ? "" : String(value);
@@ -123,14 +125,14 @@ export class Table {
     return found;
   }
 
-  /** Some rows as a table of their own. */
+  /** Some rows as a table. */
   pick(rows: ArrayLike<number>): Table {
     const picked = new Map<string, Values>();
-    for (const name of this.names) picked.set(name, () => some(this.column(name)!, rows));
+    for (const name of this.names) picked.set(name, () => pickValues(this.column(name)!, rows));
     return new Table(picked, rows.length, rows.length, this.origin);
   }
 
-  /** The same rows with more columns, or others of these names: numbers (NaN where missing) or text. */
+  /** The same rows with additional or replaced columns: numbers (NaN where missing) or text. */
   with(more: Record<string, ArrayLike<unknown>>): Table {
     const own = this.names.map((name): [string, Values] => [name, () => this.column(name)!]);
     const made = new Table(new Map([...own, ...Object.entries(more)]), this.rows, this.total, this.origin);
@@ -150,38 +152,57 @@ export class Table {
   }
 }
 
-/** Text that no spreadsheet runs as a formula and no terminal obeys: the rule of src/stepscope/tables.py. */
+/** Text that no spreadsheet runs as a formula and no terminal obeys: the rule of src/stepscope/model/tables.py. */
 function spreadsheetText(text: string): string {
-  const visible = text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
-  return /^[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]/.test(visible) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(visible) ? `'${visible}` : visible;
+  const visible = text.replace(
+    /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g,
+    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+  return /^[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]/.test(visible) &&
+    !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(visible)
+    ? `'${visible}`
+    : visible;
 }
 
-function some(column: ArrayLike<unknown>, rows: ArrayLike<number>): ArrayLike<unknown> {
-  return column instanceof BigInt64Array ? BigInt64Array.from(rows as ArrayLike<bigint & number>, (row) => column[row]) : Array.from(rows, (row) => column[row]);
+function pickValues(column: ArrayLike<unknown>, rows: ArrayLike<number>): ArrayLike<unknown> {
+  return column instanceof BigInt64Array
+    ? BigInt64Array.from(rows as ArrayLike<bigint & number>, (row) => column[row])
+    : Array.from(rows, (row) => column[row]);
 }
 
 const UTF8 = [5, 20];
 const decoder = new TextDecoder();
 
-/** The values of a column. Text is cut from the whole where that is ASCII, as names mostly are: to decode each by itself takes ten times as long. */
-function unpacked(column: Arrow<unknown>): ArrayLike<unknown> {
-  const [batch, more] = column.data as unknown as { length: number; values: Uint8Array; offsets: Int32Array | BigInt64Array; validity: Uint8Array; nullCount: number }[];
+/** The values of a column. ASCII text is sliced from the whole: decoding each value takes ten times as long. */
+function decodeColumn(column: Arrow<unknown>): ArrayLike<unknown> {
+  const [batch, more] = column.data as unknown as {
+    length: number;
+    values: Uint8Array;
+    offsets: Int32Array | BigInt64Array;
+    validity: Uint8Array;
+    nullCount: number;
+  }[];
   if (!batch?.length || more || !UTF8.includes(column.type.typeId)) return column.toArray() as ArrayLike<unknown>;
   const { length, offsets, validity, nullCount } = batch;
   const wide = offsets instanceof BigInt64Array;
   const ends = wide ? new Int32Array(offsets.buffer, offsets.byteOffset, offsets.length * 2) : offsets;
-  const step = wide ? 2 : 1; // nothing that comes here has 2 GB of text
+  const step = wide ? 2 : 1; // no table here has 2 GB of text
   const [first, last] = [ends[0], ends[length * step]];
   const whole = decoder.decode(batch.values.subarray(first, last));
   if (whole.length !== last - first) return column.toArray() as ArrayLike<unknown>;
   const found: (string | null)[] = new Array(length);
-  for (let row = 0; row < length; row++) found[row] = nullCount && !(validity[row >> 3] & (1 << row % 8)) ? null : whole.slice(ends[row * step] - first, ends[(row + 1) * step] - first);
+  for (let row = 0; row < length; row++)
+    found[row] =
+      nullCount && !(validity[row >> 3] & (1 << (row % 8)))
+        ? null
+        : whole.slice(ends[row * step] - first, ends[(row + 1) * step] - first);
   return found;
 }
 
-/** Less the origin, as floats: by halves, since a big integer for each value costs much more. Exact up to 2^53. */
-function halves(column: BigInt64Array, origin: bigint, into: Float64Array): void {
+/** Minus the origin, as floats: by halves, since a bigint per value is much slower. Exact up to 2^53. */
+function subtractOrigin(column: BigInt64Array, origin: bigint, into: Float64Array): void {
   const parts = new Int32Array(column.buffer, column.byteOffset, column.length * 2);
   const [low, high] = new Int32Array(BigInt64Array.of(origin).buffer);
-  for (let row = 0; row < column.length; row++) into[row] = (parts[2 * row + 1] - high) * 4294967296 + ((parts[2 * row] >>> 0) - (low >>> 0));
+  for (let row = 0; row < column.length; row++)
+    into[row] = (parts[2 * row + 1] - high) * 4294967296 + ((parts[2 * row] >>> 0) - (low >>> 0));
 }

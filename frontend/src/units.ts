@@ -1,4 +1,4 @@
-/** How quantities are written: three digits, a unit that fits, the exact value on hover. */
+/** How quantities are written: three digits, a fitting unit, the exact value on hover. */
 
 export interface Written {
   value: string;
@@ -6,7 +6,7 @@ export interface Written {
 }
 
 export const MISSING = "–";
-/** Narrow, and no place for a line to break. */
+/** A narrow space without a line break. */
 export const THIN = "\u202f";
 
 /** 47.8 µs, 1.17 ms, 66.4 ms, 3.20 s, 4 min 12 s. `unit` forces one unit for a whole column. */
@@ -23,7 +23,7 @@ const TIME: Record<TimeUnit, number> = { ns: 1, µs: 1e3, ms: 1e6, s: 1e9 };
 
 export function timeUnit(ns: number): TimeUnit {
   const size = Math.abs(ns);
-  // 999.6 would be written as 1000: take the next unit already there.
+  // 999.6 would be written as 1000: use the next unit.
   return size < 999.5 ? "ns" : size < 999.5e3 ? "µs" : size < 999.5e6 ? "ms" : "s";
 }
 
@@ -45,7 +45,7 @@ export function share(part: number): Written {
   const percent = part * 100;
   const size = Math.abs(percent);
   if (size > 0 && size < 0.05) return { value: `${percent < 0 ? "−" : ""}<0.1`, unit: "%" };
-  // 99.96 % is not all of it.
+  // 99.96 % is not everything.
   if (size > 99.95 && size < 100) return { value: `${percent < 0 ? "−" : ""}>99.9`, unit: "%" };
   return { value: size === 0 || size === 100 ? minus(String(percent)) : minus(percent.toFixed(1)), unit: "%" };
 }
@@ -99,7 +99,7 @@ function scaled(value: number, names: string[]): Written {
   return { value: (value < 0 ? "−" : "") + written, unit: names[at] };
 }
 
-/** Three digits that count. */
+/** Three significant digits. */
 function digits(value: number): string {
   const size = Math.abs(value);
   if (size === 0) return "0";
@@ -112,7 +112,7 @@ function minus(text: string): string {
   return text.replace("-", "−");
 }
 
-/** What a column of this name holds: the name carries the unit. */
+/** The quantity of a column: its name contains the unit. */
 export type Quantity = "time" | "bytes" | "share" | "rate" | "flops" | "flopsRate" | "count" | "text";
 
 export function quantityOf(name: string): Quantity {
@@ -149,7 +149,16 @@ export function exact(value: number, quantity: Quantity): string {
   if (!Number.isFinite(value)) return "";
   const grouped = count(Number.isInteger(value) ? value : Number(value.toPrecision(15))).value;
   const whole = Number.isInteger(value) ? grouped : String(value);
-  const unit = { time: "ns", bytes: "bytes", rate: "bytes/s", flops: "FLOP", flopsRate: "FLOP/s", share: "", count: "", text: "" }[quantity];
+  const unit = {
+    time: "ns",
+    bytes: "bytes",
+    rate: "bytes/s",
+    flops: "FLOP",
+    flopsRate: "FLOP/s",
+    share: "",
+    count: "",
+    text: "",
+  }[quantity];
   return unit ? `${whole} ${unit}` : whole;
 }
 
@@ -162,21 +171,33 @@ export function ticks(low: number, high: number, wanted = 5): number[] {
   const step = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough)!;
   const first = Math.ceil(low / step);
   const last = Math.floor(high / step + 1e-9);
-  if (last <= first && wanted < 20) return ticks(low, high, wanted + 1); // one line says nothing of the scale
+  if (last <= first && wanted < 20) return ticks(low, high, wanted + 1); // a single line shows no scale
   return Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step);
 }
 
-/** Values along an axis: in one unit, which the last of them names, with as many digits as tell them apart. */
+/** Labels of an axis: in one unit, which the last label names, with enough digits to distinguish them. */
 export function axisLabels(values: number[], as: Quantity, unit?: TimeUnit): string[] {
   const most = Math.max(...values.map(Math.abs));
   const small = as === "count" && most < 1e5;
-  const name = as === "time" ? (unit ?? timeUnit(most)) : small ? "" : (as === "count" ? short(most) : write(most, as)).unit;
-  const one = as === "time" ? TIME[name as TimeUnit] : as === "share" ? 0.01 : small ? 1 : 1000 ** Math.max(0, Math.floor(Math.log10(Math.max(1, most)) / 3 + 1e-9));
+  const name =
+    as === "time" ? (unit ?? timeUnit(most)) : small ? "" : (as === "count" ? short(most) : write(most, as)).unit;
+  const one =
+    as === "time"
+      ? TIME[name as TimeUnit]
+      : as === "share"
+        ? 0.01
+        : small
+          ? 1
+          : 1000 ** Math.max(0, Math.floor(Math.log10(Math.max(1, most)) / 3 + 1e-9));
   const step = values.length > 1 ? Math.abs(values[1] - values[0]) / one : 1;
-  // As many as tell them apart: 122.5 is not 123.
+  // Enough digits to distinguish them: 122.5 is not 123.
   let places = 0;
-  while (places < 9 && Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) > 1e-6 * step * 10 ** places) places++;
-  const [whole, part] = [(text: string) => text.split(".")[0].replace(/\B(?=(\d{3})+(?!\d))/g, ","), (text: string) => text.split(".")[1]];
+  while (places < 9 && Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) > 1e-6 * step * 10 ** places)
+    places++;
+  const [whole, part] = [
+    (text: string) => text.split(".")[0].replace(/\B(?=(\d{3})+(?!\d))/g, ","),
+    (text: string) => text.split(".")[1],
+  ];
   return values.map((value, at) => {
     const number = String(+(value / one).toFixed(places));
     const written = minus(part(number) ? `${whole(number)}.${part(number)}` : whole(number));
@@ -184,7 +205,7 @@ export function axisLabels(values: number[], as: Quantity, unit?: TimeUnit): str
   });
 }
 
-/** Whole numbers in order, neighbours together: 2–33, 40. */
+/** Integers in order as ranges: 2–33, 40. */
 export function ranges(numbers: number[]): string {
   const found: [number, number][] = [];
   for (const one of numbers) {

@@ -3,15 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepscope.callbacks import MarkSteps, StopAtEpoch, StopAtStep
-    from stepscope.collect.options import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
-    from stepscope.collect.options import ExperimentalConfig as _ExperimentalConfig
-    from stepscope.collect.plain import mstx, record_function
-    from stepscope.collect.schedules import ProfilerAction, schedule
-    from stepscope.dynamic import DynamicProfilerMonitor
-    from stepscope.opening import open
-    from stepscope.profiler import Profiler, profile, tensorboard_trace_handler
-    from stepscope.trace import Trace
+    from stepscope.io.open_run import open
+    from stepscope.model.trace import Trace
+    from stepscope.recording.callbacks import MarkSteps, StopAtEpoch, StopAtStep
+    from stepscope.recording.collectors.annotations import mstx, record_function
+    from stepscope.recording.collectors.options import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
+    from stepscope.recording.collectors.options import ExperimentalConfig as _ExperimentalConfig
+    from stepscope.recording.collectors.schedules import ProfilerAction, schedule
+    from stepscope.recording.monitor import DynamicProfilerMonitor
+    from stepscope.recording.profiler import Profiler, profile
+    from stepscope.recording.trace_handler import tensorboard_trace_handler
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,32 +40,36 @@ __all__ = [
 
 # Loaded when first used: `import stepscope` inside a training job costs next to nothing.
 _LAZY = {
-    "AicoreMetrics": "collect.options",
-    "DynamicProfilerMonitor": "dynamic",
-    "ExportType": "collect.options",
-    "HostSystem": "collect.options",
-    "MarkSteps": "callbacks",
-    "Profiler": "profiler",
-    "ProfilerAction": "collect.schedules",
-    "ProfilerActivity": "collect.options",
-    "ProfilerLevel": "collect.options",
-    "StopAtEpoch": "callbacks",
-    "StopAtStep": "callbacks",
-    "Trace": "trace",
-    "mstx": "collect.plain",
-    "open": "opening",
-    "profile": "profiler",
-    "record_function": "collect.plain",
-    "schedule": "collect.schedules",
-    "tensorboard_trace_handler": "profiler",
+    "AicoreMetrics": "recording.collectors.options",
+    "DynamicProfilerMonitor": "recording.monitor",
+    "ExportType": "recording.collectors.options",
+    "HostSystem": "recording.collectors.options",
+    "MarkSteps": "recording.callbacks",
+    "Profiler": "recording.profiler",
+    "ProfilerAction": "recording.collectors.schedules",
+    "ProfilerActivity": "recording.collectors.options",
+    "ProfilerLevel": "recording.collectors.options",
+    "StopAtEpoch": "recording.callbacks",
+    "StopAtStep": "recording.callbacks",
+    "Trace": "model.trace",
+    "mstx": "recording.collectors.annotations",
+    "open": "io.open_run",
+    "profile": "recording.profiler",
+    "record_function": "recording.collectors.annotations",
+    "schedule": "recording.collectors.schedules",
+    "tensorboard_trace_handler": "recording.trace_handler",
 }
+
+_MODULES = {"store": "io.store", "reading": "io.conversion"}  # documented under these names
 
 
 def __getattr__(name: str) -> Any:
     import importlib
 
     if name == "_ExperimentalConfig":
-        return importlib.import_module("stepscope.collect.options").ExperimentalConfig
+        return importlib.import_module("stepscope.recording.collectors.options").ExperimentalConfig
+    if name in _MODULES:
+        return importlib.import_module(f"stepscope.{_MODULES[name]}")
     if name not in _LAZY:
         raise AttributeError(f"module 'stepscope' has no attribute '{name}'")
     return getattr(importlib.import_module(f"stepscope.{_LAZY[name]}"), name)

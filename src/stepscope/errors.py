@@ -1,10 +1,10 @@
-"""What can go wrong, in four words. Raised where found, printed once by the command line."""
+"""The errors. The command line prints each as one line."""
 
 from pathlib import Path
 
 
 class StepscopeError(Exception):
-    """A message for the user: one line that names the file, the place and what was expected."""
+    """A message for the user: one line that names the file, the place in it and the expected content."""
 
     exit_code = 1
 
@@ -13,7 +13,7 @@ class StepscopeError(Exception):
 
 
 def _line(text: str) -> str:
-    """What came from a file may hold line ends and may be long: neither gets into a message."""
+    """The text without line ends, and shortened: texts from a file may contain them and may be long."""
     text = text if text.isprintable() else "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
@@ -22,13 +22,13 @@ _LONGEST = 2000
 
 
 class UsageError(StepscopeError):
-    """The question was wrong: an unknown analysis, a parameter of the wrong type, a missing argument."""
+    """Wrong use: an unknown analysis, a parameter of the wrong type, a missing argument."""
 
     exit_code = 2
 
 
 class DataError(StepscopeError):
-    """The data was wrong: what is at `path`, `where` in it, and what was expected there."""
+    """Invalid data at `path`: `where` in it, and `what` is wrong."""
 
     def __init__(self, path: Path | str, what: str, where: str = "") -> None:
         self.path, self.what, self.where = str(path), what, where
@@ -40,3 +40,12 @@ class DataError(StepscopeError):
 
 class UnknownFormatError(DataError):
     """No reader knows this file."""
+
+
+class NoRoomError(DataError):
+    """The disk that `path` is written to is full or read-only."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of another library's error: ours are always one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -6,16 +6,26 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.callbacks import MarkSteps, StopAtEpoch, StopAtStep
-from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
-from stepscope.collect.plain import mstx
-from stepscope.collect.schedules import ProfilerAction, schedule
 from stepscope.errors import UsageError
-from stepscope.profiler import Profiler, analyse_offline, from_environment, profile, tensorboard_trace_handler
-from stepscope.telling import say
+from stepscope.model.notices import say
+from stepscope.recording.callbacks import MarkSteps, StopAtEpoch, StopAtStep
+from stepscope.recording.collectors.annotations import mstx
+from stepscope.recording.collectors.options import (
+    AicoreMetrics,
+    ExperimentalConfig,
+    ExportType,
+    HostSystem,
+    ProfilerActivity,
+    ProfilerLevel,
+)
+from stepscope.recording.collectors.schedules import ProfilerAction, schedule
+from stepscope.recording.environment import from_environment
+from stepscope.recording.offline import analyse_offline
+from stepscope.recording.profiler import Profiler, profile
+from stepscope.recording.trace_handler import tensorboard_trace_handler
 
 if TYPE_CHECKING:
-    from stepscope.dynamic import DynamicProfilerMonitor
+    from stepscope.recording.monitor import DynamicProfilerMonitor
 
 _ExperimentalConfig = ExperimentalConfig
 
@@ -89,7 +99,7 @@ def analyse(
 def __getattr__(name: str) -> Any:
     if name != "DynamicProfilerMonitor":
         raise AttributeError(f"module 'stepscope.mindspore' has no attribute '{name}'")
-    return importlib.import_module("stepscope.dynamic").DynamicProfilerMonitor
+    return importlib.import_module("stepscope.recording.monitor").DynamicProfilerMonitor
 
 
 EnvProfiler.init_profiler()

@@ -52,7 +52,7 @@ def test_each_bucket_has_the_share_of_it_in_which_something_ran() -> None:
     )
 
 
-def test_one_step_has_what_ran_in_its_time_whoever_launched_it() -> None:
+def test_one_step_has_all_work_in_its_time() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name  start_ns  dur_ns  step
@@ -73,7 +73,7 @@ def test_one_step_has_what_ran_in_its_time_whoever_launched_it() -> None:
     )
 
 
-def test_buckets_add_up_to_the_union_of_what_ran() -> None:
+def test_buckets_add_up_to_the_union_of_the_work() -> None:
     trace = tiny.trace(spans=SPANS, tracks=TRACKS, steps=STEPS)
     for buckets in (1, 3, 7, 500):
         rows = trace.activity(buckets=buckets)

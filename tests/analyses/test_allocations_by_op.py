@@ -8,7 +8,7 @@ import polars as pl
 
 import stepscope
 import tiny
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 
 def test_an_operators_blocks_are_counted_summed_and_their_highest_sum_found() -> None:

@@ -16,7 +16,7 @@ SPANS = """
 TRACKS = "track kind device\n0 thread -\n1 stream 0\n2 thread -\n3 thread -"
 
 
-def test_a_call_is_put_down_to_the_innermost_line_that_is_no_library_s_and_the_backward_pass_to_what_it_undoes() -> None:
+def test_a_call_belongs_to_the_innermost_line_outside_libraries_and_a_backward_call_to_its_forward_line() -> None:
     rows = tiny.trace(spans=SPANS, tracks=TRACKS).callers()
     got = rows.select("device", "type", "line", "backward", "calls", "total_ns").rows()
     assert got == [
@@ -30,7 +30,7 @@ def test_a_call_is_put_down_to_the_innermost_line_that_is_no_library_s_and_the_b
     assert rows["stack"][0] == "train.py(30): main\nmodel.py(7): forward\ntorch/nn/modules/linear.py(9)"
 
 
-def test_a_model_of_a_library_is_the_programs_and_the_leaf_is_the_innermost_line_of_all() -> None:
+def test_a_model_of_a_library_counts_as_the_program_and_the_leaf_is_the_innermost_line() -> None:
     spans = """
         span  track  kind    name                                                               op_type  start_ns  dur_ns
         0     0      python  "train.py(30):_main"                                               -        0         1000

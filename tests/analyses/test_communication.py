@@ -7,7 +7,7 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 
 def test_a_call_is_hidden_where_its_rank_computes_and_exposed_elsewhere() -> None:
@@ -99,7 +99,7 @@ def transfers(*rows: tuple[int, str, int, int, int, str | None], step: int | Non
     """Calls of rank, name, start, duration, bytes and arguments."""
     spans = pl.DataFrame(rows, ["rank", "name", "start_ns", "dur_ns", "bytes", "args"], orient="row", infer_schema_length=None)
     spans = spans.with_columns(kind=pl.lit("communication"), track=pl.lit(0), step=pl.lit(step, pl.Int32))
-    return Trace({"spans": pl.concat([stepscope.trace.complete(part) for part in spans.partition_by("rank", maintain_order=True)])})
+    return Trace({"spans": pl.concat([stepscope.model.trace.complete(part) for part in spans.partition_by("rank", maintain_order=True)])})
 
 
 def waits_of(trace: Trace) -> list[tuple[int, str, int | None, int]]:
@@ -167,7 +167,7 @@ def test_links_tell_the_two_sides_of_a_transfer_in_a_larger_group() -> None:
     assert [wait for _, _, wait, _ in waits_of(Trace({**trace.tables, "links": links}))] == [50, 0, 10, 0]
 
 
-def test_a_buffered_send_waits_for_nobody_and_nothing_arrives_before_it_is_sent() -> None:
+def test_a_buffered_send_does_not_wait_and_nothing_arrives_before_it_is_sent() -> None:
     assert waits_of(transfers((0, "gloo:send", 0, 5, 8, None), (1, "gloo:recv", 30, 5, 8, None))) == [
         (0, "gloo:send", 0, 1),
         (1, "gloo:recv", 0, 1),
@@ -195,7 +195,7 @@ def test_steps_in_which_both_sides_have_as_many_transfers_are_matched() -> None:
     assert [row[2:] for row in waits_of(trace)] == [(40, 1), (0, 1)]
 
 
-def test_what_the_recording_says_of_a_wait_counts_before_the_ranks_that_were_recorded() -> None:
+def test_a_recorded_wait_precedes_the_comparison_of_ranks() -> None:
     """Rank 1 of two recorded ones starts last, and waits 30 for a third one."""
     trace = transfers(
         (0, "hcom_allReduce__1_0_1", 0, 100, 8, '{"wait_ns":55,"transit_ns":40,"idle_ns":5}'),
@@ -219,7 +219,7 @@ def test_where_ranks_of_the_group_are_missing_a_wait_is_the_least_it_can_be() ->
     assert set(got["note"]) == {"wait at least: some ranks of the group are not recorded"}
 
 
-def test_clocks_on_which_a_rank_leaves_before_another_comes_give_no_wait() -> None:
+def test_clocks_on_which_a_rank_leaves_before_another_enters_give_no_wait() -> None:
     trace = tiny.trace(
         spans="""
             rank  kind           name             step  start_ns  dur_ns  bytes
@@ -256,7 +256,7 @@ def test_the_launching_calls_tell_collective_group_and_size() -> None:
     ).with_columns(rank=0)
     # The annotation stands on a track beside that of its thread.
     tracks = pl.DataFrame({"rank": 0, "track": [0, 1], "pid": "7", "tid": "8", "kind": ["thread", "annotation"]})
-    got = Trace({"spans": stepscope.trace.complete(spans), "tracks": tracks}).communication().sort("total_ns", "name")
+    got = Trace({"spans": stepscope.model.trace.complete(spans), "tracks": tracks}).communication().sort("total_ns", "name")
     assert got.select("collective", "group", "bytes").rows() == [
         ("all_gather", None, None),  # a list of tensors of unsaid type
         ("barrier", None, None),
@@ -285,7 +285,7 @@ def test_the_launching_calls_tell_collective_group_and_size() -> None:
 )
 def test_the_collective_is_read_from_the_name(name: str, collective: str | None) -> None:
     spans = pl.DataFrame({"kind": "communication", "rank": 0, "track": 0, "name": name, "start_ns": 0, "dur_ns": 1})
-    assert Trace({"spans": stepscope.trace.complete(spans)}).communication()["collective"].to_list() == [collective]
+    assert Trace({"spans": stepscope.model.trace.complete(spans)}).communication()["collective"].to_list() == [collective]
 
 
 def test_a_trace_without_communication_has_no_rows() -> None:
@@ -303,7 +303,7 @@ def test_two_ranks_over_gloo_wait_for_each_other_as_their_files_say(shared: Path
             (e for e in events if e.get("cat") == "user_annotation" and e["name"].startswith("gloo:")), key=lambda e: e["ts"]
         ):
             calls[rank].setdefault((event["name"], str(event["args"]["Input Dims"])), []).append((event["ts"], event["ts"] + event["dur"]))
-    trace = stepscope.trace.combine([stepscope.open(file) for file in ranks.values()])
+    trace = stepscope.model.trace.combine([stepscope.open(file) for file in ranks.values()])
     got = trace.communication()
     for rank, name in ((rank, name) for rank in ranks for name in ("gloo:all_reduce", "gloo:broadcast")):
         row = got.row(by_predicate=(pl.col("rank") == rank) & (pl.col("name") == name), named=True)

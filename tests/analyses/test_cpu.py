@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 import tiny
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 COUNTERS = """
     name                          at_ns  value  unit
@@ -51,7 +51,7 @@ def test_the_machine_its_processes_and_the_operators_are_rows_of_their_own() -> 
     )
 
 
-def test_busy_cores_and_what_else_is_known_stand_beside_the_shares() -> None:
+def test_busy_cores_and_other_figures_are_in_the_rows_of_the_shares() -> None:
     tiny.assert_rows(
         tiny.trace(counters=COUNTERS).cpu(),
         """
@@ -68,12 +68,12 @@ def test_busy_cores_and_what_else_is_known_stand_beside_the_shares() -> None:
 
 
 @pytest.mark.parametrize(("of", "rows"), [("machine", 2), ("process", 3), ("operator", 2)])
-def test_one_kind_can_be_kept(of: str, rows: int) -> None:
+def test_one_kind_can_be_selected(of: str, rows: int) -> None:
     found = tiny.trace(counters=COUNTERS).cpu(of=of)
     assert found["of"].to_list() == [of] * rows
 
 
-def test_cores_that_nobody_counted_leave_the_cores_in_use_unknown() -> None:
+def test_without_a_count_of_cores_the_busy_cores_are_unknown() -> None:
     counters = """
         name          at_ns  value  unit
         "cpu_user"    100    0.5    share

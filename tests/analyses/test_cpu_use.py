@@ -3,7 +3,7 @@ import polars as pl
 import stepscope
 import tiny
 from stepscope.cli.demo import RECORDING
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 # The machine is idle up to 100 ms, then half busy for three times as long. The first sample of the process says nothing of shares.
 COUNTERS = """
@@ -32,7 +32,7 @@ COUNTERS = """
 """
 
 
-def test_means_weigh_each_share_by_its_time_and_the_largest_values_stand_beside_them() -> None:
+def test_means_weigh_each_share_by_its_time_and_the_rows_have_the_maxima() -> None:
     # Machine, from 0: (100 * 0 + 300 * 0.4) / 400 = 0.3 user, in ms. Its process used 2.5 cores, its ticks show 1.8: 0.7 of 4 cores, 0.175,
     # were user time and not idle. The operator's single sample is about an unknown time.
     tiny.assert_rows(
@@ -46,7 +46,7 @@ def test_means_weigh_each_share_by_its_time_and_the_largest_values_stand_beside_
     )
 
 
-def test_what_is_counted_in_ticks_of_ten_milliseconds_says_nothing_of_less_than_two_of_them() -> None:
+def test_shares_counted_in_ticks_of_ten_milliseconds_are_unknown_below_two_ticks() -> None:
     """Shares of such a time would be 0, a half or all. The process's own time is finer, and so are counts of other things."""
     counters = """
         name                        at_ns     value  unit
@@ -76,7 +76,7 @@ def test_what_is_counted_in_ticks_of_ten_milliseconds_says_nothing_of_less_than_
     assert tiny.trace(counters=longer).cpu_use()["busy_cores"].to_list() == [0.5, 0.0, 0.5]
 
 
-def test_what_is_no_share_is_the_mean_or_the_largest_of_the_samples() -> None:
+def test_figures_without_shares_are_the_mean_or_the_maximum_of_the_samples() -> None:
     tiny.assert_rows(
         tiny.trace(counters=COUNTERS).cpu_use(of="machine"),
         """
@@ -130,7 +130,7 @@ def test_the_machine_is_judged_by_its_cores_then_by_its_disks_then_by_its_run_qu
     assert tiny.trace(counters=COUNTERS).cpu_use()["verdict"].to_list() == ["free", None, None]
 
 
-def test_a_machine_uses_at_least_what_its_processes_do() -> None:
+def test_a_machine_uses_at_least_as_much_as_its_processes() -> None:
     # In 100 ms of 4 cores the ticks show 0.8 busy cores; the process, counted exactly, used 1.0: 0.2 cores are 0.05 of the machine.
     trace = tiny.trace(
         counters="""

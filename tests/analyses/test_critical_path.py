@@ -16,7 +16,7 @@ TRACKS = """
 """
 
 
-def test_the_path_leads_from_a_synchronising_call_over_what_the_device_did_to_the_first_launch() -> None:
+def test_the_path_leads_from_a_synchronizing_call_over_the_device_work_to_the_first_launch() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name      start_ns  dur_ns  span  flow_in
@@ -93,7 +93,7 @@ def test_a_wait_on_another_track_of_the_same_thread_is_one_of_that_thread() -> N
     )
 
 
-def test_what_a_device_marks_is_nothing_that_the_host_did() -> None:
+def test_annotations_on_a_device_are_not_host_activity() -> None:
     # Ascend: iterations and GetNext are marked on the device, and the step ends a moment after its last kernel.
     trace = tiny.trace(
         spans="""
@@ -117,7 +117,7 @@ def test_what_a_device_marks_is_nothing_that_the_host_did() -> None:
     assert found == ["wait k1 20", "kernel k1 75", "wait - 5"]
 
 
-def test_reading_a_value_of_the_device_waits_for_it_where_no_call_says_so() -> None:
+def test_reading_a_value_of_the_device_waits_for_it_without_a_recorded_call() -> None:
     def path(*more: str, until: int = 95) -> list[str]:
         read = "aten::_local_scalar_dense"
         lines = [
@@ -201,7 +201,7 @@ def test_input_and_host_communication_are_on_the_path_where_no_operator_runs() -
     )
 
 
-def test_without_launches_the_device_waits_for_what_is_not_known() -> None:
+def test_without_launches_the_wait_of_the_device_has_an_unknown_cause() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name  start_ns  dur_ns  span
@@ -238,7 +238,7 @@ _SPANS = st.lists(st.tuples(st.sampled_from(["op", "api", "sync", "data", "commu
 
 
 @given(_SPANS, st.lists(_TIME, min_size=2, max_size=4, unique=True), st.randoms())
-def test_the_pieces_of_a_step_are_one_after_the_other_and_add_up_to_it(
+def test_the_path_of_a_step_has_no_overlap_and_adds_up_to_it(
     spans: list[tuple[str, int, int]], edges: list[int], dice: random.Random
 ) -> None:
     calls = [at for at, (kind, _, _) in enumerate(spans) if kind == "api"]

@@ -4,8 +4,8 @@ from pathlib import Path
 import polars as pl
 
 import tiny
-from stepscope.readers import _minddata
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
+from stepscope.readers.common import minddata
 
 PIPELINE = """
     op_id  op_type      workers  parent  queue_capacity
@@ -43,7 +43,7 @@ def test_the_operators_are_those_of_the_table() -> None:
     tiny.assert_rows(tiny.trace(pipeline=PIPELINE).data_pipeline(), PIPELINE)
 
 
-def test_where_every_queue_is_empty_the_one_that_reads_from_storage_is_the_bottleneck() -> None:
+def test_if_every_queue_is_empty_the_operator_that_reads_from_storage_is_the_bottleneck() -> None:
     assert verdicts(op1=[0], op2=[0], op3=[1]) == [None, "waits for input", "waits for input", "bottleneck"]
 
 
@@ -59,13 +59,13 @@ def test_an_operator_with_rows_in_stock_keeps_up_though_its_input_is_empty() -> 
     assert verdicts(op1=[7], op2=[0], op3=[1])[1] == "keeps up"
 
 
-def test_the_bottleneck_comes_with_advice_for_its_kind() -> None:
+def test_the_bottleneck_has_advice_for_its_kind() -> None:
     hints = tiny.trace(pipeline=PIPELINE, counters=queues(op1=[0], op2=[0], op3=[1])).data_pipeline()["hint"].to_list()
     assert hints[:3] == [None, None, None]
     assert "MindRecord" in hints[3]
 
 
-def test_operators_without_a_queue_hand_through_what_they_read() -> None:
+def test_operators_without_a_queue_pass_on_the_rows_that_they_read() -> None:
     pipeline = """
         op_id  op_type    workers  parent  queue_capacity
         1      BatchOp    1        -       10
@@ -133,8 +133,8 @@ def test_a_data_loader_has_the_cpu_use_of_its_workers() -> None:
 
 def test_minddatas_own_files_give_its_own_averages(shared: Path) -> None:
     folder = shared / "mindspore_cpu" / "minddata"
-    counters = pl.concat(_minddata.counters(folder, {}, []))
-    trace = Trace({"pipeline": _minddata.pipeline(folder).with_columns(rank=0), "counters": counters.with_columns(rank=0)})
+    counters = pl.concat(minddata.counters(folder, {}, []))
+    trace = Trace({"pipeline": minddata.pipeline(folder).with_columns(rank=0), "counters": counters.with_columns(rank=0)})
     found = {row["op_id"]: row for row in trace.data_pipeline().iter_rows(named=True)}
     said = json.loads((folder / "pipeline_profiling_0.json").read_text())["op_info"]
     for operator in said:

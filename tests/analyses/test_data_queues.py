@@ -1,5 +1,5 @@
 import tiny
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 STEPS = """
     step  start_ns  end_ns

@@ -6,6 +6,7 @@ import pytest
 
 import stepscope
 import tiny
+from programs import needs
 
 H200 = """
     device  kind  name
@@ -46,7 +47,7 @@ def test_a_product_counts_two_for_each_multiply_add_over_the_time_of_its_kernels
     ]
 
 
-def test_recorded_flops_stand_before_what_shapes_say_and_an_operator_counts_once() -> None:
+def test_recorded_flops_precede_those_of_shapes_and_an_operator_counts_once() -> None:
     trace = tiny.trace(
         spans="""
             kind  name          start_ns  dur_ns  flops  shapes
@@ -114,7 +115,7 @@ def test_32_bit_products_on_tensor_cores_are_held_against_tf32() -> None:
         ("device kind name\n0 gpu T4\n1 gpu A10\n", "T4: no peak for bf16"),
     ],
 )
-def test_without_a_known_peak_there_is_no_utilization_and_the_source_says_why(devices: str, source: str) -> None:
+def test_without_a_known_peak_there_is_no_utilization_and_peak_source_has_the_reason(devices: str, source: str) -> None:
     trace = tiny.trace(
         spans="""
             span  track  kind    name      op  start_ns  dur_ns  shapes         dtypes
@@ -181,11 +182,12 @@ def test_a_trace_without_operators_has_no_rows() -> None:
 
 
 def test_flops_from_shapes_are_those_that_torch_counts(tmp_path: Path) -> None:
+    needs("torch")
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
     def step() -> None:
-        class Net(torch.nn.Module):  # type: ignore[name-defined,misc]
+        class Net(torch.nn.Module):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 super().__init__()
                 self.strided = torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
@@ -213,7 +215,8 @@ def test_flops_from_shapes_are_those_that_torch_counts(tmp_path: Path) -> None:
     assert set(got["how"]) == {"from shapes"}
 
 
-def test_attention_counts_what_its_two_products_and_their_gradients_count(tmp_path: Path) -> None:
+def test_attention_counts_its_two_products_and_their_gradients(tmp_path: Path) -> None:
+    needs("torch")
     torch = pytest.importorskip("torch")
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -231,6 +234,7 @@ def test_attention_counts_what_its_two_products_and_their_gradients_count(tmp_pa
 
 
 def test_a_grouped_convolution_counts_only_within_its_groups(tmp_path: Path) -> None:
+    needs("torch")
     torch = pytest.importorskip("torch")
 
     def step() -> None:
@@ -249,7 +253,7 @@ def _profiled(torch: Any, folder: Path, step: Any) -> pl.DataFrame:
     return stepscope.open(folder / "trace.json", cache=False).flops()
 
 
-def test_resnet_50_does_what_the_literature_says(shared: Path) -> None:
+def test_resnet_50_has_the_flops_of_the_literature(shared: Path) -> None:
     rows = stepscope.open(shared / "torch_h200" / "resnet50_full.json.gz", cache=False).flops()
     forward = rows.filter(pl.col("name").is_in(["aten::convolution", "aten::addmm"]))["flops"].sum()
     images = 2 * 64  # steps and batch

@@ -17,7 +17,7 @@ TRACKS = """
 """
 
 
-def test_a_gap_is_where_no_stream_runs_and_its_cause_is_what_the_host_did_until_it_launched() -> None:
+def test_a_gap_is_a_time_without_work_on_any_stream_and_its_cause_is_the_host_activity_before_the_launch() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name                   start_ns  dur_ns  span  flow_in
@@ -83,7 +83,7 @@ def test_a_gap_is_communication_when_the_launching_thread_waits_for_host_transfe
     assert cause("op", 1) == "communication"
 
 
-def test_the_thread_of_the_operator_says_why_where_another_one_makes_the_call() -> None:
+def test_the_thread_of_the_operator_gives_the_cause_if_another_thread_makes_the_call() -> None:
     # Ascend: operators on one track of a thread, calls into its libraries on another, launches by a thread that empties a queue.
     trace = tiny.trace(
         spans="""
@@ -207,7 +207,7 @@ _KERNELS = st.lists(st.tuples(st.sampled_from([7, 8]), st.integers(0, 60), st.in
 
 @settings(deadline=None, max_examples=50)
 @given(_KERNELS, st.integers(1, 59))
-def test_gaps_are_the_moments_at_which_nothing_runs(kernels: list[tuple[int, int, int]], border: int) -> None:
+def test_gaps_are_the_times_at_which_nothing_runs(kernels: list[tuple[int, int, int]], border: int) -> None:
     trace = tiny.trace(
         spans="track kind name start_ns dur_ns\n" + "\n".join(f"{track} kernel k {start} {dur}" for track, start, dur in kernels),
         tracks=TRACKS,
@@ -239,7 +239,7 @@ def test_gaps_and_busy_time_make_up_each_step(shared: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", kineto.FILES)
-def test_the_cause_is_launch_latency_where_the_call_came_before_the_gap(shared: Path, file: str) -> None:
+def test_the_cause_is_launch_latency_if_the_call_began_before_the_gap(shared: Path, file: str) -> None:
     gaps = kineto.opened(shared / file).gaps()
     steps, calls = kineto.steps(shared / file).values(), kineto.launches(shared / file)
     starts = {step.start for step in steps}

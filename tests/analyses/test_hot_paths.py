@@ -9,7 +9,7 @@ import pytest
 import stepscope
 import tiny
 from stepscope.errors import DataError, UsageError
-from stepscope.trace import Trace, complete
+from stepscope.model.trace import Trace, complete
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "chrome" / "torch-2.11" / "h200_modules.json.gz"
 
@@ -102,7 +102,7 @@ def test_ranks_have_paths_of_their_own() -> None:
     )
 
 
-def test_threads_of_nothing_known_count_only_where_there_is_nothing_else() -> None:
+def test_threads_without_known_calls_count_only_if_there_are_no_others() -> None:
     unknown = "kind track name start_ns dur_ns\n other 5 x 0 9"
     assert tiny.trace(spans=unknown).hot_paths()["path"].to_list() == ["x"]
     assert tiny.trace(spans=unknown + "\n op 6 y 0 1").hot_paths()["path"].to_list() == ["y"]
@@ -121,7 +121,7 @@ def test_nesting_too_deep_for_any_program_is_refused() -> None:
 
 
 def test_paths_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepscope.analyses.hot_paths._MOST_TEXT", 30)
+    monkeypatch.setattr("stepscope.analyses.host.hot_paths._MOST_TEXT", 30)
     trace = tiny.trace(spans=SPANS, tracks=TRACKS)
     with pytest.raises(UsageError, match="min_share"):
         trace.hot_paths()
@@ -161,7 +161,7 @@ def test_a_path_that_is_kept_keeps_those_that_lead_to_it() -> None:
     assert sorted(trace.hot_paths()["path"]) == ["outer", "outer;inner", "outer;small"]
 
 
-def test_a_call_that_outlasts_the_one_around_it_has_a_share_of_at_most_one_and_keeps_its_path() -> None:
+def test_a_call_longer_than_its_parent_has_a_share_of_at_most_one_and_keeps_its_path() -> None:
     spans = """
     kind  track  name   start_ns  dur_ns
     api   0      first  0         10

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import stepscope
 import tiny
@@ -23,7 +24,7 @@ TRACKS = """
 """
 
 
-def test_every_call_has_a_row_and_device_work_stands_under_the_operator_that_launched_it() -> None:
+def test_every_call_has_a_row_and_device_work_belongs_to_the_operator_that_launched_it() -> None:
     tiny.assert_rows(
         tiny.trace(spans=SPANS, tracks=TRACKS).instances(),
         """
@@ -65,7 +66,7 @@ def test_durations_are_those_that_at_least_so_many_calls_do_not_exceed() -> None
         trace.durations(by="scope")
 
 
-def test_steps_have_what_ran_in_them_and_what_ran_in_none_stands_last() -> None:
+def test_steps_have_their_work_and_work_outside_steps_is_last() -> None:
     trace = tiny.trace(
         spans="""
             kind  name  op_type  step  start_ns  dur_ns
@@ -124,3 +125,22 @@ def test_calls_add_up_to_operators_to_types_to_steps_and_to_kernels(sample: str)
     assert (
         trace.durations(by="shape").select(shaped).sort(shaped).rows() == trace.operators(by_shape=True).select(shaped).sort(shaped).rows()
     )
+
+
+@pytest.mark.parametrize("path", ["torch_h200/gpt2_full.json.gz", "ascend/legacy/expected/run_1/normal_run/profiler"])
+def test_every_call_that_operators_counts_is_there_and_no_other(shared: Path, path: str) -> None:
+    """In the second recording operators are recorded for steps 1 to 14 of 322, and transfers for all of them."""
+    if not (shared / path).exists():
+        pytest.skip(f"no {path}")
+    trace = stepscope.open(shared / path)
+    row = ["rank", "device", "name", "type", "scope"]
+    alone = pl.col("call").is_null()
+    found = trace.instances().group_by(row).agg(calls=pl.col("call").drop_nulls().n_unique() + alone.sum(), total_ns=pl.col("dur_ns").sum())
+    counted = trace.operators().group_by(row).agg(pl.col("calls", "total_ns").sum())
+    spread = trace.durations(by="operator").select(*row, "calls")
+    order = {"check_row_order": False, "check_dtypes": False}
+    assert_frame_equal(found, counted, **order)
+    assert_frame_equal(spread, counted.drop("total_ns"), **order)
+    if "legacy" in path:
+        transfers = trace.instances(operator="stream_520_parallel_0")
+        assert transfers["step"].to_list() == list(range(1, 15))

@@ -55,7 +55,7 @@ def test_a_launch_is_the_most_frequent_one_and_occupancy_weighs_by_duration() ->
     )
 
 
-def test_no_occupancy_is_known_of_a_kernel_with_more_shared_memory_than_the_profiler_reckons_with() -> None:
+def test_the_occupancy_of_a_kernel_with_more_shared_memory_than_the_default_is_unknown() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name   start_ns  dur_ns  args

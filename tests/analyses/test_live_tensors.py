@@ -32,7 +32,7 @@ def test_a_block_is_alive_from_its_allocation_up_to_its_release() -> None:
     assert trace.live_tensors(at_ns=50)["address"].to_list() == [1, 5]
 
 
-def test_the_moment_is_where_the_most_blocks_are_alive_unless_a_counter_knows_better() -> None:
+def test_the_peak_is_the_maximum_of_live_blocks_unless_it_is_sampled() -> None:
     # 140 at first, 150 at 10, 165 at 20, 125 at 30, 185 at 40, 160 at 50.
     assert tiny.trace(allocations=BLOCKS).live_tensors()["at_ns"].unique().to_list() == [40]
     counters = """
@@ -46,13 +46,13 @@ def test_the_moment_is_where_the_most_blocks_are_alive_unless_a_counter_knows_be
     assert trace.live_tensors(step=1)["at_ns"].unique().to_list() == [30]  # what step 0 left is more than it ever has
 
 
-def test_blocks_of_unknown_time_alone_are_alive_at_every_moment() -> None:
+def test_blocks_of_unknown_time_alone_are_always_alive() -> None:
     trace = tiny.trace(allocations="device address bytes alloc_ns free_ns\n cpu 1 5 - -\n npu 2 6 - -")
     assert trace.live_tensors()["address"].to_list() == [1, 2]
     assert trace.live_tensors(at_ns=77, device="npu")["address"].to_list() == [2]
 
 
-def test_a_moment_and_a_step_at_once_are_refused() -> None:
+def test_a_timestamp_and_a_step_at_once_are_refused() -> None:
     with pytest.raises(UsageError, match="at_ns or step"):
         tiny.trace().live_tensors(at_ns=1, step=1)
 
@@ -62,7 +62,7 @@ def test_a_trace_without_blocks_has_no_rows() -> None:
 
 
 @pytest.mark.parametrize("name", ["resnet50_full", "gpt2_full"])
-def test_live_blocks_and_static_memory_are_what_is_allocated_at_every_moment(shared: Path, name: str) -> None:
+def test_live_blocks_and_static_memory_are_the_allocated_bytes_at_every_timestamp(shared: Path, name: str) -> None:
     trace = stepscope.open(shared / "torch_h200" / f"{name}.json.gz")
     curve = trace.memory(device="gpu 0").unique("at_ns", keep="last", maintain_order=True)
     for at_ns, allocated, static in curve.select("at_ns", "allocated_bytes", "static_bytes").gather_every(200).iter_rows():

@@ -9,10 +9,10 @@ import pytest
 import stepscope
 import tiny
 from stepscope.errors import UsageError
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 
-def test_each_moment_of_each_device_is_a_row_and_static_memory_is_what_no_block_explains() -> None:
+def test_each_sample_of_each_device_is_a_row_and_static_memory_is_the_rest_without_blocks() -> None:
     # 100 bytes were there before: 30 of them go at 30, so 70 are static. The block of 50 lives from 10 to 20.
     trace = tiny.trace(
         counters="""
@@ -45,7 +45,7 @@ def test_each_moment_of_each_device_is_a_row_and_static_memory_is_what_no_block_
     assert trace.memory(device="cpu")["allocated_bytes"].to_list() == [8]
 
 
-def test_two_samples_at_one_moment_are_two_rows_in_their_order() -> None:
+def test_two_samples_at_one_timestamp_are_two_rows_in_their_order() -> None:
     trace = tiny.trace(
         counters="""
             name             at_ns  value  unit
@@ -65,7 +65,7 @@ def test_two_samples_at_one_moment_are_two_rows_in_their_order() -> None:
     )
 
 
-def test_each_moment_has_its_place_in_the_order_its_change_and_the_operator_of_the_block_that_came_or_went() -> None:
+def test_each_sample_has_its_number_its_change_and_the_operator_of_the_block_that_was_allocated_or_freed() -> None:
     trace = tiny.trace(
         counters="""
             name               at_ns  value  unit
@@ -107,7 +107,7 @@ CURVE = """
 """
 
 
-def test_a_range_of_time_comes_with_the_moments_just_before_and_after_it() -> None:
+def test_a_range_of_time_includes_the_samples_just_before_and_after_it() -> None:
     trace = tiny.trace(counters=CURVE)
     assert trace.memory(start_ns=25, end_ns=45)["at_ns"].to_list() == [20, 30, 40, 50]
     assert trace.memory(start_ns=30, end_ns=40)["at_ns"].to_list() == [20, 30, 40, 50]

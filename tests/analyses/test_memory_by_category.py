@@ -22,7 +22,7 @@ STEPS = """
 """
 
 
-def test_the_life_of_a_block_beside_the_passes_of_its_step_says_what_it_is() -> None:
+def test_the_category_of_a_block_follows_from_its_lifetime_and_the_passes_of_its_step() -> None:
     trace = tiny.trace(
         spans=SPANS,
         steps=STEPS,
@@ -57,7 +57,7 @@ def test_the_life_of_a_block_beside_the_passes_of_its_step_says_what_it_is() -> 
     assert (at[210]["gradient"], at[210]["temporary"]) == (0, 128)
 
 
-def test_without_steps_nothing_is_told_from_lives() -> None:
+def test_without_steps_lifetimes_give_no_category() -> None:
     trace = tiny.trace(
         allocations="""
             device  address  bytes  alloc_ns  free_ns
@@ -83,7 +83,7 @@ def test_without_steps_nothing_is_told_from_lives() -> None:
         trace.memory_by_category(pixels=0)
 
 
-def test_categories_add_up_to_what_the_allocator_counted_and_pixels_keep_its_peak(shared: Path) -> None:
+def test_categories_add_up_to_the_allocated_bytes_and_pixels_keep_the_peak(shared: Path) -> None:
     trace = stepscope.open(shared / "torch_h200" / "gpt2_full.json.gz")
     found = trace.memory_by_category(device="gpu 0")
     # The allocator's own count after the last event of each moment.

@@ -6,7 +6,7 @@ import stepscope
 import tiny
 
 
-def test_the_peak_of_a_step_is_its_highest_moment_or_what_it_started_with() -> None:
+def test_the_peak_of_a_step_is_its_highest_sample_or_its_value_at_the_start() -> None:
     trace = tiny.trace(
         counters="""
             name             at_ns  value  unit
@@ -43,7 +43,7 @@ def test_the_peak_of_a_step_is_its_highest_moment_or_what_it_started_with() -> N
     )
 
 
-def test_before_the_first_sample_is_allocated_what_its_blocks_explain() -> None:
+def test_bytes_before_the_first_sample_are_those_of_its_blocks() -> None:
     # 100 static, and a block of 50 from before that goes at 20: the step starts with 150, its peak, and ends with 100.
     trace = tiny.trace(
         counters="""

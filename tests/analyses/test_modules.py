@@ -48,7 +48,7 @@ def test_a_module_has_the_time_of_its_calls_and_of_the_device_work_of_both_passe
     assert trace.modules(depth=1)["device_ns"].to_list() == [48]
 
 
-def test_what_a_list_of_modules_holds_is_no_time_of_its_caller() -> None:
+def test_modules_of_a_list_are_not_self_time_of_its_caller() -> None:
     trace = tiny.trace(
         spans="""
             kind   name  scope    start_ns  dur_ns

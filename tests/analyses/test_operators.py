@@ -10,9 +10,10 @@ import pytest
 import kineto
 import stepscope
 import tiny
+from programs import needs
 
 
-def test_self_time_is_what_no_inner_operator_takes_whatever_stands_between() -> None:
+def test_self_time_excludes_inner_operators_also_below_other_spans() -> None:
     trace = tiny.trace(
         spans="""
             span  kind        name     op_type  start_ns  dur_ns
@@ -34,7 +35,7 @@ def test_self_time_is_what_no_inner_operator_takes_whatever_stands_between() -> 
     )
 
 
-def test_device_work_stands_under_the_operator_that_launched_it_or_else_under_its_own_name() -> None:
+def test_device_work_belongs_to_the_operator_that_launched_it_or_else_has_its_own_name() -> None:
     trace = tiny.trace(
         spans="""
             span  track  kind           name    op_type  scope  op  start_ns  dur_ns
@@ -101,7 +102,7 @@ def test_a_call_on_the_device_is_a_call_of_the_operator_with_all_that_it_launche
     assert sum(len(times) for times in expected.values()) < len(kineto.work(path))
 
 
-def test_a_device_is_what_the_table_of_devices_says_and_work_has_a_type_beside_its_name() -> None:
+def test_the_kind_of_device_is_that_of_the_table_devices_and_work_has_a_type_and_a_name() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name            op_type  start_ns  dur_ns
@@ -211,6 +212,7 @@ def test_a_trace_without_operators_has_no_rows() -> None:
 
 @pytest.mark.parametrize("with_stack", [False, True])
 def test_totals_and_self_times_on_the_host_are_those_that_torch_shows(tmp_path: Path, with_stack: bool) -> None:
+    needs("torch")
     torch = pytest.importorskip("torch")
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 6 * 6, 5))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=with_stack) as profile:

@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from stepscope.trace import Meta, Trace, UnprofiledSteps
+from stepscope.model.trace import Meta, Trace, UnprofiledSteps
 
 FOLDER = Path(__file__).parent / "h200"
 JOBS = json.loads((FOLDER / "jobs.json").read_text())

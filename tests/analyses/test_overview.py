@@ -1,9 +1,11 @@
 import statistics
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import kineto
+import stepscope
 import tiny
 
 
@@ -184,3 +186,27 @@ def test_steps_busy_time_and_input_wait_equal_those_of_the_file(shared: Path, fi
     assert row["input_wait_share"] == (pytest.approx(waited / sum(totals)) if loading else None)
     sampled = [e for e in kineto.instants(shared / file) if e.get("args", {}).get("Device Type") == 1]
     assert row["peak_memory_bytes"] == max((e["args"]["Total Allocated"] for e in sampled), default=None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "ascend/cluster_output",
+        "ascend/legacy/expected/run_1/normal_run/profiler",
+        "ascend/legacy/raw/JOB3",
+        "mindinsight/marey_graph/ascend_marey_timeline_1.json",
+    ],
+)
+def test_the_share_of_copies_is_not_known_where_the_source_has_operators_alone(shared: Path, path: str) -> None:
+    if not (shared / path).exists():
+        pytest.skip(f"no {path}")
+    overview = stepscope.open(shared / path).overview().filter(pl.col("idle_share").is_not_null())
+    assert overview.height and overview["copy_share"].null_count() == overview.height
+    parts = overview.select(pl.sum_horizontal("compute_share", "communication_share", "idle_share")).to_series().to_list()
+    assert parts == pytest.approx([1.0] * overview.height)
+
+
+def test_the_share_of_copies_is_zero_where_copies_would_have_been_recorded() -> None:
+    trace = tiny.trace(spans="track kind name start_ns dur_ns step\n7 kernel k 10 40 1", steps="step start_ns end_ns\n1 0 100",
+                       tracks="track kind label device\n7 stream s 0")  # fmt: skip
+    assert trace.overview()["copy_share"].to_list() == [0.0]

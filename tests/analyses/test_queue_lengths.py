@@ -38,7 +38,7 @@ def test_a_queue_holds_work_from_its_launch_to_its_end() -> None:
     )
 
 
-def test_work_that_comes_and_goes_at_one_moment_changes_nothing() -> None:
+def test_work_that_begins_and_ends_at_one_timestamp_changes_nothing() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name    start_ns  dur_ns  span  flow_in

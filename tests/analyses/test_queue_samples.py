@@ -19,7 +19,7 @@ STEPS = """
 """
 
 
-def test_each_sample_stands_with_its_queue_its_step_and_its_capacity() -> None:
+def test_each_sample_has_its_queue_its_step_and_its_capacity() -> None:
     tiny.assert_rows(
         tiny.trace(pipeline=PIPELINE, counters=COUNTERS, steps=STEPS).queue_samples(),
         """
@@ -31,7 +31,7 @@ def test_each_sample_stands_with_its_queue_its_step_and_its_capacity() -> None:
     )
 
 
-def test_one_operator_can_be_asked_for() -> None:
+def test_one_operator_can_be_selected() -> None:
     assert tiny.trace(pipeline=PIPELINE, counters=COUNTERS, steps=STEPS).queue_samples(op=2)["depth"].to_list() == [12, 16]
 
 

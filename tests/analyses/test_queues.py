@@ -1,5 +1,6 @@
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_without_device_work_there_are_no_queues() -> None:
 @pytest.mark.parametrize("file", kineto.FILES)
 def test_queues_equal_those_of_the_file(shared: Path, file: str) -> None:
     found, calls = kineto.opened(shared / file).queues(), kineto.launches(shared / file)
-    changes = defaultdict(list)
+    changes: defaultdict[Any, list[Any]] = defaultdict(list)
     for event in kineto.work(shared / file):
         if call := calls.get(event.args["correlation"]):
             changes[f"stream {event.tid}"] += [(call.start, 1), (event.end, -1)]

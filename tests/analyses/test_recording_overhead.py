@@ -11,7 +11,7 @@ import stepscope
 import tiny
 from stepscope.cli import main
 from stepscope.exporters import chrome
-from stepscope.trace import Trace, UnprofiledSteps, combine
+from stepscope.model.trace import Trace, UnprofiledSteps, combine
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 # Three steps of 200 ns. The device works 100 ns in each; the host was slow to launch, and waited 50 ns for data in the last.
@@ -48,7 +48,7 @@ def recorded(median_ns: int, p90_ns: int, *, how: str = "marker", count: int = 1
     return Trace(trace.tables, msgspec.structs.replace(trace.meta, unprofiled_steps=[steps]))
 
 
-def test_idle_time_without_recording_is_what_the_devices_work_leaves_of_an_unprofiled_step() -> None:
+def test_unprofiled_idle_time_is_the_unprofiled_step_without_the_work_of_the_device() -> None:
     tiny.assert_rows(
         recorded(125, 130).recording_overhead(),
         """
@@ -120,7 +120,7 @@ def test_without_a_device_the_steps_are_slower_and_idle_time_is_not_known() -> N
     assert (row["overhead"], row["idle_share"], row["idle_unprofiled_share"]) == ("steps", None, None)
 
 
-def test_the_causes_of_idle_time_share_what_is_left_and_a_wait_for_data_keeps_its_length() -> None:
+def test_the_causes_share_the_remaining_idle_time_and_a_data_wait_keeps_its_duration() -> None:
     """Of 3 x 125 ns 75 are idle, all of it the wait for data, which took 90; of 3 x 160 ns 180 are, so 90 are left to the host."""
     trace = recorded(125, 130)
     causes = trace.gap_causes()
@@ -141,7 +141,7 @@ def test_the_causes_of_idle_time_share_what_is_left_and_a_wait_for_data_keeps_it
     assert recorded(160, 170).gap_causes(min_ns=50)["unprofiled_share"].to_list() == pytest.approx([90 / 480 * 200 / 210, 90 / 480])
 
 
-def test_the_options_that_slow_the_host_are_named_whether_the_header_says_so_or_not(tmp_path: Path) -> None:
+def test_the_options_that_slow_the_host_are_listed_with_and_without_a_header(tmp_path: Path) -> None:
     def traced(events: list[dict[str, object]], **header: object) -> str | None:
         file = tmp_path / "trace.json"
         device = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5, "dur": 3, "args": {"device": 0, "stream": 7}}
@@ -164,23 +164,23 @@ def test_the_options_that_slow_the_host_are_named_whether_the_header_says_so_or_
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not here")
-def test_an_imported_trace_with_stacks_is_not_called_host_bound_without_a_word_on_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_imported_trace_with_stacks_is_not_called_host_bound_without_mentioning_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", str(next((SHARED / "tracelens" / "mi300").glob("gaunernst*.json.gz"))), "--no-cache"]) == 0
     words = " ".join(capsys.readouterr().out.split())
-    assert "Recording stacks, shapes and memory slows the host: without that the device may be idle for less." in words
-    assert "compare with a run without it, or record a few steps with stepscope run --steps" in words
+    assert "Recording stacks, shapes and memory slows the host: without it, the device may be idle for less time." in words
+    assert "compare with a run recorded without it, or record a few steps with stepscope run --steps" in words
 
 
 def test_the_summary_gives_the_idle_time_of_the_unprofiled_job_beside_the_recorded_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from stepscope import store
+    from stepscope.io import store
 
     store.write(recorded(125, 130), tmp_path / "run")
     assert main(["summary", str(tmp_path / "run")]) == 0
     words = " ".join(capsys.readouterr().out.split())
-    assert "Unprofiled it takes 125 ns (+60 % while recorded)." in words
-    assert words.count("Idle time here is mostly profiling overhead: 50.0 % while recorded, about 20.0 % unprofiled.") == 2
+    assert "125 ns per step unprofiled, 200 ns while recorded (+60 %): idle time here is mostly profiling overhead." in words
+    assert "is idle 50.0 % of each step while recorded, about 20.0 % unprofiled." in words
     store.write(recorded(191, 195), tmp_path / "quick")
     assert main(["summary", str(tmp_path / "quick")]) == 0
     assert "overhead" not in capsys.readouterr().out

@@ -6,7 +6,7 @@ TRACKS = "track kind device\n0 thread -\n1 stream 0"
 H200 = 'device kind name\n0 gpu "NVIDIA_H200"'
 
 
-def test_a_product_stands_where_its_flops_and_least_bytes_put_it() -> None:
+def test_the_intensity_of_a_product_is_its_flops_by_its_minimum_of_bytes() -> None:
     trace = tiny.trace(
         spans="""
             span  track  kind    name      op_type   op  start_ns  dur_ns  shapes                   dtypes
@@ -45,7 +45,7 @@ def test_few_flops_per_byte_are_bound_by_memory() -> None:
     assert row["reached_share"] == pytest.approx(row["flops_per_s"] / row["roof_flops_per_s"])
 
 
-def test_recorded_bytes_come_before_those_of_shapes_and_an_unknown_chip_has_no_roof() -> None:
+def test_recorded_bytes_precede_those_of_shapes_and_an_unknown_chip_has_no_roof() -> None:
     trace = tiny.trace(
         spans="""
             track  kind    name    op_type  start_ns  dur_ns  flops  bytes

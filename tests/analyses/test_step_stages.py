@@ -9,7 +9,7 @@ import kineto
 import tiny
 
 
-def test_every_moment_of_a_step_belongs_to_one_stage() -> None:
+def test_all_time_of_a_step_belongs_to_one_stage() -> None:
     trace = tiny.trace(
         spans="""
             track  kind           name                                   start_ns  dur_ns  step
@@ -103,7 +103,7 @@ def test_a_step_without_backward_is_forward_up_to_its_last_operator() -> None:
     )
 
 
-def test_what_the_source_says_of_forward_and_backward_is_one_stage() -> None:
+def test_recorded_forward_and_backward_are_one_stage() -> None:
     trace = tiny.trace(
         spans="""
             kind           name      start_ns  dur_ns  step

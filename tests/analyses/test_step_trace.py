@@ -6,7 +6,7 @@ import pytest
 import kineto
 import tiny
 from stepscope.errors import UsageError
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 # Thread 0 runs the steps, thread 1 is the autograd engine's, track 7 a device stream that is behind by a third of a step.
 TRAINING_SPANS = """
@@ -68,7 +68,7 @@ def test_forward_starts_with_the_first_operator_after_the_data_and_backward_ends
     assert training().step_trace()["found"].to_list() == ["first op, autograd"] * 2
 
 
-def test_on_the_device_clock_a_step_starts_where_the_one_before_ended_and_communication_is_tail() -> None:
+def test_on_the_device_clock_a_step_starts_at_the_end_of_the_previous_one_and_communication_is_tail() -> None:
     tiny.assert_rows(
         training().step_trace(clock="device"),
         """
@@ -105,7 +105,7 @@ def test_a_step_without_device_work_has_no_device_times() -> None:
     )
 
 
-def test_a_named_range_or_module_says_where_forward_starts() -> None:
+def test_a_named_range_or_module_starts_the_forward_pass() -> None:
     def found(kind: str, name: str) -> list[object]:
         trace = tiny.trace(
             spans=f"""
@@ -151,7 +151,7 @@ def test_data_fetched_after_the_backward_pass_does_not_move_the_forward_start() 
     )
 
 
-def test_what_the_source_says_is_not_inferred_and_what_the_user_says_wins() -> None:
+def test_recorded_points_are_not_inferred_and_points_of_the_user_win() -> None:
     trace = tiny.trace(
         spans="""
             kind    name  start_ns  dur_ns  step
@@ -182,7 +182,7 @@ def test_what_the_source_says_is_not_inferred_and_what_the_user_says_wins() -> N
     assert trace.step_trace()["clock"].item() == "source"
 
 
-def test_a_kernel_given_by_name_stands_for_its_own_time_on_either_clock() -> None:
+def test_a_kernel_chosen_by_name_has_its_own_time_on_both_clocks() -> None:
     for clock in ("host", "device"):
         found = training().step_trace(bp_end="grad", clock=clock)
         assert found["bp_end_ns"].to_list() == [90, 195]

@@ -1,10 +1,10 @@
 """How the model is cut: what MindSpore's parallel strategy says, rank by rank."""
 
 import tiny
-from stepscope.trace import Meta, Trace
+from stepscope.model.trace import Meta, Trace
 
 
-def test_pieces_are_those_of_the_most_cut_input_and_roles_what_the_compiler_put_in() -> None:
+def test_pieces_are_the_shards_of_the_input_with_the_most_and_roles_are_those_of_inserted_operators() -> None:
     operators = [
         {"node": "1", "name": "a", "type": "MatMul", "scope": "Default/a", "shards": [[2, 1], [1, 4]], "inputs": ["w"], "instance": ""},
         {

@@ -11,9 +11,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from stepscope import captures
-from stepscope.collect import jax as collect
-from stepscope.collect import options as choices
+from stepscope.model import captures
+from stepscope.recording.collectors import jax as collect
+from stepscope.recording.collectors import options as choices
 
 FIRST, STEPS = 10, 4
 

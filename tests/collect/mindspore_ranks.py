@@ -9,9 +9,9 @@ import numpy as np
 from mindspore import nn
 from mindspore.communication import init
 
-from stepscope import captures
-from stepscope.collect import mindspore as collect
-from stepscope.collect.options import Options
+from stepscope.model import captures
+from stepscope.recording.collectors.mindspore import collector as collect
+from stepscope.recording.collectors.options import Options
 
 out, mode = Path(sys.argv[1]), sys.argv[2]
 ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)

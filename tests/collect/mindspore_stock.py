@@ -7,9 +7,9 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn
 
-from stepscope import captures
-from stepscope.collect._mindspore_ascend import Recording
-from stepscope.collect.options import Options
+from stepscope.model import captures
+from stepscope.recording.collectors.mindspore.ascend import Recording
+from stepscope.recording.collectors.options import Options
 
 ms.set_context(mode=ms.GRAPH_MODE)
 net, x = nn.Dense(4, 4), ms.Tensor(np.ones((2, 4), np.float32))

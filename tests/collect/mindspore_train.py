@@ -14,9 +14,9 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore import nn
 
-from stepscope import captures
-from stepscope.collect import mindspore as collect
-from stepscope.collect.options import Options
+from stepscope.model import captures
+from stepscope.recording.collectors.mindspore import collector as collect
+from stepscope.recording.collectors.options import Options
 
 BATCH, STEPS = 8, 4
 

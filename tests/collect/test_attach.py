@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import stepscope
-from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, started, steps
-from stepscope import agents, jobs
+from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, socket_folder, started, steps
+from settling import until
 from stepscope.errors import StepscopeError, UsageError
+from stepscope.recording.attach import jobs, sockets
 
 LOOP = """
     import os, pathlib, time
@@ -33,7 +34,7 @@ LOOP = """
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("STEPSCOPE_JOBS", str(tmp_path / "sockets"))
+    monkeypatch.setenv("STEPSCOPE_JOBS", str(socket_folder(tmp_path)))
     return tmp_path
 
 
@@ -41,7 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ranks(here: Path) -> Iterator[list["subprocess.Popen[str]"]]:
     script(here, LOOP)
     cluster = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29998"}
-    jobs = [started(here, sys.executable, "train.py", **cluster, RANK=str(rank)) for rank in (0, 1)]
+    jobs = [started(here, sys.executable, "train.py", stdin=None, **cluster, RANK=str(rank)) for rank in (0, 1)]
     try:
         listed(here, 2)
         yield jobs
@@ -53,13 +54,17 @@ def ranks(here: Path) -> Iterator[list["subprocess.Popen[str]"]]:
 
 def listed(folder: Path, count: int, beyond: int = 0) -> list[dict[str, Any]]:
     """What `stepscope jobs` says, as soon as that many processes listen and are beyond a step."""
-    end = time.monotonic() + 300
-    while True:
-        found: list[dict[str, Any]] = json.loads(said(folder, *STEPSCOPE, "jobs", "--format", "json").stdout)
-        if len(found) == count and all(one["step"] > beyond for one in found):
-            return found
-        assert time.monotonic() < end, found
-        time.sleep(0.1)
+
+    def look() -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = json.loads(said(folder, *STEPSCOPE, "jobs", "--format", "json").stdout)
+        return answer
+
+    def complete(jobs: list[dict[str, Any]]) -> bool:
+        return len(jobs) == count and all(job["step"] > beyond for job in jobs)
+
+    listing = until(look, complete, 300)
+    assert complete(listing), listing
+    return listing
 
 
 def test_all_ranks_of_a_job_record_the_same_steps_and_go_on(here: Path, ranks: list[Any]) -> None:
@@ -129,22 +134,22 @@ def test_a_process_that_does_not_listen_is_told_how_to_start_it(here: Path) -> N
     assert "stepscope run --idle" in attached.stderr and f"py-spy record -p {os.getpid()}" in attached.stderr
     assert "there is no process 4194305" in said(here, *STEPSCOPE, "attach", "4194305").stderr
     assert "no job 'train' listens here" in said(here, *STEPSCOPE, "attach", "train").stderr
-    assert "no job listens here" in said(here, *STEPSCOPE, "jobs").stderr
+    assert "no job on this machine can be recorded" in said(here, *STEPSCOPE, "jobs").stderr
 
 
 def test_a_process_that_is_too_busy_to_answer_is_told_of_and_its_socket_stays(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A socket that nobody looks at: the kernel lets callers in, and no answer comes."""
-    monkeypatch.setattr(agents, "PATIENCE_S", 0.1)
-    path = agents.folder() / f"{agents._host()}.{os.getpid()}.sock"
+    monkeypatch.setattr(sockets, "PATIENCE_S", 0.1)
+    path = sockets.folder() / f"{sockets._host()}.{os.getpid()}.sock"
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(path))
         deaf.listen(8)
         assert list(jobs.members()) == []
         assert f"process {os.getpid()} listens but does not answer: it is busy" in capsys.readouterr().err
         with pytest.raises(UsageError, match="it is busy"):
-            jobs.of(str(os.getpid()))
+            jobs.members_of_job(str(os.getpid()))
         with pytest.raises(StepscopeError, match="it is busy"):
             jobs.record([jobs.Member(path, {"pid": os.getpid(), "job": "j"})], count=1, seconds=None, first=None, options={}, out=None)
         assert path.exists()
@@ -152,8 +157,8 @@ def test_a_process_that_is_too_busy_to_answer_is_told_of_and_its_socket_stays(
 
 def test_the_socket_of_a_process_whose_queue_of_callers_is_full_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel answers EAGAIN then, at once, which is no sign of death."""
-    monkeypatch.setattr(agents, "PATIENCE_S", 0.1)
-    path = agents.folder() / f"{agents._host()}.{os.getpid()}.sock"
+    monkeypatch.setattr(sockets, "PATIENCE_S", 0.1)
+    path = sockets.folder() / f"{sockets._host()}.{os.getpid()}.sock"
     with socket.socket(socket.AF_UNIX) as deaf, contextlib.ExitStack() as waiting:
         deaf.bind(str(path))
         deaf.listen(0)
@@ -162,10 +167,10 @@ def test_the_socket_of_a_process_whose_queue_of_callers_is_full_stays(here: Path
                 caller = waiting.enter_context(socket.socket(socket.AF_UNIX))
                 caller.setblocking(False)
                 caller.connect(str(path))
-        assert list(agents.listening()) == [path]
+        assert list(sockets.listening()) == [path]
         assert list(jobs.members()) == []
         with pytest.raises(UsageError, match="it is busy"):
-            jobs.of(str(os.getpid()))
+            jobs.members_of_job(str(os.getpid()))
         assert path.exists()
 
 
@@ -173,28 +178,30 @@ def test_a_refused_connection_is_death_only_where_the_process_is_gone_or_began_l
     """Between bind and listen a process refuses callers. A number that was used again is of another process."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    paths = {pid: agents.folder() / f"{agents._host()}.{pid}.sock" for pid in (os.getpid(), gone.pid)}
+    paths = {pid: sockets.folder() / f"{sockets._host()}.{pid}.sock" for pid in (os.getpid(), gone.pid)}
     with contextlib.ExitStack() as opened:
         for path in paths.values():
             opened.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
-        assert list(agents.listening()) == []
+        assert list(sockets.listening()) == []
         assert [path.exists() for path in paths.values()] == [True, False]
         os.utime(paths[os.getpid()], (0, 0))  # made long before this process began
-        assert list(agents.listening()) == []
+        assert list(sockets.listening()) == []
         assert not paths[os.getpid()].exists()
 
 
 def test_the_folder_of_the_cache_is_private_when_recording_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = socket_folder(tmp_path)  # the address of a socket has 107 bytes at most
+    home.mkdir(parents=True)
     for name in ("STEPSCOPE_JOBS", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    jobs_folder = agents.folder()
-    assert jobs_folder == tmp_path / ".cache" / "stepscope" / "jobs"
+    monkeypatch.setenv("HOME", str(home))
+    jobs_folder = sockets.folder()
+    assert jobs_folder == home / ".cache" / "stepscope" / "jobs"
     assert [path.stat().st_mode & 0o777 for path in (jobs_folder, jobs_folder.parent)] == [0o700, 0o700]
 
 
 def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(here: Path, ranks: list[Any]) -> None:
-    folder = here / "sockets"
+    folder = socket_folder(here)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     ranks[0].kill()
@@ -208,20 +215,20 @@ def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(here: Pa
 
 
 def test_a_folder_that_others_can_enter_is_closed_to_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "sockets").mkdir(mode=0o777)
-    (here / "sockets").chmod(0o777)
-    assert agents.folder().stat().st_mode & 0o777 == 0o700
+    socket_folder(here).mkdir(mode=0o777)
+    socket_folder(here).chmod(0o777)
+    assert sockets.folder().stat().st_mode & 0o777 == 0o700
 
 
 def test_another_user_is_not_answered(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel says who calls; here everybody but us is another."""
-    agent = agents.Agent(lambda asked: {"heard": asked})
+    agent = sockets.Agent(lambda asked: {"heard": asked})
     try:
-        assert agents.ask(agent.path, {"hello": 1}) == {"heard": {"hello": 1}}
+        assert sockets.ask(agent.path, {"hello": 1}) == {"heard": {"hello": 1}}
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         if os.getuid() != 0:  # root is always answered
             with pytest.raises(OSError):
-                agents.ask(agent.path, {"hello": 1})
+                sockets.ask(agent.path, {"hello": 1})
     finally:
         monkeypatch.undo()
         agent.close()
@@ -233,7 +240,7 @@ def test_another_user_is_not_answered(here: Path, monkeypatch: pytest.MonkeyPatc
 def test_nonsense_on_the_socket_is_answered_with_an_error(here: Path, ranks: list[Any], line: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as caller:
         caller.settimeout(10)
-        caller.connect(str(next(agents.listening())))
+        caller.connect(str(next(sockets.listening())))
         caller.sendall(line * 2)
         lines = caller.makefile("rb")
         assert "error" in json.loads(lines.readline()) and "error" in json.loads(lines.readline())
@@ -294,7 +301,7 @@ NETWORK = """
 def test_an_idle_mindspore_job_has_the_scopes_and_shapes_of_one_recorded_from_the_start_each_time(here: Path) -> None:
     needs("mindspore")
     script(here, NETWORK)
-    told = run(here, "--steps", "1:3", "--shapes", "--out", "whole", "train.py", "5")
+    told = run(here, "--steps", "1:2", "--shapes", "--out", "whole", "train.py", "5")
     assert told.returncode == 0, told.stderr
     with started(here, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py", "1000000") as job:
         listed(here, 1, beyond=3)
@@ -323,11 +330,10 @@ def test_a_forked_child_does_not_answer_for_its_parent(here: Path) -> None:
         monitor = DynamicProfilerMonitor("cfg", "out")
         child = os.fork()
         if not child:
-            time.sleep(0.1)
             os._exit(0)
         os.waitpid(child, 0)
-        print(len(os.listdir("sockets")), flush=True)
+        print(len(os.listdir(os.environ["STEPSCOPE_JOBS"])), flush=True)
         """,
     )
     done = subprocess.run([sys.executable, "train.py"], cwd=here, env=environment(here), capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n" and not list((here / "sockets").iterdir())
+    assert done.stdout == "1\n" and not list(socket_folder(here).iterdir())

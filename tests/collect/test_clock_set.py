@@ -12,7 +12,7 @@ import pytest
 
 import stepscope
 from programs import needs, only, recordings, said, tensorflow_python
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 HERE = Path(__file__).parent
 # What one product is; JAX calls it differently in each release.
@@ -98,7 +98,7 @@ def test_operators_of_mindspore_stay_in_their_steps_when_the_wall_clock_is_set_b
 def test_operators_that_the_profiler_drops_behind_a_clock_that_is_set_back_are_a_problem(framework: str) -> None:
     trace = recorded(framework, -7200.0)
     assert per_step(trace, framework) == [2, 2, 2, 1, 2, 2]
-    assert "the profiler dropped events that followed: the machine's clock was set back to before its start" in problems(trace)
+    assert "the profiler dropped later events: the machine's clock was set back to before its start" in problems(trace)
 
 
 def test_pytorch_loses_the_durations_of_a_session_in_which_the_clock_is_set_back_past_its_start_and_problems_says_so() -> None:

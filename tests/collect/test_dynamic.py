@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import stepscope
-from programs import names, only, recordings, said, script, started, steps
-from stepscope import DynamicProfilerMonitor, record_function, windows
-from stepscope.dynamic import DEFAULTS
+from programs import names, only, recordings, said, script, socket_folder, started, steps
+from stepscope import DynamicProfilerMonitor, record_function
 from stepscope.errors import UsageError
+from stepscope.recording import window
+from stepscope.recording.monitor import DEFAULTS
 
 OLD = {
     "start_step": 10,
@@ -57,7 +58,7 @@ NEW = {
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("STEPSCOPE_JOBS", str(tmp_path / "sockets"))
+    monkeypatch.setenv("STEPSCOPE_JOBS", str(socket_folder(tmp_path)))
 
 
 def monitor(**choices: Any) -> DynamicProfilerMonitor:
@@ -120,7 +121,7 @@ def test_a_configuration_of_the_earlier_format_is_analysed_when_its_mode_says_so
 def test_a_mode_of_analysis_alone_asks_for_analysis(mode: int) -> None:
     configure({"start_step": 2, "stop_step": 2, "analyse_mode": mode})
     iterate(monitor(), 1, 3)
-    windows.wait_for_conversions()
+    window.wait_for_conversions()
     assert only(recordings(Path("out"))).suffix != ".capture"
 
 
@@ -135,9 +136,9 @@ def test_a_mode_of_analysis_without_effect_is_told_of(capfd: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ("{ not json", "no JSON"),
-        ("\x00\xff" * 10, "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("{ not json", "invalid JSON"),
+        ("\x00\xff" * 10, "invalid JSON"),
+        ("[" * 100_000, "invalid JSON"),
         ("[1, 2]", "expected a JSON object"),
         ({"start_step": 9, "stop_step": 8}, "stop_step is 8, before start_step, 9"),
         ({"start_step": "9", "stop_step": 9}, "start_step is '9'; expected a whole number, 1 or more"),
@@ -226,7 +227,7 @@ def test_a_step_looks_at_the_file_once_per_interval(monkeypatch: pytest.MonkeyPa
     looked: list[str] = []
     one = DynamicProfilerMonitor("cfg", "out", 3600)
     stat = Path.stat
-    monkeypatch.setattr(Path, "stat", lambda path, **more: (looked.append(path.name), stat(path, **more))[1])
+    monkeypatch.setattr(Path, "stat", lambda path, **more: looked.append(path.name) or stat(path, **more))  # type: ignore[func-returns-value]
     for _ in range(1000):
         one.step()
     assert looked == []
@@ -286,7 +287,7 @@ def _status(rank: int) -> dict[str, Any]:
 
 
 def test_two_jobs_in_one_folder_do_not_hear_each_others_agreements(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepscope.dynamic import _job
+    from stepscope.recording.monitor import _job
 
     for name in ("MASTER_ADDR", "MS_SCHED_HOST", "MS_SCHED_PORT", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)

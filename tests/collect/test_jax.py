@@ -13,9 +13,11 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import captures
-from stepscope.trace import Trace
+from programs import needs
+from stepscope.model import captures
+from stepscope.model.trace import Trace
 
+needs("jax")
 jax = pytest.importorskip("jax")
 JOB = Path(__file__).parent / "jax_job.py"
 SOURCE = Path(stepscope.__file__).parent.parent

@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 
 import stepscope
-from programs import free_port
-from stepscope import captures
+from programs import free_port, needs
 from stepscope.errors import DataError
-from stepscope.trace import Trace
+from stepscope.model import captures
+from stepscope.model.trace import Trace
 
 SCRIPTS = Path(__file__).parent
 SOURCE = Path(stepscope.__file__).parent.parent
@@ -30,7 +30,7 @@ ENVIRONMENT = os.environ | {
 
 
 def train(out: Path, **arguments: Any) -> Path:
-    pytest.importorskip("mindspore")
+    needs("mindspore")
     done = subprocess.run(
         [sys.executable, SCRIPTS / "mindspore_train.py", out, json.dumps(arguments)],
         env=ENVIRONMENT,
@@ -158,9 +158,9 @@ def test_the_memory_curve_lies_within_its_window(pynative: Path) -> None:
     for number in (0, 1):
         capture = pynative / f"{number}_rank0.capture"
         header, memory = captures.header(capture), opened(capture).memory()
-        assert memory["at_ns"].min() >= header["start_ns"]  # type: ignore[operator]
-        assert memory["at_ns"].max() <= header["end_ns"]  # type: ignore[operator]
-        assert 0 < memory["allocated_bytes"].max() <= memory["reserved_bytes"].max()  # type: ignore[operator]
+        assert memory["at_ns"].min() >= header["start_ns"]
+        assert memory["at_ns"].max() <= header["end_ns"]
+        assert 0 < memory["allocated_bytes"].max() <= memory["reserved_bytes"].max()
 
 
 @pytest.mark.parametrize(("recorded", "window"), [("graph", 0), ("pynative", 0), ("pynative", 1)])
@@ -253,12 +253,12 @@ def test_a_callback_records_the_steps_it_names_with_graphs_compiled_before(tmp_p
     ops = trace.operators()
     assert set(ops["calls"]) == {2}
     assert ops["dtypes"].null_count() == 0
-    assert said(trace).startswith("the first step counts from where recording began") and "\n" not in said(trace)
+    assert said(trace).startswith("the first step starts where recording began") and "\n" not in said(trace)
 
 
 def test_a_profiler_that_comes_late_says_what_it_missed(tmp_path: Path) -> None:
     trace = opened(train(tmp_path / "out", mode="graph", loop="cell", late=True, marks=7))
-    assert "operators are in no graph that was compiled while the profiler was there" in said(trace)
+    assert "operators are in no graph that was compiled during the recording" in said(trace)
     assert trace.steps.collect()["step"].to_list() == [7, 8, 9, 10]
     assert trace.operators()["dtypes"].null_count() == trace.operators().height
 
@@ -302,7 +302,7 @@ def test_a_bound_ends_the_recording_and_says_so(tmp_path: Path) -> None:
 
 
 def test_two_ranks_open_together_and_wait_for_one_another(tmp_path: Path) -> None:
-    pytest.importorskip("mindspore")
+    needs("mindspore")
     command = ["msrun", "--worker_num=2", "--local_worker_num=2", f"--master_port={free_port()}", f"--log_dir={tmp_path / 'log'}"]
     done = subprocess.run(
         [*command, "--join=True", SCRIPTS / "mindspore_ranks.py", tmp_path / "out", "graph"],
@@ -327,8 +327,8 @@ def test_two_ranks_open_together_and_wait_for_one_another(tmp_path: Path) -> Non
 
 
 def test_what_mindspores_own_collection_wrote_is_kept_and_read(tmp_path: Path) -> None:
-    pytest.importorskip("mindspore")
-    script = [sys.executable, SCRIPTS / "mindspore_stock.py", tmp_path]
+    needs("mindspore")
+    script: list[str | Path] = [sys.executable, SCRIPTS / "mindspore_stock.py", tmp_path]
     done = subprocess.run(script, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     for number in (1, 2):
@@ -398,7 +398,7 @@ def test_sink_mode_says_that_a_step_is_many_and_repeated_numbers_count_on(captur
     }
     trace = opened(capture("Default/A-op0;HostCpuOps;1,0.00001,0 \n", mindspore_steps=steps))
     assert trace.steps.collect()["step"].to_list() == [5, 6]
-    assert "2 steps stand for several iterations each" in said(trace)
+    assert "2 steps cover several iterations each" in said(trace)
     assert "step numbers repeat" in said(trace)
 
 

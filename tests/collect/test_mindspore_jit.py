@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import captures
-from stepscope.trace import Trace
+from programs import needs
+from stepscope.model import captures
+from stepscope.model.trace import Trace
 
 SCRIPT = Path(__file__).parent / "mindspore_jit.py"
 SOURCE = Path(stepscope.__file__).parent.parent
@@ -27,10 +28,10 @@ TRAIN = FORWARD + BACKWARD + UPDATE
 
 def record(folder: Path, mode: str, loop: str, start: int | None = 0, **options: Any) -> Trace:
     """Iterations `start` to 19, by a Profiler whose step() nobody calls; or, without a start, steps 3 to 14 by `stepscope run`."""
-    pytest.importorskip("mindspore")
-    command = [sys.executable, SCRIPT, mode, loop]
+    needs("mindspore")
+    command: list[str | Path] = [sys.executable, SCRIPT, mode, loop]
     if start is None:
-        command = [sys.executable, "-m", "stepscope", "run", "--steps", "3:15", "--out", "out", *command[1:]]
+        command = [sys.executable, "-m", "stepscope", "run", "--steps", "3:14", "--out", "out", *command[1:]]
     else:
         command.append(str(start))
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "GLOG_v": "3", "OPTIONS": json.dumps(options)}

@@ -1,6 +1,5 @@
 """The Profiler's API, and that whatever happens, the job goes on and what was recorded is whole."""
 
-import importlib.util
 import itertools
 import json
 import os
@@ -19,23 +18,27 @@ import polars as pl
 import pytest
 
 import stepscope
-import stepscope.store
+import stepscope.io.store
 import tiny
-from stepscope import Profiler, ProfilerActivity, ProfilerLevel, captures, conversion, profile, record_function, schedule, telling
-from stepscope.collect import options as choices_of
-from stepscope.collect.options import AicoreMetrics, ExperimentalConfig, Options
-from stepscope.collect.schedules import ProfilerAction
+from programs import needs
+from stepscope import Profiler, ProfilerActivity, ProfilerLevel, profile, record_function, schedule
 from stepscope.errors import UsageError
-from stepscope.profiler import tensorboard_trace_handler
-from stepscope.trace import Meta, Trace
-from stepscope.windows import Window
+from stepscope.model import captures, notices
+from stepscope.model.trace import Meta, Trace
+from stepscope.recording import convert
+from stepscope.recording.collectors import options as choices_of
+from stepscope.recording.collectors.options import AicoreMetrics, ExperimentalConfig, Options
+from stepscope.recording.collectors.schedules import ProfilerAction
+from stepscope.recording.trace_handler import tensorboard_trace_handler
+from stepscope.recording.window import Window
+from volume import seeds
 
 QUIET: dict[str, Any] = {"host_interval_ms": 0, "framework": "python"}  # also where another test has imported a framework
 
 
 def job(script: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Runs a program of its own in the folder."""
-    with started(script, folder, **environ) as process:
+    with started(script, folder, None, **environ) as process:
         out, err = process.communicate(timeout=600)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -52,12 +55,6 @@ def started(script: str, folder: Path, stdin: int | None = None, **environ: str)
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def needs(framework: str) -> None:
-    """Skips where it is not installed, and does not import it here."""
-    if importlib.util.find_spec(framework) is None:
-        pytest.skip(f"no {framework} here")
 
 
 def steps_of(trace: Trace) -> list[int]:
@@ -344,7 +341,7 @@ def test_schedules_of_other_libraries_are_followed(tmp_path: Path) -> None:
     with Profiler(schedule=lambda step: Theirs.RECORD_AND_SAVE, output_path=tmp_path, **QUIET) as profiler:
         profiler.step()
     assert [steps_of(stepscope.open(path)) for path in recordings(tmp_path)] == [[0], []]
-    with pytest.raises(UsageError, match="the schedule says 'x' of step 0"):
+    with pytest.raises(UsageError, match="the schedule returned 'x' for step 0"):
         Profiler(schedule=lambda step: "x", output_path=tmp_path)
 
 
@@ -367,7 +364,7 @@ def test_a_window_cut_short_by_stop_says_so(tmp_path: Path) -> None:
 def test_a_schedule_that_came_to_nothing_is_told(
     plan: schedule, count: int, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "_said", set())  # a line is said once in a process
+    monkeypatch.setattr(notices, "_printed", set())  # a line is printed once in a process
     with Profiler(schedule=plan, output_path=tmp_path, **QUIET) as profiler:
         for _ in range(count):
             profiler.step()
@@ -449,11 +446,11 @@ def test_of_steps_keeps_what_belongs_to_the_step_by_number_or_by_time() -> None:
             x    20    3
         """,
     )
-    kept = conversion.of_steps(trace, [1])
+    kept = convert.select_steps(trace, [1])
     assert kept.spans.collect()["name"].to_list() == ["b", "late", "loose"]
     assert kept.counters.collect()["value"].to_list() == [2.0]
     with pytest.raises(UsageError, match="no step 7 in tiny; it has steps 0 to 2"):
-        conversion.of_steps(trace, [1, 7])
+        convert.select_steps(trace, [1, 7])
 
 
 @pytest.mark.parametrize("steps", [[], "12", [1.5], [True]], ids=str)
@@ -546,7 +543,7 @@ def test_what_was_only_collected_is_analysed_offline_and_the_raw_files_kept_on_r
     assert [(run / "raw" / captures.HEADER).is_file() for run in runs] == [True, True]
     assert Profiler.offline_analyse(tmp_path) == runs, "analysed already"
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="neither a capture nor a PROF directory here"):
+    with pytest.raises(UsageError, match="neither a capture nor a PROF directory;"):
         Profiler.offline_analyse(tmp_path / "empty")
     with pytest.raises(UsageError, match="no such folder"):
         Profiler.offline_analyse(tmp_path / "nowhere")
@@ -563,12 +560,12 @@ def test_offline_what_cannot_be_analysed_is_told_and_the_others_are_done(
         profiler.stop()
     profiler.start()  # a third, that is not over
     short, long, open_ = recordings(tmp_path)
-    assert Profiler.offline_analyse(tmp_path, step_list=[2]) == [conversion.run_of(long)]
+    assert Profiler.offline_analyse(tmp_path, step_list=[2]) == [captures.run_folder(long)]
     err = capsys.readouterr().err
     assert f"no step 2 in {short}; it has step 0" in err and f"{open_}: process {os.getpid()} is still recording it" in err
     assert {path.suffix for path in (short, open_) if path.exists()} == {".capture"}
     profiler.stop()
-    assert profiler.analyse() == [conversion.run_of(path) for path in (short, long, open_)], "the second was done already"
+    assert profiler.analyse() == [captures.run_folder(path) for path in (short, long, open_)], "the second was done already"
 
 
 def test_a_conversion_that_was_killed_after_its_run_folder_was_there_is_finished_by_the_next(profiler: Profiler, tmp_path: Path) -> None:
@@ -576,8 +573,8 @@ def test_a_conversion_that_was_killed_after_its_run_folder_was_there_is_finished
     profiler.step()
     profiler.stop()
     (capture,) = recordings(tmp_path)
-    stepscope.store.write(stepscope.open(capture, cache=False), conversion.run_of(capture))
-    assert profiler.analyse() == recordings(tmp_path) == [conversion.run_of(capture)]
+    stepscope.io.store.write(stepscope.open(capture, cache=False), captures.run_folder(capture))
+    assert profiler.analyse() == recordings(tmp_path) == [captures.run_folder(capture)]
 
 
 def test_a_capture_that_is_being_converted_by_another_process_is_converted_once(tmp_path: Path) -> None:
@@ -616,6 +613,8 @@ def test_metadata_is_kept_also_when_it_comes_after_stop(profiler: Profiler) -> N
         profiler.add_metadata("x", 1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="expected JSON text"):
         profiler.add_metadata_json("x", "{")
+    with pytest.raises(UsageError, match="expected JSON text"):
+        profiler.add_metadata_json("x", "[" * 100_000)
 
 
 def test_op_analyse_refuses_what_is_no_name(profiler: Profiler) -> None:
@@ -731,7 +730,7 @@ def test_a_bound_on_bytes_ends_the_window_and_says_so(tmp_path: Path) -> None:
 
 def test_the_environment_variable_records_the_whole_program_and_analyses_at_its_end(tmp_path: Path) -> None:
     script = """
-        from stepscope.profiler import from_environment
+        from stepscope.recording.environment import from_environment
         profiler = from_environment()
         for _ in range(3): profiler.step()
     """
@@ -750,11 +749,12 @@ def test_the_environment_variable_records_the_whole_program_and_analyses_at_its_
         ('{"start": true, "with_stak": true}', "did you mean 'with_stack'"),
         ('{"start": true, "output_path": "/proc/no"}', "cannot be written"),
         ('{"start": "yes"}', "start is 'yes'; expected true or false"),
-        ('{"start": true, "schedule": {}}', "schedule cannot be given here"),
+        ('{"start": true, "schedule": {}}', "schedule cannot be set here"),
     ],
 )
 def test_a_mistake_in_the_environment_variable_is_one_line_and_the_program_goes_on(text: str, message: str, tmp_path: Path) -> None:
-    done = job("from stepscope.profiler import from_environment; print(from_environment())", tmp_path, MS_PROFILER_OPTIONS=text)
+    program = "from stepscope.recording.environment import from_environment; print(from_environment())"
+    done = job(program, tmp_path, MS_PROFILER_OPTIONS=text)
     assert (done.returncode, done.stdout) == (0, "None\n")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -764,7 +764,7 @@ def test_the_programs_own_profiler_takes_over_from_the_environment_variable(tmp_
     done = job(
         """
         from stepscope import Profiler
-        from stepscope.profiler import from_environment
+        from stepscope.recording.environment import from_environment
         from_environment()
         with Profiler(output_path="own", host_interval_ms=0): pass
         """,
@@ -780,7 +780,9 @@ def test_the_programs_own_profiler_takes_over_from_the_environment_variable(tmp_
 
 
 class Broken:
-    """A collector that fails where it is told to."""
+    """A collector that fails in one of its methods."""
+
+    __module__ = "stepscope.recording.collectors.broken"
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -816,15 +818,15 @@ def test_a_collector_that_fails_is_told_and_the_others_go_on(
     assert broken.calls == calls
     assert fine.calls == ["start", "step", "step", "step", "stop"]
     assert steps_of(trace) == [0, 1]
-    assert said_by(trace) == f"test_profiler: {where} failed: RuntimeError: cannot {where}"
-    assert capsys.readouterr().err == f"stepscope: test_profiler: {where} failed: RuntimeError: cannot {where}\n"
+    assert said_by(trace) == f"broken: {where} failed: RuntimeError: cannot {where}"
+    assert capsys.readouterr().err == f"stepscope: broken: {where} failed: RuntimeError: cannot {where}\n"
 
 
 def test_a_window_that_cannot_be_opened_is_told_and_the_next_one_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepscope import endings
+    from stepscope.recording.process.runtime import runtime
 
     with monkeypatch.context() as patched:
-        patched.setattr(endings, "catch_signals", lambda: 1 / 0)
+        patched.setattr(runtime.signals, "catch", lambda: 1 / 0)
         with Profiler(output_path=tmp_path, **QUIET):
             pass
     assert not list(tmp_path.iterdir())
@@ -852,9 +854,9 @@ def test_a_window_with_collectors_given_by_hand_starts_no_others(tmp_path: Path)
         """
         from pathlib import Path
         import torch
-        from stepscope.collect.options import Options
-        from stepscope.collect.torch import Collector
-        from stepscope.windows import Window
+        from stepscope.recording.collectors.options import Options
+        from stepscope.recording.collectors.torch.collector import Collector
+        from stepscope.recording.window import Window
 
         class Nothing:
             def start(self, capture): pass
@@ -898,7 +900,7 @@ def test_a_torch_profiler_of_the_programs_own_goes_on_and_ours_says_what_it_coul
     assert done.returncode == 0, done.stderr
     theirs, run = done.stdout.split()
     assert theirs == "3"
-    assert said_by(stepscope.open(run)) == "torch is not recorded: the program's torch.profiler is at work"
+    assert said_by(stepscope.open(run)) == "torch is not recorded: the program's torch.profiler is running"
     assert steps_of(stepscope.open(run)) == [0, 1, 2]
 
 
@@ -928,7 +930,7 @@ def test_a_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
         tmp_path,
     )
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert "could not be finished" in done.stderr
+    assert "could not be completed" in done.stderr
     assert ".capture is incomplete: File too large\n" in done.stderr
     assert all(line.startswith("stepscope: ") for line in done.stderr.splitlines())
     for recording in recordings(tmp_path / "data"):
@@ -1024,7 +1026,7 @@ def test_a_torch_profiler_that_the_program_starts_while_ours_records_is_told(tmp
     theirs, run = done.stdout.split()
     trace = stepscope.open(run)
     assert theirs == "1"
-    assert said_by(trace) == "PyTorch is recorded up to where the program's own torch.profiler began: there is one at a time"
+    assert said_by(trace) == "PyTorch is recorded up to where the program's own torch.profiler started: there is one at a time"
     assert trace.spans.filter(pl.col("name") == "aten::mm").collect()["step"].to_list() == [0]
     assert steps_of(trace) == [0]
 
@@ -1075,7 +1077,7 @@ def test_an_output_folder_that_goes_away_does_not_end_the_job(tmp_path: Path) ->
         tmp_path,
     )
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert "could not be finished" in done.stderr
+    assert "could not be completed" in done.stderr
     assert "nothing is recorded from step 0 on" in done.stderr
 
 
@@ -1094,7 +1096,7 @@ def test_windows_that_cannot_be_opened_are_told_once_and_when_they_can_again(tmp
     )
     lines = [line.removeprefix("stepscope: ").split(": ")[0] for line in complaints(done.stderr)]
     # The third window is open when its folder goes.
-    assert [line for line in lines if "capture" not in line] == ["nothing is recorded from step 3 on", "recording goes on from step 7 on"]
+    assert [line for line in lines if "capture" not in line] == ["nothing is recorded from step 3 on", "recording continues from step 7 on"]
     assert [steps_of(stepscope.open(path))[:1] for path in recordings(tmp_path / "data")] == [[0], [1], [], [7], [8], []]
 
 
@@ -1215,7 +1217,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_is_being_written(tmp_path: Path)
         """
         import os, signal
         from stepscope import Profiler
-        from stepscope.collect import plain
+        from stepscope.recording.collectors import annotations as plain
         def slow(self):
             for _ in range(2): os.kill(os.getpid(), signal.SIGINT)
             print("not reached")
@@ -1448,7 +1450,7 @@ def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_don
         f"""
         import os, signal
         from stepscope import Profiler
-        from stepscope.collect import plain
+        from stepscope.recording.collectors import annotations as plain
         work = plain.Collector.{verb}
         def disturbed(self, *number):
             if number in ((), (3,)): os.kill(os.getpid(), {number})
@@ -1462,17 +1464,18 @@ def test_a_signal_in_the_midst_of_the_profilers_own_work_waits_until_that_is_don
         tmp_path,
     )
     assert (done.returncode, done.stdout) == (-number, "")
-    assert ("what was recorded is being written; interrupt again" in done.stderr) is ((verb, number) == ("stop", signal.SIGINT))
+    assert ("the recording is being written; interrupt again" in done.stderr) is ((verb, number) == ("stop", signal.SIGINT))
     (capture,) = recordings(tmp_path / "data")
     assert captures.header(capture)["whole"]
     assert steps_of(stepscope.open(capture)) == ([0, 1, 2] if verb == "step" else [0, 1, 2, 3, 4])
 
 
+@pytest.mark.parametrize("attempts", seeds(2, 6))
 @pytest.mark.parametrize("analysed", [False, True])
-def test_every_finished_window_is_whole_after_kill_9_at_any_moment(analysed: bool, tmp_path: Path) -> None:
+def test_every_finished_window_is_whole_after_kill_9_at_any_moment(analysed: bool, attempts: range, tmp_path: Path) -> None:
     """A window's steps are 2 and its ranges 6: what was announced as finished must have them, and whatever else is there must open."""
-    moments = random.Random(9 + analysed)
-    for attempt in range(5):
+    moments = random.Random(9 + analysed + 10 * attempts.start)
+    for attempt in attempts:
         folder = tmp_path / str(attempt)
         folder.mkdir()
         with started(
@@ -1508,11 +1511,12 @@ def test_every_finished_window_is_whole_after_kill_9_at_any_moment(analysed: boo
             stepscope.open(path, cache=False)
 
 
+@pytest.mark.parametrize("attempts", seeds(2, 6))
 @pytest.mark.parametrize("analysed", [False, True])
-def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(analysed: bool, tmp_path: Path) -> None:
+def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(analysed: bool, attempts: range, tmp_path: Path) -> None:
     """A window's steps are 2, with a layer called once forward in each. PyTorch is imported once, by the parent of all that are killed."""
     needs("torch")
-    moments = random.Random(5 + analysed)
+    moments = random.Random(5 + analysed + 10 * attempts.start)
     with started(
         f"""
         import os, sys
@@ -1542,7 +1546,7 @@ def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(an
         stdin=subprocess.PIPE,
     ) as process:
         assert process.stdin and process.stdout
-        for attempt in range(5):
+        for attempt in attempts:
             process.stdin.write(f"{tmp_path / str(attempt)}\n")
             process.stdin.flush()
             child = int(process.stdout.readline())
@@ -1575,8 +1579,9 @@ def test_a_killed_job_says_of_which_steps_the_operators_are_lost(tmp_path: Path)
         """
         import os, signal
         import torch
-        from stepscope import Profiler, captures
-        from stepscope.collect._torch_budget import Budget
+        from stepscope import Profiler
+        from stepscope.model import captures
+        from stepscope.recording.collectors.torch.budget import Budget
         captures.Pace.due = lambda pace: True  # every step is written as it ends
         Budget.is_full = lambda budget, steps=0: steps > 0 and number < 12  # and so are its operators, at first
         Budget.may_write = lambda budget: True
@@ -1636,7 +1641,7 @@ def test_a_job_killed_in_the_midst_of_any_write_leaves_finished_windows_and_noth
         assert (len(steps_of(trace)), trace.annotations()["calls"].to_list(), said_by(trace)) == (2, [2], "")
     for fatal in range(1, 13):
         for left in set(recordings(tmp_path / str(fatal))) - {Path(run) for _, run in finished}:
-            assert said_by(stepscope.open(left, cache=False)) == "the job ended while recording: what had been written is here"
+            assert said_by(stepscope.open(left, cache=False)) == "the job ended while recording: the trace contains what had been written"
 
 
 def test_long_runs_stream_to_disk_what_they_see(tmp_path: Path) -> None:
@@ -1712,11 +1717,11 @@ def test_a_framework_that_is_imported_late_is_told(tmp_path: Path) -> None:
 
 def test_what_another_tool_wrote_for_its_own_readers_outlives_the_capture(profiler: Profiler) -> None:
     profiler.start()
-    assert profiler._window
-    folder = profiler._window.capture.folder
+    assert profiler._windows.current
+    folder = profiler._windows.current.capture.folder
     for name in ("PROF_000001", "host_1_ascend_pt", "other"):
         (folder / name).mkdir()
-    profiler._window.capture.header["keep"] = ["PROF_000001"]
+    profiler._windows.current.capture.header["keep"] = ["PROF_000001"]
     (run,) = profiler.analyse()
     assert sorted(path.name for path in (run / "raw").iterdir()) == ["PROF_000001", "host_1_ascend_pt"]
     assert not folder.exists()
@@ -1819,7 +1824,7 @@ def test_the_callbacks_record_the_steps_and_epochs_of_model_train(mode: str, tmp
         assert trace.step_trace()["step"].to_list() == steps, name
         types = dict(trace.operator_types().select("type", "calls").iter_rows())
         assert types["MatMul"] == 2 * len(steps), (name, types)  # forward, and one for the weight's gradient
-        assert ("the first step counts from where recording began" in said_by(trace)) is (name not in ("epochs", "plan")), name
+        assert ("the first step starts where recording began" in said_by(trace)) is (name not in ("epochs", "plan")), name
 
 
 def test_the_drop_in_module_takes_the_environment_variable_from_mindspore(tmp_path: Path) -> None:
@@ -1837,7 +1842,7 @@ def test_the_drop_in_module_takes_the_environment_variable_from_mindspore(tmp_pa
         GLOG_v="4",
         MS_PROFILER_OPTIONS='{"start": true, "output_path": "out", "host_interval_ms": 0}',
     )
-    assert (done.returncode, done.stdout) == (0, "stepscope.profiler\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "stepscope.recording.profiler\n"), done.stderr
     (run,) = recordings(tmp_path / "out")
     assert dict(stepscope.open(run).operator_types().select("type", "calls").iter_rows())["MatMul"] == 3
 

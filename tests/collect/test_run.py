@@ -13,7 +13,7 @@ import pytest
 
 import stepscope
 from programs import STEPSCOPE, TORCH, environment, names, needs, only, recordings, run, said, script, started, steps
-from stepscope import launching
+from stepscope.recording import launch
 
 RANGES = """
     import sys, time
@@ -144,14 +144,15 @@ def test_what_a_shell_script_starts_is_recorded_too(tmp_path: Path) -> None:
         ([], "missing SCRIPT"),
         (["absent.py"], "absent.py: no such script"),
         (["no-such-command"], "no-such-command: neither a script nor a command"),
-        (["--steps", "5", "train.py"], "--steps is '5'; expected A:B"),
-        (["--steps", "5:5", "train.py"], "--steps is '5:5'; expected A:B"),
+        (["--steps", "five", "train.py"], "steps is 'five'; expected FIRST:LAST"),
+        (["--steps", "5:4", "train.py"], "steps is '5:4'; expected FIRST:LAST, such as 2:5 for the steps 2, 3, 4 and 5"),
         (["--seconds", "0", "train.py"], "--seconds is '0'; expected a number greater than 0"),
         (["--idle", "--steps", "1:2", "train.py"], "--steps, --seconds and --idle exclude one another"),
         (["--level", "Level9", "train.py"], "expected a member of ProfilerLevel: LevelNone, Level0, Level1, Level2"),
         (["--out", "/proc/nowhere", "train.py"], "--out is '/proc/nowhere', which cannot be written: "),
         (["--out", "train.py", "train.py"], "train.py', which cannot be written: "),
-        (["--profiling-options", "{", "train.py"], "--profiling-options is no JSON"),
+        (["--profiling-options", "{", "train.py"], "--profiling-options is not valid JSON"),
+        (["--profiling-options", "[" * 100_000, "train.py"], "--profiling-options is not valid JSON"),
         (["--profiling-options", '{"aic_metric": "Memory"}', "train.py"], "has no 'aic_metric'; did you mean 'aic_metrics'?"),
     ],
 )
@@ -204,7 +205,7 @@ def test_the_options_of_ascends_tensorflow_adapter_are_understood(tmp_path: Path
         "fp_start": None,
         "aic_metrics": "Memory",
     }
-    assert "storage_limit has no effect here" in under.stderr
+    assert "storage_limit has no effect in stepscope" in under.stderr
 
 
 def test_recording_needs_numpy_alone(tmp_path: Path) -> None:
@@ -312,8 +313,8 @@ def test_seconds_record_no_python_that_the_program_starts(tmp_path: Path) -> Non
 def test_what_was_asked_for_is_not_recommended_where_nothing_was_recorded() -> None:
     lines = [{"pid": 1, "steps": 0, "seen": ["torch"]}]
     for seen in (lines, [{"pid": 1, "steps": 0, "seen": []}], [{"pid": 1, "steps": 0, "seen": ["jax"]}]):
-        assert "--seconds" not in launching._why_nothing(seen, {"seconds": 30.0})
-        assert "--seconds" in launching._why_nothing(seen, {})
+        assert "--seconds" not in launch._why_nothing(seen, {"seconds": 30.0})
+        assert "--seconds" in launch._why_nothing(seen, {})
 
 
 @pytest.mark.parametrize(
@@ -331,7 +332,7 @@ def test_a_mistake_in_the_environment_variable_is_one_line(tmp_path: Path, text:
     under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=text)
     assert (under.returncode, under.stderr) == (
         0,
-        f"stepscope: MS_PROFILER_OPTIONS: {why} program goes on without being recorded\n",
+        f"stepscope: MS_PROFILER_OPTIONS: {why} program continues without being recorded\n",
     )
     assert not recordings(tmp_path)
 
@@ -342,7 +343,7 @@ def test_a_mistake_in_the_environment_variable_is_one_line(tmp_path: Path, text:
 def test_the_steps_asked_for_are_recorded_counted_from_0_by_the_optimizer(tmp_path: Path) -> None:
     needs("torch")
     script(tmp_path, TORCH + "    train(8)\n")
-    under = run(tmp_path, "--steps", "2:5", "--shapes", "--out", "out", "train.py")
+    under = run(tmp_path, "--steps", "2:4", "--shapes", "--out", "out", "train.py")
     recording = only(recordings(tmp_path / "out"))
     assert under.returncode == 0 and steps(recording) == [2, 3, 4]
     trace = stepscope.open(recording, cache=False)
@@ -362,7 +363,7 @@ def test_without_steps_everything_is_recorded_from_the_first_call_of_the_model(t
 def test_steps_that_the_job_never_reached_are_told_of(tmp_path: Path) -> None:
     needs("torch")
     script(tmp_path, TORCH + "    train(3)\n")
-    under = run(tmp_path, "--steps", "10:20", "train.py")
+    under = run(tmp_path, "--steps", "10:19", "train.py")
     assert under.returncode == 0 and "the program ended in step 3, before step 10" in under.stderr and not (tmp_path / "data").exists()
 
 
@@ -376,8 +377,8 @@ def test_a_profiler_of_the_programs_own_comes_first(tmp_path: Path) -> None:
     script(tmp_path, TORCH + "    train(2)\n" + own)
     under = run(tmp_path, "train.py")
     assert under.stdout == "4\n"
-    assert "the program has a profiler of its own, which had precedence" in under.stderr
-    asked = run(tmp_path, "--steps", "1:4", "train.py")
+    assert "the program's own profiler has precedence" in under.stderr
+    asked = run(tmp_path, "--steps", "1:3", "train.py")
     assert asked.stdout == "4\n" and "recording ended in step 2: the program's own profiler took over" in asked.stderr
     assert steps(only(recordings(tmp_path / "data"))) == [1]
 
@@ -391,7 +392,7 @@ def test_of_two_optimizers_one_counts(tmp_path: Path) -> None:
         other.step()
     """
     script(tmp_path, TORCH + both)
-    run(tmp_path, "--steps", "1:3", "train.py")
+    run(tmp_path, "--steps", "1:2", "train.py")
     assert steps(only(recordings(tmp_path / "data"))) == [1, 2]
 
 
@@ -426,7 +427,7 @@ def test_every_rank_that_torchrun_starts_is_recorded_and_they_open_as_one(tmp_pa
     os._exit(0)
     """
     script(tmp_path, TORCH + ranks)
-    under = run(tmp_path, "--steps", "1:4", "torchrun", "--nproc-per-node", "2", "--standalone", "train.py")
+    under = run(tmp_path, "--steps", "1:3", "torchrun", "--nproc-per-node", "2", "--standalone", "train.py")
     assert under.returncode == 0, under.stderr
     job = only(list((tmp_path / "data").iterdir()))
     assert f"recorded data/{job.name}; open it with: stepscope view data/{job.name}" in under.stderr
@@ -487,9 +488,9 @@ def test_jax_is_recorded_by_its_step_annotations_or_as_a_whole(tmp_path: Path) -
                 w = step(w, x).block_until_ready()
         """,
     )
-    run(tmp_path, "--steps", "2:5", "--out", "marked", "train.py", "marked")
+    run(tmp_path, "--steps", "2:4", "--out", "marked", "train.py", "marked")
     assert steps(only(recordings(tmp_path / "marked"))) == [2, 3, 4]
-    unmarked = run(tmp_path, "--steps", "2:5", "--out", "unmarked", "train.py", "unmarked")
+    unmarked = run(tmp_path, "--steps", "2:4", "--out", "unmarked", "train.py", "unmarked")
     assert "the program ended in step 0, before step 2" in unmarked.stderr
     run(tmp_path, "--out", "whole", "train.py", "unmarked")
     assert any("dot" in name for name in names(only(recordings(tmp_path / "whole"))))

@@ -31,7 +31,7 @@ def test_a_step_ends_after_pytorchs_own_range_of_the_optimizer(tmp_path: Path) -
     """The range that PyTorch opens around the optimizer lies within the step, its end included."""
     needs("torch")
     script(tmp_path, TORCH + "    net = network()\n    sgd = torch.optim.SGD(net.parameters())\n    for _ in range(4): train(net, sgd)\n")
-    run(tmp_path, "--steps", "1:3", "train.py")
+    run(tmp_path, "--steps", "1:2", "train.py")
     trace = stepscope.open(only(recordings(tmp_path / "data")), cache=False)
     ranges = trace.spans.collect().filter(name="Optimizer.step#SGD.step").sort("start_ns")
     found = trace.steps.collect().sort("start_ns")
@@ -64,7 +64,7 @@ COMPILED = """
 def test_what_is_compiled_is_compiled_as_without_us(tmp_path: Path, kind: str) -> None:
     needs("torch")
     script(tmp_path, TORCH + COMPILED)
-    bare, under = said(tmp_path, "python", "train.py", kind), run(tmp_path, "--steps", "1:3", "train.py", kind)
+    bare, under = said(tmp_path, "python", "train.py", kind), run(tmp_path, "--steps", "1:2", "train.py", kind)
     assert under.returncode == 0 and under.stdout == bare.stdout
     assert under.stderr.count("Warning:") == bare.stderr.count("Warning:")
     assert steps(only(recordings(tmp_path / "data"))) == [1, 2]
@@ -203,7 +203,7 @@ def test_steps_that_may_be_cut_wrongly_are_a_problem_that_names_the_way_out(tmp_
     recording = only(recordings(tmp_path / "data"))
     assert steps(recording) == list(range(15))
     told = only([what for what in problems(recording) if "step" in what])
-    assert "step 0 holds 6 calls of SGD" in told and "--step-on optimizer:NAME" in told
+    assert "step 0 contains 6 calls of SGD" in told and "--step-on optimizer:NAME" in told
 
 
 # Steps that the user names
@@ -342,7 +342,7 @@ def test_a_function_of_jax_is_a_step(tmp_path: Path) -> None:
         """,
     )
     for choice in ("function:__main__.update", "annotation:update"):
-        under = run(tmp_path, "--steps", "2:5", "--step-on", choice, "--out", choice[:4], "train.py")
+        under = run(tmp_path, "--steps", "2:4", "--step-on", choice, "--out", choice[:4], "train.py")
         assert under.returncode == 0 and steps(only(recordings(tmp_path / choice[:4]))) == [2, 3, 4], under.stderr
 
 
@@ -359,9 +359,9 @@ def test_a_step_that_is_not_named_in_one_of_the_forms_is_refused(tmp_path: Path,
 def test_where_no_step_is_seen_the_last_words_say_how_to_name_one(tmp_path: Path) -> None:
     needs("torch")
     script(tmp_path, TORCH + INFERENCE)
-    assert "name one, such as --step-on dataloader or --step-on function:__main__.train_step" in run(tmp_path, "train.py").stderr
+    assert "choose one, such as --step-on dataloader or --step-on function:__main__.train_step" in run(tmp_path, "train.py").stderr
     wrong = run(tmp_path, "train.py", STEPSCOPE_STEP_ON="function:server.answer")
-    assert "there was no function server.answer; a function of the script itself is function:__main__.answer" in wrong.stderr
+    assert "there is no function server.answer; for a function of the script use function:__main__.answer" in wrong.stderr
 
 
 # The same for a Profiler
@@ -421,10 +421,10 @@ def test_step_and_step_on_exclude_one_another_and_what_is_not_there_is_refused(t
     script(tmp_path, TORCH + "    from stepscope import Profiler, schedule\n" + text)
     lines = said(tmp_path, "python", "train.py").stdout.splitlines()
     assert [line[:70] for line in lines] == [
-        "step() of a profiler with step_on='dataloader', which marks the steps: leave"[:70],
-        "step_on is 'function:__main__.absent', and the script has no function of this"[:70],
+        "step() of a profiler with step_on='dataloader', which marks the steps: use"[:70],
+        "step_on is 'function:__main__.absent', but the script has no function of this"[:70],
         "step_on is 'loader'; expected optimizer:NAME, function:MODULE.NAME, annotation"[:70],
-        "step_on is 'optimizer:1', and there are optimizers already, whose order is not"[:70],
+        "step_on is 'optimizer:1', but the order of the existing optimizers is not known"[:70],
     ]
 
 

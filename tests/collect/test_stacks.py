@@ -17,11 +17,11 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import captures, clock
-from stepscope.collect import stacks
-from stepscope.collect.options import Options
-from stepscope.readers import _stacks
-from stepscope.trace import Trace
+from stepscope.model import captures, clock
+from stepscope.model.trace import Trace
+from stepscope.readers.capture.stacks import load_frames
+from stepscope.recording.collectors import stacks
+from stepscope.recording.collectors.options import Options
 
 SOURCE = Path(stepscope.__file__).parent.parent
 FILE = Path(__file__).name
@@ -53,13 +53,13 @@ LOOKS: list[int] = []  # when the sampler was through with each of its looks, ho
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     LOOKS.clear()
-    sweep = stacks._Sampler._sweep
+    sweep = stacks._Sampler._sample
 
     def noted(self: stacks._Sampler) -> None:
         sweep(self)
         LOOKS.append(clock.now_ns())
 
-    monkeypatch.setattr(stacks._Sampler, "_sweep", noted)
+    monkeypatch.setattr(stacks._Sampler, "_sample", noted)
     return LOOKS
 
 
@@ -264,7 +264,7 @@ def test_another_profiler_of_calls_is_left_alone(tmp_path: Path) -> None:
     try:
         with pytest.raises(RuntimeError, match="another profiler"):
             recorded(tmp_path, calls, stack_hz=0)
-        assert sys.getprofile() is profile
+        assert sys.getprofile() is profile  # type: ignore[comparison-overlap]
     finally:
         profile.disable()
 
@@ -281,9 +281,9 @@ def test_a_forked_child_records_nothing(tmp_path: Path) -> None:
     script = """
         import os, sys
         from pathlib import Path
-        from stepscope import captures
-        from stepscope.collect import stacks
-        from stepscope.collect.options import Options
+        from stepscope.model import captures
+        from stepscope.recording.collectors import stacks
+        from stepscope.recording.collectors.options import Options
         collector = stacks.Collector(Options(with_stack=True, stack_hz=0))
         collector.start(captures.Capture(Path(sys.argv[1]), {"rank": 0}))
         events = collector._recorder._events
@@ -312,9 +312,9 @@ def test_recording_needs_numpy_alone(tmp_path: Path) -> None:
         import sys
         for name in ("polars", "msgspec", "rich", "psutil"): sys.modules[name] = None
         from pathlib import Path
-        from stepscope import captures
-        from stepscope.collect import host, stacks
-        from stepscope.collect.options import Options
+        from stepscope.model import captures
+        from stepscope.recording.collectors import host, stacks
+        from stepscope.recording.collectors.options import Options
         capture = captures.Capture(Path(sys.argv[1]), {"rank": 0})
         running = [kind.Collector(Options(with_stack=True)) for kind in (host, stacks)]
         for one in running: one.start(capture)
@@ -354,9 +354,9 @@ def test_a_killed_job_keeps_what_was_recorded(tmp_path: Path, hz: int) -> None:
     script = f"""
         import sys, time
         from pathlib import Path
-        from stepscope import captures
-        from stepscope.collect import stacks
-        from stepscope.collect.options import Options
+        from stepscope.model import captures
+        from stepscope.recording.collectors import stacks
+        from stepscope.recording.collectors.options import Options
         stacks._FLUSH_S = 0.05
         capture = captures.Capture(Path(sys.argv[1]), {{"rank": 0}})
         stacks.Collector(Options(with_stack=True, stack_hz={hz})).start(capture)
@@ -381,7 +381,7 @@ def test_a_killed_job_keeps_what_was_recorded(tmp_path: Path, hz: int) -> None:
 
 def test_a_capture_without_stacks_has_none(tmp_path: Path) -> None:
     captures.Capture(tmp_path / "job.capture", {"rank": 0}).finish()
-    assert _stacks.spans(tmp_path / "job.capture").is_empty()
+    assert load_frames(tmp_path / "job.capture").is_empty()
 
 
 @pytest.mark.parametrize("left", [0.0, 0.3, 0.9])

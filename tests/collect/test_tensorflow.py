@@ -11,7 +11,7 @@ import pytest
 
 import stepscope
 from programs import only, recordings, said, tensorflow_python
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 JOB = Path(__file__).parent / "tensorflow_job.py"
 LOOP = Path(__file__).parent / "tensorflow_loop.py"
@@ -103,7 +103,7 @@ def test_every_step_has_the_operators_of_the_model(way: str) -> None:
 
 
 def test_the_steps_that_were_asked_for_are_recorded(tmp_path: Path) -> None:
-    said(tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--steps", "2:5", str(LOOP), "function")
+    said(tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--steps", "2:4", str(LOOP), "function")
     assert opened(tmp_path / "data").steps.collect()["step"].to_list() == [2, 3, 4]
 
 

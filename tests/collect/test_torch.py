@@ -17,10 +17,11 @@ import pytest
 
 import stepscope
 from key_averages import nothing_but_itself
-from stepscope import captures
-from stepscope.trace import Trace
+from programs import needs
+from stepscope.model import captures
+from stepscope.model.trace import Trace
 
-pytest.importorskip("torch")
+needs("torch")
 JOB = Path(__file__).parent / "torch_job.py"
 SOURCE = Path(stepscope.__file__).parent.parent
 FULL = '{"record_shapes": true, "profile_memory": true, "with_flops": true}'
@@ -185,7 +186,7 @@ def test_a_bound_on_events_ends_the_recording_and_says_so() -> None:
     count, everything = (one.spans.select(pl.len()).collect().item() for one in (trace, whole))
     problems = trace.problems.select("what", "lost").collect().rows()
     # The marker of the step that was not over is an event, and no span.
-    assert problems == [("max_events=600 was reached: what began later is not written", everything + 1 - 600)]
+    assert problems == [("max_events=600 was reached: later events are not written", everything + 1 - 600)]
     steps = trace.steps.collect()["step"].to_list()
     assert steps == list(range(len(steps))) and 0 < len(steps) < 8
     assert count == 600 - 1

@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 from programs import SOURCE
-from stepscope.collect._torch_budget import Budget
-from stepscope.collect.options import Options
+from stepscope.recording.collectors.options import Options
+from stepscope.recording.collectors.torch.budget import Budget
 
 
 class World:
@@ -99,7 +99,7 @@ def test_a_session_that_only_waited_says_nothing_of_the_next() -> None:
 
 def test_where_another_allocator_hides_the_heap_the_memory_of_the_process_tells() -> None:
     code = """
-        from stepscope import heap
+        from stepscope.model import heap
         assert not heap.counts_all()
         before = heap.resident()
         block = bytearray(b"x") * 50_000_000

@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.trace import Trace
+from programs import needs
+from stepscope.model.trace import Trace
 
-pytest.importorskip("torch")
+needs("torch")
 SOURCE = Path(__file__).parent.parent.parent / "src"
 HEAD = """
 import gc, json, sys, threading, weakref
@@ -164,7 +165,7 @@ print(sum(event.name == "aten::mul" for event in theirs.events()))
     [trace] = windows(tmp_path)
     assert printed.split()[-1] == "2"
     assert (calls(trace, "outer"), calls(trace, "aten::add"), calls(trace, "aten::mul")) == (1, 1, 0)
-    assert any("up to where the program's own torch.profiler began" in what for what in said(trace))
+    assert any("up to where the program's own torch.profiler started" in what for what in said(trace))
 
 
 def test_training_in_another_thread_is_recorded_where_it_is_started_there(tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_recording_without_steps_is_bounded_and_says_so(tmp_path: Path) -> None:
         """
 x, steps = torch.ones(4), 0
 profiler = Profiler(max_held_events=20_000, **QUIET)
-collector = profiler._window._running[1]
+collector = profiler._windows.current._running[1]
 while not collector._paused:  # 20,000 events and more, in a loop that marks no step
     for _ in range(100):
         x.add(1)
@@ -269,7 +270,7 @@ def test_a_long_recording_pauses_says_so_and_marks_it(tmp_path: Path) -> None:
             """
 model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)))
 profiler = Profiler(max_held_events=2_000, max_pause_percent=50, **QUIET)
-notices = profiler._window._running[1]._capture.header["notices"]
+notices = profiler._windows.current._running[1]._capture.header["notices"]
 steps = 0
 while not any("not recorded: writing" in notice["what"] for notice in notices):
     model(torch.ones(2, 4)).sum().backward()

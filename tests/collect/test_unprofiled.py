@@ -1,15 +1,17 @@
 """Every way of recording keeps how long the steps took that it did not record."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 import stepscope
-from programs import TORCH, needs, only, recordings, run, said, script
-from stepscope import DynamicProfilerMonitor, Profiler, captures, record_function, schedule
-from stepscope.trace import UnprofiledSteps
+from programs import TORCH, needs, only, recordings, run, said, script, socket_folder
+from stepscope import DynamicProfilerMonitor, Profiler, record_function, schedule
+from stepscope.model import captures
+from stepscope.model.trace import UnprofiledSteps
 
 
 def unprofiled(recording: Path) -> UnprofiledSteps:
@@ -27,14 +29,13 @@ def numbers(recording: Path) -> tuple[int, list[int], list[int]]:
 def test_run_knows_the_steps_before_and_after_those_it_recorded(tmp_path: Path) -> None:
     needs("torch")
     script(tmp_path, TORCH + "    train(20)\n")
-    assert run(tmp_path, "--steps", "10:14", "train.py").returncode == 0
+    assert run(tmp_path, "--steps", "10:13", "train.py").returncode == 0
     recording = only(recordings(tmp_path / "data"))
     # Step 0 has no beginning that was seen, 14 has the end of the recording in it; 1 and 2 are among the first three.
     assert numbers(recording) == (7, list(range(1, 10)), list(range(15, 20)))
     assert json.loads((recording / "run.json").read_text())["unprofiled_steps"][0]["after"]["step"] == [15, 16, 17, 18, 19]
     summary = said(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
-    line = only([line for line in summary.splitlines() if "unprofiled" in line])
-    assert "per step unprofiled (median of 7 steps), " in line and "while recorded" in line
+    assert re.search(r"per step unprofiled, \S+ \S+ while recorded", " ".join(summary.split()))
 
 
 def test_a_run_of_which_everything_was_recorded_has_no_unprofiled_steps(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_steps_that_the_programs_own_torch_profiler_records_are_not_unprofiled(t
 def test_a_killed_job_keeps_the_steps_before_its_window(tmp_path: Path) -> None:
     needs("torch")
     script(tmp_path, TORCH + "    train(12)\n    import os; os.kill(os.getpid(), 9)\n")
-    assert run(tmp_path, "--steps", "6:10", "train.py").returncode == -9
+    assert run(tmp_path, "--steps", "6:9", "train.py").returncode == -9
     assert numbers(only(recordings(tmp_path / "data"))) == (3, [1, 2, 3, 4, 5], [])
 
 
@@ -130,7 +131,7 @@ def test_steps_of_a_schedule_that_was_stopped_are_unprofiled_ones(tmp_path: Path
 
 
 def test_a_monitor_knows_the_steps_before_and_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPSCOPE_JOBS", str(tmp_path / "sockets"))
+    monkeypatch.setenv("STEPSCOPE_JOBS", str(socket_folder(tmp_path)))
     (tmp_path / "profiler_config.json").write_text(json.dumps({"start_step": 6, "stop_step": 7, "analyse": False}))
     monitor = DynamicProfilerMonitor(tmp_path, tmp_path / "out", framework="python")
     for _ in range(12):

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from stepscope.captures import Capture
-from stepscope.collect import _torch_budget, _torch_events, _torch_older
-from stepscope.collect import torch as collector_module
-from stepscope.collect.options import Options
-from stepscope.collect.torch import Collector
+from stepscope.model.captures import Capture
+from stepscope.recording.collectors.options import Options
+from stepscope.recording.collectors.torch import budget, events, older_events
+from stepscope.recording.collectors.torch import collector as collector_module
+from stepscope.recording.collectors.torch.collector import Collector
 
 
 class Net(torch.nn.Module):
@@ -88,20 +88,20 @@ def plain(job: Job) -> None:
 
 def older(job: Job) -> None:
     """As on a release of PyTorch that does not hand over Kineto's records."""
-    _torch_events.pieces = _torch_older.pieces
+    events.pieces = older_events.pieces
     plain(job)
 
 
 def strange(job: Job) -> None:
     """As on a release of PyTorch that keeps its events elsewhere."""
-    _torch_events.pieces = lambda results, options: iter(results.events_of_another_name())
+    events.pieces = lambda results, options: iter(results.events_of_another_name())  # type: ignore[assignment,misc]
     with job.recording():
         steps(job)
 
 
 def sessions(job: Job, looks_s: float = 3600) -> None:
     # How long a step lasts must not matter: neither is one cut, nor is the heap looked at again, unless at each step.
-    collector_module._WATCHED_S, _torch_budget._OFTEN_S, _torch_budget._WINDOW_S = 3600, looks_s, looks_s
+    collector_module._SIZE_CHECK_S, budget._OFTEN_S, budget._WINDOW_S = 3600, looks_s, looks_s
     with job.recording():
         steps(job, 8)
 
@@ -151,7 +151,7 @@ def compiled(job: Job) -> None:
     warnings.simplefilter("error")
     filters = list(warnings.filters)
     graphs = []
-    job.model = torch.compile(job.net, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    job.model = torch.compile(job.net, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)  # type: ignore[func-returns-value]
     steps(job, 1)
     with job.recording():
         steps(job)

@@ -17,8 +17,9 @@ import polars as pl
 
 import ascend_kinds
 import prof_kinds
-from stepscope import dynamic, store
-from stepscope.timelines import keeping, lanes
+from stepscope.io import store
+from stepscope.recording import monitor
+from stepscope.timeline import cache, layout
 
 TESTS = Path(__file__).absolute().parents[1]
 SAMPLES = TESTS / "samples"
@@ -212,7 +213,7 @@ def _small_run(room: Path) -> Path:
 
 def _timeline(run: Path, folder: Path) -> Path:
     folder.mkdir()
-    keeping.write(lanes.build(store.read(run), None, folder), folder, "run")
+    cache.write(layout.build(store.read(run), None, folder), folder, "run")
     shutil.copytree(run, folder / "run")  # the trace that it is of
     return folder
 
@@ -240,8 +241,8 @@ def _settings(room: Path) -> Iterator[tuple[str, str, Path]]:
     """What a running job reads: the monitor's file, and what comes over the socket of `stepscope attach`."""
     config = room / "monitor"
     config.mkdir(parents=True)
-    settings = dynamic.DEFAULTS | {"start_step": 2, "stop_step": 3, "activities": ["CPU"], "host_sys": ["cpu"]}
-    (config / dynamic.CONFIG).write_text(json.dumps(settings, indent=4))
+    settings = monitor.DEFAULTS | {"start_step": 2, "stop_step": 3, "activities": ["CPU"], "host_sys": ["cpu"]}
+    (config / monitor.CONFIG).write_text(json.dumps(settings, indent=4))
     yield "monitor", "config", config
     asked = [
         {"ask": "state"},

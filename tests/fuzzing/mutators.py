@@ -981,7 +981,10 @@ def renamed_file(root: Path, chance: random.Random) -> None:
     elif kind == 3:
         file.rename(file.with_name(name.replace("0", chance.choice(("7", "10", "4294967296", "9" * 40, "²", "x")))))
     else:
-        shutil.copy(file, os.fsencode(file.parent) + b"/" + chance.choice((b"\xff\xfe.data", b"a\nb.json", b"\xff" + os.fsencode(name))))
+        shutil.copy(
+            os.fsencode(file),
+            os.fsencode(file.parent) + b"/" + chance.choice((b"\xff\xfe.data", b"a\nb.json", b"\xff" + os.fsencode(name))),
+        )
 
 
 def replaced_file(root: Path, chance: random.Random) -> None:

@@ -17,13 +17,19 @@ import polars as pl
 
 import stepscope
 from fuzzing import mutators
-from stepscope import agents, dynamic, exporters, jobs, prof_folders, schema, store
+from stepscope import exporters
 from stepscope.cli import summary
 from stepscope.errors import DataError, StepscopeError
-from stepscope.recorder import Recorder
-from stepscope.tables import json_text
-from stepscope.timelines import asking, finding, keeping, lanes, tiles
-from stepscope.trace import Trace, analysis, analysis_names
+from stepscope.io import store
+from stepscope.model import schema
+from stepscope.model.tables import json_text
+from stepscope.model.trace import Trace, analysis, analysis_names
+from stepscope.recording import monitor as dynamic
+from stepscope.recording import prof_folders
+from stepscope.recording.attach import jobs, sockets
+from stepscope.recording.recorder import Recorder
+from stepscope.timeline import cache as keeping
+from stepscope.timeline import details, layout, search, tiles
 
 # Analyses that need no parameter.
 ANALYSES = [name for name in analysis_names() if all(one.default is not one.empty for one in analysis(name).parameters.values())]
@@ -120,11 +126,11 @@ def _look_at(trace: Trace, trial: Trial, check: Callable[[Trace], None] | None) 
         with _refusals():
             found = summary.figures(trace)
             assert json_text(found)
-            assert list(summary._page(found, Path("mutant"), 100))
+            assert list(summary.page(found, Path("mutant"), 100))
     if trial.asks("timeline", 0.5 if new else 0.1):
         trial.doing("timeline")
         with _refusals():
-            _look_at_timeline(trace, lanes.build(trace), trial)
+            _look_at_timeline(trace, layout.build(trace), trial)
     if trial.asks("chrome", 0.1 if new else 0.03):
         trial.doing("export chrome")
         with _refusals():
@@ -136,31 +142,31 @@ def _look_at(trace: Trace, trial: Trial, check: Callable[[Trace], None] | None) 
             exporters.exporter(name).function(trace, trial.room / f"exported to {name}")
     if trial.asks("report", 0.02):
         with contextlib.suppress(ModuleNotFoundError):  # a machine without the packages of the server
-            from stepscope.web import report
+            from stepscope.server import report
 
             trial.doing("report")
             with _refusals():
                 report.report(trace, name="mutant")
 
 
-def _look_at_timeline(trace: Trace, timeline: lanes.Timeline, trial: Trial) -> None:
+def _look_at_timeline(trace: Trace, timeline: layout.Timeline, trial: Trial) -> None:
     trial.doing("timeline header")
     assert tiles.header(timeline)
     chance, top = trial.chance, timeline.pyramid.top
-    some = timeline.lanes if len(timeline.lanes) <= 12 else chance.sample(timeline.lanes, 12)
+    some = timeline.tracks if len(timeline.tracks) <= 12 else chance.sample(timeline.tracks, 12)
     for level in {top, chance.randrange(top + 1)}:
         trial.doing("timeline tile")
         tiles.tile(
             timeline, some, level, chance.randrange(2 ** (top - level)) if level < top else 0, chance.choice((None, "type", "scope"))
         )
     trial.doing("timeline search")
-    finding.search(trace, timeline, chance.choice(("a", "aten add", "/c.*v/")))
+    search.search(trace, timeline, chance.choice(("a", "aten add", "/c.*v/")))
     spans = trace.spans.select("rank", "span").head(50).collect().rows()
     if spans:
         trial.doing("timeline details")
         rank, span = chance.choice(spans)
         if rank is not None and span is not None:
-            asking.details(trace, timeline, rank, span)
+            details.details(trace, timeline, rank, span)
 
 
 @contextlib.contextmanager
@@ -193,7 +199,7 @@ def _shape(trace: Trace) -> tuple[Any, ...]:
     far = [
         int(np.log2(abs(float(value)) + 1)) // 12
         for name in ("start_ns", "dur_ns", "flops", "bytes", "correlation")
-        for value in (spans[name].max(), spans[name].min())
+        for value in spans.select(pl.col(name).max(), low=pl.col(name).min()).row(0)
         if value is not None
     ]
     others = [
@@ -204,7 +210,7 @@ def _shape(trace: Trace) -> tuple[Any, ...]:
 
 def _check_laws(trace: Trace) -> None:
     for name in schema.TABLES:
-        if wrong := schema.impossible(trace.table(name), name):
+        if wrong := schema.invalid_counts(trace.table(name), name):
             raise BrokenLawError(f"{name} has no {' or '.join(wrong)}", wrong)
     repeated = trace.spans.select(pl.len() - pl.struct("rank", "span").n_unique()).collect().item()
     if repeated:
@@ -234,7 +240,7 @@ def _prof(path: Path, trial: Trial) -> str:
     if trial.asks("msprof", 0.02):
         trial.doing("msprof export")
         request = prof_folders.Request(folder=str(path), query=True, text=True, database=True, rules=list(prof_folders.RULES), clear=True)
-        exported = prof_folders.done(request)
+        exported = prof_folders.process(request)
         if "internal error" in exported.failed or "memory" in exported.failed or "\n" in exported.failed:
             raise BrokenLawError("msprof export", exported.failed)
         if sum(file.bytes for file in exported.written) > 50_000_000:
@@ -317,7 +323,7 @@ def _timeline_files(path: Path, trial: Trial) -> str:
     shutil.copytree(path, trial.room / "cache" / name, symlinks=True, ignore=_left_behind)
     try:
         trial.doing("timeline open")
-        _look_at_timeline(trace, keeping.opened(trace, name), trial)
+        _look_at_timeline(trace, keeping.open_timeline(trace, name), trial)
     finally:
         del os.environ["STEPSCOPE_CACHE"]
     return "opened"
@@ -335,12 +341,12 @@ def _monitor(path: Path, trial: Trial) -> str:
     """The monitor's file: taken or rejected, and the job goes on."""
     os.environ["STEPSCOPE_RUN"] = "1"  # no socket
     said: list[str] = []
-    dynamic.say = said.append  # type: ignore[assignment]
+    dynamic.say = said.append  # type: ignore[assignment,attr-defined]
     trial.doing("monitor")
     monitor = dynamic.DynamicProfilerMonitor(path, output_path=trial.room / "recorded")
     for _ in range(3):
         monitor._next = 0.0
-        monitor._look(False, False)
+        monitor._read_changes(False, False)
         monitor.step()
     monitor._recorder.stop("over")
     if internal := [line for line in said if line.startswith("dynamic profiling:")]:
@@ -367,6 +373,7 @@ def _attach(path: Path, trial: Trial) -> str:
 
 def _ask_agent(lines: bytes, trial: Trial) -> None:
     recorder = Recorder()
+    jobs._LONGEST_WAIT = 0.01  # a mutant may repeat the question many times, and each is answered only after this long
     agent = jobs.listen(recorder, {"job": "j", "root": None, "out": trial.room})
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
@@ -381,9 +388,9 @@ def _ask_agent(lines: bytes, trial: Trial) -> None:
                     json.loads(answer)
         trial.doing("border")
         for _ in range(3):
-            recorder.border()
+            recorder.end_step()
         trial.doing("state")
-        assert agents.ask(agent.path, {"ask": "state"})["pid"] == os.getpid()
+        assert sockets.ask(agent.path, {"ask": "state"})["pid"] == os.getpid()
     finally:
         agent.close()
         recorder.stop("over")
@@ -392,7 +399,7 @@ def _ask_agent(lines: bytes, trial: Trial) -> None:
 def _ask_liar(answer: bytes, trial: Trial) -> None:
     """A process that answers with the mutant."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(str(agents.folder() / f"{agents._host()}.5.sock"))
+    server.bind(str(sockets.folder() / f"{sockets._host()}.5.sock"))
     server.listen(8)
 
     def serve() -> None:
@@ -411,7 +418,7 @@ def _ask_liar(answer: bytes, trial: Trial) -> None:
             list(jobs.members())
         trial.doing("record")
         with _refusals():
-            jobs.record(jobs.of("j"), count=1, seconds=None, first=None, options={}, out=None).withdraw()
+            jobs.record(jobs.members_of_job("j"), count=1, seconds=None, first=None, options={}, out=None).withdraw()
     finally:
         with contextlib.suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)

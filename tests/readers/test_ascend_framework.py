@@ -11,8 +11,9 @@ import pytest
 import stepscope
 from prof_directories import HOST_TICKS, MONOTONIC, REAL_US, host, small_network
 from stepscope.errors import StepscopeError
-from stepscope.readers import Options, ascend_result
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
+from stepscope.readers import Options
+from stepscope.readers.ascend.ascend_result import reader as ascend_result
 
 START_NS = REAL_US * 1000
 PID, MAIN, LAUNCHER = 42, 7, 100  # calls of the small network are on thread 100
@@ -101,17 +102,17 @@ def test_a_kernel_belongs_to_the_operator_that_queued_its_launch(torch_trace: Tr
     """It is launched at 107 us by the thread that takes from the queue what `aten::addmm` put there at 95 us."""
     kernels = spans(torch_trace, "kernel")
     operators = {row["span"]: row["name"] for row in spans(torch_trace, "op")}
-    assert operators[kernels[0]["op"]] == "aten::addmm"  # type: ignore[index]
+    assert operators[kernels[0]["op"]] == "aten::addmm"
     assert kernels[0]["op_type"] == "MatMul" and kernels[1]["op"] is None
     collective = spans(torch_trace, "communication")[0]
-    assert operators[collective["op"]] == "c10d::allreduce_"  # type: ignore[index]
+    assert operators[collective["op"]] == "c10d::allreduce_"
 
 
 def test_what_leaves_the_queue_and_a_backward_operator_know_what_they_come_from(torch_trace: Trace) -> None:
     by_name = {str(row["name"]): row for row in spans(torch_trace, "op", "api")}
     assert by_name["Dequeue@aten::addmm"]["flow_in"] == by_name["Enqueue@aten::addmm"]["span"]
     assert by_name["AddmmBackward0"]["flow_in"] == by_name["aten::addmm"]["span"]
-    assert ("marks of the queue without their start or end", 1) in torch_trace.problems.select("what", "lost").collect().rows()
+    assert ("marks of the queue without a start or an end", 1) in torch_trace.problems.select("what", "lost").collect().rows()
 
 
 def test_steps_are_the_frameworks_and_device_work_is_of_the_step_of_its_launch(torch_trace: Trace) -> None:
@@ -169,7 +170,7 @@ def test_pythons_calls_nest_and_modules_are_counted(tmp_path: Path) -> None:
         "torch.gc_record": struct.pack("<3Q", PID, host(400), host(410)),
     }
     trace = stepscope.open(written(tmp_path, files), cache=False)
-    found = [(row["name"], row["start_ns"] - START_NS, row["dur_ns"]) for row in spans(trace, "python", "scope")]  # type: ignore[operator]
+    found = [(row["name"], row["start_ns"] - START_NS, row["dur_ns"]) for row in spans(trace, "python", "scope")]
     assert found == [
         ("train.py(1): main", 50_000, 150_000),
         ("nn.Module: Linear_0", 85_000, 16_000),
@@ -198,7 +199,7 @@ def test_a_record_that_is_cut_off_costs_only_itself(tmp_path: Path, cut: int) ->
     files = TORCH | {"torch.op_range": TORCH["torch.op_range"][:-cut]}
     trace = stepscope.open(written(tmp_path, files), cache=False)
     assert len(spans(trace, "op")) == 4 and spans(trace, "data") == []
-    assert any("belong to no whole record" in what for what in trace.problems.select("what").collect().to_series())
+    assert any("belong to no complete record" in what for what in trace.problems.select("what").collect().to_series())
 
 
 def test_damaged_files_of_the_framework_raise_nothing_but_a_message(tmp_path: Path) -> None:
@@ -287,8 +288,8 @@ def test_operators_and_memory_of_mindspore_are_read_and_joined_with_what_they_la
     assert operators[1]["flow_in"] == operators[0]["span"]
     assert spans(trace, "kernel")[0]["op"] == operators[1]["span"]
     passes = ("FP_BP Time", "Iteration Refresh")  # of the iterations that the raw data marks
-    assert [name for row in spans(trace, "annotation") if not (name := row["name"]).startswith(passes)] == ["RunOp"]
-    assert ("records with times that cannot be", 1) in trace.problems.select("what", "lost").collect().rows()
+    assert [name for row in spans(trace, "annotation") if not (name := str(row["name"])).startswith(passes)] == ["RunOp"]
+    assert ("records with invalid timestamps", 1) in trace.problems.select("what", "lost").collect().rows()
     row = trace.allocations.collect().row(0, named=True)
     assert (row["bytes"], row["alloc_ns"], row["free_ns"], row["op"]) == (4096, START_NS + 100, START_NS + 900, "Default/net/MatMul-op1")
 
@@ -296,4 +297,4 @@ def test_operators_and_memory_of_mindspore_are_read_and_joined_with_what_they_la
 def test_both_are_claimed_by_one_reader_alone(tmp_path: Path) -> None:
     folder = written(tmp_path, TORCH)
     assert ascend_result.sniff(folder)
-    assert [source.format for source in stepscope.opening.sources(tmp_path)] == ["ascend_result"]
+    assert [source.format for source in stepscope.io.sources.find_sources(tmp_path)] == ["ascend_result"]

@@ -12,8 +12,8 @@ import pytest
 
 import stepscope
 from stepscope.cli import main
-from stepscope.readers import _ascend_groups
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
+from stepscope.readers.ascend.ascend_result import groups as ascend_groups
 
 NAME = "90.91.105.46%enp189s0f0_60000_0_1736410538306028"  # of the communicator in db/level1
 NUMBER = "17148521525495523210"  # of the same communicator, in analysis.db beside
@@ -51,7 +51,7 @@ def result(shared: Path, tmp_path: Path) -> Any:
     return make
 
 
-def ends(trace: Trace) -> list[tuple[int, int]]:
+def ends(trace: Trace) -> list[tuple[int | None, int | None]]:
     return trace.links().select("src", "dst").rows()
 
 
@@ -62,9 +62,9 @@ def test_the_number_of_a_communicator_is_the_one_that_ascend_has_for_its_name(sh
     with closing(sqlite3.connect(folder / "analysis.db")) as database:
         numbers = database.execute("select distinct group_name from CommAnalyzerTime").fetchall()
     assert names == [(NAME,)] and numbers == [(NUMBER,)]
-    assert str(_ascend_groups.group_number(NAME)) == NUMBER
+    assert str(ascend_groups.group_number(NAME)) == NUMBER
     # By hand: "ab" is 97 * 29 + 98 = 2911 above 97 * 131 + 98 = 12805.
-    assert _ascend_groups.group_number("ab") == 2911 * 2**32 + 12805
+    assert ascend_groups.group_number("ab") == 2911 * 2**32 + 12805
 
 
 @pytest.mark.parametrize("kind", ["text", "db"])
@@ -106,7 +106,7 @@ def test_links_of_a_group_that_is_not_listed_have_no_ranks(kind: str, result: An
     trace = stepscope.open(result(kind), cache=False)
     assert set(ends(trace)) == {(None, None)} and trace.links()["bytes"].sum() == 7 * 61210624 + 60332352
     (what,) = trace.problems.collect()["what"]
-    assert what.startswith("64 transfers count ranks within a group")
+    assert what.startswith("64 transfers have ranks within a group")
 
 
 def test_damaged_metadata_is_a_problem(result: Any) -> None:
@@ -114,7 +114,7 @@ def test_damaged_metadata_is_a_problem(result: Any) -> None:
         result("text", {"parallel_group_info": {NAME: {"global_ranks": "8"}, "x": 1}, "distributed_args": "{"}), cache=False
     )
     told = trace.problems.collect().filter(where="profiler_metadata.json")
-    assert told.select("what", "lost").rows() == [("2 groups without their ranks", 2)]
+    assert told.select("what", "lost").rows() == [("2 groups without ranks", 2)]
 
 
 def test_a_job_has_as_many_ranks_as_its_transfers_name(shared: Path) -> None:

@@ -14,9 +14,10 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import intervals
-from stepscope.readers import ascend_db, ascend_result
-from stepscope.trace import Trace, analysis_names
+from stepscope.model import intervals
+from stepscope.model.trace import Trace, analysis_names
+from stepscope.readers.ascend.ascend_db import reader as ascend_db
+from stepscope.readers.ascend.ascend_result import reader as ascend_result
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend" / "torch_npu"
 FOLDERS = sorted(DATA.glob("*/level*/rank*_ascend_pt"))

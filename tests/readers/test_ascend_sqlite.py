@@ -1,23 +1,24 @@
 """Databases of Ascend's tools that somebody made to do harm, or that are damaged: only data is read, and reading ends."""
 
+import contextlib
 import shutil
 import signal
 import sqlite3
 import struct
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import stepscope
-from stepscope import opening
 from stepscope.errors import DataError
-from stepscope.readers import _ascend_sqlite, ascend_db
-from stepscope.run_groups import Source
-from stepscope.trace import Trace
+from stepscope.io import open_source
+from stepscope.io.discover import Source
+from stepscope.model.trace import Trace
+from stepscope.readers.ascend.ascend_db import reader as ascend_db
+from stepscope.readers.ascend.ascend_db import sqlite
 
 SAMPLE = Path(__file__).parent.parent / "samples" / "ascend_db" / "by-hand" / "ascend_pytorch_profiler_0.db"
 # It would count for ever.
@@ -26,8 +27,9 @@ NO_TABLE = "a view or a virtual table, which is code and not data: it is not rea
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache outside `tmp_path`: tests open that folder, and it must not change while it is read."""
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def changed(tmp_path: Path, *statements: str) -> Path:
@@ -66,12 +68,12 @@ def test_a_view_in_the_place_of_a_table_is_a_problem_and_the_rest_opens(tmp_path
 def test_a_database_of_views_alone_is_refused_and_its_views_are_named(tmp_path: Path) -> None:
     file = endless(tmp_path / "views.db")
     assert file.stat().st_size < 32_768 and ascend_db.sniff(file)
-    with pytest.raises(DataError, match="nothing that ran is in it; CANN_API, TASK: views, which are not read"):
+    with pytest.raises(DataError, match="no spans in it; CANN_API, TASK: views, which are not read"):
         stepscope.open(file)
 
 
 def test_a_view_that_passes_for_a_table_is_not_run(tmp_path: Path) -> None:
-    with closing(_ascend_sqlite.Connection(endless(tmp_path / "views.db"))) as database:
+    with closing(sqlite.Connection(endless(tmp_path / "views.db"))) as database:
         database.tables.add("TASK")
         with pytest.raises(sqlite3.DatabaseError, match=r"prohibited|not authorized"):
             list(database.batches("TASK", ["startNs"]))
@@ -85,7 +87,7 @@ def test_a_virtual_table_is_not_read(tmp_path: Path) -> None:
 def test_a_column_that_is_computed_is_not_computed(tmp_path: Path) -> None:
     """A gigabyte for each row, were it asked for."""
     file = changed(tmp_path, "alter table TASK add column modelId2 generated always as (hex(zeroblob(499999999))) virtual")
-    with closing(_ascend_sqlite.Connection(file)) as database:
+    with closing(sqlite.Connection(file)) as database:
         assert "modelId2" not in database.columns("TASK")
     assert stepscope.open(file).spans.collect().height == stepscope.open(SAMPLE).spans.collect().height
 
@@ -96,13 +98,13 @@ def test_names_with_quotes_are_only_names(tmp_path: Path) -> None:
         database.execute('create table "a""b" ("c""d")')
         database.execute('insert into "a""b" values (7)')
         database.commit()
-    with closing(_ascend_sqlite.Connection(file)) as found:
+    with closing(sqlite.Connection(file)) as found:
         assert found.columns('a"b') == ['c"d']
         assert list(found.batches('a"b', ['c"d', None])) == [[(7, None)]]
 
 
 def test_nothing_but_tables_can_be_asked_for(tmp_path: Path) -> None:
-    with closing(_ascend_sqlite.Connection(SAMPLE)) as database:
+    with closing(sqlite.Connection(SAMPLE)) as database:
         for statement in (
             ENDLESS,
             "select load_extension('x')",
@@ -144,17 +146,17 @@ def looped(path: Path) -> Path:
 
 def test_a_table_has_no_more_rows_than_its_file_has_room_for(tmp_path: Path) -> None:
     file = looped(tmp_path / "looped.db")
-    with closing(_ascend_sqlite.Connection(file)) as database:
+    with closing(sqlite.Connection(file)) as database:
         found = database.batches("TASK", ["startNs"])
         with pytest.raises(sqlite3.DatabaseError, match=f"more rows than a file of {file.stat().st_size:,} bytes can hold"):
             list(found)
 
 
 def test_reading_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ascend_sqlite, "_LEAST_S", -1e9)
-    monkeypatch.setattr(_ascend_sqlite, "_CHECKED", 1)
+    monkeypatch.setattr(sqlite, "_LEAST_S", -1e9)
+    monkeypatch.setattr(sqlite, "_CHECKED", 1)
     with pytest.raises(sqlite3.DatabaseError, match="not read to its end in"):
-        _ascend_sqlite.Connection(SAMPLE)
+        sqlite.Connection(SAMPLE)
 
 
 def test_ctrl_c_stops_a_statement_that_would_run_for_ever(tmp_path: Path) -> None:
@@ -162,18 +164,21 @@ def test_ctrl_c_stops_a_statement_that_would_run_for_ever(tmp_path: Path) -> Non
     file = endless(tmp_path / "views.db")
     code = (
         "import sys, pathlib\n"
-        "from stepscope.readers import _ascend_sqlite\n"
+        "from stepscope.readers.ascend.ascend_db import sqlite as _ascend_sqlite\n"
         "database = _ascend_sqlite.Connection(pathlib.Path(sys.argv[1]))\n"
         "database._database.set_authorizer(None)\n"
         "database._size = 1 << 60\n"
-        "print('begun', flush=True)\n"
+        "database._database.set_trace_callback(lambda statement: print('begun', flush=True))\n"
         "database._run('select count(*) from TASK')\n"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "begun\n"
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        while process.poll() is None:  # a signal that comes while the callback prints is lost in it
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+        assert process.stderr is not None
+        err = process.stderr.read()
     assert err.strip().splitlines()[-1] == "KeyboardInterrupt", err
 
 
@@ -197,13 +202,13 @@ def test_what_lies_beside_a_database_is_part_of_its_key_and_no_link_out_of_the_f
     place = tmp_path / "place"
     place.mkdir()
     file = changed(place)
-    keys = [opening.kept_run(Source(file, "ascend_db"))]
+    keys = [open_source.cached_run(Source(file, "ascend_db"))]
     (place / name).write_text("{}")
-    keys.append(opening.kept_run(Source(file, "ascend_db")))
+    keys.append(open_source.cached_run(Source(file, "ascend_db")))
     (place / name).write_text("{ }")
-    keys.append(opening.kept_run(Source(file, "ascend_db")))
+    keys.append(open_source.cached_run(Source(file, "ascend_db")))
     assert len(set(keys)) == 3
     (place / name).rename(tmp_path / name)
     (place / name).symlink_to(tmp_path / name)
-    assert opening.kept_run(Source(file, "ascend_db")) == keys[0]
+    assert open_source.cached_run(Source(file, "ascend_db")) == keys[0]
     assert problems(stepscope.open(file))[name] == "a link that leads out of its folder, which is not followed"

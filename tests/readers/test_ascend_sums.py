@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend" / "torch_npu"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="torch_npu's results are not here")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import stepscope
 import tiny
 from stepscope.errors import DataError, UsageError
-from stepscope.readers import _chrome_text as texts
+from stepscope.readers.chrome import text as texts
 
 TRACELENS = Path(__file__).parents[3] / "shared" / "data" / "tracelens"
 
@@ -25,7 +25,7 @@ def write(path: Path, events: list[dict[str, Any]], **header: Any) -> Path:
     return path
 
 
-def x(name: str, ts: float, dur: float, cat: str = "cpu_op", *, tid: int | str = 1, pid: int | str = 1, **args: Any) -> dict[str, Any]:
+def x(name: str, ts: float, dur: float, cat: Any = "cpu_op", *, tid: Any = 1, pid: Any = 1, **args: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
@@ -110,8 +110,8 @@ def test_begin_and_end_events_make_spans(tmp_path: Path) -> None:
         """,
     )
     assert sorted(trace.problems.collect()["what"].to_list()) == [
-        "1 end of ranges that were never begun",
-        "1 range was begun and never ended: drawn up to the last event",
+        "1 end of ranges without a begin",
+        "1 range has no end: shown up to the last event",
         "no step markers: the whole trace is one step",
     ]
 

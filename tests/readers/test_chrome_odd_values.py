@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.readers import _chrome_text as texts
-from stepscope.web.report import report
+from stepscope.readers.chrome import text as texts
+from stepscope.server.report import report
+from volume import every, mostly_deep
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "chrome" / "torch-2.11" / "h200_modules.json.gz"
 # JSON text, since some of these no Python value stands for.
@@ -81,7 +82,7 @@ def odd_events(kind: str, value: str) -> Iterator[str]:
     example = KINDS[kind]
     if example["ph"] != "M":
         example = example | {"tid": ODD_THREAD}
-    places = [(key,) for key in dict.fromkeys([*example, "stepscope", "id", "bp", "args"])]
+    places: list[tuple[str, ...]] = [(key,) for key in dict.fromkeys([*example, "stepscope", "id", "bp", "args"])]
     places += [
         ("args", key)
         for key in dict.fromkeys([*example.get("args", {}), "correlation", "External id", "bytes", "flops", "Module Hierarchy"])
@@ -115,17 +116,28 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
 OWN = ["span", "track", "kind", "name", "start_ns", "dur_ns", "correlation", "shapes", "dtypes", "flops", "bytes", "category", "args"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", VALUES)
-def test_an_odd_value_leaves_all_other_events_as_they_are(tmp_path: Path, plain: dict[str, pl.DataFrame], kind: str, value: str) -> None:
-    trace = opened(write(tmp_path / "t.json", list(odd_events(kind, VALUES[value]))))
-    whole, found = plain["spans"], trace.spans.collect()
+def assert_unchanged(found: pl.DataFrame, whole: pl.DataFrame) -> None:
     pairs = 2  # ranges of begin and end events come last
     count = whole.height - pairs
     assert found.head(count).select(OWN).equals(whole.head(count).select(OWN))
 
 
 @pytest.mark.parametrize("value", VALUES)
+def test_odd_values_in_every_kind_of_event_leave_all_other_events_as_they_are(
+    tmp_path: Path, plain: dict[str, pl.DataFrame], value: str
+) -> None:
+    events = [event for kind in KINDS for event in odd_events(kind, VALUES[value])]
+    assert_unchanged(opened(write(tmp_path / "t.json", events)).spans.collect(), plain["spans"])
+
+
+# Each kind by itself with a few of the values, each value with a few of the kinds.
+@pytest.mark.parametrize(("kind", "value"), every([(kind, value) for kind in KINDS for value in VALUES], 9))
+def test_an_odd_value_leaves_all_other_events_as_they_are(tmp_path: Path, plain: dict[str, pl.DataFrame], kind: str, value: str) -> None:
+    trace = opened(write(tmp_path / "t.json", list(odd_events(kind, VALUES[value]))))
+    assert_unchanged(trace.spans.collect(), plain["spans"])
+
+
+@pytest.mark.parametrize("value", mostly_deep(VALUES, ["null", "2^63", "1e400", "half a character", "nested"]))
 def test_every_analysis_and_the_timeline_answer_with_odd_events_of_every_kind(tmp_path: Path, value: str) -> None:
     events = [event for kind in KINDS if "ProfilerStep" not in kind for event in odd_events(kind, VALUES[value])]
     trace = opened(write(tmp_path / "t.json", events))

@@ -3,15 +3,16 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stepscope.readers._documents import decoded, exact, files, in_text, index, whole_characters
-from stepscope.readers._prof_files import number
+from stepscope.readers.ascend.prof.files import number
+from stepscope.readers.common.documents import digits_in, files, parse_json, replace_lone_surrogates, to_index, to_int
 
 
 def test_half_a_character_becomes_a_sign_and_whole_ones_stay() -> None:
-    assert decoded(rb'["\ud800", "\udC00x", "\ud83d\ude00", "\\ud800", "a\ud83d"]') == [
+    assert parse_json(rb'["\ud800", "\udC00x", "\ud83d\ude00", "\\ud800", "a\ud83d"]') == [
         "\ufffd",
         "\ufffdx",
         "\U0001f600",
@@ -19,30 +20,32 @@ def test_half_a_character_becomes_a_sign_and_whole_ones_stay() -> None:
         "a\ufffd",
     ]
     data = rb'{"\uD800": "\ud83d\ud83d\ude00"}'
-    assert len(whole_characters(data)) == len(data)
-    assert decoded(data) == {"\ufffd": "\ufffd\U0001f600"}
+    assert len(replace_lone_surrogates(data)) == len(data)
+    assert parse_json(data) == {"\ufffd": "\ufffd\U0001f600"}
 
 
 def test_bytes_that_are_no_text_become_a_sign() -> None:
-    assert decoded(b'\xef\xbb\xbf["\xff"]') == ["\ufffd"]
+    assert parse_json(b'\xef\xbb\xbf["\xff"]') == ["\ufffd"]
 
 
 def test_a_number_is_exact_within_a_column_and_refused_beyond_it() -> None:
-    assert exact("1700000000000000001") == 1_700_000_000_000_000_001
-    assert exact(1.5, 1000) == 1500
-    assert exact(1_700_000_000_001, 1_000_000) == 1_700_000_000_001_000_000  # no float holds it
-    assert exact(-3) == -3
+    assert to_int("1700000000000000001") == 1_700_000_000_000_000_001
+    assert to_int(1.5, 1000) == 1500
+    assert to_int(1_700_000_000_001, 1_000_000) == 1_700_000_000_001_000_000  # no float holds it
+    assert to_int(-3) == -3
+    wrong: Any
     for wrong in (None, "x", "", [], {}, True, float("nan"), float("inf"), 1e308, 2**62, "9" * 30, 10**400):
         with pytest.raises(ValueError):
-            exact(wrong)
+            to_int(wrong)
 
 
 def test_a_rank_has_32_bits() -> None:
-    assert (index("7"), index(2**31 - 1)) == (7, 2**31 - 1)
+    assert (to_index("7"), to_index(2**31 - 1)) == (7, 2**31 - 1)
+    wrong: Any
     for wrong in (None, "x", "²", 1.0, True, 2**31, "9" * 30, []):
         with pytest.raises(ValueError):
-            index(wrong)
-    assert (in_text("step 12"), in_text("step"), in_text("9" * 12)) == (12, None, None)
+            to_index(wrong)
+    assert (digits_in("step 12"), digits_in("step"), digits_in("9" * 12)) == (12, None, None)
 
 
 @pytest.mark.parametrize("strange", ["1e999999999", "1e-999999999", "9" * 5000, "1/3", "²", "nan", None, [], "0x10"])

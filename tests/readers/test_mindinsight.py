@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.readers import mindinsight
-from stepscope.trace import Trace, analysis_names
+from stepscope.model.trace import Trace, analysis_names
+from stepscope.readers.mindinsight import reader as mindinsight
 from tiny import assert_rows
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -112,7 +112,7 @@ def test_b6_a_link_has_an_owner_and_ranks_of_the_whole_job(folder: Any) -> None:
     """In files of ranks 2 and 3, whose group counts from 0, MindInsight shows the link of ranks 0 and 1 again."""
     trace = folder(hccl_raw_0__csv=HCCL, hccl_raw_2__csv=HCCL)
     assert trace.links(step=2).select("rank", "src", "dst").rows() == [(0, 0, 1), (2, 2, 3)]
-    assert "rank 2 of all is their 0" in trace.of_rank(2).problems.collect()["what"][0]
+    assert "their rank 0 is read as rank 2 of the job" in trace.of_rank(2).problems.collect()["what"][0]
 
 
 def step_rows(*ends: int) -> str:

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import intervals
-from stepscope.trace import Trace
+from stepscope.model import intervals
+from stepscope.model.trace import Trace
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend"
 RANKS = sorted((DATA / "prof_2023").glob("PROF_*"))
@@ -261,7 +261,7 @@ def test_kernels_of_a_table_of_another_time_have_a_length_and_no_place(tmp_path:
     assert spans["step"].null_count() == 2
     kinds = dict(trace.tracks.select("track", pl.col("kind").cast(pl.String)).collect().iter_rows())
     assert {kinds[track] for track in spans["track"]} == {"other"}
-    assert any("2 kernels" in what and "place in time" in what for what in trace.problems.collect()["what"])
+    assert any("2 kernels" in what and "without a start" in what for what in trace.problems.collect()["what"])
 
 
 def test_of_several_exports_the_newest_is_read_and_the_others_are_said(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_of_several_exports_the_newest_is_read_and_the_others_are_said(tmp_path:
     (folder / "msprof_20230101000000.json").write_text(json.dumps(rows[:1]))
     again = stepscope.open(folder, cache=False)
     assert again.spans.drop("args").collect().equals(alone)
-    assert "files of earlier exports are here, too, and not read: 1" in again.problems.select("what").collect().to_series()
+    assert "files of earlier exports that are not read: 1" in again.problems.select("what").collect().to_series()
     for number, part in enumerate((rows[:2], rows[2:4], rows[4:])):
         (folder / f"msprof_slice_{number}_2024020200000{number}.json").write_text(json.dumps(part))
     (folder / "msprof_slice_3_20240101000009.json").write_text(json.dumps(rows))

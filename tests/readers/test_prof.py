@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope import intervals
-from stepscope.readers import Options, prof
-from stepscope.trace import Trace
+from stepscope.model import intervals
+from stepscope.model.trace import Trace
+from stepscope.readers import Options
+from stepscope.readers.ascend.prof import reader as prof
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend"
 SYNTH = DATA / "synth"
@@ -170,7 +171,7 @@ def different_steps(case: str) -> list[str]:
     wrong = []
     steps = trace.step_trace().to_dicts()
     models = dict(trace.steps.select("step", pl.col("model").cast(pl.String)).collect().iter_rows())
-    numbers = {name: number for number, name in trace.meta.extra["models"].items()}
+    numbers = dict(trace.table("models").select("name", "model").collect().iter_rows())
     rows = expected(case, "step_trace")
     mine = sorted(steps, key=lambda step: (int(numbers[models[step["step"]]]), step["start_ns"]))
     rows = sorted(rows, key=lambda row: (int(row["Model ID"]), int(row["Iteration ID"])))
@@ -205,13 +206,13 @@ def test_calls_are_those_of_api_statistic(case: str) -> None:
         duration.var(ddof=0).alias("variance"),
     )
     found = {(row["level"], row["name"]): row for row in mine.collect().to_dicts()}
-    rows = {(row["Level"], row["API Name"]): row for row in expected(case, "api_statistic")}
-    assert set(found) == set(rows)
-    for key, row in rows.items():
+    theirs = {(row["Level"], row["API Name"]): row for row in expected(case, "api_statistic")}
+    assert set(found) == set(theirs)
+    for key, row in theirs.items():
         one = found[key]
         assert one["len"] == int(row["Count"]), key
-        for mine, column in (("sum", "Time(us)"), ("min", "Min(us)"), ("max", "Max(us)"), ("variance", "Variance")):
-            assert one[mine] == pytest.approx(float(row[column]), abs=0.0021), (key, column)
+        for figure, column in (("sum", "Time(us)"), ("min", "Min(us)"), ("max", "Max(us)"), ("variance", "Variance")):
+            assert one[figure] == pytest.approx(float(row[column]), abs=0.0021), (key, column)
 
 
 @pytest.mark.parametrize("case", [case for case in WHOLE if expected(case, "communication_statistic")])
@@ -366,7 +367,7 @@ def test_what_can_be_read_of_damaged_data_is_read_and_equals_the_undamaged_twin(
     assert len(found) == tasks
     if case == "c12m_no_start_log":  # where the device's clock begins is not known; how long everything took is
         assert sorted(row["dur_ns"] for row in found) == sorted(length for _, length, _ in twin)
-        assert min(row["start_ns"] for row in found) >= opened(case).spans.filter(pl.col("kind") == "api").collect()["start_ns"].min()  # type: ignore[operator]
+        assert min(row["start_ns"] for row in found) >= opened(case).spans.filter(pl.col("kind") == "api").collect()["start_ns"].min()
     else:
         assert {tuple(row[column] for column in columns) for row in found} <= twin
 

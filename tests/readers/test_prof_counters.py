@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from prof_directories import DEVICE_MAGIC, MONOTONIC, REAL_US, Directory, device, host
-from stepscope.readers import Options, prof
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
+from stepscope.readers import Options
+from stepscope.readers.ascend.prof import reader as prof
 
 START_NS = REAL_US * 1000
 

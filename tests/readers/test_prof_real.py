@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 
 from stepscope import readers
-from stepscope.exporters import msprof, msprof_db
-from stepscope.readers import Options, prof
-from stepscope.trace import Trace
+from stepscope.exporters.msprof import exporter as msprof
+from stepscope.exporters.msprof_db import exporter as msprof_db
+from stepscope.model.trace import Trace
+from stepscope.readers import Options
+from stepscope.readers.ascend.prof import reader as prof
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ascend" / "real_prof"
 pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="no ../shared/data/ascend/real_prof")

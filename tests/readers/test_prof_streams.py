@@ -10,9 +10,11 @@ import pytest
 
 import stepscope
 from prof_directories import HOST_MAGIC, LEVELS, Directory, host
-from stepscope.exporters import msprof, msprof_db
-from stepscope.readers import Options, prof
-from stepscope.trace import Trace
+from stepscope.exporters.msprof import exporter as msprof
+from stepscope.exporters.msprof_db import exporter as msprof_db
+from stepscope.model.trace import Trace
+from stepscope.readers import Options
+from stepscope.readers.ascend.prof import reader as prof
 
 GRAPH, CAPTURED_ON, OF_GRAPH = 5, 3, 40  # the graph, the stream that it was captured on, and its own
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepscope.readers import _wire
-from stepscope.readers._wire import BYTES, FIXED32, FIXED64, MANY, VARINT, Buffer, Damage, decode
+from stepscope.readers.common import wire as common_wire
+from stepscope.readers.common.wire import BYTES, FIXED32, FIXED64, MANY, VARINT, Buffer, Damage, decode
 
 # Fields 3 and 4 share a place, as in a oneof; 20 has a tag of two bytes; 6 is not in the layout.
 LAYOUT = {1: (VARINT, 0), 2: (FIXED64, 1), 3: (VARINT, 2), 4: (BYTES, 2), 5: (BYTES, MANY), 7: (BYTES, MANY), 20: (VARINT, 3)}
@@ -58,7 +58,7 @@ def test_numbers_of_every_width_are_read_at_once_as_one_by_one() -> None:
         start = len(data)
         data += encoded(1, VARINT, value)
         places.append((start, len(data)))
-    assert len(values) > _wire._FEW
+    assert len(values) > common_wire._FEW
     assert run(data, places).value[0].tolist() == values
     assert [int(run(data, [place]).value[0, 0]) for place in places] == values
 
@@ -103,9 +103,9 @@ def test_any_bytes_give_what_decoding_one_by_one_gives(messages: list[bytes], co
     assert_same(run(data, places, tolerant=True), data, places)
 
 
-def run(data: bytes, places: list[tuple[int, int]], *, tolerant: bool = False) -> _wire.Messages:
+def run(data: bytes, places: list[tuple[int, int]], *, tolerant: bool = False) -> common_wire.Messages:
     edges = np.array(places, np.int64).reshape(-1, 2)
-    return decode(Buffer(bytearray(data + bytes(_wire.PADDING))), edges[:, 0].copy(), edges[:, 1].copy(), LAYOUT, tolerant=tolerant)
+    return decode(Buffer(bytearray(data + bytes(common_wire.PADDING))), edges[:, 0].copy(), edges[:, 1].copy(), LAYOUT, tolerant=tolerant)
 
 
 def encoded(number: int, wire: int, value: Any) -> bytes:
@@ -180,7 +180,7 @@ def naive(data: bytes, here: int, end: int) -> Naive:
     return found
 
 
-def assert_same(found: _wire.Messages, data: bytes, places: list[tuple[int, int]]) -> None:
+def assert_same(found: common_wire.Messages, data: bytes, places: list[tuple[int, int]]) -> None:
     expected = [naive(data, *place) for place in places]
     assert sorted(found.broken) == [row for row, message in enumerate(expected) if message.broken]
     for place in range(PLACES):

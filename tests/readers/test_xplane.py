@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from programs import needs
 from stepscope.errors import DataError, UsageError
-from stepscope.readers import Options, xplane
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
+from stepscope.readers import Options
+from stepscope.readers.xplane import reader as xplane
 from tiny import assert_rows
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "xplane"
@@ -45,7 +47,7 @@ def read(tmp_path: Path) -> Any:
 @pytest.fixture(scope="session")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training recorded just now by the jax that is installed."""
-    pytest.importorskip("jax")
+    needs("jax")
     folder = tmp_path_factory.mktemp("recorded")
     subprocess.run([sys.executable, str(SAMPLES.parent / "record_xplane.py"), str(folder)], check=True, capture_output=True)
     return next(folder.glob("*/train.xplane.pb"))
@@ -53,6 +55,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("which", ["fresh", *range(len(FILES))], ids=["fresh", *(file.parent.name for file in FILES)])
 def test_every_event_is_what_another_reader_finds(which: str | int, read: Any, request: pytest.FixtureRequest) -> None:
+    needs("jax")
     jax = pytest.importorskip("jax")
     path = request.getfixturevalue("fresh") if which == "fresh" else FILES[int(which)]
     trace = read(path)
@@ -231,7 +234,9 @@ class PlaneBytes:
 
     def __init__(self, name: str, *, number: int = 0, stats: dict[str, Any] | None = None) -> None:
         self.head = (field(1, number) if number else b"") + field(2, name)
-        self.lines, self.names, self.stat_names, self.metadata = b"", {}, {}, b""
+        self.lines, self.metadata = b"", b""
+        self.names: dict[str, int] = {}
+        self.stat_names: dict[str, int] = {}
         self.stats = b"".join(field(6, self.stat(*pair)) for pair in (stats or {}).items())
 
     def about(self, name: str, display: str = "", stats: dict[str, Any] | None = None) -> None:
@@ -656,7 +661,7 @@ def test_a_given_rank_is_taken(read: Any) -> None:
         b"\nhello, this is text that starts with a line feed",
         b'{"traceEvents": [{"ph": "X"}]}',
         b"\x1f\x8b\x08\x00 not really gzip",
-        gzip.compress(b'{"traceEvents": []}'),
+        gzip.compress(b'{"traceEvents": []}', mtime=0),
         field(1, field(1, "jit_step") + field(2, "main")),  # an HloProto
         field(1, field(1, 3) + field(2, 4)) * 3,  # a pprof profile
         field(1, field(1, 1) + field(2, b"\x00\x01\x02\x03") + field(3, b"")),  # a name that is no text

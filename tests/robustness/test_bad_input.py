@@ -8,11 +8,12 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from settling import until
 
 GOOD = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5, "args": {"External id": 1}}
 
@@ -182,9 +183,7 @@ def test_a_killed_reader_leaves_nothing_that_misleads(tmp_path: Path, large: Pat
     cache = tmp_path / "cache"
     environment = os.environ | {"STEPSCOPE_CACHE": str(cache)}
     process = subprocess.Popen([sys.executable, "-m", "stepscope", "summary", str(large)], env=environment, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not list(cache.rglob("*.arrow")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
+    until(lambda: process.poll() is not None or list(cache.rglob("*.arrow")))
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not list(cache.glob("[!.]*/run.json"))

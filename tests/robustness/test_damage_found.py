@@ -12,8 +12,9 @@ import pytest
 
 import stepscope
 from prof_directories import small_network
-from stepscope import cli, prof_folders
-from stepscope.readers._ascend_texts import json_list
+from stepscope import cli
+from stepscope.readers.ascend.common.texts import json_list
+from stepscope.recording import prof_folders
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 
@@ -72,7 +73,7 @@ def test_a_number_of_calls_that_cannot_be_is_told_and_makes_no_spans(tmp_path: P
     trace = stepscope.open(tmp_path, cache=False)
     spans = trace.spans.select(pl.col("name").cast(pl.String), "dur_ns").collect().rows()
     assert spans == [("MatMul-op1", 500_000)] * 2
-    assert problems(tmp_path)["1 row without a name, a time or a number of calls that can be"] == 1
+    assert problems(tmp_path)["1 row without a name, a time or a valid number of calls"] == 1
 
 
 def test_cores_and_frequencies_that_cannot_be_are_as_if_not_said(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_a_result_of_which_all_that_is_said_is_of_another_kind_opens(tmp_path: P
     (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce_": said}}}))
     found = problems(folder)
     assert found["2 pairs of ranks without size and time"] == 2
-    assert found["1 transfer without their times"] == 1
+    assert found["1 transfer without times"] == 1
 
 
 def test_a_recording_that_says_only_what_was_reserved_has_a_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +109,7 @@ def test_a_recording_that_says_only_what_was_reserved_has_a_summary(tmp_path: Pa
     table = folder / "ASCEND_PROFILER_OUTPUT" / "memory_record.csv"
     table.write_text(table.read_text().replace("Total Allocated(MB)", "lost"))
     assert cli.main(["summary", str(folder)]) == 0
-    assert "4.00 MiB reserved at most on npu 0" in capsys.readouterr().out
+    assert "4.00 MiB reserved at the peak on npu 0" in capsys.readouterr().out
 
 
 def test_a_shape_that_is_none_is_not_read_as_another(tmp_path: Path) -> None:
@@ -175,8 +176,8 @@ def test_an_offset_and_times_that_are_no_numbers_are_told(tmp_path: Path) -> Non
     (folder / "profiler_info_0.json").write_text(json.dumps({"diff_time": 1e300}))
     (folder / "minddata_cpu_utilization_0.json").write_text(json.dumps({"time_stamp": [1000, "x", 1020], "op_info": [{"op_id": None}]}))
     found = problems(folder)
-    assert found["diff_time is no number: times of this rank are not moved by it"] == 0
-    assert found["the times of 2 samples of the input pipeline are not numbers, or behind one that is none"] == 2
+    assert found["diff_time is not a number: the clock of this rank is not shifted"] == 0
+    assert found["2 samples of the input pipeline without a usable time, or after such a sample"] == 2
     assert found["1 operator of the input pipeline without a number"] == 1
 
 
@@ -192,5 +193,5 @@ def test_a_time_that_is_years_off_a_plane_and_a_process_that_cannot_be_make_no_f
     tasks.write_bytes(data)
     for path in (raw / "host" / "info.json", raw / "device_0" / "info.json.0"):
         path.write_text(path.read_text().replace('"pid": "42"', f'"pid": {2**70}'))
-    result = prof_folders.done(prof_folders.Request(folder=str(raw), text=True, database=True, rules=list(prof_folders.RULES)))
+    result = prof_folders.process(prof_folders.Request(folder=str(raw), text=True, database=True, rules=list(prof_folders.RULES)))
     assert result.failed == "" and sum(file.bytes for file in result.written) < 2_000_000

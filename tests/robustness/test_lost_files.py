@@ -12,10 +12,13 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope import captures, pyramid, store
 from stepscope.errors import DataError
-from stepscope.trace import Meta, Trace, analysis_names
-from stepscope.web.report import report
+from stepscope.io import store
+from stepscope.model import captures
+from stepscope.model.trace import Meta, Trace, analysis_names
+from stepscope.server.report import report
+from stepscope.timeline import pyramid
+from volume import mostly_deep
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -117,7 +120,7 @@ def test_no_file_is_lost_without_a_word(tmp_path: Path, kind: str) -> None:
 
 
 def rows_of(trace: Trace) -> list[tuple[str, str, int]]:
-    return trace.problems.select("where", "what", "lost").collect().rows()  # type: ignore[return-value]
+    return trace.problems.select("where", "what", "lost").collect().rows()
 
 
 def _flip(content: bytes) -> bytes:
@@ -171,7 +174,9 @@ def test_a_capture_says_which_of_its_files_are_gone(tmp_path: Path) -> None:
     assert missing == [(f"counters.{number:06d}.npz", "the column file is missing: its rows are lost", 1) for number in (0, 2)]
 
 
-@pytest.mark.parametrize("odd", [None, "text", -1, 2**31, 2**63, 1.5, True, [], {"a": 1}, [[1]]], ids=str)
+@pytest.mark.parametrize(
+    "odd", mostly_deep([None, "text", -1, 2**31, 2**63, 1.5, True, [], {"a": 1}, [[1]]], [None, -1, 2**63, {"a": 1}]), ids=str
+)
 def test_odd_entries_in_the_header_of_a_capture_are_ignored_and_said(tmp_path: Path, odd: Any) -> None:
     folder = copied(FOLDERS["capture of PyTorch"], tmp_path)
     whole = stepscope.open(folder, cache=False).spans.collect().height
@@ -224,7 +229,7 @@ def test_a_trace_without_spans_answers_everything(tmp_path: Path, kind: str) -> 
     else:
         (tmp_path / "t.json").write_text(json.dumps({"traceEvents": WITHOUT_SPANS[kind]}))
         trace = stepscope.open(tmp_path / "t.json", cache=False)
-        assert "the trace holds no spans: there are no steps" in [what for _, what, _ in rows_of(trace)]
+        assert "the trace has no spans, so there are no steps" in [what for _, what, _ in rows_of(trace)]
     assert trace.steps.collect().is_empty()
     assert report(trace, name="nothing").left_out == []
 
@@ -320,13 +325,13 @@ def test_a_table_of_a_run_folder_whose_pages_are_damaged_is_named(
     read_through: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The footer is whole, so that a large folder opens; a small one is read through first."""
-    monkeypatch.setattr(store, "_READ_THROUGH", read_through)
+    monkeypatch.setattr(store, "_CHECKED_SIZE", read_through)
     folder = copied(SAMPLES / "run/stepscope-0.1.0/resnet50_h200", tmp_path)
     file = folder / "spans.parquet"
     content = bytearray(file.read_bytes())
     content[2000 : len(content) - 20_000 : 500] = bytes(len(range(2000, len(content) - 20_000, 500)))
     file.write_bytes(content)
-    with pytest.raises(DataError, match=r"spans\.parquet: (damaged|not a whole Parquet file) \(") as refused:
+    with pytest.raises(DataError, match=r"spans\.parquet: (damaged|not a complete Parquet file) \(") as refused:
         stepscope.open(folder, cache=False).analyse("operators")
     assert refused.value.path == str(file)
 

@@ -34,8 +34,8 @@ def record(steps: Iterator[None], place: Path) -> None:
         for _ in range(8 + STEPS):
             next(steps)
             profiler.step()
-            if profiler._window:
-                torchs = next(one.collector for one in profiler._window._running if hasattr(one, "collector")).profiler  # type: ignore[attr-defined]
+            if profiler._windows.current:
+                torchs = next(one.collector for one in profiler._windows.current._running if hasattr(one, "collector")).profiler  # type: ignore[attr-defined]
     profiler.run.rename(place.with_suffix(".capture"))  # type: ignore[union-attr]
     rows = [
         {
@@ -55,14 +55,14 @@ def record(steps: Iterator[None], place: Path) -> None:
 
 def keep(capture: Path, place: Path) -> None:
     """The capture as a run folder, with torch's summary in summaries/. Where it was recorded is nobody's business."""
-    from stepscope import conversion
+    from stepscope.recording import convert
 
     copy = shutil.copytree(capture, place.with_name(f"{place.name}.capture"))
     header = json.loads((copy / "capture.json").read_text())
     header["options"]["output_path"] = "data"
     (copy / "capture.json").write_text(json.dumps(header))
     shutil.rmtree(place, ignore_errors=True)
-    conversion.convert(copy)
+    convert.convert(copy)
     described = json.loads((place / "run.json").read_text())
     (place / "run.json").write_text(json.dumps(described | {"source": copy.name}, indent=2) + "\n")
     (SAMPLES / "summaries").mkdir(exist_ok=True)

@@ -50,7 +50,7 @@ _CRASH = re.compile(
 )
 # A row of `problems`, or a line on stderr, that is a fault of ours and not a remark.
 _INTERNAL = re.compile(r"\b\w+(Error|Exception)\b|\bfailed:|could not be (taken over|finished)|stays a capture")
-_ENDED_EARLY = re.compile(r"ended early|max_events|recorded up to|asks for others")
+_ENDED_EARLY = re.compile(r"ended early|max_events|recorded up to|records others")
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _edit(job: "subprocess.Popen[bytes]", folder: Path) -> None:
     config.parent.mkdir(exist_ok=True)
     asked, start = 0, 5
     while job.poll() is None:
-        said = next((json.loads(one.read_text()) for one in status.glob("*.rank0.json")), {"taken": [], "rejected": []})
+        said: dict[str, Any] = next((json.loads(one.read_text()) for one in status.glob("*.rank0.json")), {"taken": [], "rejected": []})
         if len(said["rejected"]) + sum(one["state"] in ("recorded", "failed") for one in said["taken"]) == asked:
             if said["rejected"]:
                 start = max(start, said["rejected"][-1]["step"] + 40)

@@ -143,7 +143,7 @@ def _print_outcome(outcome: Outcome) -> None:
 def _table(outcomes: list[Outcome]) -> Iterator[str]:
     """What was run, by form and way. Memory is the most that a job took; a step's time is the median of the medians."""
     heads = ("form", "way", "runs", "crashes", "mismatches", "memory", "faults", "windows", "minutes", "max RSS MB", "step ms")
-    rows = [heads]
+    rows: list[tuple[str, ...]] = [heads]
     for key in dict.fromkeys((one.case.form, one.case.way) for one in sorted(outcomes, key=lambda one: (one.case.form, one.case.way))):
         those = [one for one in outcomes if (one.case.form, one.case.way) == key]
         counts = [sum(bool(getattr(one, kind)) for one in those) for kind in ("crashes", "mismatches", "memory", "faults")]

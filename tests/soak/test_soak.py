@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from programs import said
+from programs import needs, said
 from soak.harness import Case, Outcome, _check_job, _explains, malloc_checker, malloc_checks, play, play_ranges, valgrind_errors
+from volume import mostly_deep
 
-pytest.importorskip("torch")
+needs("torch")
 STEPS = {"eager": 160, "hooks": 160, "ddp": 60}
 LIMIT_S = 900
 MADE: list[Path] = []
@@ -42,13 +43,18 @@ def left_alone(form: str) -> Outcome:
     "case",
     [
         Case("eager", "run", "rolls"),
-        Case("eager", "run", "rolls", python_malloc=True),
-        Case("eager", "run", "memory", steps="5:40"),
-        Case("hooks", "run", "rolls"),
-        Case("eager", "profiler", "rolls"),
-        Case("eager", "schedule"),
         Case("eager", "monitor"),
         Case("ddp", "run", "rolls"),
+        *(
+            pytest.param(case, marks=pytest.mark.deep)
+            for case in (
+                Case("eager", "run", "rolls", python_malloc=True),
+                Case("eager", "run", "memory", steps="5:40"),
+                Case("hooks", "run", "rolls"),
+                Case("eager", "profiler", "rolls"),
+                Case("eager", "schedule"),
+            )
+        ),
     ],
     ids=str,
 )
@@ -70,7 +76,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", mostly_deep(PLACES, ["ranges_across", "gradient_hook", "window_by_a_thread"]))
 def test_windows_may_end_at_any_place_of_a_training_and_each_has_its_operators_or_says_why_not(tmp_path: Path, place: str) -> None:
     outcome = play_ranges(place, tmp_path / "job", windows=30, limit_s=LIMIT_S)
     assert not outcome.failures

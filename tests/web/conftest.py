@@ -22,8 +22,8 @@ import pytest
 
 import chromium
 import settling
-from stepscope.web import serving
-from stepscope.web.app import Settings
+from stepscope.server import http_server
+from stepscope.server.app import Settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -97,9 +97,9 @@ def server() -> Iterator[Serve]:
 
 
 def _started(settings: Settings, address: str) -> Served:
-    listener = serving.bound(address, 0)
+    listener = http_server.listen(address, 0)
     up = threading.Event()
-    made = serving.make(settings, up.set)
+    made = http_server.make(settings, up.set)
     thread = threading.Thread(target=made.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     assert up.wait(30), "the server did not start"

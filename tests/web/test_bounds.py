@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 from starlette.routing import Route
 
-from stepscope import parameters, schema
-from stepscope.trace import analysis, analysis_names
-from stepscope.web import answers, exports, timeline
-from stepscope.web.app import Server, Settings
+from stepscope.model import parameters, schema
+from stepscope.model.trace import analysis, analysis_names
+from stepscope.server import answers, exports, timeline
+from stepscope.server.app import Server, Settings
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 RECORDING = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
@@ -134,7 +134,7 @@ def addresses(path: str) -> list[tuple[str, dict[str, type]]]:
         return [(path.replace("{name}", name), dict.fromkeys(answers.NUMBERS, int)) for name in schema.TABLES]
     if path.endswith("/export/{format}"):
         common = dict.fromkeys(exports.NUMBERS, int)
-        return [(path.replace("{format}", name), common | numeric(exports.own_parameters(name))) for name in exports.names()]
+        return [(path.replace("{format}", name), common | numeric(exports.format_parameters(name))) for name in exports.names()]
     if "/timeline" in path:
         return [(path, numeric(parameters.of(timeline.ROUTES[path.partition("/timeline")[2]])))]
     assert path.endswith("/query"), f"{path}: declare its numbers"
@@ -229,7 +229,7 @@ def test_a_word_that_is_given_twice_or_names_a_lane_twice_is_refused(watched: Wa
     lanes = ",".join(["0"] * 20_000)
     for path in (f"timeline/area?t0=0&t1=9&lanes={lanes}", f"timeline/tiles/0/0?lanes={lanes}"):
         status, body = watched.ask(f"/api/runs/{run}/{path}")
-        assert (status, json.loads(body)["error"]) == (400, "lanes names a lane twice")
+        assert (status, json.loads(body)["error"]) == (400, "`lanes` names a track twice")
 
 
 def test_a_text_of_any_length_is_answered_or_refused_at_once(watched: Watched, run: str) -> None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import tiny
-from stepscope import store
-from stepscope.trace import Trace
+from stepscope.io import store
+from stepscope.model.trace import Trace
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 MS = 1_000_000
@@ -57,16 +57,15 @@ def tile(page: Any, label: str) -> str:
 def test_the_sentence_names_the_rank_that_the_others_wait_for(opened: Any, trace: Trace) -> None:
     page = opened()
     assert page.locator("h1").inner_text() == (
-        "Rank 3 holds the others up: it computes 70.0\u202fms a step, the others 40.0\u202fms on average, "
-        "and they wait 30.0\u202fms for it."
+        "Rank 3 slows the others: it computes 70.0\u202fms per step, the others 40.0\u202fms on average, and they wait 30.0\u202fms for it."
     )
     facts = page.locator(".facts").inner_text()
-    assert "3 of 4 ranks" in facts and "not recorded: rank 2" in facts and "waits are known for 9 of 9 calls" in facts
+    assert "3 of 4 ranks" in facts and "not recorded: rank 2" in facts and "Waits are known for 9 of 9 calls" in facts
     waits = trace.cluster_steps(per_step=False)["wait_ns"].to_list()
     assert waits == [30 * MS, 30 * MS, 0]
-    assert tile(page, "Waiting for other ranks") == "20,000,000 ns"
+    assert tile(page, "Wait for other ranks") == "20,000,000 ns"
     assert tile(page, "Communication") == "40,000,000 ns"
-    assert tile(page, "Sent or received") == "9,000,000 bytes"
+    assert tile(page, "Data sent or received") == "9,000,000 bytes"
     assert "not recorded" in page.locator(".ranks").inner_text()
 
 
@@ -78,7 +77,7 @@ def test_missing_ranks_are_told_as_ranges(opened: Any, shared: Path) -> None:
 
 def test_a_cell_that_is_clicked_is_named_and_leads_to_its_step(opened: Any) -> None:
     page = opened()
-    cells = page.get_by_role("img", name="Every rank and step: Step time")
+    cells = page.get_by_role("img", name="All ranks and steps: Step time")
     box = cells.bounding_box()
     page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.9)
     page.wait_for_url(re.compile("sel=3:2"))
@@ -87,12 +86,12 @@ def test_a_cell_that_is_clicked_is_named_and_leads_to_its_step(opened: Any) -> N
     page.wait_for_selector(".heatrow:has-text('Rank 3, step 2')")
     page.get_by_role("link", name="Step trace of rank 3").click()
     page.wait_for_url(re.compile(r"/steps\?rank=3&sel=2$"))
-    page.wait_for_selector("h1:has-text('Step 2 took')")
+    page.wait_for_selector("h1:has-text('Step 2 takes')")
 
 
 def test_cells_are_reached_by_keyboard(opened: Any) -> None:
     page = opened("?of=wait_ns")
-    page.get_by_role("img", name="Every rank and step: Wait").focus()
+    page.get_by_role("img", name="All ranks and steps: Wait").focus()
     for key in ("ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
     assert "Rank 1 · Step 2" in page.get_by_role("tooltip").inner_text()
@@ -131,16 +130,16 @@ def test_the_page_divides_communication_as_torch_npu_does_and_says_how_many_rank
     page.wait_for_selector("h1.verdict")
     assert "2 of 8 ranks recorded" in page.locator(".facts").inner_text()
     assert "not recorded: rank 2–7" in page.locator(".facts").inner_text()  # noqa: RUF001
-    assert "waits are known for 8 of 8 calls (as the recording itself says)" in page.locator(".facts").inner_text()
+    assert "Waits are known for 8 of 8 calls (as recorded)" in page.locator(".facts").inner_text()
     sentence = page.locator("h1").inner_text()
     assert (
-        "Of 103\u202fms of communication a step, data moves for 3.77\u202fms, ranks wait 3.07\u202fms" in sentence
-        and "96.3\u202fms are idle" in sentence
+        "Of 103\u202fms of communication per step, 3.77\u202fms is data in transit, 3.07\u202fms waiting for other ranks" in sentence
+        and "96.3\u202fms idle" in sentence
     )
-    for label, wanted in (("Data in transit", 3_771_515), ("Waiting for other ranks", 3_066_002), ("Idle in communication", 96_346_066)):
+    for label, wanted in (("Data in transit", 3_771_515), ("Wait for other ranks", 3_066_002), ("Idle in communication", 96_346_066)):
         assert abs(float(tile(page, label).removesuffix(" ns").replace(",", "")) - wanted) <= 1
     # The one wait of rank 0: of its step in one table, of its four calls in the other.
-    of_step = page.get_by_role("grid", name="Step trace, rank by rank").get_by_role("row").nth(1)
+    of_step = page.get_by_role("grid", name="Step trace by rank").get_by_role("row").nth(1)
     assert of_step.locator("[title='5,940,619 ns']").count() >= 1
     for wait in ("5,646,633", "72,401", "188,424", "33,161"):
         assert page.get_by_role("grid", name="Operators").locator(f"[title='{wait} ns']").count() >= 1

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.web.connections import Limits
+from settling import until
+from stepscope.server.connections import Limits
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 CPU = SAMPLES / "chrome" / "torch-2.13.0" / "cpu_training.json.gz"
@@ -147,10 +148,10 @@ def test_an_upload_that_stops_leaves_nothing_behind(server: Any) -> None:
 def test_who_does_not_take_the_answer_is_hung_up_on(tmp_path: Path) -> None:
     """Otherwise the answer would be kept in memory for as long as the client likes."""
     code = (
-        "import sys; from pathlib import Path; from stepscope.web import serving; from stepscope.web.app import Settings\n"
-        "from stepscope.web.connections import Limits\n"
-        "listener = serving.bound('127.0.0.1', 0); print(listener.getsockname()[1], flush=True)\n"
-        "serving.serve(Settings(roots=[Path(sys.argv[1])], token=None, limits=Limits(answer=1.0)), listener)"
+        "import sys; from pathlib import Path; from stepscope.server import http_server; from stepscope.server.app import Settings\n"
+        "from stepscope.server.connections import Limits\n"
+        "listener = http_server.listen('127.0.0.1', 0); print(listener.getsockname()[1], flush=True)\n"
+        "http_server.serve(Settings(roots=[Path(sys.argv[1])], token=None, limits=Limits(answer=1.0)), listener)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(SAMPLES)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -198,7 +199,4 @@ def connected(client: int, server: int) -> bool:
 
 
 def soon(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert until(holds, patience_s=PATIENCE_S)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+import settling
 import stepscope
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 RECORDING = SAMPLES / "run/stepscope-0.1.0/resnet50_h200"
@@ -27,7 +28,7 @@ def opened(server: Any, page: Any) -> Any:
     def go(query: str = "") -> Any:
         page.goto(served.url(f"#/{run}/cpu{query}"))
         page.wait_for_selector(".u-over")
-        page.wait_for_selector("[aria-label='Use by process and operator'] [role=rowgroup] [role=row]")
+        page.wait_for_selector("[aria-label='Usage by process and operator'] [role=rowgroup] [role=row]")
         return page
 
     return go
@@ -45,14 +46,14 @@ def test_the_sentence_and_the_table_say_what_the_analysis_says(opened: Any, trac
     busy = machine["user_share"] + machine["system_share"]
     said = page.locator("h1").inner_text()
     assert f"{busy:.1%}"[:-1] in said and f"of {machine['cores']:.0f} cores" in said
-    exact = [title for title in page.locator("h1 b").evaluate_all("all => all.map(e => e.title)") if title]
+    exact = [title for title in page.locator("h1 b .q").evaluate_all("all => all.map(e => e.title)") if title]
     assert float(exact[0]) == pytest.approx(busy)
     assert float(exact[1]) == pytest.approx(machine["busy_cores"])
-    shown = cells(page, "Use by process and operator", "machine")
+    shown = cells(page, "Usage by process and operator", "machine")
     assert [float(value.replace(",", "")) for value in shown[2:6]] == pytest.approx(
         [machine[name] for name in ("busy_cores", "max_busy_cores", "user_share", "system_share")]
     )
-    assert page.locator("[aria-label='Use by process and operator']").get_attribute("aria-rowcount") == str(trace.cpu_use().height + 1)
+    assert page.locator("[aria-label='Usage by process and operator']").get_attribute("aria-rowcount") == str(trace.cpu_use().height + 1)
 
 
 def test_dragging_over_a_chart_chooses_a_range_that_the_address_keeps_and_the_table_obeys(opened: Any, trace: Trace) -> None:
@@ -65,9 +66,9 @@ def test_dragging_over_a_chart_chooses_a_range_that_the_address_keeps_and_the_ta
     page.wait_for_url(re.compile(r"t0=\d+&t1=\d+"))
     first, last = (int(value) for value in re.findall(r"t[01]=(\d+)", page.url))
     origin = min(trace.spans.collect()["start_ns"].min(), trace.counters.collect()["at_ns"].min())  # type: ignore[type-var]
-    expected = trace.cpu_use(of="machine", start_ns=origin + first, end_ns=origin + last).row(0, named=True)  # type: ignore[operator]
+    expected = trace.cpu_use(of="machine", start_ns=origin + first, end_ns=origin + last).row(0, named=True)
     page.wait_for_selector(f".facts:has-text('{expected['samples']} samples of the machine')")
-    assert float(cells(page, "Use by process and operator", "machine")[2]) == pytest.approx(expected["busy_cores"])
+    assert float(cells(page, "Usage by process and operator", "machine")[2]) == pytest.approx(expected["busy_cores"])
     chart = page.locator(".u-over").first
     chart.dblclick()
     page.wait_for_url(re.compile(r"/cpu$"))
@@ -96,11 +97,11 @@ def test_one_crosshair_runs_through_all_charts(opened: Any) -> None:
 def test_arrow_keys_move_the_crosshair(opened: Any) -> None:
     page = opened()
     page.locator(".series [role=img]").first.focus()
-    seen = []
+    readout = page.locator(".readout").first
+    seen: list[str] = []
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-        page.wait_for_timeout(30)
-        seen.append(page.locator(".readout").first.inner_text())
+        seen.append(settling.until(readout.inner_text, lambda text: text not in seen))
     assert len(set(seen)) == 3
 
 

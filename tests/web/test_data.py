@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import tiny
-from stepscope import store
-from stepscope.trace import Trace
+from stepscope.io import store
+from stepscope.model.trace import Trace
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 MS = 1_000_000
@@ -61,14 +61,13 @@ def opened(server: Any, page: Any, runs: Path) -> Any:
 def test_the_sentence_names_the_share_the_bottleneck_and_the_rule(opened: Any, trace: Trace) -> None:
     page = opened()
     assert page.locator("h1").inner_text() == (
-        "The step waits for data 60.0\u202f% of the time. MapOp is the bottleneck: full queue before it, empty queue after it."
+        "60.0\u202f% of each step is spent waiting for data. "
+        "MapOp is the bottleneck: the queue before it is full, the queue after it is empty."
     )
     assert trace.overview()["input_wait_share"].item() == pytest.approx(0.6)
     facts = page.locator(".facts").inner_text()
     assert (
-        "10 steps" in facts
-        and "60.0\u202fms per step spent waiting; median step 100\u202fms" in facts
-        and "iterator empty 8 of 10 times" in facts
+        "10 steps" in facts and "60.0\u202fms wait per step; median step 100\u202fms" in facts and "iterator empty 8 of 10 times" in facts
     )
     assert page.locator(".chip", has_text="empty 8 of 10").count() == 1
     assert page.get_by_text(str(trace.data_pipeline().filter(op_id=2)["hint"].item())).count() == 1
@@ -77,19 +76,19 @@ def test_the_sentence_names_the_share_the_bottleneck_and_the_rule(opened: Any, t
 def test_a_queue_that_is_clicked_or_reached_by_key_shows_its_history_and_its_neighbours(opened: Any) -> None:
     page = opened("?view=pipeline")
     # Without a choice: the queue before the bottleneck.
-    page.wait_for_selector("h2:has-text('Queue into MapOp')")
-    page.get_by_role("button", name=re.compile("^Queue into BatchOp")).click()
-    page.wait_for_selector("h2:has-text('Queue into BatchOp')")
+    page.wait_for_selector("h2:has-text('Queue to MapOp')")
+    page.get_by_role("button", name=re.compile("^Queue to BatchOp")).click()
+    page.wait_for_selector("h2:has-text('Queue to BatchOp')")
     assert re.search("sel=2", page.url)
     card = page.locator(".card.chosen")
-    assert "MapOp → BatchOp, 16 places" in card.inner_text()
+    assert "MapOp → BatchOp, 16 slots" in card.inner_text()
     assert "MapOp · 2 workers · CPU 35.0" in card.inner_text()
     assert card.locator("dd .q").first.get_attribute("title") == "0"
-    page.get_by_role("button", name=re.compile("^Queue into EpochCtrlOp")).focus()
+    page.get_by_role("button", name=re.compile("^Queue to EpochCtrlOp")).focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("h2:has-text('Queue into EpochCtrlOp')")
+    page.wait_for_selector("h2:has-text('Queue to EpochCtrlOp')")
     page.reload()
-    page.wait_for_selector("h2:has-text('Queue into EpochCtrlOp')")
+    page.wait_for_selector("h2:has-text('Queue to EpochCtrlOp')")
 
 
 def test_the_operators_are_those_of_the_analysis(opened: Any, trace: Trace) -> None:
@@ -98,14 +97,14 @@ def test_the_operators_are_those_of_the_analysis(opened: Any, trace: Trace) -> N
     for row in trace.data_pipeline().iter_rows(named=True):
         line = grid.get_by_role("row", name=re.compile(f"{row['op_id']} {row['op_type']} {row['workers']}"))
         assert line.count() == 1
-        assert (row["verdict"] or "\u2013") in line.inner_text()
+        assert (row["verdict"] or "\u2013").replace("reader", "consumer") in line.inner_text()
 
 
 def test_a_step_leads_to_its_trace_and_the_rules_say_which_applies(opened: Any) -> None:
     page = opened("?view=gap")
     rules = page.locator(".rules3 li")
-    assert [rules.nth(at).locator(".chip").inner_text() for at in range(3)] == ["does not apply", "applies", "not known"]
-    chart = page.get_by_role("slider", name="Waiting for data, per step")
+    assert [rules.nth(at).locator(".chip").inner_text() for at in range(3)] == ["does not apply", "applies", "unknown"]
+    chart = page.get_by_role("slider", name="Input wait per step")
     chart.focus()
     page.keyboard.press("Home")
     page.wait_for_url(re.compile("step=1"))
@@ -120,5 +119,5 @@ def test_what_was_not_recorded_is_said_with_the_way_to_record_it(opened: Any) ->
 
 def test_a_loader_of_pytorch_has_a_picture_too(opened: Any) -> None:
     page = opened(run="resnet50_h200", root=SAMPLES)
-    assert page.get_by_role("button", name=re.compile("^Queue into Training step: 92")).count() == 1
+    assert page.get_by_role("button", name=re.compile("^Queue to Training step: 92")).count() == 1
     assert "8 workers" in page.locator(".facts").inner_text()

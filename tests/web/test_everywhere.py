@@ -14,15 +14,15 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import store
 from stepscope.cli.demo import RECORDING
+from stepscope.io import store
 
 pytest.importorskip("playwright.sync_api")
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from conftest import Serve, Served
+    from web.conftest import Serve, Served
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 PICTURES = Path(__file__).parent / "screenshots"
@@ -230,7 +230,8 @@ def test_every_page_fits_a_telephone(server: "Serve", quiet: "Page", name: str) 
         quiet.locator("main .gridrow:not(.head)").first.click()
         drawer = quiet.locator(".drawer")
         drawer.wait_for()
-        assert (drawer.bounding_box() or {})["width"] == 390
+        box = drawer.bounding_box()
+        assert box and box["width"] == 390
         quiet.keyboard.press("Escape")
         drawer.wait_for(state="detached")
     assert not wrong, "\n".join(wrong)
@@ -420,7 +421,7 @@ def test_the_skip_link_leads_to_the_page_and_is_never_taken_for_a_run(server: "S
     assert quiet.evaluate("document.activeElement.id") == "main"
     # As a browser without our script, a reader of pages aloud or a bookmark goes there.
     quiet.evaluate("location.hash = '#main'")
-    quiet.wait_for_function(f"location.hash === {place!r}")
+    quiet.wait_for_function(f"() => location.hash === {place!r}")
     assert quiet.evaluate("document.activeElement.id") == "main"
     assert quiet.locator("h1 b").count()
     other = quiet.context.new_page()
@@ -449,7 +450,7 @@ def test_one_of_something_is_not_called_by_its_plural(server: "Serve", quiet: "P
     for place in ("overview", "steps", "operators", "functions", "kernels", "flops", "timeline", "communication", "files", "query"):
         quiet.evaluate(GO, f"#/{run}/{place}")
         said = quiet.locator("main").inner_text()
-        plurals = "rows|steps|ranks|kernels|types|operator types|calls|events|lanes|spans|functions|gaps"
+        plurals = "rows|steps|ranks|kernels|types|operator types|calls|tracks|spans|functions|gaps"
         assert not re.search(rf"(?<![\d.,])1 (more |other )?({plurals})\b", said), said
         assert not re.search(r"\[\w+\|\w+\]", said), said
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import stepscope
-from stepscope.web import answers, app, runs
+from stepscope.server import answers, app, runs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve, Served
+    from web.conftest import Serve, Served
 
 RESNET = Path(__file__).parents[1] / "samples" / "run" / "stepscope-0.1.0" / "resnet50_h200"  # steps 8 to 11, 23,860 spans
 
@@ -84,7 +84,7 @@ def test_the_overview_says_which_steps_it_is_of_and_leads_to_all_of_them(served:
     run = served.run("large")
     page.goto(served.url(f"#/{run}/overview"))
     note = page.get_by_role("note")
-    expect(note).to_contain_text("23,860 spans: this page is of steps 9\u201310, the timeline of all.")
+    expect(note).to_contain_text("23,860 spans: this page covers steps 9\u201310; the timeline covers all.")
     some = stepscope.open(RESNET).analyse("overview", steps=(9, 10), warmup=0)["step_ns"].item()
     step = page.locator("a.tile").first.locator(".q").first
     expect(step).to_have_attribute("title", f"{some:,} ns")
@@ -92,7 +92,7 @@ def test_the_overview_says_which_steps_it_is_of_and_leads_to_all_of_them(served:
     whole = stepscope.open(RESNET).overview()["step_ns"].item()
     assert whole != some
     expect(step).to_have_attribute("title", f"{whole:,} ns")
-    expect(note).to_contain_text("one analysis after the other")
+    expect(note).to_contain_text("analyses run one after another")
     assert "steps=all" in page.url
     note.get_by_role("button", name="Steps 9\u201310 only").click()
     expect(step).to_have_attribute("title", f"{some:,} ns")

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from programs import only
-from stepscope import captures, conversion
-from stepscope.web import live
-from stepscope.web.runs import Run, Table
+from stepscope.model import captures
+from stepscope.recording import convert
+from stepscope.server import live
+from stepscope.server.runs import Run, RunList
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 JOB = """
 import sys, time
@@ -48,7 +49,7 @@ def test_steps_come_as_they_are_recorded_until_the_job_ends(server: "Serve", pag
     data.mkdir()
     served = server(data)
     page.goto(served.url("#//live"))
-    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("Nothing is being recorded now.")
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("No run is being recorded.")
     job = subprocess.Popen([sys.executable, "-c", JOB, str(data), str(end)], stdout=subprocess.PIPE, text=True)
     try:
         page.locator(".live-list a").click(timeout=PATIENCE)
@@ -58,7 +59,7 @@ def test_steps_come_as_they_are_recorded_until_the_job_ends(server: "Serve", pag
         still = sentence.inner_text()
         playwright.expect(page.get_by_text("paused ·")).not_to_contain_text("paused · 0", timeout=PATIENCE)
         assert sentence.inner_text() == still
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         playwright.expect(sentence).not_to_have_text(still, timeout=PATIENCE)
         end.touch()
         made, _ = job.communicate(timeout=60)
@@ -68,15 +69,15 @@ def test_steps_come_as_they_are_recorded_until_the_job_ends(server: "Serve", pag
         job.kill()
         job.wait()
     page.get_by_role("link", name="Open the finished run").click()
-    playwright.expect(sentence).to_contain_text("A step takes 2", timeout=PATIENCE)
+    playwright.expect(page.locator(".verdict-more")).to_contain_text("A step takes 2", timeout=PATIENCE)  # of 20 ms or more
     assert page.locator(".top .chip").filter(has_text="live").count() == 0
 
 
 @pytest.mark.parametrize("ending", ["whole", "converted", "killed"])
 def test_the_last_steps_come_whatever_becomes_of_the_capture(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_GROWN_S", 0)
+    monkeypatch.setattr(live, "_GROWTH_S", 0)
     capture = captures.Capture(tmp_path / "rank0_a.capture", {"rank": 0, "pid": os.getpid(), "host": "elsewhere", "program": "train.py"})
-    one = only(Table([tmp_path]).scan())
+    one = only(RunList([tmp_path]).scan())
     assert one.state == "live"
 
     def steps(first: int, end: int) -> None:
@@ -90,7 +91,7 @@ def test_the_last_steps_come_whatever_becomes_of_the_capture(ending: str, tmp_pa
         if ending != "killed":
             capture.finish()
         if ending == "converted":
-            conversion.convert(capture.folder)
+            convert.convert(capture.folder)
         return None
 
     async def told() -> list[Any]:
@@ -112,4 +113,4 @@ def test_the_last_steps_come_whatever_becomes_of_the_capture(ending: str, tmp_pa
 def test_a_run_that_is_over_says_so(server: "Serve", page: "Page") -> None:
     served = server(Path(__file__).parents[1] / "samples")
     page.goto(served.url(f"#/{served.run('python')}/live"))
-    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("python is not being recorded now.", timeout=PATIENCE)
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("python is not being recorded.", timeout=PATIENCE)

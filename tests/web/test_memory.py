@@ -7,8 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+import settling
 import stepscope
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
 
 playwright = pytest.importorskip("playwright.sync_api")
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -48,9 +49,9 @@ def test_the_figures_are_those_of_the_analyses(opened: Any, trace: Trace) -> Non
     curve = trace.memory(device="gpu 0")
     highest = curve.sort("allocated_bytes", descending=True, maintain_order=True).row(0, named=True)
     assert tile(page, "Peak allocated") == highest["allocated_bytes"]
-    assert tile(page, "Static: parameters, states") == highest["static_bytes"]
-    assert tile(page, "Reserved, at most") == curve["reserved_bytes"].max()
-    assert tile(page, "Reserved, not used") == highest["reserved_bytes"] - highest["allocated_bytes"]
+    assert tile(page, "Static memory") == highest["static_bytes"]
+    assert tile(page, "Peak reserved") == curve["reserved_bytes"].max()
+    assert tile(page, "Fragmentation") == highest["reserved_bytes"] - highest["allocated_bytes"]
     assert tile(page, "Capacity") == 150109880320
     assert tile(page, "Growth") == trace.memory_peaks(device="gpu 0")["growth_bytes"].sum()
     peak = trace.memory_peaks(device="gpu 0").sort("peak_bytes", descending=True).row(0, named=True)
@@ -69,13 +70,13 @@ def test_the_blocks_below_are_those_alive_at_the_peak_and_after_a_click_those_al
     assert at in trace.memory(device="gpu 0")["at_ns"].to_list()
     alive = trace.live_tensors(device="gpu 0", at_ns=at)
     page.wait_for_selector(f"[role=status]:has-text('{alive.height} blocks')")
-    page.get_by_role("button", name="Back to the peak").click()
+    page.get_by_role("button", name="Go to the peak").click()
     page.wait_for_selector(f"[role=status]:has-text('{at_peak.height} blocks')")
 
 
 def test_hovering_names_the_operator_and_the_change(opened: Any, trace: Trace) -> None:
     page = opened("?t0=2000000&t1=6000000")
-    page.wait_for_timeout(200)
+    settling.settle(page)
     box = page.locator(".u-over").bounding_box()
     operators = set(trace.memory(device="gpu 0")["op"].drop_nulls())
     for part in range(1, 20):
@@ -111,8 +112,8 @@ def test_blocks_never_freed_and_peaks_of_steps_are_listed_in_full(opened: Any, t
         pl.col("free_ns").is_null() & pl.col("alloc_ns").is_not_null() & (pl.col("device").cast(pl.String) == "gpu 0")
     )
     page.wait_for_selector(f"[role=status]:has-text('{kept.collect().height} blocks')")
-    page.get_by_role("tab", name="Peak of each step").click()
-    grid = page.locator("[aria-label='Peak of each step'][role=grid]")
+    page.get_by_role("tab", name="Peak by step").click()
+    grid = page.locator("[aria-label='Peak by step'][role=grid]")
     assert grid.get_attribute("aria-rowcount") == str(trace.memory_peaks(device="gpu 0").height + 1)
 
 
@@ -126,7 +127,7 @@ def test_a_trace_without_memory_says_how_to_get_it(server: Any, page: Any) -> No
 def test_the_curve_by_category_has_the_layers_of_the_analysis(opened: Any, trace: Trace) -> None:
     page = opened("?axis=category")
     layers = page.locator(".curve-tools .legend > span")
-    playwright.expect(layers).to_have_text(["static", "from before", "gradients", "activations", "temporary"])
+    playwright.expect(layers).to_have_text(["static", "allocated before", "gradients", "activations", "temporary"])
     found = trace.memory_by_category(device="gpu 0", pixels=1500)
     first = dict(found.filter(at_ns=found["at_ns"].min()).select("category", "bytes").iter_rows())
     page.get_by_role("img", name=re.compile("^Memory by category")).press("Home")

@@ -24,7 +24,7 @@ def test_slash_opens_it_and_escape_returns_the_focus(opened: Any) -> None:
     opened.get_by_role("button", name="Help", exact=True).focus()
     opened.keyboard.press("/")
     opened.wait_for_selector(".palette")
-    assert opened.evaluate("document.activeElement.placeholder").startswith("Find a page")
+    assert opened.evaluate("document.activeElement.placeholder").startswith("Find page")
     opened.keyboard.press("Escape")
     opened.wait_for_selector(".palette", state="detached")
     assert opened.evaluate("document.activeElement.getAttribute('aria-label')") == "Help"
@@ -77,7 +77,7 @@ def test_commands_change_theme_and_language(opened: Any) -> None:
         opened.keyboard.type(word)
         opened.wait_for_selector(".found.on")
         opened.keyboard.press("Enter")
-        opened.wait_for_function(reached)
+        opened.wait_for_function(f"() => {reached}")
 
 
 def test_help_opens_beside_the_page_and_the_page_goes_on_working(opened: Any) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepscope.web import perfetto
+from stepscope.server import perfetto
 
 expect = pytest.importorskip("playwright.sync_api").expect
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 # As the viewer does: it answers a question whether it is there, then takes a trace; and it tries what it may not do.
@@ -120,14 +120,14 @@ def test_what_is_in_view_opens_in_perfetto_which_sees_nothing_else(server: "Serv
     page.goto(served.url(f"#/{served.run('resnet50_h200')}/timeline?t0=50000000&t1=52000000"))
     page.get_by_role("button", name="Download").click()
     with page.context.expect_page() as opened:
-        page.get_by_text("Open what is in view in Perfetto").click()
+        page.get_by_text("Open this view in Perfetto").click()
     said = opened.value.locator("p")
     expect(said).to_have_text("resnet50_h200: gzip true, runs refused", timeout=20_000)
     assert opened.value.url.startswith(f"{served.base}perfetto/")
 
 
 def test_without_perfetto_the_menu_says_how_to_get_it(server: "Serve", page: "Page", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepscope.web.perfetto._PACKAGE", "no-such-package-as-this")
+    monkeypatch.setattr("stepscope.server.perfetto._PACKAGE", "no-such-package-as-this")
     served = server(SAMPLES)
     page.goto(served.url(f"#/{served.run('resnet50_h200')}/timeline?t0=50000000&t1=52000000"))
     page.get_by_role("button", name="Download").click()

@@ -8,7 +8,7 @@ import pytest
 
 import stepscope
 from stepscope.cli import main
-from stepscope.web.report import question, report
+from stepscope.server.report import report, table_key
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -56,7 +56,7 @@ def test_a_report_is_no_larger_than_it_may_be_and_says_what_is_missing(
     out = tmp_path / "small.html"
     assert main(["report", str(RUNS[0]), "-o", str(out), "--max-size", "1.5MB"]) == 0
     said = capsys.readouterr()
-    assert "left out for size:" in said.err
+    assert "left out because of --max-size:" in said.err
     assert out.stat().st_size < 1.65e6  # the page around the tables is not counted
     assert "instances" in said.err
     page.goto(f"{out.as_uri()}#/{RUNS[0].name}/operators?sel=type")
@@ -83,8 +83,8 @@ def test_a_hostile_name_stays_text_in_the_report(tmp_path: Path, page: "Page") -
 
 
 def test_the_question_of_a_table_is_written_as_the_pages_write_it() -> None:
-    assert question("memory", {"pixels": 1500, "by_event": False, "device": None}) == "memory?by_event=0&pixels=1500"
-    assert question("overview", {}) == "overview"
+    assert table_key("memory", {"pixels": 1500, "by_event": False, "device": None}) == "memory?by_event=0&pixels=1500"
+    assert table_key("overview", {}) == "overview"
 
 
 def test_a_notebook_embeds_a_page_that_runs_by_itself(tmp_path: Path, page: "Page") -> None:

@@ -9,9 +9,9 @@ import pytest
 
 import stepscope
 from stepscope.cli import main
-from stepscope.timelines import arrows, asking, finding, summing
-from stepscope.timelines.lanes import Timeline, build
-from stepscope.trace import Trace
+from stepscope.model.trace import Trace
+from stepscope.timeline import aggregate, arrows, details, search
+from stepscope.timeline.layout import Timeline, build
 
 expect = pytest.importorskip("playwright.sync_api").expect
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ def test_a_search_finds_as_many_and_goes_to_each(page: "Page", written: Path, tr
     _open(page, written, "")
     page.keyboard.press("/")
     page.keyboard.type("batch_norm")
-    found = finding.search(trace, timeline, "batch_norm", rank=0, args=False)
+    found = search.search(trace, timeline, "batch_norm", rank=0, args=False)
     status = page.locator(".tl-find [role=status]")
     expect(status).to_have_text(f"{found.count:,}", timeout=PATIENCE)
     for number in (1, 2):
         page.keyboard.press("Enter")
         expect(status).to_have_text(f"{number} of {found.count:,}", timeout=PATIENCE)
-        at = found.number(number - 1)
+        at = found.at(number - 1)
         assert at is not None
-        name = asking.event(timeline, at)["name"]
+        name = details.span_at(timeline, at)["name"]
         expect(page.locator(".tl-title b")).to_have_attribute("title", name)
 
 
@@ -64,8 +64,8 @@ def test_a_search_finds_as_many_and_goes_to_each(page: "Page", written: Path, tr
 def test_sums_over_a_range_are_those_of_the_server(page: "Page", written: Path, timeline: Timeline, by: str) -> None:
     low, high = 50_000_123, 61_000_456
     _open(page, written, "")
-    lanes = [lane for lane in timeline.lanes if lane.kind == "spans"]
-    truth = summing.area(timeline, lanes, low, high, by)
+    lanes = [lane for lane in timeline.tracks if lane.kind == "spans"]
+    truth = aggregate.area(timeline, lanes, low, high, by)
     script = "async (path) => (await window.reportSource.raw('', path)).json()"
     said: dict[str, Any] = page.evaluate(script, f"timeline/area?t0={low}&t1={high}&by={by}")
     columns = ["key", "kind", "lane", "count", "total_ns", "self_ns", "max_ns"]
@@ -73,7 +73,7 @@ def test_sums_over_a_range_are_those_of_the_server(page: "Page", written: Path, 
     order = ["key", "kind", "lane"]
     assert got.sort(order, nulls_last=True).rows() == truth.select(columns).sort(order, nulls_last=True).rows()
     groups = [group for group in timeline.groups if any(lane.group == group.id for lane in lanes)]
-    wanted = summing.summary(timeline, groups, low, high)
+    wanted = aggregate.summary(timeline, groups, low, high)
     assert [{key: value for key, value in one.items() if value} for one in said["groups"]] == [
         {key: value for key, value in one.items() if value} for one in wanted
     ]
@@ -83,7 +83,7 @@ def test_a_range_shows_idle_time_and_its_events(page: "Page", written: Path) -> 
     _open(page, written, "area=50000000:60000000&tab=area")
     expect(page.locator(".tl-summary p")).to_contain_text("is idle for")
     expect(page.locator(".tl-grid .gridrow:not(.head)").first).to_be_visible()
-    page.get_by_role("tab", name="Events").click()
+    page.get_by_role("tab", name="Spans").click()
     expect(page.locator(".tl-grid .gridrow:not(.head)").first).to_be_visible()
 
 
@@ -96,7 +96,7 @@ def test_a_span_is_told_with_its_arrows_parents_and_path(page: "Page", written: 
     for row in (kernel, backward):
         script = "async (path) => (await window.reportSource.raw('', path)).json()"
         said = page.evaluate(script, f"timeline/span?rank=0&span={row['span']}")
-        truth = asking.details(trace, timeline, 0, row["span"])
+        truth = details.details(trace, timeline, 0, row["span"])
         links = arrows.arrows(trace, timeline, 0, row["span"], lambda _, ask: ask())
         keys = ("how", "way", "rank", "span", "delay", "lane", "row")
         both = [sorted(json.dumps({key: one[key] for key in keys}) for one in some["arrows"]) for some in (said, links)]
@@ -117,4 +117,4 @@ def test_a_small_report_says_how_many_events_it_can_search(page: "Page", tmp_pat
     assert main(["report", str(RESNET), "-o", str(out), "--max-size", "3MB"]) == 0
     assert out.stat().st_size < 3.1e6
     _open(page, out, "")
-    expect(page.locator(".tl-tools-bar")).to_contain_text("of 23,860 events can be searched")
+    expect(page.locator(".tl-tools-bar")).to_contain_text("of 23,860 spans can be searched")

@@ -13,7 +13,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 CHROME = SAMPLES / "chrome" / "torch-2.13.0" / "cpu_training.json.gz"
@@ -39,9 +39,9 @@ def test_each_run_shows_its_step_time_and_what_it_loses(server: "Serve", page: "
         titles = [one.get_attribute("title") for one in row(page, name).locator(".q").all()]
         assert f"{overview['step_ns']:,} ns" in titles
         assert all(str(overview[f"{part}_share"]).removesuffix(".0") in titles for part in ("compute", "communication", "idle"))
-    assert "waits for launches 67.6" in row(page, "resnet50_h200").inner_text()
-    assert "waits for input 16.2" in row(page, "cpu_training").inner_text()
-    assert page.locator("h1").inner_text().startswith(f"{len(served.ask('api/runs').json()['runs'])} runs are here.")
+    assert "host-bound 67.6" in row(page, "resnet50_h200").inner_text()
+    assert "input wait 16.2" in row(page, "cpu_training").inner_text()
+    assert page.locator("h1").inner_text().startswith(f"{len(served.ask('api/runs').json()['runs'])} runs.")
 
 
 def test_the_list_is_searched_and_sorted_and_the_address_says_so(server: "Serve", page: "Page") -> None:
@@ -85,7 +85,7 @@ def test_a_file_is_opened_and_what_is_no_trace_is_refused(server: "Serve", page:
     mine = tmp_path / "mine.json.gz"
     shutil.copy(CHROME, mine)
     page.locator("input[type=file]").set_input_files(mine)
-    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 986", timeout=PATIENCE)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("spent waiting for input data", timeout=PATIENCE)
     assert "mine" in page.url
 
 
@@ -96,7 +96,7 @@ def test_ranks_that_are_chosen_at_once_become_one_run(server: "Serve", page: "Pa
     for file in files:
         shutil.copy(CHROME, file)
     page.locator("input[type=file]").set_input_files(files)
-    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 986", timeout=PATIENCE)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("spent waiting for input data", timeout=PATIENCE)
     assert served.ask(f"api/runs/{served.run('job')}").json()["ranks"] == [0, 1]
 
 
@@ -111,7 +111,7 @@ def test_a_file_is_dropped_anywhere_on_the_page(server: "Serve", page: "Page") -
     page.dispatch_event("h1", "dragenter", {"dataTransfer": held})
     playwright.expect(page.get_by_text("Drop to open")).to_be_visible()
     page.dispatch_event("h1", "drop", {"dataTransfer": held})
-    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("A step takes 986", timeout=PATIENCE)
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("spent waiting for input data", timeout=PATIENCE)
     assert "dropped" in page.url
 
 
@@ -120,11 +120,11 @@ def test_a_run_that_appears_is_listed_and_an_unreadable_one_says_why(
 ) -> None:
     served = server(tmp_path)
     page.goto(served.url())
-    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("No run is here yet.")
+    playwright.expect(page.get_by_role("heading", level=1)).to_have_text("No runs yet.")
     playwright.expect(page.get_by_text("stepscope run train.py", exact=True)).to_be_visible()
     shutil.copy(CHROME, tmp_path / "first.json.gz")
     (tmp_path / "broken.json.gz").write_bytes(CHROME.read_bytes()[:20_000])
-    playwright.expect(row(page, "first")).to_contain_text("waits for input", timeout=PATIENCE)
+    playwright.expect(row(page, "first")).to_contain_text("input wait", timeout=PATIENCE)
     broken = page.get_by_role("row").filter(has_text="broken")
     playwright.expect(broken).to_contain_text("unreadable", timeout=PATIENCE)
     assert "broken.json.gz" in (broken.locator(".why").get_attribute("title") or "")

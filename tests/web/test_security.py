@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepscope import captures
-from stepscope.web import uploads
-from stepscope.web.access import split_host
+from stepscope.model import captures
+from stepscope.server import uploads
+from stepscope.server.access import split_host
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -328,7 +328,7 @@ def test_a_link_inside_stays_usable(tmp_path: Path, server: Serve) -> None:
 @pytest.mark.parametrize("table", ["spans.parquet", "run.json"])
 def test_a_run_folder_whose_table_is_a_link_outside_is_not_opened(table: str, tmp_path: Path, server: Serve) -> None:
     import stepscope
-    from stepscope import store
+    from stepscope.io import store
 
     root = tmp_path / "root"
     store.write(stepscope.open(CPU), root / "run")
@@ -356,7 +356,7 @@ def test_a_link_that_turns_outside_after_the_list_was_made_is_not_followed(outsi
     (root / "run.json.gz").symlink_to(outside / "secret.json.gz")
     answer = served.ask(f"api/runs/{run}")
     assert answer.status == 409
-    assert "leads out" in answer.json()["error"]
+    assert "outside the served folder" in answer.json()["error"]
 
 
 def test_a_file_beside_a_trace_that_is_a_link_outside_is_not_read(tmp_path: Path, server: Serve) -> None:
@@ -380,9 +380,9 @@ def refused(served: Any, name: str) -> None:
     runs = served.ask("api/runs").json()["runs"]
     assert [(run["name"], run["state"]) for run in runs if run["state"] != "finished"] and all(run["state"] == "unreadable" for run in runs)
     (run,) = (run for run in runs if run["name"] == name)
-    assert "leads out" in run["error"]
+    assert "outside the served folder" in run["error"]
     answer = served.ask(f"api/runs/{run['id']}")
-    assert (answer.status, "leads out" in answer.json()["error"]) == (409, True)
+    assert (answer.status, "outside the served folder" in answer.json()["error"]) == (409, True)
 
 
 # Too much
@@ -416,7 +416,7 @@ def test_all_uploads_together_are_bounded(server: Serve) -> None:
     served = server(SAMPLES, max_upload=size + 1)
     statuses = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()).status for number in range(6)]
     assert statuses == [201] * 4 + [413] * 2
-    assert "all uploaded files together" in served.ask("api/uploads?name=u.json.gz", "POST", CPU.read_bytes()).json()["error"]
+    assert "all uploads together" in served.ask("api/uploads?name=u.json.gz", "POST", CPU.read_bytes()).json()["error"]
 
 
 def test_a_bomb_is_not_unpacked(server: Serve) -> None:
@@ -426,7 +426,7 @@ def test_a_bomb_is_not_unpacked(server: Serve) -> None:
     assert len(bomb) < 1_000_000
     answer = served.ask("api/uploads?name=bomb.json.gz", "POST", bomb)
     assert answer.status == 413
-    assert "unpacks" in answer.json()["error"]
+    assert "the unpacked file is too large" in answer.json()["error"]
     two = gzip.compress(b"{}") + bomb  # a second member of the same file
     assert served.ask("api/uploads?name=bomb.json.gz", "POST", two).status == 413
 
@@ -490,7 +490,7 @@ def test_no_more_than_so_many_files_are_kept_and_the_line_says_so(server: Serve,
     assert [answer.status for answer in said] == [409] * 3  # what is not kept does not count
     said = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()) for number in range(3)]
     assert [answer.status for answer in said] == [201, 201, 413]
-    assert said[-1].json()["error"] == "this server holds 2 uploaded files, the most it takes: start `stepscope view` on the file itself"
+    assert said[-1].json()["error"] == "the server has 2 uploaded files, which is the limit: open the file with `stepscope view FILE`"
     assert kept(served) == 2
 
 
@@ -607,7 +607,12 @@ def test_the_pages_show_hostile_names_as_text(hostile: Path, server: Serve, page
     served = server(hostile)
     (run,) = served.ask("api/runs").json()["runs"]
     said: list[str] = []
-    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog: Any) -> None:
+        said.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     page.goto(served.url())
     for name in ["", *page_names()]:
         page.goto(f"{served.base}#/{run['id']}/{name}")

@@ -26,10 +26,11 @@ import pytest
 
 import stepscope
 from prof_directories import small_network
-from stepscope import captures
+from settling import until
 from stepscope.cli import main
-from stepscope.trace import analysis, analysis_names
-from stepscope.web import exports
+from stepscope.model import captures
+from stepscope.model.trace import analysis, analysis_names
+from stepscope.server import exports
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -176,7 +177,7 @@ def test_the_description_counts_what_is_there(server: Serve) -> None:
     assert (info["name"], info["path"], info["framework"], info["state"]) == ("h200_modules", str(H200), "pytorch", "finished")
     assert info["tables"]["spans"] == trace.spans.collect().height == sum(info["kinds"].values())
     assert info["steps"] == [3]
-    assert info["origin_ns"] == str(min(trace.spans.collect()["start_ns"].min(), trace.counters.collect()["at_ns"].min() or 2**62))
+    assert info["origin_ns"] == str(min(trace.spans.collect()["start_ns"].to_list() + trace.counters.collect()["at_ns"].to_list()))
     assert int(info["end_ns"]) >= int(info["origin_ns"])
     assert info["devices"][0]["name"] == "NVIDIA H200"
     assert info["problem_count"] == len(info["problems"]) == trace.problems.collect().height
@@ -189,8 +190,8 @@ def test_a_run_that_changed_is_opened_anew(server: Serve, tmp_path: Path) -> Non
     run = served.run("train")
     before = served.ask(f"api/runs/{run}")
     shutil.copy(H200, file)
-    time.sleep(1.1)  # as long as a run is taken to be unchanged
-    after = served.ask(f"api/runs/{run}")
+    # A run is taken to be unchanged for a second.
+    after = until(lambda: served.ask(f"api/runs/{run}"), lambda answer: answer.headers["etag"] != before.headers["etag"])
     assert served.run("train") == run
     assert before.json()["tables"] != after.json()["tables"]
     assert before.headers["etag"] != after.headers["etag"]
@@ -229,7 +230,7 @@ def reading_processes() -> set[int]:
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"stepscope.reading" in (path / "cmdline").read_bytes():
+            if parent == os.getpid() and b"stepscope.io.conversion" in (path / "cmdline").read_bytes():
                 found.add(int(path.name))
     return found
 
@@ -519,11 +520,9 @@ def test_sql_that_nobody_waits_for_is_ended(server: Serve) -> None:
     connection = http.client.HTTPConnection(served.host, served.port, timeout=30)
     given = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
     connection.request("POST", f"/api/runs/{run}/query", body, given)
-    while not children() - before:
-        time.sleep(0.05)
+    assert until(lambda: children() - before)
     connection.close()
-    while children() - before:
-        time.sleep(0.05)
+    assert until(lambda: children() - before, lambda left: not left) == set()
     assert table(ask_sql(served, "select 1 as one")).rows() == [(1,)]
 
 
@@ -532,7 +531,7 @@ def children() -> set[int]:
     if not shutil.which("ps"):
         pytest.skip("no ps here")
     said = subprocess.run(["ps", "-e", "-w", "-w", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in said.splitlines() if "stepscope.query_engine" in line]
+    rows = [line.split(None, 2) for line in said.splitlines() if "stepscope.query.process" in line]
     return {int(pid) for pid, parent, _ in rows if int(parent) == os.getpid()}
 
 
@@ -670,20 +669,20 @@ def test_a_recording_under_way_tells_its_steps_and_counters_and_its_end(server: 
 
 
 def test_a_capture_keeps_its_id_when_it_becomes_a_run_folder(server: Serve, tmp_path: Path) -> None:
-    from stepscope import conversion
+    from stepscope.recording import convert
 
     capture(tmp_path / "rank0_host_1_20260101120000000000.capture", rank=0, world_size=1)
     served = server(tmp_path)
     (before,) = served.ask("api/runs").json()["runs"]
     assert served.ask(f"api/runs/{before['id']}").json()["steps"] == [1]
-    conversion.convert(tmp_path / "rank0_host_1_20260101120000000000.capture")
+    convert.convert(tmp_path / "rank0_host_1_20260101120000000000.capture")
     assert served.ask(f"api/runs/{before['id']}").json()["steps"] == [1]  # before the list was looked at again
     (after,) = served.ask("api/runs").json()["runs"]
     assert (before["id"], before["format"], after["format"]) == (after["id"], "capture", "run")
 
 
 def test_a_job_that_was_killed_is_not_live_for_ever(server: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepscope.web.runs._QUIET_S", 0)
+    monkeypatch.setattr("stepscope.server.runs._QUIET_S", 0)
     captures.Capture(tmp_path / "rank0_host_1_20260101120000000000.capture", {"rank": 0, "world_size": 1, "pid": 2**22 + 1})
     (run,) = server(tmp_path).ask("api/runs").json()["runs"]
     assert run["state"] == "finished"
@@ -709,7 +708,7 @@ def test_a_header_that_claims_a_prefix_is_not_believed(server: Serve) -> None:
 
 
 def test_without_a_build_the_page_says_how_to_make_one(server: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("stepscope.web.pages.DIST", tmp_path)
+    monkeypatch.setattr("stepscope.server.pages.DIST", tmp_path)
     answer = server(SAMPLES).ask("")
     assert answer.status == 503
     assert b"make frontend" in answer.body
@@ -823,12 +822,12 @@ def test_a_wrong_limit_of_the_cache_is_refused_before_anything_is_served(
 
 def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:
     from stepscope.errors import UsageError
-    from stepscope.web import serving
+    from stepscope.server import http_server
 
-    with serving.bound("127.0.0.1", None) as first, serving.bound("127.0.0.1", None) as second:
+    with http_server.listen("127.0.0.1", None) as first, http_server.listen("127.0.0.1", None) as second:
         assert first.getsockname()[1] != second.getsockname()[1]
-        with pytest.raises(UsageError, match="is taken"):
-            serving.bound("127.0.0.1", first.getsockname()[1])
+        with pytest.raises(UsageError, match="is in use"):
+            http_server.listen("127.0.0.1", first.getsockname()[1])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+import settling
 import stepscope
 from stepscope.cli import main
 from timeline_page import PATIENCE, RESNET, SAMPLES, Shown
@@ -16,7 +17,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 RULER = 106  # px above the first lane
 
@@ -190,7 +191,8 @@ def test_a_report_has_a_timeline_that_is_drawn_from_what_it_carries(tmp_path: Pa
     page.evaluate(f"location.hash = location.hash.split('/').slice(0, 2).join('/') + '/timeline?t0={low}&t1={high}'")
     picture = page.locator(".tl-picture")
     playwright.expect(picture.locator("canvas")).to_be_visible(timeout=PATIENCE)
-    page.wait_for_timeout(700)
+    playwright.expect(picture).to_have_attribute("aria-busy", "false", timeout=PATIENCE)
+    settling.settle(page)
     box, name = picture.bounding_box(), page.locator(".tl-lane", has_text="kernels").first.bounding_box()
     assert box is not None
     assert name is not None

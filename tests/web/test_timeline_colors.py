@@ -10,14 +10,14 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import store
+from stepscope.io import store
 from timeline_page import PATIENCE, RESNET, SAMPLES, Shown, until
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 Color = tuple[int, int, int]
 
@@ -128,7 +128,7 @@ def test_kinds_that_are_not_meant_are_pale(server: "Serve", page: "Page", spans:
     page.mouse.move(5, 5)
     full = token(page, "--kind-compute")
     assert until(lambda: color(shown, event), lambda seen: seen == full) == full
-    page.get_by_role("button", name=re.compile("^Kinds")).click()
+    page.get_by_role("button", name=re.compile("^Filter by kind")).click()
     page.get_by_role("checkbox", name=re.compile("^copy")).check()
     page.keyboard.press("Escape")
     page.mouse.move(5, 5)

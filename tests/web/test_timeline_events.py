@@ -9,14 +9,14 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import store
+from stepscope.io import store
 from timeline_page import PATIENCE, SAMPLES, Shown, until
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 SMALL = next((SAMPLES / "capture").glob("*/python.capture"))
 
@@ -43,7 +43,7 @@ def test_every_event_is_reached_by_clicking(server: "Serve", page: "Page", wante
         row_height = (box["height"] - 6) / lanes[event["lane"]]["rows"]
         page.mouse.click(shown.at(event["start"] + event["dur"] / 2), box["y"] + 4 + (event["row"] + 0.5) * row_height)
         playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
-        assert until(lambda: shown.said.get("span"), lambda said, span=span: said == str(span)) == str(span), event
+        assert until(lambda: shown.said.get("span"), str(span).__eq__) == str(span), event
         page.keyboard.press("Escape")
 
 

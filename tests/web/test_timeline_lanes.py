@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tiny
-from stepscope import store
+from stepscope.io import store
 from timeline_page import RESNET, SAMPLES, Shown, until
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Locator, Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 RUN = RESNET.name
 
@@ -88,7 +88,7 @@ def test_a_hidden_lane_comes_back_from_the_list_and_keys_do_the_same(server: "Se
     lane.focus()
     page.keyboard.press("Delete")
     playwright.expect(page.locator(f'[data-lane="{before[1]}"]')).to_have_count(0)
-    page.get_by_role("button", name=re.compile("^Lane")).first.click()
+    page.get_by_role("button", name=re.compile("^Tracks")).first.click()
     page.get_by_role("button", name="Show all").click()
     playwright.expect(page.locator(f'[data-lane="{before[1]}"]')).to_have_attribute("aria-label", label or "")
     page.keyboard.press("Escape")
@@ -151,7 +151,7 @@ def test_steps_are_not_shown_twice_and_groups_say_their_rank(server: "Serve", pa
     names = page.locator(".tl-lane .cut:first-child")
     playwright.expect(names).to_have_text([*["critical path", "overlap", "steps", "operators", "cpu user"] * 2])
     # What marks them has its own lane; the other is there for who asks.
-    page.get_by_role("button", name=re.compile(r"^Lanes \d+ of \d+")).click()
+    page.get_by_role("button", name=re.compile(r"^Tracks \d+ of \d+")).click()
     page.get_by_role("button", name="Show all").click()
     playwright.expect(names.filter(has_text=re.compile("^steps$"))).to_have_count(4)
 

@@ -16,7 +16,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve, Served
+    from web.conftest import Serve, Served
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"
@@ -70,11 +70,11 @@ def test_keys_follow_the_arrows_from_kernel_to_launch_and_from_forward_to_backwa
     forward = spans.row(by_predicate=pl.col("span") == backward["flow_in"], named=True)
     _open(page, server(SAMPLES), f"span={backward['span']}")
     _shows(page, backward["name"])
-    playwright.expect(page.locator(".tl-arrows .tl-line").first).to_contain_text("Forward of it")
+    playwright.expect(page.locator(".tl-arrows .tl-line").first).to_contain_text("Forward pass")
     page.locator(".tl-picture").focus()
     page.keyboard.press("c")
     _shows(page, forward["name"])
-    playwright.expect(page.locator(".tl-arrows", has_text="Backward of it")).to_be_visible()
+    playwright.expect(page.locator(".tl-arrows", has_text="Backward pass")).to_be_visible()
 
 
 def test_a_ruler_between_two_edges_says_how_long_and_how_much_of_a_step_and_stays_in_the_link(
@@ -140,7 +140,7 @@ def test_a_click_on_the_critical_path_selects_what_it_is_a_piece_of(server: "Ser
     _shows(page, piece["name"])
     assert _said(page)["span"] == str(piece["span"])
     facts = page.locator(".tl-facts dl", has_text="On the critical path")
-    playwright.expect(facts).to_contain_text("all of it")
+    playwright.expect(facts).to_contain_text("whole span")
 
 
 def test_what_is_selected_can_be_asked_in_sql(server: "Serve", page: "Page", spans: pl.DataFrame) -> None:
@@ -162,7 +162,7 @@ def test_the_picture_is_saved_with_the_names_of_its_lanes_and_the_ruler(server: 
     assert box is not None
     page.get_by_role("button", name="Download").click()
     with page.expect_download() as saved:
-        page.get_by_role("button", name="The picture, as PNG").click()
+        page.get_by_role("button", name="Picture as PNG").click()
     content = saved.value.path().read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(content[16:20], "big") == round(box["width"]) + 200

@@ -12,7 +12,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 RUN = "resnet50_h200"
 LOW, HIGH = 60_000_000, 100_000_000

@@ -13,7 +13,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 
 def x(name: str, ts: float, dur: float, cat: str = "cpu_op") -> dict[str, Any]:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 import pytest
 
-from stepscope import intervals, schema
-from stepscope.timelines.lanes import build
-from stepscope.timelines.tiles import tile
-from stepscope.trace import Meta, Trace, complete
+from stepscope.model import intervals, schema
+from stepscope.model.trace import Meta, Trace, complete
+from stepscope.timeline.layout import build
+from stepscope.timeline.tiles import tile
 from timeline_page import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 # Decodes real tiles and sums them up with the functions that draw; answers per pixel: opacity, and whether there is a foot.
@@ -74,7 +74,7 @@ def trace_of(found: list[tuple[int, int]]) -> Trace:
     columns = {"rank": 0, "track": 0, "kind": "kernel", "name": "k"}
     frame = pl.DataFrame({"start_ns": [start for start, _ in found], "dur_ns": [end - start for start, end in found]})
     spans = complete(frame.with_columns(**{name: pl.lit(value) for name, value in columns.items()}))
-    return Trace({"spans": spans.cast({name: schema.TABLES["spans"][name] for name in spans.columns})}, Meta(source="x", ranks=[0]))  # type: ignore[arg-type]
+    return Trace({"spans": spans.cast({name: schema.TABLES["spans"][name] for name in spans.columns})}, Meta(source="x", ranks=[0]))
 
 
 def case(seed: int) -> Case:
@@ -83,7 +83,7 @@ def case(seed: int) -> Case:
     timeline = build(trace_of(found))
     origin = timeline.origin
     found = [(start - origin, end - origin) for start, end in found]
-    lane = next(lane for lane in timeline.lanes if lane.kind == "spans")
+    lane = next(lane for lane in timeline.tracks if lane.kind == "spans")
     assert lane.rows == 1
     level, pixels = dice.randint(0, timeline.pyramid.top), dice.choice([37, 300, 1000])
     wide = pixels * dice.uniform(1, 2) * (1 << level)  # a bucket is half a pixel to one, as the page chooses

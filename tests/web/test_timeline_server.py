@@ -13,11 +13,11 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope import store
+from stepscope.io import store
 from tiles import decoded
 
 if TYPE_CHECKING:
-    from conftest import Serve
+    from web.conftest import Serve
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 RESNET = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"

@@ -13,7 +13,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
 
-    from conftest import Serve
+    from web.conftest import Serve
 
 NOT_GIVEN = "delete HTMLCanvasElement.prototype.transferControlToOffscreen"
 
@@ -65,10 +65,8 @@ def test_a_worker_draws(server: "Serve", page: "Page", event: dict[str, object])
     assert is_drawn(shown, event)
     page.evaluate("location.hash = location.hash.replace('/timeline', '/overview')")
     page.wait_for_selector("main .verdict, main .empty", timeout=PATIENCE)
-    for _ in range(PATIENCE // 100):
-        if page.workers:
-            page.wait_for_timeout(100)
-    assert page.workers == []  # it ends with the page that needs it
+    # It ends with the page that needs it. Playwright hears of that only while it is asked something.
+    assert until(lambda: page.evaluate("1") and page.workers, lambda workers: not workers) == []
 
 
 def test_the_page_draws_where_a_worker_has_no_canvas(server: "Serve", page: "Page", event: dict[str, object]) -> None:

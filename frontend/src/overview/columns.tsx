@@ -1,11 +1,21 @@
-/** How busy the device was, moment by moment, as stacked columns. */
+/** Device activity over time as stacked columns. */
 import { useWidth } from "../parts/basics";
 import type { Table } from "../table";
 
-const PARTS = [["computing_share", "--kind-compute"], ["exposed_share", "--kind-communication"], ["copy_share", "--kind-copy"]] as const;
+const PARTS = [
+  ["computing_share", "--kind-compute"],
+  ["exposed_share", "--kind-communication"],
+  ["copy_share", "--kind-copy"],
+] as const;
 
 /** Stacked columns of busy shares, one path per kind. */
-export function columns(data: Table, rows: number[], x: (ns: number) => number, top: number, height: number): { color: string; path: string }[] {
+export function columns(
+  data: Table,
+  rows: number[],
+  x: (ns: number) => number,
+  top: number,
+  height: number,
+): { color: string; path: string }[] {
   const under = new Float64Array(rows.length);
   const [at, wide] = [data.num("at_ns"), data.num("bucket_ns")];
   return PARTS.map(([name, token]) => {
@@ -25,14 +35,30 @@ export function columns(data: Table, rows: number[], x: (ns: number) => number, 
   });
 }
 
-export function Columns({ data, rows, height, from, to, label }: { data: Table; rows: number[]; height: number; from: number; to: number; label: string }) {
+export function Columns({
+  data,
+  rows,
+  height,
+  from,
+  to,
+  label,
+}: {
+  data: Table;
+  rows: number[];
+  height: number;
+  from: number;
+  to: number;
+  label: string;
+}) {
   const [box, width] = useWidth<HTMLDivElement>();
   const x = (ns: number) => Math.min(1, (ns - from) / (to - from)) * width;
   return (
     <div ref={box} class="ov-order hatch" style={{ height: `${height}px` }}>
       {width > 0 && (
         <svg width={width} height={height} role="img" aria-label={label}>
-          {columns(data, rows, x, 0, height).map(({ color, path }) => <path key={color} d={path} fill={color} shape-rendering="crispEdges" />)}
+          {columns(data, rows, x, 0, height).map(({ color, path }) => (
+            <path key={color} d={path} fill={color} shape-rendering="crispEdges" />
+          ))}
         </svg>
       )}
     </div>

@@ -1,48 +1,58 @@
-// page: {"order": 80, "group": "performance", "icon": "timeline", "en": "Timeline", "zh": "时间线"}
+// page: {"order": 80, "group": "performance", "icon": "timeline"}
 import "./timeline.css";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { info, useAnswer, useTable } from "../data";
+import { info, useFetched, useTable } from "../data";
 import { Empty, Loading, Trouble } from "../parts/basics";
 import { untip } from "../parts/tip";
 import { source } from "../source";
 import { place } from "../state";
-import { fill } from "../text";
+import { fill, strings } from "../strings";
 import { follow, write } from "../timeline/address";
-import { prepare } from "../timeline/artist";
-import { areaOfSelection, choose, focusSelection, mark, setArea, step, visit } from "../timeline/choosing";
+import { prepare } from "../timeline/renderer";
+import { areaOfSelection, choose, focusSelection, mark, setArea, step, visit } from "../timeline/navigation";
 import { followArrow } from "../timeline/connections";
 import { Drawer } from "../timeline/drawer";
 import { endMeasuring, measureHere } from "../timeline/measure";
 import { Timeline } from "../timeline/model";
 import { Picture } from "../timeline/picture";
-import { search } from "../timeline/searching";
+import { search } from "../timeline/search";
 import { Tools } from "../timeline/tools";
 import type { Header } from "../timeline/wire";
-import { text } from "../timeline/words";
 import * as units from "../units";
+
+const text = strings("timeline");
 
 export default function Page() {
   const t = text();
   const run = place.value.run!;
   useMemo(prepare, []);
-  const asked = useAnswer(`${run}\ntimeline`, async () => (await (await source().raw(run, "timeline")).json()) as Header);
-  const steps = useTable("tables/steps", { columns: "rank,step,start_ns,end_ns" }, { allSteps: true, skip: !info.value?.tables.steps });
-  if (asked.error) return source().still ? <Empty title={t.still} /> : <Trouble error={asked.error} />;
+  const asked = useFetched(
+    `${run}\ntimeline`,
+    async () => (await (await source().raw(run, "timeline")).json()) as Header,
+  );
+  const steps = useTable(
+    "tables/steps",
+    { columns: "rank,step,start_ns,end_ns" },
+    { allSteps: true, skip: !info.value?.tables.steps },
+  );
+  if (asked.error) return source().isReport ? <Empty title={t.still} /> : <Trouble error={asked.error} />;
   if (!asked.data || (steps.waiting && !steps.data)) return <Building run={run} />;
   if (!asked.data.lanes.length) return <Empty title={t.empty}>{t.emptyHow}</Empty>;
   return <Body key={`${run} ${asked.data.version}`} run={run} header={asked.data} steps={steps.data} />;
 }
 
-/** While the timeline of a large run is built: how far that is. */
+/** Progress while the timeline of a large run is built. */
 function Building({ run }: { run: string }) {
   const t = text();
   const [share, setShare] = useState<number | null>(null);
   useEffect(() => {
-    if (source().still) return;
+    if (source().isReport) return;
     let close: () => void = () => undefined;
-    // What is built at once needs no second request.
+    // A timeline that is built at once needs no second request.
     const timer = setTimeout(() => {
-      close = source().listen(`api/runs/${encodeURIComponent(run)}/timeline/progress`, (event, data) => (event === "progress" ? setShare((data as { share: number }).share) : close()));
+      close = source().listen(`api/runs/${encodeURIComponent(run)}/timeline/progress`, (event, data) =>
+        event === "progress" ? setShare((data as { share: number }).share) : close(),
+      );
     }, 400);
     return () => {
       clearTimeout(timer);
@@ -69,7 +79,9 @@ function Body({ run, header, steps }: { run: string; header: Header; steps: Retu
   useMemo(() => {
     if (!steps) return;
     const [number, start, end] = ["step", "start_ns", "end_ns"].map((name) => steps.num(name));
-    of.setSteps(Array.from(number, (step, row) => ({ step, start: start[row], end: end[row] })).sort((a, b) => a.start - b.start));
+    of.setSteps(
+      Array.from(number, (step, row) => ({ step, start: start[row], end: end[row] })).sort((a, b) => a.start - b.start),
+    );
   }, [steps]);
   useEffect(() => {
     void follow(of, true);
@@ -91,18 +103,43 @@ function Body({ run, header, steps }: { run: string; header: Header; steps: Retu
   );
 }
 
-const WAYS: Record<string, string> = { w: "in", s: "out", a: "left", d: "right", ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", "+": "in", "=": "in", "-": "out" };
+const WAYS: Record<string, string> = {
+  w: "in",
+  s: "out",
+  a: "left",
+  d: "right",
+  ArrowLeft: "left",
+  ArrowRight: "right",
+  ArrowUp: "up",
+  ArrowDown: "down",
+  "+": "in",
+  "=": "in",
+  "-": "out",
+};
 
-/** Keys of the whole page, but where something is typed. The palette stays on Ctrl K. */
+/** Keys of the whole page, except in text fields. The palette stays on Ctrl K. */
 function keys(of: Timeline): () => void {
   const down = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
-    if (event.ctrlKey || event.metaKey || target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) || target.closest(".menu, .palette, .manual")) return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      target.isContentEditable ||
+      ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) ||
+      target.closest(".menu, .palette, .manual")
+    )
+      return;
     const arrow = event.key.startsWith("Arrow");
     if ((arrow || event.key === "Enter") && target.closest(".tl-drawer, .nav, .top, .seg, .tabs")) return;
     if (event.altKey) return;
     const letter = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    if (event.shiftKey && arrow) void step(of, ({ ArrowLeft: "prev", ArrowRight: "next", ArrowUp: "up", ArrowDown: "down" } as const)[event.key as "ArrowLeft"]);
+    if (event.shiftKey && arrow)
+      void step(
+        of,
+        ({ ArrowLeft: "prev", ArrowRight: "next", ArrowUp: "up", ArrowDown: "down" } as const)[
+          event.key as "ArrowLeft"
+        ],
+      );
     else if (WAYS[letter]) of.sight.hold(WAYS[letter]);
     else if (letter === "/") document.getElementById("tl-find")?.focus();
     else if (letter === "0") of.sight.all();
@@ -117,10 +154,11 @@ function keys(of: Timeline): () => void {
       if (event.shiftKey) of.sight.forward();
       else of.sight.back();
     } else if (letter === "t") measureHere(of);
-    else if (letter === "c" || letter === "e" || letter === "x") followArrow(of, ({ c: "in", e: "out", x: "with" } as const)[letter]);
+    else if (letter === "c" || letter === "e" || letter === "x")
+      followArrow(of, ({ c: "in", e: "out", x: "with" } as const)[letter]);
     else if (event.key === "Escape") {
       if (endMeasuring(of)) {
-        /* that was it */
+        /* handled */
       } else if (of.area.peek()) setArea(of, null);
       else if (of.selected.peek()) choose(of, null);
       else if (of.found.peek()) void search(of, "");
@@ -137,7 +175,7 @@ function keys(of: Timeline): () => void {
     if (way) of.sight.release(way);
   };
   const away = () => of.sight.release();
-  // Before the shell: its "/" opens the palette.
+  // Before the shell, whose "/" opens the palette.
   window.addEventListener("keydown", down, true);
   window.addEventListener("keyup", up, true);
   window.addEventListener("blur", away);

@@ -1,4 +1,7 @@
-/** Sankey, treemap, heat map, scatter: ECharts, loaded when first drawn. Its tooltip is ours, since its own would need inline styles. */
+/**
+ * Sankey, treemap, heat map, scatter: ECharts, loaded when first drawn. The tooltip is ours: that of ECharts needs
+ * inline styles.
+ */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { EChartsCoreOption, ECharts } from "echarts/core";
 import { css } from "../colors";
@@ -8,7 +11,7 @@ import { tip, untip } from "./tip";
 import type { ComponentChildren } from "preact";
 
 interface ChartProps {
-  /** Made anew when the theme changes: use `css("--token")` for colours. */
+  /** Built again when the theme changes: use `css("--token")` for colors. */
   option: () => EChartsCoreOption;
   /** The option changes when this does. */
   of: unknown[];
@@ -21,6 +24,7 @@ interface ChartProps {
 export interface ChartItem {
   name: string;
   value: unknown;
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- the datum as the page passed it to ECharts
   data: any;
   dataIndex: number;
   dataType?: string;
@@ -30,7 +34,7 @@ export interface ChartItem {
 let library: Promise<typeof import("./echarts")> | null = null;
 const load = () => (library ??= import("./echarts"));
 
-/** Bring the library while the data comes: for a page that opens with a chart. */
+/** Load the library while the data is loading: for a page that opens with a chart. */
 export function preload(): void {
   void load();
 }
@@ -55,7 +59,13 @@ export function Chart(props: ChartProps) {
     chart.current.on("mouseout", untip);
     chart.current.on("globalout", untip);
   }, [ready, width > 0]);
-  useEffect(() => () => { chart.current?.dispose(); untip(); }, []);
+  useEffect(
+    () => () => {
+      chart.current?.dispose();
+      untip();
+    },
+    [],
+  );
   const shade = theme();
   useEffect(() => {
     if (!chart.current) return;

@@ -1,13 +1,21 @@
-/** What is known about the selected row, beside the page. Esc closes it and returns the focus. */
+/** Details of the selected row, beside the page. Esc closes it and returns the focus. */
 import type { ComponentChildren } from "preact";
 import { createPortal } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
-import { texts } from "../text";
-import { Icon } from "./basics";
+import { strings } from "../strings";
+import { Icon } from "./icon";
 
-const text = texts({ en: { close: "Close", details: "Details" }, zh: { close: "关闭", details: "详情" } });
+const text = strings("drawer");
 
-export function Drawer({ title, children, onClose }: { title: ComponentChildren; children: ComponentChildren; onClose: () => void }) {
+export function Drawer({
+  title,
+  children,
+  onClose,
+}: {
+  title: ComponentChildren;
+  children: ComponentChildren;
+  onClose: () => void;
+}) {
   const before = useRef<Element | null>(null);
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {

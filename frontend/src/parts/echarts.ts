@@ -1,9 +1,21 @@
 /** The part of ECharts that the pages use. */
 import { HeatmapChart, SankeyChart, ScatterChart, TreemapChart, LineChart, BarChart } from "echarts/charts";
 import { GridComponent, VisualMapComponent, DataZoomComponent, MarkLineComponent } from "echarts/components";
-import { init, use } from "echarts/core";
+import { init, use as register } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
-use([HeatmapChart, SankeyChart, ScatterChart, TreemapChart, LineChart, BarChart, GridComponent, VisualMapComponent, DataZoomComponent, MarkLineComponent, CanvasRenderer]);
+register([
+  HeatmapChart,
+  SankeyChart,
+  ScatterChart,
+  TreemapChart,
+  LineChart,
+  BarChart,
+  GridComponent,
+  VisualMapComponent,
+  DataZoomComponent,
+  MarkLineComponent,
+  CanvasRenderer,
+]);
 
 export { init };

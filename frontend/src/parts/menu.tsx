@@ -1,7 +1,7 @@
 /** A button that opens a list or a small form below it. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Icon } from "./basics";
+import { Icon } from "./icon";
 
 interface MenuProps {
   button: ComponentChildren;
@@ -41,7 +41,13 @@ export function Menu({ button, label, children, arrow = true, align = "left", ..
   };
   return (
     <div class="menuwrap" ref={whole} onKeyDown={keys}>
-      <button class={`pick ${more.class ?? ""}`} aria-haspopup="true" aria-expanded={open} aria-label={label} onClick={() => setOpen(!open)}>
+      <button
+        class={`pick ${more.class ?? ""}`}
+        aria-haspopup="true"
+        aria-expanded={open}
+        aria-label={label}
+        onClick={() => setOpen(!open)}
+      >
         {button}
         {arrow && <Icon name="down" size={12} />}
       </button>

@@ -1,4 +1,4 @@
-/** The one tooltip: shown beside the pointer, or beside the focused mark. */
+/** The tooltip: beside the pointer or the focused mark. */
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";

@@ -1,13 +1,14 @@
 /** Operators and the queues between them as a picture. */
 import { useMemo } from "preact/hooks";
 import { useWidth } from "../parts/basics";
-import { minmaxPath } from "../parts/plots";
+import { minmaxPath } from "../parts/step_line";
 import { go } from "../state";
 import { Table } from "../table";
-import { fill } from "../text";
+import { fill, strings } from "../strings";
 import * as units from "../units";
 import { samplesOf } from "./history";
-import { text } from "./words";
+
+const text = strings("data");
 
 interface Node {
   row: number;
@@ -16,7 +17,7 @@ interface Node {
   line: number;
 }
 
-/** A tree from the operators that read storage, on the left, to the training on the right: one column per step on the way. */
+/** A tree from the operators that read storage, on the left, to the training on the right. */
 function layered(table: Table): { nodes: Node[]; columns: number; lines: number } {
   const ids = table.num("op_id");
   const parent = table.num("parent");
@@ -32,18 +33,26 @@ function layered(table: Table): { nodes: Node[]; columns: number; lines: number 
   const line = new Map<number, number>();
   let lines = 0;
   const place = (row: number, deep: number) => {
-    if (depth.has(row)) return; // a circle, which no pipeline has
+    if (depth.has(row)) return; // a cycle, which no pipeline has
     depth.set(row, deep);
     const below = children.get(row) ?? [];
     for (const child of below) place(child, deep + 1);
-    // A reader stands in the middle of those it reads from.
+    // A reader is centered between its inputs.
     const on = below.map((child) => line.get(child) ?? 0);
     line.set(row, on.length ? (Math.min(...on) + Math.max(...on)) / 2 : lines++);
   };
   for (const root of roots) place(root, 0);
   for (let row = 0; row < table.rows; row++) place(row, 0);
   const most = Math.max(0, ...depth.values());
-  return { nodes: Array.from({ length: table.rows }, (_, row) => ({ row, column: most - depth.get(row)!, line: line.get(row)! })), columns: most + 1, lines };
+  return {
+    nodes: Array.from({ length: table.rows }, (_, row) => ({
+      row,
+      column: most - depth.get(row)!,
+      line: line.get(row)!,
+    })),
+    columns: most + 1,
+    lines,
+  };
 }
 
 const BOX = { width: 116, least: 100, height: 100 };
@@ -53,8 +62,10 @@ export function Picture({ table, samples, chosen }: { table: Table; samples: Tab
   const t = text();
   const [box, width] = useWidth<HTMLDivElement>();
   const { nodes, columns, lines } = useMemo(() => layered(table), [table]);
-  // Where no queue stands between two columns they move together; the queues share the room that is left.
-  const queued = Array.from({ length: columns }, (_, column) => nodes.some((node) => node.column === column && Number.isFinite(table.num("queue_share")[node.row])));
+  // Columns without a queue between them are close together; the queues share the rest.
+  const queued = Array.from({ length: columns }, (_, column) =>
+    nodes.some((node) => node.column === column && Number.isFinite(table.num("queue_share")[node.row])),
+  );
   const count = queued.filter(Boolean).length || 1;
   const plain = GAP.plain * (columns - count);
   const wide = Math.max(BOX.least, Math.min(BOX.width, (width - 4 - plain - GAP.queue[0] * count) / (columns + 1)));
@@ -84,7 +95,20 @@ export function Picture({ table, samples, chosen }: { table: Table; samples: Tab
             const reader = nodes.find((other) => rowOf.get(parents[node.row]) === other.row) ?? train;
             const [fromX, fromY] = at(node);
             const [toX, toY] = at(reader);
-            return <QueueShape key={node.row} table={table} row={node.row} samples={samples} from={[fromX + wide, fromY]} to={[toX, toY]} on={node.row === chosen} onPick={() => choose(node.row)} onKey={keys(node.row)} readerName={reader === train ? t.training : (table.str("op_type")[(reader as Node).row] ?? "")} />;
+            return (
+              <QueueShape
+                key={node.row}
+                table={table}
+                row={node.row}
+                samples={samples}
+                from={[fromX + wide, fromY]}
+                to={[toX, toY]}
+                on={node.row === chosen}
+                onPick={() => choose(node.row)}
+                onKey={keys(node.row)}
+                readerName={reader === train ? t.training : (table.str("op_type")[(reader as Node).row] ?? "")}
+              />
+            );
           })}
           {nodes.map((node) => {
             const [x, y] = at(node);
@@ -97,16 +121,36 @@ export function Picture({ table, samples, chosen }: { table: Table; samples: Tab
               <g key={node.row} transform={`translate(${x} ${y})`}>
                 <title>{name}</title>
                 <rect class={`box ${bad ? "bad" : ""}`} width={wide} height={BOX.height} rx="6" />
-                <text class="op" x="10" y="20">{name.length > 14 ? `${name.slice(0, 13)}…` : name}</text>
-                <text x="10" y="39">{workers === 0 ? t.noWorkers : workers === 1 ? t.worker : Number.isFinite(workers) ? fill(t.workersN, { count: workers }) : ""}</text>
-                {measured && <text x="10" y="57">{fill(t.cpu, { share: units.text(units.share(cpu)) })}</text>}
-                {bad && <text class="badword" x="10" y="88">{t.bottleneck}</text>}
+                <text class="op" x="10" y="20">
+                  {name.length > 14 ? `${name.slice(0, 13)}…` : name}
+                </text>
+                <text x="10" y="39">
+                  {workers === 0
+                    ? t.noWorkers
+                    : workers === 1
+                      ? t.worker
+                      : Number.isFinite(workers)
+                        ? fill(t.workersN, { count: workers })
+                        : ""}
+                </text>
+                {measured && (
+                  <text x="10" y="57">
+                    {fill(t.cpu, { share: units.text(units.share(cpu)) })}
+                  </text>
+                )}
+                {bad && (
+                  <text class="badword" x="10" y="88">
+                    {t.bottleneck}
+                  </text>
+                )}
               </g>
             );
           })}
           <g transform={`translate(${trainX} ${trainY})`}>
             <rect class="box train" width={wide} height={BOX.height} rx="6" />
-            <text class="op" x="10" y="20">{t.training}</text>
+            <text class="op" x="10" y="20">
+              {t.training}
+            </text>
           </g>
         </svg>
       )}
@@ -128,19 +172,24 @@ interface QueueShapeProps {
   readerName: string;
 }
 
-/** The queue between an operator and its reader: as many cells as places, filled from the left; its use and its history below. */
+/** The queue between an operator and its reader: one cell per slot, filled from the left; usage and history below. */
 function QueueShape({ table, row, samples, from, to, on, onPick, onKey, readerName }: QueueShapeProps) {
   const t = text();
   const share = table.num("queue_share")[row];
   const capacity = table.num("queue_capacity")[row];
   const [y, wide] = [from[1] + 22, to[0] - from[0]];
   const bend = to[1] !== from[1];
-  const arrow = (x: number, at: number) => <path d={`M${x - 6} ${at - 4}L${x} ${at}L${x - 6} ${at + 4}`} class="wire" />;
+  const arrow = (x: number, at: number) => (
+    <path d={`M${x - 6} ${at - 4}L${x} ${at}L${x - 6} ${at + 4}`} class="wire" />
+  );
   if (!Number.isFinite(share)) {
     const middle = from[0] + wide / 2;
     return (
       <g>
-        <path class="wire" d={bend ? `M${from[0]} ${y}H${middle}V${to[1] + 22}H${to[0] - 2}` : `M${from[0]} ${y}H${to[0] - 2}`} />
+        <path
+          class="wire"
+          d={bend ? `M${from[0]} ${y}H${middle}V${to[1] + 22}H${to[0] - 2}` : `M${from[0]} ${y}H${to[0] - 2}`}
+        />
         {arrow(to[0] - 1, to[1] + 22)}
       </g>
     );
@@ -152,26 +201,92 @@ function QueueShape({ table, row, samples, from, to, on, onPick, onKey, readerNa
   const name = `${fill(t.intoQueue, { reader: readerName })}: ${units.text(units.share(share))}`;
   const turn = to[0] - 18;
   return (
-    <g class={on ? "on" : ""} role="button" tabindex={0} aria-pressed={on} aria-label={name} onClick={onPick} onKeyDown={onKey}>
-      <path class="wire" d={`M${from[0]} ${y}H${left}M${right} ${y}${bend ? `H${turn}V${to[1] + 22}` : ""}H${to[0] - 2}`} />
+    <g
+      class={on ? "on" : ""}
+      role="button"
+      tabindex={0}
+      aria-pressed={on}
+      aria-label={name}
+      onClick={onPick}
+      onKeyDown={onKey}
+    >
+      <path
+        class="wire"
+        d={`M${from[0]} ${y}H${left}M${right} ${y}${bend ? `H${turn}V${to[1] + 22}` : ""}H${to[0] - 2}`}
+      />
       {arrow(to[0] - 1, to[1] + 22)}
       <rect x={left - 4} y={y - 20} width={right - left + 8} height="82" fill="transparent" />
       {on && <rect class="halo" x={left - 2.5} y={y - 12.5} width={right - left + 5} height="25" rx="5" />}
       <rect class="frame" x={left} y={y - 10} width={right - left} height="20" rx="3" />
       {cells
-        ? Array.from({ length: cells }, (_, cell) => <rect key={cell} class={`cell ${cell < Math.round(share * cells) ? "filled" : ""}`} x={left + 3 + (cell * inner) / cells} y={y - 7} width={Math.max(1, inner / cells - 1)} height="14" rx="1" />)
-        : [<rect key="free" class="cell" x={left + 3} y={y - 7} width={inner} height="14" />, <rect key="filled" class="cell filled" x={left + 3} y={y - 7} width={inner * Math.min(1, share)} height="14" />]}
-      <text x={(left + right) / 2} y={y + 27} text-anchor="middle"><tspan class="use">{fill(t.ofPlaces, { share: units.text(units.share(share)), places: capacity })}</tspan></text>
-      <Past samples={samples} id={table.num("op_id")[row]} capacity={capacity} x={left} y={y + 34} width={right - left} color={low ? "var(--kind-wait)" : "var(--kind-compute)"} />
+        ? Array.from({ length: cells }, (_, cell) => (
+            <rect
+              key={cell}
+              class={`cell ${cell < Math.round(share * cells) ? "filled" : ""}`}
+              x={left + 3 + (cell * inner) / cells}
+              y={y - 7}
+              width={Math.max(1, inner / cells - 1)}
+              height="14"
+              rx="1"
+            />
+          ))
+        : [
+            <rect key="free" class="cell" x={left + 3} y={y - 7} width={inner} height="14" />,
+            <rect
+              key="filled"
+              class="cell filled"
+              x={left + 3}
+              y={y - 7}
+              width={inner * Math.min(1, share)}
+              height="14"
+            />,
+          ]}
+      <text x={(left + right) / 2} y={y + 27} text-anchor="middle">
+        <tspan class="use">{fill(t.ofPlaces, { share: units.text(units.share(share)), places: capacity })}</tspan>
+      </text>
+      <Past
+        samples={samples}
+        id={table.num("op_id")[row]}
+        capacity={capacity}
+        x={left}
+        y={y + 34}
+        width={right - left}
+        color={low ? "var(--kind-wait)" : "var(--kind-compute)"}
+      />
     </g>
   );
 }
 
-function Past({ samples, id, capacity, x, y, width, color }: { samples: Table | null; id: number; capacity: number; x: number; y: number; width: number; color: string }) {
-  const values = useMemo(() => (samples ? Float64Array.from(samplesOf(samples, id), (row) => samples.num("depth")[row]) : new Float64Array()), [samples, id]);
+function Past({
+  samples,
+  id,
+  capacity,
+  x,
+  y,
+  width,
+  color,
+}: {
+  samples: Table | null;
+  id: number;
+  capacity: number;
+  x: number;
+  y: number;
+  width: number;
+  color: string;
+}) {
+  const values = useMemo(
+    () =>
+      samples ? Float64Array.from(samplesOf(samples, id), (row) => samples.num("depth")[row]) : new Float64Array(),
+    [samples, id],
+  );
   if (values.length < 2) return null;
   const tall = 20;
   const most = Math.max(capacity || 1, 1);
-  const path = minmaxPath(values, (at) => x + (at / (values.length - 1)) * width, (value) => y + tall - (Math.min(value, most) / most) * (tall - 2), width);
+  const path = minmaxPath(
+    values,
+    (at) => x + (at / (values.length - 1)) * width,
+    (value) => y + tall - (Math.min(value, most) / most) * (tall - 2),
+    width,
+  );
   return <path d={path} fill="none" stroke={color} stroke-width="1.25" />;
 }

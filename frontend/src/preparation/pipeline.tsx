@@ -1,23 +1,31 @@
-/** The input pipeline: operators and queues, what to do, and the operators as a table. */
+/** The input pipeline: operators and queues, advice, and a table of operators. */
 import { info, useTable } from "../data";
 import { Card, Empty, Legend } from "../parts/basics";
-import { type Column, Grid } from "../parts/grid";
-import { PageLink } from "../reachable";
-import { said } from "../said";
+import { type Column } from "../parts/grid_rows";
+import { Grid } from "../parts/grid";
+import { PageLink } from "../page_links";
 import { go, param } from "../state";
 import { Table } from "../table";
 import { History } from "./history";
 import { Picture } from "./picture";
-import { Word } from "./verdicts";
-import { text } from "./words";
+import { VerdictChip } from "./verdict_chip";
+import { strings, valueText } from "../strings";
+
+const text = strings("data");
 
 function NoPipeline() {
   const t = text();
   const framework = info.value?.framework;
-  return <Card title={t.pipeTitle}><Empty title={t.noPipe} height={110}>{framework === "mindspore" ? t.hostHowMindspore : framework === "pytorch" ? t.hostHowPytorch : t.hostHow}</Empty></Card>;
+  return (
+    <Card title={t.pipeTitle}>
+      <Empty title={t.noPipe} height={110}>
+        {framework === "mindspore" ? t.hostHowMindspore : framework === "pytorch" ? t.hostHowPytorch : t.hostHow}
+      </Empty>
+    </Card>
+  );
 }
 
-/** Operators and queues as a picture, the chosen queue's history, and the operators as a table. */
+/** Operators and queues as a picture, the history of the selected queue, and a table of operators. */
 export function Pipeline({ table }: { table: Table }) {
   const t = text();
   const samples = useTable("queue_samples", {}, { skip: table.rows === 0 });
@@ -25,14 +33,26 @@ export function Pipeline({ table }: { table: Table }) {
   const ids = table.num("op_id");
   const queued = table.where((row) => Number.isFinite(table.num("queue_share")[row]));
   const bottleneck = table.str("verdict").indexOf("bottleneck");
-  // Without a choice: the queue before the bottleneck, else the one that the training reads.
-  const before = bottleneck < 0 ? -1 : queued.find((row) => table.num("parent")[row] === ids[bottleneck]) ?? bottleneck;
+  // By default: the queue before the bottleneck, else the queue that the training reads.
+  const before =
+    bottleneck < 0 ? -1 : (queued.find((row) => table.num("parent")[row] === ids[bottleneck]) ?? bottleneck);
   const wanted = param("sel");
   const chosen = wanted === undefined ? (before >= 0 ? before : (queued[0] ?? -1)) : ids.indexOf(Number(wanted));
   const detail = param("view") === "pipeline";
   return (
     <>
-      <Card title={t.pipeTitle} note={t.pipeNote} tools={<Legend of={[{ label: t.filled, color: "var(--kind-compute)" }, { label: t.free, color: "var(--grid)" }]} />}>
+      <Card
+        title={t.pipeTitle}
+        note={t.pipeNote}
+        tools={
+          <Legend
+            of={[
+              { label: t.filled, color: "var(--kind-compute)" },
+              { label: t.free, color: "var(--grid)" },
+            ]}
+          />
+        }
+      >
         <Picture table={table} samples={samples.data} chosen={chosen} />
       </Card>
       <div class="two">
@@ -44,17 +64,26 @@ export function Pipeline({ table }: { table: Table }) {
   );
 }
 
-/** What the analysis advises, operator by operator. */
+/** Hints of the analysis by operator. */
 function Todo({ table }: { table: Table }) {
   const t = text();
   const rows = table.where((row) => !!table.str("hint")[row]);
   return (
-    <Card title={t.todo} tools={<PageLink class="small" to={{ page: "cpu" }}>{t.toCpu}</PageLink>}>
+    <Card
+      title={t.todo}
+      tools={
+        <PageLink class="small" to={{ page: "cpu" }}>
+          {t.toCpu}
+        </PageLink>
+      }
+    >
       <div class="todo">
         {rows.map((row) => (
           <div key={row} class={table.str("verdict")[row] === "bottleneck" ? "" : "soft"}>
-            <b>{table.str("op_type")[row]} <Word of={table.str("verdict")[row]} /></b>
-            <span class="d2">{said(table.str("hint")[row])}</span>
+            <b>
+              {table.str("op_type")[row]} <VerdictChip of={table.str("verdict")[row]} />
+            </b>
+            <span class="d2">{valueText(table.str("hint")[row])}</span>
           </div>
         ))}
         {!rows.length && <p class="d2">{t.todoNone}</p>}
@@ -77,12 +106,27 @@ function Operators({ table, chosen }: { table: Table; chosen: number }) {
     { key: "user_share", label: t.user, bar: true, color: () => "var(--kind-host)" },
     { key: "system_share", label: t.system },
     { key: "batch_ns", label: t.batch },
-    { key: "verdict", label: t.verdict, as: "text", show: (data, row) => <Word of={data.str("verdict")[row]} /> },
-    { key: "hint", label: t.hint, as: "said", width: "minmax(120px, 2fr)" },
+    {
+      key: "verdict",
+      label: t.verdict,
+      as: "text",
+      show: (data, row) => <VerdictChip of={data.str("verdict")[row]} />,
+    },
+    { key: "hint", label: t.hint, as: "value", width: "minmax(120px, 2fr)" },
   ];
   return (
     <Card title={t.opsTitle} flush>
-      <Grid id="ops" table={table} columns={columns} what={t.operators} rowKey={(data, row) => data.raw("op_id", row)} selected={chosen < 0 ? null : table.raw("op_id", chosen)} onOpen={(data, row) => go({ params: { sel: data.raw("op_id", row) } }, true)} label={t.opsTitle} height={`${Math.min(12, table.rows + 1) * 28 + 4}px`} />
+      <Grid
+        id="ops"
+        table={table}
+        columns={columns}
+        what={t.operators}
+        rowKey={(data, row) => data.raw("op_id", row)}
+        selected={chosen < 0 ? null : table.raw("op_id", chosen)}
+        onOpen={(data, row) => go({ params: { sel: data.raw("op_id", row) } }, true)}
+        label={t.opsTitle}
+        height={`${Math.min(12, table.rows + 1) * 28 + 4}px`}
+      />
     </Card>
   );
 }

@@ -1,10 +1,10 @@
-/** Arrows between an event, what caused it and what it caused. */
-import type { Ink } from "./ink";
+/** Arrows between a span, its causes and its effects. */
+import type { Tints } from "./tints";
 import { TOP, type Pen, type Scene } from "./scene";
 import { place } from "./selection";
 
-/** From what caused the selected event, and to what it caused. */
-export function arrows(context: Pen, ink: Ink, scene: Scene, offset: number): void {
+/** Arrows from the causes of the selected span, and to its effects. */
+export function arrows(context: Pen, ink: Tints, scene: Scene, offset: number): void {
   if (!scene.selected || (!scene.into.length && !scene.out.length)) return;
   const begin = TOP + scene.layout.pinnedHeight;
   const here = place(scene, scene.selected, offset);
@@ -15,10 +15,19 @@ export function arrows(context: Pen, ink: Ink, scene: Scene, offset: number): vo
   context.clip();
   context.strokeStyle = context.fillStyle = ink.text;
   context.lineWidth = 1.5;
-  const arrow = (from: { x: number; y: number; w: number; h: number }, to: { x: number; y: number; w: number; h: number }) => {
+  const arrow = (
+    from: { x: number; y: number; w: number; h: number },
+    to: { x: number; y: number; w: number; h: number },
+  ) => {
     const down = to.y > from.y;
-    const [x0, y0] = [Math.max(-20, Math.min(scene.width + 20, from.x + Math.min(from.w, 6) / 2)), Math.max(begin - 40, down ? from.y + from.h - 2 : from.y + 2)];
-    const [x1, y1] = [Math.max(-20, Math.min(scene.width + 20, to.x + Math.min(to.w, 6) / 2)), down ? to.y : to.y + to.h];
+    const [x0, y0] = [
+      Math.max(-20, Math.min(scene.width + 20, from.x + Math.min(from.w, 6) / 2)),
+      Math.max(begin - 40, down ? from.y + from.h - 2 : from.y + 2),
+    ];
+    const [x1, y1] = [
+      Math.max(-20, Math.min(scene.width + 20, to.x + Math.min(to.w, 6) / 2)),
+      down ? to.y : to.y + to.h,
+    ];
     const head = down ? -7 : 7;
     const middle = (y0 + y1 + head) / 2;
     context.beginPath();

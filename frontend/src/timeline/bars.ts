@@ -1,22 +1,25 @@
-/** The bars of the lanes. Everything of a row is first summed up per pixel of one line, and all lines are drawn by scaling one small image;
- * so the work depends on the pixels in sight, not on the number of events. Only frames, hatches and labels are drawn one by one. */
+/**
+ * Bars of the tracks. Each row is first summed per pixel of one line, and all lines are drawn by scaling one small
+ * image, so the work depends on the visible pixels, not on the number of spans. Only frames, hatches and labels are
+ * drawn one by one.
+ */
 import * as units from "../units";
 import { counter } from "./counter";
 import { cover, Line } from "./coverage";
-import { DARK, FRAMED, HATCHED, type Ink } from "./ink";
+import { DARK, FRAMED, HATCHED, type Tints } from "./tints";
 import { shown, type Labels } from "./labels";
 import type { Placed } from "./layout";
-import type { Pieces } from "./pieces";
+import type { Pieces } from "./tile_cover";
 import { sheet, type Pen, type Scene } from "./scene";
 import type { Tile } from "./wire";
 
 const LABEL = 26;
-/** From so many pixels on it is looked at by itself. */
+/** Spans of at least this many pixels are drawn individually. */
 const WIDE = 6;
-/** How high the mark is of what is too short to be seen. */
+/** Height of the mark for spans that are too short to see. */
 const FOOT = 2;
 
-/** Rectangles to be drawn later, with two numbers of their own each. */
+/** Rectangles to draw later, with two numbers each. */
 class Boxes {
   at = new Float64Array(6 * 512);
   count = 0;
@@ -45,7 +48,7 @@ export class Bars {
   private strip = sheet();
   private image: ImageData | null = null;
   private words = new Uint32Array(0);
-  /** Of each line: 1 where there is something, 3 where there are feet, too. */
+  /** For each line: 1 if there is something, 3 if there are feet, too. */
   private filled = new Uint8Array(512);
   private labelled = new Boxes();
   private framed = new Boxes();
@@ -57,12 +60,12 @@ export class Bars {
 
   constructor(
     private context: Pen,
-    private ink: Ink,
+    private ink: Tints,
     private labels: Labels,
     private pieces: Pieces,
   ) {}
 
-  /** Draw those of some lanes that are in sight; `lit` says by name which get a line below. */
+  /** Draw the visible spans of some tracks; `lit` gives by name those with a line below. */
   draw(scene: Scene, lanes: Placed[], offset: number, top: number, bottom: number, lit: Uint8Array | null): void {
     const { context, ink } = this;
     const seen = lanes.filter((placed) => offset + placed.y < bottom && offset + placed.y + placed.height > top);
@@ -80,7 +83,11 @@ export class Bars {
         this.line.clear();
         let any = this.row(scene, placed, placed.rows[at], rowY, lit);
         if (at === 0) for (const row of placed.also) any = this.row(scene, placed, row, rowY, lit) || any;
-        this.filled[line] = any ? (this.line.ink(this.words, line * pixels, this.words, (lines + line) * pixels, ink.edge) ? 3 : 1) : 0;
+        this.filled[line] = any
+          ? this.line.ink(this.words, line * pixels, this.words, (lines + line) * pixels, ink.edge)
+            ? 3
+            : 1
+          : 0;
       }
       context.fillStyle = ink.grid;
       context.fillRect(0, y + placed.height - 1, scene.width, 1);
@@ -94,7 +101,8 @@ export class Bars {
       for (let at = 0; at < placed.rows.length; at++, line++) {
         const y = offset + placed.y + placed.pad + at * placed.rowHeight;
         if (this.filled[line] & 1) context.drawImage(this.strip.canvas, 0, line, pixels, 1, 0, y, scene.width, high);
-        if (this.filled[line] & 2) context.drawImage(this.strip.canvas, 0, lines + line, pixels, 1, 0, y + high - foot, scene.width, foot);
+        if (this.filled[line] & 2)
+          context.drawImage(this.strip.canvas, 0, lines + line, pixels, 1, 0, y + high - foot, scene.width, foot);
       }
     }
     this.decorate(scene);
@@ -115,13 +123,13 @@ export class Bars {
     }
   }
 
-  /** Sum a row up; answers whether there is anything. */
+  /** Sum up a row; returns whether it has anything. */
   private row(scene: Scene, placed: Placed, row: number, y: number, lit: Uint8Array | null): boolean {
     const { line } = this;
     const { ratio, t0 } = scene;
     const scale = line.pixels / (scene.t1 - t0);
     const high = heightOf(placed);
-    const labelled = placed.rowHeight >= 13 && placed.lane.kind !== "overlap"; // its rows are named
+    const labelled = placed.rowHeight >= 13 && placed.lane.kind !== "overlap"; // its rows have names
     const scoped = placed.lane.kind === "scope" ? LAST_PART : 0;
     let any = false;
     let first = true;
@@ -134,16 +142,26 @@ export class Bars {
       first = false;
       const wide = (event: number, from: number, to: number, begins: boolean): boolean => {
         const as = tints[event];
-        if (!begins && !begun) return !(as & HATCHED); // its beginning was in the piece before
-        // All of it that can be seen, beyond this piece, too.
-        const size = (Math.max(to, Math.min(line.pixels, (tile.longStart[event] + tile.longDur[event] - t0) * scale)) - from) / ratio;
+        if (!begins && !begun) return !(as & HATCHED); // it begins in the previous piece
+        // Its visible part, beyond this piece, too.
+        const size =
+          (Math.max(to, Math.min(line.pixels, (tile.longStart[event] + tile.longDur[event] - t0) * scale)) - from) /
+          ratio;
         const x = from / ratio;
         if (as & HATCHED) {
           this.hatched.put(x, y, size, high, tile.longDur[event], placed.lane.group);
           return false;
         }
         if (as & FRAMED) this.framed.put(x, y, size, high, 0, 0);
-        if (labelled && size >= LABEL) this.labelled.put(x + 4, y + high / 2 + 4, size - 8, high, tile.longName[event], (as & FRAMED ? FRAME_INK : as & DARK ? DARK_INK : LIGHT_INK) | scoped);
+        if (labelled && size >= LABEL)
+          this.labelled.put(
+            x + 4,
+            y + high / 2 + 4,
+            size - 8,
+            high,
+            tile.longName[event],
+            (as & FRAMED ? FRAME_INK : as & DARK ? DARK_INK : LIGHT_INK) | scoped,
+          );
         return true;
       };
       const [from, to] = [Math.max(piece.from, t0), Math.min(piece.to, scene.t1)];
@@ -154,7 +172,7 @@ export class Bars {
     return any;
   }
 
-  /** Where events of names that are looked for are. */
+  /** Where spans with matching names are. */
   private light(scene: Scene, tile: Tile, row: number, from: number, to: number, scale: number, lit: Uint8Array): void {
     const { under } = this;
     const mark = (start: number, end: number) => {
@@ -165,7 +183,11 @@ export class Bars {
       const end = tile.longStart[event] + tile.longDur[event];
       if (end > from && lit[tile.longName[event]]) mark(Math.max(from, tile.longStart[event]), Math.min(to, end));
     }
-    for (let event = tile.bucketFrom(row, Math.floor((from - tile.from) / tile.bucket)); event < tile.buckets[row + 1]; event++) {
+    for (
+      let event = tile.bucketFrom(row, Math.floor((from - tile.from) / tile.bucket));
+      event < tile.buckets[row + 1];
+      event++
+    ) {
       const start = tile.from + tile.bucketX[event] * tile.bucket;
       if (start >= to) break;
       if (lit[tile.bucketName[event]]) mark(Math.max(from, start), start);
@@ -188,14 +210,36 @@ export class Bars {
     if (hatched.count) {
       context.fillStyle = this.hatching();
       context.strokeStyle = ink.idle;
-      for (let at = 0; at < 6 * hatched.count; at += 6) context.fillRect(hatched.at[at] + 0.5, hatched.at[at + 1], hatched.at[at + 2] - 1, hatched.at[at + 3]);
-      for (let at = 0; at < 6 * hatched.count; at += 6) context.strokeRect(hatched.at[at] + 1, hatched.at[at + 1] + 0.5, Math.max(0, hatched.at[at + 2] - 2), hatched.at[at + 3] - 1);
+      for (let at = 0; at < 6 * hatched.count; at += 6)
+        context.fillRect(hatched.at[at] + 0.5, hatched.at[at + 1], hatched.at[at + 2] - 1, hatched.at[at + 3]);
+      for (let at = 0; at < 6 * hatched.count; at += 6)
+        context.strokeRect(
+          hatched.at[at] + 1,
+          hatched.at[at + 1] + 0.5,
+          Math.max(0, hatched.at[at + 2] - 2),
+          hatched.at[at + 3] - 1,
+        );
       for (let at = 0; at < 6 * hatched.count; at += 6) {
-        if (hatched.at[at + 2] >= 64 && hatched.at[at + 3] >= 10) this.gapLabel(scene, hatched.at[at], hatched.at[at + 2], hatched.at[at + 1], hatched.at[at + 3], hatched.at[at + 4], hatched.at[at + 5]);
+        if (hatched.at[at + 2] >= 64 && hatched.at[at + 3] >= 10)
+          this.gapLabel(
+            scene,
+            hatched.at[at],
+            hatched.at[at + 2],
+            hatched.at[at + 1],
+            hatched.at[at + 3],
+            hatched.at[at + 4],
+            hatched.at[at + 5],
+          );
       }
     }
     context.strokeStyle = ink.strong;
-    for (let at = 0; at < 6 * framed.count; at += 6) context.strokeRect(framed.at[at] + 0.5, framed.at[at + 1] + 0.5, Math.max(0, framed.at[at + 2] - 1.5), framed.at[at + 3] - 1);
+    for (let at = 0; at < 6 * framed.count; at += 6)
+      context.strokeRect(
+        framed.at[at] + 0.5,
+        framed.at[at + 1] + 0.5,
+        Math.max(0, framed.at[at + 2] - 1.5),
+        framed.at[at + 3] - 1,
+      );
     for (const way of [LIGHT_INK, DARK_INK, FRAME_INK]) {
       context.fillStyle = way === FRAME_INK ? ink.text2 : way === DARK_INK ? ink.text : ink.onKind;
       for (let at = 0; at < 6 * labelled.count; at += 6) {
@@ -207,11 +251,12 @@ export class Bars {
     }
     if (!underlines.length) return;
     context.fillStyle = ink.text;
-    for (let at = 0; at < underlines.length; at += 3) context.fillRect(underlines[at], underlines[at + 1], Math.max(1, underlines[at + 2]), 2.5);
+    for (let at = 0; at < underlines.length; at += 3)
+      context.fillRect(underlines[at], underlines[at + 1], Math.max(1, underlines[at + 2]), 2.5);
     underlines.length = 0;
   }
 
-  /** What time without work is filled with. */
+  /** The fill of idle time. */
   private hatching(): CanvasPattern {
     const { ink } = this;
     if (this.pattern && this.patternEpoch === ink.epoch) return this.pattern;
@@ -231,15 +276,19 @@ export class Bars {
     return (this.pattern = this.context.createPattern(page.canvas, "repeat")!);
   }
 
-  /** How long nothing ran, and why. */
+  /** Duration and cause of an idle gap. */
   private gapLabel(scene: Scene, x: number, wide: number, y: number, high: number, dur: number, group: number): void {
     const { context, ink } = this;
     const perPixel = (scene.t1 - scene.t0) / scene.width;
     const middle = scene.t0 + (x + wide / 2) * perPixel;
     const free = `${units.text(units.time(dur))} ${scene.words.free}`;
     const gap = scene.gaps.find((one) => one.group === group && middle >= one.start && middle <= one.start + one.dur);
-    // As much as there is room for.
-    const choices = [...(gap?.said && gap.host ? [`${free} · ${gap.said}: ${shown(gap.host)}`] : []), ...(gap?.said ? [`${free} · ${gap.said}`] : []), free];
+    // As much as fits.
+    const choices = [
+      ...(gap?.said && gap.host ? [`${free} · ${gap.said}: ${shown(gap.host)}`] : []),
+      ...(gap?.said ? [`${free} · ${gap.said}`] : []),
+      free,
+    ];
     const text = choices.find((one) => context.measureText(one).width + 16 <= wide);
     if (text === undefined) return;
     const width = context.measureText(text).width + 8;

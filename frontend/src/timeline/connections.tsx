@@ -1,8 +1,9 @@
-/** What the selected event is connected with: what launched it, its backward operator, the same communication on other ranks. */
-import { InlineBar, Time } from "../parts/basics";
-import { fill, texts } from "../text";
+/** Connections of the selected span: its launch, its backward operator, the same communication on other ranks. */
+import { InlineBar } from "../parts/basics";
+import { Time } from "../parts/quantity";
+import { fill, strings } from "../strings";
 import * as units from "../units";
-import { pick, setArea, visit, type Details } from "./choosing";
+import { pick, setArea, visit, type Details } from "./navigation";
 import { shown } from "./labels";
 import type { Timeline } from "./model";
 import type { Event } from "./wire";
@@ -10,29 +11,18 @@ import type { Event } from "./wire";
 /** The other end of an arrow. */
 export interface Arrow extends Event {
   how: "launch" | "backward" | "flow" | "collective" | "transfer";
-  /** From it, to it, or neither caused the other. */
+  /** From it, to it, or neither. */
   way: "in" | "out" | "with";
   rank: number;
-  /** How long after the selected event's start it begins; less than nothing, before. */
+  /** Its start relative to the start of the selected span; negative if before. */
   delay: number;
 }
 
-const text = texts({
-  en: {
-    launchIn: "Launched by", launchOut: "Launches", backwardIn: "Forward of it", backwardOut: "Backward of it", flowIn: "Caused by", flowOut: "Causes", collectiveWith: "The same on rank {rank}", transferIn: "Sent by rank {rank}", transferOut: "Received by rank {rank}",
-    before: "{time} before", after: "{time} after", together: "at the same moment", more: "and {count} more", onPath: "On the critical path", pathAll: "all of it", pathNone: "no", pathPart: "{time} of it", pathAs: "{time} as {kind}",
-    follow: "C goes to the cause, E to the effect, X to the same on the next rank", arrow: "Arrow", name: "Name", lane: "Lane", begins: "Begins", dur: "Duration",
-  },
-  zh: {
-    launchIn: "下发者", launchOut: "下发", backwardIn: "对应的前向", backwardOut: "对应的反向", flowIn: "起因", flowOut: "后果", collectiveWith: "rank {rank} 上的同一通信", transferIn: "由 rank {rank} 发送", transferOut: "由 rank {rank} 接收",
-    before: "早 {time}", after: "晚 {time}", together: "同一时刻", more: "另有 {count} 个", onPath: "关键路径上", pathAll: "全部", pathNone: "否", pathPart: "其中 {time}", pathAs: "{time} 为 {kind}",
-    follow: "C 前往起因，E 前往后果，X 前往下一个 rank 上的同一通信", arrow: "箭头", name: "名称", lane: "泳道", begins: "开始", dur: "时长",
-  },
-});
+const text = strings("connections");
 
 const SHOWN = 12;
 
-/** What an arrow means, in words. */
+/** The meaning of an arrow. */
 export function meaning({ how, way, rank }: Arrow): string {
   const t = text();
   const key = `${how}${way === "in" ? "In" : way === "out" ? "Out" : "With"}` as keyof ReturnType<typeof text>;
@@ -44,7 +34,7 @@ export function delay(ns: number): string {
   return ns === 0 ? t.together : fill(ns < 0 ? t.before : t.after, { time: units.text(units.time(Math.abs(ns))) });
 }
 
-/** The arrows in the panel, as lines that lead to their other ends. */
+/** Arrows in the panel, as links to their other ends. */
 export function Connections({ of, known }: { of: Timeline; known: Details }) {
   const t = text();
   if (!known.arrows.length) return null;
@@ -52,43 +42,79 @@ export function Connections({ of, known }: { of: Timeline; known: Details }) {
   return (
     <div class="tl-arrows">
       {some.map((arrow) => (
-        <button key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`} class="tl-line" onClick={() => visit(of, arrow)} title={arrow.name}>
-          <span class="d3 small nowrap">{meaning(arrow)}</span><span class="mono cut">{shown(arrow.name)}</span><span class="small nowrap" title={units.exact(arrow.delay, "time")}>{delay(arrow.delay)}</span>
+        <button
+          key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`}
+          class="tl-line"
+          onClick={() => visit(of, arrow)}
+          title={arrow.name}
+        >
+          <span class="d3 small nowrap">{meaning(arrow)}</span>
+          <span class="mono cut">{shown(arrow.name)}</span>
+          <span class="small nowrap" title={units.exact(arrow.delay, "time")}>
+            {delay(arrow.delay)}
+          </span>
         </button>
       ))}
-      {known.arrowCount > some.length && <p class="d3 small">{fill(t.more, { count: units.count(known.arrowCount - some.length).value })}</p>}
+      {known.arrowCount > some.length && (
+        <p class="d3 small">{fill(t.more, { count: units.count(known.arrowCount - some.length).value })}</p>
+      )}
       <p class="d3 small">{t.follow}</p>
     </div>
   );
 }
 
-/** All of them, with lanes and lengths. */
+/** All arrows, with tracks and durations. */
 export function Arrows({ of, known }: { of: Timeline; known: Details }) {
   const t = text();
   const most = Math.max(1, ...known.arrows.map((arrow) => arrow.dur));
   return (
     <div class="tl-scroll">
       <table>
-        <thead><tr><th>{t.arrow}</th><th class="tl">{t.name}</th><th class="tl">{t.lane}</th><th>{t.begins}</th><th>{t.dur}</th><th /></tr></thead>
+        <thead>
+          <tr>
+            <th>{t.arrow}</th>
+            <th class="tl">{t.name}</th>
+            <th class="tl">{t.lane}</th>
+            <th>{t.begins}</th>
+            <th>{t.dur}</th>
+            <th />
+          </tr>
+        </thead>
         <tbody>
           {known.arrows.map((arrow) => (
-            <tr key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`} class="click" onClick={() => visit(of, arrow)}>
+            <tr
+              key={`${arrow.how} ${arrow.way} ${arrow.rank} ${arrow.span}`}
+              class="click"
+              onClick={() => visit(of, arrow)}
+            >
               <td>{meaning(arrow)}</td>
-              <td class="tl"><button class="tl-line"><span class="mono cut" title={arrow.name}>{shown(arrow.name)}</span></button></td>
+              <td class="tl">
+                <button class="tl-line">
+                  <span class="mono cut" title={arrow.name}>
+                    {shown(arrow.name)}
+                  </span>
+                </button>
+              </td>
               <td class="tl d2">{of.lane(arrow.lane)?.label}</td>
               <td title={units.exact(arrow.delay, "time")}>{delay(arrow.delay)}</td>
-              <td class="b"><Time ns={arrow.dur} /></td>
-              <td><InlineBar share={arrow.dur / most} color="var(--kind-compute)" /></td>
+              <td class="b">
+                <Time ns={arrow.dur} />
+              </td>
+              <td>
+                <InlineBar share={arrow.dur / most} color="var(--kind-compute)" />
+              </td>
             </tr>
           ))}
         </tbody>
       </table>
-      {known.arrowCount > known.arrows.length && <p class="d3 small">{fill(t.more, { count: units.count(known.arrowCount - known.arrows.length).value })}</p>}
+      {known.arrowCount > known.arrows.length && (
+        <p class="d3 small">{fill(t.more, { count: units.count(known.arrowCount - known.arrows.length).value })}</p>
+      )}
     </div>
   );
 }
 
-/** Go along an arrow: to the cause, to the effect, or to the same communication on the next rank. */
+/** Follow an arrow: to the cause, to the effect, or to the same communication on the next rank. */
 export function followArrow(of: Timeline, way: Arrow["way"]): void {
   const known = of.details.peek();
   const some = known?.arrows.filter((arrow) => arrow.way === way) ?? [];
@@ -96,7 +122,7 @@ export function followArrow(of: Timeline, way: Arrow["way"]): void {
   if (next) visit(of, next);
 }
 
-/** What the panel says of the critical path: a line and its words; null where the path is not known. */
+/** The line of the critical path in the panel; null if the path is unknown. */
 export function onPath(known: Details | null): [string, string] | null {
   const t = text();
   const on = known?.said.critical_ns;
@@ -106,13 +132,22 @@ export function onPath(known: Details | null): [string, string] | null {
   const time = (ns: number) => units.text(units.time(ns));
   const parts = kinds.map(({ kind, ns }) => fill(t.pathAs, { time: time(ns), kind })).join(", ");
   if (kinds.length > 1) return [t.onPath, parts];
-  return [t.onPath, on === known.event.dur && kinds[0].kind !== "launch" ? t.pathAll : kinds[0].kind === "launch" ? parts : fill(t.pathPart, { time: time(on) })];
+  return [
+    t.onPath,
+    on === known.event.dur && kinds[0].kind !== "launch"
+      ? t.pathAll
+      : kinds[0].kind === "launch"
+        ? parts
+        : fill(t.pathPart, { time: time(on) }),
+  ];
 }
 
-/** From a piece of the critical path to what it is a piece of. */
+/** From a piece of the critical path to its span. */
 export async function followPath(of: Timeline, hit: Event): Promise<void> {
   const rank = of.rankOf(hit.lane);
-  const { piece } = await of.json<{ piece: { span: number | null; start: number; dur: number } | null }>(`timeline/path?rank=${rank}&at=${Math.floor(hit.start + hit.dur / 2)}`);
+  const { piece } = await of.json<{ piece: { span: number | null; start: number; dur: number } | null }>(
+    `timeline/path?rank=${rank}&at=${Math.floor(hit.start + hit.dur / 2)}`,
+  );
   if (!piece || piece.span === null) return setArea(of, { t0: hit.start, t1: hit.start + hit.dur, lanes: null });
   of.show("event");
   await pick(of, rank, piece.span, "show");

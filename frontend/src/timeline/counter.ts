@@ -1,15 +1,15 @@
-/** A counter's lane. */
-import type { Ink } from "./ink";
+/** The track of a counter. */
+import type { Tints } from "./tints";
 import { amount } from "./labels";
 import type { Placed } from "./layout";
-import type { Pieces } from "./pieces";
+import type { Pieces } from "./tile_cover";
 import type { Pen, Scene } from "./scene";
 
 let low = new Float32Array(0);
 let high = new Float32Array(0);
 
-/** A value over time: an area from zero with a line on top. Of each pixel the lowest and highest. */
-export function counter(context: Pen, ink: Ink, pieces: Pieces, scene: Scene, placed: Placed, y: number): void {
+/** A value over time: an area from zero with a line on top. Minimum and maximum of each pixel. */
+export function counter(context: Pen, ink: Tints, pieces: Pieces, scene: Scene, placed: Placed, y: number): void {
   const pixels = Math.round(scene.width * scene.ratio);
   if (low.length !== pixels) [low, high] = [new Float32Array(pixels), new Float32Array(pixels)];
   const max = placed.lane.max || 1;
@@ -46,7 +46,7 @@ export function counter(context: Pen, ink: Ink, pieces: Pieces, scene: Scene, pl
   for (let pass = 0; pass < 2; pass++) {
     context.fillStyle = ink.compute;
     context.globalAlpha = pass ? 1 : 0.14;
-    for (let x = 0; x < pixels; ) {
+    for (let x = 0; x < pixels;) {
       if (Number.isNaN(low[x])) {
         x += 1;
         continue;

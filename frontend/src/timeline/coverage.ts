@@ -1,22 +1,23 @@
-/** How much of each pixel of a line is covered, and by what. Only arithmetic, so that it can be held against sums made in another way.
- *
- * How dense a pixel is drawn says how much of it is covered, and nothing else. That something happened in a pixel which is too faint to be
- * seen is said by a foot below it (docs/decisions/013). */
+/**
+ * How much of each pixel of a line is covered, and by what. Only arithmetic, so that it can be held against sums made
+ * in another way. How dense a pixel is drawn says how much of it is covered, and nothing else. That something happened
+ * in a pixel which is too faint to be seen is said by a foot below it (docs/decisions/013).
+ */
 import type { Tile } from "./wire";
 
-/** Less covered than this, a pixel is hard to see on either ground. */
+/** A pixel with less coverage is hard to see in both themes. */
 export const FAINT = 0.16;
-/** From so many pixels on an event is told from the one that it touches. */
+/** Spans of at least this many pixels are distinguished from their neighbors. */
 const APART = 3;
 const COLOR = 0xffffff;
 /** Half a pixel, as opacity. */
 const HALF = 127;
 
 export class Line {
-  /** The share of each pixel that is covered; it may be more than 1, see `ink`. */
+  /** The covered share of each pixel; it may exceed 1, see `ink`. */
   readonly cover: Float32Array;
   readonly tint: Uint32Array;
-  /** Something was there, however short; 2 where a longer event begins. */
+  /** Something was here, however short; 2 if a longer span begins. */
   readonly marks: Uint8Array;
   private readonly most: Float32Array;
 
@@ -33,7 +34,7 @@ export class Line {
     this.marks.fill(0);
   }
 
-  /** Cover a stretch, from and to in pixels of the line, by a share of each. What covers most of a pixel gives its tint. */
+  /** Cover a range, in pixels of the line, by a share of each. The largest cover of a pixel gives its tint. */
   add(from: number, to: number, dense: number, tint: number): void {
     const first = from | 0;
     const last = to | 0;
@@ -52,7 +53,7 @@ export class Line {
     if (this.marks[at] === 0) this.marks[at] = 1;
   }
 
-  /** As pixels of a canvas: the share as opacity, and feet where that cannot be seen. Answers whether there are feet. */
+  /** As pixels of a canvas: the share as opacity, and feet where that is invisible. Returns whether there are feet. */
   ink(into: Uint32Array, at: number, feet: Uint32Array, footAt: number, edge: number): boolean {
     const { cover, tint, marks, pixels } = this;
     const quarter = (edge >> 2) & 0x3f3f3f;
@@ -64,8 +65,9 @@ export class Line {
         continue;
       }
       const dense = cover[x];
-      // What is lost by rounding is made up for by the next; so is what is more than full: of a bucket that lies across two pixels it is not
-      // known which of them is covered by its short events. More than that is events of one row that overlap, which is seen once.
+      // Rounding errors are carried to the next pixel, and so is excess coverage: for a bucket across two pixels it is
+      // unknown which of them its short spans cover. Further excess is overlapping spans of one row, which are visible
+      // once.
       const exact = dense * 255 + carry;
       const alpha = Math.min(255, (exact + 0.5) | 0);
       carry = Math.min(HALF, exact - alpha);
@@ -74,19 +76,30 @@ export class Line {
         feet[footAt + x] = 0xff000000 | color;
         any = true;
       } else feet[footAt + x] = 0;
-      // Further from the ground, not nearer to it: it is covered as much as the rest.
-      if (marks[x] === 2 && x > 0 && cover[x - 1] > 0.5) color = ((color >> 1) & 0x7f7f7f) + ((color >> 2) & 0x3f3f3f) + quarter;
+      // Further from the background, not nearer: it is covered as much as the rest.
+      if (marks[x] === 2 && x > 0 && cover[x - 1] > 0.5)
+        color = ((color >> 1) & 0x7f7f7f) + ((color >> 2) & 0x3f3f3f) + quarter;
       into[at + x] = (alpha << 24) | color;
     }
     return any;
   }
 }
 
-/** Told of an event that is wide enough to be drawn by itself: where it is, cut to the line; answers whether it covers. */
+/** Called with a span that is wide enough to be drawn individually, clipped to the line; returns whether it covers. */
 export type Wide = (event: number, from: number, to: number, begins: boolean) => boolean;
 
-/** Cover a line with what a row of a tile has between two moments; `t0` is where the line begins, `scale` its pixels per ns. */
-export function cover(line: Line, tile: Tile, row: number, from: number, to: number, t0: number, scale: number, wideFrom: number, wide: Wide | null): boolean {
+/** Cover a line with a row of a tile within a range; `t0` is the start of the line, `scale` its pixels per ns. */
+export function cover(
+  line: Line,
+  tile: Tile,
+  row: number,
+  from: number,
+  to: number,
+  t0: number,
+  scale: number,
+  wideFrom: number,
+  wide: Wide | null,
+): boolean {
   const [left, right] = [Math.max(0, (from - t0) * scale), Math.min(line.pixels, (to - t0) * scale)];
   if (right <= left) return false;
   const { longStart, longDur, bucketX, bucketBusy } = tile;

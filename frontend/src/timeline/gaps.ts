@@ -1,11 +1,11 @@
-/** When devices had nothing to do, and why. */
+/** Idle gaps of devices and their causes. */
 import type { Timeline } from "./model";
 import type { Gap } from "./scene";
 import { ofAll } from "./wire";
 
 const GROUPS = 8;
 
-/** Ask for the gaps of what is in sight. */
+/** Fetch the gaps in view. */
 export async function findGaps(of: Timeline): Promise<void> {
   const devices = of.header.lanes.filter((lane) => lane.kind === "overlap" && !ofAll(of.header, lane));
   if (!devices.length) return;
@@ -16,11 +16,24 @@ export async function findGaps(of: Timeline): Promise<void> {
   of.asked.gaps = key;
   try {
     const groups = [...new Set(devices.map((lane) => lane.group))].slice(0, GROUPS);
-    const said = await Promise.all(groups.map((group) => of.json<{ gaps: { start: number; dur: number; cause: string | null; host_activity?: string | null }[] }>(`timeline/gaps?t0=${from}&t1=${Math.max(from + 1, to)}&group=${group}`)));
+    const said = await Promise.all(
+      groups.map((group) =>
+        of.json<{ gaps: { start: number; dur: number; cause: string | null; host_activity?: string | null }[] }>(
+          `timeline/gaps?t0=${from}&t1=${Math.max(from + 1, to)}&group=${group}`,
+        ),
+      ),
+    );
     if (key !== of.asked.gaps) return;
     const gaps: Gap[] = [];
     said.forEach((answer, at) => {
-      for (const gap of answer.gaps) gaps.push({ start: gap.start, dur: gap.dur, said: gap.cause === "unknown" ? "" : (gap.cause ?? ""), host: gap.host_activity ?? null, group: groups[at] });
+      for (const gap of answer.gaps)
+        gaps.push({
+          start: gap.start,
+          dur: gap.dur,
+          said: gap.cause === "unknown" ? "" : (gap.cause ?? ""),
+          host: gap.host_activity ?? null,
+          group: groups[at],
+        });
     });
     of.gaps.value = gaps;
     of.invalidate();
@@ -29,13 +42,16 @@ export async function findGaps(of: Timeline): Promise<void> {
   }
 }
 
-/** Why nothing ran at a moment. */
+/** The cause of an idle gap at a timestamp. */
 export function causeAt(of: Timeline, lane: number, moment: number): string | null {
   const group = of.lane(lane)?.group;
-  return of.gaps.peek().find((gap) => gap.group === group && moment >= gap.start && moment <= gap.start + gap.dur)?.said || null;
+  return (
+    of.gaps.peek().find((gap) => gap.group === group && moment >= gap.start && moment <= gap.start + gap.dur)?.said ||
+    null
+  );
 }
 
-/** What most of the idle time of a range is due to, as far as it is known. */
+/** The main cause of the idle time in a range, if known. */
 export function mostCause(of: Timeline, t0: number, t1: number, group: number): string | null {
   const sums = new Map<string, number>();
   for (const gap of of.gaps.value) {

@@ -3,7 +3,7 @@ import * as units from "../units";
 import type { Pen } from "./scene";
 import type { Names } from "./wire";
 
-/** Texts at sizes they fit into. */
+/** Texts that fit. */
 export class Labels {
   private widths: number[] = [];
   private cut = new Map<number, { text: string; width: number }>();
@@ -18,14 +18,14 @@ export class Labels {
     return (this.short[name] ??= shown(this.names.text[name]));
   }
 
-  /** The name, or its beginning; "" where nothing useful fits. Of a scope the last part. */
+  /** The name, or its beginning; "" if nothing useful fits. Of a scope the last part. */
   fit(name: number, room: number, scope: boolean): string {
     const whole = scope ? (this.short[name] ??= this.names.text[name].replace(/^.*\//, "")) : this.text(name);
     const width = (this.widths[name] ??= this.context.measureText(whole).width);
     if (width <= room) return whole;
     const most = Math.min(511, Math.floor((room / width) * whole.length));
     if (most < 3) return "";
-    // Letters differ in width: the same beginning may fit, or not, with a little more room.
+    // Letters differ in width: the same beginning may fit with a little more room.
     for (let letters = most; letters >= 3; letters--) {
       const key = name * 512 + letters;
       let cut = this.cut.get(key);
@@ -44,28 +44,41 @@ export class Labels {
   }
 }
 
-/** Of which the end tells one from another: "Default/network/fc1-Dense/MatMul-op12", "torch/nn/modules/module.py(1532): _call_impl". */
+/**
+ * Names that differ at the end: "Default/network/fc1-Dense/MatMul-op12", "torch/nn/modules/module.py(1532):
+ * _call_impl".
+ */
 const PATH = /^[^\s/(]+(\/[^\s/(]+)+(\(\d+\): .*)?$/;
 
-/** A frame of Python, such as "train.py(12): <lambda>". */
+/** A Python frame, such as "train.py(12): <lambda>". */
 const FRAME = /\(\d+\): /;
 
-/** A name as it is written in a bar: without what every name of its kind has. */
+/** A name as written in a bar: without the parts that all names of its kind share. */
 export function shown(name: string): string {
   let text = name.replace(/^autograd::engine::evaluate_function: /, "").replace(/^void /, "");
   if (/[<(]/.test(text) && /::|</.test(text) && !FRAME.test(text)) {
     const functor = /(\w*(?:Functor|_functor|Op)\w*)/.exec(text.slice(text.indexOf("<") + 1))?.[1];
-    const plain = text.replace(/\(anonymous namespace\)::/g, "").split(/[<(]/, 1)[0].split("::").pop()!;
+    const plain = text
+      .replace(/\(anonymous namespace\)::/g, "")
+      .split(/[<(]/, 1)[0]
+      .split("::")
+      .pop()!;
     text = functor && plain && functor !== plain ? `${plain.replace(/_kernel$/, "")} · ${functor}` : plain || text;
   } else if (PATH.test(text)) text = text.replace(/^[^(]*\//, "");
   return text.length > 160 ? text.slice(0, 160) : text;
 }
 
-/** Units that take a prefix: 3.20 GHz. */
+/** Units with a prefix: 3.20 GHz. */
 const SI = new Set(["Hz", "W", "J", "V", "A", "bit/s", "FLOP/s"]);
 
-/** What one of them is called. */
-const ONE: Record<string, string> = { rows: "row", batches: "batch", processes: "process", threads: "thread", cores: "core" };
+/** The name of one unit. */
+const ONE: Record<string, string> = {
+  rows: "row",
+  batches: "batch",
+  processes: "process",
+  threads: "thread",
+  cores: "core",
+};
 
 /** A value of a counter, with its unit. */
 export function amount(value: number, unit?: string | null): string {

@@ -1,24 +1,21 @@
-/** Measuring: a ruler between two moments, which cling to the edges of events. */
+/** A ruler between two timestamps, which snap to the edges of spans. */
 import { useEffect, useRef } from "preact/hooks";
-import { fill, texts } from "../text";
+import { fill, strings } from "../strings";
 import * as units from "../units";
 import { write } from "./address";
 import type { Timeline } from "./model";
 import { MINI } from "./scene";
 
-/** From where to where; while the end is not chosen, it follows the pointer. */
+/** Start and end; until the end is chosen, it follows the pointer. */
 export interface Measured {
   from: number;
   to: number | null;
 }
 
-const text = texts({
-  en: { steps: "{count} of a step", many: "{count} [step|steps]", said: "{length} between the two points", begin: "Measuring: choose the first point, then the second. Esc ends." },
-  zh: { steps: "{count} 个迭代", many: "{count} 个迭代", said: "两点之间 {length}", begin: "测量：选择第一点，再选择第二点。Esc 结束。" },
-});
+const text = strings("measure");
 const NEAR = 6;
 
-/** What the ruler says: how long, and how many steps of the usual length that is. */
+/** The label of the ruler: duration, and number of median steps. */
 export function length(of: Timeline, ns: number): string {
   const t = text();
   const lengths = of.steps.map((step) => step.end - step.start).sort((a, b) => a - b);
@@ -34,7 +31,7 @@ function measure(of: Timeline, measured: Measured | null): void {
   if (!measured || measured.to !== null) write(of);
 }
 
-/** `T`: the next point of the ruler, where the pointer is, or else at an edge of the selected event. */
+/** `T`: the next point of the ruler, at the pointer, or else at an edge of the selected span. */
 export function measureHere(of: Timeline): void {
   const now = of.measured.peek();
   const open = now !== null && now.to === null ? now : null;
@@ -44,7 +41,7 @@ export function measureHere(of: Timeline): void {
   measure(of, open ? { from: open.from, to: at } : { from: at, to: null });
 }
 
-/** `Esc`; answers whether there was something to end. */
+/** `Esc`; returns whether there was something to end. */
 export function endMeasuring(of: Timeline): boolean {
   if (of.mode.peek() !== "measure" && of.measured.peek() === null) return false;
   if (of.mode.peek() === "measure") of.mode.value = "select";
@@ -60,14 +57,14 @@ function pointed(of: Timeline): number | null {
   return edges.find((edge) => Math.abs(edge - of.sight.cursor!) < slack) ?? of.sight.cursor;
 }
 
-/** First its start; then, of the same event, its end. */
+/** First the start, then the end of the same span. */
 function edgeOfSelected(of: Timeline, from: number | null): number | null {
   const event = of.selected.peek();
   if (!event) return null;
   return from === event.start ? event.start + event.dur : event.start;
 }
 
-/** Over the picture: the ruler, and while measuring what the pointer does. */
+/** Over the picture: the ruler, and its hint while measuring. */
 export function Ruler({ of }: { of: Timeline }) {
   const t = text();
   const box = useRef<HTMLDivElement>(null);
@@ -76,21 +73,27 @@ export function Ruler({ of }: { of: Timeline }) {
   const measured = of.measured.value;
   useEffect(() => {
     if (!measured) return;
-    // It goes along with the picture, whoever moves that.
+    // It moves with the picture.
     let asked = 0;
     let before = "";
     const place = () => {
       asked = requestAnimationFrame(place);
       const to = measured.to ?? of.sight.cursor ?? measured.from;
       const scale = of.width / (of.t1 - of.t0);
-      const [left, right] = [Math.min(measured.from, to), Math.max(measured.from, to)].map((moment) => (moment - of.t0) * scale);
+      const [left, right] = [Math.min(measured.from, to), Math.max(measured.from, to)].map(
+        (moment) => (moment - of.t0) * scale,
+      );
       const key = `${left} ${right} ${of.width}`;
       if (key === before || !box.current) return;
       before = key;
       const [line0, line1, bar] = [...box.current.querySelectorAll<HTMLElement>("i, .tl-span")];
       line0.style.transform = `translateX(${left}px)`;
       line1.style.transform = `translateX(${right}px)`;
-      for (const [line, x] of [[line0, left], [line1, right]] as const) line.hidden = x < -2 || x > of.width + 2;
+      for (const [line, x] of [
+        [line0, left],
+        [line1, right],
+      ] as const)
+        line.hidden = x < -2 || x > of.width + 2;
       const [from, until] = [Math.max(0, left), Math.min(of.width, right)];
       bar.hidden = until < 0 || from > of.width;
       bar.style.left = `${from}px`;
@@ -112,7 +115,9 @@ export function Ruler({ of }: { of: Timeline }) {
     box.current!.setPointerCapture(event.pointerId);
     pressed.current = { x, moved: false };
     const open = of.measured.peek();
-    void of.edge(x, y).then((at) => measure(of, open && open.to === null ? { from: open.from, to: at } : { from: at, to: null }));
+    void of
+      .edge(x, y)
+      .then((at) => measure(of, open && open.to === null ? { from: open.from, to: at } : { from: at, to: null }));
   };
   const move = (event: PointerEvent) => {
     event.stopPropagation();
@@ -127,15 +132,37 @@ export function Ruler({ of }: { of: Timeline }) {
     if (!held) return;
     event.stopPropagation();
     const { x, y } = place(event);
-    if (held.moved) void of.edge(x, y).then((at) => {
-      const open = of.measured.peek();
-      if (open) measure(of, { from: open.from, to: at });
-    });
+    if (held.moved)
+      void of.edge(x, y).then((at) => {
+        const open = of.measured.peek();
+        if (open) measure(of, { from: open.from, to: at });
+      });
   };
   return (
-    <div ref={box} class={`tl-measure ${measuring ? "on" : ""}`} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerLeave={() => (of.sight.cursor = null)}>
-      {measured && <><i /><i /><div class="tl-span"><b /></div></>}
-      <span class="sr" role="status">{measured && measured.to !== null ? fill(t.said, { length: length(of, Math.abs(measured.to - measured.from)) }) : measuring ? t.begin : ""}</span>
+    <div
+      ref={box}
+      class={`tl-measure ${measuring ? "on" : ""}`}
+      onPointerDown={down}
+      onPointerMove={move}
+      onPointerUp={up}
+      onPointerLeave={() => (of.sight.cursor = null)}
+    >
+      {measured && (
+        <>
+          <i />
+          <i />
+          <div class="tl-span">
+            <b />
+          </div>
+        </>
+      )}
+      <span class="sr" role="status">
+        {measured && measured.to !== null
+          ? fill(t.said, { length: length(of, Math.abs(measured.to - measured.from)) })
+          : measuring
+            ? t.begin
+            : ""}
+      </span>
     </div>
   );
 }

@@ -1,5 +1,5 @@
-/** The whole run in small: how busy devices and hosts were, with a brush over what is in sight. */
-import type { Ink } from "./ink";
+/** The minimap: activity of devices and hosts over the whole run, with a brush over the visible range. */
+import type { Tints } from "./tints";
 import { MINI, sheet, type Pen, type Scene } from "./scene";
 import type { Tiles } from "./tiles";
 import { ofAll } from "./wire";
@@ -10,7 +10,7 @@ export class Minimap {
 
   constructor(
     private tiles: Tiles,
-    private ink: Ink,
+    private ink: Tints,
   ) {}
 
   draw(context: Pen, scene: Scene): void {
@@ -43,7 +43,7 @@ export class Minimap {
     context.fillRect(0, MINI - 1, width, 1);
   }
 
-  /** Where nothing is known to be work: where there is anything but steps. */
+  /** Without device or host work: everything but steps. */
   private anything(into: Float32Array): void {
     const { header } = this.tiles;
     for (const lane of header.lanes) {
@@ -53,9 +53,11 @@ export class Minimap {
       for (let at = tile.longs[of]; at < tile.longs[of + 1]; at++) {
         if (header.kinds[tile.longKind[at]] === "step") continue;
         const [from, to] = [tile.longStart[at] / tile.bucket, (tile.longStart[at] + tile.longDur[at]) / tile.bucket];
-        for (let bucket = Math.max(0, Math.floor(from)); bucket < Math.min(into.length, to); bucket++) into[bucket] = Math.min(1, into[bucket] + Math.min(to, bucket + 1) - Math.max(from, bucket));
+        for (let bucket = Math.max(0, Math.floor(from)); bucket < Math.min(into.length, to); bucket++)
+          into[bucket] = Math.min(1, into[bucket] + Math.min(to, bucket + 1) - Math.max(from, bucket));
       }
-      for (let at = tile.buckets[of]; at < tile.buckets[of + 1]; at++) into[tile.bucketX[at]] = Math.max(into[tile.bucketX[at]], tile.bucketBusy[at] / 255);
+      for (let at = tile.buckets[of]; at < tile.buckets[of + 1]; at++)
+        into[tile.bucketX[at]] = Math.max(into[tile.bucketX[at]], tile.bucketBusy[at] / 255);
     }
   }
 
@@ -70,7 +72,15 @@ export class Minimap {
     const devices = new Set(header.lanes.filter((lane) => lane.kind === "overlap").map((lane) => lane.group));
     for (const lane of header.lanes) {
       const tile = tiles.get(tiles.bundle(lane.id), header.top_level, 0);
-      if (!tile || lane.kind === "counter" || lane.kind === "steps" || lane.kind === "path" || lane.kind === "scope" || ofAll(header, lane)) continue;
+      if (
+        !tile ||
+        lane.kind === "counter" ||
+        lane.kind === "steps" ||
+        lane.kind === "path" ||
+        lane.kind === "scope" ||
+        ofAll(header, lane)
+      )
+        continue;
       const group = groups.get(lane.group)!;
       if (lane.kind === "spans" && devices.has(lane.group)) continue;
       const into = group.kind === "device" ? device : host;
@@ -82,10 +92,13 @@ export class Minimap {
         for (let at = tile.longs[of]; at < tile.longs[of + 1]; at++) {
           if (!counts(tile.longKind[at])) continue;
           const [from, to] = [tile.longStart[at] / tile.bucket, (tile.longStart[at] + tile.longDur[at]) / tile.bucket];
-          for (let bucket = Math.max(0, Math.floor(from)); bucket < Math.min(one.length, to); bucket++) one[bucket] += Math.min(to, bucket + 1) - Math.max(from, bucket);
+          for (let bucket = Math.max(0, Math.floor(from)); bucket < Math.min(one.length, to); bucket++)
+            one[bucket] += Math.min(to, bucket + 1) - Math.max(from, bucket);
         }
-        for (let at = tile.buckets[of]; at < tile.buckets[of + 1]; at++) if (counts(tile.bucketKind[at])) one[tile.bucketX[at]] += tile.bucketBusy[at] / 255;
-        for (let bucket = 0; bucket < one.length; bucket++) into[bucket] = Math.min(1, Math.max(into[bucket], one[bucket]));
+        for (let at = tile.buckets[of]; at < tile.buckets[of + 1]; at++)
+          if (counts(tile.bucketKind[at])) one[tile.bucketX[at]] += tile.bucketBusy[at] / 255;
+        for (let bucket = 0; bucket < one.length; bucket++)
+          into[bucket] = Math.min(1, Math.max(into[bucket], one[bucket]));
       }
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -115,7 +128,7 @@ export class Minimap {
       const text = `${scene.words.step.toLowerCase()} ${step.step}`;
       const wide = context.measureText(text).width;
       context.fillStyle = ink.text2;
-      // Where there is no room for it after the line, it stands before it.
+      // Left of the line if there is no room on its right.
       if (x + 5 + wide <= width) context.fillText(text, x + 5, 12);
       else if (x - 5 - wide > room) context.fillText(text, x - 5 - wide, 12);
       room = x + wide + 14;

@@ -1,23 +1,23 @@
-/** What the timeline shows, as signals that the parts around the picture follow. It draws when something changed. */
+/** State of the timeline, as signals for the parts around the picture. It draws on changes. */
 import { signal } from "@preact/signals";
 import { rank } from "../data";
 import { source } from "../source";
 import { remember, theme } from "../state";
 import { css } from "../colors";
 import { write } from "./address";
-import { artist, type Artist } from "./artist";
-import type { Details } from "./choosing";
+import { artist, type Renderer } from "./renderer";
+import type { Details } from "./navigation";
 import { findGaps } from "./gaps";
-import { TOKENS, type Coloring } from "./ink";
-import { arrange, UNARRANGED, written, type Arrangement, type Layout } from "./layout";
+import { TOKENS, type Coloring } from "./tints";
+import { arrange, UNARRANGED, formatArrangement, type Arrangement, type Layout } from "./layout";
 import type { Measured } from "./measure";
 import { NOTHING, TOP, type Area, type Gap, type Hit, type Lit, type Mark, type Scene, type Step } from "./scene";
-import type { Found } from "./searching";
-import { Sight } from "./sight";
+import type { Found } from "./search";
+import { Viewport } from "./viewport";
 import type { Told, Under } from "./stage";
 import type { Event, Header, Lane } from "./wire";
 
-/** Left free below what is chosen. */
+/** Room below the selection. */
 const BELOW = 12;
 
 export type Tab = "area" | "event" | "events" | "flow";
@@ -35,38 +35,38 @@ export class Timeline {
   readonly details = signal<Details | null>(null);
   readonly trouble = signal<Error | null>(null);
   readonly found = signal<Found | null>(null);
-  /** Kinds that are meant: others are pale, and are not found. None: all are. */
+  /** Selected kinds: others are pale, and are not found. None: all. */
   readonly kinds = signal<string[]>([]);
   readonly marks = signal<Mark[]>([]);
-  /** Idle stretches in view, with their causes. */
+  /** Idle gaps in view, with their causes. */
   readonly gaps = signal<Gap[]>([]);
   readonly tab = signal<Tab>("event");
   readonly open = signal(false);
   readonly hover = signal<{ hit: Hit; x: number; y: number } | null>(null);
-  readonly sight: Sight;
+  readonly sight: Viewport;
   steps: Step[] = [];
-  /** Of the lane whose steps the ruler shows. */
+  /** Steps of the track that the ruler shows. */
   ruled = -1;
-  /** The rank that was gone to. */
+  /** The rank of the last jump. */
   ofRank: number | null = null;
   scroll = 0;
   height = 0;
-  /** Called after each picture, with how many ms it took and whether it has all its tiles. */
+  /** Called after each picture, with its time in ms and whether it has all tiles. */
   drawn: (took: number, whole: boolean) => void = () => undefined;
-  /** Called when it begins or ends to move or to wait for something. */
+  /** Called when it begins or ends to move or to wait. */
   turned: (busy: boolean) => void = () => undefined;
   words = { step: "Step", free: "free" };
-  /** What of the address was last put there or taken from there, and whether any has been. */
+  /** The part of the address that was last written or applied, and whether any was. */
   wrote = "";
   followed = false;
-  /** The last of each that was asked for: an answer to an earlier one comes too late. */
+  /** The last request of each kind: a response to an earlier one is dropped. */
   readonly asked = { span: 0, search: 0, gaps: "" };
-  private artist: Artist | null = null;
+  private artist: Renderer | null = null;
   private scene: Scene;
-  /** What of it is known where it is drawn. */
+  /** The scene that the stage has. */
   private sent: Partial<Scene> = {};
   private drawing = false;
-  /** Something has changed since what is being drawn was sent. */
+  /** There are changes since the scene was sent. */
   private late = false;
   private waiting = false;
   private tilesFailed = false;
@@ -87,7 +87,7 @@ export class Timeline {
     const steps = header.lanes.filter((lane) => lane.kind === "steps");
     if (steps.length === 1 && header.lanes.length > 1) this.ruled = steps[0].id;
     const [from, to] = header.opens;
-    this.sight = new Sight(Math.max(1, header.end_ns), [from, Math.max(from + 1, to)], {
+    this.sight = new Viewport(Math.max(1, header.end_ns), [from, Math.max(from + 1, to)], {
       changed: this.invalidate,
       turned: () => this.turn(),
       settled: () => {
@@ -148,20 +148,25 @@ export class Timeline {
     this.sight.width = width;
     this.height = height;
     this.ratio = Math.min(3, devicePixelRatio || 1);
-    // What is chosen is not covered by the drawer that tells of it.
+    // The drawer does not cover the selection.
     this.scrollTo(inSight ? Math.max(this.scroll, stands.y + stands.high + BELOW - this.room) : this.scroll);
     this.frame(performance.now());
   }
 
-  /** How much of the lanes that move can be seen. */
+  /** Visible height of the scrolled tracks. */
   get room(): number {
     return this.height - TOP - this.layout.peek().pinnedHeight;
   }
 
-  /** Where an event stands among these lanes; null where its lane is hidden. */
+  /** The position of a span among these tracks; null if its track is hidden. */
   standing(event: Event): { y: number; high: number } | null {
     const placed = this.layout.peek().lanes.find((one) => one.lane.id === event.lane);
-    return placed ? { y: placed.y + placed.pad + Math.max(0, placed.rows.indexOf(event.row)) * placed.rowHeight, high: placed.rowHeight } : null;
+    return placed
+      ? {
+          y: placed.y + placed.pad + Math.max(0, placed.rows.indexOf(event.row)) * placed.rowHeight,
+          high: placed.rowHeight,
+        }
+      : null;
   }
 
   setSteps(steps: Step[]): void {
@@ -174,11 +179,14 @@ export class Timeline {
   recolor(how = this.coloring.value): void {
     this.coloring.value = how;
     const tokens = Object.fromEntries(TOKENS.map((name) => [name, css(name)]));
-    this.artist?.recolor({ dark: theme() === "dark", tokens, how, only: this.kinds.peek() }, how === "scope" && !source().still);
+    this.artist?.recolor(
+      { dark: theme() === "dark", tokens, how, only: this.kinds.peek() },
+      how === "scope" && !source().isReport,
+    );
     this.invalidate();
   }
 
-  /** Events so named are to be seen. */
+  /** Highlight spans with this name. */
   light(by: Lit | null): void {
     this.lit = by;
     this.invalidate();
@@ -191,7 +199,8 @@ export class Timeline {
 
   private told({ took, whole, waiting, error, empty }: Told): void {
     this.waiting = waiting;
-    if (error !== (this.trouble.peek()?.message ?? null) && (error !== null || this.tilesFailed)) this.trouble.value = error === null ? null : new Error(error);
+    if (error !== (this.trouble.peek()?.message ?? null) && (error !== null || this.tilesFailed))
+      this.trouble.value = error === null ? null : new Error(error);
     this.tilesFailed = error !== null;
     if (empty) {
       this.empty = new Set(empty);
@@ -213,22 +222,38 @@ export class Timeline {
     const known = this.details.peek();
     this.scene = {
       ...this.scene,
-      t0: this.t0, t1: this.t1, width: this.width, height: this.height, ratio: this.ratio, scroll: this.scroll, moving,
-      layout: this.layout.peek(), steps: this.steps, gaps: this.gaps.peek(), marks: this.marks.peek(), area: this.area.peek(),
-      hover: this.hover.peek()?.hit ?? null, selected: this.selected.peek(), lit: this.lit, words: this.words,
-      into: known?.into ?? NONE, out: known ? (known.out.length ? known.out : known.launched) : NONE,
+      t0: this.t0,
+      t1: this.t1,
+      width: this.width,
+      height: this.height,
+      ratio: this.ratio,
+      scroll: this.scroll,
+      moving,
+      layout: this.layout.peek(),
+      steps: this.steps,
+      gaps: this.gaps.peek(),
+      marks: this.marks.peek(),
+      area: this.area.peek(),
+      hover: this.hover.peek()?.hit ?? null,
+      selected: this.selected.peek(),
+      lit: this.lit,
+      words: this.words,
+      into: known?.into ?? NONE,
+      out: known ? (known.out.length ? known.out : known.launched) : NONE,
     };
     this.send();
     this.before = moving ? now : 0;
     if (moving) this.invalidate();
   };
 
-  /** Have the scene drawn: what of it has changed, when the picture before is done. */
+  /** Draw the scene: send the changes when the previous picture is done. */
   private send(): void {
     if (!this.artist || this.width <= 0) return;
     this.late = this.drawing;
     if (this.drawing) return;
-    const change: Partial<Scene> = Object.fromEntries(Object.entries(this.scene).filter(([name, value]) => this.sent[name as keyof Scene] !== value));
+    const change: Partial<Scene> = Object.fromEntries(
+      Object.entries(this.scene).filter(([name, value]) => this.sent[name as keyof Scene] !== value),
+    );
     this.sent = this.scene;
     this.drawing = true;
     this.artist.draw(change);
@@ -241,12 +266,12 @@ export class Timeline {
     this.turned(busy);
   }
 
-  /** What is at a place of the picture. */
+  /** What is at a position of the picture. */
   async at(x: number, y: number): Promise<Under> {
     return this.artist && y >= TOP ? this.artist.at(x, y) : { hit: null, counter: null };
   }
 
-  /** An edge of an event near a place of the picture, to which a selection clings. */
+  /** An edge of a span near a position, to which a selection snaps. */
   async edge(x: number, y: number): Promise<number> {
     const [at, slack] = [this.sight.momentAt(x), ((this.t1 - this.t0) / Math.max(1, this.width)) * 6];
     const { hit } = await this.at(x, y);
@@ -256,34 +281,55 @@ export class Timeline {
     return at;
   }
 
-  /** The picture as it is now. */
+  /** The present picture. */
   async picture(): Promise<CanvasImageSource | null> {
     return this.artist && this.artist.picture();
   }
 
   // Lanes
 
-  /** As it is at first: with many ranks only the chosen one unfolded, and nowhere what only says that
-   * something was recorded, nor counters that count nothing, nor steps twice: what marks them says more. */
+  /**
+   * The first arrangement: with many ranks only the selected one unfolded; tracks that only mark a recording, counters
+   * without values and duplicate steps are hidden.
+   */
   get usual(): string {
     const ranks = new Set(this.header.groups.map((group) => group.rank));
     const lanes = (group: number) => this.header.lanes.filter((lane) => lane.group === group && lane.id !== this.ruled);
-    const said = (group: number) => lanes(group).length > 0 && lanes(group).every((lane) => lane.kind === "spans" && (lane.note === "instant" || (lane.note === "other" && lane.events <= FEW)));
-    const marks = new Map(this.header.lanes.filter((lane) => lane.kind === "spans" && lane.label === "steps").map((lane) => [lane.rank, lane.events]));
+    const said = (group: number) =>
+      lanes(group).length > 0 &&
+      lanes(group).every(
+        (lane) => lane.kind === "spans" && (lane.note === "instant" || (lane.note === "other" && lane.events <= FEW)),
+      );
+    const marks = new Map(
+      this.header.lanes
+        .filter((lane) => lane.kind === "spans" && lane.label === "steps")
+        .map((lane) => [lane.rank, lane.events]),
+    );
     const twice = (lane: Lane) => lane.kind === "steps" && lane.events === marks.get(lane.rank);
-    const hidden = this.header.lanes.filter((lane) => (lane.kind === "counter" && lane.min === 0 && lane.max === 0) || twice(lane)).map((lane) => lane.id);
-    return written({ ...UNARRANGED, hidden, folded: this.header.groups.filter((group) => (ranks.size > 4 && group.rank !== rank()) || said(group.id)).map((group) => group.id) });
+    const hidden = this.header.lanes
+      .filter((lane) => (lane.kind === "counter" && lane.min === 0 && lane.max === 0) || twice(lane))
+      .map((lane) => lane.id);
+    return formatArrangement({
+      ...UNARRANGED,
+      hidden,
+      folded: this.header.groups
+        .filter((group) => (ranks.size > 4 && group.rank !== rank()) || said(group.id))
+        .map((group) => group.id),
+    });
   }
 
   relayout(): void {
-    const before = this.layout.peek().heads.filter((head) => head.y <= this.scroll).pop();
+    const before = this.layout
+      .peek()
+      .heads.filter((head) => head.y <= this.scroll)
+      .pop();
     this.layout.value = arrange(this.header, this.arrangement.peek(), {
       scopes: this.scopes.peek(),
       ruled: this.ruled,
       ranks: null,
       empty: (lane, row) => this.empty.has(`${lane.id} ${row}`),
     });
-    // What is above may have become higher or lower: the group that is in sight stays there.
+    // Tracks above may have changed height: the visible group stays where it is.
     const after = before && this.layout.peek().heads.find((head) => head.group.id === before.group.id);
     this.scrollTo(this.scroll + (after ? after.y - before.y : 0));
   }
@@ -297,7 +343,10 @@ export class Timeline {
     this.arrangement.value = { ...this.arrangement.peek(), ...change };
     this.relayout();
     if (!rest) return;
-    remember(`timeline.${this.run}`, written(this.arrangement.peek()) === this.usual ? null : written(this.arrangement.peek()));
+    remember(
+      `timeline.${this.run}`,
+      formatArrangement(this.arrangement.peek()) === this.usual ? null : formatArrangement(this.arrangement.peek()),
+    );
     write(this);
   }
 
@@ -306,12 +355,14 @@ export class Timeline {
     this.rearrange({ [list]: now.includes(id) ? now.filter((one) => one !== id) : [...now, id] });
   }
 
-  /** Put a lane before another of its group (or after the last). */
+  /** Put a track before another of its group (or after the last). */
   move(id: number, before: number | null): void {
     const group = this.lane(id)!.group;
     const layout = this.layout.peek();
     const pinned = layout.pinned.some((placed) => placed.lane.id === id);
-    const ids = (pinned ? layout.pinned : layout.lanes).map((placed) => placed.lane.id).filter((one) => one !== id && (pinned || this.lane(one)!.group === group));
+    const ids = (pinned ? layout.pinned : layout.lanes)
+      .map((placed) => placed.lane.id)
+      .filter((one) => one !== id && (pinned || this.lane(one)!.group === group));
     const at = before === null ? ids.length : ids.indexOf(before);
     if (at < 0) return;
     ids.splice(at, 0, id);
@@ -329,7 +380,7 @@ export class Timeline {
       return (await (await source().raw(this.run, path)).json()) as Answer;
     } finally {
       this.answers -= 1;
-      // After whoever asked has gone on.
+      // After the caller has continued.
       setTimeout(() => this.turn());
     }
   }
@@ -344,5 +395,5 @@ export class Timeline {
 }
 
 const NONE: Event[] = [];
-/** So many say that something was recorded; more say what. */
+/** A track with so few spans only marks that something was recorded. */
 const FEW = 3;

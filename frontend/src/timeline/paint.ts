@@ -1,11 +1,11 @@
 /** The picture: what is drawn, in which order. */
 import { arrows } from "./arrows";
 import { Bars } from "./bars";
-import type { Ink } from "./ink";
+import type { Tints } from "./tints";
 import { Labels } from "./labels";
 import { GROUP, type Layout } from "./layout";
 import { Minimap } from "./minimap";
-import { levelOf, Pieces } from "./pieces";
+import { levelOf, Pieces } from "./tile_cover";
 import { gridlines, ruler } from "./ruler";
 import { TOP, type Pen, type Scene } from "./scene";
 import { selection } from "./selection";
@@ -22,7 +22,7 @@ export class Painter {
   constructor(
     private context: Pen,
     private tiles: Tiles,
-    private ink: Ink,
+    private ink: Tints,
   ) {
     this.labels = new Labels(tiles.names, context);
     this.pieces = new Pieces(tiles, ink);
@@ -30,12 +30,12 @@ export class Painter {
     this.minimap = new Minimap(tiles, ink);
   }
 
-  /** Whether the last picture had all its tiles. */
+  /** Whether the last picture had all tiles. */
   get whole(): boolean {
     return this.pieces.missing === 0;
   }
 
-  /** `lit` says by name which events get a line below. */
+  /** `lit` gives by name the spans with a line below. */
   draw(scene: Scene, lit: Uint8Array | null): void {
     const { context, ink, tiles } = this;
     const { width, height, ratio, layout } = scene;
@@ -50,7 +50,7 @@ export class Painter {
     context.fillRect(0, 0, width, height);
     gridlines(context, ink, scene);
     const begin = TOP + layout.pinnedHeight;
-    // What is scrolled
+    // Scrolled part
     context.save();
     context.beginPath();
     context.rect(0, begin, width, Math.max(0, height - begin));
@@ -67,7 +67,7 @@ export class Painter {
     this.bars.draw(scene, layout.lanes, offset, begin, height, lit);
     selection(context, ink, scene, layout.lanes, offset);
     context.restore();
-    // What stays
+    // Fixed part
     if (layout.pinned.length) {
       this.bars.draw(scene, layout.pinned, TOP, TOP, begin, lit);
       selection(context, ink, scene, layout.pinned, TOP);
@@ -78,12 +78,13 @@ export class Painter {
     ruler(context, ink, scene);
     this.minimap.draw(context, scene);
     if (!scene.moving) this.beside(scene, layout, offset);
-    // All of it, for the minimap and to be drawn until the rest comes.
-    for (let at = 0; at < Math.min(OVERVIEW, tiles.bundles.length); at++) tiles.want(tiles.bundles[at], tiles.header.top_level, 0);
+    // The whole run, for the minimap and until finer tiles arrive.
+    for (let at = 0; at < Math.min(OVERVIEW, tiles.bundles.length); at++)
+      tiles.want(tiles.bundles[at], tiles.header.top_level, 0);
     tiles.end();
   }
 
-  /** After what is in sight: what will be, when one moves on. */
+  /** After the visible tiles: those next to them. */
   private beside(scene: Scene, layout: Layout, offset: number): void {
     const level = levelOf(scene, this.tiles);
     const span = this.tiles.span(level);
@@ -99,7 +100,9 @@ export class Painter {
         this.tiles.want(bundle, this.tiles.header.top_level, 0);
         this.tiles.want(bundle, level, first - 1);
         this.tiles.want(bundle, level, last + 1);
-        if (level < this.tiles.header.top_level) for (let index = Math.floor(first / 2); index <= Math.floor(last / 2); index++) this.tiles.want(bundle, level + 1, index);
+        if (level < this.tiles.header.top_level)
+          for (let index = Math.floor(first / 2); index <= Math.floor(last / 2); index++)
+            this.tiles.want(bundle, level + 1, index);
         if (level > 0) {
           const middle = Math.floor((scene.t0 + scene.t1) / span);
           this.tiles.want(bundle, level - 1, middle);

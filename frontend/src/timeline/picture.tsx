@@ -1,22 +1,23 @@
-/** The picture itself: the canvas, the names of the lanes beside it, and what pointer and wheel do. */
-import type { TargetedEvent } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Icon, Swatch } from "../parts/basics";
+/** The picture: the canvas, the names of the tracks beside it, pointer and wheel. */
 import { tip, untip } from "../parts/tip";
 import { source } from "../source";
 import { language, theme } from "../state";
-import { fill } from "../text";
+import { fill, strings } from "../strings";
 import * as units from "../units";
-import { choose, setArea } from "./choosing";
+import { choose, setArea } from "./navigation";
 import { followPath } from "./connections";
-import { Fingers } from "./fingers";
-import { causeAt } from "./gaps";
-import { amount, shown } from "./labels";
-import type { Head, Placed } from "./layout";
+import { Fingers } from "./touch";
+import { Hover } from "./hover";
+import { amount } from "./labels";
+import type { Placed } from "./layout";
 import { Ruler } from "./measure";
 import type { Timeline } from "./model";
-import { MINI, TOP, type Hit } from "./scene";
-import { text } from "./words";
+import { MINI, TOP } from "./scene";
+import { Corner, GroupName, LaneName } from "./track_names";
+import type { TargetedEvent } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+
+const text = strings("timeline");
 
 type Drag =
   | { what: "pan"; x: number; y: number; t0: number; t1: number; scroll: number }
@@ -37,14 +38,14 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
   const layout = of.layout.value;
 
   useLayoutEffect(() => {
-    // Its own for each: what a worker draws on cannot be given back.
+    // One canvas each: a worker does not give its canvas back.
     const canvas = document.createElement("canvas");
     canvas.setAttribute("aria-hidden", "true");
     box.current!.prepend(canvas);
     of.attach(canvas);
     let scrolled = NaN;
     of.drawn = (took, whole) => {
-      box.current?.dispatchEvent(new CustomEvent("drawn", { detail: { took, whole } })); // for whoever measures
+      box.current?.dispatchEvent(new CustomEvent("drawn", { detail: { took, whole } })); // for measurements
       if (scrolled === of.scroll) return;
       scrolled = of.scroll;
       if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;
@@ -67,15 +68,20 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     of.recolor();
   }, [of, theme(), language()]);
   useEffect(() => {
-    // Not through the framework: the page must not scroll instead.
+    // Not through Preact: the page must not scroll instead.
     const wheel = (event: WheelEvent) => {
       event.preventDefault();
       const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
       const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
       const x = event.clientX - box.current!.getBoundingClientRect().left;
       if (event.shiftKey && !event.ctrlKey) of.scrollTo(of.scroll + (dy || dx));
-      else if (Math.abs(dx) > Math.abs(dy) && !event.ctrlKey) of.sight.shift(((of.t1 - of.t0) * dx) / Math.max(1, of.width));
-      else of.sight.zoom(of.sight.momentAt(x), Math.exp(Math.max(-160, Math.min(160, dy)) * (event.ctrlKey ? 0.01 : 0.0022)));
+      else if (Math.abs(dx) > Math.abs(dy) && !event.ctrlKey)
+        of.sight.shift(((of.t1 - of.t0) * dx) / Math.max(1, of.width));
+      else
+        of.sight.zoom(
+          of.sight.momentAt(x),
+          Math.exp(Math.max(-160, Math.min(160, dy)) * (event.ctrlKey ? 0.01 : 0.0022)),
+        );
       untip();
     };
     const beside = (event: WheelEvent) => of.scrollTo(of.scroll + event.deltaY * (event.deltaMode === 1 ? 16 : 1));
@@ -96,16 +102,31 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     const at = (of.sight.cursor = of.sight.momentAt(x));
     const number = ++hovered.current;
     const { hit, counter } = await of.at(x, y);
-    if (number !== hovered.current || drag.current || !box.current) return; // the pointer has gone on
+    if (number !== hovered.current || drag.current || !box.current) return; // the pointer has moved on
     const before = of.hover.peek();
     if (before?.hit.span !== hit?.span || before?.hit.start !== hit?.start || before?.hit.lane !== hit?.lane) {
       of.hover.value = hit && { hit, x, y };
       of.invalidate();
     }
-    box.current.style.cursor = y < MINI ? brushCursor(of, x) : y < TOP ? "pointer" : of.mode.peek() === "pan" ? "grab" : hit ? "pointer" : "crosshair";
+    box.current.style.cursor =
+      y < MINI
+        ? brushCursor(of, x)
+        : y < TOP
+          ? "pointer"
+          : of.mode.peek() === "pan"
+            ? "grab"
+            : hit
+              ? "pointer"
+              : "crosshair";
     const lane = counter && of.lane(counter.lane);
     if (hit) tip(event, <Hover of={of} hit={hit} at={at} />);
-    else if (counter && lane) tip(event, <><b>{lane.label}</b> <span class="b">{amount(counter.value, lane.unit)}</span></>);
+    else if (counter && lane)
+      tip(
+        event,
+        <>
+          <b>{lane.label}</b> <span class="b">{amount(counter.value, lane.unit)}</span>
+        </>,
+      );
     else untip();
   };
   const down = (event: PointerEvent) => {
@@ -125,9 +146,17 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       else drag.current = { what: "brush", from: (x / of.width) * of.end, x, moved: false };
       return;
     }
-    if (y >= TOP && (of.mode.peek() === "pan" || event.button === 1 || event.pointerType === "touch")) drag.current = { what: "pan", x, y, t0, t1, scroll: of.scroll };
+    if (y >= TOP && (of.mode.peek() === "pan" || event.button === 1 || event.pointerType === "touch"))
+      drag.current = { what: "pan", x, y, t0, t1, scroll: of.scroll };
     else {
-      const held: Drag = (drag.current = { what: "area", from: of.sight.momentAt(x), y, ruler: y < TOP, moved: false, x });
+      const held: Drag = (drag.current = {
+        what: "area",
+        from: of.sight.momentAt(x),
+        y,
+        ruler: y < TOP,
+        moved: false,
+        x,
+      });
       void of.edge(x, y).then((at) => (held.from = at));
     }
   };
@@ -166,7 +195,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     drag.current = null;
     if (!fingers.count) return;
     fingers.lift(event.pointerId);
-    // The finger that is left moves on.
+    // The remaining finger continues.
     if (fingers.last) drag.current = { what: "pan", ...fingers.last, t0: of.t0, t1: of.t1, scroll: of.scroll };
   };
   const up = async (event: PointerEvent) => {
@@ -183,7 +212,10 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       const at = of.sight.momentAt(x);
       const step = of.steps.find((one) => at >= one.start && at < one.end);
       if (step) of.sight.to(step.start, step.end);
-    } else if ((now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) && event.button === 0) {
+    } else if (
+      (now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) &&
+      event.button === 0
+    ) {
       const { hit } = await of.at(x, y);
       if (hit && hit.count <= 1 && of.lane(hit.lane)?.kind === "path") {
         await followPath(of, hit);
@@ -191,8 +223,8 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
         choose(of, null);
         of.selected.value = hit;
         setArea(of, { t0: hit.start, t1: hit.start + hit.dur, lanes: null });
-      } else if (hit && hit.count > 1 && source().still) {
-        of.sight.focus(hit); // a report knows only those that it can show
+      } else if (hit && hit.count > 1 && source().isReport) {
+        of.sight.focus(hit); // a report knows only the spans that it contains
       } else {
         choose(of, hit);
         if (!hit && of.area.peek()) setArea(of, null);
@@ -205,7 +237,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     if (hit) of.sight.focus(hit);
     else if (y < MINI) of.sight.all();
   };
-  // It is told of what it was set to only later, when that may have changed again.
+  // Its change is reported later, when it may have changed again.
   const scrolled = (event: TargetedEvent<HTMLElement>) => {
     const { scrollTop } = event.currentTarget;
     if (scrollTop === told.current) return;
@@ -219,24 +251,62 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     <div class="tl-stage">
       <div class="tl-names">
         <Corner of={of} />
-        {layout.pinned.map((placed) => <LaneName key={placed.lane.id} of={of} placed={placed} top={TOP} />)}
+        {layout.pinned.map((placed) => (
+          <LaneName key={placed.lane.id} of={of} placed={placed} top={TOP} />
+        ))}
         <div class="tl-clip" style={{ top: `${begin}px` }}>
           <div ref={heads}>
-            {[...layout.heads, ...layout.lanes].sort((a, b) => a.y - b.y).map((one) => ("lane" in one ? <LaneName key={`lane ${one.lane.id}`} of={of} placed={one} top={0} /> : <GroupName key={`group ${one.group.id}`} of={of} head={one} />))}
+            {[...layout.heads, ...layout.lanes]
+              .sort((a, b) => a.y - b.y)
+              .map((one) =>
+                "lane" in one ? (
+                  <LaneName key={`lane ${one.lane.id}`} of={of} placed={one} top={0} />
+                ) : (
+                  <GroupName key={`group ${one.group.id}`} of={of} head={one} />
+                ),
+              )}
           </div>
         </div>
       </div>
       <div
-        class="tl-picture" ref={box} tabIndex={0} role="application" aria-label={fill(t.picture, { run })} aria-describedby="tl-said" aria-busy="true"
-        onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={cancel} onDblClick={twice}
-        onPointerLeave={() => { of.sight.cursor = null; of.hover.value = null; untip(); of.invalidate(); }}
+        class="tl-picture"
+        ref={box}
+        tabIndex={0}
+        role="application"
+        aria-label={fill(t.picture, { run })}
+        aria-describedby="tl-said"
+        aria-busy="true"
+        onPointerDown={down}
+        onPointerMove={move}
+        onPointerUp={up}
+        onPointerCancel={cancel}
+        onDblClick={twice}
+        onPointerLeave={() => {
+          of.sight.cursor = null;
+          of.hover.value = null;
+          untip();
+          of.invalidate();
+        }}
       >
         <Ruler of={of} />
         <span id="tl-said" class="sr" role="status">
-          {selected ? `${selected.name}, ${units.text(units.time(selected.dur))}` : fill(t.summary, { lanes: count, count: units.count(of.header.events).value, length: units.text(units.time(of.end)) })}
+          {selected
+            ? `${selected.name}, ${units.text(units.time(selected.dur))}`
+            : fill(t.summary, {
+                tracks: count,
+                count: units.count(of.header.events).value,
+                length: units.text(units.time(of.end)),
+              })}
         </span>
       </div>
-      <div class="tl-bar" ref={bar} style={{ marginTop: `${begin}px` }} onScroll={scrolled} tabIndex={-1} aria-hidden="true">
+      <div
+        class="tl-bar"
+        ref={bar}
+        style={{ marginTop: `${begin}px` }}
+        onScroll={scrolled}
+        tabIndex={-1}
+        aria-hidden="true"
+      >
         <div style={{ height: `${layout.height + 60}px` }} />
       </div>
     </div>
@@ -249,7 +319,7 @@ function brushCursor(of: Timeline, x: number): string {
   return Math.abs(x - from) < 6 || Math.abs(x - to) < 6 ? "ew-resize" : x > from && x < to ? "grab" : "crosshair";
 }
 
-/** The lanes that lie between two heights of the picture. */
+/** The tracks between two heights of the picture. */
 function between(of: Timeline, y0: number, y1: number): number[] {
   const layout = of.layout.peek();
   const [low, high] = [Math.min(y0, y1), Math.max(y0, y1)];
@@ -260,136 +330,4 @@ function between(of: Timeline, y0: number, y1: number): number[] {
     return end > low && y < high;
   };
   return [...layout.pinned, ...layout.lanes].filter(inside).map((placed) => placed.lane.id);
-}
-
-function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
-  const t = text();
-  const step = of.steps.find((one) => hit.start >= one.start && hit.start < one.end);
-  const selected = of.selected.peek();
-  const gap = hit.kind === "free" ? causeAt(of, hit.lane, at) : null;
-  return (
-    <>
-      <div class="tl-tipname"><Swatch color={hit.color} hatch={hit.kind === "free"} /><span class="mono">{hit.kind === "scope" ? hit.name : shown(hit.name)}</span></div>
-      <dl class="kv">
-        {hit.count <= 1 ? (
-          <>
-            <dt>{t.dur}</dt><dd class="b">{units.text(units.time(hit.dur))}</dd>
-            {step && hit.kind !== "step" && <><dt>{t.shareOfStep} {step.step}</dt><dd class="b">{units.text(units.share(hit.dur / Math.max(1, step.end - step.start)))}</dd></>}
-          </>
-        ) : (
-          <>
-            <dt>{t.number}</dt><dd><b>{units.count(hit.count).value}</b> {t.began}</dd>
-            <dt>{t.busyHere}</dt><dd class="b">{units.text(units.share(hit.busy))}</dd>
-          </>
-        )}
-        {gap && <><dt>{t.causedBy}</dt><dd class="b">{gap}</dd></>}
-        {hit.kind && <><dt>{t.kind}</dt><dd>{hit.kind}</dd></>}
-        {selected && selected.start !== hit.start && hit.count <= 1 && <><dt>{t.after}</dt><dd>{hit.start < selected.start ? "−" : "+"}{units.text(units.time(Math.abs(hit.start - selected.start)))}</dd></>}
-      </dl>
-    </>
-  );
-}
-
-function Corner({ of }: { of: Timeline }) {
-  const t = text();
-  const { t0, t1 } = of.sight.seen.value;
-  const inStep = of.steps.some((step) => Math.min(t1, step.end) - Math.max(t0, step.start) > (t1 - t0) * 0.3);
-  const words = { length: units.text(units.time(of.end)), count: units.count(of.header.events).value };
-  return (
-    <>
-      <div class="tl-corner" style={{ height: `${MINI}px` }}><span class="d2">{t.whole}</span><span class="d3">{fill(of.header.events === 1 ? t.event1 : t.events, words)}</span></div>
-      <div class="tl-corner ruler" style={{ height: `${TOP - MINI}px` }}><span class="d2">{of.steps.length ? t.step : t.time}</span><span class="d3">{inStep ? t.inStep : t.sinceStart}</span></div>
-    </>
-  );
-}
-
-function GroupName({ of, head }: { of: Timeline; head: Head }) {
-  const t = text();
-  const { group } = head;
-  const ranks = new Set(of.header.groups.map((one) => one.rank)).size > 1;
-  const note = [group.busy_share !== null && group.busy_share !== undefined && fill(t.busy, { share: units.text(units.share(group.busy_share)) }), group.note].filter(Boolean).join(" · ");
-  const label = ranks && group.label !== `rank ${group.rank}` ? `${group.label} · rank ${group.rank}` : group.label;
-  return (
-    <button class="tl-group" style={{ top: `${head.y}px` }} aria-expanded={!head.folded} aria-label={fill(head.folded ? t.unfold : t.fold, { group: label })} onClick={() => of.toggle("folded", group.id)} title={[label, note].filter(Boolean).join(" · ")}>
-      <Icon name={head.folded ? "right" : "down"} size={12} /><b>{label}</b><span class="d3 cut">{note}</span>
-    </button>
-  );
-}
-
-function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; top: number }) {
-  const t = text();
-  const { lane } = placed;
-  const [held, setHeld] = useState<number | null>(null);
-  const label = lane.label;
-  const resize = (event: PointerEvent) => {
-    event.stopPropagation();
-    event.preventDefault();
-    const target = event.currentTarget as HTMLElement;
-    target.setPointerCapture(event.pointerId);
-    const [from, before] = [event.clientY, placed.height];
-    const move = (now: PointerEvent) => of.rearrange({ sizes: { ...of.arrangement.peek().sizes, [lane.id]: Math.max(14, Math.min(600, before + now.clientY - from)) } }, false);
-    const done = () => {
-      target.removeEventListener("pointermove", move);
-      of.rearrange({});
-    };
-    target.addEventListener("pointermove", move);
-    target.addEventListener("pointerup", done, { once: true });
-  };
-  const unsize = () => {
-    const { [lane.id]: _, ...rest } = of.arrangement.peek().sizes;
-    of.rearrange({ sizes: rest });
-  };
-  // Where the middle of the dragged name is, there the lane goes.
-  const carry = (event: PointerEvent) => {
-    if (event.button !== 0 || (event.target as HTMLElement).closest("button, .tl-size")) return;
-    const target = event.currentTarget as HTMLElement;
-    target.setPointerCapture(event.pointerId);
-    const from = event.clientY;
-    let by = 0;
-    const move = (now: PointerEvent) => {
-      by = now.clientY - from;
-      if (Math.abs(by) > 4) setHeld(by);
-    };
-    const done = () => {
-      target.removeEventListener("pointermove", move);
-      setHeld(null);
-      if (Math.abs(by) <= 4) return;
-      const list = (placed.pinned ? of.layout.peek().pinned : of.layout.peek().lanes).filter((one) => placed.pinned || one.lane.group === lane.group);
-      const to = placed.y + by + (by > 0 ? placed.height : 0);
-      const before = list.find((one) => one.lane.id !== lane.id && to < one.y + one.height / 2);
-      of.move(lane.id, before?.lane.id ?? null);
-    };
-    target.addEventListener("pointermove", move);
-    target.addEventListener("pointerup", done, { once: true });
-  };
-  const keys = (event: KeyboardEvent) => {
-    if (event.target !== event.currentTarget) return;
-    const list = (placed.pinned ? of.layout.peek().pinned : of.layout.peek().lanes).filter((one) => placed.pinned || one.lane.group === lane.group);
-    const at = list.findIndex((one) => one.lane.id === lane.id);
-    if (event.altKey && event.key === "ArrowUp" && at > 0) of.move(lane.id, list[at - 1].lane.id);
-    else if (event.altKey && event.key === "ArrowDown" && at < list.length - 1) of.move(lane.id, list[at + 2]?.lane.id ?? null);
-    else if (event.key === "+" || event.key === "-") of.rearrange({ sizes: { ...of.arrangement.peek().sizes, [lane.id]: Math.max(14, placed.height + (event.key === "+" ? 10 : -10)) } });
-    else if (event.key === "p") of.toggle("pins", lane.id);
-    else if (event.key === "Delete") of.toggle("hidden", lane.id);
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  };
-  const pinned = of.arrangement.value.pins.includes(lane.id);
-  const rows = lane.kind === "overlap" ? placed.rows.map((row, at) => (at ? [row] : [row, ...placed.also]).map((one) => lane.row_labels?.[one] ?? "").join(", ")) : [];
-  return (
-    <div class={`tl-lane ${held !== null ? "held" : ""} ${placed.height < 24 ? "narrow" : ""}`} data-lane={lane.id} style={{ top: `${top + placed.y + (held ?? 0)}px`, height: `${placed.height}px` }} tabIndex={0} role="group" aria-label={`${t.lane} ${label}`} aria-keyshortcuts="P Delete Alt+ArrowUp Alt+ArrowDown" onPointerDown={carry} onKeyDown={keys} title={[label, lane.note].filter(Boolean).join(" · ")}>
-      {rows.length > 1 ? <span class="tl-rows">{rows.map((name) => <span key={name} style={{ height: `${placed.rowHeight}px`, lineHeight: `${placed.rowHeight}px` }}>{name}</span>)}</span> : <><span class="cut">{squeezed(label)}</span><span class="d3 cut tl-noted"><span>{rows.length ? rows.join(", ") : lane.kind === "counter" ? "" : lane.note}</span></span></>}
-      <span class="tl-tools">
-        <button tabIndex={-1} class={pinned ? "on" : ""} aria-pressed={pinned} aria-label={fill(pinned ? t.unpin : t.pin, { lane: label })} title={fill(pinned ? t.unpin : t.pin, { lane: label })} onClick={() => of.toggle("pins", lane.id)}><Icon name="pin" size={12} /></button>
-        <button tabIndex={-1} aria-label={fill(t.hide, { lane: label })} title={fill(t.hide, { lane: label })} onClick={() => of.toggle("hidden", lane.id)}><Icon name="close" size={11} /></button>
-      </span>
-      <i class="tl-size" role="separator" aria-label={fill(t.height, { lane: label })} onPointerDown={resize} onDblClick={unsize} />
-    </div>
-  );
-}
-
-/** Long words without their middle: names of groups of processes differ at their ends. */
-function squeezed(label: string): string {
-  return label.replace(/\S{21,}/g, (word) => `${word.slice(0, 9)}…${word.slice(-9)}`);
 }

@@ -1,11 +1,11 @@
-/** Above the lanes: steps, and time within them. */
+/** Above the tracks: steps, and time within them. */
 import * as units from "../units";
-import type { Ink } from "./ink";
+import type { Tints } from "./tints";
 import { MINI, TOP, type Pen, type Scene, type Step } from "./scene";
 
 const NUMBERS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 6 });
 
-/** Round distances between marks of time. */
+/** Round distances between time marks. */
 function tick(perPixel: number): number {
   const rough = perPixel * 90;
   const power = 10 ** Math.floor(Math.log10(Math.max(1e-3, rough)));
@@ -13,15 +13,16 @@ function tick(perPixel: number): number {
   return Math.max(1, (size <= 1 ? 1 : size <= 2 ? 2 : size <= 5 ? 5 : 10) * power);
 }
 
-/** The step a moment belongs to, and whether its time counts from there. */
+/** Whether times count from the start of a step. */
 export function inStep(scene: Scene): boolean {
   const { steps, t0, t1 } = scene;
   let widest = 0;
-  for (let at = stepFrom(steps, t0); at < steps.length && steps[at].start < t1; at++) widest = Math.max(widest, Math.min(t1, steps[at].end) - Math.max(t0, steps[at].start));
+  for (let at = stepFrom(steps, t0); at < steps.length && steps[at].start < t1; at++)
+    widest = Math.max(widest, Math.min(t1, steps[at].end) - Math.max(t0, steps[at].start));
   return widest > (t1 - t0) * 0.3;
 }
 
-/** The first step that ends after a moment. */
+/** The first step that ends after a timestamp. */
 function stepFrom(steps: Step[], moment: number): number {
   let [low, high] = [0, steps.length];
   while (low < high) {
@@ -32,7 +33,7 @@ function stepFrom(steps: Step[], moment: number): number {
   return low;
 }
 
-/** Calls for each mark of time in sight: where, and how long after the start of its step or of the run. */
+/** Calls `mark` for each visible time mark: its position, and the time since the start of its step or of the run. */
 function each(scene: Scene, mark: (x: number, since: number, first: boolean, whole: boolean) => void): void {
   const { t0, t1, steps, width } = scene;
   const scale = width / (t1 - t0);
@@ -42,7 +43,12 @@ function each(scene: Scene, mark: (x: number, since: number, first: boolean, who
     const low = Math.max(t0, start);
     for (let at = Math.ceil((low - start) / half - 1e-9); start + at * half < Math.min(end, t1); at++) {
       const since = at * half;
-      mark((start + since - t0) * scale, since, first && at === 0, Math.abs(since / size - Math.round(since / size)) < 1e-6);
+      mark(
+        (start + since - t0) * scale,
+        since,
+        first && at === 0,
+        Math.abs(since / size - Math.round(since / size)) < 1e-6,
+      );
     }
   };
   if (!steps.length || !inStep(scene)) return from(0, Infinity, true);
@@ -53,19 +59,19 @@ function each(scene: Scene, mark: (x: number, since: number, first: boolean, who
   if (at === steps.length && steps[at - 1].end <= t0) from(steps[at - 1].start, Infinity, false);
 }
 
-export function gridlines(context: Pen, ink: Ink, scene: Scene): void {
+export function gridlines(context: Pen, ink: Tints, scene: Scene): void {
   context.fillStyle = ink.grid;
   each(scene, (x, _since, _first, whole) => {
     if (whole) context.fillRect(Math.round(x), TOP, 1, scene.height - TOP);
   });
 }
 
-export function ruler(context: Pen, ink: Ink, scene: Scene): void {
+export function ruler(context: Pen, ink: Tints, scene: Scene): void {
   const { width, t0, t1, steps } = scene;
   const scale = width / (t1 - t0);
   context.fillStyle = ink.surface;
   context.fillRect(0, 0, width, TOP);
-  // Steps: the longer than usual, the warmer
+  // Steps: longer ones are warmer
   const y = MINI + 2;
   let painted = -1;
   for (let at = stepFrom(steps, t0); at < steps.length && steps[at].start < t1; at++) {
@@ -78,7 +84,7 @@ export function ruler(context: Pen, ink: Ink, scene: Scene): void {
     context.fillRect(from, y, Math.max(1, to - from - 1.5), 17);
     if (slow > 0.05) {
       context.fillStyle = ink.warn;
-      context.globalAlpha = Math.min(ink.dark ? 0.35 : 0.55, slow * 0.9); // so that what is written there can be read
+      context.globalAlpha = Math.min(ink.dark ? 0.35 : 0.55, slow * 0.9); // so that the text is readable
       context.fillRect(from, y, Math.max(1, to - from - 1.5), 17);
       context.globalAlpha = 1;
     }
@@ -91,13 +97,13 @@ export function ruler(context: Pen, ink: Ink, scene: Scene): void {
   }
   // Time
   const size = tick((t1 - t0) / width);
-  // The unit of the latest mark; of the marks' distance where that would need too many digits.
+  // The unit of the last mark; that of the distance if it needs too many digits.
   let last = size;
   each(scene, (_x, since, _first, whole) => {
     if (whole && since > last) last = since;
   });
   const unit = units.timeUnit(last / size > 1e6 ? size : last);
-  // Where a step's time begins is said before what stands in front of it.
+  // The start of a step is labeled before the step in front of it.
   const zeros: number[] = [];
   each(scene, (x, since, first) => {
     if (first && since === 0) zeros.push(x);

@@ -1,4 +1,4 @@
-/** What is to be drawn, as plain values: they are sent to where it is drawn. */
+/** What is to be drawn, as plain values that can be sent to a worker. */
 import type { Layout } from "./layout";
 import type { Event } from "./wire";
 
@@ -26,11 +26,11 @@ export interface Mark {
 export interface Area {
   t0: number;
   t1: number;
-  /** Lanes it is about; null for all. */
+  /** Tracks of the selection; null for all. */
   lanes: number[] | null;
 }
 
-/** Which names are looked for: one, those with all of these words, or those like a pattern. */
+/** Names to match: one, all of these words, or a pattern. */
 export type Lit = { name: string } | { words: string[] } | { pattern: string };
 
 export interface Scene {
@@ -49,30 +49,49 @@ export interface Scene {
   area: Area | null;
   hover: Event | null;
   selected: Event | null;
-  /** Every event so named gets a line below it. */
+  /** Every span with this name gets a line below it. */
   lit: Lit | null;
-  /** Ends of arrows of the selected event. */
+  /** Ends of arrows of the selected span. */
   into: Event[];
   out: Event[];
   words: { step: string; free: string };
-  /** The next picture will be another one. */
+  /** The next picture will differ. */
   moving: boolean;
 }
 
 export const NOTHING: Scene = {
-  t0: 0, t1: 1, width: 0, height: 0, ratio: 1, scroll: 0, layout: { pinned: [], pinnedHeight: 0, heads: [], lanes: [], height: 0 }, end: 1, steps: [], median: 0, gaps: [], marks: [], area: null, hover: null, selected: null, lit: null, into: [], out: [], words: { step: "Step", free: "free" }, moving: false,
+  t0: 0,
+  t1: 1,
+  width: 0,
+  height: 0,
+  ratio: 1,
+  scroll: 0,
+  layout: { pinned: [], pinnedHeight: 0, heads: [], lanes: [], height: 0 },
+  end: 1,
+  steps: [],
+  median: 0,
+  gaps: [],
+  marks: [],
+  area: null,
+  hover: null,
+  selected: null,
+  lit: null,
+  into: [],
+  out: [],
+  words: { step: "Step", free: "free" },
+  moving: false,
 };
 
-/** What is under the pointer: an event, or several too short to be told apart. */
+/** What is under the pointer: a span, or several that are too short to distinguish. */
 export interface Hit extends Event {
   count: number;
-  /** How much of the bucket is busy; 1 for an event by itself. */
+  /** Busy share of the bucket; 1 for a single span. */
   busy: number;
-  /** What it is drawn with. */
+  /** Its tint. */
   color: string;
 }
 
-/** Heights above the lanes, in px. */
+/** Heights above the tracks, in px. */
 export const MINI = 64;
 export const RULER = 42;
 export const TOP = MINI + RULER;

@@ -1,11 +1,15 @@
-/** What is selected, marked or under the pointer, drawn over the lanes. */
-import type { Ink } from "./ink";
+/** Selection, marks and the span under the pointer, drawn over the tracks. */
+import type { Tints } from "./tints";
 import type { Placed } from "./layout";
 import { TOP, type Pen, type Scene } from "./scene";
 import type { Event } from "./wire";
 
-/** Where an event is now; null where its lane is out of sight. */
-export function place(scene: Scene, event: Event, offset: number): { x: number; y: number; w: number; h: number; pinned: boolean } | null {
+/** The present position of a span; null if its track is not visible. */
+export function place(
+  scene: Scene,
+  event: Event,
+  offset: number,
+): { x: number; y: number; w: number; h: number; pinned: boolean } | null {
   const { layout } = scene;
   for (const list of [layout.pinned, layout.lanes]) {
     for (const placed of list) {
@@ -15,23 +19,41 @@ export function place(scene: Scene, event: Event, offset: number): { x: number; 
       const scale = scene.width / (scene.t1 - scene.t0);
       const x = (event.start - scene.t0) * scale;
       const h = Math.max(2, placed.rowHeight - (placed.rowHeight > 8 ? 2 : 0.5));
-      return { x, w: Math.max(1.5, event.dur * scale), y: (placed.pinned ? TOP : offset) + placed.y + placed.pad + at * placed.rowHeight, h, pinned: placed.pinned };
+      return {
+        x,
+        w: Math.max(1.5, event.dur * scale),
+        y: (placed.pinned ? TOP : offset) + placed.y + placed.pad + at * placed.rowHeight,
+        h,
+        pinned: placed.pinned,
+      };
     }
   }
   return null;
 }
 
-export function selection(context: Pen, ink: Ink, scene: Scene, lanes: Placed[], offset: number): void {
+export function selection(context: Pen, ink: Tints, scene: Scene, lanes: Placed[], offset: number): void {
   const scale = scene.width / (scene.t1 - scene.t0);
   const pinned = lanes.length > 0 && lanes[0].pinned;
-  for (const mark of scene.marks) if (mark.t0 !== scene.area?.t0 || mark.t1 !== scene.area.t1) band(context, scene, mark.t0, mark.t1, pinned ? TOP : TOP + scene.layout.pinnedHeight, scene.height, ink.warn, 0.08);
+  for (const mark of scene.marks)
+    if (mark.t0 !== scene.area?.t0 || mark.t1 !== scene.area.t1)
+      band(
+        context,
+        scene,
+        mark.t0,
+        mark.t1,
+        pinned ? TOP : TOP + scene.layout.pinnedHeight,
+        scene.height,
+        ink.warn,
+        0.08,
+      );
   if (scene.area) {
     const { t0, t1, lanes: some } = scene.area;
     const [from, to] = [Math.max(-2, (t0 - scene.t0) * scale), Math.min(scene.width + 2, (t1 - scene.t0) * scale)];
     context.fillStyle = ink.accent;
     context.globalAlpha = ink.dark ? 0.14 : 0.08;
     if (some) {
-      for (const placed of lanes) if (some.includes(placed.lane.id)) context.fillRect(from, offset + placed.y, to - from, placed.height);
+      for (const placed of lanes)
+        if (some.includes(placed.lane.id)) context.fillRect(from, offset + placed.y, to - from, placed.height);
     } else {
       context.fillRect(from, pinned ? TOP : TOP + scene.layout.pinnedHeight, to - from, scene.height);
     }
@@ -41,7 +63,16 @@ export function selection(context: Pen, ink: Ink, scene: Scene, lanes: Placed[],
   outline(context, scene, scene.selected, offset, pinned, ink.text, 2);
 }
 
-function band(context: Pen, scene: Scene, t0: number, t1: number, y: number, bottom: number, color: string, alpha: number): void {
+function band(
+  context: Pen,
+  scene: Scene,
+  t0: number,
+  t1: number,
+  y: number,
+  bottom: number,
+  color: string,
+  alpha: number,
+): void {
   const scale = scene.width / (scene.t1 - scene.t0);
   const [from, to] = [Math.max(-2, (t0 - scene.t0) * scale), Math.min(scene.width + 2, (t1 - scene.t0) * scale)];
   if (to < 0 || from > scene.width) return;
@@ -51,7 +82,15 @@ function band(context: Pen, scene: Scene, t0: number, t1: number, y: number, bot
   context.globalAlpha = 1;
 }
 
-function outline(context: Pen, scene: Scene, event: Event | null, offset: number, pinned: boolean, color: string, line: number): void {
+function outline(
+  context: Pen,
+  scene: Scene,
+  event: Event | null,
+  offset: number,
+  pinned: boolean,
+  color: string,
+  line: number,
+): void {
   if (!event) return;
   const at = place(scene, event, offset);
   if (!at || at.pinned !== pinned) return;

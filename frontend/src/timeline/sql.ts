@@ -1,13 +1,13 @@
-/** What is in view or selected, as a question in SQL. */
+/** The view or the selection as SQL. */
 import type { Info } from "../source";
 import type { Timeline } from "./model";
 
-/** A moment of the page as the tables have it. */
+/** A time of the page as a timestamp of the tables. */
 export function absolute(now: Info, ns: number): string {
   return String(BigInt(now.origin_ns) + BigInt(Math.round(ns)));
 }
 
-/** The spans of the selected range, or of what is in view; of the range's lanes, or else of the selected event's. */
+/** Spans of the selected or visible range; of the selected tracks, or else of the track of the selected span. */
 export function spansSql(of: Timeline, now: Info): string {
   const area = of.area.value;
   const event = of.selected.value;

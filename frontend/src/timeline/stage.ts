@@ -1,26 +1,26 @@
-/** Where the timeline is drawn: tiles, colours and the canvas, in a worker or, where there is none, on the page. */
-import { cssOf, Ink, type Palette } from "./ink";
+/** Draws the timeline: tiles, colors and the canvas, in a worker or on the page. */
+import { cssOf, Tints, type Palette } from "./tints";
 import { laneAt, rowAt, type Placed } from "./layout";
 import { Painter } from "./paint";
-import { levelOf } from "./pieces";
+import { levelOf } from "./tile_cover";
 import { NOTHING, TOP, type Hit, type Lit, type Pen, type Scene } from "./scene";
 import { Tiles, type Ask } from "./tiles";
 import type { Header, Tile } from "./wire";
 
-/** What the page is told after each picture, and when tiles came. */
+/** Sent to the page after each picture, and when tiles arrive. */
 export interface Told {
-  /** How long it took to draw, in ms; null where nothing was drawn. */
+  /** Drawing time in ms; null if nothing was drawn. */
   took: number | null;
-  /** Whether the picture has all its tiles, none of them a coarser one. */
+  /** Whether the picture has all its tiles, none of them coarser. */
   whole: boolean;
-  /** Whether tiles are asked for. */
+  /** Whether tiles are being fetched. */
   waiting: boolean;
   error: string | null;
-  /** Rows of the overlap that are known to be empty: "lane row"; null where that is as it was. */
+  /** Rows of the overlap known to be empty: "track row"; null if unchanged. */
   empty: string[] | null;
 }
 
-/** What is at a place of the picture. */
+/** What is at a position of the picture. */
 export interface Under {
   hit: Hit | null;
   counter: { lane: number; value: number } | null;
@@ -29,7 +29,7 @@ export interface Under {
 export class Stage {
   private scene: Scene = { ...NOTHING };
   private tiles: Tiles;
-  private ink: Ink;
+  private ink: Tints;
   private painter: Painter;
   private lights = new Lights();
   private known = -1;
@@ -41,7 +41,7 @@ export class Stage {
     private tell: (told: Told) => void,
   ) {
     this.tiles = new Tiles(header, ask, () => this.tell(this.told(null)));
-    this.ink = new Ink(this.tiles.names, header.kinds);
+    this.ink = new Tints(this.tiles.names, header.kinds);
     this.painter = new Painter(pen, this.tiles, this.ink);
   }
 
@@ -51,12 +51,15 @@ export class Stage {
     this.painter.labels.forget();
   }
 
-  /** Draw with what has changed. */
+  /** Draw with the changes. */
   draw(change: Partial<Scene>): void {
     const { scene, pen } = this;
     const begun = performance.now();
     Object.assign(scene, change);
-    const [width, height] = [Math.max(1, Math.round(scene.width * scene.ratio)), Math.max(1, Math.round(scene.height * scene.ratio))];
+    const [width, height] = [
+      Math.max(1, Math.round(scene.width * scene.ratio)),
+      Math.max(1, Math.round(scene.height * scene.ratio)),
+    ];
     // Setting it clears the canvas.
     if (pen.canvas.width !== width) pen.canvas.width = width;
     if (pen.canvas.height !== height) pen.canvas.height = height;
@@ -69,24 +72,32 @@ export class Stage {
     const known = tiles.bundles.filter((bundle) => tiles.get(bundle, header.top_level, 0)).length;
     const empty = known === this.known ? null : this.empty();
     this.known = known;
-    return { took, whole: this.painter.whole && this.scene.layout.height > 0, waiting: tiles.waiting, error: tiles.error?.message ?? null, empty };
+    return {
+      took,
+      whole: this.painter.whole && this.scene.layout.height > 0,
+      waiting: tiles.waiting,
+      error: tiles.error?.message ?? null,
+      empty,
+    };
   }
 
   private empty(): string[] {
     const found: string[] = [];
     for (const lane of this.header.lanes) {
-      const tile = lane.kind === "overlap" ? this.tiles.get(this.tiles.bundle(lane.id), this.header.top_level, 0) : undefined;
+      const tile =
+        lane.kind === "overlap" ? this.tiles.get(this.tiles.bundle(lane.id), this.header.top_level, 0) : undefined;
       for (let row = 0; tile && row < lane.rows; row++) {
         const of = tile.row(lane.id, row);
-        if (of >= 0 && tile.longs[of] === tile.longs[of + 1] && tile.buckets[of] === tile.buckets[of + 1]) found.push(`${lane.id} ${row}`);
+        if (of >= 0 && tile.longs[of] === tile.longs[of + 1] && tile.buckets[of] === tile.buckets[of + 1])
+          found.push(`${lane.id} ${row}`);
       }
     }
     return found;
   }
 
-  // Finding what is where
+  // Lookup by position
 
-  /** What is at a place of the picture as it was drawn last. */
+  /** What is at a position of the last picture. */
   at(x: number, y: number): Under {
     const where = this.placedAt(y);
     if (!where) return { hit: null, counter: null };
@@ -130,18 +141,39 @@ export class Stage {
     return this.tiles.get(bundle, level, index) ?? this.tiles.coarser(bundle, level, index);
   }
 
-  /** The event of a row at a moment, or within so many pixels of it. */
+  /** The span of a row at a timestamp, or within this many pixels. */
   private eventAt(lane: number, row: number, moment: number, near: number): Hit | null {
     const tile = this.tileAt(lane, moment);
     const of = tile?.row(lane, row) ?? -1;
     if (!tile || of < 0) return null;
     const slack = ((this.scene.t1 - this.scene.t0) / Math.max(1, this.scene.width)) * near;
-    const found = (span: number, start: number, dur: number, name: number, kind: number, count: number, busy: number): Hit => ({
-      span, lane, row, start, dur, name: this.tiles.names.text[name], kind: this.header.kinds[kind], count, busy, color: cssOf(this.ink.tint(name, kind)),
+    const found = (
+      span: number,
+      start: number,
+      dur: number,
+      name: number,
+      kind: number,
+      count: number,
+      busy: number,
+    ): Hit => ({
+      span,
+      lane,
+      row,
+      start,
+      dur,
+      name: this.tiles.names.text[name],
+      kind: this.header.kinds[kind],
+      count,
+      busy,
+      color: cssOf(this.ink.tint(name, kind)),
     });
     let best: Hit | null = null;
     let apart = slack;
-    for (let event = tile.longFrom(of, moment - slack); event < tile.longs[of + 1] && tile.longStart[event] <= moment + slack; event++) {
+    for (
+      let event = tile.longFrom(of, moment - slack);
+      event < tile.longs[of + 1] && tile.longStart[event] <= moment + slack;
+      event++
+    ) {
       const [start, dur] = [tile.longStart[event], tile.longDur[event]];
       const off = moment < start ? start - moment : Math.max(0, moment - start - dur);
       if (off > apart) continue;
@@ -149,24 +181,37 @@ export class Stage {
       best = found(tile.longSpan[event], start, dur, tile.longName[event], tile.longKind[event], 1, 1);
     }
     if (best && apart === 0) return best;
-    for (let event = tile.bucketFrom(of, Math.max(0, Math.floor((moment - slack - tile.from) / tile.bucket))); event < tile.buckets[of + 1]; event++) {
+    for (
+      let event = tile.bucketFrom(of, Math.max(0, Math.floor((moment - slack - tile.from) / tile.bucket)));
+      event < tile.buckets[of + 1];
+      event++
+    ) {
       const start = tile.from + tile.bucketX[event] * tile.bucket;
       if (start > moment + slack) break;
       const off = moment < start ? start - moment : Math.max(0, moment - start - tile.bucket);
       if (off > apart || (best && best.count > 1 && off === apart)) continue;
       apart = off;
-      best = found(tile.bucketSpan[event], start, tile.bucket, tile.bucketName[event], tile.bucketKind[event], tile.bucketCount[event], tile.bucketBusy[event] / 255);
+      best = found(
+        tile.bucketSpan[event],
+        start,
+        tile.bucket,
+        tile.bucketName[event],
+        tile.bucketKind[event],
+        tile.bucketCount[event],
+        tile.bucketBusy[event] / 255,
+      );
     }
     return best;
   }
 
-  /** The value of a counter at a moment. */
+  /** The value of a counter at a timestamp. */
   private valueAt(lane: number, moment: number): number {
     const tile = this.tileAt(lane, moment);
     const points = tile?.pointsOf(lane);
     if (!tile || !points) return NaN;
     let value = NaN;
-    for (let point = points[0]; point < points[1] && tile.pointAt[point] <= moment; point++) value = tile.pointHigh[point];
+    for (let point = points[0]; point < points[1] && tile.pointAt[point] <= moment; point++)
+      value = tile.pointHigh[point];
     return value;
   }
 
@@ -176,7 +221,7 @@ export class Stage {
   }
 }
 
-/** By name, whether it is looked for; names are asked once. */
+/** By name, whether it matches; cached. */
 class Lights {
   private by: Lit | null = null;
   private test: (name: string) => boolean = () => false;

@@ -1,4 +1,4 @@
-/** What happened in a range, summed up. */
+/** Sums over a range. */
 import { source } from "../source";
 import { Table } from "../table";
 import type { Timeline } from "./model";
@@ -10,15 +10,23 @@ export interface Sums {
   groups: ({ group: number; busy_ns: number; idle_ns: number; unrecorded_ns: number } & Record<string, number>)[];
 }
 
-/** The sums, and what each group did in it. */
+/** The sums, and the activity of each group. */
 export async function sums(of: Timeline, area: Area, by: "name" | "lane" | "kind"): Promise<Sums> {
-  // What is hidden or folded away is not meant.
+  // Hidden and folded tracks do not count.
   const layout = of.layout.peek();
-  const shown = [...layout.pinned, ...layout.lanes].map((placed) => placed.lane).filter((lane) => lane.kind === "spans").map((lane) => lane.id);
-  const some = area.lanes ?? (shown.length < of.header.lanes.filter((lane) => lane.kind === "spans").length && shown.length ? shown : null);
+  const shown = [...layout.pinned, ...layout.lanes]
+    .map((placed) => placed.lane)
+    .filter((lane) => lane.kind === "spans")
+    .map((lane) => lane.id);
+  const some =
+    area.lanes ??
+    (shown.length < of.header.lanes.filter((lane) => lane.kind === "spans").length && shown.length ? shown : null);
   const lanes = some ? `&lanes=${some.join(",")}` : "";
-  const answer = await source().raw(of.run, `timeline/area?t0=${Math.round(area.t0)}&t1=${Math.max(Math.round(area.t0) + 1, Math.round(area.t1))}${lanes}&by=${by}`);
-  if (source().still) {
+  const answer = await source().raw(
+    of.run,
+    `timeline/area?t0=${Math.round(area.t0)}&t1=${Math.max(Math.round(area.t0) + 1, Math.round(area.t1))}${lanes}&by=${by}`,
+  );
+  if (source().isReport) {
     const { columns, groups } = (await answer.json()) as { columns: Record<string, number[]>; groups: Sums["groups"] };
     return { table: Table.of(columns), groups };
   }

@@ -1,11 +1,11 @@
-/** Tiles as they are needed: what is in sight first, then what is beside it; the least used are dropped when there are too many. */
+/** Tiles on demand: visible ones first, then their neighbors; the least recently used are dropped. */
 import { Names, Tile, type Header, type Lane } from "./wire";
 
 const ROWS = 16;
 const AT_ONCE = 4;
 const MOST_BYTES = 96e6;
 
-/** Lanes that are asked for together. They are always the same, so that a tile's address is, too. */
+/** Tracks that are fetched together. They are always the same, and so is the address of a tile. */
 export interface Bundle {
   id: number;
   lanes: string;
@@ -15,7 +15,7 @@ export type Ask = { (path: string, signal: AbortSignal): Promise<ArrayBuffer>; s
 
 export class Tiles {
   readonly names = new Names();
-  /** The bundle of each lane. */
+  /** The bundle of each track. */
   readonly bundles: Bundle[] = [];
   private of: Bundle[] = [];
   private kept = new Map<string, Tile>();
@@ -24,14 +24,14 @@ export class Tiles {
   private wanted = new Map<string, () => string>();
   private failed = new Map<string, number>();
   error: Error | null = null;
-  /** What is wanted beside names: "scope", or nothing. */
+  /** What to fetch beside names: "scope", or nothing. */
   private by = "";
 
   constructor(
     readonly header: Header,
-    /** Asks for a tile; `still` where what cannot be had now never can. */
+    /** Fetches a tile; `still`: a missing tile will never be available. */
     private ask: Ask,
-    /** Called when something came. */
+    /** Called when a tile arrived. */
     private came: () => void,
   ) {
     for (const lanes of header.bundles ?? bundled(header.lanes)) {
@@ -58,12 +58,12 @@ export class Tiles {
     return `${this.by}${bundle.id} ${level} ${index}`;
   }
 
-  /** Names come with scopes, or without; what came before is drawn until then. */
+  /** Names with or without scopes; older tiles are drawn until the new ones arrive. */
   beside(by: "" | "scope"): void {
     this.by = by;
   }
 
-  /** Before a picture is drawn: nothing is wanted yet. */
+  /** Before a picture: nothing is wanted yet. */
   begin(): void {
     this.wanted.clear();
   }
@@ -73,28 +73,33 @@ export class Tiles {
     return found ?? (this.by ? this.kept.get(`${bundle.id} ${level} ${index}`) : undefined);
   }
 
-  /** It would be drawn if it were here. */
+  /** The picture needs this tile. */
   want(bundle: Bundle, level: number, index: number): void {
     if (index < 0 || level < 0 || index > this.last(level)) return;
     const key = this.key(bundle, level, index);
     const known = this.kept.get(key);
     if (known) {
-      // Those used last stand last.
+      // The most recently used are last.
       this.kept.delete(key);
       this.kept.set(key, known);
       return;
     }
     if (this.asked.has(key) || (this.failed.get(key) ?? 0) > 2) return void this.wanted.set(key, NOTHING);
-    this.wanted.set(key, () => `timeline/tiles/${level}/${index}?lanes=${bundle.lanes}${this.by && `&by=${this.by}`}&v=${encodeURIComponent(this.header.version)}`);
+    this.wanted.set(
+      key,
+      () =>
+        `timeline/tiles/${level}/${index}?lanes=${bundle.lanes}${this.by && `&by=${this.by}`}&v=${encodeURIComponent(this.header.version)}`,
+    );
   }
 
   get waiting(): boolean {
     return this.asked.size > 0;
   }
 
-  /** After the picture: ask for what was missing, and no longer for what is out of sight. */
+  /** After the picture: fetch missing tiles, cancel those that are not visible any more. */
   end(): void {
-    if (this.wanted.size > this.asked.size) for (const [key, asked] of this.asked) if (!this.wanted.has(key)) asked.abort();
+    if (this.wanted.size > this.asked.size)
+      for (const [key, asked] of this.asked) if (!this.wanted.has(key)) asked.abort();
     for (const [key, path] of this.wanted) {
       if (this.asked.size >= AT_ONCE) break;
       if (path !== NOTHING) void this.fetch(key, path());
@@ -127,13 +132,13 @@ export class Tiles {
     const top = ` ${this.header.top_level} `;
     for (const [key, tile] of this.kept) {
       if (this.bytes <= MOST_BYTES) break;
-      if (key.includes(top)) continue; // what is drawn until the rest comes
+      if (key.includes(top)) continue; // drawn until finer tiles arrive
       this.kept.delete(key);
       this.bytes -= tile.bytes;
     }
   }
 
-  /** Something to draw a stretch with until its own tile comes: a coarser one, the finest there is. */
+  /** A coarser tile to draw until the right one arrives: the finest available. */
   coarser(bundle: Bundle, level: number, index: number): Tile | undefined {
     for (let up = level + 1; up <= this.header.top_level; up++) {
       index = Math.floor(index / 2);
@@ -150,7 +155,7 @@ export class Tiles {
   }
 }
 
-/** Lanes of one group, at most ROWS rows together. */
+/** Tracks of one group, at most ROWS rows together. */
 function bundled(lanes: Lane[]): number[][] {
   const bundles: number[][] = [];
   let [rows, group] = [ROWS, -1];

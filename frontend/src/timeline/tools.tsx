@@ -1,20 +1,20 @@
-/** Above the picture: search, colours, what is in view, lanes, downloads. */
-import { useEffect, useRef, useState } from "preact/hooks";
-import { info, useAnswer } from "../data";
-import { Icon, Segmented } from "../parts/basics";
+/** Above the picture: search, colors, visible range, tracks, downloads. */
+import { info, useFetched } from "../data";
+import { Segmented } from "../parts/basics";
+import { Icon } from "../parts/icon";
 import { Menu } from "../parts/menu";
 import { source } from "../source";
-import { fill, Say } from "../text";
+import { fill, Sentence, strings } from "../strings";
 import * as units from "../units";
 import { write } from "./address";
-import { setMarks } from "./choosing";
-import { COLORINGS } from "./ink";
-import { read, written } from "./layout";
+import { COLORINGS } from "./tints";
+import { parseArrangement, formatArrangement } from "./layout";
 import type { Timeline } from "./model";
-import { exported, InPerfetto } from "./perfetto";
-import { save } from "./saving";
-import { restrict, search } from "./searching";
-import { text } from "./words";
+import { Downloads, Notes } from "./notes";
+import { restrict, search } from "./search";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+const text = strings("timeline");
 
 export function Tools({ of }: { of: Timeline }) {
   const t = text();
@@ -28,22 +28,77 @@ export function Tools({ of }: { of: Timeline }) {
   const colorings = COLORINGS.filter((how) => how !== "scope" || levels > 0);
   return (
     <div class="tl-tools-bar">
-      <Segmented label={t.mode} value={of.mode.value} onChange={(mode) => (of.mode.value = mode)} choices={[{ id: "select", label: t.select }, { id: "pan", label: t.pan }, { id: "measure", label: t.measure }]} />
+      <Segmented
+        label={t.mode}
+        value={of.mode.value}
+        onChange={(mode) => (of.mode.value = mode)}
+        choices={[
+          { id: "select", label: t.select },
+          { id: "pan", label: t.pan },
+          { id: "measure", label: t.measure },
+        ]}
+      />
       <Search of={of} />
       <Kinds of={of} />
       <span class="d3 small wide">{t.colour}</span>
-      <Segmented label={t.colour} value={of.coloring.value} onChange={(how) => { of.recolor(how); write(of); }} choices={colorings.map((how) => ({ id: how, label: t[how] }))} />
+      <Segmented
+        label={t.colour}
+        value={of.coloring.value}
+        onChange={(how) => {
+          of.recolor(how);
+          write(of);
+        }}
+        choices={colorings.map((how) => ({ id: how, label: t[how] }))}
+      />
       {levels > 1 && (
-        <Menu label={`${t.scopeDepth} ${scopes}`} class="sm" button={<><span class="d3 small">{t.scopeDepth}</span>{scopes}</>}>
-          {(close) => Array.from({ length: levels }, (_, at) => <button key={at} class={`item ${at + 1 === scopes ? "on" : ""}`} onClick={() => { setScopes(at + 1); close(); }}>{at + 1}</button>)}
+        <Menu
+          label={`${t.scopeDepth} ${scopes}`}
+          class="sm"
+          button={
+            <>
+              <span class="d3 small">{t.scopeDepth}</span>
+              {scopes}
+            </>
+          }
+        >
+          {(close) =>
+            Array.from({ length: levels }, (_, at) => (
+              <button
+                key={at}
+                class={`item ${at + 1 === scopes ? "on" : ""}`}
+                onClick={() => {
+                  setScopes(at + 1);
+                  close();
+                }}
+              >
+                {at + 1}
+              </button>
+            ))
+          }
         </Menu>
       )}
       <span class="sp" />
-      {source().still && <Carried of={of} />}
+      {source().isReport && <ReportSpans of={of} />}
       <View of={of} />
       <span class="tl-views">
-        <button class="btn sm" disabled={!of.sight.views.value.back} aria-label={t.back} title={`${t.back} (Backspace)`} onClick={() => of.sight.back()}>‹</button>
-        <button class="btn sm" disabled={!of.sight.views.value.forward} aria-label={t.forward} title={`${t.forward} (Shift Backspace)`} onClick={() => of.sight.forward()}>›</button>
+        <button
+          class="btn sm"
+          disabled={!of.sight.views.value.back}
+          aria-label={t.back}
+          title={`${t.back} (Backspace)`}
+          onClick={() => of.sight.back()}
+        >
+          ‹
+        </button>
+        <button
+          class="btn sm"
+          disabled={!of.sight.views.value.forward}
+          aria-label={t.forward}
+          title={`${t.forward} (Shift Backspace)`}
+          onClick={() => of.sight.forward()}
+        >
+          ›
+        </button>
       </span>
       <Notes of={of} />
       <Lanes of={of} />
@@ -75,55 +130,141 @@ function Search({ of }: { of: Timeline }) {
     event.preventDefault();
     event.stopPropagation();
   };
-  const count = found && (found.error || (found.count === 0 ? t.none : found.at ? fill(t.of, { at: units.count(found.at).value, count: units.count(found.count).value }) : units.count(found.count).value));
+  const count =
+    found &&
+    (found.error ||
+      (found.count === 0
+        ? t.none
+        : found.at
+          ? fill(t.of, { at: units.count(found.at).value, count: units.count(found.count).value })
+          : units.count(found.count).value));
   return (
     <label class="pick tl-find">
       <Icon name="search" size={13} />
-      <input id="tl-find" type="text" spellcheck={false} aria-label={t.find} placeholder={t.find} value={typed} onInput={(event) => type(event.currentTarget.value)} onKeyDown={keys} />
-      {found ? <span class={`small nowrap ${found.error ? "bad" : "d3"}`} role="status" title={found.error || (found.total ? units.text(units.time(found.total)) : undefined)}>{found.error ? "!" : count}</span> : <span class="kbd">/</span>}
-      <button class="tl-turn" aria-label={t.previous} title={`${t.previous} (Shift Enter)`} disabled={!found?.count} onClick={() => turn("prev")}>‹</button>
-      <button class="tl-turn" aria-label={t.next} title={`${t.next} (Enter)`} disabled={!found?.count} onClick={() => turn("next")}>›</button>
+      <input
+        id="tl-find"
+        type="text"
+        spellcheck={false}
+        aria-label={t.find}
+        placeholder={t.find}
+        value={typed}
+        onInput={(event) => type(event.currentTarget.value)}
+        onKeyDown={keys}
+      />
+      {found ? (
+        <span
+          class={`small nowrap ${found.error ? "bad" : "d3"}`}
+          role="status"
+          title={found.error || (found.total ? units.text(units.time(found.total)) : undefined)}
+        >
+          {found.error ? "!" : count}
+        </span>
+      ) : (
+        <span class="kbd">/</span>
+      )}
+      <button
+        class="tl-turn"
+        aria-label={t.previous}
+        title={`${t.previous} (Shift Enter)`}
+        disabled={!found?.count}
+        onClick={() => turn("prev")}
+      >
+        ‹
+      </button>
+      <button
+        class="tl-turn"
+        aria-label={t.next}
+        title={`${t.next} (Enter)`}
+        disabled={!found?.count}
+        onClick={() => turn("next")}
+      >
+        ›
+      </button>
     </label>
   );
 }
 
-/** Which kinds of events are meant. */
+/** Filter by kind. */
 function Kinds({ of }: { of: Timeline }) {
   const t = text();
   const chosen = of.kinds.value;
-  const there = Object.keys(info.value?.kinds ?? {}).filter((kind) => kind !== "instant" && info.value!.kinds[kind] > 0);
+  const there = Object.keys(info.value?.kinds ?? {}).filter(
+    (kind) => kind !== "instant" && info.value!.kinds[kind] > 0,
+  );
   if (there.length < 2) return null;
   return (
-    <Menu label={t.kinds} class={`sm ${chosen.length ? "chosen" : ""}`} button={chosen.length ? <span class="cut">{chosen.join(", ")}</span> : <span class="small">{t.allKinds}</span>}>
-      {() => there.map((kind) => (
-        <label key={kind} class="item">
-          <input type="checkbox" checked={chosen.includes(kind)} onChange={() => restrict(of, chosen.includes(kind) ? chosen.filter((one) => one !== kind) : [...chosen, kind])} /> {kind}<span class="sp" /><span class="d3 small">{units.count(info.value!.kinds[kind]).value}</span>
-        </label>
-      ))}
+    <Menu
+      label={t.kinds}
+      class={`sm ${chosen.length ? "chosen" : ""}`}
+      button={chosen.length ? <span class="cut">{chosen.join(", ")}</span> : <span class="small">{t.allKinds}</span>}
+    >
+      {() =>
+        there.map((kind) => (
+          <label key={kind} class="item">
+            <input
+              type="checkbox"
+              checked={chosen.includes(kind)}
+              onChange={() =>
+                restrict(of, chosen.includes(kind) ? chosen.filter((one) => one !== kind) : [...chosen, kind])
+              }
+            />{" "}
+            {kind}
+            <span class="sp" />
+            <span class="d3 small">{units.count(info.value!.kinds[kind]).value}</span>
+          </label>
+        ))
+      }
     </Menu>
   );
 }
 
-/** A report: how much of the run it can search and sum up. */
-function Carried({ of }: { of: Timeline }) {
+/** Of a report: how much of the run can be searched and summed. */
+function ReportSpans({ of }: { of: Timeline }) {
   const t = text();
-  const rows = useAnswer(`${of.run}\ncarried`, async () => (await source().carriedSpans?.()) ?? 0).data;
+  const rows = useFetched(`${of.run}\ncarried`, async () => (await source().carriedSpans?.()) ?? 0).data;
   if (rows === null || rows >= of.header.events) return null;
-  return <span class="d3 small nowrap" title={t.carriedNote}>{fill(t.carried, { some: units.count(rows).value, all: units.count(of.header.events).value })}</span>;
+  return (
+    <span class="d3 small nowrap" title={t.carriedNote}>
+      {fill(t.carried, { some: units.count(rows).value, all: units.count(of.header.events).value })}
+    </span>
+  );
 }
 
-/** What is in view, in words. */
+/** The visible range in words. */
 function View({ of }: { of: Timeline }) {
   const t = text();
   const { t0, t1 } = of.sight.seen.value;
   const length = <b title={units.exact(Math.round(t1 - t0), "time")}>{units.text(units.time(t1 - t0))}</b>;
   const step = of.steps.find((one) => t0 >= one.start && t0 < one.end);
   const whole = t0 === 0 && t1 === of.end;
-  const words = { length: units.text(units.time(t1 - t0)), start: units.text(units.time(step ? t0 - step.start : t0)), step: step?.step ?? 0 };
+  const words = {
+    length: units.text(units.time(t1 - t0)),
+    start: units.text(units.time(step ? t0 - step.start : t0)),
+    step: step?.step ?? 0,
+  };
   return (
-    <span class="d2 small tl-view" role="status" title={fill(whole ? t.inViewAll : step ? t.inView : t.inViewStart, words)}>
-      {whole ? <Say of={t.inViewAll} length={length} /> : step ? <Say of={t.inView} length={length} start={units.text(units.time(t0 - step.start))} step={step.step} /> : <Say of={t.inViewStart} length={length} start={units.text(units.time(t0))} />}
-      {["W", "A", "S", "D"].map((key) => <span key={key} class="kbd wide">{key}</span>)}
+    <span
+      class="d2 small tl-view"
+      role="status"
+      title={fill(whole ? t.inViewAll : step ? t.inView : t.inViewStart, words)}
+    >
+      {whole ? (
+        <Sentence template={t.inViewAll} length={length} />
+      ) : step ? (
+        <Sentence
+          template={t.inView}
+          length={length}
+          start={units.text(units.time(t0 - step.start))}
+          step={step.step}
+        />
+      ) : (
+        <Sentence template={t.inViewStart} length={length} start={units.text(units.time(t0))} />
+      )}
+      {["W", "A", "S", "D"].map((key) => (
+        <span key={key} class="kbd wide">
+          {key}
+        </span>
+      ))}
     </span>
   );
 }
@@ -134,73 +275,49 @@ function Lanes({ of }: { of: Timeline }) {
   const lanes = of.header.lanes.filter((lane) => lane.id !== of.ruled);
   const shown = lanes.filter((lane) => !by.hidden.includes(lane.id));
   return (
-    <Menu label={fill(t.lanes, { some: shown.length, all: lanes.length })} class="sm" align="right" arrow={false} button={fill(t.lanes, { some: shown.length, all: lanes.length })}>
+    <Menu
+      label={fill(t.lanes, { some: shown.length, all: lanes.length })}
+      class="sm"
+      align="right"
+      arrow={false}
+      button={fill(t.lanes, { some: shown.length, all: lanes.length })}
+    >
       {() => (
         <div class="tl-list">
           <div class="tl-listhead">
-            <button class="btn sm" onClick={() => of.rearrange({ hidden: [] })}>{t.showAll}</button>
-            <button class="btn sm" onClick={() => of.rearrange(read(of.usual))} disabled={written(by) === of.usual}>{t.reset}</button>
+            <button class="btn sm" onClick={() => of.rearrange({ hidden: [] })}>
+              {t.showAll}
+            </button>
+            <button
+              class="btn sm"
+              onClick={() => of.rearrange(parseArrangement(of.usual))}
+              disabled={formatArrangement(by) === of.usual}
+            >
+              {t.reset}
+            </button>
           </div>
           {of.header.groups.map((group) => {
             const own = lanes.filter((lane) => lane.group === group.id);
-            return own.length > 0 && (
-              <div key={group.id}>
-                <p class="d3 small">{group.label}</p>
-                {own.map((lane) => (
-                  <label key={lane.id} class="item">
-                    <input type="checkbox" checked={!by.hidden.includes(lane.id)} onChange={() => of.toggle("hidden", lane.id)} /> <span class="cut">{lane.label}</span><span class="d3 small cut">{lane.note}</span>
-                  </label>
-                ))}
-              </div>
+            return (
+              own.length > 0 && (
+                <div key={group.id}>
+                  <p class="d3 small">{group.label}</p>
+                  {own.map((lane) => (
+                    <label key={lane.id} class="item">
+                      <input
+                        type="checkbox"
+                        checked={!by.hidden.includes(lane.id)}
+                        onChange={() => of.toggle("hidden", lane.id)}
+                      />{" "}
+                      <span class="cut">{lane.label}</span>
+                      <span class="d3 small cut">{lane.note}</span>
+                    </label>
+                  ))}
+                </div>
+              )
             );
           })}
         </div>
-      )}
-    </Menu>
-  );
-}
-
-function Notes({ of }: { of: Timeline }) {
-  const t = text();
-  const marks = of.marks.value;
-  if (!marks.length) return null;
-  return (
-    <Menu label={t.notes} class="sm" align="right" arrow={false} button={<>{t.notes} {marks.length}</>}>
-      {(close) => (
-        <div class="tl-list">
-          {marks.map((mark) => (
-            <div key={`${mark.t0} ${mark.t1}`} class="item tl-note">
-              <button class="btn sm" onClick={() => { of.sight.focus({ start: mark.t0, dur: mark.t1 - mark.t0 }); close(); }}>{units.text(units.time(mark.t1 - mark.t0))}</button>
-              <input type="text" aria-label={t.note} placeholder={t.note} value={mark.text} onChange={(event) => setMarks(of, marks.map((one) => (one === mark ? { ...mark, text: event.currentTarget.value } : one)))} />
-              <button class="tl-turn" aria-label={t.remove} title={t.remove} onClick={() => setMarks(of, marks.filter((one) => one !== mark))}><Icon name="close" size={11} /></button>
-            </div>
-          ))}
-        </div>
-      )}
-    </Menu>
-  );
-}
-
-function Downloads({ of }: { of: Timeline }) {
-  const t = text();
-  const base = `api/runs/${encodeURIComponent(of.run)}`;
-  const { t0, t1 } = of.sight.seen.value;
-  const area = of.area.value;
-  return (
-    <Menu label={t.download} class="sm" align="right" arrow={false} button={<><Icon name="export" size={13} />{t.download}</>}>
-      {(close) => (
-        <>
-          {!source().still && (
-            <>
-              <a class="item" href={`${base}/${exported(of, t0, t1)}`} download onClick={close}>{t.chromeView}</a>
-              {area && <a class="item" href={`${base}/${exported(of, area.t0, area.t1)}`} download onClick={close}>{t.chromeArea}</a>}
-              <a class="item" href={`${base}/${exported(of, null, null)}`} download onClick={close}>{t.chromeAll}</a>
-              {of.scopes.value > 0 && of.header.lanes.some((lane) => lane.kind === "scope") && <span class="item d3 small">{fill(t.withScopes, { count: of.scopes.value })}</span>}
-              <InPerfetto of={of} close={close} />
-            </>
-          )}
-          <button class="item" onClick={() => { void save(of, `${info.value?.name ?? "timeline"}.png`); close(); }}>{t.png}</button>
-        </>
       )}
     </Menu>
   );

@@ -1,4 +1,4 @@
-/** What the server sends of a timeline: its lanes, and tiles of them. Times are ns since the origin of the run. */
+/** Data of a timeline: its tracks, and their tiles. Times are ns since the origin of the run. */
 
 export interface Group {
   id: number;
@@ -7,7 +7,7 @@ export interface Group {
   note: string;
   kind: "device" | "process" | "run";
   busy_share?: number | null;
-  /** When work of the device is not completely recorded: begin and end of each stretch. */
+  /** Ranges without complete device data. */
   unrecorded?: [number, number][];
 }
 
@@ -19,10 +19,10 @@ export interface Lane {
   track: number | null;
   label: string;
   note: string;
-  /** Lines of the lane: levels of scopes, depths of calls. */
+  /** Lines of the track: levels of scopes, depths of calls. */
   rows: number;
   events: number;
-  /** What each row is, where they differ: of the overlap. */
+  /** Meaning of each row, if they differ: of the overlap. */
   row_labels?: string[];
   unit?: string | null;
   min?: number | null;
@@ -36,22 +36,26 @@ export interface Header {
   buckets: number;
   version: string;
   events: number;
-  /** The time that is shown first. */
+  /** The range that is shown first. */
   opens: [number, number];
   kinds: string[];
   groups: Group[];
   lanes: Lane[];
-  /** A report's: which lanes its tiles hold together. */
+  /** Of a report: tracks that its tiles contain together. */
   bundles?: number[][];
 }
 
-/** Whether a lane tells of all devices of a rank together what each has a lane of its own for. */
+/** Whether a track combines all devices of a rank that each have a track. */
 export function ofAll(header: Header, lane: Lane): boolean {
   const own = header.groups.find((group) => group.id === lane.group);
-  return lane.kind === "overlap" && own?.kind === "run" && header.groups.some((group) => group.kind === "device" && group.rank === own.rank);
+  return (
+    lane.kind === "overlap" &&
+    own?.kind === "run" &&
+    header.groups.some((group) => group.kind === "device" && group.rank === own.rank)
+  );
 }
 
-/** One event, wherever it was said. */
+/** One span. */
 export interface Event {
   span: number;
   lane: number;
@@ -62,12 +66,12 @@ export interface Event {
   kind?: string;
 }
 
-/** Every name once, for all tiles; so that a name is a number. */
+/** Every name once, for all tiles, so that a name is a number. */
 export class Names {
   readonly text: string[] = [];
-  /** The type of what bears it, where that says more. */
+  /** The operator type, if it says more. */
   readonly means: (string | null)[] = [];
-  /** What else is said of it: its scope, where that is asked for. */
+  /** Further texts: its scope, if requested. */
   readonly more: (string | null)[] = [];
   private known = new Map<string, number>();
 
@@ -94,7 +98,10 @@ interface Said {
   lanes: { id: number; rows?: [number, number][]; points?: number }[];
 }
 
-/** What of some lanes can be seen within one stretch of time, at one zoom. The arrays are those that came; nothing is made per event. */
+/**
+ * Visible data of some tracks in one range at one zoom. The arrays are those of the response; nothing is created per
+ * span.
+ */
 export class Tile {
   readonly from: number;
   readonly to: number;
@@ -114,11 +121,11 @@ export class Tile {
   readonly pointAt: Float64Array;
   readonly pointLow: Float64Array;
   readonly pointHigh: Float64Array;
-  /** What each is drawn as; made when first drawn, and again when colours change. */
+  /** Tints; created on first use, and again when colors change. */
   longTint: Uint32Array | null = null;
   bucketTint: Uint32Array | null = null;
   tinted = -1;
-  /** Rows of all lanes, one after the other: row r has longs[r] to longs[r + 1], and so on. */
+  /** Rows of all tracks, one after the other: row r has longs[r] to longs[r + 1], and so on. */
   readonly longs: Int32Array;
   readonly buckets: Int32Array;
   private readonly points = new Map<number, [number, number]>();
@@ -148,7 +155,10 @@ export class Tile {
     }
     const [long, bucket] = [this.longs[rows], this.buckets[rows]];
     let at = 4 + length;
-    const take = <Kind extends ArrayBufferView>(make: { new (buffer: ArrayBuffer, at: number, count: number): Kind; BYTES_PER_ELEMENT: number }, count: number): Kind => {
+    const take = <Kind extends ArrayBufferView>(
+      make: { new (buffer: ArrayBuffer, at: number, count: number): Kind; BYTES_PER_ELEMENT: number },
+      count: number,
+    ): Kind => {
       const found = new make(buffer, at, count);
       at += Math.ceil((count * make.BYTES_PER_ELEMENT) / 8) * 8;
       return found;
@@ -168,12 +178,14 @@ export class Tile {
     this.bucketBusy = take(Uint8Array, bucket);
     this.bucketKind = take(Uint8Array, bucket);
     this.bytes = buffer.byteLength + 4 * (long + bucket) + 500;
-    const codes = Uint32Array.from(said.names, (name, at) => names.code(name, said.means?.[at] ?? null, said.scopes?.[at] ?? null));
+    const codes = Uint32Array.from(said.names, (name, at) =>
+      names.code(name, said.means?.[at] ?? null, said.scopes?.[at] ?? null),
+    );
     for (let event = 0; event < long; event++) this.longName[event] = codes[this.longName[event]];
     for (let event = 0; event < bucket; event++) this.bucketName[event] = codes[this.bucketName[event]];
   }
 
-  /** The row of a lane among all rows of the tile; -1 where the tile has it not. */
+  /** The row of a track among all rows of the tile; -1 if the tile does not contain it. */
   row(lane: number, row: number): number {
     const first = this.first.get(lane);
     return first === undefined || row >= this.rows.get(lane)! ? -1 : first + row;
@@ -183,7 +195,7 @@ export class Tile {
     return this.points.get(lane);
   }
 
-  /** The first of a row's long events that ends after a moment. They stand in order of start; few overlap. */
+  /** The first long span of a row that ends after a timestamp. They are in order of start; few overlap. */
   longFrom(row: number, moment: number): number {
     let [low, high] = [this.longs[row], this.longs[row + 1]];
     const begin = low;

@@ -1,11 +1,13 @@
-/** The timeline's stage in a worker: tiles are asked for, unpacked and drawn here, so that the page stays free. */
-import { ask } from "../asking";
-import type { Palette } from "./ink";
+/**
+ * The stage of the timeline in a worker: tiles are fetched, unpacked and drawn here, so that the page stays responsive.
+ */
+import { request } from "../request";
+import type { Palette } from "./tints";
 import type { Scene } from "./scene";
 import { Stage, type Told, type Under } from "./stage";
 import type { Header } from "./wire";
 
-/** What the page says. Answers carry the number of the question. */
+/** Messages of the page. Answers carry the number of the request. */
 export type Order =
   | { what: "begin"; canvas: OffscreenCanvas; header: Header; base: string }
   | { what: "recolor"; palette: Palette; scopes: boolean }
@@ -22,11 +24,18 @@ const reply = (said: Reply, give: Transferable[] = []) => (self as unknown as Wo
 self.addEventListener("message", ({ data }: MessageEvent<Order>) => {
   if (data.what === "begin") {
     ({ canvas } = data);
-    // An address is meant from the page, not from this script.
-    const fetched = async (path: string, signal: AbortSignal) => (await ask(data.base + path, { signal })).arrayBuffer();
-    stage = new Stage(canvas.getContext("2d", { alpha: false })!, data.header, Object.assign(fetched, { still: false }), (told) => reply({ what: "told", told }));
+    // Addresses are relative to the page, not to this script.
+    const fetched = async (path: string, signal: AbortSignal) =>
+      (await request(data.base + path, { signal })).arrayBuffer();
+    stage = new Stage(
+      canvas.getContext("2d", { alpha: false })!,
+      data.header,
+      Object.assign(fetched, { still: false }),
+      (told) => reply({ what: "told", told }),
+    );
   } else if (data.what === "recolor") stage!.recolor(data.palette, data.scopes);
   else if (data.what === "draw") stage!.draw(data.change);
   else if (data.what === "at") reply({ what: "answer", number: data.number, answer: stage!.at(data.x, data.y) });
-  else void createImageBitmap(canvas!).then((answer) => reply({ what: "answer", number: data.number, answer }, [answer]));
+  else
+    void createImageBitmap(canvas!).then((answer) => reply({ what: "answer", number: data.number, answer }, [answer]));
 });

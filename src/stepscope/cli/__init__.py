@@ -1,6 +1,6 @@
 """The command line: one module per command, with `add_arguments(parser, words)` and `run(args)`; its docstring is the help.
 
-Nothing heavy is imported before a command runs: help, version and completion answer at once.
+Large libraries are only imported when a command runs, so that help, version and completion are fast.
 """
 
 import contextlib
@@ -15,52 +15,40 @@ from stepscope import __version__
 from stepscope.cli._arguments import Parser, example_text, pins
 from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError, UsageError
-from stepscope.parameters import nearest
+from stepscope.model.parameters import nearest
 
-# In the order of the help: what one uses first stands first.
+# In the order of the help: the most used first.
 COMMANDS = (
-    "run",
-    "attach",
-    "jobs",
-    "view",
-    "summary",
-    "show",
-    "query",
-    "list",
-    "export",
-    "msprof",
-    "report",
-    "cache",
-    "demo",
-    "completion",
+    *("run", "attach", "jobs", "view", "summary", "show", "query"),
+    *("list", "export", "msprof", "report", "cache", "demo", "completion"),
 )
 EXAMPLES = """\
 stepscope demo
 stepscope view trace.json.gz
-stepscope run --steps 10:20 train.py --lr 0.1
+stepscope run --steps 10:19 train.py --lr 0.1
 """
-_TO_LOOK = ("polars", "msgspec", "rich")  # a training image may have none of them
-_OF_ALL = ("--help", "-h", "--version")  # flags of `stepscope` itself
-_INTERRUPTED, _PIPE_CLOSED = 130, 141  # as a shell reports a process that SIGINT or SIGPIPE ended
+_ANALYSIS_LIBRARIES = ("polars", "msgspec", "rich")  # a training image may not have them
+_TOP_FLAGS = ("--help", "-h", "--version")  # flags of `stepscope` itself
+_INTERRUPTED, _PIPE_CLOSED = 130, 141  # the exit codes that a shell reports for SIGINT and SIGPIPE
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 for bad data, 2 for wrong use."""
     words = sys.argv[1:] if argv is None else argv
-    own = words[: _ours(words)]
-    debug = "--debug" in own or bool(os.environ.get("STEPSCOPE_DEBUG"))
+    own_words = words[: _own_word_count(words)]
+    debug = "--debug" in own_words or bool(os.environ.get("STEPSCOPE_DEBUG"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show is no reason to stop
+            stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
     try:
-        code = _run([*(word for word in own if word != "--debug"), *words[len(own) :]])
+        code = _run([*(word for word in own_words if word != "--debug"), *words[len(own_words) :]])
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
         _abandon_stdout()
         return _PIPE_CLOSED
-    except Exception as error:  # noqa: BLE001  the edge: every error ends here as one line
+    except Exception as error:  # noqa: BLE001  every error is printed here as one line
         if debug:
             sys.stderr.writelines(clean(line) + "\n" for line in traceback.format_exc().splitlines())
         with contextlib.suppress(OSError):
@@ -74,8 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
-def _ours(words: list[str]) -> int:
-    """How many words are ours in any case: what follows `run`, or the flags of `msprof`, may be the script's."""
+def _own_word_count(words: list[str]) -> int:
+    """The number of words that cannot belong to a script: those up to `run`, or up to the flags of `msprof`."""
     at = _command_at(words)
     if words[at : at + 1] == ["run"]:
         return at + 1
@@ -85,8 +73,8 @@ def _ours(words: list[str]) -> int:
 
 
 def _command_at(words: list[str]) -> int:
-    """Which word is the command: the first, unless flags stand before it."""
-    if not words or not words[0].startswith("-") or words[0] in _OF_ALL:
+    """The position of the command: the first word that is not a flag."""
+    if not words or not words[0].startswith("-") or words[0] in _TOP_FLAGS:
         return 0
     return next((at for at, word in enumerate(words) if word in COMMANDS), 0)
 
@@ -96,12 +84,12 @@ def command(name: str) -> ModuleType:
 
 
 def parser(words: list[str]) -> Parser:
-    """The parser of a command line. `words` decide which flags an analysis or an exporter adds."""
+    """The parser of a command line. The words select the flags of an analysis or exporter."""
     top = Parser(
         prog="stepscope",
-        description="See where the time, memory and communication of neural-network training go.",
+        description="Profile neural-network training: time, memory and communication.",
         epilog="PATH is a trace file (plain or gzip), a run folder, or a folder of ranks.\n"
-        "--debug shows where an error came from. `stepscope COMMAND --help` says more.\n\n" + example_text(EXAMPLES),
+        "--debug prints the traceback of an error. `stepscope COMMAND --help` describes a command.\n\n" + example_text(EXAMPLES),
     )
     top.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -139,12 +127,12 @@ def _run(words: list[str]) -> int:
 
 def _path_hint(word: str) -> str:
     if os.path.exists(word):  # noqa: PTH110 - any text, of any length
-        return f"; to look at a trace: stepscope view {shlex.quote(word)}, or stepscope summary {shlex.quote(word)}"
+        return f"; to open a trace: stepscope view {shlex.quote(word)}, or stepscope summary {shlex.quote(word)}"
     return "; `stepscope --help` lists the commands"
 
 
 def _message(error: Exception) -> str:
-    """Every error as one line. Other libraries' errors are translated here, once."""
+    """Every error as one line, also those of other libraries."""
     if isinstance(error, StepscopeError):
         return str(error)
     line = (str(error).strip().splitlines() or [""])[0]
@@ -152,17 +140,18 @@ def _message(error: Exception) -> str:
         return ": ".join(str(part) for part in (error.filename, error.strerror or line) if part)
     if isinstance(error, MemoryError):
         return "out of memory"
-    if isinstance(error, ModuleNotFoundError) and error.name in _TO_LOOK:
-        return f"{error.name} is not installed: recording works without, looking at it does not; pip install {' '.join(_TO_LOOK)}"
+    if isinstance(error, ModuleNotFoundError) and error.name in _ANALYSIS_LIBRARIES:
+        install = f"pip install {' '.join(_ANALYSIS_LIBRARIES)}"
+        return f"{error.name} is not installed: recording works without it, opening a trace does not; {install}"
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(error, polars.exceptions.PolarsError):
-        store = sys.modules.get("stepscope.store")
+        store = sys.modules.get("stepscope.io.store")
         named = store.named_damage(error) if store is not None else error
         return str(named) if isinstance(named, StepscopeError) else line
-    return f"internal error: {type(error).__name__}: {line} (--debug says where; please report it)"
+    return f"internal error: {type(error).__name__}: {line} (--debug prints the traceback; please report it)"
 
 
 def _abandon_stdout() -> None:
-    """Nobody reads standard output any more: what is still buffered must not fail again when the interpreter ends."""
+    """Discard buffered output: writing it would fail again when the interpreter ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

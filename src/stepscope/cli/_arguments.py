@@ -1,10 +1,11 @@
-"""Arguments that several commands share, and errors that suggest what was meant."""
+"""Arguments that several commands share, and errors that suggest a correction."""
 
 import argparse
 import contextlib
 import functools
 import inspect
 import itertools
+import math
 import re
 import shlex
 import shutil
@@ -14,40 +15,39 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from stepscope import units
 from stepscope.errors import UsageError
-from stepscope.parameters import check_word, nearest, steps, suggestion, type_of, value
+from stepscope.model import units
+from stepscope.model.parameters import check_word, nearest, steps, suggestion, type_of, value
 
 if TYPE_CHECKING:
-    from stepscope.cache import Pins
-    from stepscope.trace import Trace
+    from stepscope.io.cache import Pins
+    from stepscope.model.trace import Trace
 
-
-TRACE = "A trace file, a run folder, or a folder of ranks."
+PATH_HELP = "Open a trace file, a run folder, or a folder of ranks."
+PATHS_HELP = "Open these files or folders. Default: the current folder."
 
 
 class Parser(argparse.ArgumentParser):
-    """Argparse that raises UsageError and suggests flags."""
+    """An argparse parser that raises UsageError and suggests flags."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (`{self.prog} --help` says more)")
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
 
     def refuse(self, extra: list[str], words: Sequence[str] = ()) -> NoReturn:
-        """Say what is wrong with words that no argument took, of all words of the command."""
+        """Raise an error for words that no argument accepts; `words` are all words of the command."""
         if flag := next((word.split("=")[0] for word in extra if self._is_flag(word)), None):
-            near = nearest(flag, self.flags, 0.8 if self._runs_script else 0.6)  # a script has flags of its own
-            self.error(
-                f"no flag {flag}" + near + (self._script_hint(flag, words, " Flags" if near else "; flags") if self._runs_script else "")
-            )
+            near = nearest(flag, self.flags, 0.8 if self._runs_script else 0.6)  # it may be a flag of the script
+            hint = self._script_hint(flag, words, " Flags" if near else "; flags") if self._runs_script else ""
+            self.error(f"no flag {flag}{near}{hint}")
         places = " ".join(str(action.metavar) for action in self._actions if not action.option_strings)
         output = f"; to write to it, use -o {extra[0]}" if "-o" in self.flags else ""
-        self.error(f"unexpected argument '{extra[0]}': {self.prog} takes {places or 'only flags'}{output}")
+        self.error(f"unexpected argument '{extra[0]}': {self.prog} accepts {places or 'only flags'}{output}")
 
     def parse_anywhere(self, words: list[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Parse with flags before, between and behind the other arguments; argparse itself wants those that belong together in a row."""
+        """Parse with flags before, between and behind the positional arguments, which argparse wants in one row."""
         if self._runs_script:
             return self.parse_known_args(words)
         flags, places = self.split(words)
@@ -55,34 +55,34 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def _runs_script(self) -> bool:
-        """Whether what follows a script is the script's."""
+        """Do the words behind a script belong to the script?"""
         return any(action.nargs == argparse.REMAINDER for action in self._actions)
 
-    def _script_hint(self, flag: str, words: Sequence[str], flags: str) -> str:
-        """Where flags of a script belong, with the command as it was probably meant."""
+    def _script_hint(self, flag: str, words: Sequence[str], subject: str) -> str:
+        """Where flags of a script belong, with the probably intended command."""
         at = next((at for at, word in enumerate(words) if word.split("=")[0] == flag), 0)
         script = next((place for place in range(at + 1, len(words)) if _is_script(words[place])), None)
-        meant = [*words[:at], *words[script:], *words[at:script]] if script else [*words[:at], "SCRIPT", flag, "..."]
-        return f"{flags} of the script follow the script: {self.prog} {shlex.join(meant)}"
+        intended = [*words[:at], *words[script:], *words[at:script]] if script else [*words[:at], "SCRIPT", flag, "..."]
+        return f"{subject} of the script follow the script: {self.prog} {shlex.join(intended)}"
 
     def split(self, words: list[str]) -> tuple[list[str], list[str]]:
         """Flags with their values, and all other words."""
         flags, places = list[str](), list[str]()
-        left = iter(words)
-        for word in left:
+        rest = iter(words)
+        for word in rest:
             if word == "--":
-                places += left
+                places += rest
             elif not self._is_flag(word):
                 places.append(word)
             else:
                 flags.append(word)
                 action = self._option_string_actions.get(word)
                 if action is not None and action.nargs != 0:
-                    flags += itertools.islice(left, 1)
+                    flags += itertools.islice(rest, 1)
         return flags, places
 
     def _is_flag(self, word: str) -> bool:
-        """As argparse judges: a lone dash, a negative number and a text with blanks (such as SQL that begins with a remark) are none."""
+        """As argparse decides: a single dash, a negative number and a text with blanks (SQL that begins with a comment) are not flags."""
         return word.startswith("-") and word != "-" and not re.fullmatch(r"-\d+|-\d*\.\d+|[^=]*\s.*", word, re.DOTALL)
 
     @property
@@ -105,7 +105,7 @@ def _is_script(word: str) -> bool:
 
 
 def size_of(flag: str) -> Callable[[str], int]:
-    """A type of argument: a size in bytes, such as 500kB, 20MB or 2GiB."""
+    """An argument type: a size in bytes, such as 500kB, 20MB or 2GiB."""
 
     def size(word: str) -> int:
         try:
@@ -116,16 +116,24 @@ def size_of(flag: str) -> Callable[[str], int]:
     return size
 
 
-def check_ending(output: Path, accepted: Sequence[str], why: str, others: Collection[str] | None = None) -> None:
-    """Refuse a name whose ending promises another format: one of `others`, or any that is not accepted."""
+def seconds(word: str) -> float:
+    """An argument type: a positive number of seconds."""
+    with contextlib.suppress(ValueError):
+        if 0 < (number := float(word)) < math.inf:
+            return number
+    raise UsageError(f"--seconds is '{word}'; expected a number greater than 0")
+
+
+def check_ending(output: Path, accepted: Sequence[str], reason: str, others: Collection[str] | None = None) -> None:
+    """Refuse a name whose ending means another format: one of `others`, or any that is not accepted."""
     ending = output.suffix.lower()
     if ending and ending not in accepted and (others is None or ending in others):
         expected = suggestion(ending, accepted) if accepted else "; expected the name of a folder, without an ending"
-        raise UsageError(f"-o {output}: {why}, not '{ending}'{expected}")
+        raise UsageError(f"-o {output}: {reason}, not '{ending}'{expected}")
 
 
 class OneOf:
-    """A type of argument: one of these words."""
+    """An argument type: one of some words."""
 
     def __init__(self, what: str, words: Iterable[str]) -> None:
         self.what, self.words = what, list(words)
@@ -134,69 +142,66 @@ class OneOf:
         return check_word(self.what, word, self.words)
 
 
+def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
+    text = f"Write {' or '.join(formats)}. Default: {formats[0]}."
+    parser.add_argument("--format", type=OneOf("format", formats), default=formats[0], metavar="FORMAT", help=text)
+
+
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    group = add_how(parser)
-    group.add_argument("--rank", type=int, metavar="N", help="Read only this rank. Default: all.")
-    group.add_argument(
-        "--steps",
-        type=steps,
-        metavar="FIRST:LAST",
-        help="Keep only these steps, the last one included; one number is one step. Default: all.",
-    )
+    group = add_read_options(parser)
+    group.add_argument("--rank", type=int, metavar="N", help="Read only rank N. Default: all.")
+    group.add_argument("--steps", type=steps, metavar="A:B", help="Select steps A to B (inclusive), or one step A. Default: all.")
 
 
-def add_how(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
-    """How to read; what of it is for the pages to choose."""
+def add_read_options(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    """The options of reading that the pages do not offer."""
     group = parser.add_argument_group("reading")
-    group.add_argument("--partial", action="store_true", help="Read the intact part of a damaged file, and say what was lost.")
+    group.add_argument(
+        "--partial", action="store_true", help="Read the intact part of a damaged file and report the losses. Default: refuse."
+    )
     group.add_argument(
         "--step-name",
         metavar="NAME",
         help="Mark steps by [annotation:|function:|operator:|kernel:]NAME; * and ? match. Default: the markers of the recording.",
     )
-    group.add_argument("--no-cache", action="store_true", help="Do not keep what was read for the next time.")
+    group.add_argument("--no-cache", action="store_true", help="Do not store the converted trace. Default: store it for the next time.")
     return group
 
 
-pins: list["Pins"] = []  # what the command uses of the cache
+pins: list["Pins"] = []  # the cache entries that the command uses
 
 
 def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
-    """The trace at a path, as the reading flags say; a terminal sees progress when it takes long."""
-    from stepscope.cache import Pins
-    from stepscope.opening import open
-    from stepscope.reading import large_apart
+    """The trace at a path, read with the reading flags; a terminal shows progress if it takes long."""
+    from stepscope.io.cache import Pins
+    from stepscope.io.conversion import large_apart
+    from stepscope.io.open_run import open
 
-    how = {"partial": args.partial, "step_name": args.step_name, "rank": args.rank, "cache": not args.no_cache}
+    options = {"partial": args.partial, "step_name": args.step_name, "rank": args.rank, "cache": not args.no_cache}
     with _progress() as progress, large_apart() as read:
         pins.append(Pins())
-        trace = open(path, **how, progress=progress, read=read, pins=pins[-1])
-    asked: tuple[int, int] | None = getattr(args, "steps", None)  # not every command that opens has all flags of reading
-    return trace.of_steps(*asked) if asked else trace
+        trace = open(path, **options, progress=progress, read=read, pins=pins[-1])
+    step_range: tuple[int, int] | None = getattr(args, "steps", None)  # `list` and `demo` have no --steps
+    return trace.of_steps(*step_range) if step_range else trace
 
 
 def add_parameters(parser: argparse.ArgumentParser, title: str, parameters: dict[str, inspect.Parameter]) -> None:
-    """Flags from the keyword-only parameters of a function, typed by their annotations."""
+    """Flags for the keyword-only parameters of a function, typed by their annotations."""
     if not parameters:
         return
     group = parser.add_argument_group(title)
     for name, parameter in parameters.items():
-        flag, kind = name.replace("_", "-"), type_of(parameter)
+        flag, kind, default = name.replace("_", "-"), type_of(parameter), parameter.default
         if kind is bool:
-            positive = f"--no-{flag}" if parameter.default else f"--{flag}"
-            about = f"Turn off {name}. Default: on." if parameter.default else f"Turn on {name}. Default: off."
-            group.add_argument(
-                positive, dest=name, action="store_const", const=not parameter.default, default=argparse.SUPPRESS, help=about
+            switch, text = (
+                (f"--no-{flag}", f"Turn off {name}. Default: on.") if default else (f"--{flag}", f"Turn on {name}. Default: off.")
             )
+            group.add_argument(switch, dest=name, action="store_const", const=not default, default=argparse.SUPPRESS, help=text)
         else:
-            shown = "Required." if parameter.default is parameter.empty else f"Default: {_default(parameter.default)}."
+            text = "Required." if default is parameter.empty else f"Default: {'not set' if default is None else default}."
+            convert = functools.partial(value, kind, f"--{flag}")
             group.add_argument(
-                f"--{flag}",
-                dest=name,
-                type=functools.partial(value, kind, f"--{flag}"),
-                metavar=kind.__name__.upper(),
-                default=argparse.SUPPRESS,
-                help=shown,
+                f"--{flag}", dest=name, type=convert, metavar=kind.__name__.upper(), default=argparse.SUPPRESS, help=f"Set {name}. {text}"
             )
 
 
@@ -205,22 +210,18 @@ def example_text(lines: str) -> str:
     return "examples:\n" + "\n".join(f"  {line}" for line in lines.strip().splitlines())
 
 
-def _default(given: object) -> str:
-    return "not set" if given is None else str(given)
-
-
-def given(args: argparse.Namespace, parameters: Iterable[str]) -> dict[str, Any]:
-    """The parameters that the command line gave."""
+def set_parameters(args: argparse.Namespace, parameters: Iterable[str]) -> dict[str, Any]:
+    """The parameters that the command line sets."""
     return {name: getattr(args, name) for name in parameters if hasattr(args, name)}
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A report of bytes done and bytes in all, drawn on a terminal's standard error after half a second."""
+    """A callback for bytes done and bytes in all. A terminal shows a bar after half a second."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    began, drawn = time.monotonic(), contextlib.ExitStack()
+    began, stack = time.monotonic(), contextlib.ExitStack()
     bar: Any = None
 
     def report(done: int, total: int) -> None:
@@ -231,10 +232,10 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
             from stepscope.cli._terminal import console
 
             columns = ("reading", BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
-            bar = drawn.enter_context(Progress(*columns, console=console(stderr=True), transient=True))
+            bar = stack.enter_context(Progress(*columns, console=console(stderr=True), transient=True))
             bar.add_task("", total=total)
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, total=total)
 
-    with drawn:
+    with stack:
         yield report

@@ -1,4 +1,4 @@
-"""Standard output, styled on a terminal and plain elsewhere. Rich is loaded only when there is a terminal to write to."""
+"""Standard output: styled on a terminal, plain elsewhere. Rich is only loaded for a terminal."""
 
 import functools
 import shutil
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-# A line is pieces of text with their styles. Colours are the terminal's own sixteen, which its user chose to be readable.
+# A line is a list of texts with their styles. The styles use the 16 colors of the terminal, which its user chose to be readable.
 Line = list[tuple[str, str]]
 _PLAIN_WIDTH = 100
 
 
 def write(lines: Iterable[Line]) -> None:
-    """Write lines to standard output. Names in a trace are data: no markup, no guessing at what is a number or a path."""
+    """Write lines to standard output. Names in a trace are data: markup and highlighting are off."""
     if not sys.stdout.isatty():
         sys.stdout.writelines("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
         return
@@ -26,7 +26,7 @@ def write(lines: Iterable[Line]) -> None:
 
 
 def width() -> int:
-    """How many columns a line may have."""
+    """The number of columns of a line."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
 
 

@@ -1,15 +1,16 @@
-"""Show what is kept of files that were read, or remove it (`stepscope cache clear`).
+"""Show the cache of converted traces, or clear it (`stepscope cache clear`).
 
-STEPSCOPE_CACHE names another folder, STEPSCOPE_CACHE_LIMIT the most to keep, such as 500MB or 20GiB (default 20GiB).
-Entries that a process uses stay.
+STEPSCOPE_CACHE sets its folder. STEPSCOPE_CACHE_LIMIT sets its largest size, such as 500MB or 20GiB (default 20GiB).
+Entries in use are never removed.
 """
 
 import argparse
 import sys
 
-from stepscope import cache, units
 from stepscope.cli import _text
 from stepscope.cli._arguments import OneOf
+from stepscope.io import cache
+from stepscope.model import units
 
 EXAMPLES = """\
 stepscope cache
@@ -18,27 +19,22 @@ stepscope cache clear
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument(
-        "action",
-        nargs="?",
-        type=OneOf("action", ["clear"]),
-        metavar="clear",
-        help="Remove everything that is kept. Default: show what is kept.",
-    )
+    text = "Remove all entries that are not in use. Default: list the entries."
+    parser.add_argument("action", nargs="?", type=OneOf("action", ["clear"]), metavar="clear", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "clear":
         count, size, in_use = cache.clear()
-        stay = f"; {in_use:,} {'is' if in_use == 1 else 'are'} in use and stay{'s' if in_use == 1 else ''}" if in_use else ""
-        sys.stdout.write(f"removed {units.count(count, 'entry', 'entries')}, {units.size(size)}{stay}\n")
+        rest = f"; {units.count(in_use, 'entry', 'entries')} in use" if in_use else ""
+        sys.stdout.write(f"removed {units.count(count, 'entry', 'entries')}, {units.size(size)}{rest}\n")
         return 0
-    known = cache.entries()
-    used = f"{units.size(sum(entry.size for entry in known))} of at most {units.size(cache.limit())}"
+    entries = cache.entries()
+    used = f"{units.size(sum(entry.size for entry in entries))} of at most {units.size(cache.limit())}"
     folder = _text.clean(str(cache.folder()))
-    sys.stdout.write(f"{folder}\n{units.count(len(known), 'entry', 'entries')}, {used}\n")
+    sys.stdout.write(f"{folder}\n{units.count(len(entries), 'entry', 'entries')}, {used}\n")
     if cache.is_open_to_others():
-        sys.stderr.write(f"stepscope: others can look into {folder}; the entries in it are closed to them (chmod 700 closes it)\n")
-    for entry in reversed(known):
-        sys.stdout.write(f"  {units.size(entry.size):>10}  {_text.moment(entry.used)}  {_text.clean(entry.source)}\n")
+        sys.stderr.write(f"stepscope: other users can list {folder} but not read its entries; to hide the list: chmod 700 {folder}\n")
+    for entry in reversed(entries):
+        sys.stdout.write(f"  {units.size(entry.size):>10}  {_text.local_time(entry.used)}  {_text.clean(entry.source)}\n")
     return 0

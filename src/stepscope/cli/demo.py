@@ -1,4 +1,4 @@
-"""Summarize a recording that comes with stepscope, and with --view show its pages: four training steps of GPT-2 on an NVIDIA H200."""
+"""Summarize a recording that is part of stepscope: four training steps of GPT-2 on an NVIDIA H200."""
 
 import argparse
 import os
@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from stepscope.cli import summary, view
+from stepscope.cli._arguments import add_format
 
-RECORDING = Path(__file__).parent.parent / "data" / "gpt2_h200"
-
+RECORDING = Path(__file__).parent / "demo_run" / "gpt2_h200"
 EXAMPLES = """\
 stepscope demo
 stepscope demo --view
@@ -16,25 +16,22 @@ stepscope demo --view
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    summary.add_format(parser)
-    parser.add_argument(
-        "--view",
-        action="store_true",
-        help="Serve its web pages afterwards, until Ctrl-C. Without a terminal, or with CI set, only name the command.",
-    )
+    add_format(parser, "text", "json")
+    text = "Serve its pages afterwards, until Ctrl-C. Without a terminal, or with CI set, only name the command. Default: off."
+    parser.add_argument("--view", action="store_true", help=text)
     view.add_serving(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.format == "text":
         sys.stdout.write("Four training steps of GPT-2 on an NVIDIA H200, recorded by stepscope:\n\n")
-    how = {"partial": False, "step_name": None, "no_cache": False}
-    code = summary.run(argparse.Namespace(path=RECORDING, rank=None, format=args.format, **how))
+    options = {"partial": False, "step_name": None, "no_cache": False}
+    code = summary.run(argparse.Namespace(path=RECORDING, rank=None, format=args.format, **options))
     if not args.view:
         return code
-    if not sys.stdout.isatty() or os.environ.get("CI"):  # nobody is there to end it
+    if not sys.stdout.isatty() or os.environ.get("CI"):  # the server would never end
         if args.format == "text":
-            sys.stdout.write("\nstepscope demo --view serves its pages in a terminal.\n")
+            sys.stdout.write("\nTo see its pages, run stepscope demo --view in a terminal.\n")
         return code
     sys.stdout.write("\nIts pages, until Ctrl-C:\n")
-    return view.run(argparse.Namespace(**vars(args) | how, paths=[RECORDING]))
+    return view.run(argparse.Namespace(**vars(args) | options, paths=[RECORDING]))

@@ -1,52 +1,46 @@
-"""List the jobs on this machine that `stepscope attach` can record: process, rank, program, step and state."""
+"""List the jobs on this machine that `stepscope attach` can record."""
 
 import argparse
 import json
 import sys
 
 from stepscope.cli import _text
-from stepscope.cli._arguments import OneOf
+from stepscope.cli._arguments import add_format
 
 EXAMPLES = """\
 stepscope jobs
 stepscope jobs --format json
 """
+_RIGHT = {"pid", "step", "step time"}
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument(
-        "--format", type=OneOf("format", ["table", "json"]), default="table", metavar="FORMAT", help="Write table or json. Default: table."
-    )
+    add_format(parser, "table", "json")
 
 
 def run(args: argparse.Namespace) -> int:
-    from stepscope import jobs
+    from stepscope.recording.attach import jobs
 
-    said = [member.said for member in jobs.members()]
+    states = [member.state for member in jobs.members()]
     if args.format == "json":
-        sys.stdout.write(json.dumps(said, indent=1) + "\n")
+        sys.stdout.write(json.dumps(states, indent=1) + "\n")
         return 0
-    if not said:
-        sys.stderr.write("stepscope: no job listens here; `stepscope run --idle SCRIPT` starts one that does\n")
+    if not states:
+        sys.stderr.write("stepscope: no job on this machine can be recorded; start one with `stepscope run --idle SCRIPT`\n")
         return 0
-    names = ("job", "pid", "rank", "program", "step", "step time", "state")
     rows = [
-        [
-            _text.clean(str(one["job"])),
-            str(one["pid"]),
-            f"{one['rank']} of {one['world_size']}",
-            _text.clean(str(one["program"])),
-            str(one["step"]),
-            f"{one['step_s'] * 1000:.1f} ms" if one["step_s"] else "",
-            str(one["state"]),
-        ]
-        for one in said
+        {
+            "job": _text.clean(str(state["job"])),
+            "pid": str(state["pid"]),
+            "rank": f"{state['rank']} of {state['world_size']}",
+            "program": _text.clean(str(state["program"])),
+            "step": str(state["step"]),
+            "step time": f"{state['step_s'] * 1000:.1f} ms" if state["step_s"] else "",
+            "state": str(state["state"]),
+        }
+        for state in states
     ]
-    right = {"pid", "step", "step time"}
-    columns = [
-        _text.Column(name, name in right, max(_text.width(cell) for cell in [name, *(row[index] for row in rows)]))
-        for index, name in enumerate(names)
-    ]
+    columns = [_text.Column(name, name in _RIGHT, max(map(_text.width, [name, *(row[name] for row in rows)]))) for name in rows[0]]
     sys.stdout.write(_text.heading(columns) + "\n")
-    sys.stdout.writelines(line + "\n" for line in _text.lines(columns, rows))
+    sys.stdout.writelines(line + "\n" for line in _text.lines(columns, (list(row.values()) for row in rows)))
     return 0

@@ -1,12 +1,12 @@
-"""What Ascend's msprof does, without Ascend's toolkit: stepscope msprof --export=on --output=PROF_XXX.
+"""The msprof command of Ascend's toolkit, without the toolkit: stepscope msprof --export=on --output=PROF_XXX.
 
-DIR is a PROF_* directory or a folder of them; each is worked on by itself, several at the same time.
+DIR is a PROF_* directory or a folder of them; several are processed at the same time.
 
 --export=on    decode, and write mindstudio_profiler_output and msprof_TIME.db (with --type=db, only the latter) into the directory
---parse=on     decode only, and say what is there
---query=on     devices, models and their iterations, for --model-id and --iteration-id
+--parse=on     decode only, and print a summary
+--query=on     list devices, models and their iterations, for --model-id and --iteration-id
 --analyze=on   write analyze/communication.json and communication_matrix.json
---clear=on     remove the sqlite folders that Ascend's own parser left, afterwards
+--clear=on     finally remove the sqlite folders of Ascend's own parser
 
 `stepscope msprof [--output=DIR] COMMAND` records a command as `stepscope run` does.
 """
@@ -18,17 +18,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope import units
 from stepscope.cli._arguments import OneOf
 from stepscope.cli._text import clean
 from stepscope.errors import UsageError
-from stepscope.parameters import nearest
+from stepscope.model import units
+from stepscope.model.parameters import nearest
 
 if TYPE_CHECKING:
-    from stepscope.prof_folders import Request, Result
+    from stepscope.recording.prof_folders import Request, Result
 
 _RULES = ("communication", "communication_matrix")
-# What msprof can be told to collect: the argument of our Profiler; "" for what is recorded in any case, None for what has no effect here.
+# Collection options of msprof: the argument of our Profiler; "" for data that are always recorded, None for options without effect here.
 _COLLECT: dict[str, str | None] = {
     "ascendcl": "",
     "runtime-api": "",
@@ -72,10 +72,10 @@ stepscope msprof --output=data train.py
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    group = parser.add_argument_group("what to do")
+    group = parser.add_argument_group("actions")
     for name, about in _ACTIONS.items():
         group.add_argument(f"--{name}", type=_switch, metavar="on|off", help=f"{about} Default: off.")
-    group = parser.add_argument_group("with what")
+    group = parser.add_argument_group("input and output")
     group.add_argument(
         "--output",
         type=Path,
@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     )
     group = parser.add_argument_group("recording")
     group.add_argument("--application", metavar="COMMAND", help="Record this command, given as one word. Default: the words at the end.")
-    group.add_argument("--duration", type=_number, metavar="S", help="Record so many seconds. Default: all steps, up to 1,000.")
+    group.add_argument("--duration", type=_number, metavar="S", help="Record this number of seconds. Default: all steps, up to 1,000.")
     group.add_argument("--dynamic", type=_switch, metavar="on|off", help=argparse.SUPPRESS)
     group.add_argument("--pid", metavar="PID", help=argparse.SUPPRESS)
     for name in _COLLECT:
@@ -115,11 +115,11 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 
 _ACTIONS = {
-    "export": "Decode, and write what msprof exports.",
-    "parse": "Decode, and say what is there.",
+    "export": "Decode, and write the files of msprof.",
+    "parse": "Decode, and print a summary.",
     "query": "List devices, models and iterations.",
-    "analyze": "Write what communication operators took, and the links between ranks.",
-    "clear": "Remove sqlite folders, when all else went well.",
+    "analyze": "Write the times of communication operators, and the links between ranks.",
+    "clear": "Remove sqlite folders, if the other actions succeed.",
 }
 
 
@@ -128,49 +128,49 @@ def run(args: argparse.Namespace) -> int:
     if command:
         return _record(command, args)
     if args.dynamic == "on" or args.pid:
-        raise UsageError(f"a job that runs already is recorded with: stepscope attach {args.pid or 'PID'}")
-    asked = [name for name in _ACTIONS if getattr(args, name) == "on"]
-    if not asked:
-        raise UsageError(_nothing_asked(args))
+        raise UsageError(f"record a running job with: stepscope attach {args.pid or 'PID'}")
+    actions = [name for name in _ACTIONS if getattr(args, name) == "on"]
+    if not actions:
+        raise UsageError(_missing_action(args))
     if args.output is None:
-        raise UsageError(f"--{asked[0]}=on needs --output=DIR, a PROF_* directory or a folder of them")
+        raise UsageError(f"--{actions[0]}=on needs --output=DIR, a PROF_* directory or a folder of them")
     if (args.model_id is None) != (args.iteration_id is None):
         raise UsageError("--model-id and --iteration-id go together; --query=on lists them")
-    from stepscope import prof_folders
-    from stepscope.exporters.msprof import timeline_layers
+    from stepscope.exporters.msprof.exporter import timeline_layers
+    from stepscope.recording import prof_folders
 
     if args.reports:
-        timeline_layers(args.reports)  # a mistake in it is of no single directory
+        timeline_layers(args.reports)  # an error in it concerns all directories
     folders = prof_folders.below(args.output)
     if not folders:
         raise UsageError(f"{args.output}: no PROF_* directory here; expected one, or a folder of them")
-    requests = [_request(folder, asked, args) for folder in folders]
+    requests = [_request(folder, actions, args) for folder in folders]
     rows: list[list[str]] = []
     failed = 0
     for result in prof_folders.each(requests):
         name = [Path(result.folder).name] if len(folders) > 1 else []  # many have a device_0
         rows += [[*row[:2], "/".join([*name, row[2]]), *row[3:]] for row in result.table]
         failed += bool(result.failed)
-        _tell(result, silent=asked == ["query"])
+        _print_result(result, silent=actions == ["query"])
     if rows:
-        _put(prof_folders.HEADER, sorted(rows, key=lambda row: (row[0], row[3], row[2])))
+        _print_table(prof_folders.HEADER, sorted(rows, key=lambda row: (row[0], row[3], row[2])))
     if len(folders) > 1:
         sys.stderr.write(f"stepscope: {len(folders) - failed} of {units.count(len(folders), 'directory', 'directories')} done\n")
     return 1 if failed else 0
 
 
-def _request(folder: Path, asked: list[str], args: argparse.Namespace) -> "Request":
-    from stepscope.prof_folders import Request
+def _request(folder: Path, actions: list[str], args: argparse.Namespace) -> "Request":
+    from stepscope.recording.prof_folders import Request
 
     return Request(
         folder=str(folder),
-        query=bool({"query", "parse"} & set(asked)),
-        text="export" in asked and args.type == "text",
+        query=bool({"query", "parse"} & set(actions)),
+        text="export" in actions and args.type == "text",
         # msprof itself writes its database with either type; of a single iteration it writes none.
-        database="export" in asked and (args.type == "db" or args.model_id is None),
-        rules=args.rule if "analyze" in asked else [],
+        database="export" in actions and (args.type == "db" or args.model_id is None),
+        rules=args.rule if "analyze" in actions else [],
         rule_type=args.type,
-        clear="clear" in asked,
+        clear="clear" in actions,
         model_id=args.model_id,
         iteration_id=args.iteration_id,
         summary_format=args.summary_format,
@@ -178,19 +178,17 @@ def _request(folder: Path, asked: list[str], args: argparse.Namespace) -> "Reque
     )
 
 
-def _nothing_asked(args: argparse.Namespace) -> str:
+def _missing_action(args: argparse.Namespace) -> str:
     if any(getattr(args, name.replace("-", "_")) is not None for name in _COLLECT):
-        return (
-            "what is to be recorded? Give a command; data of the whole system is collected by Ascend's own msprof, on a machine with an NPU"
-        )
-    return "what is to be done? --export=on --output=PROF_XXX exports it (`stepscope msprof --help` says more)"
+        return "missing COMMAND to record; Ascend's own msprof, on a machine with an NPU, collects data of the whole system"
+    return "missing action; --export=on --output=PROF_XXX exports a directory (`stepscope msprof --help` lists the actions)"
 
 
-# Telling
+# Output
 
 
-def _tell(result: "Result", *, silent: bool) -> None:
-    """What became of a directory; silent where a table follows that says it all."""
+def _print_result(result: "Result", *, silent: bool) -> None:
+    """Print the result for a directory; `silent` prints only an error."""
     name = clean(result.folder)
     if result.failed:
         sys.stderr.write(f"stepscope: {name}: {clean(result.failed)}\n")
@@ -202,7 +200,7 @@ def _tell(result: "Result", *, silent: bool) -> None:
     lines += [f"  problem: {clean(problem)}" for problem in result.problem_lines]
     if result.lost:
         are = "is" if result.lost == 1 else "are"
-        lines.append(f"  {units.count(result.lost, 'record')} {are} missing; `stepscope show problems {name}` says which")
+        lines.append(f"  {units.count(result.lost, 'record')} {are} missing; `stepscope show problems {name}` lists them")
     if lines:
         seconds = f" in {result.seconds:.1f} s" if result.written else ""
         sys.stdout.write("\n".join([f"{lines[0]}{seconds}", *lines[1:]]) + "\n")
@@ -217,8 +215,8 @@ def _size(rows: int | None, size: int) -> str:
     return units.size(size) if rows is None else units.count(rows, "row")
 
 
-def _put(header: tuple[str, ...], rows: list[list[str]]) -> None:
-    """Columns as msprof prints them: filled up, with a tab between."""
+def _print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
+    """Columns as msprof prints them: padded, separated by tabs."""
     table = [list(header), *([clean(word) for word in row] for row in rows)]
     widths = [max(len(row[at]) for row in table) for at in range(len(header))]
     for row in table:
@@ -251,9 +249,9 @@ def _record(command: list[str], args: argparse.Namespace) -> int:
         out=str(args.output or "data"),
         words=command,
     )
-    before = _recorded(args.output)
+    before = _recordings(args.output)
     code = recording.run(chosen)
-    if _recorded(args.output) == before:
+    if _recordings(args.output) == before:
         sys.stderr.write(
             "stepscope: Python programs are recorded, with PyTorch, MindSpore or JAX; what calls Ascend's libraries itself is recorded by "
             "Ascend's own msprof, on a machine with an NPU, and exported here: stepscope msprof --export=on --output=PROF_XXX\n"
@@ -261,12 +259,12 @@ def _record(command: list[str], args: argparse.Namespace) -> int:
     return code
 
 
-def _recorded(output: Path | None) -> set[str]:
+def _recordings(output: Path | None) -> set[str]:
     folder = output or Path("data")
     return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 
-# Words of the command line
+# Values of options
 
 
 def _switch(word: str) -> str:
@@ -277,7 +275,7 @@ def _switch(word: str) -> str:
 
 def _number(word: str) -> int:
     if not word.isdigit():
-        raise UsageError(f"'{word}' is no whole number")
+        raise UsageError(f"'{word}' is not a whole number")
     return int(word)
 
 

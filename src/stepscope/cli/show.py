@@ -1,16 +1,17 @@
-"""Show an analysis, or a table of the trace, as a table, CSV, JSON or Parquet.
+"""Show an analysis or a table of a trace, as text, CSV, JSON or Parquet.
 
-Without arguments: what there is to show. Each analysis has flags of its own: `stepscope show ANALYSIS --help`.
+Without arguments, list the analyses and tables. Each analysis has its own flags: `stepscope show ANALYSIS --help`.
 """
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
 
 from stepscope.cli import _output
-from stepscope.cli._arguments import TRACE, Parser, add_parameters, add_reading, example_text, given, open_trace
+from stepscope.cli._arguments import PATH_HELP, Parser, add_parameters, add_reading, example_text, open_trace, set_parameters
 from stepscope.errors import UsageError
-from stepscope.parameters import nearest
+from stepscope.model.parameters import nearest
 
 EXAMPLES = """\
 stepscope show
@@ -20,64 +21,56 @@ stepscope show gaps --help
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument("analysis", nargs="?", metavar="ANALYSIS", help="An analysis or a table. Default: list them.")
-    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help=TRACE)
+def add_arguments(parser: Parser, words: list[str]) -> None:
+    parser.add_argument("analysis", nargs="?", metavar="ANALYSIS", help="Show this analysis or table. Default: list them.")
+    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help=PATH_HELP)
     add_reading(parser)
     _output.add_arguments(parser)
-    from stepscope.cli.completion import analyses
+    from stepscope import analyses
 
-    if name := next((word for word in _places(parser, words) if word in analyses()), None):
-        from stepscope.trace import analysis
+    if name := next((word for word in parser.split(words)[1] if word in analyses.names()), None):
+        from stepscope.model.trace import analysis
 
-        found = analysis(name)
-        parser.description = f"{found.question}\n\n{found.function.__doc__ or ''}"
+        about = analysis(name)
+        parser.description = f"{about.question}\n\n{about.function.__doc__ or ''}"
         parser.epilog = example_text(f"stepscope show {name} trace.json.gz\nstepscope show {name} runs/job-17/ --rank 0 -o {name}.csv")
-        add_parameters(parser, name, found.parameters)
-
-
-def _places(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
-    return parser.split(words)[1] if isinstance(parser, Parser) else words
+        add_parameters(parser, name, about.parameters)
 
 
 def run(args: argparse.Namespace) -> int:
-    from stepscope import schema
-    from stepscope.trace import analysis, analysis_names
+    from stepscope.model import schema
+    from stepscope.model.trace import analysis, analysis_names
 
     if args.analysis is None:
         _list()
         return 0
-    name, names, known = args.analysis, analysis_names(), {*analysis_names(), *schema.TABLES}
-    if name not in known and str(args.path) in known:  # in the other order
+    name, names = args.analysis, {*analysis_names(), *schema.TABLES}
+    if name not in names and str(args.path) in names:  # in the other order
         name, args.path = str(args.path), Path(name)
-    if name not in known:
+    if name not in names:
         if args.path is None and Path(name).exists():
-            raise UsageError(
-                f"missing ANALYSIS: stepscope show operators {shlex.quote(name)}; `stepscope show` lists what there is to show"
-            )
-        hint = nearest(name, known) or "; `stepscope show` lists them"
-        raise UsageError(f"no analysis or table '{name}'{hint}")
+            example = f"stepscope show operators {shlex.quote(name)}"
+            raise UsageError(f"missing ANALYSIS: {example}; `stepscope show` lists the analyses")
+        raise UsageError(f"no analysis or table '{name}'{nearest(name, names) or '; `stepscope show` lists them'}")
     if args.path is None:
         raise UsageError(f"missing PATH: stepscope show {name} PATH")
     _output.check_output(args)
     trace = open_trace(args.path, args)
-    about = {"analysis": name, "source": trace.meta.source}
-    if name in names:
-        found = analysis(name)
-        frame = trace.analyse(name, **given(args, found.parameters)).lazy()
-        _output.put(frame, args, trace, about, found.question)
+    header = {"analysis": name, "source": trace.meta.source}
+    if name in analysis_names():
+        about = analysis(name)
+        frame = trace.analyse(name, **set_parameters(args, about.parameters)).lazy()
+        _output.write_table(frame, args, trace, header, about.question)
     else:
-        _output.put(trace.table(name), args, trace, about)
+        _output.write_table(trace.table(name), args, trace, header)
     return 0
 
 
 def _list() -> None:
-    import sys
+    from stepscope.model import schema
+    from stepscope.model.trace import analysis, analysis_names
 
-    from stepscope import schema
-    from stepscope.trace import analysis, analysis_names
-
-    wide = max(map(len, [*analysis_names(), *schema.TABLES]))
-    lines = ["analyses", *(f"  {name:<{wide}}  {analysis(name).question.splitlines()[0]}" for name in analysis_names())]
-    lines += ["", "tables", *(f"  {name:<{wide}}  {', '.join(columns)}" for name, columns in schema.TABLES.items())]
+    width = max(map(len, [*analysis_names(), *schema.TABLES]))
+    lines = ["analyses", *(f"  {name:<{width}}  {analysis(name).question.splitlines()[0]}" for name in analysis_names())]
+    lines += ["", "tables", *(f"  {name:<{width}}  {', '.join(columns)}" for name, columns in schema.TABLES.items())]
     sys.stdout.write("\n".join(lines) + "\n")

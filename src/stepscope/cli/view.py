@@ -1,6 +1,6 @@
-"""Show the web pages of every run at or below some paths, in a browser on this machine.
+"""Serve the web pages of every run at or below some paths, and open them in a browser.
 
-The address that is printed holds a token: who does not know it sees nothing. From another machine, reach it through an SSH tunnel.
+The printed address contains a token, without which the server refuses requests. From another machine, use an SSH tunnel.
 """
 
 import argparse
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from stepscope.cli import _text
-from stepscope.cli._arguments import add_how, size_of
+from stepscope.cli._arguments import PATHS_HELP, add_read_options, size_of
 from stepscope.errors import DataError, UsageError
 
-_PATIENCE_S = 3.0  # reading ends within that, and removes what it has written
+_PATIENCE_S = 3.0  # time for readers to stop and remove their files
 
 EXAMPLES = """\
 stepscope view trace.json.gz
@@ -23,56 +23,44 @@ stepscope view runs/ --port 8080 --no-browser
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    parser.add_argument(
-        "paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="Files or folders. Default: the current folder."
-    )
-    add_how(parser)
+    parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help=PATHS_HELP)
+    add_read_options(parser)
     add_serving(parser)
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("serving")
-    group.add_argument("--port", type=_port, metavar="N", help="Listen on this port. Default: 7007, or the next that is free.")
-    group.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="Listen on this address. Default: 127.0.0.1, this machine only."
-    )
-    group.add_argument("--no-browser", action="store_true", help="Do not open a browser.")
-    group.add_argument("--no-token", action="store_true", help="Let every user of this machine in; only with a loopback address.")
+    group.add_argument("--port", type=_port, metavar="N", help="Listen on port N. Default: 7007, or the next free one.")
+    text = "Listen on this address. Default: 127.0.0.1, this machine only."
+    group.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
+    group.add_argument("--no-browser", action="store_true", help="Do not open a browser. Default: open one on a desktop.")
+    text = "Serve every user of this machine; only with a loopback address. Default: require a token."
+    group.add_argument("--no-token", action="store_true", help=text)
     group.add_argument("--path-prefix", type=_prefix, default="", metavar="/X", help="Serve below this path, behind a proxy. Default: /.")
-    group.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="Accept requests to this host name, too; may be repeated. Default: this machine's own names.",
-    )
-    group.add_argument(
-        "--max-upload",
-        type=size_of("--max-upload"),
-        default=2 * 10**9,
-        metavar="SIZE",
-        help="Accept files of at most this size from a page. Default: 2GB.",
-    )
+    text = "Accept requests to this host name as well; may be repeated. Default: the names of this machine."
+    group.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=text)
+    text = "Accept uploads of at most SIZE. Default: 2GB."
+    group.add_argument("--max-upload", type=size_of("--max-upload"), default=2 * 10**9, metavar="SIZE", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
     import secrets
 
-    from stepscope import cache
-    from stepscope.web import serving
-    from stepscope.web.access import is_loopback
-    from stepscope.web.app import Settings
+    from stepscope.io import cache
+    from stepscope.server import http_server
+    from stepscope.server.access import is_loopback
+    from stepscope.server.app import Settings
 
     open_to_others = not is_loopback(args.host)
     if open_to_others and args.no_token:
-        raise UsageError(f"--no-token with --host {args.host} would let everyone in who can reach this machine")
+        raise UsageError(f"--no-token with --host {args.host} would serve everyone who can reach this machine; remove one of them")
     for path in args.paths:
         if not path.exists():
             raise DataError(path, "no such file or folder")
     if not args.no_cache:
-        cache.limit()  # a wrong one is refused before anything is served
+        cache.limit()  # raises for an invalid STEPSCOPE_CACHE_LIMIT
     settings = Settings(
-        roots=[Path(os.path.abspath(path)) for path in args.paths],  # noqa: PTH100 - links stay as they were given
+        roots=[Path(os.path.abspath(path)) for path in args.paths],  # noqa: PTH100 - links are kept
         token=None if args.no_token else secrets.token_urlsafe(32),
         hosts=[*args.allow_host, *([_hostname()] if open_to_others else [])],
         addresses=open_to_others,
@@ -83,25 +71,25 @@ def run(args: argparse.Namespace) -> int:
         max_upload=args.max_upload,
         debug=bool(os.environ.get("STEPSCOPE_DEBUG")),
     )
-    listener = serving.bound(args.host, args.port)
-    address = serving.address(listener, settings.prefix, settings.token)
+    listener = http_server.listen(args.host, args.port)
+    address = http_server.address(listener, settings.prefix, settings.token)
 
     def ready(page: str) -> None:
         if open_to_others:
-            sys.stderr.write(f"stepscope: {_exposed(args.host)}\n")
-        _say(address + page, listener.getsockname()[1], open_to_others)
+            sys.stderr.write(f"stepscope: {_exposure_warning(args.host)}\n")
+        _print_address(address + page, listener.getsockname()[1], open_to_others)
         if not args.no_browser and _is_desktop():
-            _show(address + page)
+            _open_browser(address + page)
 
     with contextlib.suppress(KeyboardInterrupt):
-        serving.serve(settings, listener, ready)
+        http_server.serve(settings, listener, ready)
     sys.stdout.write("\rstopped\n" if sys.stdout.isatty() else "stopped\n")
     _leave()
     return 0
 
 
 def _leave() -> None:
-    """Python waits at its end for threads that compute; nobody waits for what they would find."""
+    """End without waiting for threads that compute, which Python would do."""
     import atexit
     import threading
     import time
@@ -115,31 +103,33 @@ def _leave() -> None:
         time.sleep(0.02)
 
 
-def _say(address: str, port: int, open_to_others: bool) -> None:
+def _print_address(address: str, port: int, open_to_others: bool) -> None:
     sys.stdout.write(f"{address}\n")
     if sys.stdout.isatty():
         name = _text.clean(_hostname())
         if not open_to_others:
-            sys.stdout.write(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {name}, and open the same address there.\n")
-        sys.stdout.write("Ctrl-C ends it.\n")
+            sys.stdout.write(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {name}, then open the same address there.\n")
+        sys.stdout.write("Stop with Ctrl-C.\n")
     sys.stdout.flush()
 
 
-def _exposed(host: str) -> str:
-    """The warning for who listens beyond this machine; also in a log, where nobody sees a terminal."""
-    where = f"{_text.clean(host)} can be reached from other machines, at {_text.clean(_hostname())} or its addresses"
-    return f"{where}: whoever has the token sees the runs, and nothing is encrypted. Without --host only this machine is served."
+def _exposure_warning(host: str) -> str:
+    """The warning about an address beyond this machine; it is also written to logs."""
+    where = f"{_text.clean(host)} can be reached from other machines, as {_text.clean(_hostname())} or by its addresses"
+    return (
+        f"{where}: everyone with the token can see the runs, and the connection is not encrypted. Omit --host to serve only this machine."
+    )
 
 
 def _is_desktop() -> bool:
-    """Is there someone in front of this machine to open a browser for?"""
+    """Is the user at a desktop on this machine?"""
     if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
         return False
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _show(address: str) -> None:
-    """Through a file that only its owner can read: the arguments of a browser's process are everyone's to see."""
+def _open_browser(address: str) -> None:
+    """Pass the address in a private file: every user can see the arguments of a browser process."""
     import atexit
     import html
     import tempfile
@@ -160,7 +150,7 @@ def _hostname() -> str:
 
 def _port(word: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", word) or int(word) > 65535:
-        raise UsageError(f"--port is '{word}'; expected a number from 0 to 65535, 0 for any that is free")
+        raise UsageError(f"--port is '{word}'; expected a number from 0 to 65535; 0 means any free port")
     return int(word)
 
 

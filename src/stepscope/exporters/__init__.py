@@ -1,12 +1,12 @@
-"""One module per format: `export(trace, out, *, overwrite=False, ...)` writes the whole trace; the docstring says what comes out.
+"""One module per format: `export(trace, out, *, overwrite=False, ...)` writes the whole trace; the docstring describes the output.
 
-The folder is the registry. What is written appears under its name only when it is whole.
+The folder is the registry. The output gets its name only when it is complete.
 """
 
 import contextlib
+import functools
 import importlib
 import inspect
-import pkgutil
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,27 +17,38 @@ from stepscope.errors import DataError, UsageError
 
 
 def names() -> list[str]:
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return sorted(_modules())
+
+
+@functools.cache
+def _modules() -> dict[str, str]:
+    """Module of each exporter by its name: a file here, or the `exporter.py` of a folder."""
+    root = Path(__file__).parent
+    files = {file.stem: f"{__name__}.{file.stem}" for file in root.glob("*.py") if file.stem != "__init__"}
+    return files | {file.parent.name: f"{__name__}.{file.parent.name}.exporter" for file in root.glob("*/exporter.py")}
 
 
 class Exporter(NamedTuple):
-    """One module of `exporters/`: what comes out, its function and the parameters that only it has."""
+    """One module of `exporters/`: a description of its output, its function and the parameters that only it has."""
 
     name: str
     about: str
     function: Callable[..., None]
     parameters: dict[str, inspect.Parameter]
+    file: str | None  # `FILE` of the module: the name of its file, may contain strftime codes; None: it writes a folder
+    endings: tuple[str, ...]  # `ENDINGS` of the module: of the names that its file may have
 
 
 def exporter(name: str) -> Exporter:
-    module = importlib.import_module(f"{__name__}.{name}")
-    parameters = dict(inspect.signature(module.export).parameters)
-    own = {key: value for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY and key != "overwrite"}
-    return Exporter(name, (module.__doc__ or "").strip(), module.export, own)
+    module = importlib.import_module(_modules()[name])
+    parameters = inspect.signature(module.export).parameters.items()
+    options = {key: value for key, value in parameters if value.kind is value.KEYWORD_ONLY and key != "overwrite"}
+    file, endings = getattr(module, "FILE", None), getattr(module, "ENDINGS", ())
+    return Exporter(name, (module.__doc__ or "").strip(), module.export, options, file, endings)
 
 
 def check_output(out: Path, *, overwrite: bool) -> None:
-    """Refuse to replace what exists, unless told to. An empty folder is nothing to lose."""
+    """Refuse to replace existing output, unless `overwrite` is set. An empty folder may be replaced."""
     if not out.exists():
         return
     if not out.is_file() and not out.is_dir():
@@ -47,14 +58,14 @@ def check_output(out: Path, *, overwrite: bool) -> None:
 
 
 @contextlib.contextmanager
-def whole(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path beside `out` to write a file or folder to; it is renamed to `out` when all went well, and removed otherwise."""
+def draft_output(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A path for a file or folder; it is renamed to `out` on success, and removed otherwise."""
     check_output(out, overwrite=overwrite)
     out = out.resolve()  # a link stays a link
     out.parent.mkdir(parents=True, exist_ok=True)
-    room = Path(tempfile.mkdtemp(prefix=".stepscope.", suffix=".tmp", dir=out.parent))
+    folder = Path(tempfile.mkdtemp(prefix=".stepscope.", suffix=".tmp", dir=out.parent))
     try:
-        draft = room / out.name
+        draft = folder / out.name
         yield draft
         if out.exists() and out.is_dir() != draft.is_dir():
             kind, other = ("folder", "file") if out.is_dir() else ("file", "folder")
@@ -69,4 +80,4 @@ def whole(out: Path, *, overwrite: bool) -> Iterator[Path]:
     except OSError as error:
         raise DataError(out, f"could not be written ({error.strerror or error})") from error
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

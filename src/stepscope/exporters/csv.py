@@ -8,20 +8,20 @@ from pathlib import Path
 import polars as pl
 import polars.selectors as cs
 
-from stepscope import tables
 from stepscope.errors import UsageError
-from stepscope.exporters import whole
-from stepscope.trace import Trace, analysis_names
+from stepscope.exporters import draft_output
+from stepscope.model import tables
+from stepscope.model.trace import Trace, analysis_names
 
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False, analyses: bool = False) -> None:
     if overwrite and out.exists() and not (out.is_dir() and all(file.suffix == ".csv" and file.is_file() for file in out.iterdir())):
         raise UsageError(f"{out} holds more than CSV files, so it is not replaced; choose another name")
-    with whole(out, overwrite=overwrite) as folder:
+    with draft_output(out, overwrite=overwrite) as folder:
         folder.mkdir()
         for name, frame in trace.tables.items():
             _write(frame, folder / f"{name}.csv")
-        # An analysis may bear the name of the table it sums up.
+        # An analysis may have the name of a table.
         for name in analysis_names() if analyses else []:
             _write(trace.analyse(name).lazy(), folder / (f"{name}_analysis.csv" if name in trace.tables else f"{name}.csv"))
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from stepscope import store
 from stepscope.exporters import check_output
-from stepscope.trace import Trace
+from stepscope.io import store
+from stepscope.model.trace import Trace
 
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:

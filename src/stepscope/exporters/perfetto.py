@@ -2,4 +2,6 @@
 
 from stepscope.exporters.chrome import export
 
-__all__ = ["export"]
+__all__ = ["ENDINGS", "FILE", "export"]
+FILE = "trace.json.gz"
+ENDINGS = (".json", ".gz", ".pftrace", ".perfetto-trace")

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import stepscope.collect.torch
+import stepscope.recording.collectors.torch.collector
 
 
-class Summed(stepscope.collect.torch.Collector):
+class Summed(stepscope.recording.collectors.torch.collector.Collector):
     """By name: calls, total and self time in nanoseconds."""
 
     def __init__(self, options):
@@ -20,4 +20,4 @@ class Summed(stepscope.collect.torch.Collector):
         Path("summary.json").write_text(json.dumps(found))
 
 
-stepscope.collect.torch.Collector = Summed
+stepscope.recording.collectors.torch.collector.Collector = Summed

@@ -1,0 +1,157 @@
+/** Figures of memory, and the headline. */
+import { Tile, Tiles } from "../parts/basics";
+import { Bytes } from "../parts/quantity";
+import { fill, Sentence, strings } from "../strings";
+import type { Table } from "../table";
+import * as units from "../units";
+
+const text = strings("memory");
+
+export interface Peak {
+  device: string;
+  bytes: number;
+  at: number;
+  row: number;
+}
+
+/** The highest peak of each device: accelerators first, then by size. */
+export function peaksByDevice(peaks: Table): Peak[] {
+  const found = new Map<string, Peak>();
+  const [bytes, at, device] = [peaks.num("peak_bytes"), peaks.num("peak_ns"), peaks.str("device")];
+  for (let row = 0; row < peaks.rows; row++) {
+    const name = device[row] ?? "";
+    const known = found.get(name);
+    if (!known || bytes[row] > known.bytes) found.set(name, { device: name, bytes: bytes[row], at: at[row], row });
+  }
+  return [...found.values()].sort(
+    (a, b) => Number(a.device.startsWith("cpu")) - Number(b.device.startsWith("cpu")) || b.bytes - a.bytes,
+  );
+}
+
+export interface Figures {
+  device: string;
+  capacity: number;
+  peak: number;
+  at: number;
+  step: number;
+  op: string | null;
+  /** The module in which it ran. */
+  scope: string | null;
+  static: number;
+  reserved: number;
+  reservedAtPeak: number;
+  /** The sum of what the steps left allocated, and whether each of them left something. */
+  growth: number;
+  grows: boolean;
+  steps: number;
+}
+
+export function maximum(values: Float64Array): number {
+  return values.reduce((high, value) => (Number.isNaN(high) || value > high ? value : high), NaN);
+}
+
+/** The number of samples; a curve may contain only some of them. */
+export function sampleCount(curve: Table): number {
+  const event = curve.num("event");
+  return curve.rows ? event[curve.rows - 1] - event[0] + 1 : 0;
+}
+
+export function Headline({ of }: { of: Figures }) {
+  const t = text();
+  const unused = of.reservedAtPeak - of.peak;
+  const values = {
+    device: <b>{of.device}</b>,
+    peak: (
+      <b>
+        <Bytes of={of.peak} />
+      </b>
+    ),
+    capacity: (
+      <b>
+        <Bytes of={of.capacity} />
+      </b>
+    ),
+    share: <b>{units.text(units.share(of.peak / of.capacity))}</b>,
+    step: <b>{of.step}</b>,
+    op: <b class="mono big">{of.scope ? fill(t.opIn, { op: of.op ?? "", scope: of.scope }) : of.op}</b>,
+    reserved: (
+      <b>
+        <Bytes of={of.reserved} />
+      </b>
+    ),
+    growth: (
+      <b>
+        <Bytes of={of.growth} />
+      </b>
+    ),
+    steps: <b>{of.steps}</b>,
+    unused: (
+      <b>
+        <Bytes of={unused} />
+      </b>
+    ),
+  };
+  const known = of.op !== null && !Number.isNaN(of.step);
+  if (of.reserved > 0.92 * of.capacity) return <Sentence template={t.full} {...values} />;
+  if (of.grows) return <Sentence template={t.grows} {...values} />;
+  if (of.reservedAtPeak > 0 && unused > 0.25 * of.reservedAtPeak) return <Sentence template={t.split} {...values} />;
+  if (Number.isNaN(of.capacity)) return <Sentence template={known ? t.peakOnly : t.peakBare} {...values} />;
+  return <Sentence template={known ? t.peak : t.peakNoOp} {...values} />;
+}
+
+export function Overview({ of, curve }: { of: Figures; curve: Table | null }) {
+  const t = text();
+  const unused = of.reservedAtPeak > 0 ? of.reservedAtPeak - of.peak : NaN;
+  const share = (part: number) =>
+    Number.isNaN(part / of.capacity)
+      ? undefined
+      : fill(t.ofCapacity, { share: units.text(units.share(part / of.capacity)) });
+  return (
+    <Tiles label={t.curve}>
+      <Tile label={t.capacity} context={Number.isNaN(of.capacity) ? t.notSaid : of.device}>
+        <Bytes of={of.capacity} why={t.notSaid} />
+      </Tile>
+      <Tile
+        label={t.peak_}
+        context={share(of.peak)}
+        spark={curve?.num("allocated_bytes")}
+        to={{ params: { at: null, tab: null } }}
+      >
+        <Bytes of={of.peak} />
+      </Tile>
+      <Tile
+        label={t.free}
+        context={
+          Number.isNaN(of.capacity)
+            ? t.notSaid
+            : of.reserved > 0
+              ? fill(t.afterReserved, { free: units.text(units.bytes(of.capacity - of.reserved)) })
+              : t.freeNote
+        }
+      >
+        <Bytes of={of.capacity - of.peak} why={t.notSaid} />
+      </Tile>
+      <Tile label={t.static} context={Number.isNaN(of.static) ? t.staticUnknown : t.staticNote}>
+        <Bytes of={of.static} why={t.staticUnknown} />
+      </Tile>
+      <Tile label={t.reserved} context={of.reserved > 0 ? share(of.reserved) : t.notSaid}>
+        <Bytes of={of.reserved > 0 ? of.reserved : NaN} why={t.notSaid} />
+      </Tile>
+      <Tile
+        label={t.fragmentation}
+        context={Number.isNaN(unused) ? t.notSaid : t.atPeak}
+        tone={unused > 0.25 * of.reservedAtPeak ? "warn" : undefined}
+      >
+        <Bytes of={unused} why={t.notSaid} />
+      </Tile>
+      <Tile
+        label={t.growth}
+        context={of.steps > 1 ? fill(t.growthNote, { count: of.steps }) : of.steps ? t.growthOne : t.growthUnknown}
+        tone={of.grows ? "bad" : undefined}
+        to={{ params: { tab: "steps" } }}
+      >
+        <Bytes of={of.growth} />
+      </Tile>
+    </Tiles>
+  );
+}

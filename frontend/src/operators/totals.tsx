@@ -1,0 +1,90 @@
+/** Totals by name, of a recording without operators. */
+import { approve } from "../approval";
+import { color } from "../colors";
+import { useTable } from "../data";
+import { Await, Card, Empty, Verdict } from "../parts/basics";
+import { Grid } from "../parts/grid";
+import type { Column } from "../parts/grid_rows";
+import { Time } from "../parts/quantity";
+import { source } from "../source";
+import { go } from "../state";
+import { fill, Sentence, strings } from "../strings";
+import { Table } from "../table";
+import * as units from "../units";
+
+const text = strings("operators");
+
+/** Totals of all spans by name, for a recording whose spans are no operators. */
+export function Totals() {
+  const t = text();
+  const totals = useTable("totals");
+  const how = <Sentence template={t.noneHow} flag={<span class="mono">stepscope run</span>} />;
+  if (!totals.data?.rows)
+    return (
+      <>
+        <Verdict>{t.none}</Verdict>
+        <Await of={totals}>{() => <Empty title={t.none}>{how}</Empty>}</Await>
+      </>
+    );
+  const table = totals.data;
+  // A step contains everything else, so it is left out.
+  const top = table.where((row) => table.str("kind")[row] !== "step")[0] ?? 0;
+  const columns: Column[] = [
+    {
+      key: "name",
+      label: t.byName,
+      as: "name",
+      color: (of, row) => color(of.str("name")[row] ?? ""),
+      width: "minmax(220px, 4fr)",
+    },
+    { key: "kind", label: t.kind, as: "text", width: "minmax(80px, 1fr)" },
+    { key: "category", label: t.category, as: "text", width: "minmax(80px, 1fr)" },
+    { key: "calls", label: t.count },
+    { key: "total_ns", label: t.total, bar: true, color: () => "var(--kind-host)" },
+    { key: "self_ns", label: t.self },
+    { key: "avg_ns", label: t.mean },
+    { key: "min_ns", label: t.min },
+    { key: "max_ns", label: t.max },
+  ];
+  const spansOf = (of: Table, row: number) =>
+    `select name, start_ns, dur_ns, self_ns, step, span, args from spans where kind = '${of.str("kind")[row]}' and name = '${(of.str("name")[row] ?? "").replaceAll("'", "''")}' order by start_ns`;
+  return (
+    <>
+      <Verdict
+        facts={[
+          fill(t.spans, { count: units.count(table.num("calls").reduce((all, one) => all + one, 0)).value }),
+          how,
+        ]}
+      >
+        <Sentence
+          template={t.totals}
+          name={<b class="mono big">{table.str("name")[top]}</b>}
+          time={
+            <b>
+              <Time ns={table.num("total_ns")[top]} />
+            </b>
+          }
+        />
+      </Verdict>
+      <Card title={t.totalsTitle} note={t.totalsNote} flush>
+        <Grid
+          id="totals"
+          table={table}
+          columns={columns}
+          search={["name", "kind", "category"]}
+          sort="-total_ns"
+          what={t.whatNames}
+          onOpen={
+            source().isReport
+              ? undefined
+              : (of, row) => {
+                  approve(spansOf(of, row));
+                  go({ page: "query", params: { sql: spansOf(of, row) } });
+                }
+          }
+          label={t.totalsTitle}
+        />
+      </Card>
+    </>
+  );
+}

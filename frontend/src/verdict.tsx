@@ -1,0 +1,78 @@
+/** Rows of the analysis `verdict`, as sentences. */
+import type { ComponentChildren } from "preact";
+import { type Fetched, type Options, useTable } from "./data";
+import { messageParts, numberText, type Values } from "./messages";
+import type { Params } from "./source";
+import { messages } from "./strings";
+import type { Table } from "./table";
+import * as units from "./units";
+
+export type Tone = "good" | "warn" | "bad" | undefined;
+
+/** One conclusion. */
+export interface Row {
+  code: string;
+  values: Values;
+  severity: string | null;
+  /** null: of all steps. */
+  step: number | null;
+}
+
+const TONES: Record<string, Tone> = { info: "good", medium: "warn", high: "bad" };
+
+/** The conclusions of one topic; the headline is the first. Without `allRanks`, those of the chosen rank. */
+export function useVerdict(topic: string, params: Params = {}, options: Options = {}): Fetched<Row[]> {
+  const asked = useTable("verdict", { topic, ...params }, options);
+  return { ...asked, data: asked.data && verdictRows(asked.data) };
+}
+
+/** Rows of several ranks also have those of the whole run, without a rank: these come first. */
+export function verdictRows(table: Table): Row[] {
+  const [rank, step] = [table.num("rank"), table.num("step")];
+  const rows = table.where((row) => Number.isNaN(rank[row]));
+  return (rows.length ? rows : table.where(() => true)).map((row) => ({
+    code: table.str("code")[row] ?? "",
+    values: JSON.parse(table.str("parameters")[row] ?? "{}") as Values,
+    severity: table.str("severity")[row],
+    step: Number.isNaN(step[row]) ? null : step[row],
+  }));
+}
+
+export function tone(row: Row | undefined): Tone {
+  return TONES[row?.severity ?? ""];
+}
+
+/** The note of a row of `communication-waits`: why waits are unknown, or how they are known. */
+export function waitNote(row: Row | undefined): string | undefined {
+  const note = row?.values.note;
+  return note === undefined ? undefined : (messages()[`word:${String(note)}`] ?? String(note));
+}
+
+/** The sentence of a row: its numbers in bold, with the exact value on hover. */
+export function Message({ of }: { of: Row }): ComponentChildren {
+  return messageParts(of.code, of.values, messages()).map((part, at) => {
+    if (typeof part === "string") return part;
+    const exact = part.quantity === "change" ? undefined : units.exact(part.value, part.quantity);
+    return (
+      <b key={at}>
+        <span class="q" title={exact}>
+          {numberText(part)}
+        </span>
+      </b>
+    );
+  });
+}
+
+/** Sentences in a row. */
+export function Messages({ of }: { of: Row[] }) {
+  return (
+    <>
+      {of.map((row, at) => (
+        <span key={row.code}>
+          {at > 0 && " "}
+          <Message of={row} />
+        </span>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,175 @@
+"""How long does communication take, how much of it is waiting for other ranks, and how fast is the rest?"""
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.shared.counterparts import match_collectives, match_transfers
+from stepscope.analyses.shared.coverage import coverage
+from stepscope.analyses.shared.messages import messages
+from stepscope.model import intervals
+from stepscope.model.memo import memoized
+from stepscope.model.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "name": pl.String,
+    "collective": pl.String,
+    "group": pl.String,
+    "calls": pl.Int64,
+    "total_ns": pl.Int64,
+    "avg_ns": pl.Float64,
+    "min_ns": pl.Int64,
+    "max_ns": pl.Int64,
+    "wait_ns": pl.Int64,  # of the calls with a known wait
+    "known_waits": pl.Int64,  # calls with a known wait
+    "matched": pl.Int64,  # calls with a counterpart on the other recorded ranks
+    "transit_ns": pl.Int64,  # data in transit, as recorded; null if it is not recorded for every call
+    "idle_ns": pl.Int64,  # neither transit nor wait, as recorded
+    "overlapped_ns": pl.Int64,
+    "exposed_ns": pl.Int64,
+    "device_calls": pl.Int64,  # calls with known overlap: in steps whose device work is completely recorded
+    "bytes": pl.Int64,
+    "bytes_per_s": pl.Float64,
+    "unsized": pl.Int64,
+    "note": pl.String,
+}
+
+# If more than this share of the matched collectives is impossible as recorded, the clocks of the ranks differ.
+_IMPOSSIBLE_SHARE = 0.1
+
+
+@memoized
+def communication(trace: Trace) -> pl.DataFrame:
+    """Per rank, operator and process group: calls, time, wait, overlapped and exposed time, bytes and bandwidth.
+
+    The wait of a call is the recorded one (torch_npu, MindSpore on Ascend); transit, wait and idle time then add up to the call. Otherwise
+    it is the time from the start of the call until the last recorded rank has started the same call, for the `matched` calls: calls with
+    the same sequence number, or with the same position in the order of group, step and size on every rank; a send and its receive are the
+    nth between two ranks. It is null for a single rank, and if the clocks cannot be compared; `note` has the reason. Overlapped and exposed
+    time cover the `device_calls` and add up to their time; concurrent calls all count. Bytes are those of the larger of input and output
+    of a call; bandwidth is bytes by time of the calls with known bytes; `unsized` is the number of other calls.
+    """
+    calls = waits(trace)
+    if calls.is_empty():
+        return pl.DataFrame(schema=COLUMNS)
+    calls = _with_overlap(trace, calls)
+    duration = pl.col("end_ns") - pl.col("start_ns")
+    sized = pl.col("bytes").is_not_null()
+    seconds = duration.filter(sized).sum() / 1e9
+    wait, known = pl.col("wait_ns"), pl.col("overlapped_ns").is_not_null()
+    return (
+        calls.group_by("rank", "name", "collective", "group")
+        .agg(
+            calls=pl.len(),
+            total_ns=duration.sum(),
+            avg_ns=duration.mean(),
+            min_ns=duration.min(),
+            max_ns=duration.max(),
+            wait_ns=pl.when(wait.count() > 0).then(wait.sum()),
+            known_waits=wait.count(),
+            matched=pl.col("comparable").sum(),
+            transit_ns=sum_if_complete("recorded_transit_ns"),
+            idle_ns=sum_if_complete("recorded_idle_ns"),
+            overlapped_ns=pl.when(known.any()).then(pl.col("overlapped_ns").sum()),
+            exposed_ns=pl.when(known.any()).then((duration - pl.col("overlapped_ns")).sum()),
+            device_calls=known.sum(),
+            bytes=pl.when(sized.any()).then(pl.col("bytes").sum()),
+            bytes_per_s=pl.when(seconds > 0).then(pl.col("bytes").sum() / seconds),
+            unsized=(~sized).sum(),
+            # The reason for an unknown wait comes before notes on known waits.
+            note=pl.coalesce(pl.col("note").filter(wait.is_null()).first(), pl.col("note").drop_nulls().first()),
+        )
+        .sort("rank", "total_ns", "name", descending=[False, True, False])
+        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    )
+
+
+def _with_overlap(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls with `overlapped_ns`, the time during which their rank computes: on a device, or in operators if there is no device."""
+    work = (
+        trace.table("spans")
+        .filter(pl.col("kind").is_in(["kernel", "op"]))
+        .select("rank", "start_ns", on_device=pl.col("kind") == "kernel", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .filter(pl.col("on_device") == pl.col("on_device").any().over("rank"))
+        .collect()
+    )
+    overlapped = np.zeros(calls.height, np.int64)
+    for (rank,), rows in calls.with_row_index().group_by("rank"):
+        rank_work = work.filter(pl.col("rank") == rank)
+        computing = intervals.merge(rank_work["start_ns"].to_numpy(), rank_work["end_ns"].to_numpy())
+        overlapped[rows["index"].to_numpy()] = intervals.covered(computing, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    # The overlap is unknown for calls without timestamps, and while kernels are not recorded.
+    covered = coverage(trace)
+    unknown = covered.steps.filter(~pl.col("complete")).select("rank", "step", unknown=True)
+    unrecorded = pl.col("rank").is_in([rank for rank, data in covered.data.items() if data == "none"])
+    known = pl.col("has_times").fill_null(True) & pl.col("unknown").is_null() & ~unrecorded
+    return (
+        calls.with_columns(pl.Series("overlapped_ns", overlapped))
+        .join(unknown, on=["rank", "step"], how="left", maintain_order="left")
+        .with_columns(overlapped_ns=pl.when(known).then("overlapped_ns"))
+        .drop("unknown")
+    )
+
+
+def sum_if_complete(column: str) -> pl.Expr:
+    """The sum of a column over calls; null if a value is missing."""
+    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
+
+
+@memoized
+def waits(trace: Trace) -> pl.DataFrame:
+    """Every communication call, with `wait_ns` if known and a `note` on its source or why it is unknown: the only definition of wait.
+
+    `comparable` calls have a counterpart on the other recorded ranks, with clocks that agree.
+    """
+    every, without_times = messages(trace), _calls_without_times(trace)
+    calls = match_collectives(every.join(without_times, on=["rank", "span"], how="anti", maintain_order="left"))
+    calls = calls.join(match_transfers(calls), on=["rank", "span"], how="left", maintain_order="left")
+    paired = pl.col("call").is_not_null()
+    calls = calls.with_columns(
+        matched=pl.col("matched") | paired,
+        last_start=pl.when(paired).then(pl.col("start_ns").max().over("call")).otherwise("last_start"),
+        # No rank leaves such a collective before all have entered it, and nothing arrives before it is sent.
+        meeting=pl.col("meeting") | (pl.col("role") == "recv").fill_null(False),
+        first_end=pl.when(paired).then("end_ns").otherwise("first_end"),
+    )
+    calls = calls.with_columns(impossible=pl.col("matched") & pl.col("meeting") & (pl.col("first_end") < pl.col("last_start")))
+    impossible_calls = calls.filter(pl.col("matched") & pl.col("meeting"))["impossible"]
+    one_clock = impossible_calls.sum() <= _IMPOSSIBLE_SHARE * impossible_calls.len()
+    impossible = pl.when(paired).then(pl.col("impossible").any().over("call")).otherwise("impossible")
+    calls = calls.with_columns(comparable=pl.col("matched") & ~impossible & pl.lit(one_clock))
+    # A send that ends before its receive starts was buffered: it did not wait.
+    buffered = (pl.col("role") == "send").fill_null(False) & (pl.col("end_ns") <= pl.col("last_start"))
+    until = pl.when(buffered).then("start_ns").otherwise(pl.min_horizontal("last_start", "end_ns"))
+    recorded, rank_count = pl.col("recorded_wait_ns").is_not_null(), pl.col("rank").n_unique().over("group", "members")
+    calls = calls.with_columns(
+        wait_ns=pl.when(recorded).then("recorded_wait_ns").when("comparable").then(until - pl.col("start_ns")),
+        note=pl.when(recorded)
+        .then(pl.lit("wait as the recording says"))
+        .when(pl.col("comparable") & pl.col("is_collective") & (pl.col("group_size") > rank_count))
+        .then(pl.lit("wait at least: some ranks of the group are not recorded"))
+        .when("comparable")
+        .then(None)
+        .when(pl.lit(calls["rank"].n_unique() == 1))
+        .then(pl.lit("no wait: one rank"))
+        .when(pl.col("matched"))
+        .then(pl.lit("no wait: the ranks' clocks differ, or calls are missing"))
+        .when(pl.col("is_collective"))
+        .then(pl.lit("no wait: the other ranks have no such call"))
+        .when(pl.col("collective").is_null())
+        .then(pl.lit("no wait: not known to be a collective"))
+        .otherwise(pl.lit("no wait: the other side of the transfer is not known")),
+    )
+    # Without timestamps there is only the recorded wait.
+    untimed = every.join(without_times, on=["rank", "span"]).with_columns(
+        wait_ns="recorded_wait_ns", comparable=pl.lit(False), note=pl.when(recorded).then(pl.lit("wait as the recording says"))
+    )
+    return pl.concat([calls, untimed], how="diagonal")
+
+
+def _calls_without_times(trace: Trace) -> pl.DataFrame:
+    """The calls with a duration, but without timestamps."""
+    tracks = trace.tracks.filter(pl.col("kind") == "other").select("rank", "track")
+    calls = trace.spans.filter(pl.col("kind") == "communication").join(tracks, on=["rank", "track"], how="semi")
+    untimed: pl.DataFrame = calls.select("rank", "span", has_times=pl.lit(False)).collect()
+    return untimed

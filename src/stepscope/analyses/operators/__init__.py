@@ -1,0 +1,1 @@
+"""Operators, kernels, modules and FLOPs."""

@@ -1,0 +1,146 @@
+"""Changes of the durations of a replay: which operators, kernels, transfers and waits take more or less time."""
+
+import fnmatch
+import math
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.shared.host_phases import host_spans
+from stepscope.analyses.shared.replay import KINDS, Graph
+from stepscope.errors import UsageError
+from stepscope.model import intervals
+from stepscope.model.intervals import Bools, Ints
+from stepscope.model.parameters import suggestion
+from stepscope.model.trace import Trace
+
+REMOVABLE = {
+    "input_wait": "waits of the program for its input pipeline",
+    "sync": "waits of the program for the device",
+    "launch_latency": "time from a launch call until the device can start",
+    "copy": "copies and fills",
+    "communication": "transfers between ranks, and waits for other ranks in them",
+    "host": "time of the host's program",
+    "device": "time of kernels, copies and transfers on the device",
+}
+_NEVER = -(1 << 60)  # a lag that never binds
+_HOST_KINDS = ["op", "scope", "annotation", "python", "data", "api"]
+
+
+class Durations(NamedTuple):
+    """Durations of the nodes of a graph and lags of its dependencies."""
+
+    duration: Ints
+    lag: Ints
+
+
+def unchanged(graph: Graph) -> Durations:
+    return Durations(graph.duration.copy(), graph.lag.copy())
+
+
+def remove(graph: Graph, durations: Durations, word: str) -> None:
+    """Set the time of one of REMOVABLE to zero, in place."""
+    duration, lag = durations
+    node = np.repeat(np.arange(len(graph.kind)), np.diff(graph.offset))
+    target = graph.kind[node]
+    is_task = np.isin(graph.kind, [KINDS.index(kind) for kind in ("kernel", "copy", "communication")])
+    if word == "input_wait":
+        duration[graph.kind == KINDS.index("input")] = 0
+    elif word == "sync":
+        lag[graph.on_host & (target == KINDS.index("sync"))] = _NEVER
+    elif word == "launch_latency":
+        lag[graph.on_host & is_task[node]] = 0
+    elif word == "copy":
+        duration[graph.kind == KINDS.index("copy")] = 0
+    elif word == "communication":
+        duration[graph.kind == KINDS.index("communication")] = 0
+        lag[graph.kind[graph.node] == KINDS.index("meeting")] = _NEVER
+    elif word == "host":
+        duration[graph.kind == KINDS.index("host")] = 0
+        duration[graph.kind == KINDS.index("input")] = 0
+        lag[graph.on_host] = 0
+    elif word == "device":
+        duration[is_task] = 0
+        lag[graph.on_host] = 0
+    else:
+        raise UsageError(f"unknown time to remove {word!r}: {', '.join(REMOVABLE)} are known")
+
+
+def infinite_bandwidth(graph: Graph, durations: Durations) -> None:
+    """Transfers take no time, in place; ranks still wait for the last of them to start."""
+    durations.duration[graph.kind == KINDS.index("communication")] = 0
+
+
+def scale(trace: Trace, graph: Graph, durations: Durations, name: str, factor: float) -> int:
+    """Multiply the time of everything of this name, in place: how many tasks or host spans that were.
+
+    A name is that of a kernel, of the operator that launched it, or of a module (`layer1/conv1` with all below it). If no work of the
+    device has it, the time of host operators, modules, annotations and functions of this name changes.
+    """
+    tasks = _tasks(trace)
+    wanted = tasks.filter(_matches(tasks, name)).select("rank", "span")
+    key = pl.DataFrame({"rank": graph.rank.astype(np.int32), "span": graph.span}).with_row_index("node").filter(pl.col("span") >= 0)
+    nodes = key.join(wanted, on=["rank", "span"])["node"].cast(pl.Int64).to_numpy()
+    if len(nodes):
+        durations.duration[nodes] = np.rint(durations.duration[nodes] * factor).astype(np.int64)
+        return int(wanted.height)
+    return _scale_host(trace, graph, durations, name, factor)
+
+
+def parse_scales(text: str) -> list[tuple[str, float]]:
+    """Names and factors of `aten::mm=0.5,aten::add=0`."""
+    pairs = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, sign, number = item.rpartition("=")
+        try:
+            factor = float(number)
+        except ValueError:
+            factor = math.nan
+        if not sign or not name or not 0 <= factor <= 1e6:
+            raise UsageError(f"scale is {item!r}; expected NAME=FACTOR with a factor from 0 to 1000000, such as aten::mm=0.5")
+        pairs.append((name, factor))
+    return pairs
+
+
+def _tasks(trace: Trace) -> pl.DataFrame:
+    return (
+        trace.spans.filter(pl.col("kind").is_in(["kernel", "copy", "set", "communication"]))
+        .select("rank", "span", pl.col("name", "op_type", "scope").cast(pl.String))
+        .collect()
+    )
+
+
+def _matches(spans: pl.DataFrame, name: str) -> pl.Expr:
+    """Exact names, patterns with * and ?, or the path of a module."""
+    columns = [column for column in ("name", "op_type") if column in spans.columns]
+    texts = {text for column in columns for text in spans[column].unique().drop_nulls().to_list()}
+    chosen = [text for text in texts if text == name] or [text for text in texts if fnmatch.fnmatchcase(text, name)]
+    by_name = pl.any_horizontal(pl.col(column).is_in(chosen) for column in columns)
+    path = pl.col("scope").fill_null("")
+    inside = (
+        (path == name) | path.str.starts_with(f"{name}/") | path.str.ends_with(f"/{name}") | path.str.contains(f"/{name}/", literal=True)
+    )
+    return (by_name | inside).fill_null(False)
+
+
+def _scale_host(trace: Trace, graph: Graph, durations: Durations, name: str, factor: float) -> int:
+    spans = (
+        host_spans(trace)
+        .filter(pl.col("kind").is_in(_HOST_KINDS))
+        .select("rank", pl.col("name", "scope").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .collect()
+    )
+    rows = spans.filter(_matches(spans, name))
+    if rows.is_empty():
+        known = {*spans["name"].unique().drop_nulls().to_list(), *_tasks(trace)["name"].unique().drop_nulls().to_list()}
+        raise UsageError(f"nothing is named {name!r}{suggestion(name, known)}; `stepscope show totals` lists the names")
+    program: Bools = np.isin(graph.kind, [KINDS.index("host"), KINDS.index("input")])
+    for (rank,), part in rows.group_by("rank"):
+        nodes = np.flatnonzero(program & (graph.rank == rank))
+        covered = intervals.covered(
+            intervals.merge(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()), graph.start[nodes], graph.end[nodes]
+        )
+        changed = durations.duration[nodes] - np.rint(covered * (1 - factor)).astype(np.int64)
+        durations.duration[nodes] = np.maximum(changed, 0)
+    return rows.height

@@ -1,0 +1,331 @@
+"""Coverage: which steps have completely recorded device work. All analyses of busy and idle time use this decision.
+
+In a step without kernels, either the device was idle, or its work was not recorded. The evidence, per rank and, where recording paused, per
+window:
+
+- *Range.* The device was recorded from the first to the last kernel, copy, or transfer with a recorded launch call. A step inside this
+  range is recorded, even without a kernel (an evaluation on the host, a wait for input): the device was idle.
+- *Launches.* Launch calls show the work that a device had to run. In a step outside the range, the device was idle if the step launches
+  nothing; a launch call without work shows that the device was no longer recorded. Inside the range, a profiler with full buffers drops
+  records: a step is incomplete if more than 5 % of its launches have no work.
+- *Step trace.* If the source has forward start and backward end, or separate transfers in the step, a step without kernels was not
+  recorded: the device did run it.
+- *Neither.* A step before the first or after the last kernel of a rank whose host is not recorded is unknown. The operator data of Ascend
+  is often shorter than its step trace.
+- *Edges.* In the step where the range begins or ends, recording may have stopped half way. The step is incomplete if launches without work,
+  or the backward end of the source, are well beyond the range, and, next to a step that is not recorded, if it has fewer kernels than all
+  other steps.
+
+For a rank without such work there are three cases: its kernels are missing (streams, an Ascend chip, launch calls or forward and backward
+times show that there is a device), it ran on the host (operators replace kernels), or nothing is known.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from stepscope.model import intervals
+from stepscope.model.intervals import Bools, Ints
+from stepscope.model.memo import memoized
+from stepscope.model.schema import TrackKind
+from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.trace import Trace
+from stepscope.model.windows import not_recorded, with_windows
+
+DATA = ("complete", "partial", "none", "host")  # of a device; host: there is none, host operators replace its kernels
+_EDGE = 0.05  # of a step: less may be missing at its start or end
+_LINKED = 0.9  # of the calls of a name have work: then the work of the others is lost
+_LOST = 0.05  # of the launches of a step: fewer may be without work
+_OPERATORS_ALONE = ("mindinsight", "marey", "cluster_output", "prof")  # formats that may have operators only; prof: raw data of 2020
+_LAUNCH = "(?i)launch"
+_KERNEL_LAUNCH = "^(cu|cuda|hip)[A-Za-z]*LaunchKernel"  # each of these calls runs one kernel, unless a graph captures it
+_BEGIN_CAPTURE, _END_CAPTURE = "(?i)Capture_?Begin|BeginCapture", "(?i)Capture_?End|EndCapture"
+
+
+class Coverage(NamedTuple):
+    steps: pl.DataFrame  # rank, step, start_ns, end_ns, complete, transfers: whether transfers are recorded apart from kernels
+    data: dict[int, str | None]  # per rank one of DATA; None if no span is known to be work
+
+
+def coverage(trace: Trace) -> Coverage:
+    """Every step of every rank and whether its device work is completely recorded; for a part of a trace, by the evidence of the whole."""
+    whole = _whole_coverage(trace.whole)
+    if trace.whole is trace:
+        return whole
+    steps = whole.steps.join(trace.steps.select("rank", "step").unique().collect(), on=["rank", "step"], how="semi", maintain_order="left")
+    return Coverage(steps, {int(rank): _data(rows["complete"], whole.data[int(rank)]) for (rank,), rows in steps.group_by("rank")})
+
+
+def complete_steps(trace: Trace) -> pl.DataFrame:
+    """Rank and step of every step whose device work (host operators, without a device) is completely recorded."""
+    return coverage(trace).steps.filter("complete").select("rank", "step")
+
+
+def unrecorded_steps(trace: Trace) -> pl.DataFrame:
+    """Rank and step of every step that a device ran and whose work is not completely recorded."""
+    covered = coverage(trace)
+    ranks = [rank for rank, data in covered.data.items() if data in ("partial", "none")]
+    return covered.steps.filter(pl.col("rank").is_in(ranks) & ~pl.col("complete")).select("rank", "step")
+
+
+def ranks_without_copies(trace: Trace) -> list[int]:
+    """The ranks whose source has only operators and transfers: whether the device copied is unknown."""
+    if trace.meta.format not in _OPERATORS_ALONE:
+        return []
+    with_copies = trace.whole.spans.filter(pl.col("kind").is_in(["copy", "set", "api"])).select(pl.col("rank").unique()).collect()["rank"]
+    return sorted(rank for rank, data in coverage(trace).data.items() if data != "host" and rank not in with_copies)
+
+
+def unknown_times(trace: Trace, rank: int) -> intervals.Set:
+    """The times at which the work of a device is unknown: between windows, and in steps whose device work is not completely recorded."""
+    covered = coverage(trace)
+    if covered.data.get(rank) == "none":
+        return intervals.merge(np.array([-(2**62)]), np.array([2**62]))
+    rows = covered.steps.filter((pl.col("rank") == rank) & ~pl.col("complete"))
+    steps = intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    return intervals.join(not_recorded(trace.meta, rank), steps)
+
+
+def step_ranges(steps: list[int]) -> str:
+    """`1-14, 20`: step numbers as ranges; of more than four, the first ones."""
+    ranges: list[list[int]] = []
+    for step in sorted(steps):
+        if ranges and step == ranges[-1][1] + 1:
+            ranges[-1][1] = step
+        else:
+            ranges.append([step, step])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
+    return ", ".join(texts[:_RANGES]) + (", …" if len(texts) > _RANGES else "")
+
+
+_RANGES = 4
+
+
+def _data(complete: pl.Series, whole: str | None) -> str | None:
+    if whole not in ("complete", "partial"):
+        return whole
+    return "complete" if complete.all() else "partial" if complete.any() else "none"
+
+
+@memoized
+def _whole_coverage(trace: Trace) -> Coverage:
+    columns = ["rank", "step", "start_ns", "end_ns", "device_start_ns", "device_end_ns", "fp_start_ns", "bp_end_ns"]
+    steps = trace.steps.select(columns).sort("rank", "start_ns").collect()
+    work = _work(trace, pl.col("kind").is_in(DEVICE_WORK))
+    device = set(work.filter(pl.col("count") > 0)["rank"])
+    without = sorted(set(steps["rank"]) - device)
+    missing = _ranks_with_device(trace, without)
+    host_ranks = [rank for rank in without if rank not in missing]
+    is_operator = (pl.col("kind") == "op") & pl.col("rank").is_in(host_ranks)
+    operators = _work(trace, is_operator) if host_ranks else work.clear()
+    on_host = set(operators["rank"])
+    passes = steps.filter(pl.col("fp_start_ns").is_not_null(), pl.col("bp_end_ns").is_not_null())["rank"]
+    missing |= set(passes) - device - on_host
+    counts = pl.concat([work, operators])
+    steps = steps.join(counts.drop_nulls("step"), on=["rank", "step"], how="left", maintain_order="left").with_columns(
+        pl.col("count", "transfers").fill_null(0)
+    )
+    steps = with_windows(steps, trace.meta, "start_ns")
+    bounds = _bounds(trace, counts, steps)
+    parts: list[pl.DataFrame] = []
+    # A MindInsight timeline links only some calls to their work: a call without work is no sign of lost records.
+    linked = set(work.filter(pl.col("linked") > 0)["rank"]) if trace.meta.format != "mindinsight" else set()
+    launches = {rank: _launches(trace, rank) for rank in sorted(linked)}
+    for (rank, window), rows in steps.group_by("rank", "window", maintain_order=True):
+        bound = bounds.get((int(rank), int(window)))
+        complete = np.zeros(rows.height, np.bool_)
+        if bound is not None:
+            starts, ends, counted = (rows[name].to_numpy() for name in ("start_ns", "end_ns", "count"))
+            part = _Part(rows, starts, ends, counted, *bound)
+            complete = part.on_device(launches.get(int(rank))) if rank in device else part.inside
+        parts.append(rows.with_columns(pl.Series("complete", complete)))
+    schema = {"rank": pl.Int32, "step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "complete": pl.Boolean, "transfers": pl.Boolean}
+    tables = [part.with_columns(pl.col("transfers") > 0).select(schema.keys()) for part in parts]
+    every = pl.concat([pl.DataFrame(schema=schema), *tables])
+    kinds = dict.fromkeys(device, "complete") | dict.fromkeys(on_host, "host") | dict.fromkeys(missing, "none")
+    data = {int(rank): _data(rows["complete"], kinds.get(int(rank))) for (rank,), rows in every.group_by("rank", maintain_order=True)}
+    return Coverage(every, data)
+
+
+_COUNTS = {
+    "rank": pl.Int32,
+    "step": pl.Int32,
+    "count": pl.Int64,  # kernels, copies, and transfers with a recorded launch
+    "linked": pl.Int64,  # of these, with a launch call
+    "transfers": pl.Int64,  # of a separate source, without a launch
+    "first_ns": pl.Int64,
+    "last_ns": pl.Int64,
+}
+
+
+def _work(trace: Trace, selected: pl.Expr) -> pl.DataFrame:
+    """Per rank and step: the number of the selected spans, and their first start and last end."""
+    tracks = trace.tracks.select("rank", "track", track_kind="kind")
+    transfer, linked = pl.col("kind") == "communication", pl.col("flow_in").is_not_null()
+    has_times = ~transfer & pl.col("track_kind").ne_missing(pl.lit("other", TrackKind))
+    counts, end = ~transfer | linked, pl.col("start_ns") + pl.col("dur_ns")
+    work: pl.DataFrame = (
+        trace.spans.filter(selected)
+        .join(tracks, on=["rank", "track"], how="left")
+        .filter(has_times | (pl.col("track_kind") == "stream"))
+        .group_by("rank", "step")
+        .agg(
+            count=counts.sum(),
+            linked=linked.sum(),
+            transfers=(transfer & ~linked).sum(),
+            first_ns=pl.col("start_ns").filter(counts).min(),
+            last_ns=end.filter(counts).max(),
+        )
+        .select(pl.col(name).cast(dtype) for name, dtype in _COUNTS.items())
+        .collect(engine="streaming")
+    )
+    return work
+
+
+def _ranks_with_device(trace: Trace, ranks: list[int]) -> set[int]:
+    """The ranks that have a device, among ranks without recorded device work."""
+    if not ranks:
+        return set()
+    tracks = trace.tracks.filter(pl.col("rank").is_in(ranks), (pl.col("kind") == "stream") | pl.col("device").is_not_null())
+    work = trace.spans.filter(pl.col("rank").is_in(ranks), pl.col("kind").is_in(DEVICE_WORK))
+    work = work.select("rank", "track").unique().join(tracks.select("rank", "track"), on=["rank", "track"], how="semi")
+    # A PyTorch trace lists every GPU of the machine; the tools of Ascend list only recorded chips.
+    kind = pl.col("kind").cast(pl.String)
+    recorded = ~kind.is_in(["cpu", "hostcpu"] if trace.meta.format == "mindinsight" else ["cpu", "hostcpu", "gpu"])
+    devices = trace.devices.filter(pl.col("rank").is_in(ranks), recorded)
+    calls = trace.spans.filter(pl.col("rank").is_in(ranks), pl.col("kind") == "api").select("rank", "name").unique()
+    launches = calls.filter(pl.col("name").cast(pl.String).str.contains(_LAUNCH))
+    columns = [frame.select(pl.col("rank").unique()).collect()["rank"] for frame in (work, devices, launches)]
+    return {int(rank) for column in columns for rank in column}
+
+
+def _bounds(trace: Trace, counts: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
+    """Per rank and window: first start and last end of work."""
+    work = counts.drop_nulls(["first_ns"])
+    if steps["window"].n_unique() > 1:
+        work = work.drop_nulls("step")  # the window of work outside steps is unknown
+    rows = with_windows(work, trace.meta, "first_ns").group_by("rank", "window").agg(pl.col("first_ns").min(), pl.col("last_ns").max())
+    return {(rank, window): (first, last) for rank, window, first, last in rows.iter_rows()}
+
+
+class _Part(NamedTuple):
+    """The steps of one rank in one window, by start, and the first start and last end of work."""
+
+    steps: pl.DataFrame
+    starts: Ints
+    ends: Ints
+    counts: Ints
+    first: int
+    last: int
+
+    @property
+    def inside(self) -> Bools:
+        return ((self.ends > self.first) & (self.starts < self.last)) | (self.counts > 0)
+
+    def on_device(self, launches: "_Launches | None") -> Bools:
+        """Whether each step is complete; `launches` is None if no launch call has work."""
+        if launches is None:
+            complete = np.asarray(self.inside & ~((self.counts == 0) & self._ran()), np.bool_)
+            return complete & ~self._cut(complete, _NONE)
+        flags = self.steps.select("step").join(launches.steps, on="step", how="left", maintain_order="left")
+        lost, incomplete = (flags[name].fill_null(False).to_numpy() for name in ("lost", "incomplete"))
+        # A device runs later than its host: the gap in its records may be in a later step than the launches.
+        start, end = (self.steps[f"device_{name}"].fill_null(self.steps[name]).to_numpy() for name in ("start_ns", "end_ns"))
+        incomplete = incomplete | (intervals.covered(launches.gaps, start, end) > _EDGE * (end - start))
+        complete = np.asarray(~incomplete & ~((self.counts == 0) & (lost | self._ran())), np.bool_)
+        return complete & ~self._cut(complete, launches.lost)
+
+    def _ran(self) -> Bools:
+        """The steps that the device ran according to the source."""
+        passes = self.steps["fp_start_ns"].is_not_null() & self.steps["bp_end_ns"].is_not_null()
+        return np.asarray((passes | (self.steps["transfers"] > 0)).to_numpy(), np.bool_)
+
+    def _cut(self, complete: Bools, lost: Ints) -> Bools:
+        """The steps in which the range of work begins or ends half way."""
+        starts, ends, count = self.starts, self.ends, self.counts
+        edge = (ends - starts) * _EDGE
+        backward = self.steps["bp_end_ns"].fill_null(self.first).to_numpy()
+        begins, stops = (starts < self.first) & (ends > self.first), (starts < self.last) & (ends > self.last)
+        late = np.append(lost, ends[-1])[np.searchsorted(lost, np.maximum(starts, self.last), "left")]
+        early = np.append(lost, starts[0])[np.searchsorted(lost, np.minimum(ends, self.first), "left") - 1]
+        cut = begins & ((early - starts > edge) | (backward < self.first))
+        cut |= stops & ((ends - np.minimum(late, ends) > edge) | (backward - self.last > edge))
+        others = np.where(complete & (count > 0), count, np.iinfo(np.int64).max)
+        for at in np.flatnonzero(begins | stops):
+            at_edge = (stops[at] and at + 1 < len(count) and not complete[at + 1]) or (begins[at] and at > 0 and not complete[at - 1])
+            if at_edge:
+                fewest = np.delete(others, at).min(initial=np.iinfo(np.int64).max)
+                alone = fewest == np.iinfo(np.int64).max and bool(ends[at] - self.last > edge[at] or self.first - starts[at] > edge[at])
+                cut[at] |= alone or (fewest < np.iinfo(np.int64).max and count[at] < fewest)
+        return cut
+
+
+_NONE = np.empty(0, np.int64)
+
+
+class _Launches(NamedTuple):
+    """Launch calls of one rank without work."""
+
+    lost: Ints  # start of the calls without work, in order
+    steps: pl.DataFrame  # step, lost: whether launches have no work, incomplete: whether these are more than a few
+    gaps: intervals.Set  # when the missing work of incomplete steps ran, between recorded work
+
+
+def _launches(trace: Trace, rank: int) -> _Launches:
+    """The launch calls of a rank, and those without work.
+
+    Some calls launch nothing: a call that encloses another, or one that a graph captures. If the name of a call does not imply a kernel,
+    nearly all calls of that name must have work, in at least one step.
+    """
+    spans = trace.spans.filter(pl.col("rank") == rank)
+    calls = spans.filter(pl.col("kind") == "api")
+    # Few names, many calls: patterns are matched once per name.
+    names = calls.select("name").unique().with_columns(text=pl.col("name").cast(pl.String)).collect()
+    launching = names.filter(pl.col("text").str.contains(_LAUNCH)).with_columns(certain=pl.col("text").str.contains(_KERNEL_LAUNCH))
+    work = spans.filter(pl.col("kind").is_in(DEVICE_WORK), pl.col("flow_in").is_not_null())
+    work = work.group_by(span="flow_in").agg(first=pl.col("start_ns").min(), last=(pl.col("start_ns") + pl.col("dur_ns")).max())
+    launches = (
+        calls.select("span", "name", "start_ns", "step")
+        .join(launching.select("name", "certain").lazy(), on="name")
+        .join(work, on="span", how="left")
+        .collect()
+        .sort("start_ns")
+        .with_columns(lost=pl.col("first").is_null())
+    )
+    launches = launches.filter(~pl.Series(_captured(calls, names, launches["start_ns"].to_numpy()), dtype=pl.Boolean))
+    shares = (
+        launches.group_by("name", "step", "certain")
+        .agg(share=1 - pl.col("lost").mean())
+        .group_by("name", "certain")
+        .agg(pl.col("share").max())
+    )
+    usual = shares.select("name", usual=pl.when(pl.col("certain") & (pl.col("share") > 0)).then(1.0).otherwise("share"))
+    launches = launches.join(usual.filter(pl.col("usual") >= _LINKED), on="name", maintain_order="left")
+    missing = (pl.col("usual") + pl.col("lost") - 1).sum()
+    steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > _LOST * pl.len())
+    return _Launches(
+        launches.filter("lost")["start_ns"].to_numpy(),
+        steps,
+        _gaps(launches.join(steps.filter("incomplete"), on="step", how="left", maintain_order="left")),
+    )
+
+
+def _gaps(launches: pl.DataFrame) -> intervals.Set:
+    """From the end of the work before missing work to the start of the work after it."""
+    gaps = launches.select(
+        "lost", "incomplete", start=pl.max_horizontal("start_ns", pl.col("last").forward_fill()), end=pl.col("first").backward_fill()
+    )
+    gaps = gaps.filter("lost", "incomplete", pl.col("end") > pl.col("start"))
+    return intervals.merge(gaps["start"].to_numpy(), gaps["end"].to_numpy())
+
+
+def _captured(calls: pl.LazyFrame, names: pl.DataFrame, starts: Ints) -> Bools:
+    """Which launches a graph captures, so that they run nothing: launches between the start and the end of a capture."""
+    marks = names.select("name", begin=pl.col("text").str.contains(_BEGIN_CAPTURE), end=pl.col("text").str.contains(_END_CAPTURE))
+    marks = marks.filter(pl.col("begin") | pl.col("end"))
+    if marks.is_empty():
+        return np.zeros(len(starts), np.bool_)
+    captures = calls.select("name", "start_ns").join(marks.lazy(), on="name").sort("start_ns").collect()
+    begun = np.append(False, captures["begin"].to_numpy())
+    return np.asarray(begun[np.searchsorted(captures["start_ns"].to_numpy(), starts, "right")], np.bool_)

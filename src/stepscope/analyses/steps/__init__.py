@@ -1,0 +1,1 @@
+"""Steps: durations, phases, idle gaps, critical path."""

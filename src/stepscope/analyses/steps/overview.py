@@ -1,0 +1,214 @@
+"""How long are the steps, and how well do they use the device?"""
+
+import polars as pl
+
+from stepscope.analyses.shared.coverage import complete_steps, coverage, ranks_without_copies, step_ranges
+from stepscope.analyses.shared.flop_counts import flop_calls
+from stepscope.analyses.shared.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.overhead import with_overhead
+from stepscope.analyses.shared.warmup import counting_steps, host_steps
+from stepscope.analyses.steps.overlap import overlap
+from stepscope.model import intervals
+from stepscope.model.derived_columns import OWNER
+from stepscope.model.memo import memoized
+from stepscope.model.trace import Trace
+
+COLUMNS = {
+    "rank": pl.Int32,
+    "device": pl.String,
+    "steps": pl.Int64,  # that the figures cover
+    "left_out": pl.Int64,  # steps: warm-up
+    "steps_how": pl.String,
+    "step_ns": pl.Int64,
+    "p90_ns": pl.Int64,
+    "min_ns": pl.Int64,
+    "max_ns": pl.Int64,
+    "first_step_ns": pl.Int64,
+    "device_data": pl.String,  # complete, partial, none (not recorded) or host (no device: operators count); null if unknown
+    "device_steps": pl.Int64,  # that shares and rates of the device cover: their device work is completely recorded
+    "device_step_ranges": pl.String,  # their numbers, if these are not all steps
+    "compute_share": pl.Float64,  # of the device time in these steps; the four add up to 1
+    "communication_share": pl.Float64,  # without computation at the same time
+    "copy_share": pl.Float64,  # without either; null if the source has only operators, and the other three add up to 1
+    "idle_share": pl.Float64,
+    "busy_share": pl.Float64,  # all but idle
+    "input_wait_ns": pl.Int64,  # per step, on average
+    "input_wait_share": pl.Float64,
+    "exposed_communication_share": pl.Float64,
+    "peak_memory_bytes": pl.Int64,
+    "flops_per_s": pl.Float64,
+    "utilization": pl.Float64,
+    "unprofiled_step_ns": pl.Int64,  # median of steps while nothing was recorded; null if unknown
+    "idle_unprofiled_share": pl.Float64,  # of the device, without recording overhead: see recording_overhead
+    "overhead": pl.String,  # recording overhead: most of the idle time, part of the idle time, steps, small, likely; null: unknown
+    "slowed_by": pl.String,  # recorded data that slows the host: stacks, shapes, memory
+}
+
+
+@memoized
+def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
+    """One row per rank. `step_ns` is the median and `p90_ns` the 90th percentile of its steps.
+
+    The first step of each rank is left out if it took more than 1.5 times the median of the others and longer than 90 % of them, as in
+    `step_times`; `warmup` is the number of first steps to leave out instead, 0 for none. `first_step_ns` is always the time of the first
+    step. Shares and rates cover the remaining steps; shares of the device cover the `device_steps` among them, whose device work is
+    completely recorded, and are null if there is none.
+
+    Compute, communication, copy and idle are shares of the device, as in `overlap`, and add up to 1: communication counts while nothing
+    computes, copies while neither runs; busy is all but idle. If the source cannot contain copies (MindInsight, cluster tables of Ascend),
+    the share of copies is null. They are of the step on the device if the source has steps there (`steps_how` then adds device ranges), and
+    of the host if a rank has no device. Exposed communication also includes transfers on the host while the device is idle. Input wait is
+    the time that the thread that runs the steps waits for data, per step on average and as a share; null if the input is not recorded.
+    Peak memory is the maximum allocated on the device, or on the host if device memory is not recorded, over the whole recording. FLOPs are
+    those of all operators in steps that `flops` can count, null if there is none; utilization is the time that the chip would need for them
+    at its dense peaks over the time in steps, null if a peak is unknown. All figures are those while recording; the last four columns, as
+    in `recording_overhead`, estimate the unprofiled step.
+    """
+    every_step = host_steps(trace)
+    steps = counting_steps(trace, warmup)
+    firsts = every_step.group_by("rank").agg(all=pl.len(), first_step_ns=pl.col("total_ns").first())
+    rows = steps.group_by("rank", maintain_order=True).agg(
+        steps=pl.len(),
+        steps_how=pl.col("how").cast(pl.String).unique().sort().str.join(", "),
+        step_ns=pl.col("total_ns").median().round(),
+        p90_ns=pl.col("total_ns").quantile(0.9, "nearest"),
+        min_ns=pl.col("total_ns").min(),
+        max_ns=pl.col("total_ns").max(),
+        total_ns=pl.col("total_ns").sum(),
+    )
+    recorded = steps.join(complete_steps(trace), on=["rank", "step"], how="semi", maintain_order="left")
+    device_steps = recorded.select("rank", "step")
+    for part in (
+        firsts,
+        _device_names(trace),
+        _device_steps(trace, steps, recorded),
+        _device_shares(trace, device_steps),
+        _input_waits(trace, steps),
+        _memory(trace),
+        _flops(trace, device_steps),
+    ):
+        rows = rows.join(part, on="rank", how="left", maintain_order="left")
+    total = pl.col("recorded_ns")
+    figures = rows.with_columns(
+        left_out=pl.col("all") - pl.col("steps"),
+        input_wait_ns=(pl.col("waited_ns") / pl.col("steps")).round(),
+        input_wait_share=pl.col("waited_ns") / pl.col("total_ns"),
+        flops_per_s=pl.col("flops") / total * 1e9,
+        utilization=pl.col("ideal_ns") / total,
+    )
+    device_ranges = pl.when(pl.col("clock") == "device").then(pl.lit("device ranges"))
+    figures = with_overhead(figures, trace).with_columns(
+        steps_how=pl.concat_str("steps_how", device_ranges, separator=", ", ignore_nulls=True)
+    )
+    return figures.select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
+
+
+def _device_names(trace: Trace) -> pl.DataFrame:
+    """The chips with streams, or the processors of the host."""
+    streams = trace.tracks.filter(pl.col("kind") == "stream").select("rank", "device").unique()
+    used = trace.devices.join(streams, on=["rank", "device"], how="semi")
+    host = trace.devices.filter(pl.col("kind").cast(pl.String) == "cpu").join(used, on="rank", how="anti")
+    names: pl.DataFrame = (
+        pl.concat([used, host])
+        .sort("rank", "device")
+        .group_by("rank")
+        .agg(device=pl.col("name").unique(maintain_order=True).str.join(", "))
+    ).collect()
+    return names
+
+
+def _device_steps(trace: Trace, steps: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+    """Coverage of each rank in the counted steps, and the time of the covered steps."""
+    data = coverage(trace).data
+    covered = recorded.group_by("rank").agg(pl.col("step"), recorded_ns=pl.col("total_ns").sum())
+    rows = steps.group_by("rank", maintain_order=True).agg(all=pl.len()).join(covered, on="rank", how="left")
+    numbers = [[] if steps is None else steps.to_list() for steps in rows["step"]]
+    return rows.select(
+        "rank",
+        "recorded_ns",
+        pl.Series("device_data", [data[rank] for rank in rows["rank"]], dtype=pl.String),
+        pl.Series(
+            "device_steps",
+            [None if data[rank] is None else len(steps) for rank, steps in zip(rows["rank"], numbers, strict=True)],
+            pl.Int64,
+        ),
+        pl.Series(
+            "device_step_ranges",
+            [step_ranges(steps) if 0 < len(steps) < count else None for steps, count in zip(numbers, rows["all"], strict=True)],
+            dtype=pl.String,
+        ),
+    )
+
+
+def _device_shares(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    """The parts of these steps as shares of the device time."""
+    parts = {
+        "compute_share": "computing_ns",
+        "communication_share": "device_exposed_ns",
+        "copy_share": "copy_ns",
+        "idle_share": "free_ns",
+        "exposed_communication_share": "exposed_ns",
+    }
+    sums = (
+        overlap(trace)
+        .join(steps, on=["rank", "step"], how="semi")
+        .group_by("rank")
+        .agg(pl.col("device_ns", *parts.values()).sum(), pl.col("clock").first())
+        .filter(pl.col("device_ns") > 0)
+    )
+    shares = sums.select("rank", "clock", **{name: pl.col(part) / pl.col("device_ns") for name, part in parts.items()})
+    copies = pl.when(~pl.col("rank").is_in(ranks_without_copies(trace))).then("copy_share")
+    return shares.with_columns(busy_share=1 - pl.col("idle_share"), copy_share=copies)
+
+
+def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    loading = (
+        host_spans(trace)
+        .filter(pl.col("kind") == "data")
+        .select("rank", "thread", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .collect()
+    )
+    waits = loading.join(main_threads(trace), on=["rank", "thread"], how="semi").partition_by("rank", as_dict=True)
+    times = []
+    for rank in loading["rank"].unique():
+        rows = waits.get((rank,), loading.clear())
+        times.append((rank, _within(steps, rank, intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()))))
+    return pl.DataFrame(times, schema={"rank": pl.Int32, "waited_ns": pl.Int64}, orient="row")
+
+
+def _within(steps: pl.DataFrame, rank: object, times: intervals.Set) -> int:
+    rows = steps.filter(pl.col("rank") == rank)
+    return int(intervals.covered(times, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()).sum())
+
+
+def _memory(trace: Trace) -> pl.DataFrame:
+    """The highest sample, or the bytes allocated before the first one, as in `memory_peaks`."""
+    key, at = ["rank", "device"], pl.col("at_ns")
+    of_devices = (pl.col("series").cast(pl.String) == "allocated") & (pl.col("owner").cast(pl.String) != "")
+    samples = (
+        trace.counters.filter(of_devices, pl.col("unit").cast(pl.String) == "bytes")
+        .group_by("rank", device=OWNER)
+        .agg(peak=pl.col("value").max(), first=pl.col("value").filter(at == at.min()).last(), first_ns=at.min())
+    )
+    allocated, freed = pl.col("alloc_ns") == pl.col("first_ns"), pl.col("alloc_ns").is_null() & (pl.col("free_ns") == pl.col("first_ns"))
+    changes = (
+        trace.allocations.select("rank", pl.col("device").cast(pl.String), "bytes", "alloc_ns", "free_ns")
+        .join(samples, on=key)
+        .group_by(key)
+        .agg(
+            change=pl.col("bytes").filter(freed).sum()
+            - pl.col("bytes").filter(allocated & (pl.col("free_ns").ne_missing(pl.col("first_ns")))).sum()
+        )
+    )
+    peak = pl.max_horizontal("peak", pl.col("first") + pl.col("change").fill_null(0))
+    on_host = pl.col("device") == "cpu"
+    peaks = samples.join(changes, on=key, how="left").with_columns(peak=peak).group_by("rank")
+    best = peaks.agg(gpu=pl.col("peak").filter(~on_host).max(), cpu=pl.col("peak").max())
+    memory: pl.DataFrame = best.select("rank", peak_memory_bytes=pl.coalesce("gpu", "cpu")).collect()
+    return memory
+
+
+def _flops(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    calls = flop_calls(trace).join(steps, on=["rank", "step"], how="semi").filter(pl.col("flops") > 0)
+    every = pl.col("ideal_ns").is_not_null().all()
+    return calls.group_by("rank").agg(pl.col("flops").sum(), ideal_ns=pl.when(every).then(pl.col("ideal_ns").sum()))

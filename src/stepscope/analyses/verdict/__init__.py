@@ -1,0 +1,1 @@
+"""Conclusions of all pages and of the terminal, one module per topic."""

@@ -1,0 +1,1 @@
+"""MindInsight `profiler` folder."""

@@ -1,0 +1,1 @@
+"""msprof text export."""

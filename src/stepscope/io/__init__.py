@@ -1,0 +1,1 @@
+"""Opening, storing and caching runs."""

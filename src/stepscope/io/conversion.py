@@ -1,0 +1,188 @@
+"""Conversion of a recording into a run folder: in this process, or in a worker process that can be stopped at any time."""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stepscope import readers
+from stepscope.errors import DataError, NoRoomError, StepscopeError
+from stepscope.io import store
+from stepscope.model import step_choice
+from stepscope.model.trace import Trace
+from stepscope.model.worker import Parent, Progress, Worker, WorkerEndedError
+
+LARGE = 16 << 20  # bytes: below this, starting a process costs as much as reading, and no library call takes a second
+_REUSE_LIMIT = 256 << 20  # bytes: a worker that has read more holds much memory and is not used again
+_COMPRESSION_RATIO = 16
+_TURN_S = 0.1  # how often a caller that waits for a worker checks whether it is still wanted
+_IDLE_S = 30.0  # a worker without requests ends after this time and frees its memory
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+
+
+class Task(msgspec.Struct, frozen=True):
+    """The recording at `path`, its format, and the folder in which `run` is written."""
+
+    path: str
+    format: str
+    room: str
+    partial: bool
+    rank: int | None
+
+    @property
+    def run(self) -> Path:
+        return Path(self.room, "run")
+
+
+Read = Callable[[Task, Progress], None]
+
+
+@contextlib.contextmanager
+def decode(path: Path, format: str, scratch: Path | None = None, **options: Any) -> Iterator[Trace]:
+    """The trace as its reader decodes it, to be written once. Its tables may be in scratch files, which exist inside the block only."""
+    if scratch is not None:
+        scratch.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="stepscope.")) if scratch is None else scratch
+    try:
+        trace = readers.read(path, format, readers.Options(scratch=folder, **options))
+        yield step_choice.with_advice(trace.with_meta(source=str(path)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_here(task: Task, progress: Progress) -> None:
+    """Convert in this process and thread. `progress` is called now and then; an exception that it raises stops the conversion."""
+    path, scratch = Path(task.path), Path(task.room, "scratch")
+    try:
+        with decode(path, task.format, scratch, partial=task.partial, rank=task.rank, progress=progress) as trace:
+            store.write(trace, task.run)
+    except (OSError, StepscopeError) as error:
+        number = _error_number(error)
+        if number in _DISK_FULL:
+            raise NoRoomError(task.run, f"could not be written ({os.strerror(number)})") from error
+        if isinstance(error, OSError):
+            raise DataError(error.filename if isinstance(error.filename, str) else path, error.strerror or str(error)) from error
+        raise
+
+
+@contextlib.contextmanager
+def large_apart() -> Iterator[Read]:
+    """A `read` for `stepscope.open` that converts large files in a worker process, so that an interrupt stops it at once."""
+    workers = Workers()
+    try:
+        yield lambda task, progress: (read_here if _size(Path(task.path)) < LARGE else workers.read)(task, progress)
+    finally:
+        workers.close()
+
+
+class Workers:
+    """Worker processes that convert recordings: one that hangs or runs out of memory does not affect the others.
+
+    `at_once` conversions run at the same time. A conversion that takes longer than `patience_s` no longer counts, up to `most`.
+    """
+
+    def __init__(self, at_once: int = 2, most: int = 8, patience_s: float = 10.0) -> None:
+        self._at_once, self._most, self._patience_s = at_once, most, patience_s
+        self._lock = threading.Lock()
+        self._busy_since: dict[Worker, float] = {}
+        self._idle: list[Worker] = []
+        self._closed = False
+
+    def read(self, task: Task, progress: Progress) -> None:
+        while True:
+            worker = self._wait_for_worker(progress)
+            try:
+                return read_in(worker, task, progress)
+            except WorkerEndedError:  # its idle time was over just before the request: another one converts
+                continue
+            finally:
+                self._put_back(worker, Path(task.path))
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.kill()
+
+    def _put_back(self, worker: Worker, path: Path) -> None:
+        small = _size(path) < _REUSE_LIMIT
+        with self._lock:
+            del self._busy_since[worker]
+            reuse = small and worker.is_alive and not self._closed and len(self._idle) < self._at_once
+            if reuse:
+                self._idle.append(worker)
+        if not reuse:
+            worker.kill()
+
+    def _wait_for_worker(self, progress: Progress) -> Worker:
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                recent = sum(now - since < self._patience_s for since in self._busy_since.values())
+                if recent < self._at_once and len(self._busy_since) < self._most:
+                    while self._idle and not self._idle[-1].is_alive:
+                        self._idle.pop().kill()  # closes its pipes
+                    worker = self._idle.pop() if self._idle else start_worker()
+                    self._busy_since[worker] = now
+                    return worker
+            progress(0, 0)
+            time.sleep(_TURN_S)
+
+
+def start_worker() -> Worker:
+    return Worker(f"{__name__}:serve")
+
+
+def read_in(worker: Worker, task: Task, progress: Progress) -> None:
+    try:
+        worker.ask(msgspec.to_builtins(task), on_progress=progress)
+    except WorkerEndedError as error:
+        if error.status:
+            raise DataError(task.path, f"the process that read it ended ({error})") from None
+        raise
+
+
+def serve() -> None:
+    """In the worker: one task after the other."""
+    parent = Parent()
+    os.umask(0o077)
+    for message, _ in parent.requests(_IDLE_S):
+        try:
+            read_here(msgspec.convert(message, Task), parent.progress)
+        except Exception as error:  # noqa: BLE001 - raised again in the parent
+            parent.fail(error)
+        else:
+            parent.reply()
+
+
+def _error_number(error: BaseException | None) -> int:
+    """The system's error number, from the error or its causes; other libraries report it as text."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error.errno
+        for number in _DISK_FULL:
+            if os.strerror(number) in str(error) or f"os error {number}" in str(error):
+                return number
+        error = error.__cause__
+    return 0
+
+
+def _size(path: Path) -> int:
+    """Bytes of a recording; a compressed file counts with its estimated uncompressed size."""
+    try:
+        if not path.is_file():
+            return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        with path.open("rb") as file:
+            compressed = file.read(2) == b"\x1f\x8b"
+        return path.stat().st_size * (_COMPRESSION_RATIO if compressed else 1)
+    except OSError:
+        return 0

@@ -1,0 +1,125 @@
+"""One source as a trace: from the cache, or converted into a run folder now."""
+
+import atexit
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from stepscope import readers
+from stepscope.errors import DataError, UsageError
+from stepscope.io import cache, conversion, store
+from stepscope.io.discover import Source, rank_in_name
+from stepscope.io.sources import check_access, file_states, files_beside
+from stepscope.model.trace import Trace
+from stepscope.model.worker import Progress
+
+_ATTEMPTS = 2
+_CHANGED = "changed while it was being read, twice"
+_PINS = cache.Pins()  # for callers without pins of their own: until the process ends
+
+
+class SourceOpener:
+    """Opens sources, all with the same options. The caller trims the cache when there are `built` entries."""
+
+    def __init__(
+        self,
+        *,
+        partial: bool = False,
+        use_cache: bool = True,
+        progress: Progress = readers.no_progress,
+        read: conversion.Read = conversion.read_here,
+        room: Path | None = None,
+        pins: cache.Pins | None = None,
+    ) -> None:
+        self._partial, self._use_cache, self._progress, self._read = partial, use_cache, progress, read
+        self._room, self._pins = room, _PINS if pins is None else pins
+        if use_cache:
+            cache.limit()  # a wrong limit is refused before anything is read
+        self.built: list[Path] = []
+
+    def open(self, source: Source) -> Trace:
+        """The trace. A source that changes while it is read is read once more."""
+        if source.format == "run":
+            return store.read(source.path)
+        for attempt in range(_ATTEMPTS):
+            last = attempt + 1 == _ATTEMPTS
+            tolerant = last and source.path.is_dir()  # log files may grow in a folder for as long as its job runs
+            before = check_access(lambda: file_states(source), source.path)
+
+            def changed(before: object = before) -> bool:
+                return check_access(lambda: file_states(source), source.path) != before
+
+            def convert(room: Path, changed: Callable[[], bool] = changed, tolerant: bool = tolerant) -> Path:
+                task = conversion.Task(str(source.path), source.format, str(room), self._partial, rank_in_name(source.path))
+                self._read(task, self._progress)
+                if not tolerant and changed():
+                    raise DataError(source.path, f"{_CHANGED}; open it again when no process writes to it")
+                return task.run
+
+            try:
+                trace = self._convert_uncached(convert) if tolerant else self._from_cache(source, convert)
+            except DataError:
+                if last or not changed():
+                    raise
+                continue
+            problem = {"rank": trace.meta.ranks[0], "file": str(source.path), "what": _CHANGED, "lost": 0}
+            return trace.with_problems([problem] if tolerant and changed() else [])
+        raise AssertionError
+
+    def _from_cache(self, source: Source, convert: Callable[[Path], Path]) -> Trace:
+        if not self._use_cache or source.format == "capture":
+            return self._convert_uncached(convert)
+        key = check_access(lambda: _cache_key(source, self._partial), source.path)
+        try:
+            return cache.get_or_build(
+                key, convert, lambda entry: _renamed(store.read(entry), source.path), pins=self._pins, on_built=self.built.append
+            )
+        except cache.UnusableError as error:
+            trace = self._convert_uncached(convert)
+            cache.report_unusable(error)
+            return trace
+
+    def _convert_uncached(self, convert: Callable[[Path], Path]) -> Trace:
+        """Convert into a folder in `room`, which the caller removes, or into a temporary folder until the process ends."""
+        folder = Path(tempfile.mkdtemp(prefix="stepscope.", dir=self._room))
+        try:
+            run = convert(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if self._room is None:
+            # Tables are read lazily, perhaps from a trace derived from this one: the files stay as long as the process.
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            cache.seal(run)
+            self._pins.watch(run)
+        return store.read(run)
+
+
+def cached_run(source: Source, *, partial: bool = False) -> Path | None:
+    """The run folder in the cache that a source has, or would have; None for sources that are not cached."""
+    if source.format in ("run", "capture"):
+        return None
+    try:
+        return cache.folder() / _cache_key(source, partial)
+    except UsageError as error:
+        cache.report_unusable(error)
+        return None
+
+
+def _cache_key(source: Source, partial: bool) -> str:
+    return cache.key(source.path, source.format, partial, rank_in_name(source.path), beside=files_beside(source))
+
+
+def _renamed(trace: Trace, path: Path) -> Trace:
+    """The trace of an entry that was converted when its source had another name."""
+    old, new = trace.meta.source, str(path)
+    if old == new:
+        return trace
+    file = pl.col("file")
+    moved = pl.when((file == old) | file.str.starts_with(f"{old}/")).then(pl.lit(new) + file.str.slice(len(old))).otherwise(file)
+    return trace.with_tables(problems=trace.problems.with_columns(file=moved)).with_meta(source=new)

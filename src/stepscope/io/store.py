@@ -1,0 +1,187 @@
+"""Run folder <-> Trace: a directory of Parquet files, one per table, and run.json. A folder that exists is complete."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from stepscope.errors import DataError, UsageError, first_line
+from stepscope.model import schema, units
+from stepscope.model.trace import Meta, Trace
+
+RUN_JSON = "run.json"
+# Increased when earlier releases could not read the folders of this one. `_upgrade` converts the headers of earlier formats.
+FORMAT_VERSION = 1
+# Large enough to compress well, small enough that an analysis of a few steps skips most of the file.
+ROW_GROUP = 1 << 18
+# Files up to this size are read completely when they are opened, in some hundredths of a second.
+_CHECKED_SIZE = 4 << 20
+
+
+def sniff(path: Path) -> bool:
+    """Whether this is a run folder."""
+    return (path / RUN_JSON).is_file()
+
+
+def read(path: Path) -> Trace:
+    """The trace of a run folder. Its tables are lazy: a column is read when it is used."""
+    meta, written = _header(path)
+    tables = {}
+    for name in schema.TABLES:
+        file = path / f"{name}.parquet"
+        if name in written or file.exists():
+            if not file.is_file():
+                raise DataError(file, "missing; the header of the run folder lists it")
+            tables[name] = _scan(file, name)
+    if "spans" not in tables:
+        raise DataError(path, "the run folder has no spans.parquet")
+    _opened.pop(path, None)
+    _opened[path] = None
+    while len(_opened) > _REMEMBERED:
+        _opened.pop(next(iter(_opened)), None)
+    return Trace(tables, meta)
+
+
+# Run folders that this process has opened, in order: tables are read later, and the errors of Polars do not name the file.
+_opened: dict[Path, None] = {}
+_REMEMBERED = 256
+
+
+def named_damage(error: pl.exceptions.PolarsError) -> Exception:
+    """A DataError that names the damaged file, where the error comes from a run folder; else the error itself."""
+    if "parquet" in str(error).lower():
+        for file in (file for folder in reversed(list(_opened)) for file in sorted(folder.glob("*.parquet"))):
+            try:
+                for _ in pl.scan_parquet(file, glob=False).collect_batches():
+                    pass
+            except (pl.exceptions.PolarsError, OSError) as damage:
+                return DataError(file, f"damaged ({first_line(damage)})")
+    return error
+
+
+def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
+    """Write a run folder under a temporary name, then rename it."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        if not overwrite:
+            raise UsageError(f"{path} exists; choose another name, or replace it (overwrite=True)")
+        if not sniff(path):
+            raise UsageError(f"{path} is not a run folder, so it is not replaced; choose another name")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        _write_tables(trace, draft)
+        _write_header(trace, draft / RUN_JSON)
+        draft.chmod(0o777 & ~_umask())
+        if path.exists():
+            _replace(draft, path)
+        else:
+            draft.rename(path)
+    except OSError as error:
+        raise DataError(path, f"could not be written ({error.strerror or first_line(error)})") from error
+    except (pl.exceptions.InvalidOperationError, pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
+        # Tables are lazy and computed while they are written: values that do not fit came from the source.
+        raise DataError(trace.meta.source or path, f"damaged: its values do not fit the tables ({first_line(error)})") from error
+    except pl.exceptions.PolarsError as error:
+        raise DataError(path, f"could not be written ({first_line(error)})") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_tables(trace: Trace, folder: Path) -> None:
+    """Write every table. Invalid rows, from whichever reader, are left out and reported in `problems`."""
+    invalid_rows = list[dict[str, Any]]()
+    for name, frame in sorted(trace.tables.items(), key=lambda item: item[0] == "problems"):
+        file = folder / f"{name}.parquet"
+        _sink(trace.with_problems(invalid_rows).problems if name == "problems" else frame, file)
+        if name != "problems" and (counts := schema.invalid_counts(pl.scan_parquet(file, glob=False), name)):
+            _sink(frame.filter(schema.is_valid(name)), file)
+            place = {"rank": trace.meta.ranks[0] if trace.meta.ranks else None, "file": trace.meta.source, "where": name}
+            invalid_rows += [
+                place | {"what": f"{units.count(count, 'row')} {fault}: left out", "lost": count} for fault, count in counts.items()
+            ]
+
+
+def _write_header(trace: Trace, file: Path) -> None:
+    from stepscope import __version__
+
+    devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
+    record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": list(trace.tables), "devices": devices}
+    file.write_bytes(msgspec.json.format(_encode(record | msgspec.to_builtins(trace.meta))) + b"\n")
+
+
+def _sink(frame: pl.LazyFrame, file: Path) -> None:
+    frame.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True)
+
+
+def _encode(record: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:  # a lone surrogate, which JSON files may contain
+        return msgspec.json.encode(_valid_text(record))
+
+
+def _valid_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_valid_text(key): _valid_text(inner) for key, inner in value.items()}
+    return [_valid_text(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _scan(file: Path, table: str) -> pl.LazyFrame:
+    """A table, lazily. A small file is read at once, so that an error can name it."""
+    try:
+        frame = pl.scan_parquet(file, glob=False)
+        types = frame.collect_schema()
+        for name, expected in schema.TABLES[table].items():
+            if name in types and not schema.can_hold(types[name], expected):
+                raise DataError(file, f"column '{name}' has the type {types[name]}; expected {expected}")
+        if file.stat().st_size <= _CHECKED_SIZE:
+            rows = schema.conform(frame, table).collect()
+            if counts := schema.invalid_counts(rows.lazy(), table):
+                raise DataError(file, ", ".join(f"{units.count(count, 'row')} {fault}" for fault, count in counts.items()))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise DataError(file, f"not a complete Parquet file ({first_line(error)})") from error
+    return frame
+
+
+def _header(path: Path) -> tuple[Meta, list[str]]:
+    """The metadata in run.json, and the names of the tables that were written."""
+    file = path / RUN_JSON
+    try:
+        record: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise DataError(file, error.strerror or first_line(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(file, f"not a run folder's header ({error})") from error
+    version = record.get("format_version")
+    if not isinstance(version, int) or version < 1:
+        raise DataError(file, "has no format_version; expected a whole number")
+    if version > FORMAT_VERSION:
+        raise DataError(file, f"written by a newer stepscope (format {version}; this one reads up to {FORMAT_VERSION}): upgrade stepscope")
+    try:
+        return msgspec.convert(_upgrade(record, version), Meta), msgspec.convert(record.get("tables", []), list[str])
+    except msgspec.ValidationError as error:
+        raise DataError(file, str(error)) from error
+
+
+def _upgrade(record: dict[str, Any], version: int) -> dict[str, Any]:
+    """The header of an earlier format in the current format. `schema.conform` adds the columns of later formats as nulls."""
+    return record
+
+
+def _replace(draft: Path, path: Path) -> None:
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    path.rename(old / "run")
+    draft.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Data model: tables, Trace, intervals, units."""

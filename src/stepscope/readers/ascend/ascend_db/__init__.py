@@ -1,0 +1,1 @@
+"""SQLite databases of Ascend's tools."""

@@ -1,0 +1,1 @@
+"""`*_ascend_pt` and `*_ascend_ms` folders."""

@@ -1,0 +1,1 @@
+"""Cluster analysis folders of Ascend's tools."""

@@ -1,0 +1,1 @@
+"""Raw FRAMEWORK files of torch_npu and MindSpore."""

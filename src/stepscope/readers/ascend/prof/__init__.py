@@ -1,0 +1,1 @@
+"""Raw Ascend `PROF_*` directories."""

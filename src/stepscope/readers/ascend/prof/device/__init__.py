@@ -1,0 +1,1 @@
+"""Device files of a PROF directory."""

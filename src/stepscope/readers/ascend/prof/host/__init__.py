@@ -1,0 +1,1 @@
+"""Host files of a PROF directory."""

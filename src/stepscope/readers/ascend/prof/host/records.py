@@ -1,0 +1,486 @@
+"""What CANN wrote on the host: calls by level, the tasks they launched, and what these tasks are."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from stepscope.model import intervals, schema
+from stepscope.model.intervals import Ints
+from stepscope.readers.ascend.prof.device.records import NEWEST, STREAM_DESTROYED, batches
+from stepscope.readers.ascend.prof.files import HOST_MAGIC, Clock, Notes, Records, Side, lines, records
+
+LEVELS = {
+    30000: "pytorch",
+    25000: "pta",
+    20500: "msproftx",
+    20000: "acl",
+    15000: "model",
+    10000: "node",
+    6000: "aicpu",
+    5500: "communication",
+    5000: "runtime",
+}
+_CODES = {word: code for code, word in LEVELS.items()}
+HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
+_API = np.dtype([*HEAD[:4], ("request", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("item", "<u8")])
+_EVENT = 2**64 - 1  # in place of an end: this record is one of two events
+TENSOR = np.dtype([("kind", "<u4"), ("format", "<u4"), ("dtype", "<u4"), ("dims", "<u4", 8)])
+
+
+def record(size: int, *fields: Any) -> np.dtype[Any]:
+    body = np.dtype([*HEAD, *fields])
+    return np.dtype([*HEAD, *fields, ("rest", f"V{size - body.itemsize}")])
+
+
+# Streams of the host, the newest format: name, layout.
+STREAMS: dict[str, np.dtype[Any]] = {
+    "compact.task_track": record(
+        64, ("device", "<u2"), ("stream", "<u2"), ("task", "<u2"), ("batch", "<u2"), ("kind", "<u8"), ("kernel", "<u8")
+    ),
+    "compact.node_basic_info": record(
+        64, ("op", "<u8"), ("core", "<u4"), ("op_type", "<u8"), ("blocks", "<u4"), ("flag", "<u4"), ("state", "u1")
+    ),
+    "compact.node_attr_info": record(64, ("op", "<u8"), ("kind", "<u4"), ("attributes", "<u8")),
+    "compact.memcpy_info": record(64, ("bytes", "<u8"), ("direction", "<u2")),
+    "compact.hccl_op_info": record(64, ("flags", "u1"), ("dtype", "u1"), ("algorithm", "<u8"), ("count", "<u8"), ("group", "<u8")),
+    "additional.tensor_info": record(256, ("op", "<u8"), ("count", "<u4"), ("tensors", TENSOR, 5)),
+    "additional.graph_id_map": record(256, ("name", "<u8"), ("graph", "<u4"), ("model", "<u4")),
+    "additional.fusion_op_info": record(256, ("op", "<u8"), ("count", "<u4"), ("bytes", "<u8", 5), ("originals", "<u8", 8)),
+    "additional.context_id_info": record(256, ("op", "<u8"), ("count", "<u4"), ("ids", "<u4", 55)),
+    "additional.hccl_info": record(
+        256,
+        *[("item", "<u8"), ("tag", "<u8"), ("group", "<u8"), ("local", "<u4"), ("remote", "<u4"), ("ranks", "<u4"), ("workflow", "<u4")],
+        *[("plane", "<u4"), ("context", "<u4"), ("notify", "<u8"), ("stage", "<u4"), ("role", "<u4"), ("estimated", "<f8")],
+        *[("source", "<u8"), ("target", "<u8"), ("bytes", "<u8"), ("operation", "<u4"), ("dtype", "<u4"), ("link", "<u4")],
+        *[("transport", "<u4"), ("rdma", "<u4")],
+    ),
+}
+# node_basic_info's word for the core that runs it.
+CORES = {
+    0: "AI_CORE",
+    1: "AI_CPU",
+    2: "AI_VECTOR_CORE",
+    3: "WRITE_BACK",
+    4: "MIX_AIC",
+    5: "MIX_AIV",
+    6: "FFTS_PLUS",
+    7: "DSA_SQE",
+    8: "DVPP",
+    9: "COMMUNICATION",
+    10: "FUSION",
+    11: "INVALID",
+}
+KERNELS = ("KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "KERNEL_AICPU", "FFTS_PLUS")
+
+
+class Words(NamedTuple):
+    """The dictionaries: hashes of names, and names of types by level. Words are categorical: millions of rows have them."""
+
+    hashes: pl.DataFrame  # key, word
+    types: pl.DataFrame  # level, type, word
+
+    def of(self, hashes: Records) -> pl.Series:
+        """Names; what is in no dictionary is the number itself, and 0 is nothing."""
+        keys = pl.DataFrame({"key": np.ascontiguousarray(hashes).astype(np.uint64)})
+        found = keys.join(self.hashes, on="key", how="left", maintain_order="left")
+        number = pl.when(pl.col("key") > 0, pl.col("word").is_null()).then("key").cast(pl.String).cast(schema.Text)
+        return found.select(pl.coalesce("word", number)).to_series()
+
+    def of_types(self, level: Records | int, kinds: Records) -> pl.Series:
+        levels = np.full(len(kinds), level, np.int64) if isinstance(level, int) else level.astype(np.int64)
+        keys = pl.DataFrame({"level": levels, "type": kinds.astype(np.uint64)})
+        found = keys.join(self.types, on=["level", "type"], how="left", maintain_order="left")
+        number = pl.when(pl.col("word").is_null()).then("type").cast(pl.String).cast(schema.Text)
+        return found.select(pl.coalesce("word", number)).to_series()
+
+
+class Host(NamedTuple):
+    """Everything the host wrote, in nanoseconds, with names in place of hashes."""
+
+    words: Words
+    calls: pl.DataFrame  # row, level, name, item, item_number, thread, start_ns, end_ns, request, connection
+    tasks: pl.DataFrame  # one row per launched task, see `_tasks`
+    fusions: pl.DataFrame
+    models: dict[int, str]
+    streams: dict[str, Records]  # those of communication
+    clock: Clock
+    around: "Around"
+
+
+def read(side: Side, clock: Clock, notes: Notes) -> Host:
+    words = _words(side, notes)
+    streams = {name: _both(side, name, layout, notes) for name, layout in STREAMS.items()}
+    calls = _calls(side, words, clock, notes)
+    around = Around(calls)
+    names = words.of(streams["additional.graph_id_map"]["name"])
+    models = dict(zip(streams["additional.graph_id_map"]["model"].tolist(), names.to_list(), strict=True))
+    tasks = _tasks(streams, words, clock, calls, around, side.chip in NEWEST)
+    fusions = _fusions(streams, words, clock, calls, around, models)
+    kept = {name: streams[name] for name in ("compact.hccl_op_info", "additional.hccl_info")}
+    return Host(words, calls, tasks, fusions, models, kept, clock, around)
+
+
+def _words(side: Side, notes: Notes) -> Words:
+    hashes, types = {}, {}
+    files = side.slices(r"(un)?aging\.additional\.hash_dic")
+    if not files:
+        notes.add(side.path / "data", "no hash_dic: names are shown as numbers")
+    for line in lines(files):
+        key, _, word = line.partition(":")
+        if key.isdecimal() and len(key) <= 20 and int(key) < 2**64:
+            hashes[int(key)] = word
+    files = side.slices(r"(un)?aging\.additional\.type_info_dic")
+    if not files:
+        notes.add(side.path / "data", "no type_info_dic: types of calls and tasks are shown as numbers")
+    for line in lines(files):
+        key, _, word = line.partition(":")
+        level, _, number = key.partition("_")
+        if level.isdecimal() and number.isdecimal() and len(level) < 10 and len(number) <= 20 and int(number) < 2**64:
+            types[int(level), int(number)] = word
+    return Words(
+        pl.DataFrame({"key": list(hashes), "word": list(hashes.values())}, schema={"key": pl.UInt64, "word": schema.Text}),
+        pl.DataFrame(
+            {"level": [level for level, _ in types], "type": [number for _, number in types], "word": list(types.values())},
+            schema={"level": pl.Int64, "type": pl.UInt64, "word": schema.Text},
+        ),
+    )
+
+
+def _both(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
+    """The records of a stream during the run (`aging` is true) and from before it."""
+    parts = []
+    for aging in (True, False):
+        pattern = ("" if aging else "un") + "aging." + name
+        part = records(side.slices(pattern.replace(".", r"\.")), layout, notes, HOST_MAGIC)
+        parts.append((part, aging))
+    if name.startswith("additional") and not all(len(part) for part, _ in parts):
+        return next((part for part, _ in parts if len(part)), parts[0][0])  # large, and nobody asks which it is
+    fields = [(field, layout[field]) for field in layout.names or () if field != "rest"]
+    whole = np.empty(sum(len(part) for part, _ in parts), [*fields, ("aging", "?")])
+    here = 0
+    for part, aging in parts:
+        rows = whole[here : here + len(part)]
+        for field, _ in fields:
+            rows[field] = part[field]
+        rows["aging"] = aging
+        here += len(part)
+    return whole
+
+
+# Calls
+
+
+def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame:
+    raw = _both(side, "api_event.data", _API, notes)
+    raw = raw[(raw["begin"] > 0) | (raw["end"] == _EVENT)]
+    connection = np.arange(len(raw))
+    event = raw["end"] == _EVENT
+    rows = pl.DataFrame(
+        {
+            "level": raw["level"].astype(np.int64),
+            "type": raw["type"].astype(np.uint64),
+            "thread": raw["thread"].astype(np.int64),
+            "request": raw["request"].astype(np.int64),
+            "item_number": raw["item"],
+            "aging": raw["aging"],
+            "connection": connection,
+            "begin": raw["begin"],
+            "end": raw["end"],
+        }
+    )
+    rows = pl.concat([rows.filter(~event), _from_events(rows.filter(event), side, notes)]).with_columns(
+        event=pl.col("connection").is_in(connection[event])
+    )
+    rows = rows.with_columns(
+        pl.Series("start_ns", clock.ns(rows["begin"].to_numpy())), pl.Series("end_ns", clock.ns(rows["end"].to_numpy()))
+    )
+    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()) & (rows["end_ns"] >= rows["start_ns"]).to_numpy()
+    if not possible.all():
+        notes.add(side.path / "data", "calls with invalid timestamps", int((~possible).sum()), "api_event")
+        rows = rows.filter(pl.Series(possible))
+    rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
+    item = words.of(rows["item_number"].to_numpy())
+    name = words.of_types(rows["level"].to_numpy(), rows["type"].to_numpy())
+    levels = {number: str(number) for number in rows["level"].unique()} | LEVELS
+    named = pl.col("level").replace_strict(levels, return_dtype=schema.Text)
+    return rows.with_columns(pl.Series("name", name), pl.Series("item", item), named).with_row_index("row")
+
+
+def _from_events(events: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
+    """Calls from pairs of events with the same key: begin and end. A call has the number of its end."""
+    key = ["level", "thread", "type", "request", "item_number"]
+    nth = pl.int_range(pl.len()).over(key)
+    rows = events.sort("begin", maintain_order=True).with_columns(
+        nth=nth, end=pl.col("begin").shift(-1).over(key), connection=pl.col("connection").shift(-1).over(key)
+    )
+    rows = rows.filter(pl.col("nth") % 2 == 0).drop("nth")
+    open_ends = rows["end"].null_count()
+    if open_ends:
+        notes.add(side.path / "data", "events that began and did not end", open_ends, "api_event")
+    return rows.filter(pl.col("end").is_not_null()).select(events.columns)
+
+
+class Around:
+    """Which call of a level was open on a thread at a time."""
+
+    def __init__(self, calls: pl.DataFrame) -> None:
+        self._levels: dict[str, tuple[Ints, ...]] = {}
+        self._calls = calls
+
+    def find(self, level: str, thread: Ints, at: Ints) -> Ints:
+        """The row of the innermost such call, -1 where there is none."""
+        row, threads, start, end, parent = self._of(level)
+        found = np.full(len(at), -1, np.int64)
+        for one in np.unique(threads):
+            low, high = np.searchsorted(threads, [one, one + 1])
+            mine = np.flatnonzero(thread == one)
+            here = np.searchsorted(start[low:high], at[mine], "right") - 1 + low
+            here[here < low] = -1
+            while len(past := np.flatnonzero((here >= 0) & (end[here] < at[mine]))):
+                here[past] = parent[here[past]]
+            found[mine] = np.where(here < 0, -1, row[here])
+        return found
+
+    def _of(self, level: str) -> tuple[Ints, ...]:
+        if level not in self._levels:
+            calls = self._calls.filter(pl.col("level") == level)
+            thread, start, end = (calls[name].to_numpy() for name in ("thread", "start_ns", "end_ns"))
+            nesting = intervals.nest(thread, start, end)
+            self._levels[level] = calls["row"].to_numpy().astype(np.int64), thread, start, end, nesting.parent
+        return self._levels[level]
+
+
+# Tasks
+
+
+def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around, newest: bool) -> pl.DataFrame:
+    """Every launched task: where it was to run, and the calls around its launch with what is known of their operator.
+
+    device, stream, task, batch, type, kernel, at_ns, thread; node, communication, acl, runtime (rows of calls); model, request,
+    op, op_type, core, blocks, mix_blocks, hf32, static, attributes, tensors (row of `tensors`), contexts (row), bytes, direction.
+    """
+    track = streams["compact.task_track"]
+    thread, at = track["thread"].astype(np.int64), clock.ns(track["at"])
+    kind = words.of_types(_CODES["runtime"], track["kind"])
+    flip = (kind == "FLIP_TASK").to_numpy()
+    device, stream, task = track["device"].astype(np.int64) & 0xFFF, track["stream"].astype(np.int64), track["task"].astype(np.int64)
+    batch = np.zeros(len(track), np.int64)
+    if newest:  # numbers of 32 bits, which never begin anew
+        task |= track["batch"].astype(np.int64) << 16
+    for one in np.unique(device) if not newest else ():
+        mine, flips = (device == one) & ~flip, (device == one) & flip
+        number = track["batch"][flips].astype(np.int64)
+        batch[mine] = batches(
+            stream[mine], task[mine], at[mine], stream[flips], task[flips], at[flips], np.where(number == 0, STREAM_DESTROYED, number)
+        )
+    outer = {level: around.find(level, thread, at) for level in ("node", "model", "communication", "acl", "runtime")}
+    tasks = pl.DataFrame(
+        {
+            "device": device,
+            "stream": stream,
+            "task": task,
+            "batch": batch,
+            "type": kind,
+            "kernel": words.of(track["kernel"]),
+            "at_ns": at,
+            "thread": thread,
+            "static": ~track["aging"],
+            **outer,
+        }
+    ).filter(~pl.Series(flip))
+    tasks = tasks.with_columns(pl.when(pl.col(level) >= 0).then(level).alias(level) for level in outer)
+    models = calls.select(pl.col("row").cast(pl.Int64).alias("model"), pl.col("item_number").alias("model_id"), "request")
+    nodes = calls.select(pl.col("row").cast(pl.Int64).alias("node"), node_item="item", connection="connection")
+    acls = calls.select(pl.col("row").cast(pl.Int64).alias("acl"), connection_of_acl="connection")
+    parts = calls.select(pl.col("row").cast(pl.Int64).alias("communication"), part="item")
+    for frame, level in ((models, "model"), (nodes, "node"), (parts, "communication"), (acls, "acl")):
+        tasks = tasks.join(frame, on=level, how="left", maintain_order="left")
+    tasks = tasks.with_columns(connection=pl.coalesce("connection", "connection_of_acl")).drop("connection_of_acl")
+    for name, frame in _of_nodes(streams, words, clock, around).items():
+        tasks = tasks.join(frame, on="node", how="left", maintain_order="left", suffix=f"_{name}")
+    return _with_copies(tasks, streams, clock, around)
+
+
+def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: Around) -> dict[str, pl.DataFrame]:
+    """Details of the operator of each launch: one row per launch."""
+    basic, attributes = streams["compact.node_basic_info"], streams["compact.node_attr_info"]
+    found = {
+        "basic": pl.DataFrame(
+            {
+                "node": _launch(basic, "node", clock, around),
+                "op": words.of(basic["op"]),
+                "op_type": words.of(basic["op_type"]),
+                "core": pl.Series(basic["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=schema.Text),
+                "blocks": (basic["blocks"] & 0xFFFF).astype(np.int64),
+                "mix_blocks": ((basic["blocks"] & 0xFFFF) * (basic["blocks"] >> 16)).astype(np.int64),
+                "hf32": basic["flag"] & 1 == 1,
+                "static_op": ~basic["aging"],
+            }
+        ),
+        "attributes": pl.DataFrame({"node": _launch(attributes, "node", clock, around), "attributes": words.of(attributes["attributes"])}),
+        "tensors": _tensors(streams["additional.tensor_info"], clock, around),
+    }
+    return {name: frame.filter(pl.col("node") >= 0).unique("node", keep="first", maintain_order=True) for name, frame in found.items()}
+
+
+def _launch(rows: Records, level: str, clock: Clock, around: Around) -> Ints:
+    return around.find(level, rows["thread"].astype(np.int64), clock.ns(rows["at"]))
+
+
+def _with_copies(tasks: pl.DataFrame, streams: dict[str, Records], clock: Clock, around: Around) -> pl.DataFrame:
+    """A copy says its size beside the task, within the same runtime call."""
+    copies = streams["compact.memcpy_info"]
+    rows = pl.DataFrame(
+        {
+            "runtime": _launch(copies, "runtime", clock, around),
+            "bytes": copies["bytes"].astype(np.int64),
+            "direction": copies["direction"].astype(np.int64),
+        }
+    )
+    rows = rows.filter(pl.col("runtime") >= 0).unique("runtime", keep="first", maintain_order=True)
+    return tasks.join(rows, on="runtime", how="left", maintain_order="left")
+
+
+# Tensors
+
+
+def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
+    """Per launch: shapes, dtypes and formats of inputs and outputs as text. An operator with more than five has several records."""
+    if not len(raw):
+        return pl.DataFrame(schema={"node": pl.Int64, **dict.fromkeys(TENSOR_TEXTS, schema.Text)})
+    count = np.minimum(raw["count"], 5).astype(np.int64)
+    whole = pl.DataFrame({"node": _launch(raw, "node", clock, around), "op": raw["op"], "at": raw["at"]})
+    # Records of one launch, one operator and one moment are one operator's; alone, most are like others.
+    alone = (pl.len().over("node", "op", "at") == 1) & (pl.col("node") >= 0)
+    whole = whole.with_columns(alone=alone).with_row_index("record")
+    same, first = _alike(_bytes(raw, "tensors"), count)
+    texts = pl.DataFrame(
+        [tensor_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()],
+        schema=dict.fromkeys(TENSOR_TEXTS, schema.Text),
+        orient="row",
+    ).with_row_index("same")
+    single = (
+        whole.with_columns(pl.Series("same", same).cast(pl.UInt32))
+        .filter("alone")
+        .join(texts, on="same", how="left", maintain_order="left")
+    )
+    # Those in several pieces repeat, too: by the numbers of their pieces.
+    several = whole.with_columns(pl.Series("same", same)).filter(~pl.col("alone"), pl.col("node") >= 0)
+    several = several.group_by("node", "op", "at", maintain_order=True).agg(pieces=pl.col("same").cast(pl.String).str.join(" "))
+    rows = []
+    for pieces in several["pieces"].unique().to_list():
+        members = [int(first[int(one)]) for one in pieces.split(" ")]
+        rows.append((pieces, *tensor_texts([raw["tensors"][row][: count[row]] for row in members])))
+    joined = pl.DataFrame(rows, schema={"pieces": pl.String, **dict.fromkeys(TENSOR_TEXTS, schema.Text)}, orient="row")
+    several = several.join(joined, on="pieces", how="left", maintain_order="left")
+    columns = ["node", *TENSOR_TEXTS]
+    return pl.concat([single.select(columns), several.select(columns)])
+
+
+TENSOR_TEXTS = (
+    *("shapes", "dtypes"),
+    *("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"),
+)
+
+
+def _alike(payload: Any, count: Ints) -> tuple[Ints, Ints]:
+    """Which records are equal: a number for each, and the first record of each number. In portions: there may be millions."""
+    wide = (payload.shape[1] + 7) // 8
+    weights = np.random.default_rng(0).integers(1, 2**63, wide, dtype=np.uint64) | np.uint64(1)
+    digest = np.empty(len(payload), np.uint64)
+    for rows, mixed in _portions(payload, wide):
+        digest[rows] = (mixed * weights).sum(axis=1, dtype=np.uint64)
+    digest += count.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    _, first, same = np.unique(digest, return_index=True, return_inverse=True)
+    for rows, _ in _portions(payload, wide):
+        if not (payload[rows] == payload[first[same[rows]]]).all():  # never seen: two different records with one digest
+            return np.arange(len(payload)), np.arange(len(payload))
+    return same, first
+
+
+def _bytes(raw: Records, field: str) -> Any:
+    """One field of all records, byte by byte and where it lies."""
+    fields = raw.dtype.fields
+    assert fields is not None
+    dtype, place = fields[field][:2]
+    whole = np.ascontiguousarray(raw).view(np.uint8).reshape(len(raw), raw.dtype.itemsize)
+    return whole[:, place : place + dtype.itemsize]
+
+
+def _portions(payload: Any, wide: int) -> Iterator[tuple[slice, Any]]:
+    """Rows of bytes as rows of whole numbers, in portions."""
+    for start in range(0, len(payload), 1 << 16):
+        rows = slice(start, min(start + (1 << 16), len(payload)))
+        padded = np.zeros((rows.stop - start, wide * 8), np.uint8)
+        padded[:, : payload.shape[1]] = payload[rows]
+        yield rows, padded.view(np.uint64)
+
+
+def tensor_texts(parts: list[Records]) -> tuple[str, ...]:
+    sides: list[tuple[list[str], list[str], list[str]]] = [([], [], []), ([], [], [])]
+    for part in parts:
+        for kind, form, dtype, dims in part.tolist():
+            if kind < 2:
+                shapes, dtypes, formats = sides[kind]
+                shapes.append(",".join(str(size) for size in dims if size))
+                dtypes.append(_word(dtype, DTYPES))
+                formats.append(_word(form & 0xFF, FORMATS))
+    shapes, dtypes, _ = sides[0]
+    return (
+        "[" + ",".join(f"[{shape}]" for shape in shapes) + "]",
+        "[" + ",".join(f'"{dtype}"' for dtype in dtypes) + "]",
+        *(";".join(words) for side in sides for words in side),
+    )
+
+
+def _word(code: int, words: dict[int, str]) -> str:
+    return words.get(code, str(code))
+
+
+# Fusions
+
+
+def _fusions(
+    streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around, models: dict[int, str]
+) -> pl.DataFrame:
+    """Operators that the compiler made of several: model, name, originals, and the bytes of their memory."""
+    raw = streams["additional.fusion_op_info"]
+    rows = around.find("model", raw["thread"].astype(np.int64), clock.ns(raw["at"]))
+    model = calls["item_number"].to_numpy()[rows] if len(rows) and calls.height else np.zeros(len(rows), np.uint64)
+    originals = [words.of(raw["originals"][row][: min(int(raw["count"][row]), 8)]).to_list() for row in range(len(raw))]
+    return pl.DataFrame(
+        {
+            "model": [int(number) if row >= 0 else None for number, row in zip(model, rows, strict=True)],
+            "name": words.of(raw["op"]),
+            "originals": [";".join(filter(None, names)) for names in originals],
+            **{f"{what}_bytes": raw["bytes"][:, place].astype(np.int64) for place, what in enumerate(FUSION_MEMORY)},
+        },
+        schema={"model": pl.Int64, "name": pl.String, "originals": pl.String, **{f"{what}_bytes": pl.Int64 for what in FUSION_MEMORY}},
+    )
+
+
+FUSION_MEMORY = ("input", "output", "weight", "workspace", "total")
+
+# Words by their numbers.
+_DTYPES = """
+FLOAT FLOAT16 INT8 INT32 UINT8 5 INT16 UINT16 UINT32 INT64 UINT64 DOUBLE BOOL STRING DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 QINT8
+QINT16 QINT32 QUINT8 QUINT16 RESOURCE STRING_REF DUAL DT_VARIANT DT_BF16 DT_UNDEFINED DT_INT4 DT_UINT1 DT_INT2 DT_UINT2 DT_COMPLEX32
+DT_HIFLOAT8 DT_FLOAT8_E5M2 DT_FLOAT8_E4M3FN DT_FLOAT8_E8M0 DT_FLOAT6_E3M2 DT_FLOAT6_E2M3 DT_FLOAT4_E2M1 DT_FLOAT4_E1M2
+"""
+_FORMATS = """
+NCHW NHWC ND NC1HWC0 FRACTAL_Z NC1C0HWPAD NHWC1C0 FSR_NCHW FRACTAL_DECONV C1HWNC0 FRACTAL_DECONV_TRANSPOSE FRACTAL_DECONV_SP_STRIDE_TRANS
+NC1HWC0_C04 FRACTAL_Z_C04 CHWN FRACTAL_DECONV_SP_STRIDE8_TRANS HWCN NC1KHKWHWC0 BN_WEIGHT FILTER_HWCK HASHTABLE_LOOKUP_LOOKUPS
+HASHTABLE_LOOKUP_KEYS HASHTABLE_LOOKUP_VALUE HASHTABLE_LOOKUP_OUTPUT HASHTABLE_LOOKUP_HITS C1HWNCoC0 MD NDHWC FRACTAL_ZZ FRACTAL_NZ NCDHW
+DHWCN NDC1HWC0 FRACTAL_Z_3D CN NC DHWNC FRACTAL_Z_3D_TRANSPOSE FRACTAL_ZN_LSTM FRACTAL_Z_G RESERVED ALL NULL ND_RNN_BIAS FRACTAL_ZN_RNN NYUV
+NYUV_A NCL FRACTAL_Z_WINO C1HWC0 FRACTAL_NZ_C0_16 FRACTAL_NZ_C0_32 FRACTAL_NZ_C0_2 FRACTAL_NZ_C0_4 FRACTAL_NZ_C0_8 END
+"""
+# MindSpore has numbers of its own, from 230 and from 200.
+_MINDSPORE_DTYPES = "BOOL INT INT8 INT16 INT32 INT64 UINT UINT8 UINT16 UINT32 UINT64 FLOAT FLOAT16 FLOAT32 FLOAT64 COMPLEX"
+_MINDSPORE_FORMATS = """
+UNKNOWN DEFAULT NC1KHKWHWC0 ND NCHW NHWC HWCN NC1HWC0 FRAC_Z C1HWNCOC0 FRAC_NZ NC1HWC0_C04 FRACTAL_Z_C04 NDHWC FRACTAL_ZN_LSTM
+FRACTAL_ZN_RNN ND_RNN_BIAS
+"""
+DTYPES = dict(enumerate(_DTYPES.split())) | dict(enumerate(_MINDSPORE_DTYPES.split(), 230)) | {2**32 - 1: "UNDEFINED"}
+FORMATS = dict(enumerate(_FORMATS.split())) | dict(enumerate(_MINDSPORE_FORMATS.split(), 200))

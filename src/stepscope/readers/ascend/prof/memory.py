@@ -1,0 +1,62 @@
+"""Allocations of operators, as the graph engine (GE) records them on the host."""
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from stepscope.readers.ascend.common.memory_tables import record_counters
+from stepscope.readers.ascend.prof.files import HOST_MAGIC, Notes, Side, records
+from stepscope.readers.ascend.prof.host.records import Host, record
+
+_LAYOUT = record(
+    256,
+    *[("address", "<u8"), ("bytes", "<i8"), ("op", "<u8"), ("allocated", "<u8"), ("reserved", "<u8"), ("device", "<u4"), ("kind", "<u4")],
+)
+
+
+class Memory(NamedTuple):
+    blocks: pl.DataFrame  # the columns of `allocations`
+    counters: pl.DataFrame
+
+
+NONE = Memory(pl.DataFrame(), pl.DataFrame())
+
+
+def read(side: Side, host: Host, notes: Notes) -> Memory:
+    raw = np.concatenate(
+        [records(side.slices(rf"{age}\.additional\.task_memory_info"), _LAYOUT, notes, HOST_MAGIC) for age in ("aging", "unaging")]
+    )
+    if not len(raw):
+        return NONE
+    rows = pl.DataFrame(
+        {
+            "at_ns": host.clock.ns(raw["at"]),
+            "device": [f"npu {number}" for number in raw["device"].tolist()],
+            "op": host.words.of(raw["op"]).cast(pl.String),
+            "address": raw["address"],
+            "bytes": raw["bytes"],
+            "allocated": raw["allocated"].astype(np.float64),
+            "reserved": raw["reserved"].astype(np.float64),
+        }
+    )
+    possible = host.clock.plausible(rows["at_ns"].to_numpy())
+    if not possible.all():
+        notes.add(side.path / "data", "blocks of memory with invalid timestamps", int((~possible).sum()), "task_memory_info")
+    rows = rows.filter(pl.Series(possible)).sort("at_ns", maintain_order=True)
+    samples = rows.select("at_ns", "device", "allocated", "reserved", component=pl.lit("GE"), active=pl.lit(None, pl.Float64))
+    return Memory(_blocks(rows, side, notes), record_counters(samples))
+
+
+def _blocks(rows: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
+    """The next record of an address frees its block. Freed sizes are below 0."""
+    one = ("device", "address")
+    taken = pl.col("bytes") > 0
+    rows = rows.with_columns(
+        free_ns=pl.when(pl.col("bytes").shift(-1).over(one) < 0).then(pl.col("at_ns").shift(-1).over(one)),
+        before=taken.shift(1).over(one),
+    )
+    strays = rows.filter(~taken & ~pl.col("before").fill_null(False)).height
+    if strays:
+        notes.add(side.path / "data", "freed blocks of memory whose allocation is lost", strays, "task_memory_info")
+    return rows.filter(taken).select("device", "address", "bytes", "free_ns", "op", alloc_ns="at_ns")

@@ -1,0 +1,1 @@
+"""Captures: what a recording of ours leaves."""

@@ -1,0 +1,1 @@
+"""Decoders that several formats share."""

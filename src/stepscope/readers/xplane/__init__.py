@@ -1,0 +1,1 @@
+"""XPlane files of JAX and TensorFlow."""

@@ -1,0 +1,1 @@
+"""Sockets and jobs of `stepscope attach`."""

@@ -1,0 +1,1 @@
+"""Which call ends a step."""

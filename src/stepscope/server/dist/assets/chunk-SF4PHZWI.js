@@ -1,0 +1,1 @@
+var e={pytorch:"PyTorch",torch:"PyTorch",mindspore:"MindSpore",jax:"JAX",tensorflow:"TensorFlow",python:"Python",cann:"CANN"};function n(r){let o=e[r.framework]??r.framework,s=r.versions?.[r.framework]??r.versions?.torch??r.versions?.pytorch;return s&&r.framework?`${o} ${s.split("+")[0]}`:o}export{n as a};

@@ -1,0 +1,1 @@
+function r(n){return(n.kinds.kernel??0)>0||n.devices.some(e=>e.kind==="aicore")}var o={gpu:"GPU",aicore:"NPU",npu:"NPU",aicpu:"AI CPU",tpu:"TPU"};function i(n){return n.devices.map(e=>o[e.kind]).find(Boolean)??null}export{r as a,i as b};

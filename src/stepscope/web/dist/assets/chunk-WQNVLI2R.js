@@ -1,1 +1,0 @@
-import{M as r,g as l,h as p,l as a}from"./chunk-GDVHWJQU.js";var e=a(!1);function m(){e.value=!e.value}var n=null;function v(){let[,u]=l(0),o=e.value;p(()=>{!o||n||import("./manual-IQ75HDE7.js").then(i=>{n=i.Manual,u(f=>f+1)})},[o]);let t=n;return o&&t?r(t,{close:()=>e.value=!1}):null}export{m as a,v as b};

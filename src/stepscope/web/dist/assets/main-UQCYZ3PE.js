@@ -1,1 +1,0 @@
-import{a as r}from"./chunk-YSXFO5MT.js";import"./chunk-WQNVLI2R.js";import"./chunk-46HQCSCN.js";import"./chunk-OBFQQZBL.js";import"./chunk-USMYI3VV.js";import{M as t,e}from"./chunk-GDVHWJQU.js";import"./chunk-WOT6VMZA.js";e(t(r,{}),document.getElementById("app"));

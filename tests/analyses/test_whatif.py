@@ -1,0 +1,156 @@
+"""Expected values are worked out by hand from the dependencies that each trace shows."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import tiny
+from stepscope.errors import UsageError
+from stepscope.model.trace import Trace
+
+TRACKS = """
+    track  kind    label         device
+    0      thread  main          -
+    7      stream  "stream_7"    0
+    8      stream  "stream_8"    0
+"""
+
+
+def synchronized() -> Trace:
+    """One step of 100 us: k1 starts 8 us after its launch, k2 waits for k1 (2 us after it), the host waits for k2 (10 us after it)."""
+    return tiny.trace(
+        spans="""
+            track  kind    name      start_ns  dur_ns  span  flow_in
+            0      step    step      0         100000  0     -
+            0      op      a         0         10000   1     -
+            0      api     launch    2000      2000    2     -
+            0      op      b         10000     20000   3     -
+            0      api     launch    12000     2000    4     -
+            0      sync    wait      40000     40000   5     -
+            0      op      c         82000     13000   6     -
+            7      kernel  k1        10000     20000   7     2
+            7      kernel  k2        32000     38000   8     4
+        """,
+        tracks=TRACKS,
+        steps="""
+            step  start_ns  end_ns
+            0     0         100000
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "predicted_ns"),
+    [
+        ({}, 100_000),
+        ({"scale": "k1=0.5"}, 90_000),  # k1 20, k2 22 to 60, host continues at 70 instead of 80
+        ({"scale": "k2=0"}, 63_000),  # the wait returns after its own 3 us, at 43 instead of 80
+        ({"scale": "k*=0"}, 63_000),
+        ({"scale": "c=0"}, 87_000),
+        ({"scale": "b=0"}, 100_000),  # k2 waits for k1 as before
+        ({"remove": "sync"}, 70_000),  # k2 ends at 70, the host at 63
+        ({"remove": "host"}, 60_000),  # launches at 0: k1 to 20, k2 from 22 to 60
+        ({"remove": "device"}, 63_000),
+        ({"remove": "launch_latency"}, 92_000),  # k1 starts at 2
+        ({"remove": "sync,launch_latency"}, 63_000),
+        ({"scale": "k1=2"}, 120_000),
+    ],
+)
+def test_a_change_moves_the_end_of_the_step_along_its_dependencies(changes: dict[str, Any], predicted_ns: int) -> None:
+    (row,) = synchronized().analyse("whatif", **changes).to_dicts()
+    assert (row["steps"], row["step_ns"], row["replayed_ns"]) == (1, 100_000, 100_000)
+    assert row["predicted_ns"] == predicted_ns
+    assert row["gain_ns"] == 100_000 - predicted_ns
+
+
+def test_the_bottleneck_is_what_most_of_the_changed_path_is() -> None:
+    trace = synchronized()
+    assert trace.analyse("whatif")["bottleneck"].to_list() == ["kernel"]  # k1 and k2: 58 of 100 us
+    assert trace.analyse("whatif", remove="device")["bottleneck"].to_list() == ["host"]
+
+
+def test_where_the_host_runs_ahead_a_step_lasts_until_its_device_work_has_ended() -> None:
+    # The host needs 10 us per step, the device 40.
+    trace = tiny.trace(
+        spans="""
+            track  kind    name      start_ns  dur_ns  span  flow_in
+            0      step    step      0         10000   0     -
+            0      api     launch    1000      1000    1     -
+            0      step    step      10000     10000   2     -
+            0      api     launch    11000     1000    3     -
+            7      kernel  k1        5000      40000   4     1
+            7      kernel  k1        45000     40000   5     3
+        """,
+        tracks=TRACKS,
+        steps="""
+            step  start_ns  end_ns
+            0     0         10000
+            1     10000     20000
+        """,
+    )
+    # 45 and 40 us as recorded; with kernels of half their length 25 and 20.
+    assert trace.analyse("whatif", scale="k1=0.5").select("step_ns", "predicted_ns").row(0) == (42_500, 22_500)
+    assert trace.analyse("whatif", remove="device").select("predicted_ns").item() == 10_000
+
+
+def test_ranks_wait_for_the_last_of_them_in_a_collective() -> None:
+    # Rank 1 launches its part 40 us after rank 0, because of `slow`; the transfer itself takes 10 us.
+    trace = tiny.trace(
+        spans="""
+            rank  track  kind           name                     start_ns  dur_ns  span  flow_in
+            0     0      step           step                     0         80000   0     -
+            0     0      api            launch                   5000      1000    1     -
+            0     0      sync           wait                     10000     52000   2     -
+            0     7      communication  ncclDevKernel_AllReduce  10000     50000   3     1
+            1     0      step           step                     0         80000   0     -
+            1     0      op             slow                     0         40000   4     -
+            1     0      api            launch                   45000     1000    1     -
+            1     0      sync           wait                     48000     14000   2     -
+            1     7      communication  ncclDevKernel_AllReduce  50000     10000   3     1
+        """,
+        tracks="""
+            rank  track  kind    label         device
+            0     0      thread  main          -
+            0     7      stream  "stream_7"    0
+            1     0      thread  main          -
+            1     7      stream  "stream_7"    0
+        """,
+        steps="""
+            rank  step  start_ns  end_ns
+            0     0     0         80000
+            1     0     0         80000
+        """,
+    )
+    assert trace.analyse("whatif")["replayed_ns"].to_list() == [80_000, 80_000]
+    # Without `slow` rank 1 arrives at 10 us, as rank 0 does: both end 40 us earlier.
+    assert trace.analyse("whatif", scale="slow=0")["gain_ns"].to_list() == [40_000, 40_000]
+    # A transfer of no time ends when the last rank has arrived.
+    assert trace.analyse("whatif", infinite_bandwidth=True)["gain_ns"].to_list() == [10_000, 10_000]
+
+
+def test_wrong_changes_are_refused_with_what_is_expected() -> None:
+    trace = synchronized()
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"scale": "k1"}, "expected NAME=FACTOR"),
+        ({"scale": "k1=-1"}, "expected NAME=FACTOR"),
+        ({"scale": "k1=nan"}, "expected NAME=FACTOR"),
+        ({"scale": "k9=0.5"}, "nothing is named 'k9'"),
+        ({"remove": "gpu"}, "input_wait, sync, launch_latency, copy, communication, host, device"),
+    ]
+    for changes, message in cases:
+        with pytest.raises(UsageError, match=message):
+            trace.analyse("whatif", **changes)
+
+
+def test_floors_are_the_step_of_each_resource_alone() -> None:
+    rows = synchronized().analyse("floors").select("floor", "step_ns")
+    # Device: k1 and k2 with 2 us between them. Host: 100 us less the wait, of which the call itself takes 3.
+    assert dict(rows.iter_rows()) == {"measured": 100_000, "device": 60_000, "host": 63_000}
+
+
+def test_a_trace_without_steps_has_no_rows() -> None:
+    trace = tiny.trace(spans="track kind name start_ns dur_ns\n0 op a 0 10", tracks=TRACKS)
+    assert trace.analyse("whatif").height == 0
+    assert trace.analyse("floors").height == 0
+    assert isinstance(trace.analyse("floors"), pl.DataFrame)
