@@ -3,7 +3,8 @@
 import polars as pl
 
 from stepscope.analyses.shared.changes import remove, unchanged
-from stepscope.analyses.shared.replay import KINDS, build, replay
+from stepscope.analyses.shared.graph import KINDS, build
+from stepscope.analyses.shared.replay import replay
 from stepscope.model.trace import Trace
 
 COLUMNS = {
