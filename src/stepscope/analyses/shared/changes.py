@@ -24,7 +24,7 @@ REMOVABLE = {
     "host": "time of the host's program",
     "device": "time of kernels, copies and transfers on the device",
 }
-_NEVER = -(1 << 60)  # a lag that never binds
+NEVER = -(1 << 60)  # a lag that never binds
 _HOST_KINDS = ["op", "scope", "annotation", "python", "data", "api"]
 
 
@@ -48,14 +48,14 @@ def remove(graph: Graph, durations: Durations, word: str) -> None:
     if word == "input_wait":
         duration[graph.kind == KINDS.index("input")] = 0
     elif word == "sync":
-        lag[graph.on_host & (target == KINDS.index("sync"))] = _NEVER
+        lag[graph.on_host & (target == KINDS.index("sync"))] = NEVER
     elif word == "launch_latency":
         lag[graph.on_host & is_task[node]] = 0
     elif word == "copy":
         duration[graph.kind == KINDS.index("copy")] = 0
     elif word == "communication":
         duration[graph.kind == KINDS.index("communication")] = 0
-        lag[graph.kind[graph.node] == KINDS.index("meeting")] = _NEVER
+        lag[graph.kind[graph.node] == KINDS.index("meeting")] = NEVER
     elif word == "host":
         duration[graph.kind == KINDS.index("host")] = 0
         duration[graph.kind == KINDS.index("input")] = 0
