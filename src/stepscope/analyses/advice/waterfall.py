@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.ranking import advice_of
+from stepscope.analyses.advice.engine.results import advice_of
 from stepscope.model.trace import Trace
 
 COLUMNS = {
