@@ -1,0 +1,49 @@
+"""Many small transfers, each of which costs a latency.
+
+Fires for collectives of less than 1 MiB in the mean that run at least ten times per step. The fix merges them into transfers of up to
+25 MB: of all calls that are merged into one, only one pays what the fastest of them takes.
+"""
+
+import math
+from collections.abc import Iterator
+
+import polars as pl
+
+from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, scale_work
+from stepscope.analyses.advice.engine.run import Run
+from stepscope.analyses.communication.communication import waits
+
+NEEDS = ("steps", "communication")
+APPLIES = ("several ranks",)
+LINK = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
+FIX = {
+    "pytorch": "model = DDP(model, bucket_cap_mb=25)",
+    "mindspore": "mindspore.set_auto_parallel_context(comm_fusion={'allreduce': {'mode': 'size', 'config': 25}})",
+    "jax": "XLA_FLAGS=--xla_gpu_all_reduce_combine_threshold_bytes=26214400 python train.py",
+}
+_SMALL, _MERGED, _LEAST_CALLS, _CHEAPEST = 1 << 20, 25_000_000, 10, 0.1
+
+
+def small_transfers(run: Run) -> Iterator[Finding]:
+    calls = waits(run.trace).filter(pl.col("is_collective"), pl.col("bytes") > 0)
+    calls = run.in_steps(calls.drop("step").with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")), "start_ns")
+    for (name,), rows in calls.group_by("name", maintain_order=True):
+        count = rows.height / run.steps.height
+        size = float(rows["bytes"].mean())  # type: ignore[arg-type]
+        if size >= _SMALL or count < _LEAST_CALLS:
+            continue
+        merged = math.ceil(count * size / _MERGED)
+        cost = float(rows["dur_ns"].quantile(_CHEAPEST) or 0) * (1 - merged / count)
+        factor = 1 - cost / pl.col("dur_ns").clip(1)
+        total = run.per_step(rows["dur_ns"])
+        launches = run.operators.filter(pl.col("name") == name)
+        yield Finding(
+            parameters={"operator": str(name), "calls": round(count), "size": round(size), "time": total, "merged": merged},
+            evidence=Evidence(
+                "communication", {}, {"name": str(name)}, {"total_ns": total, "calls": round(count), "size_bytes": round(size)}
+            ),
+            changes=(scale_work(rows, factor), *((scale_host(launches, merged / count),) if launches.height else ())),
+            culprit=str(name),
+            spans=rows.sort("dur_ns", descending=True).select("rank", "step", "span"),
+            confidence="medium",
+        )

@@ -1,0 +1,46 @@
+"""The optimizer updates one parameter after the other, with a few operators for each.
+
+Fires where most operators of an optimizer step are not those that update many tensors at once. The fix updates all parameters with one
+operator: then the loop of the host takes no time between the operators, and each operator, and each kernel, saves what the fastest of them
+takes, which is the cost of a call.
+"""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from stepscope.analyses.advice.engine.calls import annotated, inside, top_level, work_under
+from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, scale_work
+from stepscope.analyses.advice.engine.run import Run
+
+NEEDS = ("steps", "operators")
+APPLIES = ("pytorch",)
+LINK = "https://docs.pytorch.org/docs/stable/optim.html#algorithms"
+FIX = {"pytorch": "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # or foreach=True"}
+_TOGETHER = r"_foreach_|_fused_|_compiled"
+_LEAST_CALLS = 20  # per step
+_CHEAPEST = 0.05  # quantile of the durations that is taken for the cost of a call
+
+
+def optimizer_loop(run: Run) -> Iterator[Finding]:
+    ranges = annotated(run, "Optimizer.step#")
+    calls = inside(top_level(run), ranges)
+    together = pl.col("name").str.contains(_TOGETHER)
+    singles = calls.filter(~together)
+    if singles.height < _LEAST_CALLS * run.steps.height or singles.height < calls.height / 2:
+        return
+    total, cost = int(ranges["dur_ns"].sum()), float(singles["dur_ns"].quantile(_CHEAPEST) or 0)
+    host = max(int(calls["dur_ns"].sum()) - cost * singles.height, 0) / total if total else 0.0
+    work = work_under(run, singles)
+    launch = float(work["dur_ns"].quantile(_CHEAPEST) or 0)
+    name = str(ranges["name"].mode().sort()[0]).removeprefix("Optimizer.step#").removesuffix(".step")
+    per_step = run.per_step(ranges["dur_ns"])
+    yield Finding(
+        parameters={"optimizer": name, "calls": round(singles.height / run.steps.height), "time": per_step, "share": run.share(per_step)},
+        evidence=Evidence("annotations", {}, {}, {"total_ns": per_step, "calls": round(singles.height / run.steps.height)}),
+        changes=(scale_host(ranges, min(host, 1.0)), scale_work(work, 1 - launch / pl.col("dur_ns").clip(1))),
+        culprit=f"{name}.step",
+        source=run.source_of(ranges),
+        spans=ranges.sort("dur_ns", descending=True).select("rank", "step", "span"),
+        confidence="medium",
+    )
