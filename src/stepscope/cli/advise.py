@@ -127,4 +127,3 @@ def _not_checked(rows: list[dict[str, Any]], width: int, everything: bool) -> It
 
 def _wrapped(text: str, style: str, width: int, indent: int) -> Iterator[Line]:
     yield from ([(" " * indent + line, style)] for line in textwrap.wrap(text, width - indent))
-
