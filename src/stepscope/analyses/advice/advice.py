@@ -51,7 +51,8 @@ def advice(trace: Trace) -> pl.DataFrame:
     The gain is what the median step gets shorter in a replay of the recording with the changes that the fix makes: time that other work
     hides is no gain. Gains of several findings overlap: `waterfall` has the steps after fix A, then B. A finding with `later_ns` gains
     next to nothing now, and that much once the findings above it are fixed. Gains of the host are reduced by the recording overhead where
-    that is known. A run without findings has one row with status `healthy`. Rules that cannot apply (a rule for GPUs without one) have no row.
+    that is known. A run without findings has one row with status `healthy`. Rules that cannot apply, such as one
+    for GPUs without a GPU, have no row.
     """
     result = advice_of(trace)
     rows = [_row(ranked, result, "finding", trace) for ranked in result.findings]

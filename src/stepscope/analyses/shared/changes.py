@@ -62,7 +62,7 @@ def remove(graph: Graph, durations: Durations, word: str) -> None:
         lag[graph.on_host] = 0
     elif word == "device":
         duration[is_task] = 0
-        lag[graph.on_host] = 0
+        lag[graph.on_host | is_task[node]] = 0
     else:
         raise UsageError(f"unknown time to remove {word!r}: {', '.join(REMOVABLE)} are known")
 

@@ -396,10 +396,17 @@ class _Rank:
         transfers = np.flatnonzero(~self.tasks["on_device"].to_numpy())
         if self.host is None or len(transfers) == 0:
             return _NO_WAIT
-        rows = self.host.filter(
-            pl.col("kind").is_in(["op", "data", "sync"]), ~pl.col("thread").is_in(self.tasks["track"][transfers].unique().to_list())
+        rows = self.host.filter(pl.col("kind").is_in(["op", "data", "sync"]))
+        on_transfer = pl.col("thread").is_in(self.tasks["track"][transfers].unique().implode())
+        beside, around = (
+            intervals.merge(*(part[name].to_numpy() for name in ("start_ns", "end_ns")))
+            for part in (rows.filter(~on_transfer), rows.filter(on_transfer))
         )
-        busy = intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+        sent = intervals.merge(self.start[transfers], self.end[transfers])
+        # A thread that transfers may also run operators of the program, but operators around a transfer only wait for it.
+        busy = intervals.join(beside, intervals.subtract(around, sent))
+        if not len(busy.starts):
+            return _NO_WAIT  # nothing of the program is recorded
         silent = intervals.gaps(busy, int(self.steps["start_ns"].to_numpy().min()), int(self.steps["end_ns"].to_numpy().max()))
         by_end = transfers[np.argsort(self.end[transfers], kind="stable")]
         last = np.append(by_end, -1)[np.searchsorted(self.end[by_end], silent.ends, "right") - 1]

@@ -51,3 +51,15 @@ def _program_lines(trace: Trace) -> tuple[pl.DataFrame, Ints]:
     backward = np.where(forward >= 0, np.arange(host.height), nearest(parent, forward >= 0))
     origin = np.where(backward >= 0, forward[backward], -1)
     return host, np.where(origin >= 0, line[origin], line)
+
+
+def lines_at(trace: Trace, frames: pl.DataFrame, at: Ints) -> pl.Series:
+    """The line of the program that a thread runs at each time, from its Python frames (rank, span, start_ns, end_ns, parent)."""
+    frames = frames.sort("start_ns", "end_ns", descending=[False, True])
+    start, end, span = (frames[name].to_numpy() for name in ("start_ns", "end_ns", "span"))
+    row = np.searchsorted(start, at, "right") - 1
+    parents = rows_of(frames, frames["rank"], frames["parent"].fill_null(-1)) if frames.height else np.empty(0, np.int64)
+    while len(ended := np.flatnonzero((row >= 0) & (np.append(end, 0)[row] <= at))):
+        row[ended] = np.where(parents[row[ended]] < row[ended], parents[row[ended]], -1)
+    spans = pl.DataFrame({"rank": np.append(frames["rank"].to_numpy(), -1)[row], "span": np.append(span, -1)[row]})
+    return lines_of(trace, spans)

@@ -41,6 +41,11 @@ def _kinds(trace: Trace) -> frozenset[str]:
 
 
 @memoized
+def _categories(trace: Trace) -> frozenset[str]:
+    return frozenset(trace.spans.select(pl.col("category").cast(pl.String).unique()).collect()["category"].drop_nulls().to_list())
+
+
+@memoized
 def _series(trace: Trace) -> frozenset[tuple[str, str]]:
     """Series of the counters with their owners."""
     rows = trace.counters.select(pl.col("series", "owner").cast(pl.String).fill_null("")).unique().collect()
@@ -76,6 +81,9 @@ def _is_npu(run: Run) -> bool:
     return bool((run.trace.devices.select(pl.col("kind").cast(pl.String)).collect()["kind"] == "aicore").any())
 
 
+_HOST = {"op", "python", "annotation", "api", "data", "sync"}
+
+
 def device_word(run: Run) -> str:
     """GPU or NPU, or `device`, a word that messages translate."""
     return "NPU" if _is_npu(run) else "GPU" if _has_streams(run) else "device"
@@ -109,10 +117,24 @@ NEEDS: dict[str, Need] = {
         },
     ),
     "operators": Need("operators of the host", _spans("op"), {"": "record with `stepscope run`"}),
+    "host": Need("spans of the host", lambda run: bool(_kinds(run.trace) & _HOST), {"": "record with `stepscope run`"}),
+    "ranges": Need(
+        "Python stacks or ranges of the program",
+        lambda run: bool(_kinds(run.trace) & {"python", "annotation"}),
+        _kineto("--stack", "with_stack=True"),
+    ),
     "api": Need(
         "calls of the device runtime", _spans("api"), {"": "record with `stepscope run`", "mindspore": "record with --level Level1"}
     ),
     "stacks": Need("Python stacks", _spans("python"), _kineto("--stack", "with_stack=True")),
+    "collections": Need(
+        "garbage collections",
+        lambda run: "gc" in _categories(run.trace),
+        {
+            "": "time them with gc.callbacks and mark them with stepscope.record_function",
+            "pytorch": "record with torch_npu and gc_detect_threshold, or mark them with gc.callbacks and torch.profiler.record_function",
+        },
+    ),
     "shapes": Need("shapes of operators", _filled("spans", "shapes"), _kineto("--shapes", "record_shapes=True")),
     "memory": Need(
         "memory samples or allocations",

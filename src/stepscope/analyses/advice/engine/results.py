@@ -141,12 +141,15 @@ def _merged(rule: Rule, found: list[tuple[Run, Finding]]) -> Iterator[_Candidate
 
 
 def _explained(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Without findings that a more precise rule explains for the same culprit."""
+    """Without findings that a more precise rule explains: for the same culprit, or all of them where it has none."""
     explained = {(name, candidate.finding.culprit) for candidate in candidates for name in candidate.rule.explains}
+    whole = {name for name, culprit in explained if culprit is None}
     return [
         candidate
         for candidate in candidates
-        if not candidate.finding.statement and (candidate.rule.name, candidate.finding.culprit) not in explained
+        if not candidate.finding.statement
+        and candidate.rule.name not in whole
+        and (candidate.rule.name, candidate.finding.culprit) not in explained
     ]
 
 

@@ -12,7 +12,14 @@ from stepscope.analyses.shared.graph import Graph
 from stepscope.analyses.shared.host_phases import host_spans, main_threads
 from stepscope.analyses.shared.operator_calls import host_operators
 from stepscope.analyses.shared.step_windows import device_steps
+from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.model import intervals
 from stepscope.model.trace import Trace
+
+# Names of copies from the host to the device, as CUDA, ROCm, XLA and CANN write them.
+FROM_HOST = r"(?i)HtoD|Host ?To ?Device|Host -> Device|MEMCPYH2D|H2D"
+# Launches that follow each other within this time are one chain, which a graph would launch at once; a longer pause has a cause of its own.
+CHAIN_NS = 500_000
 
 
 class Run:
@@ -80,6 +87,22 @@ class Run:
         rows = rows.with_columns(pl.col("name").cast(pl.String), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         rows = rows.join(main, on=["rank", "thread"], how="left", maintain_order="left").with_columns(pl.col("main").fill_null(False))
         return self.in_steps(rows, "start_ns")
+
+    @functools.cached_property
+    def all_steps(self) -> pl.DataFrame:
+        """rank, step, start_ns, end_ns, total_ns of all steps of the recording but a warm-up step: for what happens in some steps only."""
+        return counting_steps(self.trace, None)
+
+    @functools.cached_property
+    def launching_threads(self) -> list[int]:
+        """The threads that launch device work: the program, and the one of its backward pass."""
+        return sorted(self.work["launch_track"].drop_nulls().unique().to_list())
+
+    def outside_input(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows (start_ns) that do not start while the program waits for its input."""
+        data = self.host.filter((pl.col("kind") == "data") & pl.col("main"))
+        waits = intervals.merge(data["start_ns"].to_numpy(), data["end_ns"].to_numpy())
+        return rows.filter(pl.Series(intervals.enclosing(waits.starts, waits.ends, rows["start_ns"].to_numpy()) < 0))
 
     @functools.cached_property
     def gaps(self) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, no_launch_latency, scale_host
-from stepscope.analyses.advice.engine.run import Run
+from stepscope.analyses.advice.engine.run import CHAIN_NS, Run
 
 NEEDS = ("steps", "device", "launches")
 APPLIES = ("with device",)
@@ -21,7 +21,6 @@ FIX = {
     "jax": "step = jax.jit(train_step, donate_argnums=0)  # the whole step, not its parts",
     "tensorflow": "@tf.function(jit_compile=True)\ndef train_step(batch): ...",
 }
-_CHAIN_NS = 500_000  # launches further apart have other work of the host between them, which other rules name
 _LEAST_LAUNCHES = 20  # per step
 
 
@@ -33,7 +32,7 @@ def launch_bound(run: Run) -> Iterator[Finding]:
     if launches < _LEAST_LAUNCHES or idle <= 0:
         return
     before = pl.col("launch_ns").shift(1).over("rank", "step")
-    chains = work.select("rank", "step", start_ns=before, end_ns="launched_ns").filter(pl.col("end_ns") - pl.col("start_ns") <= _CHAIN_NS)
+    chains = work.select("rank", "step", start_ns=before, end_ns="launched_ns").filter(pl.col("end_ns") - pl.col("start_ns") <= CHAIN_NS)
     if chains.is_empty():
         return
     host_ns = chains.select((pl.col("end_ns") - pl.col("start_ns")).median()).item()
