@@ -1,6 +1,7 @@
 """The device, or the program, waits for transfers between ranks that no computation hides.
 
-The fix hides transfers behind computation: they take no time of their own. Waits for slow ranks remain.
+The fix hides transfers behind computation: they take no time of their own. Where the recording has the time of the transfers themselves,
+only this part is hidden, and the rest of the calls, which is time until other ranks arrive, is a finding of its own.
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_work
 from stepscope.analyses.advice.engine.run import Run
+from stepscope.analyses.communication.communication import waits
 
 NEEDS = ("steps", "communication")
 APPLIES = ("several ranks",)
@@ -18,26 +20,36 @@ FIX = {
     "mindspore": "mindspore.set_auto_parallel_context(comm_fusion={'allreduce': {'mode': 'auto', 'config': None}})",
     "jax": "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true python train.py",
 }
+_ARRIVAL = {"": "# record all ranks, and open their folder: the rank whose calls are the shortest arrives last"}
 
 
 def exposed_communication(run: Run) -> Iterator[Finding]:
-    calls = run.trace.spans.filter(pl.col("kind") == "communication").select(
-        "rank", "span", "start_ns", "dur_ns", pl.col("name").cast(pl.String)
-    )
-    calls = run.in_steps(calls.collect(), "start_ns")
-    rows = run.table("communication").filter(pl.col("exposed_ns") > 0)
-    if calls.is_empty() or rows.is_empty():
+    steps = run.table("cluster_steps").join(run.steps.select("rank", "step"), on=["rank", "step"], how="semi")
+    exposed = steps["exposed_ns"].drop_nulls()
+    largest = run.table("communication").filter(pl.col("exposed_ns") > 0).sort("exposed_ns", "name", descending=[True, False])
+    calls = waits(run.trace).drop("step").with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns"))
+    calls = run.in_steps(calls.filter(pl.col("dur_ns") > 0), "start_ns")
+    if calls.is_empty() or largest.is_empty() or not exposed.sum():
         return
-    largest = rows.sort("exposed_ns", "name", descending=[True, False]).row(0, named=True)
-    steps = run.table("cluster_steps").filter(pl.col("exposed_ns").is_not_null())
-    exposed = float(steps["exposed_ns"].mean() or 0)  # type: ignore[arg-type]
-    yield Finding(
-        parameters={"exposed": round(exposed), "share": run.share(exposed), "operator": largest["name"]},
-        evidence=Evidence(
-            "communication", {}, {"name": largest["name"]}, {"exposed_ns": round(exposed), "exposed_share": run.share(exposed)}
-        ),
-        changes=(scale_work(calls),),
-        culprit=largest["name"],
-        spans=calls.sort("dur_ns", descending=True).select("rank", "step", "span"),
-        confidence="medium",
-    )
+    name, per_step = str(largest["name"][0]), round(float(exposed.sum()) / len(exposed))
+    transit = calls["recorded_transit_ns"]
+    known = transit.null_count() == 0
+    in_transit = run.per_step(transit) if known else None
+    figures = {"exposed_ns": per_step, "exposed_share": run.share(per_step)} | ({"transit_ns": in_transit} if known else {})
+    evidence = Evidence("communication", {}, {"name": name}, figures)
+    parameters = {"exposed": per_step, "operator": name} | ({"transit": in_transit} if known else {})
+    spans = calls.sort("dur_ns", descending=True).select("rank", "step", "span")
+    part = (pl.col("recorded_transit_ns") / pl.col("dur_ns")).clip(0, 1) if known else pl.lit(1.0)
+    yield Finding(parameters, evidence, (scale_work(calls, 1 - part),), name, spans=spans, confidence="medium")
+    if known:
+        yield Finding(
+            parameters,
+            evidence,
+            (scale_work(calls, part),),
+            name,
+            spans=spans,
+            confidence="medium",
+            code="advice-exposed_communication-arrival",
+            fix="advice-exposed_communication-arrival-fix",
+            fix_code=_ARRIVAL,
+        )

@@ -61,5 +61,7 @@ def _cause(run: Run, rank: int) -> str:
         if len(values) and len(mine):
             excess[name] = float(mine[0]) - float(values.median())  # type: ignore[arg-type]
     largest = max(excess, key=lambda name: excess[name], default=None)
+    if "computing" not in excess and run.operators.filter(pl.col("rank") == rank).is_empty():
+        return "unknown cause"
     cause = largest if largest is not None and excess[largest] > 0 else "host"
     return {"computing": "more computation", "input": "longer waits for input", "host": "a slower program on the host"}[cause]

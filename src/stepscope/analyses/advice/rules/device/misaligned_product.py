@@ -2,8 +2,8 @@
 
 Fires for 16-bit, 8-bit and TF32 products on a GPU with a dimension that is no multiple of 16 bytes, where they reach less than three
 quarters of what the aligned products of the run reach. The fix pads the dimension to a multiple of 64: the padded FLOPs then take the
-time that they take at the share of the peak of the aligned products (half the peak, if the run has none with at least a 32nd of the
-FLOPs).
+time that they take at the share of the peak of the aligned products. If the run has none with at least a 32nd of the FLOPs, only large
+products are judged, and half of the peak is assumed.
 """
 
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ _ALIGNED = {"fp16": 8, "bf16": 8, "tf32": 4, "fp8": 16, "int8": 16}  # elements 
 _PADDED = 64
 _REFERENCE = 0.5  # share of the peak, where the run has no aligned product to compare with
 _FAR_BELOW = 0.75
+_LARGE = 10**10  # FLOPs of a product that fills the chip by itself
 _ALIKE = 32  # an aligned product with a 32nd of the FLOPs still fills the chip
 
 
@@ -42,8 +43,10 @@ def misaligned_product(run: Run) -> Iterator[Finding]:
     aligned = calls.filter(pl.col("odd").is_null())
     for (name, precision, size), group in calls.drop_nulls("odd").group_by("name", "precision", "odd", maintain_order=True):
         alike = aligned.filter(pl.col("precision") == precision, pl.col("flops") >= int(group["flops"].max()) / _ALIKE)  # type: ignore[arg-type]
-        reference = alike["ideal_ns"].sum() / alike["time_ns"].sum() if alike.height else _REFERENCE
-        reached = group["ideal_ns"].sum() / group["time_ns"].sum()
+        reference = _reached(alike) if alike.height else _REFERENCE
+        reached = _reached(group)
+        if alike.is_empty() and int(group["flops"].max()) < _LARGE:  # type: ignore[arg-type]
+            continue
         if reached >= _FAR_BELOW * reference:
             continue
         factors = group.select("rank", call="span", factor=pl.col("ideal_ns") * pl.col("padded") / reference / pl.col("time_ns"))
@@ -56,9 +59,9 @@ def misaligned_product(run: Run) -> Iterator[Finding]:
                 "size": str(size),
                 "padded": str((int(str(size)) + _PADDED - 1) // _PADDED * _PADDED),
                 "reached": reached,
-                "reference": reference,
                 "time": total,
-            },
+            }
+            | ({"reference": reference} if alike.height else {}),
             evidence=Evidence(
                 "roofline", {}, {"name": str(name)}, {"reached_share": reached, "aligned_share": reference, "total_ns": total}
             ),
@@ -68,3 +71,8 @@ def misaligned_product(run: Run) -> Iterator[Finding]:
             spans=work.sort("dur_ns", descending=True).select("rank", "step", "span"),
             confidence="high" if alike.height else "low",
         )
+
+
+def _reached(calls: pl.DataFrame) -> float:
+    """Share of the peak over all calls."""
+    return float(calls["ideal_ns"].sum()) / float(calls["time_ns"].sum())
