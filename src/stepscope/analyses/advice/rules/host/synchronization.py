@@ -36,7 +36,10 @@ def synchronization(run: Run) -> Iterator[Finding]:
     if calls.is_empty() or not len(ends):
         return
     last = np.append(ends, -1)[np.searchsorted(ends, calls["end_ns"].to_numpy(), "right") - 1]
-    calls = calls.filter(pl.Series(last > calls["start_ns"].to_numpy()))
+    calls = calls.filter(pl.Series(last > calls["start_ns"].to_numpy())).sort("start_ns", "end_ns", descending=[False, True])
+    # Of calls inside each other, the outermost counts.
+    before = pl.col("end_ns").cum_max().shift(1).over("rank", "thread")
+    calls = calls.filter(before.is_null() | (pl.col("start_ns") >= before))
     calls = calls.with_columns(culprit=_callers(program, calls))
     after = run.gaps.filter(pl.col("cause") == "sync")
     for (culprit,), part in calls.group_by("culprit", maintain_order=True):
