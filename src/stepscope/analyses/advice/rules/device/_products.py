@@ -12,9 +12,8 @@ _FIRST = {"aten::mm": 0, "aten::bmm": 0, "aten::matmul": 0, "aten::linear": 0, "
 def flop_work(run: Run) -> pl.DataFrame:
     """The calls of `steps` with FLOPs on a device with a known peak, as `flop_calls` has them, and their `span`."""
     calls = flop_calls(run.trace).filter(pl.col("operator").is_not_null(), pl.col("flops") > 0, pl.col("time_ns") > 0, pl.col("peak") > 0)
-    return calls.with_columns(span="operator").join(
-        run.steps.select("rank", "step"), on=["rank", "step"], how="semi", maintain_order="left"
-    )
+    calls = calls.with_columns(span="operator").drop("step")
+    return calls.join(run.operators.select("rank", "span", "step"), on=["rank", "span"], maintain_order="left")
 
 
 def products(run: Run) -> pl.DataFrame:

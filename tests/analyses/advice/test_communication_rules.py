@@ -1,0 +1,76 @@
+"""Rules for communication between ranks."""
+
+import pytest
+
+import tiny
+from advice_rows import finding, missing, rows
+from device_steps import Call, step_of
+from stepscope.model.trace import Trace
+
+
+def ranks(own: list[int], transfer: int = 100_000) -> Trace:
+    """One step of some ranks on CPUs: each computes for its own time, then all meet in an all-reduce that takes `transfer` after the last."""
+    last = max(own)
+    spans, steps = ["rank kind name start_ns dur_ns span"], ["rank step start_ns end_ns"]
+    for rank, time in enumerate(own):
+        spans.append(f"{rank} op aten::mm 0 {time} 1")
+        spans.append(f"{rank} communication gloo:all_reduce {time} {last - time + transfer} 2")
+        steps.append(f"{rank} 0 0 {last + transfer}")
+    tracks = "\n".join(["rank track kind label", *(f"{rank} 0 thread main" for rank in range(len(own)))])
+    return tiny.trace(spans="\n".join(spans), tracks=tracks, steps="\n".join(steps)).with_meta(framework="pytorch", world_size=len(own))
+
+
+def test_a_rank_that_the_others_wait_for_gains_what_it_takes_longer() -> None:
+    row = finding(ranks([800_000, 1_000_000, 800_000]), "slow_rank")
+    assert (row["culprit"], row["gain_ns"], row["step_ns"]) == ("rank 1", 200_000, 1_100_000)
+    assert (row["parameters"]["own"], row["parameters"]["median"]) == (1_000_000, 800_000)
+    assert rows(ranks([800_000, 820_000, 800_000]), "slow_rank") == []
+
+
+def test_one_rank_cannot_be_compared() -> None:
+    one = ranks([800_000]).with_meta(world_size=2)
+    assert "several ranks" in missing(one, "slow_rank")
+
+
+def test_exposed_transfers_gain_the_transfer_and_not_the_wait_for_a_slow_rank() -> None:
+    row = finding(ranks([800_000, 1_000_000]), "exposed_communication")
+    assert (row["gain_ns"], row["culprit"]) == (100_000, "gloo:all_reduce")
+
+
+def test_a_job_of_one_rank_has_no_rule_for_communication() -> None:
+    trace = step_of([Call("aten::mm", "gemm", 50_000)])
+    assert [rows(trace, rule) for rule in ("exposed_communication", "small_transfers", "slow_rank", "slow_link")] == [[], [], [], []]
+
+
+def test_links_far_below_the_mean_of_their_kind_are_stated() -> None:
+    links = """
+        rank  src  dst  transport  bytes       dur_ns
+        0     0    1    RDMA       1000000000  100000000
+        0     1    2    RDMA       1000000000  100000000
+        0     2    3    RDMA       1000000000  200000000
+    """
+    trace = ranks([800_000, 800_000]).with_tables(links=tiny.trace(links=links).table("links"))
+    (row,) = rows(trace, "slow_link")
+    # 10, 10 and 5 GB/s: 5 is 40 % below the mean of 8.33.
+    assert (row["status"], row["culprit"]) == ("statement", "2 → 3")
+    assert row["parameters"]["below"] == pytest.approx(0.4)
+
+
+def small(count: int, size: int) -> Trace:
+    """A step of two ranks with transfers of `size` bytes, each of which takes 50 us after an operator of 10 us."""
+    spans, steps = ["rank kind name start_ns dur_ns span bytes"], ["rank step start_ns end_ns"]
+    for rank in range(2):
+        for at in range(count):
+            spans.append(f"{rank} op aten::div_ {at * 60_000} 10000 {2 * at} -")
+            spans.append(f"{rank} communication gloo:all_reduce {at * 60_000 + 10_000} 50000 {2 * at + 1} {size}")
+        steps.append(f"{rank} 0 0 {count * 60_000}")
+    tracks = "rank track kind label\n0 0 thread main\n1 0 thread main"
+    return tiny.trace(spans="\n".join(spans), tracks=tracks, steps="\n".join(steps)).with_meta(framework="pytorch", world_size=2)
+
+
+def test_many_small_transfers_gain_the_latency_of_all_but_one() -> None:
+    row = finding(small(20, 1_000), "small_transfers")
+    assert (row["parameters"]["calls"], row["parameters"]["merged"]) == (20, 1)
+    assert row["gain_ns"] == pytest.approx(20 * 50_000 * (1 - 1 / 20), abs=20)
+    assert rows(small(5, 1_000), "small_transfers") == []
+    assert rows(small(20, 2 << 20), "small_transfers") == []
