@@ -9,7 +9,7 @@ from stepscope.model.trace import Trace
 
 
 def ranks(own: list[int], transfer: int = 100_000) -> Trace:
-    """A step of ranks on CPUs: each computes for its own time, then all meet in an all-reduce, which ends `transfer` after the last came."""
+    """A step of ranks on CPUs: each computes for its own time, then all meet in an all-reduce that ends `transfer` later."""
     last = max(own)
     spans, steps = ["rank kind name start_ns dur_ns span"], ["rank step start_ns end_ns"]
     for rank, time in enumerate(own):

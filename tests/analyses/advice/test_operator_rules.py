@@ -1,5 +1,7 @@
 """Rules for operators and kernels. The device is the bottleneck in most traces, so that a step gains what its kernels save."""
 
+from typing import Any
+
 import polars as pl
 import pytest
 
@@ -96,7 +98,7 @@ def test_gradients_that_are_set_to_zero_gain_the_writes() -> None:
     assert rows(step_of([Call("aten::mm", None, 500_000), *elsewhere]), "zero_grad") == []
 
 
-def shapes_of_steps(shapes: list[str]) -> list[dict[str, object]]:
+def shapes_of_steps(shapes: list[str]) -> list[dict[str, Any]]:
     spans = "\n".join(["kind name start_ns dur_ns shapes", *(f"op aten::mm {i * 1000} 900 {shape}" for i, shape in enumerate(shapes))])
     steps = "\n".join(["step start_ns end_ns", *(f"{i} {i * 1000} {i * 1000 + 1000}" for i in range(len(shapes)))])
     return rows(tiny.trace(spans=spans, steps=steps), "changing_shapes")
