@@ -154,3 +154,23 @@ def test_a_trace_without_steps_has_no_rows() -> None:
     assert trace.analyse("whatif").height == 0
     assert trace.analyse("floors").height == 0
     assert isinstance(trace.analyse("floors"), pl.DataFrame)
+
+
+def device_alone() -> Trace:
+    """Kernels, a transfer on another stream, and a kernel 5 us after it, in each of two steps; 30 us pass between the steps."""
+    spans = ["track kind name start_ns dur_ns"]
+    for start in (0, 430_000):
+        spans += [f"7 kernel a {start + at * 25_000} 25000" for at in range(4)]
+        spans.append(f"8 communication all_reduce {start + 100_000} 200000")
+        spans.append(f"7 kernel b {start + 305_000} 90000")
+    return tiny.trace(
+        spans="\n".join(spans),
+        tracks='track kind label device\n7 stream "stream_7" 0\n8 stream "stream_8" 0',
+        steps="step start_ns end_ns\n0 0 400000\n1 430000 830000",
+    )
+
+
+def test_without_launches_work_follows_work_of_any_stream_and_the_program_takes_no_part() -> None:
+    assert device_alone().whatif().select("step_ns", "replayed_ns").row(0) == (400_000, 400_000)
+    row = device_alone().whatif(remove="communication").row(0, named=True)
+    assert row["predicted_ns"] == 200_000  # 100 us, 5 us of the gap, 90 us, and 5 us until the step ends

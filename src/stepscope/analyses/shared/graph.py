@@ -252,6 +252,9 @@ class _Rank:
         return pl.concat(parts).sort("start_ns", "end_ns")
 
     def add_to(self, parts: _Parts) -> None:
+        if self.tasks["on_device"].any() and not self.linked.any():
+            self._add_without_program(parts)
+            return
         waits = self._waits()
         marks = [self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy(), self.launch[self.linked], waits.start, waits.end]
         inputs = self._inputs()
@@ -267,6 +270,21 @@ class _Rank:
         valid = (waiting < len(chain)) & (waits.task >= 0)
         waiting, task, until = waiting[valid], waits.task[valid], waits.end[valid]
         parts.add_edges(chain[waiting], tasks[task], until - self.end[task], on_host=True)
+        self._add_steps(parts, cuts, chain)
+
+    def _add_without_program(self, parts: _Parts) -> None:
+        """Work follows work, and steps follow it, with gaps as recorded: no launch is known that relates the device to the program."""
+        cuts = np.unique(np.concatenate([self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy()]))
+        if len(cuts) < 2:
+            return
+        at, zero = cuts[1:], np.zeros(len(cuts) - 1, np.int64)
+        chain = parts.add_nodes(self.rank, zero, at, at, zero, zero - 1, zero + 3, zero - 1)
+        tasks = self._add_tasks(parts, cuts, np.empty(0, np.int64))
+        before = self._last_over(at)
+        parts.add_edges(chain, np.where(before >= 0, np.append(tasks, -1)[before], -1), at - np.append(self.end, 0)[before])
+        self._add_steps(parts, cuts, chain)
+
+    def _add_steps(self, parts: _Parts, cuts: Ints, chain: Ints) -> None:
         last = np.searchsorted(cuts, self.steps["end_ns"].to_numpy(), "left") - 1
         first = np.searchsorted(cuts, self.steps["start_ns"].to_numpy(), "left") - 1
         columns = {
@@ -300,26 +318,26 @@ class _Rank:
         launched_by = np.searchsorted(cuts, self.launch, "right") - 2  # the stretch that ends with the launch
         launched_by = np.where(self.linked & (launched_by >= 0) & (launched_by < len(chain)), launched_by, -1)
         call = np.where(launched_by >= 0, cuts[np.clip(launched_by + 1, 0, len(cuts) - 1)], 0)
-        far = np.iinfo(np.int64).max // 4
-        after_call = np.where(launched_by >= 0, self.start - call, far)
-        after_task = np.where(before >= 0, self.start - self.end[before], far)
+        after_call = np.where(launched_by >= 0, self.start - call, _FAR)
+        after_task = np.where(before >= 0, self.start - self.end[before], _FAR)
         latency, gap = self._usual(after_call, after_task)
         lag_call, lag_task = np.minimum(after_call, latency), np.minimum(after_task, gap)
         rest = np.minimum(after_call - lag_call, after_task - lag_task)  # not explained by launch and stream
         other = self._last_over(self.start)
-        after_other = np.where(other >= 0, self.start - self.end[other], far)
-        by_other = (rest > 0) & (after_other <= _EVENT_NS) & (after_other < np.minimum(after_call, after_task))
+        after_other = np.where(other >= 0, self.start - self.end[other], _FAR)
+        near = _EVENT_NS if len(chain) else _FAR  # without a program, nothing else explains a gap
+        by_other = (rest > 0) & (after_other <= near) & (after_other < np.minimum(after_call, after_task))
         parts.add_edges(tasks, np.where(by_other, tasks[other], -1), after_other)
         late = (rest > 0) & ~by_other
         by_call = after_call - lag_call <= after_task - lag_task
         lag_call, lag_task = np.where(late & by_call, after_call, lag_call), np.where(late & ~by_call, after_task, lag_task)
-        parts.add_edges(tasks, np.where(launched_by >= 0, chain[launched_by], -1), lag_call, on_host=True)
+        parts.add_edges(tasks, np.where(launched_by >= 0, np.append(chain, -1)[launched_by], -1), lag_call, on_host=True)
         parts.add_edges(tasks, np.where(before >= 0, tasks[before], -1), lag_task)
         return tasks
 
     def _usual(self, after_call: Ints, after_task: Ints) -> tuple[int, int]:
         """From a launch to an idle stream until work starts, and from one task to the next that is already launched."""
-        at_once = after_call <= after_task
+        at_once = (after_call <= after_task) & (after_call < _FAR)
         queued = ~at_once & (after_task < 100_000)
         latency = int(np.median(after_call[at_once])) if at_once.any() else 0
         return latency, int(np.median(after_task[queued])) if queued.any() else 0
@@ -417,4 +435,5 @@ class _Rank:
         return silent.starts[waited], silent.ends[waited], last[waited]
 
 
+_FAR = np.iinfo(np.int64).max // 4  # from a dependency that a task does not have
 _NO_WAIT = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))

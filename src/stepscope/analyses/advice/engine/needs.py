@@ -84,6 +84,12 @@ def _is_npu(run: Run) -> bool:
 _HOST = {"op", "python", "annotation", "api", "data", "sync"}
 
 
+def _is_of_several(run: Run) -> bool:
+    """A job that communicates has several ranks, also where the recording does not say how many."""
+    meta = run.trace.whole.meta
+    return len(meta.ranks) > 1 or (meta.world_size or 1) > 1 or (meta.world_size is None and "communication" in _kinds(run.trace))
+
+
 def device_word(run: Run) -> str:
     """GPU or NPU, or `device`, a word that messages translate."""
     return "NPU" if _is_npu(run) else "GPU" if _has_streams(run) else "device"
@@ -161,5 +167,5 @@ NEEDS: dict[str, Need] = {
     "pytorch": Need("PyTorch", lambda run: run.framework == "pytorch"),
     "mindspore": Need("MindSpore", lambda run: run.framework == "mindspore"),
     "jax": Need("JAX", lambda run: run.framework == "jax"),
-    "several ranks": Need("several ranks", lambda run: len(run.trace.whole.meta.ranks) > 1 or (run.trace.meta.world_size or 1) > 1),
+    "several ranks": Need("several ranks", _is_of_several),
 }
