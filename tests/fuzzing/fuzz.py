@@ -2,7 +2,8 @@
 
 A mutant is named target/input:seed:number, and is the same whenever it is made: `--replay NAME` tries one again and shows where it fails.
 Accepted ends: it opens, and everything asked of it is answered; or it is refused in one line that names the file. An exception, a law that
-does not hold, more than 30 s of processor time or more than 2 GB is a finding. Findings are told apart by exception and place; of each the smallest is kept.
+does not hold, more than 30 s of processor time or more than 2 GB is a finding. Findings are told apart by exception and place; of each
+the smallest is kept.
 Nothing but files and the packages that reading needs is used: no framework, no network.
 """
 
