@@ -301,7 +301,9 @@ def _launches(trace: Trace, rank: int) -> _Launches:
         .group_by("name", "certain")
         .agg(pl.col("share").max())
     )
-    usual = shares.select("name", usual=pl.when(pl.col("certain") & (pl.col("share") > 0)).then(1.0).otherwise("share"))
+    # A call of a certain name may enclose the one that launches; without any kernel, all of these calls show lost kernels.
+    no_kernels = pl.lit(spans.filter(pl.col("kind").is_in(["kernel", "communication"])).head(1).collect().is_empty())
+    usual = shares.select("name", usual=pl.when(pl.col("certain") & (no_kernels | (pl.col("share") > 0))).then(1.0).otherwise("share"))
     launches = launches.join(usual.filter(pl.col("usual") >= _LINKED), on="name", maintain_order="left")
     missing = (pl.col("usual") + pl.col("lost") - 1).sum()
     steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > _LOST * pl.len())
