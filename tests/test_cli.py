@@ -1050,7 +1050,15 @@ def test_list_of_several_paths_goes_on_past_one_that_is_missing(tmp_path: Path, 
 
 def test_list_of_nothing_is_an_empty_table(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     said = say("list", str(tmp_path), "--format", "csv")
-    assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed,problems\n", "")
+    assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed,problems\n", said.err)
+    assert said.err.startswith(f"stepscope: {tmp_path}: no trace in this folder: the folder has no files. Known: PyTorch")
+
+
+def test_list_names_what_it_cannot_read(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "profile.nsys-rep").write_bytes(b"NSYS")
+    said = say("list", str(tmp_path))
+    assert said.code == 0
+    assert "profile.nsys-rep is an Nsight Systems report, which stepscope does not read" in said.err
 
 
 def test_list_looks_here_when_not_told_where(tmp_path: Path, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

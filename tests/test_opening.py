@@ -338,6 +338,15 @@ def test_an_unknown_file_is_told_what_it_is_and_what_to_do(name: str, content: b
     assert str(caught.value).count("\n") == 0 and ". Known: PyTorch/Chrome JSON (.json, .json.gz), " in str(caught.value)
 
 
+def test_one_file_of_a_recording_leads_to_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "host_1_20260101000000000_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    folder.mkdir(parents=True)
+    (folder / "step_trace_time.csv").write_text("Step,Computing,Free\n1,1.0,1.0\n")
+    (folder / "api_statistic.csv").write_text("Name,Count\n")
+    with pytest.raises(UnknownFormatError, match=f"one file of a recording; open the folder of the recording: {folder}"):
+        stepscope.open(folder / "api_statistic.csv")
+
+
 def test_a_table_of_a_run_folder_leads_to_the_folder(tmp_path: Path) -> None:
     store.write(tiny.trace(), tmp_path / "run")
     with pytest.raises(UnknownFormatError, match=f"one table of a run folder; open the folder: {tmp_path / 'run'}"):

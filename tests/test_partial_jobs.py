@@ -16,7 +16,7 @@ import stepscope
 import tiny
 from stepscope.cli import main
 from stepscope.errors import DataError, UnknownFormatError
-from stepscope.io import discover, open_run, store
+from stepscope.io import discover, foreign_jobs, open_run, store
 from stepscope.io.open_source import SourceOpener
 from stepscope.io.sources import find_sources
 from stepscope.model.trace import Meta, Trace
@@ -182,7 +182,7 @@ def test_a_broken_rank_hides_no_other_and_is_listed_with_the_reason(
     broken = make(job)
     whole = stepscope.open(job, rank=0).overview().to_dicts()
     damage(broken)
-    discover._described_rank.cache_clear()  # a process that looks at a folder while it changes is another matter
+    foreign_jobs.described_rank.cache_clear()  # a process that looks at a folder while it changes is another matter
 
     trace = stepscope.open(job)
     assert 0 in trace.meta.ranks

@@ -1,6 +1,7 @@
 """Which recordings are one run: windows of a process, processes of a job; the same answer in Python, in the terminal and on the pages."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import programs
 import stepscope
 import tiny
 from stepscope.cli import main
@@ -208,6 +210,108 @@ def test_the_windows_of_a_schedule_open_as_one_run(tmp_path: Path) -> None:
     assert trace.steps.collect()["step"].to_list() == [1, 2, 4, 5]
     assert [what.split(" (")[0] for what in trace.problems.collect()["what"]] == ["not recorded between step 2 and step 4"]
     assert trace.annotations().filter(pl.col("name") == "work")["calls"].sum() == 4
+
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+MINDSPORE = SHARED / "mindspore_cpu" / "schedule_two_windows_memory"
+
+
+@pytest.mark.skipif(not MINDSPORE.is_dir(), reason="no real data beside the project")
+def test_the_windows_that_mindspores_own_schedule_wrote_are_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(MINDSPORE, folder)
+    assert _is_one_run(folder, capsys)
+    trace = stepscope.open(folder)
+    assert trace.problems.collect()["what"].to_list() == [
+        "no step markers: each step is one run of the graph",
+        "step numbers begin again in window 2: steps 0 to 1 shown as steps 2 to 3",
+        "not recorded between step 1 and step 2 (1.08 s)",
+    ]
+    assert trace.step_trace()["gap_ns"].to_list() == [None, 0, None, 0]
+    # Its second window repeats the 160 rows of memory of the first one: 320 rows of two counters.
+    assert trace.counters.collect().height == 640
+    (_, end), (start, _) = [(first, last) for _, first, last in trace.meta.extra["windows"]]
+    assert (end, start) == (1794706324326094932, 1794706325403299222)
+
+
+def _is_one_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> bool:
+    """Whether `list` and the pages see one run, with the two windows that are there."""
+    (run,) = RunList([folder]).scan()
+    assert main(["list", str(folder), "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    return run.path == Path(row["path"]) == folder and len(run.sources) == 2
+
+
+_STOCK_TORCH = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+handler = tensorboard_trace_handler(sys.argv[1], *sys.argv[2:3], use_gzip=True)
+for _ in range(2):  # two profilers of one process
+    two_windows = schedule(wait=1, warmup=0, active=2, repeat=2)
+    with profile(activities=[ProfilerActivity.CPU], schedule=two_windows, on_trace_ready=handler) as profiler:
+        for _ in range(7):
+            torch.ones(8).add(1)
+            profiler.step()
+"""
+
+
+@pytest.mark.parametrize("worker", [[], ["my_worker"]], ids=["host and process", "name of the user"])
+def test_the_windows_of_torch_profilers_schedule_are_one_run_and_those_of_another_profiler_another(
+    worker: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs.needs("torch")
+    folder = tmp_path / "logs"
+    subprocess.run([sys.executable, "-c", _STOCK_TORCH, str(folder), *worker], check=True, capture_output=True, timeout=300)
+    files = sorted(folder.iterdir())
+    groups = list(discover.groups(list(find_sources(folder))))
+    assert [[source.path for source in group.sources] for group in groups] == [files[:2], files[2:]]
+    assert all(len(group.recordings) == 1 for group in groups)
+    for file in files[2:]:
+        file.unlink()
+    assert _is_one_run(folder, capsys)
+    trace = stepscope.open(folder)
+    assert trace.steps.collect()["step"].to_list() == [1, 2, 4, 5]
+    assert trace.spans.filter(pl.col("name").cast(pl.String) == "aten::add").select("step").collect()["step"].to_list() == [1, 2, 4, 5]
+    assert [what.split(" (")[0] for what in trace.problems.collect()["what"]] == ["not recorded between step 2 and step 4"]
+
+
+def _ascend_result(folder: Path, name: str, rank: int | None, step: str) -> Path:
+    output = folder / name / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True)
+    (output / "step_trace_time.csv").write_text(f"Step,Computing,Free\n{step},1.0,1.0\n")
+    if rank is not None:
+        (folder / name / f"profiler_info_{rank}.json").write_text("{}")
+    return folder / name
+
+
+def test_windows_of_torch_npu_belong_to_their_process_and_their_processes_to_the_job_that_started_them(tmp_path: Path) -> None:
+    for name, rank, step in [
+        ("host_7_20260101120000000_ascend_pt", 0, "5"),
+        ("host_8_20260101120001000_ascend_pt", 1, "5"),
+        ("host_7_20260101121500000_ascend_pt", 0, "15"),  # 15 minutes later
+        ("host_8_20260101121501000_ascend_pt", 1, "15"),
+        ("host_9_20260101130000000_ascend_pt", 0, "5"),  # another job of the same ranks
+        ("host_10_20260101130001000_ascend_pt", 1, "5"),
+        ("host_7_20260102120000000_ascend_pt", 0, "5"),  # the same process id in a container, the steps begin again
+        ("worker_20260101120000000_ascend_pt", 2, ""),  # a name of the user, and nothing tells two jobs of that name apart
+        ("worker_20260101140000000_ascend_pt", 2, ""),
+    ]:
+        _ascend_result(tmp_path, name, rank, step)
+    runs = [
+        [[source.path.name.removesuffix("_ascend_pt") for source in recording.sources] for recording in group.recordings]
+        for group in discover.groups(list(find_sources(tmp_path)))
+    ]
+    assert sorted(runs) == [
+        [
+            ["host_7_20260101120000000", "host_7_20260101121500000"],
+            ["host_8_20260101120001000", "host_8_20260101121501000"],
+            ["worker_20260101120000000"],
+        ],
+        [["host_7_20260102120000000"]],
+        [["host_9_20260101130000000"], ["host_10_20260101130001000"]],
+        [["worker_20260101140000000"]],
+    ]
 
 
 _PROCESSES = """

@@ -406,3 +406,22 @@ def test_a_recording_of_one_step_that_lost_kernels_does_not_call_the_device_idle
     trace = tiny.trace(spans=LAUNCHED, tracks=TRACKS, steps=one_step)
     assert trace.overview().select("device_data", "device_steps", "idle_share").row(0) == ("none", 0, None)
     assert "some kernels are not recorded, so busy and idle time are unknown." in _sentence(trace)
+
+
+def test_copies_alone_do_not_show_that_a_device_was_idle_where_kernels_were_launched() -> None:
+    spans = """
+        span  track  kind  name              start_ns  dur_ns  step  flow_in
+        0     0      api   cudaMemcpyAsync   1         2       1     -
+        1     7      copy  Memcpy            4         2       1     0
+        2     0      api   cudaLaunchKernel  10        2       1     -
+        3     0      api   cudaLaunchKernel  20        2       1     -
+        4     0      api   cudaMemcpyAsync   90        2       1     -
+        5     7      copy  Memcpy            95        3       1     4
+    """
+    steps = "step  start_ns  end_ns\n1  0  100"
+    without_kernels = tiny.trace(spans=spans, tracks=TRACKS, steps=steps)
+    assert complete(without_kernels) == [False]
+    assert without_kernels.overview()["idle_share"].to_list() == [None]
+    # Without a launch, the copies are all that ran.
+    copies = "\n".join(line for line in spans.splitlines() if "cudaLaunchKernel" not in line)
+    assert complete(tiny.trace(spans=copies, tracks=TRACKS, steps=steps)) == [True]

@@ -194,7 +194,6 @@ def test_steps_busy_time_and_input_wait_equal_those_of_the_file(shared: Path, fi
         "ascend/cluster_output",
         "ascend/legacy/expected/run_1/normal_run/profiler",
         "ascend/legacy/raw/JOB3",
-        "mindinsight/marey_graph/ascend_marey_timeline_1.json",
     ],
 )
 def test_the_share_of_copies_is_not_known_where_the_source_has_operators_alone(shared: Path, path: str) -> None:

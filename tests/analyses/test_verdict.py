@@ -225,6 +225,11 @@ def test_a_rank_that_the_others_wait_for_is_a_straggler() -> None:
     ]  # fmt: skip
 
 
+def test_a_pipeline_without_waits_is_not_said_to_be_missing() -> None:
+    trace = tiny.trace(pipeline="op_id op_type parent\n0 Batch -\n1 Map 0")
+    assert rows(trace, "input") == [("input-no-waits", "The input pipeline is recorded, but not how long the training waits for it.")]
+
+
 def test_communication_is_exposed_hidden_or_absent() -> None:
     steps, kinds = "step  start_ns  end_ns\n1  0  100", "kind  track  name  step  start_ns  dur_ns\n"
     exposed = tiny.trace(spans=kinds + "kernel  1  mm  1  0  60\ncommunication  2  ncclAllReduce  1  50  30", steps=steps)
@@ -234,7 +239,14 @@ def test_communication_is_exposed_hidden_or_absent() -> None:
         "communication-hidden",
         "50 ns of communication per step, 92.0 % of it hidden by computation.",
     )
-    assert rows(tiny.trace(steps=steps), "communication") == [("communication-one-rank", "One rank, nothing to send.")]
+    assert rows(tiny.trace(steps=steps), "communication") == [("communication-one-rank", "One rank is recorded, and no communication.")]
+
+
+def test_the_share_of_exposed_communication_is_of_the_steps_whose_kernels_are_recorded() -> None:
+    steps = "step start_ns end_ns fp_start_ns bp_end_ns\n1 0 100 10 80\n2 100 400 110 380\n3 400 700 410 680"
+    spans = "kind  track  name  step  start_ns  dur_ns\nkernel  1  mm  1  0  50\nkernel  1  mm  1  90  10\ncommunication  2  ncclAllReduce  1  50  40"
+    trace = tiny.trace(spans=spans, steps=steps, tracks="track kind label device\n1 stream a 0\n2 stream b 0")
+    assert rows(trace, "communication")[0] == ("communication-exposed", "40.0 % of each step is exposed communication: 40 ns per step.")
 
 
 LOADER = """

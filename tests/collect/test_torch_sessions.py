@@ -331,3 +331,57 @@ print(json.dumps(bare == same))
         tmp_path,
     )
     assert json.loads(printed.splitlines()[-1]) is True
+
+
+_GLOO = """
+import os, sys, time
+from pathlib import Path
+import torch
+import torch.distributed as dist
+import stepscope
+from stepscope import Profiler
+
+folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+x = torch.full((4,), rank + 1.0)
+if rank == 1:
+    while not (folder / "recorded").exists():
+        time.sleep(0.01)
+    work = dist.all_reduce(x, async_op=True)
+else:
+    profiler = Profiler(output_path=folder / "data", host_interval_ms=0)
+    torch.ones(4).add(1)
+    work = dist.all_reduce(x, async_op=True)  # rank 1 joins it only after the recording
+    profiler.stop()
+    torch.ones(4).mul(2)
+    (folder / "recorded").touch()
+work.wait()
+assert x.tolist() == [3.0] * 4
+dist.barrier()
+if rank == 0:  # what came of the session is no obstacle for the program's own
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as later:
+        torch.ones(4).sub(1)
+    assert any(event.key == "aten::sub" for event in later.key_averages())
+dist.barrier()
+sys.stdout.flush()
+os._exit(0)  # a thread of gloo may still hold Python objects
+"""
+
+
+def test_a_collective_that_still_runs_costs_the_events_and_never_the_job(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(_GLOO)
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", "MALLOC_CHECK_": "3"}
+    ranks = [
+        subprocess.Popen([sys.executable, str(script), str(tmp_path), str(rank)], stderr=subprocess.PIPE, text=True, env=environment)
+        for rank in range(2)
+    ]
+    errors = [rank.communicate(timeout=300)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], errors
+    lost = "PyTorch's events are lost: a collective was still running when the recording ended"
+    assert f"stepscope: {lost}" in errors[0]
+    (trace,) = windows(tmp_path / "data")
+    assert trace.problems.filter(pl.col("what") == lost).collect()["lost"].to_list() == [1]
+    assert trace.spans.filter(pl.col("kind") == "op").collect().is_empty()
+    verdict = trace.analyse("verdict", topic="overview")["text"].to_list()
+    assert not any("idle" in text or "on the CPU" in text for text in verdict), verdict

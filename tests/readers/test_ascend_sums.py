@@ -39,7 +39,11 @@ def test_the_sums_of_a_step_are_those_of_the_table(tmp_path: Path) -> None:
     with (DATA / "text/level1/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/step_trace_time.csv").open(newline="") as lines:
         said = next(csv.DictReader(lines))
     names = ("Computing", "Communication", "Overlapped", "Communication(Not Overlapped)", "Free")
-    expected = (50, *(round(float(said[name]) * 1000) for name in names))
+    expected = (
+        50,
+        *(round(float(said[name]) * 1000) for name in names[:4]),
+        round((float(said["Free"]) + float(said["Preparing"])) * 1000),
+    )
     both = stepscope.open(without_timeline("text", tmp_path / "both_ascend_pt", "step_trace_time.csv", "communication.json"), cache=False)
     alone = stepscope.open(without_timeline("text", tmp_path / "alone_ascend_pt", "step_trace_time.csv"), cache=False)
     assert step(both) == expected and step(alone) == expected
@@ -48,6 +52,27 @@ def test_the_sums_of_a_step_are_those_of_the_table(tmp_path: Path) -> None:
     begin = alone.steps.collect()["start_ns"][0]
     assert 0 < both.steps.collect()["start_ns"][0] - begin < 10**9
     assert any("drawn from the sums" in what for what in both.problems.collect()["what"])
+    # The step is about as long as in the timeline, which begins before the first device work.
+    (shown,), (whole,) = (
+        stepscope.open(path, cache=False).overlap()["device_ns"].to_list()
+        for path in (tmp_path / "alone_ascend_pt", DATA / "text/level1/rank1_ascend_pt")
+    )
+    assert shown == pytest.approx(whole, rel=0.02)
+
+
+def test_a_table_of_older_tools_says_that_the_time_before_the_first_device_work_is_missing(tmp_path: Path) -> None:
+    folder = without_timeline("text", tmp_path / "one_ascend_pt", "step_trace_time.csv")
+    table = folder / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv"
+    with table.open(newline="") as lines:
+        (said,) = list(csv.DictReader(lines))
+    said.pop("Preparing")
+    with table.open("w", newline="") as lines:
+        writer = csv.DictWriter(lines, list(said))
+        writer.writeheader()
+        writer.writerow(said)
+    trace = stepscope.open(folder, cache=False)
+    assert step(trace)[-1] == round(float(said["Free"]) * 1000)
+    assert any(what.startswith("no column Preparing") for what in trace.problems.collect()["what"])
 
 
 def test_calls_of_communication_stand_where_they_ran_with_what_they_waited(tmp_path: Path) -> None:
@@ -65,7 +90,8 @@ def test_calls_of_communication_stand_where_they_ran_with_what_they_waited(tmp_p
 def test_the_database_of_the_analysis_alone_gives_the_same_kind_of_answer(tmp_path: Path) -> None:
     folder = without_timeline("db", tmp_path / "one_ascend_pt", "analysis.db")
     with sqlite3.connect(DATA / "db/level1/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/analysis.db") as database:
-        sums = database.execute("select step, computing, communication, overlapped, communication_not_overlapped, free from StepTraceTime")
+        names = "step, computing, communication, overlapped, communication_not_overlapped, free + preparing"
+        sums = database.execute(f"select {names} from StepTraceTime")
         number, *microseconds = sums.fetchone()
         calls = dict(database.execute("select hccl_op_name, wait_time from CommAnalyzerTime").fetchall())
     trace = stepscope.open(folder, cache=False)

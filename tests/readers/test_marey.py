@@ -42,6 +42,15 @@ def test_the_step_is_the_files_own_and_not_said_to_be_chosen(capsys: pytest.Capt
     assert "step-name" not in capsys.readouterr().out
 
 
+def test_calls_that_the_file_leaves_out_are_neither_idle_nor_exposed_time() -> None:
+    trace = stepscope.open(SAMPLE, cache=False)
+    shares = trace.overview().select("busy_share", "compute_share", "communication_share", "idle_share", "exposed_communication_share")
+    assert set(shares.unpivot()["value"]) == {None}
+    assert trace.gap_causes().is_empty()
+    headline, *_ = trace.verdict(topic="overview")["text"]
+    assert headline == "NPU: some kernels are not recorded, so busy and idle time are unknown."
+
+
 def test_the_map_beside_it_tells_the_scopes_and_the_name_of_the_file_the_step(tmp_path: Path) -> None:
     (tmp_path / "ascend_marey_timeline_7.json").write_text(SAMPLE.read_text())
     (tmp_path / "scope_map_7.json").write_text(json.dumps({"scope_map": {"Conv2D-op1": "/net/conv1"}}))

@@ -118,7 +118,7 @@ def test_an_operator_opens_with_its_calls_and_escape_closes_it(opened: Any, trac
 
 def test_one_rank_that_sends_nothing_is_told_how_to_record_them_all(opened: Any) -> None:
     page = opened(run="resnet50_h200", root=SAMPLES)
-    assert page.locator("h1").inner_text() == "One rank, nothing to send."
+    assert page.locator("h1").inner_text() == "One rank is recorded, and no communication."
     assert "torchrun" in page.locator(".empty").inner_text()
 
 

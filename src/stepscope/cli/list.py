@@ -36,19 +36,24 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     import polars as pl
 
-    from stepscope.io.sources import find_sources
+    from stepscope.io.sources import find_sources, known_formats
+    from stepscope.readers.common.unknown_files import folder_hint
 
     _output.check_output(args)
     failed: list[DataError] = []
+    remarks: list[str] = []
     rows = []
     for path in args.paths:
         unread: list[DataError] = []
         try:
-            runs, alone = _runs(list(find_sources(path, unread.append)), unread)
+            sources = list(find_sources(path, unread.append))
+            runs, alone = _runs(sources, unread)
         except DataError as error:  # the path itself
             failed.append(error)
             continue
         failed += alone
+        if not sources and not alone:
+            remarks.append(f"{path}: no trace in this folder: {folder_hint(path)}. {known_formats()}")
         for place, group in runs:
             try:
                 rows.append(_run_row(place, group, args))
@@ -60,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if rows or not failed:
         _output.write_table(frame.lazy(), args, None, {"list": ", ".join(map(str, args.paths))})
         sys.stdout.flush()
-    sys.stderr.writelines(f"stepscope: {_text.clean(str(error))}\n" for error in failed)
+    sys.stderr.writelines(f"stepscope: {_text.clean(str(line))}\n" for line in (*remarks, *failed))
     return 1 if failed else 0
 
 

@@ -42,7 +42,7 @@ _PARTS = (
 _STEP_SOURCES = {
     "marker": "marked by the profiler",
     "given": "chosen marker",
-    "inferred": "inferred from annotations",
+    "inferred": "inferred",
     "whole": "no markers: the whole recording",
     "device ranges": "device ranges on the device",
 }

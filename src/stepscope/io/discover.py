@@ -3,30 +3,28 @@
 These form one run:
 - files or folders whose paths differ only in the rank: ddp_rank0.json.gz and ddp_rank1.json.gz, rank_0/trace.json and rank_1/trace.json;
 - recordings of Ascend tools and PyTorch that contain their rank, in one folder or in sibling folders, started together, each rank once;
+  each with all windows of its process (`foreign_jobs`);
 - recordings of stepscope in one folder: all windows of a process; processes of a job of several ranks that started together, each rank
   once; processes of one job without ranks, which get ranks in the order of host and process id. Processes belong to one job where
   they are in the folder of one `stepscope run`, or where one process started them and they were recorded at the same time.
 """
 
-import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
-from stepscope import readers
 from stepscope.errors import DataError, UnknownFormatError
-from stepscope.io import store
+from stepscope.io import foreign_jobs, store
 from stepscope.model import captures
 
 DEPTH = 6  # levels of folders that are searched: plugins/profile/DATE/host.xplane.pb below a log folder is four
-START_SPREAD_S = 120  # the ranks of one window start within this time
 _RANK_WORD = re.compile(r"rank[-_]?\d{1,9}", re.IGNORECASE)
 _STEPSCOPE_NAME = re.compile(r"rank(\d{1,9})_(.*)_(\d{20})(\.capture)?")
 _JOB = re.compile(r".+-\d{8}-\d{6}-\d+(-.+)?")  # a folder of `stepscope run` or `attach`
@@ -93,7 +91,7 @@ def is_recording_name(name: str) -> bool:
 
 def is_process_name(name: str) -> bool:
     """Whether a profiler named a recording after the process and the time, and not after the job."""
-    return _PROFILER_NAME.search(name) is not None and _start_in_name(Path(name)) is not None
+    return _PROFILER_NAME.search(name) is not None and foreign_jobs.start_in_name(Path(name)) is not None
 
 
 def _belongs_to(path: Path, group: Group) -> bool:
@@ -104,7 +102,7 @@ def _belongs_to(path: Path, group: Group) -> bool:
             return not _has_rank_of(path, group)
         source_start = _start_s(source.path)
         timed = start is not None and source_start is not None
-        late = start is not None and source_start is not None and abs(start - source_start) > START_SPREAD_S
+        late = start is not None and source_start is not None and abs(start - source_start) > foreign_jobs.START_SPREAD_S
         beside = path.parent == source.path.parent or (timed and path.parent.parent == source.path.parent.parent)
         if kind and kind == _kind(source.path.name) and beside and not late:
             return True
@@ -130,7 +128,7 @@ def _kind(name: str) -> str:
 def _start_s(path: Path) -> float | None:
     """The start of a recording in seconds, from its name."""
     digits = name_timestamp(path)
-    return _time_of(digits) / 1e9 if digits else _start_in_name(path)
+    return _time_of(digits) / 1e9 if digits else foreign_jobs.start_in_name(path)
 
 
 def _groups(sources: list[Source]) -> Iterator[Group]:
@@ -150,8 +148,9 @@ def _groups(sources: list[Source]) -> Iterator[Group]:
             yield Group(_recordings(members), pattern)
         else:
             single += members
-    for members, without_rank in _foreign_jobs(single):
-        yield Group(_recordings(members), str(members[0].path), unread=tuple(map(_no_rank_error, without_rank)))
+    for foreign in foreign_jobs.jobs(single):
+        recordings = tuple(Recording(windows) for windows in foreign.processes)
+        yield Group(recordings, str(foreign.processes[0][0].path), unread=tuple(foreign.without_rank))
     jobs = [(folder, size, job) for (folder, size), windows in windows_by_folder.items() for job in _own_jobs(folder, size, windows)]
     per_folder = Counter(folder for folder, _, _ in jobs)
     for folder, size, job in jobs:
@@ -199,7 +198,7 @@ def rank_of(path: Path, format: str | None = None) -> int | None:
     rank = rank_in_name(path)
     if rank is not None or (format is None and _PROFILER_NAME.search(path.name) is None):
         return rank
-    return _described_rank(Source(path, format or "ascend_result"), _modified_ns(path))
+    return foreign_jobs.described_rank(Source(path, format or "ascend_result"), foreign_jobs.modified_ns(path))
 
 
 def header(source: Source) -> dict[str, Any]:
@@ -230,24 +229,6 @@ def _pattern(path: Path) -> str:
     """The path with * for the rank: in its name, and in folders that are named after the rank only."""
     above = ("rank*" if _RANK_WORD.fullmatch(part) else part for part in path.parts[:-1])
     return str(Path(*above, _RANK_WORD.sub("rank*", path.name)))
-
-
-_T = TypeVar("_T")
-
-
-def _split_by_start(
-    items: Iterable[_T], start_s: Callable[[_T], float], rank: Callable[[_T], int], size: int = 1 << 31
-) -> Iterator[list[_T]]:
-    """Items in order of time as jobs: started within the spread, each rank once, at most as many as the job has."""
-    job: list[_T] = []
-    for item in items:
-        late = job and start_s(item) - start_s(job[0]) > START_SPREAD_S
-        if job and (late or len(job) == size or rank(item) in map(rank, job)):
-            yield job
-            job = []
-        job.append(item)
-    if job:
-        yield job
 
 
 # Recordings of stepscope
@@ -323,7 +304,7 @@ def _own_jobs(folder: Path, size: int, windows: list[_Window]) -> Iterator[list[
             processes.append(process)
     processes.sort(key=lambda process: process[0].start_ns)
     if size > 1:
-        yield from _split_by_start(processes, lambda process: process[0].start_ns / 1e9, lambda process: process[0].rank, size)
+        yield from foreign_jobs.split_by_start(processes, lambda process: process[0].start_ns / 1e9, lambda process: process[0].rank, size)
     elif is_job_folder(folder):
         if processes:
             yield processes
@@ -372,69 +353,3 @@ def _rank_remark(windows: list[_Window]) -> str:
     shown = ", ".join(map(str, range(len(windows)))) if len(windows) <= 8 else f"0 to {len(windows) - 1}"
     order = "process id" if len({window.host for window in windows}) == 1 else "host and process id"
     return f"{len(windows)} processes, {recorded}: shown as ranks {shown} in order of {order}"
-
-
-# Recordings of other profilers
-
-
-class _Ranked(NamedTuple):
-    start_s: float | None
-    rank: int
-    source: Source
-
-
-def _foreign_jobs(sources: list[Source]) -> Iterator[tuple[list[Source], list[Source]]]:
-    """Recordings with ranks as jobs, each with the recordings without a rank that started at the same time. Every other source is a job."""
-    ranked: dict[tuple[str, Path], list[_Ranked]] = {}
-    unranked: dict[tuple[str, Path], list[tuple[float, Source]]] = {}
-    for source in sources:
-        rank, start = _described_rank(source, _modified_ns(source.path)), _start_in_name(source.path)
-        if rank is None and start is not None and source.format != "chrome":
-            unranked.setdefault((source.format, source.path.parent.parent), []).append((start, source))
-        # A job without ranks is a run; traces whose names contain neither rank nor time need not belong together.
-        elif rank is None or rank < 0 or (start is None and source.format == "chrome"):
-            yield [source], []
-        else:
-            folder = source.path.parent if start is None else source.path.parent.parent
-            ranked.setdefault((source.format, folder), []).append(_Ranked(start, rank, source))
-    for key, members in ranked.items():
-        if members[0].start_s is None and len({member.rank for member in members}) < len(members):
-            yield from (([member.source], []) for member in members)  # nothing shows which of them ran at the same time
-            continue
-        members.sort(key=lambda member: (member.start_s or 0, member.rank))
-        for job in _split_by_start(members, lambda member: member.start_s or 0, lambda member: member.rank):
-            near = [entry for entry in unranked.get(key, []) if abs(entry[0] - (job[0].start_s or 0)) <= START_SPREAD_S]
-            for entry in near:
-                unranked[key].remove(entry)
-            yield [member.source for member in sorted(job, key=lambda member: member.rank)], [source for _, source in near]
-    yield from (([source], []) for entries in unranked.values() for _, source in entries)
-
-
-def _no_rank_error(source: Source) -> DataError:
-    return DataError(source.path, "the recording does not contain its rank; open it alone")
-
-
-def _modified_ns(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns if path.is_file() else 0
-    except OSError:
-        return 0
-
-
-@functools.lru_cache(maxsize=10_000)
-def _described_rank(source: Source, modified_ns: int) -> int | None:
-    try:
-        return None if source.format == "run" else readers.rank(source.path, source.format)
-    except (OSError, DataError):
-        return None
-
-
-def _start_in_name(path: Path) -> float | None:
-    """The start of a recording in seconds, from its name: 20230818142704322 of Ascend tools, 1700000000000 of PyTorch."""
-    if match := re.search(r"(?<!\d)(20\d\d[01]\d[0-3]\d[0-2]\d[0-5]\d[0-5]\d)\d{0,3}(?!\d)", path.name):
-        try:
-            return datetime.strptime(match[1], "%Y%m%d%H%M%S").timestamp()
-        except ValueError:
-            return None
-    match = re.search(r"\.(1\d{12}(?:\d{3}|\d{6})?)\.pt\.trace\.json", path.name)
-    return int(match[1][:13]) / 1000 if match else None

@@ -14,6 +14,7 @@ from stepscope.readers.common import unknown_files
 _T = TypeVar("_T")
 # The format of each path, with the modification time, size and inode that it had then.
 Formats = dict[Path, tuple[tuple[int, int, int], str | None]]
+_LEVELS = 4  # PROF_*/device_0/data/FILE in a result folder
 OnError = Callable[[DataError], None]
 
 
@@ -32,6 +33,8 @@ def find_sources(path: Path, on_error: OnError | None = None, formats: Formats |
     if format is None and path.is_file():
         if path.stat().st_size == 0:
             raise DataError(path, "the file is empty")
+        if (recording := _recording_around(path)) is not None:
+            raise UnknownFormatError(path, f"one file of a recording; open the folder of the recording: {recording}")
         raise UnknownFormatError(path, f"not a trace that stepscope knows{_content_hint(path)}. {known_formats()}")
     if format is not None:
         yield Source(path, format)
@@ -95,6 +98,18 @@ def _sources_below(folder: Path, depth: int, on_error: OnError, formats: Formats
                 yield source
         if empty and named:
             on_error(UnknownFormatError(path, _why_no_recording(path)))
+
+
+def _recording_around(path: Path) -> Path | None:
+    """The nearest folder around a file that is a recording."""
+    for folder in path.resolve().parents[:_LEVELS]:
+        try:
+            format = _sniff(folder)
+            if format is not None:
+                return folder if format != "run" else None  # the hint for its tables names the folder
+        except DataError:
+            return None
+    return None
 
 
 def _why_no_recording(path: Path) -> str:

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from stepscope.model import intervals, schema, units
+from stepscope.model import intervals, schema, selection, units
 from stepscope.model.trace import Meta, Trace
 
 
@@ -18,7 +18,7 @@ def join_windows(traces: list[Trace]) -> Trace:
     """
     if len(traces) == 1:
         return traces[0]
-    ends = [trace.ends() for trace in traces]
+    ends, repeats = _window_ends(traces)
     rank = traces[0].meta.ranks[0]
     parts: dict[str, list[pl.LazyFrame]] = {name: [] for name in schema.TABLES}
     problems: list[str] = []
@@ -44,12 +44,30 @@ def join_windows(traces: list[Trace]) -> Trace:
         for name, frame in tables.items():
             parts[name].append(frame)
     tables = {name: pl.concat(frames) for name, frames in parts.items()}
+    if repeats:
+        tables["counters"] = tables["counters"].unique(maintain_order=True)
     for name, key in (("tracks", "track"), ("devices", "device"), ("pipeline", "op_id"), ("models", "model")):  # the same in each window
         tables[name] = tables[name].unique(["rank", key], keep="first", maintain_order=True)
     first, final = traces[0].meta, traces[-1].meta
     about = {"windows": [[rank, start, end] for start, end in ends]} | {key: final.extra[key] for key in ("end_ns",) if key in final.extra}
     meta = msgspec.structs.replace(first, extra=first.extra | about)
+    # A remark that holds for each window appears once.
+    tables["problems"] = tables["problems"].filter((pl.col("lost") > 0) | pl.struct(pl.all()).is_first_distinct())
     return Trace(tables, meta).with_problems([{"rank": rank, "what": what, "lost": 0} for what in problems])
+
+
+def _window_ends(traces: list[Trace]) -> tuple[list[tuple[int, int]], bool]:
+    """The first and the last timestamp of each window, and whether later windows repeat counters of earlier ones, as MindSpore's do."""
+    ends: list[tuple[int, int]] = []
+    repeats = False
+    for trace in traces:
+        start, end = trace.ends()
+        if ends and start <= ends[-1][1]:
+            first = selection.time_range(trace.tables | {"counters": trace.counters.filter(pl.lit(value=False))})[0]
+            if first > ends[-1][1]:
+                start, repeats = first, True
+        ends.append((start, end))
+    return ends, repeats
 
 
 class _Steps(NamedTuple):

@@ -99,6 +99,12 @@ def rank(path: Path, name: str) -> int | None:
     return read_rank(path) if read_rank else None
 
 
+def first_step(path: Path, name: str) -> int | None:
+    """The number of the first step that a recording names; None where the format has none or only reading all of it shows it."""
+    read_step: Callable[[Path], int | None] | None = getattr(module(name), "first_step", None)
+    return read_step(path) if read_step else None
+
+
 def beside(path: Path, name: str) -> list[Path]:
     """The files outside of a recording that its reader also reads."""
     find_files: Callable[[Path], list[Path]] | None = getattr(module(name), "beside", None)

@@ -15,6 +15,7 @@ window:
 - *Edges.* In the step where the range begins or ends, recording may have stopped half way. The step is incomplete if launches without work,
   or the backward end of the source, are well beyond the range, and, next to a step that is not recorded, if it has fewer kernels than all
   other steps.
+- *Last calls.* Some sources keep only the last call of each operator: no step is complete.
 
 For a rank without such work there are three cases: its kernels are missing (streams, an Ascend chip, launch calls or forward and backward
 times show that there is a device), it ran on the host (operators replace kernels), or nothing is known.
@@ -135,7 +136,7 @@ def _whole_coverage(trace: Trace) -> Coverage:
     for (rank, window), rows in steps.group_by("rank", "window", maintain_order=True):
         bound = bounds.get((int(rank), int(window)))
         complete = np.zeros(rows.height, np.bool_)
-        if bound is not None:
+        if bound is not None and not trace.meta.extra.get("last_calls_only"):
             starts, ends, counted = (rows[name].to_numpy() for name in ("start_ns", "end_ns", "count"))
             part = _Part(rows, starts, ends, counted, *bound)
             complete = part.on_device(launches.get(int(rank))) if rank in device else part.inside
@@ -300,7 +301,9 @@ def _launches(trace: Trace, rank: int) -> _Launches:
         .group_by("name", "certain")
         .agg(pl.col("share").max())
     )
-    usual = shares.select("name", usual=pl.when(pl.col("certain") & (pl.col("share") > 0)).then(1.0).otherwise("share"))
+    # A call of a certain name may enclose the one that launches; without any kernel, all of these calls show lost kernels.
+    no_kernels = pl.lit(spans.filter(pl.col("kind").is_in(["kernel", "communication"])).head(1).collect().is_empty())
+    usual = shares.select("name", usual=pl.when(pl.col("certain") & (no_kernels | (pl.col("share") > 0))).then(1.0).otherwise("share"))
     launches = launches.join(usual.filter(pl.col("usual") >= _LINKED), on="name", maintain_order="left")
     missing = (pl.col("usual") + pl.col("lost") - 1).sum()
     steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > _LOST * pl.len())

@@ -7,6 +7,8 @@ import polars as pl
 
 from stepscope.analyses.communication.cluster_steps import cluster_steps
 from stepscope.analyses.communication.communication import communication
+from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.steps.overlap import overlap
 from stepscope.analyses.verdict._message import MATTERS, Message, Options, column, known, severity
 from stepscope.model.trace import Trace
 
@@ -25,6 +27,8 @@ def communication_messages(trace: Trace, options: Options) -> Iterator[Message]:
         return
     means = cluster_steps(trace, per_step=False, warmup=options.warmup)
     step = {name: _mean(means, name) for name in _TIMES}
+    if means["device_steps"].sum() < means["steps"].sum():
+        step["device_ns"] = _recorded_step_ns(trace, options)  # of the steps that the exposed time covers
     covered_steps = _step_coverage(means) if step["exposed_ns"] is not None else None
     coverage = ", ".join(text for text in (covered_steps, _rank_coverage(trace)) if text) or None
     code, parameters, level = _headline(calls, means, step)
@@ -68,6 +72,13 @@ def _mean(means: pl.DataFrame, name: str) -> float | None:
     rows = [row for row in means.select("steps", name).iter_rows() if row[1] is not None]
     steps = sum(count for count, _ in rows)
     return sum(count * value for count, value in rows) / steps if steps else None
+
+
+def _recorded_step_ns(trace: Trace, options: Options) -> float | None:
+    """The mean time on the device of the steps whose device work is completely recorded."""
+    steps = overlap(trace).filter("complete").join(counting_steps(trace, options.warmup), on=["rank", "step"], how="semi")
+    mean: float | None = steps.select(pl.col("device_ns").mean()).item()
+    return mean
 
 
 def _straggler(means: pl.DataFrame) -> dict[str, Any] | None:

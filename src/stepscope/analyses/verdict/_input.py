@@ -52,7 +52,9 @@ def _headline(share: float | None, wait: int | None, queues: list[_Row], pipelin
     if share is None:
         if counts:
             return "input-queue", counts, None
-        return ("input-bottleneck", slow, "medium") if slow else ("input-unknown", {}, None)
+        if slow:
+            return "input-bottleneck", slow, "medium"
+        return ("input-no-waits" if pipeline or queues else "input-unknown"), {}, None
     waits = known(share=share, wait=wait)
     if share < MATTERS:
         return ("input-ready-bottleneck" if slow else "input-ready"), waits | slow, "info"

@@ -54,6 +54,14 @@ def rank(path: Path) -> int | None:
     return int(match[1]) if match else None
 
 
+def first_step(path: Path) -> int | None:
+    """The first number that torch.profiler gives to a step, if it is in the first part of the file."""
+    with path.open("rb") as file:
+        head = unpack_head(file.read(_SNIFFED), _SNIFFED)
+    match = re.search(rb'"name"\s*:\s*"ProfilerStep#(\d{1,9})"', head)
+    return int(match[1]) if match else None
+
+
 class DecodedFile(NamedTuple):
     """A file whose events are columns in the scratch folder."""
 

@@ -97,7 +97,7 @@ def unpack_head(head: bytes, limit: int) -> bytes:
     """The first bytes of a file: unpacked if it is gzip, up to about `limit` bytes, or to the first damage."""
     if not head.startswith(b"\x1f\x8b"):
         return head
-    unpacker, text = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
+    unpacker, text = zlib.decompressobj(zlib.MAX_WBITS | 16), bytearray()
     for start in range(0, len(head), 4096):
         try:
             text += unpacker.decompress(head[start : start + 4096])
@@ -105,4 +105,4 @@ def unpack_head(head: bytes, limit: int) -> bytes:
             break
         if len(text) > limit:
             break
-    return text
+    return bytes(text)

@@ -114,4 +114,4 @@ def _hint_by_text(kind: str, head: bytes) -> str:
 def _parquet_hint(path: Path) -> str:
     if (path.parent / "run.json").is_file():
         return f"one table of a run folder; open the folder: {path.parent}"
-    return "one Parquet table; open the run folder that it belongs to"
+    return "a Parquet table, and no run folder of stepscope is around it (no run.json)"

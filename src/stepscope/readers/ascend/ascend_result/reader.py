@@ -127,6 +127,16 @@ def rank(path: Path) -> int | None:
     return _read_info(path, []).rank
 
 
+def first_step(path: Path) -> int | None:
+    """The first step in step_trace_time.csv."""
+    for file in files(_output(path), "step_trace_time*.csv"):
+        with file.open("rb") as lines:
+            match = re.match(rb"(?:\xef\xbb\xbf)?Step,[^\n]*\n(\d{1,9}),", lines.read(4096).replace(b"\r", b"").replace(b'"', b""))
+        if match:
+            return int(match[1])
+    return None
+
+
 def beside(path: Path) -> list[Path]:
     """The files around an output folder that are read with it, if the output folder itself is opened."""
     return [*_info_around(path), *groups.metadata_files(path)] if path.name == _OUTPUT else []

@@ -18,13 +18,23 @@ from stepscope.readers.ascend.ascend_db import reader as ascend_db
 from stepscope.readers.ascend.ascend_db.sqlite import read_rows
 from stepscope.readers.ascend.common.communication_tables import add_wait_times, matrix_links, wait_times
 from stepscope.readers.ascend.common.memory_tables import allocations, memory_counters
-from stepscope.readers.ascend.common.tables import column, drop_invalid, nanoseconds, nested_items, read_json, read_table, report_lost
+from stepscope.readers.ascend.common.tables import (
+    NO_PREPARING,
+    column,
+    drop_invalid,
+    nanoseconds,
+    nested_items,
+    read_json,
+    read_table,
+    report_lost,
+)
 from stepscope.readers.ascend.common.tracks import number_tracks
 from stepscope.readers.common.documents import as_dict, digits_in, files, to_int
 from stepscope.readers.common.problems import Problem
 
 _STEPS = "step_trace_time.csv"
-_SUMS = {"step": pl.Int32, "computing": pl.Int64, "communication": pl.Int64, "overlapped": pl.Int64, "free": pl.Int64}
+_TIMES = ("computing", "communication", "overlapped", "free", "preparing")  # preparing: before the first device work of the step
+_SUMS = {"step": pl.Int32, **dict.fromkeys(_TIMES, pl.Int64)}
 _CALLS = {"step": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64}
 FILES = (_STEPS, "communication.json", *ascend_db.ANALYSIS_FILES)
 
@@ -58,11 +68,18 @@ def _sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
     rows = read_table(output / _STEPS, problems) if (output / _STEPS).is_file() else pl.DataFrame()
     names = {name: name.capitalize() for name in _SUMS}
     if not rows.height:
-        rows = pl.DataFrame(_text_rows(output, "StepTraceTime", names, problems), dict.fromkeys(names.values(), pl.String), orient="row")
+        columns = list(names.values())
+        texts = _text_rows(output, "StepTraceTime", columns, [])
+        if not texts:
+            columns.remove("Preparing")
+            texts = _text_rows(output, "StepTraceTime", columns, problems)
+        rows = pl.DataFrame(texts, dict.fromkeys(columns, pl.String), orient="row")
+    if rows.height and "Preparing" not in rows.columns:
+        problems.append(Problem(_STEPS, NO_PREPARING, 0))
     sums = rows.select(
         step=column(rows, "Step").str.extract(r"(\d{1,9})").cast(pl.Int32, strict=False).fill_null(0),
-        **{name: nanoseconds(column(rows, names[name])) for name in _SUMS if name != "step"},
-    )
+        **{name: nanoseconds(column(rows, names[name])) for name in _TIMES},
+    ).with_columns(pl.col("preparing").fill_null(0))
     is_valid = pl.all_horizontal(pl.col(name) >= 0 for name in _SUMS) & (pl.col("overlapped") <= pl.col("computing"))
     valid = drop_invalid(sums, is_valid.fill_null(False), problems, _STEPS, "step", "without valid times")
     return valid.sort("step").unique("step", keep="first", maintain_order=True)
@@ -100,15 +117,15 @@ def _draw(sums: pl.DataFrame, calls: pl.DataFrame, begin_ns: int, problems: list
     parts = [_spans("communication", calls, "Communication")]
     steps: list[tuple[int, int, int]] = []
     end = calls["start_ns"][0] if calls.height else begin_ns
-    for step, computing, communication, overlapped, free in sums.select(_SUMS.keys()).iter_rows():
+    for step, computing, communication, overlapped, free, preparing in sums.select(_SUMS.keys()).iter_rows():
         step_calls = calls.filter(pl.col("step") == step)
         duration, alone = computing + communication - overlapped + free, computing - overlapped
-        start = end
+        start = end + preparing
         if step_calls.height:
             busy = intervals.merge(step_calls["start_ns"].to_numpy(), (step_calls["start_ns"] + step_calls["dur_ns"]).to_numpy())
             spare = duration - int(busy.ends[-1] - busy.starts[0])
             first = int(busy.starts[0]) - max(0, min(spare, alone))
-            start = max(first, end) if steps else first
+            start = max(first, end + preparing) if steps else first
             in_calls = int((busy.ends - busy.starts).sum())
             if abs(in_calls - communication) > 0.01 * communication:
                 times = f"communication calls take {in_calls / 1e6:,.3f} ms, the sum of the step is {communication / 1e6:,.3f} ms"
@@ -122,7 +139,7 @@ def _draw(sums: pl.DataFrame, calls: pl.DataFrame, begin_ns: int, problems: list
         pieces = sorted([*_first_part(busy, overlapped), *_first_part(idle, alone)])
         drawn = pl.DataFrame([(step, "computing", begin, finish - begin) for begin, finish in pieces], _CALLS, orient="row")
         parts.append(_spans("kernel", drawn, "Computing, the sum of each step"))
-        steps.append((step, start, end))
+        steps.append((step, start - preparing, end))
     rows = pl.DataFrame(steps, {"step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
     marks = rows.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns"), name=pl.format("ProfilerStep#{}", "step"))
     parts.append(_spans("step", marks, "steps", "annotation"))

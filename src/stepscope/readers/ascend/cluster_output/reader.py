@@ -6,8 +6,8 @@
     communication_group.json                the ranks of each group
     cluster_analysis.db                     the first of these as a table
 
-A step of a rank is drawn from its sums: computing, then communication that overlaps its end, then idle time. The first step starts with the
-first communication operator, if its start is known.
+A step of a rank is drawn from its sums: preparing (idle), computing, then communication that overlaps its end, then idle time. The first
+step starts with the first communication operator, if its start is known.
 """
 
 import json
@@ -21,7 +21,16 @@ from stepscope.model.trace import Meta, Trace, complete
 from stepscope.readers import Options
 from stepscope.readers.ascend.ascend_db.sqlite import read_rows
 from stepscope.readers.ascend.common.communication_tables import link_table, pair_link
-from stepscope.readers.ascend.common.tables import column, drop_invalid, nanoseconds, nested_items, read_json, read_table, report_lost
+from stepscope.readers.ascend.common.tables import (
+    NO_PREPARING,
+    column,
+    drop_invalid,
+    nanoseconds,
+    nested_items,
+    read_json,
+    read_table,
+    report_lost,
+)
 from stepscope.readers.common.documents import digits_in, to_index, to_int
 from stepscope.readers.common.problems import Problem, problem_frame
 
@@ -30,8 +39,8 @@ _MATRIX, _CALLS, _GROUPS = "cluster_communication_matrix.json", "cluster_communi
 _PARTS = {"transit_ns": "Transit Time(ms)", "wait_ns": "Wait Time(ms)", "idle_ns": "Idle Time(ms)"}
 _MAX_NS, _ROUNDING_NS = 2**55, 1000  # a year; each cell is rounded to microseconds
 _ALL = 0.99  # of a step's communication; concurrent operators add up to more than it
-_SUMS = {"rank": pl.Int32, "step": pl.Int32, **dict.fromkeys(("computing", "communication", "overlapped", "free"), pl.Int64)}
-_TABLE = {name: name.capitalize() for name in ("step", "type", "index", "computing", "communication", "overlapped", "free")}
+_SUMS = {"rank": pl.Int32, "step": pl.Int32, **dict.fromkeys(("computing", "communication", "overlapped", "free", "preparing"), pl.Int64)}
+_TABLE = {name: name.capitalize() for name in ("step", "type", "index", "computing", "communication", "overlapped", "free", "preparing")}
 _PLACE = ["rank", "group", "label", "track_kind", "device"]
 FORMAT = "cluster_analysis_output"
 
@@ -73,12 +82,14 @@ def _sums(path: Path, problems: list[Problem], begin_ns: int) -> pl.DataFrame:
     if "Index" not in rows.columns:
         return pl.DataFrame(schema=_SUMS | {"start_ns": pl.Int64, "end_ns": pl.Int64})
     rows = rows.filter(column(rows, "Type").fill_null("rank") == "rank")  # rows of stages are the largest of their ranks
-    times = ("computing", "communication", "overlapped", "free")
+    times = ("computing", "communication", "overlapped", "free", "preparing")
+    if rows.height and "Preparing" not in rows.columns:
+        problems.append(Problem(_STEPS, NO_PREPARING, 0))
     sums = rows.select(
         rank=pl.col("Index").cast(pl.Int32, strict=False),
         step=column(rows, "Step").str.extract(r"(\d+)").cast(pl.Int32, strict=False).fill_null(0),
         **{name: nanoseconds(column(rows, _TABLE[name])) for name in times},
-    )
+    ).with_columns(pl.col("preparing").fill_null(0))
     has_all = pl.all_horizontal(pl.all().is_not_null())
     complete_rows = drop_invalid(sums, has_all, problems, _STEPS, "row", "without a rank or a time")
     overlap_limit = pl.min_horizontal("computing", "communication")
@@ -89,7 +100,7 @@ def _sums(path: Path, problems: list[Problem], begin_ns: int) -> pl.DataFrame:
         row = complete_rows.filter(~valid).row(0, named=True)
         example = ", ".join(f"{name} {row[name] / 1000:.3f}" for name in times)
         report_lost(problems, _STEPS, lost, "row", f"with invalid times left out, for example rank {row['rank']}: {example} us")
-    duration = pl.col("computing") + pl.col("communication") - pl.col("overlapped") + pl.col("free")
+    duration = pl.col("computing") + pl.col("communication") - pl.col("overlapped") + pl.col("free") + pl.col("preparing")
     end = duration.cum_sum().over("rank") + begin_ns
     return valid_rows.sort("rank", "step").with_columns(start_ns=end - duration, end_ns=end)
 
@@ -97,14 +108,17 @@ def _sums(path: Path, problems: list[Problem], begin_ns: int) -> pl.DataFrame:
 def _database_sums(path: Path, problems: list[Problem]) -> pl.DataFrame:
     if not (path / _DATABASE).is_file():
         return pl.DataFrame()
-    count = len(problems)
-    rows = read_rows(path / _DATABASE, "ClusterStepTraceTime", tuple(_TABLE), problems)
+    count, columns = len(problems), list(_TABLE)
+    rows = read_rows(path / _DATABASE, "ClusterStepTraceTime", columns, [])
+    if rows is None:
+        columns.remove("preparing")
+        rows = read_rows(path / _DATABASE, "ClusterStepTraceTime", columns, problems)
     if rows is None:
         if len(problems) == count:
-            problems.append(Problem(_DATABASE, f"no table ClusterStepTraceTime with the columns {', '.join(_TABLE)}", 1))
+            problems.append(Problem(_DATABASE, f"no table ClusterStepTraceTime with the columns {', '.join(columns)}", 1))
         return pl.DataFrame()
     texts = [[None if cell is None else str(cell) for cell in row] for row in rows]
-    return pl.DataFrame(texts, dict.fromkeys(_TABLE.values(), pl.String), orient="row")
+    return pl.DataFrame(texts, {_TABLE[name]: pl.String for name in columns}, orient="row")
 
 
 def _wait_args(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +131,7 @@ def _wait_args(sums: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 def _draw(sums: pl.DataFrame, wait_args: pl.DataFrame) -> pl.DataFrame:
     """Computing, communication and steps as spans."""
-    group, start = pl.format("NPU {}", "rank"), pl.col("start_ns")
+    group, start = pl.format("NPU {}", "rank"), pl.col("start_ns") + pl.col("preparing")
     parts = []
     for name, kind, start_ns in (
         ("computing", "kernel", start),
@@ -129,8 +143,9 @@ def _draw(sums: pl.DataFrame, wait_args: pl.DataFrame) -> pl.DataFrame:
         )  # fmt: skip
         args = wait_args if kind == "communication" else wait_args.clear()
         parts.append(spans.join(args, on=["rank", "step"], how="left", maintain_order="left"))
+    duration = pl.col("end_ns") - pl.col("start_ns")
     marks = sums.select(
-        "rank", "step", "start_ns", kind=pl.lit("step"), name=pl.format("ProfilerStep#{}", "step"), dur_ns=pl.col("end_ns") - start,
+        "rank", "step", "start_ns", kind=pl.lit("step"), name=pl.format("ProfilerStep#{}", "step"), dur_ns=duration,
         group=group, label=pl.lit("steps"), track_kind=pl.lit("annotation"),
     )  # fmt: skip
     return pl.concat([*parts, marks], how="diagonal")

@@ -15,6 +15,9 @@ from stepscope.model.trace import Trace
 from stepscope.readers.common.documents import as_dict, as_list, parse_json
 from stepscope.readers.common.problems import Problem
 
+# Of the sums of steps; `Preparing` is the time before the first device work of a step.
+NO_PREPARING = "no column Preparing: the time before the first device work of each step is missing, so steps took longer than shown"
+
 
 def read_table(file: Path, problems: list[Problem]) -> pl.DataFrame:
     """All columns as text without blanks around it; `N/A` and empty cells are null. A file that is no table is a problem."""

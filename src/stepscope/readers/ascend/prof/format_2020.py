@@ -276,7 +276,7 @@ def _aicpu(files: list[Path], described: pl.DataFrame) -> pl.DataFrame:
 
 def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: dict[int, str], notes: Notes, options: Options) -> Trace:
     if spans.is_empty() and steps.is_empty():
-        notes.add("", "nothing in these files could be read")
+        notes.add("", "nothing in these files could be read", 1)
     rank = pl.lit(options.rank if options.rank is not None else device, pl.Int32)
     lanes = (
         spans.select("label", "track_kind", "tid")
