@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import preloaded
 import stepscope
 from programs import needs, only, recordings, run, said, script, steps
 
@@ -371,7 +372,7 @@ def profiled(folder: Path, text: str, under_run: bool = False) -> list[list[int]
     """The steps of each window that the script leaves in `data`."""
     needs("torch")
     script(folder, TORCH + "    from stepscope import Profiler, schedule\n" + text)
-    done = run(folder, "train.py") if under_run else said(folder, "python", "train.py")
+    done = run(folder, "train.py") if under_run else preloaded.run("torch", folder, "train.py")
     assert done.returncode == 0, done.stderr
     return [steps(recording) for recording in recordings(folder / "data")]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import preloaded
 import stepscope
 from key_averages import nothing_but_itself
 from programs import free_port, needs, only, recordings, run, said
@@ -194,7 +195,8 @@ def test_the_same_ways_record_pytorch(way: str, multiplications: int, under: boo
         start = "from stepscope.recording.environment import from_environment\nfrom_environment()\n"
         (folder / "torch_ways.py").write_text(text.replace("import torch\n", f"import torch\n{start}"))
     words = ["torch_ways.py", way]
-    done = run(folder, *words, **variables(way, folder)) if under else said(folder, sys.executable, *words, **variables(way, folder))
+    given = variables(way, folder)
+    done = run(folder, *words, **given) if under else preloaded.run("torch", folder, *words, variables=given)
     assert done.returncode == 0, done.stderr
     trace = stepscope.open(finished(folder), cache=False)
     assert trace.spans.select("name").collect()["name"].to_list().count("aten::addmm") == multiplications
