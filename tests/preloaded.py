@@ -15,7 +15,7 @@ from pathlib import Path
 import programs
 
 # PyTorch imports its compiler when the first optimizer is made: that takes as long again.
-MODULES = {"torch": ["numpy", "torch", "torch._dynamo", "torch.profiler"]}
+MODULES = {"torch": ["numpy", "torch", "torch._dynamo", "torch.profiler"], "mindspore": ["numpy", "mindspore", "mindspore.dataset"]}
 SERVER = """
 import gc, importlib, json, os, sys
 for name in sys.argv[1:]:
