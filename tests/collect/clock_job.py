@@ -1,4 +1,4 @@
-"""Computes for six steps and sets its wall clock in the fourth: clock_job.py FRAMEWORK SECONDS FOLDER"""
+"""Computes for six steps and sets its wall clock in the fourth, once for each number: clock_job.py FRAMEWORK FOLDER SECONDS..."""
 
 import os
 import sys
@@ -38,9 +38,7 @@ def set_clock(seconds: float) -> None:
         file.write(round(seconds * 1e9).to_bytes(8, "little", signed=True))
 
 
-def main(framework: str, seconds: float, folder: str) -> None:
-    compute = product(framework)
-    compute()
+def record(compute: Callable[[], Any], framework: str, seconds: float, folder: str) -> None:
     from stepscope import Profiler, record_function
 
     profiler = Profiler(output_path=folder, framework=framework)
@@ -53,7 +51,15 @@ def main(framework: str, seconds: float, folder: str) -> None:
             time.sleep(0.02)
         profiler.step()
     profiler.analyse()
+    set_clock(0)
+
+
+def main(framework: str, folder: str, *settings: str) -> None:
+    compute = product(framework)
+    compute()
+    for seconds in settings:
+        record(compute, framework, float(seconds), f"{folder}/{seconds}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    main(*sys.argv[1:])

@@ -17,6 +17,7 @@ from stepscope.model.trace import Trace
 HERE = Path(__file__).parent
 # What one product is; JAX calls it differently in each release.
 OPERATORS = {"torch": "^aten::mm$", "jax": "", "mindspore": "^MatMul$", "tensorflow": "MatMul$"}
+SETTINGS = [-7200.0, 3600.0, -0.05]
 EXACT_NS = 2_000_000  # the steps are ten times as long
 
 pytestmark = [
@@ -33,7 +34,8 @@ def preloaded() -> Path:
 
 
 @functools.cache
-def recorded(framework: str, seconds: float) -> Trace:
+def all_recorded(framework: str) -> Path:
+    """The job records one window after the other, and sets its clock in each."""
     if framework == "tensorflow":
         python = tensorflow_python()
     else:
@@ -43,9 +45,14 @@ def recorded(framework: str, seconds: float) -> Trace:
     ahead = folder / "ahead"
     ahead.write_bytes(bytes(8))
     more = {"LD_PRELOAD": str(preloaded()), "WALL_CLOCK_AHEAD_NS": str(ahead), "JAX_PLATFORMS": "cpu"}
-    done = said(folder, python, str(HERE / "clock_job.py"), framework, str(seconds), str(folder / "data"), **more)
+    done = said(folder, python, str(HERE / "clock_job.py"), framework, str(folder / "data"), *map(str, SETTINGS), **more)
     assert done.returncode == 0, done.stderr
-    return stepscope.open(only(recordings(folder / "data")), cache=False)
+    return folder / "data"
+
+
+@functools.cache
+def recorded(framework: str, seconds: float) -> Trace:
+    return stepscope.open(only(recordings(all_recorded(framework) / str(seconds))), cache=False)
 
 
 def spans(trace: Trace, pattern: str, kind: str = "annotation") -> pl.DataFrame:
@@ -71,7 +78,7 @@ def problems(trace: Trace) -> list[str]:
     return trace.problems.collect()["what"].to_list()
 
 
-@pytest.mark.parametrize("seconds", [-7200.0, 3600.0, -0.05])
+@pytest.mark.parametrize("seconds", SETTINGS)
 @pytest.mark.parametrize("framework", OPERATORS)
 def test_steps_follow_one_another_when_the_wall_clock_is_set(framework: str, seconds: float) -> None:
     trace = recorded(framework, seconds)

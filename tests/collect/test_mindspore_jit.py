@@ -1,9 +1,6 @@
 """Steps of loops that MindSpore compiles with jit: an operator's kth run belongs to the kth call of its graph, whenever it ran."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+import preloaded
 import stepscope
-from programs import needs
+from programs import needs, run
 from stepscope.model import captures
 from stepscope.model.trace import Trace
 
 SCRIPT = Path(__file__).parent / "mindspore_jit.py"
-SOURCE = Path(stepscope.__file__).parent.parent
 
 # Kernels of one call, by hand. Forward: MatMul and BiasAdd of two layers, ReLU, the loss. Backward: BiasAddGrad and MatMul for the
 # weights of two layers, MatMul for the input of the second, ReluGrad, the loss. Update: the counter of steps, and four parameters.
@@ -29,13 +26,11 @@ TRAIN = FORWARD + BACKWARD + UPDATE
 def record(folder: Path, mode: str, loop: str, start: int | None = 0, **options: Any) -> Trace:
     """Iterations `start` to 19, by a Profiler whose step() nobody calls; or, without a start, steps 3 to 14 by `stepscope run`."""
     needs("mindspore")
-    command: list[str | Path] = [sys.executable, SCRIPT, mode, loop]
+    job, variables = [str(SCRIPT), mode, loop], {"OPTIONS": json.dumps(options)}
     if start is None:
-        command = [sys.executable, "-m", "stepscope", "run", "--steps", "3:14", "--out", "out", *command[1:]]
+        done = run(folder, "--steps", "3:14", "--out", "out", *job, GLOG_v="3", **variables)
     else:
-        command.append(str(start))
-    environment = os.environ | {"PYTHONPATH": str(SOURCE), "GLOG_v": "3", "OPTIONS": json.dumps(options)}
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+        done = preloaded.run("mindspore", folder, *job, str(start), variables=variables, GLOG_v="3")
     assert done.returncode == 0, done.stderr[-3000:]
     return stepscope.open(folder / "out", cache=False)
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+import preloaded
 import stepscope
 from programs import needs, only, recordings, run, said, script, steps
+from volume import mostly_deep
 
 TORCH = """
     import gc, sys
@@ -60,7 +62,7 @@ COMPILED = """
 """
 
 
-@pytest.mark.parametrize("kind", ["loop", "optimizer"])
+@pytest.mark.parametrize("kind", mostly_deep(["loop", "optimizer"], keep=["loop"]))
 def test_what_is_compiled_is_compiled_as_without_us(tmp_path: Path, kind: str) -> None:
     needs("torch")
     script(tmp_path, TORCH + COMPILED)
@@ -174,10 +176,10 @@ IN_BACKWARD = """
     [
         (TWO_PHASES, "", 50),
         (FOLDS, "deleted", 150),
-        (FOLDS, "kept", 150),
+        pytest.param(FOLDS, "kept", 150, marks=pytest.mark.deep),
         (GAN, "5", 20),
-        (GAN, "1", 20),
-        (LAYERS, "", 20),
+        pytest.param(GAN, "1", 20, marks=pytest.mark.deep),
+        pytest.param(LAYERS, "", 20, marks=pytest.mark.deep),
         (IN_BACKWARD, "", 20),
     ],
 )
@@ -234,25 +236,30 @@ INFERENCE = """
 """
 
 
-@pytest.mark.parametrize(
-    ("choice", "count"),
-    [
-        ("function:__main__.answer", 12),
-        ("function:__main__.Server.serve", 6),
-        ("function:__main__.Server.fixed", 6),
-        ("function:torch.nn.modules.linear.Linear.forward", 24),
-        ("annotation:answer", 12),
-        ("annotation:serve", 6),
-        ("annotation:marked", 6),
-        ("dataloader", 6),
-    ],
-)
+# How often each is called in the job.
+CHOICES = [
+    ("function:__main__.answer", 12),
+    ("function:__main__.Server.serve", 6),
+    ("function:__main__.Server.fixed", 6),
+    ("function:torch.nn.modules.linear.Linear.forward", 24),
+    ("annotation:answer", 12),
+    ("annotation:serve", 6),
+    ("annotation:marked", 6),
+    ("dataloader", 6),
+]
+
+
+# Each kind of choice; a Profiler, below, has all of them.
+@pytest.mark.parametrize(("choice", "count"), mostly_deep(CHOICES, keep=[CHOICES[0], CHOICES[6], CHOICES[7]]))
 def test_a_loop_without_an_optimizer_has_the_steps_that_the_user_names(tmp_path: Path, choice: str, count: int) -> None:
     needs("torch")
     script(tmp_path, TORCH + INFERENCE)
     under = run(tmp_path, "--step-on", choice, "train.py")
     assert under.returncode == 0, under.stderr
-    recording = only(recordings(tmp_path / "data"))
+    check_choice(only(recordings(tmp_path / "data")), choice, count)
+
+
+def check_choice(recording: Path, choice: str, count: int) -> None:
     assert steps(recording) == list(range(count))
     # Two multiplications per forward pass: none is divided. A step that ends with the first of two calls begins with the second before.
     spans = stepscope.open(recording, cache=False).spans.collect()
@@ -261,7 +268,10 @@ def test_a_loop_without_an_optimizer_has_the_steps_that_the_user_names(tmp_path:
     assert per_step == [first, *[24 // count] * (count - 1)]
 
 
-@pytest.mark.parametrize(("choice", "expected"), [("optimizer:SGD", [0, 1, 2, 3, 4]), ("optimizer:2", [0, 1]), ("optimizer:Adam", [0, 1])])
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [("optimizer:SGD", [0, 1, 2, 3, 4]), ("optimizer:2", [0, 1]), pytest.param("optimizer:Adam", [0, 1], marks=pytest.mark.deep)],
+)
 def test_an_optimizer_is_named_by_its_class_or_by_its_number(tmp_path: Path, choice: str, expected: list[int]) -> None:
     needs("torch")
     two = """
@@ -371,7 +381,7 @@ def profiled(folder: Path, text: str, under_run: bool = False) -> list[list[int]
     """The steps of each window that the script leaves in `data`."""
     needs("torch")
     script(folder, TORCH + "    from stepscope import Profiler, schedule\n" + text)
-    done = run(folder, "train.py") if under_run else said(folder, "python", "train.py")
+    done = run(folder, "train.py") if under_run else preloaded.run("torch", folder, "train.py")
     assert done.returncode == 0, done.stderr
     return [steps(recording) for recording in recordings(folder / "data")]
 
@@ -387,6 +397,16 @@ def test_step_on_marks_the_steps_of_a_profiler_also_of_optimizers_that_exist(tmp
             rate.step()
     """
     assert profiled(tmp_path, text) == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(("choice", "count"), CHOICES)
+def test_a_profiler_has_the_steps_that_the_user_names_too(tmp_path: Path, choice: str, count: int) -> None:
+    main = '    if __name__ == "__main__":\n'
+    started = f"{main}        from stepscope import Profiler\n        profiler = Profiler(step_on={choice!r}, host_interval_ms=0)\n"
+    script(tmp_path, TORCH + INFERENCE.replace(main, started) + "        profiler.stop()\n")
+    done = preloaded.run("torch", tmp_path, "train.py")
+    assert done.returncode == 0, done.stderr
+    check_choice(only(recordings(tmp_path / "data")), choice, count)
 
 
 def test_step_on_moves_a_schedule_and_functions_imported_by_name_are_found(tmp_path: Path) -> None:
@@ -453,8 +473,10 @@ def test_a_profiler_started_in_mid_run_numbers_its_steps_as_the_job_does(
     assert profiled(tmp_path, LATE.format(plan=plan, first=first), under_run=first == 4) == expected
 
 
-@pytest.mark.parametrize(("choice", "count"), [("optimizer:SGD", 6), ("optimizer:1", 6), ("dataloader", 6), ("function:__main__.train", 6)])
-def test_steps_of_mindspore_can_be_named_too(tmp_path: Path, choice: str, count: int) -> None:
+@pytest.mark.parametrize(
+    "choice", mostly_deep(["optimizer:SGD", "optimizer:1", "dataloader", "function:__main__.train"], ["optimizer:1", "dataloader"])
+)
+def test_steps_of_mindspore_can_be_named_too(tmp_path: Path, choice: str) -> None:
     needs("mindspore")
     script(
         tmp_path,
@@ -475,4 +497,4 @@ def test_steps_of_mindspore_can_be_named_too(tmp_path: Path, choice: str, count:
     )
     under = run(tmp_path, "--step-on", choice, "train.py")
     assert under.returncode == 0, under.stderr
-    assert steps(only(recordings(tmp_path / "data"))) == list(range(count))
+    assert steps(only(recordings(tmp_path / "data"))) == [0, 1, 2, 3, 4, 5]

@@ -2,10 +2,7 @@
 
 import functools
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import preloaded
 import stepscope
 from key_averages import nothing_but_itself
 from programs import needs
@@ -23,7 +21,6 @@ from stepscope.model.trace import Trace
 
 needs("torch")
 JOB = Path(__file__).parent / "torch_job.py"
-SOURCE = Path(stepscope.__file__).parent.parent
 FULL = '{"record_shapes": true, "profile_memory": true, "with_flops": true}'
 WAYS = ["plain", "older"]
 
@@ -42,13 +39,7 @@ def _clean() -> Iterator[None]:
 def recorded(scenario: str, options: str = "{}") -> Path:
     folder = Path(tempfile.mkdtemp(prefix="stepscope-test-"))
     MADE.append(folder)
-    done = subprocess.run(
-        [sys.executable, str(JOB), scenario, str(folder), options],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
-    )
+    done = preloaded.run("torch", folder, str(JOB), scenario, str(folder), options)
     assert done.returncode == 0, done.stderr
     return folder
 

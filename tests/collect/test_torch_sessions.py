@@ -1,21 +1,18 @@
 """Sessions of torch.profiler that follow each other in one process: no range of one may reach into the next, and nothing is kept alive."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+import preloaded
 import stepscope
 from programs import needs
 from stepscope.model.trace import Trace
 
 needs("torch")
-SOURCE = Path(__file__).parent.parent.parent / "src"
 HEAD = """
 import gc, json, sys, threading, weakref
 import torch
@@ -30,17 +27,11 @@ QUIET = dict(output_path=out, host_interval_ms=0)
 """
 
 
-def run(program: str, folder: Path, **environment: str) -> str:
+def run(program: str, folder: Path, *, teardown: bool = False) -> str:
     """What the program prints, run with freed memory overwritten."""
     script = folder / "program.py"
     script.write_text(HEAD + program)
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "165"} | environment,
-    )
+    done = preloaded.run("torch", folder, str(script), str(folder), teardown=teardown, MALLOC_PERTURB_="165")
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -114,6 +105,7 @@ for _ in range(25):
 profiler.stop()
 """,
         tmp_path,
+        teardown=True,
     )
     found = windows(tmp_path)
     assert len(found) == 20

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import preloaded
 import stepscope
 from programs import TORCH, needs, only, recordings, run, said, script, socket_folder
 from stepscope import DynamicProfilerMonitor, Profiler, record_function, schedule
@@ -62,7 +63,7 @@ def test_steps_that_the_programs_own_torch_profiler_records_are_not_unprofiled(t
         profiler.step()
     """
     script(tmp_path, TORCH + job)
-    done = said(tmp_path, sys.executable, "train.py")
+    done = preloaded.run("torch", tmp_path, "train.py")
     assert done.returncode == 0, done.stderr
     # It began at the end of step 4, before any operator of step 5, and ended at the beginning of step 7.
     assert unprofiled(only(recordings(tmp_path / "data"))).before.step == [1, 2, 3, 4, 8]
@@ -93,7 +94,7 @@ def test_each_window_of_a_schedule_knows_the_steps_before_it_and_after_it(tmp_pa
     profiler.analyse()
     """
     script(tmp_path, TORCH + job)
-    done = said(tmp_path, sys.executable, "train.py")
+    done = preloaded.run("torch", tmp_path, "train.py")
     assert done.returncode == 0, done.stderr
     first, second = recordings(tmp_path / "data")
     # The steps 5 and 13 warm up, 8 and 16 hold the end of a window.

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import preloaded
 import stepscope
 from key_averages import nothing_but_itself
 from programs import free_port, needs, only, recordings, run, said
@@ -181,23 +182,24 @@ print({{thing.__module__.split(".")[0] for thing in
     assert run(folder, "--idle", "who.py").stdout == "{'stepscope'}\n"
 
 
-@pytest.mark.parametrize("under", [False, True], ids=["plain", "run"])
+UNDER = [(way, under) for way in WAYS for under in ("plain", "run")]
+
+
 @pytest.mark.parametrize(
-    ("way", "multiplications"),
-    # Two linear layers: two multiplications forward for each step recorded.
-    [("by_step", 6), ("by_epoch", 6), ("custom_loop", 6), ("callback", 6), ("unprofiled", 6), ("dynamic_config", 6)],
+    ("way", "under"), mostly_deep(UNDER, {*UNDER} - {("by_epoch", "run"), ("callback", "run"), ("custom_loop", "run")})
 )
-def test_the_same_ways_record_pytorch(way: str, multiplications: int, under: bool, folder: Path) -> None:
+def test_the_same_ways_record_pytorch(way: str, under: str, folder: Path) -> None:
     needs("torch")
-    if way == "unprofiled" and not under:
+    if way == "unprofiled" and under == "plain":
         text = (folder / "torch_ways.py").read_text()
         start = "from stepscope.recording.environment import from_environment\nfrom_environment()\n"
         (folder / "torch_ways.py").write_text(text.replace("import torch\n", f"import torch\n{start}"))
     words = ["torch_ways.py", way]
-    done = run(folder, *words, **variables(way, folder)) if under else said(folder, sys.executable, *words, **variables(way, folder))
+    given = variables(way, folder)
+    done = run(folder, *words, **given) if under == "run" else preloaded.run("torch", folder, *words, variables=given)
     assert done.returncode == 0, done.stderr
     trace = stepscope.open(finished(folder), cache=False)
-    assert trace.spans.select("name").collect()["name"].to_list().count("aten::addmm") == multiplications
+    assert trace.spans.select("name").collect()["name"].to_list().count("aten::addmm") == 3 * 2  # two linear layers forward in each step
     steps = trace.steps.select("step").collect()["step"].to_list()
     assert steps == {"custom_loop": [0, 1, 2], "dynamic_config": [3, 4, 5]}.get(way, steps)
     # Exactly what torch.profiler's own summary of the session says.
@@ -212,7 +214,10 @@ def test_the_same_ways_record_pytorch(way: str, multiplications: int, under: boo
     check_host(trace)
 
 
-@pytest.mark.parametrize(("kind", "mode"), [("jit", "graph"), ("jit", "pynative"), ("eager", "pynative"), ("cell", "graph")])
+LOOPS = [("jit", "graph"), ("jit", "pynative"), ("eager", "pynative"), ("cell", "graph")]
+
+
+@pytest.mark.parametrize(("kind", "mode"), mostly_deep(LOOPS, keep=[("jit", "pynative"), ("eager", "pynative"), ("cell", "graph")]))
 def test_a_mindspore_loop_of_ones_own_has_steps_where_its_optimizer_is_called(kind: str, mode: str, folder: Path) -> None:
     needs("mindspore")
     done = run(folder, "--steps", "2:4", "functional.py", kind, MODE=mode)

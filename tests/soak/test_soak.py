@@ -76,9 +76,14 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", mostly_deep(PLACES, ["ranges_across", "gradient_hook", "window_by_a_thread"]))
-def test_windows_may_end_at_any_place_of_a_training_and_each_has_its_operators_or_says_why_not(tmp_path: Path, place: str) -> None:
-    outcome = play_ranges(place, tmp_path / "job", windows=30, limit_s=LIMIT_S)
+FEW = [(place, 6) for place in ("ranges_across", "gradient_hook", "window_by_a_thread")]
+
+
+@pytest.mark.parametrize(("place", "windows"), mostly_deep([*FEW, *((place, 30) for place in PLACES)], FEW))
+def test_windows_may_end_at_any_place_of_a_training_and_each_has_its_operators_or_says_why_not(
+    tmp_path: Path, place: str, windows: int
+) -> None:
+    outcome = play_ranges(place, tmp_path / "job", windows=windows, limit_s=LIMIT_S)
     assert not outcome.failures
 
 
