@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli import _terminal, _text
+from stepscope.cli import _terminal, _text, advise
 from stepscope.cli._arguments import PATH_HELP, add_format, add_reading, open_trace
 from stepscope.cli._terminal import Line
 from stepscope.model import units
@@ -100,6 +100,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
         **{name: getattr(meta, name) for name in ("source", "format", "framework", "versions", "world_size", "ranks")},
         "devices": trace.devices.select("name").drop_nulls().unique(maintain_order=True).collect()["name"].to_list(),
         "verdict": _rows(trace.analyse("verdict", topic="overview")),
+        "advice": _rows(trace.analyse("advice").filter(pl.col("status") == "finding").head(1)),
         "overview": _rows(tables["overview"]),
         "unprofiled_steps": [
             {name: getattr(steps, name) for name in ("rank", "count", "median_ns", "p10_ns", "p90_ns")} for steps in meta.unprofiled_steps
@@ -141,6 +142,9 @@ def page(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     first, *others = dict.fromkeys(_text.clean(row["text"]) for row in headlines)
     yield from ([(line, "bold")] for line in textwrap.wrap(first, width))
     yield from ([(line, "")] for line in textwrap.wrap(" ".join(others), width))
+    for row in values["advice"]:
+        yield []
+        yield from ([(line, "yellow")] for line in textwrap.wrap(advise.headline(row), width))
     yield from _step_lines(values, width)
     types = values["operator_types"]
     device = ", ".join(dict.fromkeys(row["device"] for row in types["rows"]))
@@ -153,8 +157,8 @@ def page(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     yield []
     fallback = "operators" if types["rows"] else "totals"
     details = next((name for start, name in _DETAILS.items() if headlines[0]["code"].startswith(start)), fallback)
-    command = f"stepscope show {details} {_quoted(path)}"
-    rest = f"   or {', '.join(name for name in ('operators', 'step_trace', 'verdict') if name != details)}"
+    command = f"stepscope advise {_quoted(path)}"
+    rest = f"   or stepscope show {details}, {', '.join(name for name in ('operators', 'step_trace') if name != details)}"
     yield [("next  ", "dim"), (command, ""), (rest if len(command) + len(rest) + 6 <= width else "", "dim")]
 
 

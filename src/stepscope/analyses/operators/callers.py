@@ -70,6 +70,11 @@ def callers(
     )
 
 
+def is_library(frames: pl.Series) -> pl.Series:
+    """Whether a frame is of a framework or of Python, not of the program or its model."""
+    return frames.str.replace(_PACKAGES, "").str.contains(_LIBRARY)
+
+
 def _first(parent: Ints, marked: Bools, rows: Ints) -> Ints:
     """The row itself if it is marked, else the closest marked row around it, -1 for none."""
     above = nearest(parent, marked)

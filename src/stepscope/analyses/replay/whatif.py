@@ -6,7 +6,8 @@ from stepscope.analyses.shared.changes import infinite_bandwidth as without_tran
 from stepscope.analyses.shared.changes import parse_scales, unchanged
 from stepscope.analyses.shared.changes import remove as remove_time
 from stepscope.analyses.shared.changes import scale as scale_time
-from stepscope.analyses.shared.replay import build, path_shares, replay
+from stepscope.analyses.shared.graph import build
+from stepscope.analyses.shared.replay import path_shares, replay
 from stepscope.model.trace import Trace
 
 COLUMNS = {

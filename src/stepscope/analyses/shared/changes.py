@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.shared.graph import KINDS, Graph
 from stepscope.analyses.shared.host_phases import host_spans
-from stepscope.analyses.shared.replay import KINDS, Graph
 from stepscope.errors import UsageError
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
@@ -24,7 +24,7 @@ REMOVABLE = {
     "host": "time of the host's program",
     "device": "time of kernels, copies and transfers on the device",
 }
-_NEVER = -(1 << 60)  # a lag that never binds
+NEVER = -(1 << 60)  # a lag that never binds
 _HOST_KINDS = ["op", "scope", "annotation", "python", "data", "api"]
 
 
@@ -48,21 +48,21 @@ def remove(graph: Graph, durations: Durations, word: str) -> None:
     if word == "input_wait":
         duration[graph.kind == KINDS.index("input")] = 0
     elif word == "sync":
-        lag[graph.on_host & (target == KINDS.index("sync"))] = _NEVER
+        lag[graph.on_host & (target == KINDS.index("sync"))] = NEVER
     elif word == "launch_latency":
         lag[graph.on_host & is_task[node]] = 0
     elif word == "copy":
         duration[graph.kind == KINDS.index("copy")] = 0
     elif word == "communication":
         duration[graph.kind == KINDS.index("communication")] = 0
-        lag[graph.kind[graph.node] == KINDS.index("meeting")] = _NEVER
+        lag[graph.kind[graph.node] == KINDS.index("meeting")] = NEVER
     elif word == "host":
         duration[graph.kind == KINDS.index("host")] = 0
         duration[graph.kind == KINDS.index("input")] = 0
         lag[graph.on_host] = 0
     elif word == "device":
         duration[is_task] = 0
-        lag[graph.on_host] = 0
+        lag[graph.on_host | is_task[node]] = 0
     else:
         raise UsageError(f"unknown time to remove {word!r}: {', '.join(REMOVABLE)} are known")
 

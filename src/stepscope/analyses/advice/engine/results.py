@@ -1,0 +1,235 @@
+"""Findings of all rules, each with its gain by replay, ranked; and the order in which fixes add up."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from stepscope.analyses.advice.engine.findings import Change, Finding
+from stepscope.analyses.advice.engine.needs import device_word, how_to_record, missing
+from stepscope.analyses.advice.engine.replays import Replays
+from stepscope.analyses.advice.engine.run import Run
+from stepscope.analyses.advice.rules import Rule, rules
+from stepscope.analyses.shared.coverage import step_ranges
+from stepscope.analyses.steps.recording_overhead import recording_overhead
+from stepscope.model.memo import memoized
+from stepscope.model.trace import Trace
+
+# Severity by the share of the step that a fix recovers. Less than the last one is not shown.
+SEVERITIES = (("high", 0.10), ("medium", 0.03), ("low", 0.01))
+_SHOWN = SEVERITIES[-1][1]
+_RANKS = 8  # rules for one rank look at this many ranks at most: the slowest, the fastest and others between them
+_REVEALS = 0.5  # a fix reveals a finding if it alone brings this part of the finding's later gain
+_BEHIND = 24  # findings without a gain of their own are tried behind others; the largest ones, which keeps the number of replays small
+
+
+class Ranked(NamedTuple):
+    """A finding with its gain."""
+
+    rule: Rule
+    finding: Finding
+    ranks: list[int]
+    severity: str | None
+    gain_ns: int  # of a step now
+    gain_share: float
+    later_ns: int | None  # gain once the findings before it are fixed; null if it has its gain now, or is no part of the replay
+    after: str | None  # the rule whose fix reveals it
+    device_ns: int | None  # device time that it frees per step
+    next_bottleneck: str | None
+    confidence: str
+
+
+class Unchecked(NamedTuple):
+    rule: Rule
+    what: str
+
+
+class Fix(NamedTuple):
+    """A step of the waterfall."""
+
+    ranked: Ranked
+    before_ns: int
+    after_ns: int
+    bottleneck: str | None
+
+
+class Advice(NamedTuple):
+    findings: list[Ranked]  # by gain
+    statements: list[Ranked]
+    unchecked: list[Unchecked]
+    checked: int  # rules
+    not_applicable: int
+    waterfall: list[Fix]
+    step_ns: int
+    device: str  # GPU, NPU, device
+    limited_by: str | None  # what most of the critical path is
+    coverage: str | None  # which steps and ranks were replayed; null: all
+
+
+class _Candidate(NamedTuple):
+    rule: Rule
+    finding: Finding
+    ranks: list[int]
+
+
+@memoized
+def advice_of(trace: Trace) -> Advice:
+    """All findings of a trace, ranked."""
+    replays = Replays(trace)
+    ranks, coverage = _chosen_ranks(trace, replays)
+    runs = {rank: Run(trace, rank, replays.graph, replays.unchanged) for rank in ranks}
+    whole = Run(trace, None, replays.graph, replays.unchanged)
+    candidates: list[_Candidate] = []
+    unchecked: list[Unchecked] = []
+    checked = not_applicable = 0
+    for rule in rules():
+        of_rule = [whole] if rule.all_ranks else list(runs.values())
+        able = [run for run in of_rule if not missing(run, rule.applies)]
+        ready = [run for run in able if not missing(run, rule.needs)]
+        if ready:
+            checked += 1
+            candidates += _merged(rule, [(run, finding) for run in ready for finding in rule.find(run)])
+        elif able:
+            unchecked.append(Unchecked(rule, how_to_record(missing(able[0], rule.needs), trace.meta.framework)))
+        else:
+            not_applicable += 1
+    findings, waterfall = _ranked(trace, replays, _explained(candidates))
+    statements = [_statement(candidate) for candidate in candidates if candidate.finding.statement]
+    step = replays.unchanged.sort("step_ns", descending=True, maintain_order=True)
+    step_ns, limited_by = step.select("step_ns", "bottleneck").row(0) if step.height else (0, None)
+    text = ", ".join(part for part in (replays.coverage, coverage) if part) or None
+    return Advice(
+        findings,
+        statements,
+        unchecked,
+        checked,
+        not_applicable,
+        waterfall,
+        step_ns,
+        device_word(whole),
+        limited_by,
+        text,
+    )
+
+
+def severity(share: float) -> str | None:
+    """Of a share of the step; None for a share that is not worth a finding."""
+    return next((word for word, least in SEVERITIES if share >= least), None)
+
+
+def _chosen_ranks(trace: Trace, replays: Replays) -> tuple[list[int], str | None]:
+    """The ranks that rules for one rank look at: all, or the slowest, the fastest and others evenly between them by their step."""
+    by_time = replays.unchanged.sort("step_ns", "rank", descending=[True, False])["rank"].to_list()
+    every = by_time + sorted(set(trace.meta.ranks) - set(by_time))
+    every = every or trace.steps.select(pl.col("rank").unique().sort()).collect()["rank"].to_list() or [0]
+    if len(every) <= _RANKS:
+        return sorted(every), None
+    chosen = sorted({every[round(i * (len(every) - 1) / (_RANKS - 1))] for i in range(_RANKS)})
+    return chosen, f"rules for one rank: ranks {step_ranges(chosen)} of {len(every):,}"
+
+
+def _merged(rule: Rule, found: list[tuple[Run, Finding]]) -> Iterator[_Candidate]:
+    """Findings of several ranks with the same message and culprit are one: the first one, with the changes of all."""
+    groups: dict[tuple[str | None, str | None, str | None], list[tuple[Run, Finding]]] = {}
+    for run, finding in found:
+        groups.setdefault((finding.code, finding.culprit, finding.source), []).append((run, finding))
+    for group in groups.values():
+        changes = tuple(change for _, finding in group for change in finding.changes)
+        ranks = sorted({run.rank for run, _ in group if run.rank is not None})
+        largest = max(group, key=lambda pair: pair[1].gain_ns or 0)[1]
+        yield _Candidate(rule, largest._replace(changes=changes), ranks)
+
+
+def _explained(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Without findings that a more precise rule explains: for the same culprit, or all of them where it has none."""
+    explained = {(name, candidate.finding.culprit) for candidate in candidates for name in candidate.rule.explains}
+    whole = {name for name, culprit in explained if culprit is None}
+    return [
+        candidate
+        for candidate in candidates
+        if not candidate.finding.statement
+        and candidate.rule.name not in whole
+        and (candidate.rule.name, candidate.finding.culprit) not in explained
+    ]
+
+
+def _statement(candidate: _Candidate) -> Ranked:
+    finding = candidate.finding
+    return Ranked(candidate.rule, finding, candidate.ranks, None, 0, 0.0, None, None, None, None, finding.confidence)
+
+
+def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> tuple[list[Ranked], list[Fix]]:
+    step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
+    left, likely = _left_of_idle(trace)
+    rows = [_replayed(replays, candidate, step_ns, left, likely) for candidate in candidates]
+    rows.sort(key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name))
+    now = [row for row in rows if row.gain_share >= _SHOWN]
+    behind = [row for row in rows if row.gain_share < _SHOWN and row.finding.changes][:_BEHIND]
+    waterfall = list(_waterfall(replays, now + behind, step_ns))
+    later = {id(fix.ranked): fix.before_ns - fix.after_ns for fix in waterfall}
+    hidden = []
+    for row in behind:
+        gain = later.get(id(row), 0)
+        if step_ns and now and gain >= _SHOWN * step_ns:
+            hidden.append(row._replace(later_ns=gain, after=_revealing(replays, now, row, gain), severity="low"))
+    hidden.sort(key=lambda row: -(row.later_ns or 0))
+    shown = {id(row.finding) for row in now + hidden}
+    final = {id(row.finding): row for row in now + hidden}
+    fixes = [fix._replace(ranked=final[id(fix.ranked.finding)]) for fix in waterfall if id(fix.ranked.finding) in shown]
+    return now + hidden, fixes
+
+
+def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, left: float, likely: bool) -> Ranked:
+    finding, rule = candidate.finding, candidate.rule
+    confidence: str = finding.confidence
+    gain, device, bottleneck = finding.gain_ns or 0, None, None
+    if finding.changes:
+        outcome = replays.outcome(finding.changes)
+        gain, bottleneck = outcome.gain_ns, outcome.bottleneck
+        device = replays.device_ns(finding.changes)
+    if rule.host_bound:
+        gain = round(gain * left)
+        confidence = "low" if likely else confidence
+    gain = max(gain, 0)
+    share = gain / step_ns if step_ns else 0.0
+    return Ranked(rule, finding, candidate.ranks, severity(share), gain, share, None, None, device, bottleneck, confidence)
+
+
+def _left_of_idle(trace: Trace) -> tuple[float, bool]:
+    """The part of idle time that is left without recording, and whether recording is likely to lengthen it by an unknown amount."""
+    rows = recording_overhead(trace)
+    known = rows.filter(pl.col("idle_unprofiled_share").is_not_null() & (pl.col("idle_share") > 0))
+    likely = bool((rows["overhead"] == "likely").any())
+    if known.is_empty():
+        return 1.0, likely
+    idle = known.select(
+        recorded=(pl.col("idle_share") * pl.col("step_ns")).sum(),
+        bare=(pl.col("idle_unprofiled_share") * pl.col("unprofiled_step_ns")).sum(),
+    ).row(0)
+    return min(1.0, idle[1] / idle[0]), likely
+
+
+def _waterfall(replays: Replays, rows: list[Ranked], step_ns: int) -> Iterator[Fix]:
+    """Fix after fix: each row is the step before and after it, with all fixes before it done."""
+    done: list[Change] = []
+    before = step_ns
+    for row in rows:
+        if not row.finding.changes:
+            continue
+        done += row.finding.changes
+        outcome = replays.outcome(done)
+        after = min(int(outcome.steps["step_ns"].max() or 0), before)  # type: ignore[arg-type]
+        yield Fix(row, before, after, outcome.bottleneck)
+        before = after
+
+
+def _revealing(replays: Replays, now: list[Ranked], row: Ranked, gain: int) -> str | None:
+    """The first finding whose fix alone reveals most of the later gain."""
+    for other in now:
+        if not other.finding.changes:
+            continue
+        alone = replays.outcome(other.finding.changes).step_ns
+        both = replays.outcome([*other.finding.changes, *row.finding.changes]).step_ns
+        if alone - both >= _REVEALS * gain:
+            return other.rule.name
+    return None

@@ -1,0 +1,147 @@
+"""What a rule reads: one rank of a recording, or all ranks, with tables that several rules share."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from stepscope.analyses.advice.engine.lines import most_common
+from stepscope.analyses.shared.device_work import device_work
+from stepscope.analyses.shared.graph import Graph
+from stepscope.analyses.shared.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.operator_calls import host_operators
+from stepscope.analyses.shared.step_windows import device_steps
+from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.model import intervals
+from stepscope.model.trace import Trace
+
+# Names of copies from the host to the device, as CUDA, ROCm, XLA and CANN write them.
+FROM_HOST = r"(?i)HtoD|Host ?To ?Device|Host -> Device|MEMCPYH2D|H2D"
+# Launches that follow each other within this time are one chain, which a graph would launch at once; a longer pause has a cause of its own.
+CHAIN_NS = 500_000
+
+
+class Run:
+    """Rank `rank` of a recording; all ranks where it is None. Figures per step are means over `steps`."""
+
+    def __init__(self, trace: Trace, rank: int | None, graph: Graph, typical: pl.DataFrame) -> None:
+        self.trace = trace if rank is None else trace.of_rank(rank)
+        self.rank = rank
+        self._graph = graph
+        self._typical = typical
+
+    @property
+    def framework(self) -> str:
+        """pytorch, mindspore, jax, tensorflow or empty."""
+        return self.trace.meta.framework
+
+    @functools.cached_property
+    def step_ns(self) -> int:
+        """Median step of the replay, to which shares of findings refer; 0 without steps."""
+        return self._mine(self._typical).select(pl.col("step_ns").median().fill_null(0).round().cast(pl.Int64)).item()  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def steps(self) -> pl.DataFrame:
+        """rank, step, start_ns, end_ns: the steps of the replay, on the host. Their device work is completely recorded."""
+        return self._mine(self._graph.steps).select("rank", "step", "start_ns", "end_ns")
+
+    def table(self, analysis: str, **arguments: Any) -> pl.DataFrame:
+        """The table of an analysis, over all steps of the recording."""
+        return self.trace.analyse(analysis, **arguments)
+
+    @functools.cached_property
+    def work(self) -> pl.DataFrame:
+        """Device work launched in `steps`: rank, step, span, kind, name, type, track, start_ns, end_ns, dur_ns, launch_ns, launched_ns,
+        launch_track, op and op_name, the operator that launched it."""
+        spans = self.trace.spans.select("rank", "span", type=pl.col("op_type").cast(pl.String)).collect()
+        ops = self.operators.select("rank", op="span", op_name="name")
+        work = device_work(self.trace).with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
+        at = pl.coalesce("launch_ns", "start_ns")
+        placed = self.in_steps(work.drop("step").with_columns(at_ns=at), "at_ns")
+        return placed.join(spans, on=["rank", "span"], how="left", maintain_order="left").join(
+            ops, on=["rank", "op"], how="left", maintain_order="left"
+        )
+
+    @functools.cached_property
+    def operators(self) -> pl.DataFrame:
+        """All host operators of `steps`: rank, step, span, name, track, thread, depth, parent, start_ns, end_ns, dur_ns, self_ns,
+        device_ns and launches, the device work launched in it, shapes, dtypes, scope."""
+        columns = ("step", "name", "track", "depth", "parent", "shapes", "dtypes", "scope")
+        rows = host_operators(self.trace, *columns).drop("outer").with_columns(pl.col("name", "shapes", "dtypes", "scope").cast(pl.String))
+        placed = self.in_steps(rows.drop("step"), "start_ns")
+        thread = self.host.select("rank", "span", "thread")
+        return placed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
+            thread, on=["rank", "span"], how="left", maintain_order="left"
+        )
+
+    @functools.cached_property
+    def host(self) -> pl.DataFrame:
+        """All spans of the host in `steps`: rank, step, span, kind, name, track, thread, main, depth, parent, start_ns, end_ns, dur_ns.
+
+        `main`: on the thread that runs the steps.
+        """
+        columns = ("rank", "span", "name", "track", "thread", "depth", "parent", "start_ns", "dur_ns")
+        rows = host_spans(self.trace).select(*columns, pl.col("kind").cast(pl.String)).collect()
+        main = main_threads(self.trace).with_columns(main=True)
+        rows = rows.with_columns(pl.col("name").cast(pl.String), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        rows = rows.join(main, on=["rank", "thread"], how="left", maintain_order="left").with_columns(pl.col("main").fill_null(False))
+        return self.in_steps(rows, "start_ns")
+
+    @functools.cached_property
+    def all_steps(self) -> pl.DataFrame:
+        """rank, step, start_ns, end_ns, total_ns of all steps of the recording but a warm-up step: for what happens in some steps only."""
+        return counting_steps(self.trace, None)
+
+    @functools.cached_property
+    def launching_threads(self) -> list[int]:
+        """The threads that launch device work: the program, and the one of its backward pass."""
+        return sorted(self.work["launch_track"].drop_nulls().unique().to_list())
+
+    def outside_input(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows (start_ns) that do not start while the program waits for its input."""
+        data = self.host.filter((pl.col("kind") == "data") & pl.col("main"))
+        waits = intervals.merge(data["start_ns"].to_numpy(), data["end_ns"].to_numpy())
+        return rows.filter(pl.Series(intervals.enclosing(waits.starts, waits.ends, rows["start_ns"].to_numpy()) < 0))
+
+    @functools.cached_property
+    def gaps(self) -> pl.DataFrame:
+        """Idle gaps of the devices in `steps`, as the analysis `gaps` has them, with end_ns."""
+        rows = self.table("gaps").with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        return rows.join(self.steps.select("rank", "step"), on=["rank", "step"], how="semi", maintain_order="left")
+
+    def in_steps(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
+        """The rows whose timestamp lies in one of `steps`, with `step`."""
+        steps = self.steps.select("rank", "step", step_start="start_ns", step_end="end_ns").sort("step_start")
+        placed = (
+            rows.with_row_index("order")
+            .sort(column)
+            .join_asof(steps, left_on=column, right_on="step_start", by="rank", check_sortedness=False)
+            .filter(pl.col(column) < pl.col("step_end"))
+        )
+        return placed.sort("order").drop("order", "step_start", "step_end")
+
+    def per_step(self, durations: pl.Series) -> int:
+        """The sum of durations in `steps` as the mean of a step."""
+        return round(int(durations.sum()) / max(self.steps.height, 1))
+
+    def share(self, dur_ns: float) -> float:
+        """A duration per step as a share of the replayed step."""
+        return dur_ns / self.step_ns if self.step_ns else 0.0
+
+    def share_of_steps(self, durations: pl.Series) -> float:
+        """The sum of durations on the device in `steps` as a share of the time of these steps there, as in `overview` and `gap_causes`."""
+        on_device = device_steps(self.trace).join(self.steps, on=["rank", "step"], how="semi")
+        whole = int((on_device["end_ns"] - on_device["start_ns"]).sum())
+        return int(durations.sum()) / whole if whole else 0.0
+
+    def source_of(self, spans: pl.DataFrame) -> str | None:
+        """`train.py:41`: the line of the program that most of these host spans (rank, span) were called from; None without stacks."""
+        return most_common(self.trace, spans)
+
+    def options(self) -> Mapping[str, Any]:
+        """Options of the recording: record_shapes, with_stack, ..."""
+        return self.trace.meta.options
+
+    def _mine(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows if self.rank is None else rows.filter(pl.col("rank") == self.rank)

@@ -1,0 +1,1 @@
+"""Rules for kernels and operators of the device."""

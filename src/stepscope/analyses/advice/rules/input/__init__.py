@@ -1,0 +1,1 @@
+"""Rules for the input of the steps."""

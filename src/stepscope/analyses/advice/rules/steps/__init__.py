@@ -1,0 +1,1 @@
+"""Rules for differences between steps."""

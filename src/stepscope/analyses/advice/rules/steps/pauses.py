@@ -1,0 +1,70 @@
+"""Checkpoints or logging stop the program in some steps.
+
+Fires for functions, operators and ranges that are named after saving, checkpoints or logging. The gain per step is their time over all
+steps. The fix writes in another thread or process, or less often.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.advice.engine.findings import Evidence, Finding
+from stepscope.analyses.advice.engine.run import Run
+from stepscope.analyses.shared.host_phases import host_spans, main_threads
+from stepscope.model import intervals
+
+NEEDS = ("steps", "ranges")
+APPLIES = ()
+LINK = "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html#torch.distributed.checkpoint.state_dict_saver.async_save"
+FIX = {
+    "pytorch": "torch.distributed.checkpoint.async_save(state, checkpoint_id=path)  # writes while the training goes on",
+    "mindspore": "mindspore.save_checkpoint(net, path, async_save=True)",
+    "jax": "orbax.checkpoint.AsyncCheckpointer(orbax.checkpoint.PyTreeCheckpointHandler()).save(path, state)",
+    "tensorflow": "tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)",
+}
+_SAVES = (
+    r"(?i)torch[./]serialization.*save|torch\.save|"
+    r"(^|[^a-z])(save_(checkpoint|state|model|pretrained)|checkpoint_?save|async_save|checkpoint)([^a-z]|$)"
+)
+_LOGS = (
+    r"(?i)tensorboard|wandb|mlflow|summary_?writer|add_(scalar|histogram|image)|"
+    r"(^|[^a-z])(log(ging|_metrics|ger)?|print)([^a-z]|$)"
+)
+_NOT = (
+    r"(?i)log_?softmax|logits|logsumexp|logical|^aten::|activation_?checkpoint|CheckpointFunction|"
+    r"checkpoint\.py\(\d+\): (forward|backward|checkpoint)"
+)
+
+
+def pauses(run: Run) -> Iterator[Finding]:
+    steps = run.all_steps
+    main = main_threads(run.trace).lazy()
+    ranges = host_spans(run.trace).filter(pl.col("kind").cast(pl.String).is_in(["python", "annotation", "scope"]))
+    name = pl.col("name").cast(pl.String)
+    rows = (
+        ranges.join(main, on=["rank", "thread"], how="semi")
+        .with_columns(name=name)
+        .filter(name.str.contains(f"{_SAVES}|{_LOGS}"), ~name.str.contains(_NOT))
+        .select("rank", "step", "span", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .collect()
+        .filter(pl.col("step").is_in(steps["step"].implode()))
+    )
+    for what, pattern in (("checkpoint", _SAVES), ("logging", _LOGS)):
+        part = rows.filter(pl.col("name").str.contains(pattern))
+        if part.is_empty() or steps.is_empty():
+            continue
+        whole = intervals.merge(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())
+        gain = round(int(np.sum(whole.ends - whole.starts)) / steps.height)
+        longest = part.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")).sort("dur_ns", "name", descending=[True, False])
+        culprit = str(longest["name"][0])
+        yield Finding(
+            parameters={"name": culprit, "pauses": len(whole.starts), "time": gain, "longest": int(longest["dur_ns"][0])},
+            evidence=Evidence("totals", {}, {"name": culprit}, {"pause_ns": gain}),
+            culprit=culprit,
+            source=run.source_of(longest.head(1)),
+            gain_ns=gain,
+            spans=longest.select("rank", "step", "span"),
+            confidence="medium",
+            code=f"advice-pauses-{what}",
+        )

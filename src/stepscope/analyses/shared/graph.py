@@ -1,0 +1,418 @@
+"""A recording as a graph of dependent durations, which can be replayed with other durations.
+
+Nodes are stretches of the host's program (cut where it launches work, waits, or a step begins), device tasks, transfers and the meetings
+of collectives. A node starts when the nodes that it depends on have ended, each plus a lag. Lags are as recorded for the dependency that
+the recording shows to be the binding one, and the usual ones of the rank for the others: so a replay with unchanged durations repeats the
+recording, and a replay with changed ones shows which dependency binds next.
+
+The host's program is one chain: PyTorch's autograd thread works while the main thread waits for it. It starts at the first step.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.shared.counterparts import matched_calls
+from stepscope.analyses.shared.coverage import unrecorded_steps
+from stepscope.analyses.shared.device_work import device_work
+from stepscope.analyses.shared.host_phases import host_spans, main_threads
+from stepscope.model import intervals
+from stepscope.model.intervals import Bools, Ints
+from stepscope.model.memo import memoized
+from stepscope.model.trace import Trace
+
+KINDS = ("host", "input", "sync", "kernel", "copy", "communication", "meeting")
+HOST, INPUT, SYNC, KERNEL, COPY, COMMUNICATION, MEETING = range(len(KINDS))
+_TASK_KINDS = {"kernel": KERNEL, "copy": COPY, "set": COPY, "communication": COMMUNICATION}
+_READ = "aten::_local_scalar_dense"  # of `item()`: waits for the device also where no call that waits is recorded
+_CALL_NS = 3_000  # a call that waits for the device takes about this long if there is nothing to wait for
+_EVENT_NS = 20_000  # work starts within this time after the work of another stream that it waits for
+_QUEUED = 256  # launched tasks that have not started: launch calls then wait for a free slot
+_SLOW_CALL = 10  # times the median launch call, and at least:
+_SLOW_CALL_NS = 50_000
+_HOST_WAIT_NS = 200_000  # a thread continues within this time after the end of a transfer on another thread
+
+
+class Graph(NamedTuple):
+    """Nodes of all ranks, each after the nodes that it depends on."""
+
+    rank: Ints
+    kind: Ints  # index in KINDS
+    start: Ints  # as recorded
+    end: Ints
+    duration: Ints
+    span: Ints  # of a task; -1 for the other kinds
+    offset: Ints  # the dependencies of node i are the entries offset[i] to offset[i + 1] of `node` and `lag`
+    node: Ints
+    lag: Ints
+    on_host: Bools  # of each dependency: the lag is a latency between host and device
+    steps: pl.DataFrame  # rank, step, first and last: the nodes that end as the step starts and ends; -1 for none
+    task_step: Ints  # row of `steps` in which a task was launched, -1 for none
+
+    def step_times(self, end: Ints) -> Ints:
+        """Duration of each row of `steps` with these ends of the nodes.
+
+        A step ends when its host part and all device work launched in it have ended. It starts with its host part, or when the step
+        before it ends, if that is later: where the host runs ahead, this is the rate of the device.
+        """
+        finished = end[self.steps["last"].to_numpy()]
+        tasks = np.flatnonzero(self.task_step >= 0)
+        np.maximum.at(finished, self.task_step[tasks], end[tasks])
+        first = self.steps["first"].to_numpy()
+        begun = np.where(first >= 0, end[first], self.steps["start_ns"].to_numpy())
+        rank = self.steps["rank"].to_numpy()
+        before = np.append(np.iinfo(np.int64).min, finished[:-1])
+        before[np.flatnonzero(np.append(True, rank[1:] != rank[:-1]))] = np.iinfo(np.int64).min
+        times: Ints = finished - np.maximum(begun, np.minimum(before, finished))
+        return times
+
+
+@memoized
+def build(trace: Trace) -> Graph:
+    """The graph of all steps whose device work is completely recorded."""
+    steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("rank", "start_ns").collect()
+    steps = steps.join(unrecorded_steps(trace), on=["rank", "step"], how="anti", maintain_order="left").filter(
+        pl.col("end_ns") > pl.col("start_ns")
+    )
+    tasks = device_work(trace).filter(pl.col("end_ns") > pl.col("start_ns")).partition_by("rank", as_dict=True)
+    host = (
+        host_spans(trace)
+        .filter(pl.col("kind").is_in(["op", "data", "sync", "communication"]))
+        .select("rank", "thread", "track", "kind", "name", "span", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .filter(pl.col("end_ns") > pl.col("start_ns"))
+        .sort("rank", "start_ns", "end_ns", descending=[False, False, True])
+        .collect()
+        .partition_by("rank", as_dict=True)
+    )
+    main: dict[int, int] = dict(main_threads(trace).iter_rows())
+    parts = _Parts(matched_calls(trace) if steps["rank"].n_unique() > 1 else None)
+    for (rank,), rows in steps.group_by("rank", maintain_order=True):
+        number = int(str(rank))
+        _Rank(number, rows, tasks.get((rank,)), host.get((rank,)), main.get(number, -1)).add_to(parts)
+    return parts.graph()
+
+
+class _Parts:
+    """Nodes and dependencies as they are collected, rank by rank."""
+
+    def __init__(self, calls: pl.DataFrame | None) -> None:
+        self.calls = calls  # the transfers that several ranks make together
+        self.count = 0
+        self._nodes: list[dict[str, Ints]] = []
+        self._edges: list[tuple[Ints, Ints, Ints, Bools]] = []
+        self._steps: list[pl.DataFrame] = []
+        self._rows = 0
+
+    def add_nodes(self, rank: int, kind: Ints, start: Ints, end: Ints, duration: Ints, span: Ints, order: Ints, step: Ints) -> Ints:
+        count = len(start)
+        columns = {"kind": kind, "start": start, "end": end, "duration": duration, "span": span, "order": order, "step": step}
+        self._nodes.append({"rank": np.full(count, rank), **columns})
+        self.count += count
+        return np.arange(self.count - count, self.count)
+
+    def add_edges(self, node: Ints, depends_on: Ints, lag: Ints, on_host: bool = False) -> None:
+        known = depends_on >= 0
+        self._edges.append((node[known], depends_on[known], lag[known], np.full(int(known.sum()), on_host)))
+
+    def add_steps(self, steps: pl.DataFrame) -> int:
+        self._steps.append(steps)
+        self._rows += steps.height
+        return self._rows - steps.height
+
+    def graph(self) -> Graph:
+        names = ("rank", "kind", "start", "end", "duration", "span", "order", "step")
+        columns = {name: np.concatenate([part[name] for part in self._nodes] or [np.empty(0, np.int64)]) for name in names}
+        self._add_meetings(columns)
+        # A node that waits is due when it has waited; at equal times a wait comes before what follows it.
+        due = np.where(columns["kind"] == SYNC, columns["end"], columns["start"])
+        by_time = np.lexsort((columns["order"], due))
+        place = np.empty(len(by_time), np.int64)
+        place[by_time] = np.arange(len(by_time))
+        empty = (np.empty(0, np.int64),) * 3 + (np.empty(0, np.bool_),)
+        node, depends_on, lag, on_host = (np.concatenate(part) for part in zip(*(self._edges or [empty]), strict=True))
+        node, depends_on = place[node], place[depends_on]
+        # Clocks of two ranks may disagree by more than a transfer takes: such a dependency cannot be kept.
+        forward = depends_on < node
+        node, depends_on, lag, on_host = (column[forward] for column in (node, depends_on, lag, on_host))
+        by_node = np.argsort(node, kind="stable")
+        offset = np.searchsorted(node[by_node], np.arange(len(by_time) + 1))
+        schema: dict[Any, Any] = {
+            "rank": pl.Int32,
+            "step": pl.Int32,
+            "start_ns": pl.Int64,
+            "end_ns": pl.Int64,
+            "first": pl.Int64,
+            "last": pl.Int64,
+        }
+        steps = pl.concat([pl.DataFrame(schema=schema), *(part.cast(schema) for part in self._steps)])
+        moved = {name: np.where(steps[name] >= 0, place[steps[name].to_numpy()], -1) for name in ("first", "last")}
+        ordered = {name: column[by_time] for name, column in columns.items()}
+        return Graph(
+            rank=ordered["rank"],
+            kind=ordered["kind"],
+            start=ordered["start"],
+            end=ordered["end"],
+            duration=ordered["duration"],
+            span=ordered["span"],
+            offset=offset,
+            node=depends_on[by_node],
+            lag=lag[by_node],
+            on_host=on_host[by_node],
+            steps=steps.with_columns(pl.Series(name, column) for name, column in moved.items()),
+            task_step=ordered["step"],
+        )
+
+    def _add_meetings(self, columns: dict[str, Ints]) -> None:
+        """A collective of several ranks ends for each of them a transfer time after the last of them has started it."""
+        if self.calls is None or self.calls.is_empty():
+            return
+        tasks = pl.DataFrame({"rank": columns["rank"], "span": columns["span"]}).with_row_index("node")
+        tasks = tasks.filter((pl.Series(columns["kind"]) == COMMUNICATION) & (pl.col("span") >= 0))
+        joined = self.calls.join(tasks.cast({"rank": self.calls.schema["rank"]}), on=["rank", "span"])
+        nodes = joined["node"].cast(pl.Int64).to_numpy()
+        joined = joined.with_columns(start=pl.Series(columns["start"][nodes]), end=pl.Series(columns["end"][nodes]))
+        joined = joined.with_columns(last=pl.col("start").max().over("call"), first_end=pl.col("end").min().over("call"))
+        joined = joined.filter((pl.col("last") < pl.col("first_end")) & (pl.len().over("call") > 1))
+        if joined.is_empty():
+            return
+        calls = joined.unique("call", maintain_order=True).with_columns(number=pl.int_range(pl.len()))
+        joined = joined.join(calls.select("call", "number"), on="call")
+        last = calls["last"].to_numpy()
+        zero = np.zeros(len(last), np.int64)
+        added = np.arange(self.count, self.count + len(last))
+        self.count += len(last)
+        extra = {
+            "rank": zero - 1,
+            "kind": zero + MEETING,
+            "start": last,
+            "end": last,
+            "duration": zero,
+            "span": zero - 1,
+            "order": zero + 3,
+        }
+        extra["step"] = zero - 1
+        for name, column in extra.items():
+            columns[name] = np.append(columns[name], column)
+        # Each task becomes its arrival; a second node is its end, which everything that depended on the task waits for.
+        nodes, of = joined["node"].cast(pl.Int64).to_numpy(), added[joined["number"].to_numpy()]
+        ends = np.arange(self.count, self.count + len(nodes))
+        self.count += len(nodes)
+        transit = columns["end"][nodes] - joined["last"].to_numpy()
+        for name, column in columns.items():
+            columns[name] = np.append(column, column[nodes])
+        columns["start"][ends], columns["duration"][ends], columns["order"][ends] = joined["last"].to_numpy(), transit, 4
+        columns["end"][nodes], columns["duration"][nodes] = columns["start"][nodes], 0
+        columns["step"][nodes] = -1
+        moved = np.arange(self.count)
+        moved[nodes] = ends
+        self._edges = [(node, moved[depends_on], lag, on_host) for node, depends_on, lag, on_host in self._edges]
+        none = np.zeros(len(nodes), np.int64)
+        self.add_edges(of, nodes, none)
+        self.add_edges(ends, of, none)
+
+
+class _Wait(NamedTuple):
+    """Stretches in which the host's program waits for a task, by start; they do not overlap."""
+
+    start: Ints
+    end: Ints
+    task: Ints
+
+
+class _Rank:
+    """The nodes of one rank."""
+
+    def __init__(self, rank: int, steps: pl.DataFrame, tasks: pl.DataFrame | None, host: pl.DataFrame | None, main: int) -> None:
+        self.rank, self.steps, self.host, self.main = rank, steps, host, main
+        self.tasks = self._with_transfers(tasks)
+        self.start, self.end = self.tasks["start_ns"].to_numpy(), self.tasks["end_ns"].to_numpy()
+        self.linked = self.tasks["launch_ns"].is_not_null().to_numpy()
+        self.launch = np.minimum(self.tasks["launch_ns"].fill_null(0).to_numpy(), self.start)
+        self.launched = np.maximum(self.tasks["launched_ns"].fill_null(0).to_numpy(), self.launch)
+        self.by_end = np.argsort(self.end, kind="stable")
+        self.threads = sorted({main, *self.tasks.filter("on_device")["launch_track"].drop_nulls().unique().to_list()})
+
+    def _with_transfers(self, tasks: pl.DataFrame | None) -> pl.DataFrame:
+        """Device tasks, and the transfers that threads of the host make beside the program."""
+        columns: dict[Any, Any] = {"span": pl.Int64, "kind": pl.String, "track": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64}
+        columns |= {"launch_ns": pl.Int64, "launched_ns": pl.Int64, "launch_track": pl.Int32}
+        parts = [pl.DataFrame(schema={**columns, "on_device": pl.Boolean})]
+        if tasks is not None:
+            parts.append(tasks.select(columns.keys()).cast(columns).with_columns(on_device=True))
+        if self.host is not None:
+            transfers = self.host.filter(pl.col("kind") == "communication")
+            parts.append(
+                transfers.select(
+                    "span", "kind", "track", "start_ns", "end_ns", launch_ns="start_ns", launched_ns="start_ns", launch_track="thread"
+                )
+                .cast(columns)
+                .with_columns(on_device=False)
+            )
+        return pl.concat(parts).sort("start_ns", "end_ns")
+
+    def add_to(self, parts: _Parts) -> None:
+        waits = self._waits()
+        marks = [self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy(), self.launch[self.linked], waits.start, waits.end]
+        inputs = self._inputs()
+        cuts = np.unique(np.concatenate([*marks, inputs.starts, inputs.ends]))
+        cuts = cuts[(cuts >= cuts[0]) & (cuts <= max(int(self.steps["end_ns"].to_numpy().max()), int(cuts[0])))]
+        inside = intervals.enclosing(waits.start, waits.end, cuts)
+        cuts = cuts[(inside < 0) | (cuts == np.append(waits.start, -1)[inside])]
+        if len(cuts) < 2:
+            return  # nothing of the program is known
+        chain = self._add_chain(parts, cuts, waits, inputs)
+        tasks = self._add_tasks(parts, cuts, chain)
+        waiting = np.searchsorted(cuts[:-1], waits.start)
+        valid = (waiting < len(chain)) & (waits.task >= 0)
+        waiting, task, until = waiting[valid], waits.task[valid], waits.end[valid]
+        parts.add_edges(chain[waiting], tasks[task], until - self.end[task], on_host=True)
+        last = np.searchsorted(cuts, self.steps["end_ns"].to_numpy(), "left") - 1
+        first = np.searchsorted(cuts, self.steps["start_ns"].to_numpy(), "left") - 1
+        columns = {
+            "first": np.where(first >= 0, chain[np.clip(first, 0, len(chain) - 1)], -1),
+            "last": chain[np.clip(last, 0, len(chain) - 1)],
+        }
+        parts.add_steps(self.steps.with_columns(pl.Series(name, column) for name, column in columns.items()))
+
+    def _add_chain(self, parts: _Parts, cuts: Ints, waits: _Wait, inputs: intervals.Set) -> Ints:
+        start, end = cuts[:-1], cuts[1:]
+        kind = np.zeros(len(start), np.int64)
+        kind[intervals.enclosing(inputs.starts, inputs.ends, start) >= 0] = INPUT
+        waiting = np.isin(start, waits.start[waits.task >= 0])
+        kind[waiting] = SYNC
+        none = np.full(len(start), -1)
+        order = np.where(waiting, 0, 1)
+        chain = parts.add_nodes(self.rank, kind, start, end, np.where(waiting, 0, end - start), none, order, none)
+        lag = np.where(waiting, np.minimum(end - start, _CALL_NS), 0)
+        parts.add_edges(chain[1:], chain[:-1], lag[1:])
+        return chain
+
+    def _add_tasks(self, parts: _Parts, cuts: Ints, chain: Ints) -> Ints:
+        kinds = self.tasks["kind"].cast(pl.String).replace_strict(_TASK_KINDS, return_dtype=pl.Int64).to_numpy()
+        step_start, step_end = self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy()
+        step = intervals.enclosing(step_start, step_end, np.where(self.linked, self.launch, self.start))
+        step = np.where(step >= 0, step + parts._rows, -1)
+        spans = self.tasks["span"].to_numpy()
+        two = np.full(len(spans), 2)
+        tasks = parts.add_nodes(self.rank, kinds, self.start, self.end, self.end - self.start, spans, two, step)
+        before = self._before_on_stream()
+        launched_by = np.searchsorted(cuts, self.launch, "right") - 2  # the stretch that ends with the launch
+        launched_by = np.where(self.linked & (launched_by >= 0) & (launched_by < len(chain)), launched_by, -1)
+        call = np.where(launched_by >= 0, cuts[np.clip(launched_by + 1, 0, len(cuts) - 1)], 0)
+        far = np.iinfo(np.int64).max // 4
+        after_call = np.where(launched_by >= 0, self.start - call, far)
+        after_task = np.where(before >= 0, self.start - self.end[before], far)
+        latency, gap = self._usual(after_call, after_task)
+        lag_call, lag_task = np.minimum(after_call, latency), np.minimum(after_task, gap)
+        rest = np.minimum(after_call - lag_call, after_task - lag_task)  # not explained by launch and stream
+        other = self._last_over(self.start)
+        after_other = np.where(other >= 0, self.start - self.end[other], far)
+        by_other = (rest > 0) & (after_other <= _EVENT_NS) & (after_other < np.minimum(after_call, after_task))
+        parts.add_edges(tasks, np.where(by_other, tasks[other], -1), after_other)
+        late = (rest > 0) & ~by_other
+        by_call = after_call - lag_call <= after_task - lag_task
+        lag_call, lag_task = np.where(late & by_call, after_call, lag_call), np.where(late & ~by_call, after_task, lag_task)
+        parts.add_edges(tasks, np.where(launched_by >= 0, chain[launched_by], -1), lag_call, on_host=True)
+        parts.add_edges(tasks, np.where(before >= 0, tasks[before], -1), lag_task)
+        return tasks
+
+    def _usual(self, after_call: Ints, after_task: Ints) -> tuple[int, int]:
+        """From a launch to an idle stream until work starts, and from one task to the next that is already launched."""
+        at_once = after_call <= after_task
+        queued = ~at_once & (after_task < 100_000)
+        latency = int(np.median(after_call[at_once])) if at_once.any() else 0
+        return latency, int(np.median(after_task[queued])) if queued.any() else 0
+
+    def _before_on_stream(self) -> Ints:
+        before = np.full(len(self.start), -1, np.int64)
+        track = self.tasks["track"].to_numpy()
+        for stream in np.unique(track):
+            rows = np.flatnonzero(track == stream)
+            by_end = rows[np.argsort(self.end[rows], kind="stable")]
+            before[rows] = np.append(by_end, -1)[np.searchsorted(self.end[by_end], self.start[rows], "right") - 1]
+        return before
+
+    def _last_over(self, at: Ints) -> Ints:
+        """The task that was over last at each time, -1 for none."""
+        return np.append(self.by_end, -1)[np.searchsorted(self.end[self.by_end], at, "right") - 1]
+
+    def _inputs(self) -> intervals.Set:
+        if self.host is None:
+            return intervals.NONE
+        rows = self.host.filter(pl.col("kind") == "data", pl.col("thread") == self.main)
+        return intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+
+    def _waits(self) -> _Wait:
+        """Calls of the program that waited for a task: synchronizations, reads of a value, copies that block, full launch queues."""
+        starts, ends, tasks = [], [], []
+        for start, end, task in (self._synchronizations(), self._blocking_launches(), self._transfer_waits()):
+            starts.append(start)
+            ends.append(end)
+            tasks.append(task)
+        start, end, task = np.concatenate(starts), np.concatenate(ends), np.concatenate(tasks)
+        by_start = np.lexsort((-end, start))
+        start, end, task = start[by_start], end[by_start], task[by_start]
+        if len(start):  # of calls inside each other the outermost waits
+            reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end)[:-1])
+            apart = start >= reach
+            start, end, task = start[apart], end[apart], task[apart]
+        return _Wait(start, end, task)
+
+    def _synchronizations(self) -> tuple[Ints, Ints, Ints]:
+        if self.host is None or len(self.end) == 0:
+            return _NO_WAIT
+        program = self.host.filter(pl.col("thread").is_in(self.threads))
+        calls = program.filter(pl.col("kind") == "sync")
+        reads = program.filter(pl.col("kind") == "op", pl.col("name").cast(pl.String) == _READ)
+        calls = pl.concat([calls, reads]).sort("end_ns")
+        return self._waited(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
+
+    def _waited(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+        """Those of the calls in which a task ended, with the last one."""
+        task = self._last_over(end)
+        waited = (task >= 0) & (self.end[task] > start) if len(self.end) else np.zeros(len(start), np.bool_)
+        return start[waited], end[waited], task[waited]
+
+    def _blocking_launches(self) -> tuple[Ints, Ints, Ints]:
+        taken = self.launched - self.launch
+        own = self.linked & self.tasks["on_device"].to_numpy() & self.tasks["launch_track"].is_in(self.threads).fill_null(False).to_numpy()
+        if not own.any():
+            return _NO_WAIT
+        slow = own & (taken > max(_SLOW_CALL * float(np.median(taken[own])), _SLOW_CALL_NS))
+        blocked = np.flatnonzero(slow & (self.end <= self.launched))  # a copy from pageable memory, a read
+        launches = np.sort(self.launch[own])
+        queued = np.searchsorted(launches, self.launch, "right") - np.searchsorted(np.sort(self.start[own]), self.launch, "right")
+        full = np.flatnonzero(slow & (self.end > self.launched) & (queued >= _QUEUED))
+        waits = self._waited(self.launch[full], self.launched[full])
+        return (
+            np.append(self.launch[blocked], waits[0]),
+            np.append(self.launched[blocked], waits[1]),
+            np.append(blocked, waits[2]),
+        )
+
+    def _transfer_waits(self) -> tuple[Ints, Ints, Ints]:
+        """Times in which the program ran no operator until a transfer on another thread ended."""
+        transfers = np.flatnonzero(~self.tasks["on_device"].to_numpy())
+        if self.host is None or len(transfers) == 0:
+            return _NO_WAIT
+        rows = self.host.filter(pl.col("kind").is_in(["op", "data", "sync"]))
+        on_transfer = pl.col("thread").is_in(self.tasks["track"][transfers].unique().implode())
+        beside, around = (
+            intervals.merge(*(part[name].to_numpy() for name in ("start_ns", "end_ns")))
+            for part in (rows.filter(~on_transfer), rows.filter(on_transfer))
+        )
+        sent = intervals.merge(self.start[transfers], self.end[transfers])
+        # A thread that transfers may also run operators of the program, but operators around a transfer only wait for it.
+        busy = intervals.join(beside, intervals.subtract(around, sent))
+        if not len(busy.starts):
+            return _NO_WAIT  # nothing of the program is recorded
+        silent = intervals.gaps(busy, int(self.steps["start_ns"].to_numpy().min()), int(self.steps["end_ns"].to_numpy().max()))
+        by_end = transfers[np.argsort(self.end[transfers], kind="stable")]
+        last = np.append(by_end, -1)[np.searchsorted(self.end[by_end], silent.ends, "right") - 1]
+        late = silent.ends - self.end[last]
+        waited = (last >= 0) & (self.end[last] > silent.starts) & (late <= np.maximum(_HOST_WAIT_NS, (silent.ends - silent.starts) // 5))
+        return silent.starts[waited], silent.ends[waited], last[waited]
+
+
+_NO_WAIT = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))

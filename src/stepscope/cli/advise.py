@@ -1,0 +1,129 @@
+"""Advise what to fix first: findings with their culprit, their gain by replay and the fix; then what could not be checked.
+
+A gain is what the median step gets shorter in a replay of the recording with the fix. Gains overlap: the last line has all fixes together.
+"""
+
+import argparse
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stepscope.cli import _output, _terminal, _text
+from stepscope.cli._arguments import PATH_HELP, OneOf, add_reading, open_trace
+from stepscope.cli._terminal import Line
+from stepscope.model import units
+from stepscope.model.parameters import listing
+
+EXAMPLES = """\
+stepscope advise trace.json.gz
+stepscope advise runs/job-17/ --rank 1 --steps 2:5 --all
+stepscope advise trace.json.gz --format json
+"""
+_FORMATS = ("text", "table", "csv", "json", "parquet")
+_TOP, _NARROWEST, _INDENT = 5, 60, 4
+_STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold"}
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help=PATH_HELP)
+    add_reading(parser)
+    text = f"Show all findings with code and links, and every rule that was not checked. Default: the first {_TOP}."
+    parser.add_argument("--all", action="store_true", help=text)
+    text = f"Write {listing(_FORMATS)}. Default: text."
+    parser.add_argument("--format", type=OneOf("format", _FORMATS), default="text", metavar="FORMAT", help=text)
+
+
+def run(args: argparse.Namespace) -> int:
+    trace = open_trace(args.path, args)
+    rows = trace.analyse("advice")
+    if args.format == "text":
+        waterfall = trace.analyse("waterfall").to_dicts()
+        width = max(_terminal.width(), _NARROWEST)
+        _terminal.write(page(rows.to_dicts(), waterfall, args.path, width, everything=args.all))
+        return 0
+    options = argparse.Namespace(
+        format=args.format, output=None, force=False, limit=0, sort=None, ascending=False, columns=None, wide=args.all
+    )
+    _output.write_table(rows.lazy(), options, trace, {"analysis": "advice", "source": trace.meta.source})
+    return 0
+
+
+def headline(row: dict[str, Any]) -> str:
+    """`GPU is idle ...` with the gain of a finding, as one line."""
+    return f"{_text.clean(row['title'])} Fix: {_gain(row)}."
+
+
+def page(rows: list[dict[str, Any]], waterfall: list[dict[str, Any]], path: Path, width: int, *, everything: bool) -> Iterator[Line]:
+    """One screen: the findings, their sum, statements, and what was not checked."""
+    findings = [row for row in rows if row["status"] in ("finding", "healthy")]
+    statements = [row for row in rows if row["status"] == "statement"]
+    unchecked = [row for row in rows if row["status"] == "not checked"]
+    if not findings:
+        yield [("No complete step is recorded, so no gain is known.", "bold")]
+    shown = findings if everything else findings[:_TOP]
+    for number, row in enumerate(shown, 1):
+        yield from _finding(number, row, width, everything)
+    if more := len(findings) - len(shown):
+        yield [(f"{units.count(more, 'more finding')}: stepscope advise --all {shlex.quote(_text.clean(str(path)))}", "dim")]
+    if len(waterfall) > 1:
+        first, last = waterfall[0], waterfall[-1]
+        before, after = first["step_before_ns"], last["step_after_ns"]
+        share = units.share((before - after) / before) if before else ""
+        yield [("all fixes   ", "dim"), (f"{units.duration(before)} to {units.duration(after)} per step ({share} less)", "bold")]
+    if statements:
+        yield []
+    for row in statements:
+        yield from _wrapped(_text.clean(row["title"]), "", width, 0)
+    if coverage := next((row["coverage"] for row in rows if row["coverage"]), None):
+        yield [("replayed    ", "dim"), (_text.clean(coverage), "dim")]
+    yield from _not_checked(unchecked, width, everything)
+
+
+def _finding(number: int, row: dict[str, Any], width: int, everything: bool) -> Iterator[Line]:
+    severity = row["severity"]
+    lead = f"{number}  " if row["status"] == "finding" else ""
+    first, *others = textwrap.wrap(_text.clean(row["title"]), width - _INDENT)
+    yield [(lead.ljust(_INDENT) if lead else "", "dim"), (first, _STYLES.get(severity, "bold"))]
+    yield from ([(" " * (_INDENT if lead else 0) + line, _STYLES.get(severity, "bold"))] for line in others)
+    if row["status"] != "finding":
+        return
+    facts = [f"gain {_gain(row)}", f"{severity} severity", f"{row['confidence']} confidence"]
+    facts += [f"then limited by: {row['next_bottleneck']}"] if row["next_bottleneck"] and row["gain_ns"] else []
+    yield from _wrapped(" · ".join(facts), "dim", width, _INDENT)
+    if row["fix"]:
+        yield from _wrapped(_text.clean(row["fix"]), "", width, _INDENT)
+    if row["snippet"] and (everything or number == 1):
+        yield from ([(" " * _INDENT + _text.clean(line), "green")] for line in row["snippet"].splitlines())
+    if everything and row["link"]:
+        yield [(" " * _INDENT + row["link"], "dim")]
+    yield []
+
+
+def _gain(row: dict[str, Any]) -> str:
+    if row["later_ns"] is not None:
+        hidden = f" ({row['after']} hides it)" if row["after"] else ""
+        return f"nothing now{hidden}; {units.duration(row['later_ns'])} per step once the findings above are fixed"
+    return f"{units.duration(row['gain_ns'])} per step, {units.share(row['gain_share'])}"
+
+
+def _not_checked(rows: list[dict[str, Any]], width: int, everything: bool) -> Iterator[Line]:
+    """The rules by what they need; with `everything` each rule."""
+    if not rows:
+        return
+    yield []
+    yield [(f"not checked: {units.count(len(rows), 'rule')}", "bold")]
+    if everything:
+        for row in rows:
+            yield from _wrapped(_text.clean(f"{row['rule']}: {row['not_checked']}"), "dim", width, 2)
+        return
+    needs: dict[str, list[str]] = {}
+    for row in rows:
+        needs.setdefault(row["not_checked"], []).append(row["rule"])
+    for need, names in sorted(needs.items(), key=lambda item: -len(item[1])):
+        yield from _wrapped(_text.clean(f"{need} ({', '.join(names)})"), "dim", width, 2)
+
+
+def _wrapped(text: str, style: str, width: int, indent: int) -> Iterator[Line]:
+    yield from ([(" " * indent + line, style)] for line in textwrap.wrap(text, width - indent))
