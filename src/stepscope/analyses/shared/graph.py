@@ -345,6 +345,8 @@ class _Rank:
 
     def _waits(self) -> _Wait:
         """Calls of the program that waited for a task: synchronizations, reads of a value, copies that block, full launch queues."""
+        if self.host is None and not self.linked.any():  # the step is known by its device work alone
+            return _Wait(*self._waited(self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy()))
         starts, ends, tasks = [], [], []
         for start, end, task in (self._synchronizations(), self._blocking_launches(), self._transfer_waits()):
             starts.append(start)

@@ -58,7 +58,7 @@ class Run:
         ops = self.operators.select("rank", op="span", op_name="name")
         work = device_work(self.trace).with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
         at = pl.coalesce("launch_ns", "start_ns")
-        placed = self.in_steps(work.drop("step").with_columns(at_ns=at), "at_ns")
+        placed = self.in_steps(work.with_columns(at_ns=at), "at_ns")
         return placed.join(spans, on=["rank", "span"], how="left", maintain_order="left").join(
             ops, on=["rank", "op"], how="left", maintain_order="left"
         )
@@ -69,7 +69,7 @@ class Run:
         device_ns and launches, the device work launched in it, shapes, dtypes, scope."""
         columns = ("step", "name", "track", "depth", "parent", "shapes", "dtypes", "scope")
         rows = host_operators(self.trace, *columns).drop("outer").with_columns(pl.col("name", "shapes", "dtypes", "scope").cast(pl.String))
-        placed = self.in_steps(rows.drop("step"), "start_ns")
+        placed = self.in_steps(rows, "start_ns")
         thread = self.host.select("rank", "span", "thread")
         return placed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
             thread, on=["rank", "span"], how="left", maintain_order="left"
@@ -94,6 +94,12 @@ class Run:
         return counting_steps(self.trace, None)
 
     @functools.cached_property
+    def first_step(self) -> int | None:
+        """The number of the first recorded step, which may compile and allocate."""
+        numbers = self.trace.steps.sort("start_ns").select("step").head(1).collect()["step"]
+        return int(numbers[0]) if numbers.len() else None
+
+    @functools.cached_property
     def launching_threads(self) -> list[int]:
         """The threads that launch device work: the program, and the one of its backward pass."""
         return sorted(self.work["launch_track"].drop_nulls().unique().to_list())
@@ -112,14 +118,11 @@ class Run:
 
     def in_steps(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
         """The rows whose timestamp lies in one of `steps`, with `step`."""
-        steps = self.steps.select("rank", "step", step_start="start_ns", step_end="end_ns").sort("step_start")
-        placed = (
-            rows.with_row_index("order")
-            .sort(column)
-            .join_asof(steps, left_on=column, right_on="step_start", by="rank", check_sortedness=False)
-            .filter(pl.col(column) < pl.col("step_end"))
-        )
-        return placed.sort("order").drop("order", "step_start", "step_end")
+        return _placed(rows, column, self.steps)
+
+    def in_all_steps(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
+        """The rows whose timestamp lies in one of `all_steps`, with `step`."""
+        return _placed(rows, column, self.all_steps)
 
     def per_step(self, durations: pl.Series) -> int:
         """The sum of durations in `steps` as the mean of a step."""
@@ -145,3 +148,15 @@ class Run:
 
     def _mine(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows if self.rank is None else rows.filter(pl.col("rank") == self.rank)
+
+
+def _placed(rows: pl.DataFrame, column: str, steps: pl.DataFrame) -> pl.DataFrame:
+    bounds = steps.select("rank", "step", step_start="start_ns", step_end="end_ns").sort("step_start")
+    placed = (
+        rows.drop("step", strict=False)
+        .with_row_index("order")
+        .sort(column)
+        .join_asof(bounds, left_on=column, right_on="step_start", by="rank", check_sortedness=False)
+        .filter(pl.col(column) < pl.col("step_end"))
+    )
+    return placed.sort("order").drop("order", "step_start", "step_end")

@@ -17,8 +17,8 @@ FIX = {"": "gc.collect(); gc.freeze(); gc.disable()  # after the first step; the
 
 
 def garbage_collection(run: Run) -> Iterator[Finding]:
-    rows = run.trace.spans.filter(pl.col("category").cast(pl.String) == "gc").select("rank", "step", "span", "dur_ns").collect()
-    rows = rows.filter(pl.col("step").is_not_null())
+    rows = run.trace.spans.filter(pl.col("category").cast(pl.String) == "gc").select("rank", "span", "start_ns", "dur_ns").collect()
+    rows = run.in_all_steps(rows, "start_ns")
     steps = run.all_steps
     if rows.is_empty() or steps.is_empty():
         return

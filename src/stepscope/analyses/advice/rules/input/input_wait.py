@@ -57,7 +57,8 @@ def _cause(run: Run, waits: pl.DataFrame) -> tuple[str, str, dict[str, Any]]:
     use = run.table("cpu_use", of="machine")
     full = use.filter(pl.col("verdict") == "full").to_dicts()
     if full:
-        return "cpu", "CPU", {"busy": (full[0]["user_share"] or 0) + (full[0]["system_share"] or 0), "cores": full[0]["cores"]}
+        busy = (full[0]["user_share"] or 0) + (full[0]["system_share"] or 0)
+        return "cpu", "CPU", {"busy": busy} | ({"cores": full[0]["cores"]} if full[0]["cores"] else {})
     if _is_synchronous(run, name):
         return "synchronous", name, {}
     queues = run.table("data_queues", per_step=False)

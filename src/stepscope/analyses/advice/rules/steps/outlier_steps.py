@@ -48,9 +48,9 @@ def outlier_steps(run: Run) -> Iterator[Finding]:
 
 def _difference(run: Run, steps: pl.DataFrame, outliers: pl.DataFrame) -> tuple[str | None, float]:
     """What takes the most additional time per outlier, of the spans by name, and how much; None if nothing explains a third of it."""
-    spans = host_spans(run.trace).select("rank", "step", "kind", "name", "self_ns").filter(pl.col("kind").cast(pl.String).is_in(_KINDS))
-    totals = spans.group_by("step", pl.col("name").cast(pl.String)).agg(pl.col("self_ns").sum()).drop_nulls().collect()
-    totals = totals.filter(pl.col("step").is_in(steps["step"].implode()))
+    spans = host_spans(run.trace).filter(pl.col("kind").cast(pl.String).is_in(_KINDS), pl.col("name").is_not_null())
+    rows = run.in_all_steps(spans.select("rank", "start_ns", "self_ns", pl.col("name").cast(pl.String)).collect(), "start_ns")
+    totals = rows.group_by("step", "name").agg(pl.col("self_ns").sum())
     is_outlier = pl.col("step").is_in(outliers["step"].implode())
     others = steps.height - outliers.height
     means = totals.group_by("name").agg(

@@ -46,10 +46,10 @@ def pauses(run: Run) -> Iterator[Finding]:
         ranges.join(main, on=["rank", "thread"], how="semi")
         .with_columns(name=name)
         .filter(name.str.contains(f"{_SAVES}|{_LOGS}"), ~name.str.contains(_NOT))
-        .select("rank", "step", "span", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .select("rank", "span", "name", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .collect()
-        .filter(pl.col("step").is_in(steps["step"].implode()))
     )
+    rows = run.in_all_steps(rows, "start_ns")
     for what, pattern in (("checkpoint", _SAVES), ("logging", _LOGS)):
         part = rows.filter(pl.col("name").str.contains(pattern))
         if part.is_empty() or steps.is_empty():

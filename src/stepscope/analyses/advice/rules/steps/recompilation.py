@@ -39,8 +39,8 @@ def recompilation(run: Run) -> Iterator[Finding]:
         run.trace.spans.filter(pl.col("name").cast(pl.String).is_in(compiling.implode()))
         .select("rank", "step", "span", pl.col("name").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .collect()
-        .filter(pl.col("step").is_in(steps["step"].slice(1).implode()))
     )
+    rows = run.in_all_steps(rows, "start_ns").filter(pl.col("step") != run.first_step)
     if rows.is_empty():
         return
     whole = intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
