@@ -176,3 +176,24 @@ def test_a_call_longer_than_its_parent_has_a_share_of_at_most_one_and_keeps_its_
 def test_calls_without_a_duration_have_no_share() -> None:
     trace = tiny.trace(spans="kind  track  name  start_ns  dur_ns\napi  0  f  0  0", tracks="track  kind\n0  thread")
     assert trace.hot_paths()["share"].to_list() == trace.hot_functions()["share"].to_list() == [None]
+
+
+def test_a_root_at_several_depths_is_one_path() -> None:
+    trace = tiny.trace(
+        spans="""
+            kind    name  start_ns  dur_ns
+            python  main  0         100
+            python  f     10        30
+            python  h     50        40
+            python  f     60        20
+            op      g     62        6
+        """
+    )
+    tiny.assert_rows(
+        trace.hot_paths(root="f"),
+        """
+        path  depth  calls  total_ns  self_ns
+        f     0      2      50        44
+        f;g   1      1      6         6
+        """,
+    )

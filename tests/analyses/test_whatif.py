@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import tiny
+from stepscope.analyses.shared.changes import parse_scales
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
 
@@ -129,6 +130,22 @@ def test_ranks_wait_for_the_last_of_them_in_a_collective() -> None:
     assert trace.analyse("whatif", infinite_bandwidth=True)["gain_ns"].to_list() == [10_000, 10_000]
 
 
+def test_each_change_is_also_replayed_alone() -> None:
+    rows = synchronized().analyse("whatif", scale="k1=0.5,c=0", remove="sync", each=True)
+    # c alone: 87, sync alone: 70. Together k2 ends at 60 and the host, without its wait and c, at 50.
+    assert rows.select("change", "predicted_ns").rows() == [
+        (None, 60_000),
+        ("k1=0.5", 90_000),
+        ("c=0", 87_000),
+        ("remove sync", 70_000),
+    ]
+    assert rows["coverage"].unique().to_list() == ["0"]
+
+
+def test_a_name_may_contain_commas() -> None:
+    assert parse_scales("gemm<4, 2>=0.5, a=0,b=1e-3") == [("gemm<4, 2>", 0.5), ("a", 0.0), ("b", 0.001)]
+
+
 def test_wrong_changes_are_refused_with_what_is_expected() -> None:
     trace = synchronized()
     cases: list[tuple[dict[str, Any], str]] = [
@@ -136,7 +153,9 @@ def test_wrong_changes_are_refused_with_what_is_expected() -> None:
         ({"scale": "k1=-1"}, "expected NAME=FACTOR"),
         ({"scale": "k1=nan"}, "expected NAME=FACTOR"),
         ({"scale": "k9=0.5"}, "nothing is named 'k9'"),
-        ({"remove": "gpu"}, "input_wait, sync, launch_latency, copy, communication, host, device"),
+        ({"scale": "k=0.5"}, "nothing is named 'k'; the nearest names are 'k1' or 'k2'"),
+        ({"scale": "k1=0.5=,k2=0"}, "expected NAME=FACTOR"),
+        ({"remove": "gpu"}, "input_wait, sync, launch_latency, copy, communication, host or device"),
     ]
     for changes, message in cases:
         with pytest.raises(UsageError, match=message):

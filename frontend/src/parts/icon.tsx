@@ -7,6 +7,7 @@ const ICONS: Record<string, string> = {
   steps: "M2 3h5M5 8h6M9 13h5",
   operators: "M2 4h9M2 8h12M2 12h6",
   functions: "M2 3h12M5 8h9M8 13h6",
+  flame: "M8 1.5c.5 3 4 4 4 8a4 4 0 0 1-8 0c0-2 1-3 1.500-4.500.8.5 1 1.500 1 2C8 6 8.500 4 8 1.500z",
   kernels: "M4 4h8v8H4zM6 1v3M10 1v3M6 12v3M10 12v3M1 6h3M1 10h3M12 6h3M12 10h3",
   flops: "M2 12a6 6 0 1 1 12 0M8 12l3-4",
   data: "M2 3h12l-4.5 5.5V13l-3 1V8.5z",

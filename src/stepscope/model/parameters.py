@@ -34,6 +34,8 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "end_ns": (-_INT64 - 1, _INT64),
     "at_ns": (-_INT64 - 1, _INT64),
     "min_share": (0, 1),
+    "max_frames": (1, 1_000_000),
+    "track": (-_INT32 - 1, _INT32),
     "buckets": (1, 100_000),  # each bucket is a row, even an empty one
     "pixels": (1, 1_000_000),
     "offset": (0, _ROWS),

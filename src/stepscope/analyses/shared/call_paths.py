@@ -30,16 +30,66 @@ def call_tree(trace: Trace, root: str | None) -> pl.DataFrame:
     `root` starts the paths at the outermost calls whose name contains that text; other calls are left out. Threads without calls of a
     known kind are left out, unless the rank has only such threads.
     """
+    host = host_spans(trace)
+    ranks = trace.table("spans").select(pl.col("rank").unique().sort()).collect().to_series().to_list()
+    trees = (_tree_of_rank(rank, host.filter(pl.col("rank") == rank).drop("rank").collect(), root, trace.meta.source) for rank in ranks)
+    return pl.concat([pl.DataFrame(schema=NODES), *trees])
+
+
+def host_spans(trace: Trace, *columns: str) -> pl.LazyFrame:
+    """The calls on host threads, with further columns of `spans`."""
     other_tracks = trace.table("tracks").filter(pl.col("kind").is_in(["thread", "other"]).not_()).select("rank", "track")
-    columns = ["track", "span", "parent", "depth", "name", "kind", "dur_ns", "self_ns"]
-    host = (
+    return (
         trace.table("spans")
         .filter(~pl.col("kind").is_in(["kernel", "copy", "set", "instant"]))
         .join(other_tracks, on=["rank", "track"], how="anti")
+        .select("rank", "track", "span", "parent", "depth", "name", "kind", "dur_ns", "self_ns", *columns)
     )
-    ranks = trace.table("spans").select(pl.col("rank").unique().sort()).collect().to_series().to_list()
-    trees = (_tree_of_rank(rank, host.filter(pl.col("rank") == rank).select(columns).collect(), root, trace.meta.source) for rank in ranks)
-    return pl.concat([pl.DataFrame(schema=NODES), *trees])
+
+
+class PathNodes:
+    """Nodes of a tree of paths, added level by level from the outermost: a node is its parent and a label."""
+
+    def __init__(self, labels: int) -> None:
+        self._labels = labels
+        self._count = 0
+        self._levels: list[tuple[Ints, Ints, Ints]] = []
+
+    def add_level(self, parent: Ints, label: Ints) -> Ints:
+        """The node of each row of the next level; the parent is -1 in the first one."""
+        key, inverse = np.unique((parent + 1) * self._labels + label, return_inverse=True)
+        first = self._count
+        self._count += len(key)
+        self._levels.append((key // self._labels - 1, key % self._labels, np.full(len(key), len(self._levels))))
+        node: Ints = first + inverse
+        return node
+
+    def arrays(self) -> tuple[Ints, Ints, Ints]:
+        """Parent, label and depth of each node."""
+        empty = (np.empty(0, np.int64),) * 3
+        parent, label, depth = (np.concatenate(arrays) for arrays in zip(*(self._levels or [empty]), strict=True))
+        return parent, label, depth
+
+
+def merged_paths(above: Ints, depth: Ints, label: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """The node of each row, and parent, label and depth of each node. Rows with the same path of labels are one node.
+
+    `above` is the row around each, -1 for none; a row is deeper than that.
+    """
+    level = np.zeros(len(above) + 1, np.int64)
+    for rows in rows_by_depth(depth):
+        level[rows] = np.where(above[rows] >= 0, level[above[rows]] + 1, 0)
+    nodes = PathNodes(int(label.max(initial=0)) + 1)
+    node = np.full(len(above) + 1, -1, np.int64)
+    for rows in rows_by_depth(level[:-1]):
+        node[rows] = nodes.add_level(node[above[rows]], label[rows])
+    return node[:-1], *nodes.arrays()
+
+
+def rows_by_depth(depth: Ints) -> list[Ints]:
+    """The rows of each depth, from the outermost."""
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if len(order) else []
 
 
 def outermost_ns(tree: pl.DataFrame) -> pl.DataFrame:
@@ -70,27 +120,16 @@ def _tree_of_rank(rank: int, spans: pl.DataFrame, root: str | None, source: str)
     if levels > _DEEPEST:
         raise DataError(source, f"spans are nested {levels:,} deep; call paths are followed down to {_DEEPEST:,}")
     above = _parent_rows(spans)
-    order = np.argsort(depth, kind="stable")
-    edges = np.searchsorted(depth[order], np.arange(levels + 1))
-    node = np.full(spans.height, -1, np.int64)  # -1: outside every root
-    below_root = np.zeros(spans.height, np.int32)
-    parts = []
-    count = 0
-    for level in range(levels):
-        rows = order[edges[level] : edges[level + 1]]
-        up = np.where(above[rows] >= 0, node[above[rows]], -1)
-        below_root[rows] = np.where(up >= 0, below_root[above[rows]] + 1, 0)
-        below = (up >= 0) | starts[label[rows]]
-        rows, up = rows[below], up[below]
-        key, first, inverse = np.unique((up + 1) * len(labels) + label[rows], return_index=True, return_inverse=True)
-        node[rows] = count + inverse
-        count += len(key)
-        parts.append((key // len(labels) - 1, key % len(labels), below_root[rows[first]]))
-    parent, name, depths = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    inside = node >= 0
+    inside = np.zeros(spans.height, np.bool_)  # not outside every root
+    for rows in rows_by_depth(depth):
+        inside[rows] = (above[rows] >= 0) & inside[above[rows]] | starts[label[rows]]
+    within = np.flatnonzero(inside)
+    number = np.append(np.where(inside, np.cumsum(inside) - 1, -1), -1)
+    node, parent, name, depths = merged_paths(number[above[within]], depth[within], label[within])
+    count = len(parent)
     # Whole nanoseconds add up exactly in floats up to 2^53: a hundred days.
     calls, total, self_time = (
-        np.bincount(node[inside], weights, count).astype(np.int64)
+        np.bincount(node, weights, count).astype(np.int64)
         for weights in (None, spans["dur_ns"].to_numpy()[inside], spans["self_ns"].to_numpy()[inside])
     )
     columns = (rank, np.arange(count), parent, depths, labels["kind"].gather(name), labels["name"].gather(name), calls, total, self_time)

@@ -1,7 +1,10 @@
 """Changes of the durations of a replay: which operators, kernels, transfers and waits take more or less time."""
 
+import difflib
 import fnmatch
 import math
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +15,7 @@ from stepscope.analyses.shared.host_phases import host_spans
 from stepscope.errors import UsageError
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
-from stepscope.model.parameters import suggestion
+from stepscope.model.parameters import check_word, listing
 from stepscope.model.trace import Trace
 
 REMOVABLE = {
@@ -64,7 +67,7 @@ def remove(graph: Graph, durations: Durations, word: str) -> None:
         duration[is_task] = 0
         lag[graph.on_host | is_task[node]] = 0
     else:
-        raise UsageError(f"unknown time to remove {word!r}: {', '.join(REMOVABLE)} are known")
+        check_word("time to remove", word, REMOVABLE)
 
 
 def infinite_bandwidth(graph: Graph, durations: Durations) -> None:
@@ -88,19 +91,34 @@ def scale(trace: Trace, graph: Graph, durations: Durations, name: str, factor: f
     return _scale_host(trace, graph, durations, name, factor)
 
 
+_SCALE = re.compile(r"\s*(.+?)\s*=([^=,]*)(?:,|$)")  # names of kernels contain commas
+
+
 def parse_scales(text: str) -> list[tuple[str, float]]:
     """Names and factors of `aten::mm=0.5,aten::add=0`."""
-    pairs = []
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        name, sign, number = item.rpartition("=")
+    pairs, at = [], 0
+    while at < len(text):
+        found = _SCALE.match(text, at)
         try:
-            factor = float(number)
+            factor = float(found[2]) if found else math.nan
         except ValueError:
             factor = math.nan
-        if not sign or not name or not 0 <= factor <= 1e6:
+        if found is None or not 0 <= factor <= 1e6:
+            item = found[0].rstrip(",") if found else text[at:]
             raise UsageError(f"scale is {item!r}; expected NAME=FACTOR with a factor from 0 to 1000000, such as aten::mm=0.5")
-        pairs.append((name, factor))
+        pairs.append((found[1], factor))
+        at = found.end()
     return pairs
+
+
+def nearest_names(word: str, names: Iterable[str]) -> list[str]:
+    """Up to three names that contain the word or are similar to it, whatever their case and namespace."""
+    short = {name: name.rpartition("::")[2].rpartition("/")[2].lower() for name in names}
+    wanted = word.rpartition("::")[2].rpartition("/")[2].lower()
+    containing = sorted((name for name in short if wanted and wanted in name.lower()), key=lambda name: (len(name), name))
+    similar = difflib.get_close_matches(wanted, set(short.values()), 3, 0.6)
+    rest = [name for text in similar for name in sorted(short) if short[name] == text and name not in containing]
+    return [*containing, *rest][:3]
 
 
 def _tasks(trace: Trace) -> pl.DataFrame:
@@ -133,8 +151,11 @@ def _scale_host(trace: Trace, graph: Graph, durations: Durations, name: str, fac
     )
     rows = spans.filter(_matches(spans, name))
     if rows.is_empty():
-        known = {*spans["name"].unique().drop_nulls().to_list(), *_tasks(trace)["name"].unique().drop_nulls().to_list()}
-        raise UsageError(f"nothing is named {name!r}{suggestion(name, known)}; `stepscope show totals` lists the names")
+        tables = (spans, _tasks(trace))
+        columns = [table[column] for table in tables for column in ("name", "op_type", "scope") if column in table.columns]
+        near = nearest_names(name, {text for column in columns for text in column.unique().drop_nulls().to_list()})
+        hint = f"; the nearest names are {listing([repr(text) for text in near])}" if near else ""
+        raise UsageError(f"nothing is named {name!r}{hint}; `stepscope show totals` lists the names")
     program: Bools = np.isin(graph.kind, [KINDS.index("host"), KINDS.index("input")])
     for (rank,), part in rows.group_by("rank"):
         nodes = np.flatnonzero(program & (graph.rank == rank))
