@@ -20,7 +20,7 @@ PACKAGES = sorted({path.stem for path in SOURCE.iterdir() if path.suffix == ".py
 
 # Not clean yet: packages in src/stepscope, pages of the documentation, "help" (of the command line), "strings" (of the web pages).
 # Delete an entry when it is clean.
-NOT_YET: set[str] = {"exporters", "readers"}
+NOT_YET: set[str] = set()
 
 _STEMS = "organ|optim|recogn|synchron|summar|normal|util|initial|serial|visual|minim|maxim|special|categor|general|parallel|vector|token"
 WORDS = {

@@ -75,12 +75,12 @@ _LAYERS = (
 def timeline_layers(file: Path) -> set[str]:
     """The layers of the timeline that are wanted, as msprof's own `reports_sample_config.json` names them."""
     try:
-        said = json.loads(file.read_text("utf-8"))
+        config = json.loads(file.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is no JSON: {error}") from error
-    layers = said.get("json_process") if isinstance(said, dict) else None
+    layers = config.get("json_process") if isinstance(config, dict) else None
     if not isinstance(layers, dict) or not all(isinstance(on, bool) for on in layers.values()):
         raise UsageError(f'{file} needs an object "json_process" of layers, each true or false')
     if unknown := next((name for name in layers if name not in _LAYERS), None):
@@ -143,14 +143,14 @@ def _table(portions: Iterator[pl.DataFrame], folder: Path, name: str, at: str, s
     files: list[Path] = []
     rows = 0
     for portion in portions:
-        here = 0
-        while here < portion.height:
+        start = 0
+        while start < portion.height:
             if rows % _ROWS == 0:
                 files.append(folder / f"{name}_slice_{len(files)}_{at}.{summary_format}")
-            part = portion[here : here + _ROWS - rows % _ROWS]
+            part = portion[start : start + _ROWS - rows % _ROWS]
             with files[-1].open("ab") as file:
                 _append(part, file, summary_format)
-            rows, here = rows + part.height, here + part.height
+            rows, start = rows + part.height, start + part.height
     for path in files if summary_format == "json" else []:
         with path.open("ab") as file:
             file.write(b"]\n")

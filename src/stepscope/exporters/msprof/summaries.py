@@ -191,7 +191,7 @@ def _is_ascend(work: Work) -> bool:
 
 
 def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
-    told: dict[str, pl.Expr] = {
+    known: dict[str, pl.Expr] = {
         "Device_id": pl.col("device"),
         "Model ID": pl.col("model"),
         "Op Name": pl.col("name"),
@@ -204,7 +204,7 @@ def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
     }
     none = _detailed(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
     columns = _kernel_rows(work, none).schema
-    return rows.select(told.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
+    return rows.select(known.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
 
 
 _TIMES = {
@@ -345,7 +345,7 @@ def fusion_op(work: Work) -> pl.DataFrame:
             "Model ID": pl.col("model"),
             "Fusion Op": pl.col("name"),
             "Original Ops": pl.col("originals"),
-            **{f"Memory {what.title()}(KB)": pl.col(f"{what}_bytes").fill_null(0) / 1024 for what in _MEMORY},
+            **{f"Memory {kind.title()}(KB)": pl.col(f"{kind}_bytes").fill_null(0) / 1024 for kind in _MEMORY},
         }
     )
 

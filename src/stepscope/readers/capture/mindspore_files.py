@@ -50,8 +50,8 @@ def _load_calls(piece: Path, problems: FileProblems, rank: str) -> pl.DataFrame 
     unequal = counts.filter(pl.col("len") != pl.col("lines").fill_null(0), pl.col("short") != "")
     if unequal.height:
         operators = units.count(unequal.height, "operator")
-        what = f"shapes of {operators} do not match the calls: left out, such as those of {unequal['short'][0]}"
-        problems.append((f"{piece.parent.name}/{piece.name}", what, 0))
+        message = f"shapes of {operators} do not match the calls: left out, such as those of {unequal['short'][0]}"
+        problems.append((f"{piece.parent.name}/{piece.name}", message, 0))
     inputs = inputs.join(unequal, on="short", how="anti").filter(pl.col("short") != "")
     return calls.join(inputs, on=["short", "nth"], how="left", maintain_order="left").select(list(_OPERATORS))
 

@@ -115,7 +115,7 @@ def _add_tables(base: Trace, path: Path, header: dict[str, Any], unusable: list[
     elif (missing := _missing_steps(marked["step"], steps, header)).height:
         tables["steps"] = pl.concat([base.steps, schema.conform(missing.with_columns(rank=rank).lazy(), "steps")]).sort("start_ns")
     problems = [("", notice.what, notice.lost) for notice in header.get("notices", [])]
-    problems += [(captures.HEADER, what, 0) for what in unusable]
+    problems += [(captures.HEADER, message, 0) for message in unusable]
     problems += [(name, f"the column file is damaged ({why}): its rows are lost", 1) for name, why in damaged.items()]
     problems += [(name, "the column file is missing: its rows are lost", 1) for name in captures.missing_pieces(path, header)]
     if not header.get("whole"):

@@ -59,10 +59,10 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
     return report, parts
 
 
-def _decode_repaired(text: bytes, what: str) -> tuple[Report, dict[str, pl.DataFrame]]:
+def _decode_repaired(text: bytes, description: str) -> tuple[Report, dict[str, pl.DataFrame]]:
     report, parts = decode(text)
     if not report.malformed:
-        report.add_oddity(what, 0, count=0)
+        report.add_oddity(description, 0, count=0)
     return report, parts
 
 
@@ -153,7 +153,7 @@ def _event_frame(records: Records, report: Report) -> pl.DataFrame:
 
 def _report_bad_times(frame: pl.DataFrame, records: Records, report: Report) -> None:
     is_complete, has_time, has_duration = pl.col("phase") == "X", pl.col("start_ns") != MISSING, pl.col("dur_ns") != MISSING
-    for what, name, is_bad in (
+    for description, name, is_bad in (
         ("events without a usable time", "ts", ~has_time & (pl.col("phase") != "M")),
         ("complete events without a usable duration", "dur", has_time & is_complete & ~has_duration),
         ("events of negative duration", "dur", has_time & is_complete & has_duration & (pl.col("dur_ns") < 0)),
@@ -163,7 +163,7 @@ def _report_bad_times(frame: pl.DataFrame, records: Records, report: Report) -> 
             first = records.numbers[rows[0]]
             value = getattr(records.events[rows[0]], name)
             example = "" if isinstance(value, float) and math.isnan(value) else f'"{name}": {msgspec.json.encode(value).decode()}'
-            report.add_oddity(what, first, records.bad_times.get(first, example), count=len(rows), lost=len(rows))
+            report.add_oddity(description, first, records.bad_times.get(first, example), count=len(rows), lost=len(rows))
 
 
 def _parse_args(args: bytes) -> Any:

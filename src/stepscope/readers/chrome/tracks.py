@@ -69,8 +69,8 @@ def _read_metadata(reports: Sequence[Report], problems: list[Problem]) -> Metada
                     unusable.append(f"{name} of {pid}: {value}")
     if unusable:
         example = unusable[0] if len(unusable[0]) <= 60 else f"{unusable[0][:59]}…"
-        what = f"{len(unusable):,} names or sort indices of processes and threads are unusable, and ignored, for example {example}"
-        problems.append(Problem("", what, 0))
+        message = f"{len(unusable):,} names or sort indices of processes and threads are unusable, and ignored, for example {example}"
+        problems.append(Problem("", message, 0))
     return metadata
 
 

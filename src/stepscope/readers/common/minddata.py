@@ -65,14 +65,14 @@ def counters(folder: Path, header: dict[str, Any], problems: FileProblems, rank:
         first, interval_ns = offset if since is None else since, (_interval_ms(queues) or 1) * 1_000_000
         at = [round(nth * interval_ns) + first for nth in range(longest)]
     if lost := len(as_list(cpu.get("time_stamp"))) - len(stamps):
-        what = f"{units.count(lost, 'sample')} of the input pipeline without a usable time, or after such a sample"
-        problems.append((folder.name, what, lost))
+        message = f"{units.count(lost, 'sample')} of the input pipeline without a usable time, or after such a sample"
+        problems.append((folder.name, message, lost))
     for document in (queues, cpu):
         if lost := len(as_list(document.get("op_info"))) - len(_operators(document)):
             problems.append((folder.name, f"{units.count(lost, 'operator')} of the input pipeline without a number", lost))
     if unequal := [item.name for item in series if item.values and len(item.values) != len(at)]:
-        what = f"{len(unequal)} series with more or fewer samples than there are times, such as {unequal[0]}: matched from the first on"
-        problems.append((folder.name, what, 0))
+        message = f"{len(unequal)} series with more or fewer samples than there are times, such as {unequal[0]}: matched from the first on"
+        problems.append((folder.name, message, 0))
     has_waits = bool(header.get("waits"))
     texts = [file for name in ("device_queue", "dataset_iterator") for file in files(folder, f"{name}_profiling_{rank}.txt")]
     return [*(item.frame(at) for item in series), *(_load_batches(file, offset, has_waits, problems) for file in texts)]
@@ -150,8 +150,8 @@ def _load_batches(file: Path, offset: int, has_waits: bool, problems: FileProble
     rows = fields.select(**whole, value=pl.col("field_3").cast(pl.Float64, strict=False), at=at)
     if lost := rows.height - rows.drop_nulls().height:
         broken = rows.select(pl.any_horizontal(pl.all().is_null()).arg_max()).item()
-        what = f"{units.count(lost, 'line is', 'lines are')} not five numbers, such as '{lines['line'][broken][:80]}'"
-        problems.append((file.name, what, lost))
+        message = f"{units.count(lost, 'line is', 'lines are')} not five numbers, such as '{lines['line'][broken][:80]}'"
+        problems.append((file.name, message, lost))
         rows = rows.drop_nulls()
     time = pl.col("extra").replace_strict(_BATCH_TIMES, default=None, return_dtype=pl.String)
     is_queue, is_time = pl.col("type") == 1, time.is_not_null() & (not has_waits or place != "iterator")

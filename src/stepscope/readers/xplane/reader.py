@@ -227,7 +227,7 @@ def _assemble(path: Path, space: Space, problems: list[Problem], options: Option
     spans = links.assign_steps(spans, steps)
     problems += _clock_problems(losses.unplaced, wall, start_ns)
     problems += [*_damage_problems(space, losses.broken), *_profiler_problems(space, readers, programs, losses.aggregated)]
-    problems += [Problem("", what, 0) for what in step_problems]
+    problems += [Problem("", message, 0) for message in step_problems]
     tables = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
         "tracks": track_rows,
@@ -251,8 +251,8 @@ def _start_time(metadata: dict[str, object], problems: list[Problem]) -> int | N
     if not isinstance(start_ns, int):
         return None
     if not 0 <= start_ns < _LATEST_NS:
-        what = f"profile_start_time is {start_ns}, which is no time: times count from the start of the profiler"
-        problems.append(Problem("", what, 0))
+        message = f"profile_start_time is {start_ns}, which is no time: times count from the start of the profiler"
+        problems.append(Problem("", message, 0))
         return None
     return start_ns
 
@@ -278,8 +278,8 @@ def _profiler_problems(space: Space, readers: list[PlaneReader], programs: Progr
     yield from (Problem("", f"the profiler reports an error: {text}", 0) for text in space.errors)
     yield from (Problem("", f"the profiler warns: {text}", 0) for text in space.warnings)
     for number, damage in programs.unreadable:
-        what = f"the description of program {number} cannot be read ({damage.what}): no scopes for it"
-        yield Problem(f"byte {damage.offset:,}", what, 0)
+        message = f"the description of program {number} cannot be read ({damage.what}): no scopes for it"
+        yield Problem(f"byte {damage.offset:,}", message, 0)
     for reader in readers:
         dropped = _plane_stats(reader.plane).get("dropped_traces")
         if isinstance(dropped, int) and dropped:

@@ -192,8 +192,8 @@ class Plane:
         """Events with a negative duration or times out of range: an error, or left out."""
         bad = np.flatnonzero(((duration < 0) & certain) | (duration > _LATEST_PS) | (offset > _LATEST_PS) | (offset < -_LATEST_PS))
         if len(bad):
-            what = f"an event at {offset[bad[0]]:,} ps that lasts {duration[bad[0]]:,} ps"
-            self._space.note(Damage(int(parts.start[bad[0]]), what))
+            event = f"an event at {offset[bad[0]]:,} ps that lasts {duration[bad[0]]:,} ps"
+            self._space.note(Damage(int(parts.start[bad[0]]), event))
         return bad
 
     def _stats(self, parts: Parts) -> Stats:

@@ -49,14 +49,14 @@ def read(side: Side, host: Host, notes: Notes) -> Memory:
 
 
 def _blocks(rows: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
-    """The next record of an address frees its block. Freed sizes are below 0."""
-    one = ("device", "address")
+    """Allocations with their release: the next record of the address, which has a negative size."""
+    block = ("device", "address")
     taken = pl.col("bytes") > 0
     rows = rows.with_columns(
-        free_ns=pl.when(pl.col("bytes").shift(-1).over(one) < 0).then(pl.col("at_ns").shift(-1).over(one)),
-        before=taken.shift(1).over(one),
+        free_ns=pl.when(pl.col("bytes").shift(-1).over(block) < 0).then(pl.col("at_ns").shift(-1).over(block)),
+        before=taken.shift(1).over(block),
     )
     strays = rows.filter(~taken & ~pl.col("before").fill_null(False)).height
     if strays:
-        notes.add(side.path / "data", "freed blocks of memory whose allocation is lost", strays, "task_memory_info")
+        notes.add(side.path / "data", "released blocks of memory without an allocation", strays, "task_memory_info")
     return rows.filter(taken).select("device", "address", "bytes", "free_ns", "op", alloc_ns="at_ns")

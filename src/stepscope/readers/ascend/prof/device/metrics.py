@@ -1,4 +1,4 @@
-"""Groups of metrics: how columns of msprof's op_summary are computed from the events that a core counts."""
+"""Groups of metrics: columns of msprof's op_summary, computed from the events that a core counts."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ class Sum(NamedTuple):
     weights: tuple[float, ...] = ()
 
 
-# Column -> how it is computed, in the alternatives of the chips: the first whose events were counted.
+# Column -> events, one alternative per kind of chip: the first alternative with all of its events counted.
 _RATIOS: dict[str, list[tuple[int, ...]]] = {
     "vec": [(0x8,)],
     "mac": [(0x416, 0x417), (0xA,)],
@@ -31,7 +31,7 @@ _RATIOS: dict[str, list[tuple[int, ...]]] = {
     "vec_bank_cflt": [(0x65,)],
     "vec_resc_cflt": [(0x66,)],
 }
-_BANDWIDTHS = {  # event, and the bits that each of them moves as pipe x scalar
+_BANDWIDTHS = {  # event, and the bits per event as pipe x scalar
     "ub_read_bw": (0x15, 256, 4),
     "ub_write_bw": (0x16, 256, 4),
     "l1_read_bw": (0x31, 256, 16),
@@ -77,14 +77,14 @@ _COLUMNS: dict[str, list[tuple[str, Sum]]] = {
     **{name: [("count", Sum((event,)))] for name, event in _CACHE.items()},
     **{f"{name}(KB)": [("sum", how)] for name, how in _DATAS.items()},
 }
-_PIPES = {"mac", "scalar", "mte1", "mte2", "mte3", "vec", "fixpipe"}  # these also as times
+_PIPES = {"mac", "scalar", "mte1", "mte2", "mte3", "vec", "fixpipe"}  # these columns also exist as times
 
 
 def _named(pattern: str, words: str) -> list[str]:
     return [pattern.format(word) for word in words.split()]
 
 
-# Metric group -> columns of the cube core, of the vector core, and of chips that have but one kind of core.
+# Metric group -> columns of the cube core, of the vector core, and of chips with one kind of core.
 _GROUPS: dict[str, tuple[list[str], list[str], list[str]]] = {
     "PipeUtilization": (
         [*_named("{}_ratio", "mac scalar mte1 mte2 fixpipe"), "icache_miss_rate"],
@@ -121,7 +121,7 @@ _GROUPS: dict[str, tuple[list[str], list[str], list[str]]] = {
 }
 
 
-# The newest chips count other events, and ten of them; both kinds of core have the same columns, as far as their events were asked for.
+# The newest chips count ten events instead of eight, and other ones; both kinds of core have the same columns.
 _NEWEST_RATIOS = {
     "vec": (0x501,),
     "mac": (0x301,),
@@ -134,7 +134,7 @@ _NEWEST_RATIOS = {
     "mac_int8": (0x324,),
     "vec_bank_cflt": (0x540, 0x556),
 }
-_NEWEST_BANDWIDTHS = {  # events, and the bits that each of them moves
+_NEWEST_BANDWIDTHS = {  # events, and the bits per event
     "ub_read_bw": ((0x56F, 0x571), 256 * 4),
     "ub_write_bw": ((0x570, 0x572), 256 * 4),
     "l1_read_bw": ((0x707,), 256 * 16),
@@ -190,7 +190,7 @@ def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, 
     """The columns of a metric group for these counters: `core` is 0 for cube, 1 for vector, 2 for chips with one kind, 3 for the newest."""
     events = events[: values.shape[1]]
     known = _NEWEST_GROUPS if core == 3 else {name: columns[core] for name, columns in _GROUPS.items()}
-    if group not in known:  # a custom set: the counters as they are
+    if group not in known:  # a custom set: raw counters
         return {f"r{event:x}": values[:, place] for place, event in enumerate(events)}
     place = {event: at for at, event in reversed(list(enumerate(events)))}
     columns: dict[str, Any] = {}

@@ -17,7 +17,7 @@ _LAYOUT = np.dtype(
 )
 _EVENTS = {0: "marker", 1: "push/pop", 2: "start/end", 3: "marker_ex"}
 _INSTANTS = ("marker", "marker_ex")
-_WITH_MARK = 1  # form: long messages are cut into segments, and the device may come by them
+_WITH_MARK = 1  # form: long messages are split into segments, and the device may have reached the mark
 
 
 def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
@@ -26,7 +26,7 @@ def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
     raw = np.concatenate(parts)
     if not len(raw):
         return pl.DataFrame()
-    # numpy leaves out what is behind the text, also where bytes follow a zero
+    # numpy strips only trailing zeros, and other bytes may follow the terminating zero
     text = pl.Series([message.partition(b"\0")[0].decode("utf-8", "replace") for message in raw["message"].tolist()])
     rows = pl.DataFrame(
         {
@@ -49,12 +49,12 @@ def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
         notes.add(side.path / "data", "marks with invalid timestamps", int((~possible).sum()), "msproftx")
         rows = rows.filter(pl.Series(possible))
     return pl.concat(
-        [rows.filter(pl.col("mark") < 0).select("name", "mark", *_OF_MARK), _whole(rows.filter(pl.col("mark") >= 0), side, notes)]
+        [rows.filter(pl.col("mark") < 0).select("name", "mark", *_OF_MARK), _join_segments(rows.filter(pl.col("mark") >= 0), side, notes)]
     )
 
 
-def _whole(segments: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
-    """A message that is longer than a record lies in several, by number."""
+def _join_segments(segments: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
+    """Marks with their whole message: a long message is in several records, numbered by segment."""
     rows = segments.sort("mark", "segment", maintain_order=True).group_by("mark", maintain_order=True).agg(
         pl.col("name").str.join(""),
         pl.col(_OF_MARK).first(),

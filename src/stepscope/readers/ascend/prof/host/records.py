@@ -1,4 +1,4 @@
-"""What CANN wrote on the host: calls by level, the tasks they launched, and what these tasks are."""
+"""Records of CANN on the host: calls by level, the tasks they launched, and details of these tasks."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ LEVELS = {
 _CODES = {word: code for code, word in LEVELS.items()}
 HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
 _API = np.dtype([*HEAD[:4], ("request", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("item", "<u8")])
-_EVENT = 2**64 - 1  # in place of an end: this record is one of two events
+_EVENT = 2**64 - 1  # instead of an end: the record is one of a pair of events
 TENSOR = np.dtype([("kind", "<u4"), ("format", "<u4"), ("dtype", "<u4"), ("dims", "<u4", 8)])
 
 
@@ -57,7 +57,7 @@ STREAMS: dict[str, np.dtype[Any]] = {
         *[("transport", "<u4"), ("rdma", "<u4")],
     ),
 }
-# node_basic_info's word for the core that runs it.
+# Names of the cores in node_basic_info.
 CORES = {
     0: "AI_CORE",
     1: "AI_CPU",
@@ -72,39 +72,38 @@ CORES = {
     10: "FUSION",
     11: "INVALID",
 }
-KERNELS = ("KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "KERNEL_AICPU", "FFTS_PLUS")
 
 
 class Words(NamedTuple):
-    """The dictionaries: hashes of names, and names of types by level. Words are categorical: millions of rows have them."""
+    """The dictionaries: names by hash, and names of types by level. Names are categorical, because millions of rows have them."""
 
     hashes: pl.DataFrame  # key, word
     types: pl.DataFrame  # level, type, word
 
     def of(self, hashes: Records) -> pl.Series:
-        """Names; what is in no dictionary is the number itself, and 0 is nothing."""
+        """The names of these hashes: null for 0, the number itself for an unknown hash."""
         keys = pl.DataFrame({"key": np.ascontiguousarray(hashes).astype(np.uint64)})
-        found = keys.join(self.hashes, on="key", how="left", maintain_order="left")
+        named = keys.join(self.hashes, on="key", how="left", maintain_order="left")
         number = pl.when(pl.col("key") > 0, pl.col("word").is_null()).then("key").cast(pl.String).cast(schema.Text)
-        return found.select(pl.coalesce("word", number)).to_series()
+        return named.select(pl.coalesce("word", number)).to_series()
 
     def of_types(self, level: Records | int, kinds: Records) -> pl.Series:
         levels = np.full(len(kinds), level, np.int64) if isinstance(level, int) else level.astype(np.int64)
         keys = pl.DataFrame({"level": levels, "type": kinds.astype(np.uint64)})
-        found = keys.join(self.types, on=["level", "type"], how="left", maintain_order="left")
+        named = keys.join(self.types, on=["level", "type"], how="left", maintain_order="left")
         number = pl.when(pl.col("word").is_null()).then("type").cast(pl.String).cast(schema.Text)
-        return found.select(pl.coalesce("word", number)).to_series()
+        return named.select(pl.coalesce("word", number)).to_series()
 
 
 class Host(NamedTuple):
-    """Everything the host wrote, in nanoseconds, with names in place of hashes."""
+    """The host's records, with times in nanoseconds and names instead of hashes."""
 
     words: Words
     calls: pl.DataFrame  # row, level, name, item, item_number, thread, start_ns, end_ns, request, connection
     tasks: pl.DataFrame  # one row per launched task, see `_tasks`
     fusions: pl.DataFrame
     models: dict[int, str]
-    streams: dict[str, Records]  # those of communication
+    streams: dict[str, Records]  # records of communication operators and tasks
     clock: Clock
     around: "Around"
 
@@ -149,23 +148,23 @@ def _words(side: Side, notes: Notes) -> Words:
 
 
 def _both(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
-    """The records of a stream during the run (`aging` is true) and from before it."""
+    """The records of a stream, written during the run (`aging` is true) and before it."""
     parts = []
     for aging in (True, False):
         pattern = ("" if aging else "un") + "aging." + name
         part = records(side.slices(pattern.replace(".", r"\.")), layout, notes, HOST_MAGIC)
         parts.append((part, aging))
     if name.startswith("additional") and not all(len(part) for part, _ in parts):
-        return next((part for part, _ in parts if len(part)), parts[0][0])  # large, and nobody asks which it is
+        return next((part for part, _ in parts if len(part)), parts[0][0])  # large and unused
     fields = [(field, layout[field]) for field in layout.names or () if field != "rest"]
     whole = np.empty(sum(len(part) for part, _ in parts), [*fields, ("aging", "?")])
-    here = 0
+    first = 0
     for part, aging in parts:
-        rows = whole[here : here + len(part)]
+        rows = whole[first : first + len(part)]
         for field, _ in fields:
             rows[field] = part[field]
         rows["aging"] = aging
-        here += len(part)
+        first += len(part)
     return whole
 
 
@@ -209,7 +208,7 @@ def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame
 
 
 def _from_events(events: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
-    """Calls from pairs of events with the same key: begin and end. A call has the number of its end."""
+    """Calls from pairs of events with the same key: begin and end. The call has the connection number of its end event."""
     key = ["level", "thread", "type", "request", "item_number"]
     nth = pl.int_range(pl.len()).over(key)
     rows = events.sort("begin", maintain_order=True).with_columns(
@@ -218,30 +217,30 @@ def _from_events(events: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame
     rows = rows.filter(pl.col("nth") % 2 == 0).drop("nth")
     open_ends = rows["end"].null_count()
     if open_ends:
-        notes.add(side.path / "data", "events that began and did not end", open_ends, "api_event")
+        notes.add(side.path / "data", "events with a begin and no end", open_ends, "api_event")
     return rows.filter(pl.col("end").is_not_null()).select(events.columns)
 
 
 class Around:
-    """Which call of a level was open on a thread at a time."""
+    """Finds the call of a level that was open on a thread at a given time."""
 
     def __init__(self, calls: pl.DataFrame) -> None:
         self._levels: dict[str, tuple[Ints, ...]] = {}
         self._calls = calls
 
     def find(self, level: str, thread: Ints, at: Ints) -> Ints:
-        """The row of the innermost such call, -1 where there is none."""
+        """The row of the innermost open call; -1 for none."""
         row, threads, start, end, parent = self._of(level)
-        found = np.full(len(at), -1, np.int64)
-        for one in np.unique(threads):
-            low, high = np.searchsorted(threads, [one, one + 1])
-            mine = np.flatnonzero(thread == one)
-            here = np.searchsorted(start[low:high], at[mine], "right") - 1 + low
-            here[here < low] = -1
-            while len(past := np.flatnonzero((here >= 0) & (end[here] < at[mine]))):
-                here[past] = parent[here[past]]
-            found[mine] = np.where(here < 0, -1, row[here])
-        return found
+        innermost = np.full(len(at), -1, np.int64)
+        for number in np.unique(threads):
+            low, high = np.searchsorted(threads, [number, number + 1])
+            queries = np.flatnonzero(thread == number)
+            call = np.searchsorted(start[low:high], at[queries], "right") - 1 + low
+            call[call < low] = -1
+            while len(ended := np.flatnonzero((call >= 0) & (end[call] < at[queries]))):
+                call[ended] = parent[call[ended]]
+            innermost[queries] = np.where(call < 0, -1, row[call])
+        return innermost
 
     def _of(self, level: str) -> tuple[Ints, ...]:
         if level not in self._levels:
@@ -256,7 +255,7 @@ class Around:
 
 
 def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around, newest: bool) -> pl.DataFrame:
-    """Every launched task: where it was to run, and the calls around its launch with what is known of their operator.
+    """Every launched task: its device and stream, the calls around its launch, and the details of their operator.
 
     device, stream, task, batch, type, kernel, at_ns, thread; node, communication, acl, runtime (rows of calls); model, request,
     op, op_type, core, blocks, mix_blocks, hf32, static, attributes, tensors (row of `tensors`), contexts (row), bytes, direction.
@@ -267,10 +266,10 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
     flip = (kind == "FLIP_TASK").to_numpy()
     device, stream, task = track["device"].astype(np.int64) & 0xFFF, track["stream"].astype(np.int64), track["task"].astype(np.int64)
     batch = np.zeros(len(track), np.int64)
-    if newest:  # numbers of 32 bits, which never begin anew
+    if newest:  # 32-bit numbers, which do not wrap around
         task |= track["batch"].astype(np.int64) << 16
-    for one in np.unique(device) if not newest else ():
-        mine, flips = (device == one) & ~flip, (device == one) & flip
+    for owner in np.unique(device) if not newest else ():
+        mine, flips = (device == owner) & ~flip, (device == owner) & flip
         number = track["batch"][flips].astype(np.int64)
         batch[mine] = batches(
             stream[mine], task[mine], at[mine], stream[flips], task[flips], at[flips], np.where(number == 0, STREAM_DESTROYED, number)
@@ -306,7 +305,7 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
 def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: Around) -> dict[str, pl.DataFrame]:
     """Details of the operator of each launch: one row per launch."""
     basic, attributes = streams["compact.node_basic_info"], streams["compact.node_attr_info"]
-    found = {
+    details = {
         "basic": pl.DataFrame(
             {
                 "node": _launch(basic, "node", clock, around),
@@ -322,7 +321,7 @@ def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: A
         "attributes": pl.DataFrame({"node": _launch(attributes, "node", clock, around), "attributes": words.of(attributes["attributes"])}),
         "tensors": _tensors(streams["additional.tensor_info"], clock, around),
     }
-    return {name: frame.filter(pl.col("node") >= 0).unique("node", keep="first", maintain_order=True) for name, frame in found.items()}
+    return {name: frame.filter(pl.col("node") >= 0).unique("node", keep="first", maintain_order=True) for name, frame in details.items()}
 
 
 def _launch(rows: Records, level: str, clock: Clock, around: Around) -> Ints:
@@ -330,7 +329,7 @@ def _launch(rows: Records, level: str, clock: Clock, around: Around) -> Ints:
 
 
 def _with_copies(tasks: pl.DataFrame, streams: dict[str, Records], clock: Clock, around: Around) -> pl.DataFrame:
-    """A copy says its size beside the task, within the same runtime call."""
+    """Tasks with the size of copies, which is a separate record within the same runtime call."""
     copies = streams["compact.memcpy_info"]
     rows = pl.DataFrame(
         {
@@ -352,7 +351,7 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
         return pl.DataFrame(schema={"node": pl.Int64, **dict.fromkeys(TENSOR_TEXTS, schema.Text)})
     count = np.minimum(raw["count"], 5).astype(np.int64)
     whole = pl.DataFrame({"node": _launch(raw, "node", clock, around), "op": raw["op"], "at": raw["at"]})
-    # Records of one launch, one operator and one moment are one operator's; alone, most are like others.
+    # Records with the same launch, operator and time belong to one operator. Each distinct single record is formatted once.
     alone = (pl.len().over("node", "op", "at") == 1) & (pl.col("node") >= 0)
     whole = whole.with_columns(alone=alone).with_row_index("record")
     same, first = _alike(_bytes(raw, "tensors"), count)
@@ -366,12 +365,12 @@ def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
         .filter("alone")
         .join(texts, on="same", how="left", maintain_order="left")
     )
-    # Those in several pieces repeat, too: by the numbers of their pieces.
+    # Operators with several records repeat, too: identified by the numbers of their records.
     several = whole.with_columns(pl.Series("same", same)).filter(~pl.col("alone"), pl.col("node") >= 0)
     several = several.group_by("node", "op", "at", maintain_order=True).agg(pieces=pl.col("same").cast(pl.String).str.join(" "))
     rows = []
     for pieces in several["pieces"].unique().to_list():
-        members = [int(first[int(one)]) for one in pieces.split(" ")]
+        members = [int(first[int(piece)]) for piece in pieces.split(" ")]
         rows.append((pieces, *tensor_texts([raw["tensors"][row][: count[row]] for row in members])))
     joined = pl.DataFrame(rows, schema={"pieces": pl.String, **dict.fromkeys(TENSOR_TEXTS, schema.Text)}, orient="row")
     several = several.join(joined, on="pieces", how="left", maintain_order="left")
@@ -386,7 +385,7 @@ TENSOR_TEXTS = (
 
 
 def _alike(payload: Any, count: Ints) -> tuple[Ints, Ints]:
-    """Which records are equal: a number for each, and the first record of each number. In portions: there may be millions."""
+    """Groups of equal records: the group of each record, and the first record of each group. In portions, as there may be millions."""
     wide = (payload.shape[1] + 7) // 8
     weights = np.random.default_rng(0).integers(1, 2**63, wide, dtype=np.uint64) | np.uint64(1)
     digest = np.empty(len(payload), np.uint64)
@@ -395,13 +394,13 @@ def _alike(payload: Any, count: Ints) -> tuple[Ints, Ints]:
     digest += count.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     _, first, same = np.unique(digest, return_index=True, return_inverse=True)
     for rows, _ in _portions(payload, wide):
-        if not (payload[rows] == payload[first[same[rows]]]).all():  # never seen: two different records with one digest
+        if not (payload[rows] == payload[first[same[rows]]]).all():  # a hash collision of different records: never seen
             return np.arange(len(payload)), np.arange(len(payload))
     return same, first
 
 
 def _bytes(raw: Records, field: str) -> Any:
-    """One field of all records, byte by byte and where it lies."""
+    """The bytes of one field of all records, without a copy."""
     fields = raw.dtype.fields
     assert fields is not None
     dtype, place = fields[field][:2]
@@ -410,7 +409,7 @@ def _bytes(raw: Records, field: str) -> Any:
 
 
 def _portions(payload: Any, wide: int) -> Iterator[tuple[slice, Any]]:
-    """Rows of bytes as rows of whole numbers, in portions."""
+    """Rows of bytes as rows of 64-bit integers, in portions."""
     for start in range(0, len(payload), 1 << 16):
         rows = slice(start, min(start + (1 << 16), len(payload)))
         padded = np.zeros((rows.stop - start, wide * 8), np.uint8)
@@ -445,7 +444,7 @@ def _word(code: int, words: dict[int, str]) -> str:
 def _fusions(
     streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around, models: dict[int, str]
 ) -> pl.DataFrame:
-    """Operators that the compiler made of several: model, name, originals, and the bytes of their memory."""
+    """Fused operators: model, name, names of the original operators, and sizes of their memory in bytes."""
     raw = streams["additional.fusion_op_info"]
     rows = around.find("model", raw["thread"].astype(np.int64), clock.ns(raw["at"]))
     model = calls["item_number"].to_numpy()[rows] if len(rows) and calls.height else np.zeros(len(rows), np.uint64)
@@ -455,15 +454,15 @@ def _fusions(
             "model": [int(number) if row >= 0 else None for number, row in zip(model, rows, strict=True)],
             "name": words.of(raw["op"]),
             "originals": [";".join(filter(None, names)) for names in originals],
-            **{f"{what}_bytes": raw["bytes"][:, place].astype(np.int64) for place, what in enumerate(FUSION_MEMORY)},
+            **{f"{kind}_bytes": raw["bytes"][:, column].astype(np.int64) for column, kind in enumerate(FUSION_MEMORY)},
         },
-        schema={"model": pl.Int64, "name": pl.String, "originals": pl.String, **{f"{what}_bytes": pl.Int64 for what in FUSION_MEMORY}},
+        schema={"model": pl.Int64, "name": pl.String, "originals": pl.String, **{f"{kind}_bytes": pl.Int64 for kind in FUSION_MEMORY}},
     )
 
 
 FUSION_MEMORY = ("input", "output", "weight", "workspace", "total")
 
-# Words by their numbers.
+# Names by their codes.
 _DTYPES = """
 FLOAT FLOAT16 INT8 INT32 UINT8 5 INT16 UINT16 UINT32 INT64 UINT64 DOUBLE BOOL STRING DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 QINT8
 QINT16 QINT32 QUINT8 QUINT16 RESOURCE STRING_REF DUAL DT_VARIANT DT_BF16 DT_UNDEFINED DT_INT4 DT_UINT1 DT_INT2 DT_UINT2 DT_COMPLEX32
@@ -476,7 +475,7 @@ HASHTABLE_LOOKUP_KEYS HASHTABLE_LOOKUP_VALUE HASHTABLE_LOOKUP_OUTPUT HASHTABLE_L
 DHWCN NDC1HWC0 FRACTAL_Z_3D CN NC DHWNC FRACTAL_Z_3D_TRANSPOSE FRACTAL_ZN_LSTM FRACTAL_Z_G RESERVED ALL NULL ND_RNN_BIAS FRACTAL_ZN_RNN NYUV
 NYUV_A NCL FRACTAL_Z_WINO C1HWC0 FRACTAL_NZ_C0_16 FRACTAL_NZ_C0_32 FRACTAL_NZ_C0_2 FRACTAL_NZ_C0_4 FRACTAL_NZ_C0_8 END
 """
-# MindSpore has numbers of its own, from 230 and from 200.
+# MindSpore's own codes start at 230 (data types) and 200 (formats).
 _MINDSPORE_DTYPES = "BOOL INT INT8 INT16 INT32 INT64 UINT UINT8 UINT16 UINT32 UINT64 FLOAT FLOAT16 FLOAT32 FLOAT64 COMPLEX"
 _MINDSPORE_FORMATS = """
 UNKNOWN DEFAULT NC1KHKWHWC0 ND NCHW NHWC HWCN NC1HWC0 FRAC_Z C1HWNCOC0 FRAC_NZ NC1HWC0_C04 FRACTAL_Z_C04 NDHWC FRACTAL_ZN_LSTM

@@ -1,11 +1,11 @@
-"""What CANN 5 and 6 wrote on the host, before its calls had levels: a file for each library, in records of fixed size.
+"""Host records of CANN 5 and 6, whose calls have no levels: a file for each library, in records of fixed size.
 
-    Framework.task_desc_info.N      an operator and the task that runs it        Framework.tensor_data_info.N    its tensors
-    Framework.fusion_op_info_M.N    what operators were fused                    Framework.model_load_info_M.N   names of models
-    runtime.task_track.N            tasks as the runtime made them               runtime.api.N                   its calls
+    Framework.task_desc_info.N      an operator and its task                     Framework.tensor_data_info.N    its tensors
+    Framework.fusion_op_info_M.N    fused operators                              Framework.model_load_info_M.N   names of models
+    runtime.task_track.N            tasks that the runtime created               runtime.api.N                   its calls
     AclModule.acl_*.N               calls into AscendCL                          *.hash_dic.N                    names
 
-N is the device. A name is a hash, or the text itself.
+N is the device. A name is a hash or text.
 """
 
 import re
@@ -67,7 +67,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Host:
     calls = _calls(side, clock, notes)
     around = Around(calls)
     named = (re.match(r"(?:Framework\.task_desc_info|[rR]untime\.task_track)\.(\d{1,4})", name) for name in side.raw)
-    devices = sorted({int(found[1]) for found in named if found})
+    devices = sorted({int(match[1]) for match in named if match})
     tasks = pl.concat([_tasks(side, device, words, clock, around, notes) for device in devices])
     loaded = records(side.slices(r"Framework\.model_load_info_\d+\.\d+"), _MODEL, notes, HOST_MAGIC)
     models = dict(zip(loaded["model"].tolist(), _named(loaded["name"], words).fill_null("?").to_list(), strict=True))
@@ -90,7 +90,7 @@ def _words(side: Side) -> Words:
 
 
 def _named(mixed: Records, words: Words) -> pl.Series:
-    """A hash in the first eight bytes, or text."""
+    """Names: a hash in the first eight bytes, or text."""
     data = np.ascontiguousarray(mixed["text"])
     if not len(data):
         return pl.Series([], dtype=pl.String)
@@ -99,11 +99,11 @@ def _named(mixed: Records, words: Words) -> pl.Series:
 
 
 def _text(data: Records) -> pl.Series:
-    return pl.Series([one.partition(b"\0")[0].decode("utf-8", "replace") for one in data.tolist()], dtype=pl.String)
+    return pl.Series([text.partition(b"\0")[0].decode("utf-8", "replace") for text in data.tolist()], dtype=pl.String)
 
 
 def _calls(side: Side, clock: Clock, notes: Notes) -> pl.DataFrame:
-    found = [
+    parts = [
         ("acl", records(side.slices(r"AclModule\.acl_(model|op|rts|others)\.\d+"), _ACL, notes, HOST_MAGIC)),
         ("runtime", records(side.slices(r"[rR]untime\.api\.\d+"), _API, notes, HOST_MAGIC)),
     ]
@@ -118,7 +118,7 @@ def _calls(side: Side, clock: Clock, notes: Notes) -> pl.DataFrame:
             },
             schema={"level": pl.String, "name": pl.String, "thread": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64},
         )
-        for level, raw in found
+        for level, raw in parts
     ).with_row_index("connection")
     possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()) & (rows["end_ns"] >= rows["start_ns"]).to_numpy()
     if not possible.all():
@@ -153,7 +153,7 @@ def _tasks(side: Side, device: int, words: Words, clock: Clock, around: Around, 
         }
     )
     tensors = records(side.slices(rf"Framework\.tensor_data_info\.{device}"), _TENSORS, notes, HOST_MAGIC)
-    operators = operators.join(_described(tensors), on=[*_KEY, "model_id"], how="left", maintain_order="left")
+    operators = operators.join(_tensor_texts(tensors), on=[*_KEY, "model_id"], how="left", maintain_order="left")
     track = records(side.slices(rf"[rR]untime\.task_track\.{device}"), _TRACK, notes, HOST_MAGIC)
     made = pl.DataFrame(
         {**_place(track), "type": _text(track["kind"]), "made_ns": clock.ns(track["at"]), "by": track["thread"].astype(np.int64)}
@@ -186,8 +186,8 @@ def _place(raw: Records) -> dict[str, Ints]:
     return {"stream": raw["stream"].astype(np.int64) % 2048, "task": number & 0xFFFF, "batch": number >> 16}
 
 
-def _described(raw: Records) -> pl.DataFrame:
-    """Shapes, types and formats of each task's tensors; more than five lie in several records."""
+def _tensor_texts(raw: Records) -> pl.DataFrame:
+    """Shapes, types and formats of each task's tensors; more than five tensors take several records."""
     rows = pl.DataFrame({**_place(raw), "model_id": pl.Series(raw["model"].astype(np.uint64))}).with_row_index("record")
     grouped = rows.group_by(*_KEY, "model_id", maintain_order=True).agg("record")
     count = np.minimum(raw["count"], 5)
@@ -202,6 +202,6 @@ def _fusions(raw: Records, words: Words) -> pl.DataFrame:
             "model": raw["model"].astype(np.int64),
             "name": _named(raw["op"], words),
             "originals": pl.Series(originals, dtype=pl.String),
-            **{f"{what}_bytes": raw["bytes"][:, place].astype(np.int64) for place, what in enumerate(FUSION_MEMORY)},
+            **{f"{kind}_bytes": raw["bytes"][:, column].astype(np.int64) for column, kind in enumerate(FUSION_MEMORY)},
         }
     )
