@@ -87,11 +87,11 @@ def test_exports_within_one_second_keep_each_others_files(raw: Path, say) -> Non
 
 def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
     said = say("--export=on", f"--output={raw}", "--model-id=8", "--iteration-id=2")
-    assert (said.code, "no model 8 has iterations here; models: 7" in said.err) == (1, True)
+    assert (said.code, "no model 8 has iterations; models: 7" in said.err) == (1, True)
     said = say("--export=on", f"--output={raw}", "--model-id=7", "--iteration-id=4")
     assert "model 7 has no iteration 4; it has 1 to 3" in said.err
     said = say("--export=on", f"--output={raw}", "--model-id=7")
-    assert (said.code, "go together" in said.err) == (2, True)
+    assert (said.code, "give both or neither" in said.err) == (2, True)
 
 
 def test_one_iteration_of_one_model_is_exported(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -400,7 +400,7 @@ def test_an_export_names_the_problems_that_lost_no_records(raw: Path, say) -> No
     named = [line for line in said.out.splitlines() if line.startswith("  problem: ")]
     assert said.code == 0 and "records are missing" not in said.out
     assert any("device_0: the device's clock has no start" in line for line in named)
-    assert any("device_0: no sample.json can be read: that of host is used" in line for line in named)
+    assert any("device_0: no readable sample.json: that of host is used" in line for line in named)
 
 
 def test_a_wait_of_a_device_is_no_call_of_the_host(raw: Path, say) -> None:  # type: ignore[no-untyped-def]

@@ -331,7 +331,7 @@ def test_blocks_that_operators_take_are_allocations_and_two_tables(tmp_path: Pat
     trace, out = written(made, tmp_path)
     found = trace.allocations.select("device", "bytes", pl.col("alloc_ns", "free_ns") - REAL_US * 1000, "op").collect().rows()
     assert found == [("npu 0", 2048, 100_000, 130_000, "net/a"), ("npu 0", 1024, 110_000, None, "net/b")]
-    assert trace.problems.select("what", "lost").collect().rows() == [("freed blocks of memory whose allocation is lost", 1)]
+    assert trace.problems.select("what", "lost").collect().rows() == [("released blocks of memory without an allocation", 1)]
     assert [list(row.values())[3:] for row in rows(out, "memory_record")] == [
         [total, "8.0", "NPU:0"] for total in ("2.0", "3.0", "1.0", "0.5")
     ]

@@ -93,7 +93,7 @@ def test_the_frequency_of_the_cores_is_that_of_msprof_without_what_was_before_th
 @pytest.mark.parametrize("case", ALL)
 def test_nothing_of_a_whole_directory_is_left_unread(case: str, tmp_path: Path) -> None:
     told = opened(case, tmp_path).problems.select("what", "lost").collect().rows()
-    assert told == [("no iterations are marked: everything is one step", 0)]
+    assert told == [("no iterations are marked: the whole recording is one step", 0)]
 
 
 def test_the_level_of_current_cann_is_known(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_device_that_lost_its_sample_json_has_the_counters_that_the_host_names
     )
     assert one.equals(other) and "aiv_mte2_ratio" in one["args"][0]
     told = trace.problems.filter(pl.col("file").str.starts_with("device_0")).select("what").collect().to_series().to_list()
-    assert told[0].startswith("not JSON") and told[1] == "no sample.json can be read: that of host is used in its place"
+    assert told[0].startswith("not JSON") and told[1] == "no readable sample.json: that of host is used instead"
 
 
 def other_formats(case: str, tmp_path: Path) -> list[Trace]:

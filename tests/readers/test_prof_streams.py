@@ -97,7 +97,7 @@ def test_operators_of_captured_graphs_that_are_cut_off_are_counted_and_the_other
     file[-1] = file[-1][:-5]
     trace = read(made, tmp_path)
     assert [row["name"] for row in on_streams(trace)][:2] == ["net/MatMul", "net/Add_kernel"]
-    assert problems(trace) == [(f"{len(file[-1])} bytes belong to no whole record", 1)]
+    assert problems(trace) == [(f"{len(file[-1])} bytes belong to no complete record", 1)]
 
 
 def test_pieces_of_a_stream_of_a_compiled_graph_are_one_stream(tmp_path: Path) -> None:

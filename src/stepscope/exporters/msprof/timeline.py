@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.exporters.common.json_lines import encode_distinct, fill_template, json_text
 from stepscope.exporters.msprof import marks as msprof_marks
-from stepscope.exporters.msprof.summaries import bounded, kernels, microseconds, reduces, us
+from stepscope.exporters.msprof.summaries import kernels, microseconds, reduces, us, with_input_waits
 from stepscope.exporters.msprof.tasks import LAYERS, NO_CONTEXT, NO_MODEL, Work, only, with_texts
 from stepscope.model import intervals, span_details
 from stepscope.model.intervals import Ints
@@ -22,7 +22,7 @@ _SAMPLES = {"NPU MEM": 18, "HBM": 19, "LLC": 21, "HCCS": 22, "PCIe": 23, "NIC": 
 _STEPS = 70_000
 _PORTION = 20_000
 _PLANES = 1024
-# Tasks other than kernels from whose launch an arrow leads to them.
+# Tasks other than kernels that have an arrow from their launch.
 _LAUNCHED = ["EVENT_RECORD", "STREAM_WAIT_EVENT", "MEMCPY_ASYNC"]
 _PLANE_ARGS = (
     *("notify_id", "duration estimated(us)", "stream id", "task id", "context id", "task type", "src rank", "dst rank"),
@@ -31,7 +31,7 @@ _PLANE_ARGS = (
 
 
 def events(work: Work, wanted: Collection[str] | None = None) -> Iterator[pl.Series]:
-    """All lines of the timeline, in portions; `wanted` restricts them to layers, named as in msprof's configuration."""
+    """All lines of the timeline, in portions; `wanted` selects layers, with the names of msprof's configuration."""
 
     def of(layer: str, lines: Iterator[pl.Series]) -> Iterator[pl.Series]:
         return lines if wanted is None or layer in wanted else iter(())
@@ -66,7 +66,7 @@ def _meta(name: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]
 
 
 def _quoted(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """These texts as JSON; null where they are."""
+    """Rows with these texts as JSON; nulls stay null."""
     return rows.with_columns(encode_distinct(rows[name], json_text).alias(name) for name in columns)
 
 
@@ -159,7 +159,7 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
 
 
 def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
-    """Copies once more, as the scheduler saw them."""
+    """Copies as recorded by the scheduler, in addition to those of the task log."""
     if rows.height:
         args = fill_template(
             '{"Task Type":"other","Stream Id":{},"Task Id":{},"Receive Time":{},"Start Time":{},"End Time":{}}',
@@ -173,14 +173,14 @@ def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
 
 
 class _Callers(NamedTuple):
-    """Calls on the host by a number, which ascends: their rows in the table of all calls, which is not copied."""
+    """Calls on the host, looked up by a sorted number: row numbers of the table of all calls, which is not copied."""
 
     number: Ints
     row: pl.Series
     calls: pl.DataFrame
 
     def of(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
-        """Rows with `thread` and `from_ns` of their call; those without a call are left out."""
+        """Rows that have a call, with its `thread` and start (`from_ns`)."""
         rows = rows.filter(pl.col(number).is_not_null())
         wanted = rows[number].to_numpy().astype(np.int64)
         place = np.minimum(np.searchsorted(self.number, wanted), max(len(self.number) - 1, 0))
@@ -191,7 +191,7 @@ class _Callers(NamedTuple):
 
 
 def _callers(work: Work) -> tuple[_Callers, _Callers]:
-    """Calls by their span, and by the number that what they launched bears; of several with one number, the first."""
+    """Calls by span, and by connection; if several have the same connection, the first one."""
     callers = []
     for number in ("span", "connection"):
         row = work.calls.select(pl.all_horizontal(pl.col(number, "thread", "start_ns").is_not_null())).to_series().arg_true()
@@ -204,10 +204,10 @@ def _callers(work: Work) -> tuple[_Callers, _Callers]:
 
 
 def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFrame, device: int) -> pl.DataFrame:
-    """Arrows to tasks: flow, from thread and time, to tid and time. A kernel is launched when the runtime takes it."""
+    """Arrows to tasks: flow, from thread and time, to tid and time. The launch of a kernel is the time at which the runtime takes it."""
     by_span, by_connection = callers
     columns = ["flow", "thread", "from_ns", "start_ns", "track_stream"]
-    if not work.tasks["task"].count():  # not Ascend's: a span and the call that caused it
+    if not work.tasks["task"].count():  # a source other than Ascend's: calls by span
         return by_span.of(tasks.with_columns(flow=pl.col("span").cast(pl.String)), "flow_in").select(columns)
     task_flow = sum(
         (pl.col(name).fill_null(0).cast(pl.Int128) * 2**bits for name, bits in (("stream", 64), ("task", 48), ("batch", 32))),
@@ -222,7 +222,7 @@ def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFram
 
 
 def _host(work: Work) -> int:
-    """The process whose calls launch."""
+    """The number of the process whose calls launch tasks."""
     return _pid(work, _CANN if work.calls["level"].is_in(list(LAYERS)).any() else _FRAMEWORK)
 
 
@@ -260,16 +260,16 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
     for group in pl.concat([operators["group"], planes["group"]]).unique(maintain_order=True).to_list():
         first[group] = free
         threads[free] = f"Group {group} Communication"
-        there = planes.filter(pl.col("group") == group)["plane"].drop_nulls().unique().sort().to_list()
-        last = there[-1] if there else -1
-        # All up to the last have a name, unless a damaged record names one that cannot be.
-        threads |= {free + 1 + plane: f"Plane {plane}" for plane in (range(last + 1) if last < _PLANES else there)}
+        group_planes = planes.filter(pl.col("group") == group)["plane"].drop_nulls().unique().sort().to_list()
+        last = group_planes[-1] if group_planes else -1
+        # All planes up to the last one have a name, unless the number of the last one is invalid.
+        threads |= {free + 1 + plane: f"Plane {plane}" for plane in (range(last + 1) if last < _PLANES else group_planes)}
         free += last + 2
     yield _metadata(pid, _COMMUNICATION, "Communication", f"NPU {device}", threads)
-    lane = pl.col("group").replace_strict(first, return_dtype=pl.Int64)
+    track = pl.col("group").replace_strict(first, return_dtype=pl.Int64)
     if operators.height:
         yield (
-            _quoted(operators.with_columns(tid=lane), "name", "data_type", "algorithm")
+            _quoted(operators.with_columns(tid=track), "name", "data_type", "algorithm")
             .select(
                 _span(
                     pid,
@@ -291,11 +291,11 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
             .to_series()
         )
         rows = operators.filter(pl.col("connection").is_not_null()).with_columns(
-            track_stream=lane, flow=(pl.col("connection").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
+            track_stream=track, flow=(pl.col("connection").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
         )
         yield from _arrows(_callers(work)[1].of(rows, "connection"), _host(work), pid)
     for portion in planes.iter_slices(_PORTION):
-        rows = portion.with_columns(tid=lane + 1 + pl.col("plane"))
+        rows = portion.with_columns(tid=track + 1 + pl.col("plane"))
         rows = _quoted(rows, "name", "notify_id", "task_type", "transport", "data_type", "link")
         keys = {key: column for column, key in span_details.KEYS["communication_tasks"].items()}
         args = pl.concat_str([fill_template(f'"{key}":{{}}', _number(keys[key]).fill_null("null")) for key in _PLANE_ARGS], separator=",")
@@ -344,7 +344,7 @@ def _samples(work: Work, device: int, wanted: Collection[str] | None) -> Iterato
 def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
     computed = kernels(work).filter(~pl.col("serves"))
     computing, communicating = (_union(frame.filter(pl.col("device") == device)) for frame in (computed, work.operators))
-    # A kernel that communicates on its own is in neither of the two, and does not say how long there was something to do.
+    # A kernel that serves communication is in neither set, and does not extend the range.
     tasks = only(work.tasks, pl.col("device") == device, ~(pl.col("serves") & (pl.col("category") != "AI_CPU")))
     if not len(computing.starts) and not len(communicating.starts):
         return
@@ -371,7 +371,7 @@ def _union(rows: pl.DataFrame) -> intervals.Set:
 
 
 def step_events(work: Work) -> Iterator[pl.Series]:
-    iterations = bounded(work)
+    iterations = with_input_waits(work)
     models = {
         (device, model): place
         for place, (device, model) in enumerate(iterations.select("device", "model").unique(maintain_order=True).rows())
@@ -416,7 +416,7 @@ def _iterations(rows: pl.DataFrame, pid: int, process: int) -> Iterator[pl.Serie
     yield refresh.select(
         _span(pid, fill_template('"Iteration Refresh {}"', "iteration"), "tid", args, ',"cat":"Iteration Refresh"')
     ).to_series()
-    # From the middle of what follows the backward pass to the next forward pass: the input between them.
+    # From the middle of the rest after the backward pass to the next forward pass: the input between them.
     name = fill_template('{"name":"Data_aug Bound {}","cat":"Data_aug Bound"', pl.col("iteration") - pl.col("other"))
     place = fill_template(',"pid":' + str(pid) + ',"tid":{},"id":"Data_aug Bound ' + str(process) + '_{}"', "tid", "tid")
     to = fill_template(',"ph":"t","ts":{}', _ts("fp_start_ns"))

@@ -51,7 +51,7 @@ def read(side: Side, host: Host, notes: Notes) -> Streams:
     mc2 = _all(side, "additional.mc2_comm_info", _MC2, notes)
     serving = {int(stream) for stream in mc2["kernels"]}
     captured = _captured(side, host, notes)
-    # A captured graph runs on other streams than those that its kernels were captured on.
+    # The streams of a captured graph differ from the streams of the capture.
     return Streams(pieces, serving | {int(stream) for stream in captured.filter(pl.col("original").is_in(serving))["stream"]})
 
 
