@@ -16,6 +16,7 @@ from stepscope.errors import DataError
 from stepscope.io import store
 from stepscope.model import captures
 from stepscope.model.trace import Meta, Trace, analysis_names
+from stepscope.readers.common.name_parts import complete_table
 from stepscope.server.report import report
 from stepscope.timeline import pyramid
 from volume import mostly_deep
@@ -259,7 +260,7 @@ def test_samples_that_are_no_counts_break_no_analysis(value: float) -> None:
     operators = pl.DataFrame({"rank": [0], "op_id": [0], "op_type": ["Map"], "workers": [1], "queue_capacity": [4]})
     steps = pl.DataFrame({"rank": [0], "step": [0], "start_ns": [0], "end_ns": [10], "how": ["marker"]})
     counters = pl.DataFrame(samples, types, orient="row")
-    trace = Trace({"counters": counters, "pipeline": operators, "steps": steps}, Meta(ranks=[0]))
+    trace = Trace({"counters": complete_table(counters.lazy(), "counters"), "pipeline": operators, "steps": steps}, Meta(ranks=[0]))
     for name in ("data_pipeline", "data_queues", "queues", "cpu", "cpu_use", "memory", "memory_peaks", "overview"):
         assert name in analysis_names()
         trace.analyse(name)

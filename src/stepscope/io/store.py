@@ -12,6 +12,7 @@ import polars as pl
 from stepscope.errors import DataError, UsageError, first_line
 from stepscope.model import schema, units
 from stepscope.model.trace import Meta, Trace
+from stepscope.readers.common.name_parts import complete_table
 
 RUN_JSON = "run.json"
 # Increased when earlier releases could not read the folders of this one. `_upgrade` converts the headers of earlier formats.
@@ -133,9 +134,9 @@ def _valid_text(value: Any) -> Any:
 
 
 def _scan(file: Path, table: str) -> pl.LazyFrame:
-    """A table, lazily. A small file is read at once, so that an error can name it."""
+    """A table, lazily. A small file is read at once, so that an error can name it. Typed columns that earlier releases lack are added."""
     try:
-        frame = pl.scan_parquet(file, glob=False)
+        frame = complete_table(pl.scan_parquet(file, glob=False), table)
         types = frame.collect_schema()
         for name, expected in schema.TABLES[table].items():
             if name in types and not schema.can_hold(types[name], expected):

@@ -58,7 +58,9 @@ def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata
         "spans": spans,
         "tracks": tracks,
         "steps": steps,
-        "counters": pl.concat([load_memory(pieces, header, problems), *common_minddata.counters(minddata, header, problems)]),
+        "counters": pl.concat(
+            [load_memory(pieces, header, problems), *common_minddata.counters(minddata, header, problems)], how="diagonal"
+        ),
         "pipeline": common_minddata.pipeline(minddata),
         "problems": pl.DataFrame(problems, {"file": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"),
     }

@@ -26,6 +26,7 @@ from stepscope.readers.capture import mindspore, torch, xplane
 from stepscope.readers.capture.stacks import load_frames
 from stepscope.readers.capture.tables import load_table
 from stepscope.readers.common import wall_clock
+from stepscope.readers.common.name_parts import add_counter_columns
 
 # The framework's part: "base" in capture.json -> the function that reads it.
 _BASES: dict[str, Callable[[Path, dict[str, Any], Options], Trace]] = {
@@ -124,6 +125,7 @@ def _add_tables(base: Trace, path: Path, header: dict[str, Any], unusable: list[
         problems += _steps_without_operators(base, steps, why)
     columns = {"where": pl.String, "what": pl.String, "lost": pl.Int64}
     rows = pl.DataFrame(problems, columns, orient="row").with_columns(pl.when(pl.col("where") != "").then("where"), file=pl.lit(path.name))
+    counters = add_counter_columns(counters.lazy()).collect() if counters.height else counters
     more = {"spans": spans, "tracks": tracks, "counters": counters, "pipeline": pipeline, "problems": rows}
     for name, frame in more.items():
         if frame.height:

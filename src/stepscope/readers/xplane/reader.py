@@ -16,6 +16,7 @@ from stepscope.model.step_assignment import with_passes
 from stepscope.model.trace import Meta, Trace, combine, unread_problem
 from stepscope.readers import Options
 from stepscope.readers.common import wire
+from stepscope.readers.common.name_parts import add_counter_columns
 from stepscope.readers.common.problems import Problem, problem_frame
 from stepscope.readers.common.wall_clock import AMBIGUOUS_TIMES, WallClock
 from stepscope.readers.common.wire import Damage
@@ -221,6 +222,7 @@ def _assemble(path: Path, space: Space, problems: list[Problem], options: Option
     if sum(part[0].height for part in parts) == 0:
         raise DataError(path, "the trace holds no events")
     spans, memory, counters = (pl.concat(frames) for frames in zip(*parts, strict=True))
+    samples = counters.with_columns(pl.col("name").cast(pl.String)).lazy()
     spans, track_rows = links.separate_markers(spans, tracks)
     spans = links.drop_shared_scopes(links.link_spans(links.nest_spans(spans)))
     steps, step_problems = links.find_marked_steps(spans)
@@ -232,7 +234,7 @@ def _assemble(path: Path, space: Space, problems: list[Problem], options: Option
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
         "tracks": track_rows,
         "steps": with_passes(steps, spans),
-        "counters": pl.concat([links.memory_counters(memory), counters], how="diagonal"),
+        "counters": pl.concat([links.memory_counters(memory), add_counter_columns(samples).collect()], how="diagonal"),
         "allocations": links.allocation_table(memory),
         "devices": _devices(readers),
         "problems": problem_frame(problems, path),

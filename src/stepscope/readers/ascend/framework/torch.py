@@ -201,9 +201,8 @@ def memory(folder: Path, clock: Clock, problems: list[Problem]) -> pl.DataFrame:
             "at_ns": at,
             "address": heads["address"],
             "bytes": np.abs(heads["bytes"]),
-            "npu": heads["device_type"] == _NPU,
+            "is_npu": heads["device_type"] == _NPU,
             "is_block": heads["allocator"] == 0,
         }
     ).filter(pl.Series(valid))
-    device = pl.when("npu").then(pl.format("npu {}", "device")).otherwise(pl.lit("cpu"))
-    return rows.with_columns(device=device).sort("at_ns", maintain_order=True)
+    return rows.with_columns(npu=pl.when("is_npu").then("device")).sort("at_ns", maintain_order=True)

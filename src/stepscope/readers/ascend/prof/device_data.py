@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import heap, units
+from stepscope.model.counters import of_device
 from stepscope.model.intervals import Ints
 from stepscope.readers.ascend.prof import communication as prof_communication
 from stepscope.readers.ascend.prof import steps as prof_steps
@@ -71,10 +72,11 @@ def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams
         pl.concat(
             [
                 _clocks(device, at_ns, hertz),
-                *_voltages(side, device, notes),
+                _voltages(side, device, notes),
                 prof_counters.read(side, device.clock, device_start(side), notes),
                 _on_device(side, notes),
-            ]
+            ],
+            how="diagonal",
         ),
         unmatched,
     )
@@ -101,17 +103,17 @@ def _on_device(side: Side, notes: Notes) -> pl.DataFrame:
 
 def _clocks(device: Device, at_ns: Ints, hertz: Ints) -> pl.DataFrame:
     rows = pl.DataFrame({"at_ns": at_ns, "value": hertz.astype(np.float64)})
-    return rows.select(name=pl.lit(f"aicore clock npu {device.number}"), at_ns="at_ns", value="value", unit=pl.lit("Hz"))
+    return rows.select(**of_device("aicore clock", "npu", device.number), at_ns="at_ns", value="value", unit=pl.lit("Hz"))
 
 
-def _voltages(side: Side, device: Device, notes: Notes) -> list[pl.DataFrame]:
+def _voltages(side: Side, device: Device, notes: Notes) -> pl.DataFrame:
     frames = []
     for name, kind in (("aicore voltage", prof_pmu.CORE_VOLTAGE), ("bus voltage", prof_pmu.BUS_VOLTAGE)):
         at_ns, millivolts = prof_pmu.power_readings(
             side, device.clock, kind, Notes(notes.root)
         )  # `frequencies` reports the damage of this file
-        frames.append(prof_counters.frame(f"{name} npu {device.number}", at_ns, millivolts / 1000, "V"))
-    return [frame.select("name", "at_ns", "value", "unit") for frame in frames]
+        frames.append(prof_counters.frame(name, at_ns, millivolts / 1000, "V"))
+    return prof_counters.samples_of_device(frames, device.number)
 
 
 def _align_to_launches(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> tuple[Device, pl.DataFrame]:

@@ -303,6 +303,7 @@ def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: di
             device=pl.lit(device),
             sort="track",
             pid=pl.lit(str(device)),
+            stream=pl.when(pl.col("track_kind") == "stream").then(pl.col("tid").cast(pl.Int64, strict=False)),
         ),
         "steps": steps.with_columns(how=pl.lit("marker"), phase=pl.lit("train")),
         "devices": pl.DataFrame({"device": [device], "name": ["Ascend"], "kind": ["aicore"]}),

@@ -8,6 +8,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.model import heap
+from stepscope.model.counters import COLUMNS
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.common import steps as ascend_steps
@@ -90,7 +91,9 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
         links = [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height]
     tables |= {
         "steps": steps,
-        "counters": pl.concat([pl.DataFrame(schema=counters.COLUMNS), *(frame for frame in (*samples, memory.counters) if frame.height)]),
+        "counters": pl.concat(
+            [pl.DataFrame(schema=COLUMNS), *(frame for frame in (*samples, memory.counters) if frame.height)], how="diagonal"
+        ),
         "allocations": memory.blocks,
         "links": pl.concat(links, how="diagonal_relaxed") if links else pl.DataFrame(),
         "devices": pl.DataFrame([_chip(device) for device in devices]),

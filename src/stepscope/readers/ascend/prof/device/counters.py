@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import units
+from stepscope.model.counters import COLUMNS, of_device
 from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, Clock, Notes, Records, Side, counter_clock, lines, number, records
 
 _HBM = np.dtype([("at", "<u8"), ("count", "<u8"), ("event", "<u4"), ("unit", "<u4")])
@@ -69,21 +70,17 @@ class Sampling(NamedTuple):
     host: Clock  # the host's counter, from the files of the device
 
 
-COLUMNS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
-
-
 def read(side: Side, clock: Clock, device_monotonic_ns: int, notes: Notes) -> pl.DataFrame:
-    """name, at_ns, value, unit."""
+    """The samples of all files, with the columns of counters."""
     times = Sampling(clock, clock.origin_ns, clock.origin_ns - device_monotonic_ns, counter_clock(side, notes))
-    device = side.device
     frames = [
-        *(_memory(records(side.slices(rf"npu_mem\.{file}\.\d+"), _MEMORY, notes), side, times, f"{word} npu {device}")
+        *(_memory(records(side.slices(rf"npu_mem\.{file}\.\d+"), _MEMORY, notes), side, times, word)
           for file, word in (("data", "memory used"), ("app", "process memory"))),
         _modules(side, times, notes),
-        _flow(_hbm(side, times, notes), "HBM {} {} npu " + str(device)),
-        _flow(_ddr(side, times, notes), "DDR {} {} npu " + str(device)),
+        _flow(_hbm(side, times, notes), "HBM {} {}"),
+        _flow(_ddr(side, times, notes), "DDR {} {}"),
         *_llc(side, times, notes),
-        _hccs(side, times.monotonic_ns, device),
+        _hccs(side, times.monotonic_ns),
         *(_network(side, kind, word, times.monotonic_ns) for kind, word in (("nic", "NIC"), ("roce", "RoCE"))),
         _statistics(side, times.monotonic_ns),
         *_pcie(side, times, notes),
@@ -91,7 +88,13 @@ def read(side: Side, clock: Clock, device_monotonic_ns: int, notes: Notes) -> pl
         *_ub(side, times, notes),
         *_soc(side, times, notes),
     ]  # fmt: skip
-    rows = [frame.select("name", "at_ns", pl.col("value").cast(pl.Float64), "unit") for frame in frames if frame.height]
+    return samples_of_device([part for part in frames if part.height], side.device)
+
+
+def samples_of_device(frames: list[pl.DataFrame], device: int | None) -> pl.DataFrame:
+    """The columns of counters, from frames of series, at_ns, value and unit."""
+    columns = of_device(pl.col("series"), "npu", device)
+    rows = [part.select(**columns, at_ns="at_ns", value=pl.col("value").cast(pl.Float64), unit="unit") for part in frames]
     return pl.concat(rows).sort("name", "at_ns", maintain_order=True) if rows else pl.DataFrame(schema=COLUMNS)
 
 
@@ -111,14 +114,14 @@ def _second(side: Side) -> bool:
     return str(side.info.get("version", "1.0")).startswith("2")
 
 
-def _memory(raw: Records, side: Side, times: Sampling, name: str) -> pl.DataFrame:
+def _memory(raw: Records, side: Side, times: Sampling, series: str) -> pl.DataFrame:
     value = raw["ddr"].astype(np.float64) + raw["hbm"].astype(np.float64)
     at = raw["absolute"].astype(np.int64) if _second(side) else raw["at"].astype(np.int64) * 1000 + times.origin_ns
-    return frame(name, at, value, "bytes")
+    return frame(series, at, value, "bytes")
 
 
-def frame(name: str, at_ns: Any, value: Any, unit: str | None) -> pl.DataFrame:
-    return pl.DataFrame({"at_ns": at_ns, "value": value}).with_columns(name=pl.lit(name), unit=pl.lit(unit, pl.String))
+def frame(series: str, at_ns: Any, value: Any, unit: str | None) -> pl.DataFrame:
+    return pl.DataFrame({"at_ns": at_ns, "value": value}).with_columns(series=pl.lit(series), unit=pl.lit(unit, pl.String))
 
 
 def _modules(side: Side, times: Sampling, notes: Notes) -> pl.DataFrame:
@@ -130,7 +133,7 @@ def _modules(side: Side, times: Sampling, notes: Notes) -> pl.DataFrame:
         raw = raw[~odd]
     module = pl.Series(raw["module"].astype(np.int64)).replace_strict(ASCEND_MODULES, default="other", return_dtype=pl.String)
     rows = pl.DataFrame({"at_ns": times.host.ns(raw["at"]), "value": raw["bytes"].astype(np.float64), "module": module})
-    return rows.with_columns(name=pl.format("{} reserved npu {}", "module", pl.lit(str(side.device))), unit=pl.lit("bytes"))
+    return rows.with_columns(series=pl.format("{} reserved", "module"), unit=pl.lit("bytes"))
 
 
 # Counts since the previous sample
@@ -171,7 +174,7 @@ def _flow(moved: pl.DataFrame, pattern: str) -> pl.DataFrame:
     since = pl.col("at_ns") - pl.col("at_ns").shift(1).over("unit_", "way")
     rows = moved.sort("at_ns", maintain_order=True).with_columns(since=since).filter(pl.col("since") > 0)
     return rows.select(
-        "at_ns", name=pl.format(pattern, "unit_", "way"), value=pl.col("bytes") * 1e9 / pl.col("since"), unit=pl.lit("bytes/s")
+        "at_ns", series=pl.format(pattern, "unit_", "way"), value=pl.col("bytes") * 1e9 / pl.col("since"), unit=pl.lit("bytes/s")
     )
 
 
@@ -202,19 +205,19 @@ def _llc(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
     traffic, hits, requests = (pl.col("count").filter(pl.col("event").is_in(list(some))).sum() for some in _LLC_EVENTS[way])
     rows = rows.group_by("unit_", "at_ns").agg(traffic=traffic, hits=hits, requests=requests).sort("unit_", "at_ns")
     rows = rows.with_columns(since=pl.col("at_ns").diff().over("unit_"))
-    named = f"LLC {{}} {way.title()} %s npu {side.device}"
+    pattern = f"LLC {{}} {way.title()} %s"
     yield rows.filter(pl.col("requests") > 0).select(
-        "at_ns", name=pl.format(named % "Hit Rate", "unit_"), value=pl.col("hits") / pl.col("requests") * 100, unit=pl.lit("percent")
+        "at_ns", series=pl.format(pattern % "Hit Rate", "unit_"), value=pl.col("hits") / pl.col("requests") * 100, unit=pl.lit("percent")
     )
     yield rows.filter(pl.col("since") > 0).select(
         "at_ns",
-        name=pl.format(named % "Throughput", "unit_"),
+        series=pl.format(pattern % "Throughput", "unit_"),
         value=pl.col("traffic") * _LLC_BYTES * 1e9 / pl.col("since"),
         unit=pl.lit("bytes/s"),
     )
 
 
-def _hccs(side: Side, offset_ns: int, device: int | None) -> pl.DataFrame:
+def _hccs(side: Side, offset_ns: int) -> pl.DataFrame:
     """Rates from lines of `time: sent received`, which are cumulative bytes."""
     samples = [
         match.groups()
@@ -228,7 +231,7 @@ def _hccs(side: Side, offset_ns: int, device: int | None) -> pl.DataFrame:
     rows = rows.filter(pl.col("since") > 0, pl.col("tx") >= 0, pl.col("rx") >= 0)  # without samples after an overflow
     ways = (
         rows.select(
-            name=pl.lit(f"HCCS {way}Throughput npu {device}"),
+            series=pl.lit(f"HCCS {way}Throughput"),
             at_ns=pl.col("at") + offset_ns,
             value=pl.col(way) * 1e9 / pl.col("since"),
             unit=pl.lit("bytes/s"),
@@ -260,7 +263,7 @@ def _network(side: Side, kind: str, word: str, offset_ns: int) -> pl.DataFrame:
     )
     ways = (
         rows.filter(pl.col(way).is_not_null()).select(
-            name=pl.format("{} {} npu {}", port, pl.lit(way), pl.lit(str(side.device))),
+            series=pl.format("{} {}", port, pl.lit(way)),
             at_ns=pl.col("at").cast(pl.Int64) + offset_ns,
             value=pl.col(way),
             unit=pl.lit(unit),
@@ -281,7 +284,7 @@ def _statistics(side: Side, offset_ns: int) -> pl.DataFrame:
         rows.with_columns(more=pl.col(name).diff())
         .filter(pl.col("since") > 0, pl.col("more") >= 0)
         .select(
-            name=pl.lit(f"network {name} npu {side.device}"),
+            series=pl.lit(f"network {name}"),
             at_ns=pl.col("at").cast(pl.Int64) + offset_ns,
             value=pl.col("more") * 1e9 / pl.col("since"),
             unit=pl.lit("bytes/s" if name.endswith("_oct") else "packets/s"),
@@ -303,7 +306,7 @@ def _pcie(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
         latency = word.endswith("Latency")
         for way, offset in (("", 2), (" min", 0), (" max", 1)):
             value = raw["values"][:, place * 3 + offset].astype(np.float64) * (1 if latency else 1e6)
-            yield frame(f"PCIe {word}{way} npu {side.device}", at, value, "ns" if latency else "bytes/s")
+            yield frame(f"PCIe {word}{way}", at, value, "ns" if latency else "bytes/s")
 
 
 def _events(side: Side) -> list[str]:
@@ -317,7 +320,7 @@ def _qos(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
     if len(raw) and not names:
         notes.add(side.path / "data", "sample.json has no names of the masters (qosEvents): they are numbered", 0, "qos")
     for place, word in enumerate(names[:10] or [str(master) for master in range(10)]):
-        yield frame(f"QoS {word} npu {side.device}", at, raw["values"][:, place].astype(np.float64) * 1e6, "bytes/s")
+        yield frame(f"QoS {word}", at, raw["values"][:, place].astype(np.float64) * 1e6, "bytes/s")
 
 
 def _ub(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
@@ -327,7 +330,7 @@ def _ub(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
         mine = raw[raw["port"] == port]
         at = mine["at"].astype(np.int64) * 1_000_000 + times.origin_ns
         for place, word in enumerate(_UB_VALUES):
-            yield frame(f"UB {port} {word} npu {side.device}", at, mine["values"][:, place].astype(np.float64), None)
+            yield frame(f"UB {port} {word}", at, mine["values"][:, place].astype(np.float64), None)
 
 
 # Samples of the scheduler (STARS)
@@ -344,17 +347,16 @@ def _soc(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
     known = np.isin(function, (_ACCELERATORS, _LEVELS, _CHIPS, _DIES, _SOC_QOS))
     if not known.all():
         notes.add(files[0], "samples of unsupported kinds", int((~known).sum()))
-    device = side.device
     for _, at, body in _of_function(
         raw, function == _ACCELERATORS, times, [("pad", "<u2"), ("unit", "<u2"), ("pad2", "V12"), ("values", "<u8", 4)]
     ):
         for unit in np.unique(body["unit"]).tolist():
             mine = body["unit"] == unit
             for place, word in enumerate(("write_band_width", "read_bandwidth", "write_ost", "read_ost")):
-                yield frame(f"{word} acc {unit} npu {device}", at[mine], body["values"][mine][:, place].astype(np.float64), None)
+                yield frame(f"{word} acc {unit}", at[mine], body["values"][mine][:, place].astype(np.float64), None)
     for _, at, body in _of_function(raw, function == _LEVELS, times, [("pad", "V16"), ("levels", "<u2")]):
-        yield frame(f"Mata Bw Level npu {device}", at, (body["levels"] & 7).astype(np.float64), None)
-        yield frame(f"L2 Buffer Bw Level npu {device}", at, ((body["levels"] >> 3) & 0xFF).astype(np.float64), None)
+        yield frame("Mata Bw Level", at, (body["levels"] & 7).astype(np.float64), None)
+        yield frame("L2 Buffer Bw Level", at, ((body["levels"] >> 3) & 0xFF).astype(np.float64), None)
     ways = {_PA_LINK: ("PA Link {} Rx", "PA Link {} Tx"), _PCIE_LINK: ("PCIe {} Write", "PCIe {} Read")}
     for link, names in ways.items():
         chosen = (function == _CHIPS) & (kind == link)
@@ -363,20 +365,20 @@ def _soc(side: Side, times: Sampling, notes: Notes) -> Iterator[pl.DataFrame]:
             for link_number in np.unique(unit).tolist():
                 for place, word in enumerate(names):
                     value = body["values"][unit == link_number][:, place].astype(np.float64)
-                    yield frame(f"{word.format(link_number)} npu {device}", at[unit == link_number], value, None)
+                    yield frame(f"{word.format(link_number)}", at[unit == link_number], value, None)
     for _, at, body in _of_function(
         raw, function == _DIES, times, [("pad", "<u2"), ("unit", "<u2"), ("pad2", "V12"), ("values", "<u4", 8)]
     ):
         for unit in np.unique(body["unit"]).tolist():
             mine = body["unit"] == unit
             for place, word in enumerate(_DIE_VALUES):
-                yield frame(f"SIO {unit} {word} npu {device}", at[mine], body["values"][mine][:, place].astype(np.float64), None)
+                yield frame(f"SIO {unit} {word}", at[mine], body["values"][mine][:, place].astype(np.float64), None)
     for part, at, body in _of_function(raw, function == _SOC_QOS, times, [("pad", "V8"), ("values", "<u4", 10)]):
         for die in np.unique(part["head"] >> 10).tolist():
             mine = part["head"] >> 10 == die
             for place, word in enumerate(_events(side)[:10]):
                 value = body["values"][mine][:, place].astype(np.float64) * 1e6
-                yield frame(f"QoS {word} die {die} npu {device}", at[mine], value, "bytes/s")
+                yield frame(f"QoS {word} die {die}", at[mine], value, "bytes/s")
 
 
 def _of_function(raw: Records, chosen: Any, times: Sampling, fields: list[Any]) -> Iterator[tuple[Records, Any, Records]]:

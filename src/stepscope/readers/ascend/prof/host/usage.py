@@ -14,9 +14,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.readers.ascend.prof.device.counters import COLUMNS, frame
+from stepscope.model.counters import COLUMNS, of_device
 from stepscope.readers.ascend.prof.files import Notes, Side, lines, number
 
+_Sample = tuple[str | None, str, int, float, str]
+_SAMPLES = {"process": pl.String, "series": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
 _PAGE = 4096
 _SLOWEST = 1e-6  # samples per second: a lower frequency is invalid
 _UNITS = {"B/s": 1, "K/s": 1024, "M/s": 1024**2, "G/s": 1024**3}
@@ -24,11 +26,20 @@ _TICKS = 100  # default of the kernel's clock, if info.json does not contain it
 
 
 def read(side: Side, offset_ns: int, notes: Notes) -> pl.DataFrame:
-    """name, at_ns, value, unit. `offset_ns` converts the monotonic clock to the time of day."""
+    """Samples with the columns of counters. `offset_ns` converts the monotonic clock to the time of day."""
     pid = str(side.info.get("pid", "")).strip() or "?"
     frames = [*_processors(side, pid), *_memory(side, pid), *_disk(side, pid, notes), *_network(side), *_machine(side)]
-    rows = [part.select("name", pl.col("at_ns") + offset_ns, pl.col("value").cast(pl.Float64), "unit") for part in frames if part.height]
-    return pl.concat(rows).sort("name", "at_ns", maintain_order=True) if rows else pl.DataFrame(schema=COLUMNS)
+    samples = pl.concat([pl.DataFrame(schema=_SAMPLES), *frames]).with_columns(pl.col("at_ns") + offset_ns)
+    name = pl.concat_str(pl.lit("process "), "process", pl.lit(" "), "series")
+    text = pl.coalesce(name, "series")
+    if side.device is not None:
+        rows = samples.select(**of_device(text, "npu", side.device), at_ns="at_ns", value="value", unit="unit")
+    else:
+        pid_number = pl.when(pl.col("process").str.contains(r"^[1-9][0-9]{0,17}$")).then("process").cast(pl.Int64, strict=False)
+        owner = pl.when(pid_number.is_not_null()).then(pl.lit("process"))
+        series = pl.when(pl.col("process").is_not_null() & pid_number.is_null()).then(text).otherwise("series")
+        rows = samples.select("at_ns", "value", "unit", name=text, series=series, owner=owner, number=pid_number)
+    return rows.select(COLUMNS).sort("name", "at_ns", maintain_order=True)
 
 
 def _blocks(texts: list[str], head: str) -> Iterator[tuple[int, list[str]]]:
@@ -54,7 +65,7 @@ def _processors(side: Side, pid: str) -> Iterator[pl.DataFrame]:
     """Number of cores that the process used, and the use of each core, since the previous sample."""
     ticks = float(number(side.info.get("sysClockFreq"))) or _TICKS
     before: tuple[float, dict[str, tuple[int, int]]] | None = None
-    samples: list[tuple[str, int, float, str]] = []
+    samples: list[_Sample] = []
     for at, block in _blocks(lines(side.slices(r"host_cpu\.data")), "time"):
         uptime_text = re.match(r"[0-9]{1,15}(\.[0-9]+)?(?=\s|$)", block[0]) if block else None
         if not uptime_text:
@@ -72,19 +83,17 @@ def _processors(side: Side, pid: str) -> Iterator[pl.DataFrame]:
             known = {thread: before[1][thread] for thread in spent if thread in before[1]}
             for place, word in enumerate(("user", "system")):
                 busy = sum(spent[thread][place] - known[thread][place] for thread in known)
-                samples.append((f"process {pid} cpu {word}", at, busy / (uptime - before[0]), "cores"))
+                samples.append((pid, f"cpu {word}", at, busy / (uptime - before[0]), "cores"))
             cores: dict[str, int] = {}
             for thread, was in known.items():
                 cores[on[thread]] = cores.get(on[thread], 0) + sum(spent[thread]) - sum(was)
-            samples += [
-                (f"process {pid} on core {core}", at, min(1.0, busy / (uptime - before[0])), "share") for core, busy in cores.items()
-            ]
+            samples += [(pid, f"on core {core}", at, min(1.0, busy / (uptime - before[0])), "share") for core, busy in cores.items()]
         before = uptime, spent
     yield _samples(samples)
 
 
-def _samples(rows: list[tuple[str, int, float, str]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+def _samples(rows: list[_Sample]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=_SAMPLES, orient="row")
 
 
 def _memory(side: Side, pid: str) -> Iterator[pl.DataFrame]:
@@ -92,7 +101,7 @@ def _memory(side: Side, pid: str) -> Iterator[pl.DataFrame]:
     samples = [
         (int(row[0]), int(row[2]) * _PAGE) for row in rows if len(row) > 2 and all(re.fullmatch(r"\d{1,18}", part) for part in row[:3])
     ]
-    yield frame(f"process {pid} memory", [at for at, _ in samples], [float(size) for _, size in samples], "bytes")
+    yield _samples([(pid, "memory", at, float(size), "bytes") for at, size in samples])
 
 
 def _disk(side: Side, pid: str, notes: Notes) -> Iterator[pl.DataFrame]:
@@ -112,13 +121,13 @@ def _disk(side: Side, pid: str, notes: Notes) -> Iterator[pl.DataFrame]:
         return
     at = [start + int((nth + 1) * 1e9 / hertz) for nth in range(len(rates))]
     for place, word in enumerate(("disk read", "disk written")):
-        yield frame(f"process {pid} {word}", at, [rate[place] for rate in rates], "bytes/s")
+        yield _samples([(pid, word, at_ns, rate[place], "bytes/s") for at_ns, rate in zip(at, rates, strict=True)])
 
 
 def _network(side: Side) -> Iterator[pl.DataFrame]:
     """Rates over all networks except the loopback."""
     before: tuple[int, dict[str, tuple[int, int]]] | None = None
-    samples: list[tuple[str, int, float, str]] = []
+    samples: list[_Sample] = []
     for at, block in _blocks(lines(side.slices(r"host_network\.data")), "time"):
         counted: dict[str, tuple[int, int]] = {}
         for line in block:
@@ -130,31 +139,30 @@ def _network(side: Side) -> Iterator[pl.DataFrame]:
             for place, word in enumerate(("network received", "network sent")):
                 more = [counted[card][place] - before[1][card][place] for card in counted if card in before[1]]
                 if more:
-                    samples.append((word, at, sum(count for count in more if count >= 0) * 1e9 / (at - before[0]), "bytes/s"))
+                    samples.append((None, word, at, sum(count for count in more if count >= 0) * 1e9 / (at - before[0]), "bytes/s"))
         before = at, counted
     yield _samples(samples)
 
 
 def _machine(side: Side) -> Iterator[pl.DataFrame]:
     """Processors and memory of the machine, or of the device's control and AI CPUs, and of processes on them."""
-    on = "" if side.device is None else f" npu {side.device}"
     for pattern in (r"host_sys_cpu\.data", r"SystemCpuUsage\.data(\.\d+)?"):
-        yield _samples(list(_shares(lines(side.slices(pattern)), on)))
+        yield _samples(list(_shares(lines(side.slices(pattern)))))
     for pattern in (r"host_sys_mem\.data", r"Memory\.data(\.\d+)?"):
-        samples = []
+        samples: list[_Sample] = []
         for at, block in _blocks(lines(side.slices(pattern)), "TimeStamp"):
             sizes = {
                 name: int(size) for line in block if (match := re.match(r"(\w+):\s+(\d{1,15})", line)) for name, size in [match.groups()]
             }
             free = sizes.get("MemAvailable", sizes.get("MemFree"))
             if free is not None and "MemTotal" in sizes:
-                samples.append((f"memory used{on}", at, float(sizes["MemTotal"] - free) * 1024, "bytes"))
-                samples.append((f"memory available{on}", at, float(free) * 1024, "bytes"))
+                samples.append((None, "memory used", at, float(sizes["MemTotal"] - free) * 1024, "bytes"))
+                samples.append((None, "memory available", at, float(free) * 1024, "bytes"))
         yield _samples(samples)
     for name in sorted({match[1] for name in side.raw if (match := re.match(r"(\d+)-(CpuUsage|Memory)\.data", name))}):
-        yield _samples(list(_process(lines(side.slices(rf"{name}-CpuUsage\.data(\.\d+)?")), name, on)))
+        yield _samples(list(_process(lines(side.slices(rf"{name}-CpuUsage\.data(\.\d+)?")), name)))
         samples = [
-            (f"process {name} memory{on}", at, float(match[1]) * _PAGE, "bytes")
+            (name, "memory", at, float(match[1]) * _PAGE, "bytes")
             for at, block in _blocks(lines(side.slices(rf"{name}-Memory\.data(\.\d+)?")), "TimeStamp")
             for line in block
             if (match := re.match(r"\d+\s+(\d{1,15})\s+\d+\s+\d+\s+\d+\s+\d+\s+\d+", line))
@@ -162,7 +170,7 @@ def _machine(side: Side) -> Iterator[pl.DataFrame]:
         yield _samples(samples)
 
 
-def _shares(texts: list[str], on: str) -> Iterator[tuple[str, int, float, str]]:
+def _shares(texts: list[str]) -> Iterator[_Sample]:
     """Lines `cpu0 user nice system idle iowait irq softirq steal`, which are cumulative ticks."""
     before: dict[str, list[int]] = {}
     for at, block in _blocks(texts, "TimeStamp"):
@@ -176,11 +184,11 @@ def _shares(texts: list[str], on: str) -> Iterator[tuple[str, int, float, str]]:
             if whole > 0:
                 where = "cpu" if name == "cpu" else f"cpu {name[3:]}"
                 parts = {"user": user + nice, "system": system + irq + soft, "io": io, "idle": idle, "steal": steal}
-                yield from ((f"{where} {word}{on}", at, part / whole, "share") for word, part in parts.items())
+                yield from ((None, f"{where} {word}", at, part / whole, "share") for word, part in parts.items())
             before[name] = now
 
 
-def _process(texts: list[str], pid: str, on: str) -> Iterator[tuple[str, int, float, str]]:
+def _process(texts: list[str], pid: str) -> Iterator[_Sample]:
     """CPU time of a process from /proc/PID/stat, as a share of the ticks of all processors."""
     before: tuple[list[int], float] | None = None
     for at, block in _blocks(texts, "TimeStamp"):
@@ -191,7 +199,7 @@ def _process(texts: list[str], pid: str, on: str) -> Iterator[tuple[str, int, fl
         spent = [int(stat[11]), int(stat[12])]
         if before and total > before[1]:
             for place, word in enumerate(("user", "system")):
-                yield f"process {pid} cpu {word} share{on}", at, (spent[place] - before[0][place]) / (total - before[1]), "share"
+                yield pid, f"cpu {word} share", at, (spent[place] - before[0][place]) / (total - before[1]), "share"
         before = spent, total
 
 
