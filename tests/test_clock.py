@@ -133,5 +133,5 @@ def test_a_session_that_began_after_the_setting_has_certain_times_only() -> None
 
 
 @pytest.mark.parametrize("said", [{}, {"clock": 5}, {"clock": {"readings": [[1, 2], [3]]}}, {"clock": {"readings": []}, "sessions": [0]}])
-def test_a_capture_that_says_nothing_of_its_clock_is_read_as_it_is(said: dict[str, object]) -> None:
-    assert session_clock(said, 0) is None
+def test_a_capture_that_says_nothing_of_its_clock_is_read_as_it_is(output: dict[str, object]) -> None:
+    assert session_clock(output, 0) is None

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from programs import needs, only, recordings, said, tensorflow_python
+from programs import needs, only, recordings, run_command, tensorflow_python
 from stepscope.model.trace import Trace
 
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ def recorded(framework: str, seconds: float) -> Trace:
     ahead = folder / "ahead"
     ahead.write_bytes(bytes(8))
     more = {"LD_PRELOAD": str(preloaded()), "WALL_CLOCK_AHEAD_NS": str(ahead), "JAX_PLATFORMS": "cpu"}
-    done = said(folder, python, str(HERE / "clock_job.py"), framework, str(seconds), str(folder / "data"), **more)
+    done = run_command(folder, python, str(HERE / "clock_job.py"), framework, str(seconds), str(folder / "data"), **more)
     assert done.returncode == 0, done.stderr
     return stepscope.open(only(recordings(folder / "data")), cache=False)
 

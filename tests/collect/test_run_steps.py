@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from programs import needs, only, recordings, run, said, script, steps
+from programs import needs, only, recordings, run, run_command, script, steps
 
 TORCH = """
     import gc, sys
@@ -64,7 +64,7 @@ COMPILED = """
 def test_what_is_compiled_is_compiled_as_without_us(tmp_path: Path, kind: str) -> None:
     needs("torch")
     script(tmp_path, TORCH + COMPILED)
-    bare, under = said(tmp_path, "python", "train.py", kind), run(tmp_path, "--steps", "1:2", "train.py", kind)
+    bare, under = run_command(tmp_path, "python", "train.py", kind), run(tmp_path, "--steps", "1:2", "train.py", kind)
     assert under.returncode == 0 and under.stdout == bare.stdout
     assert under.stderr.count("Warning:") == bare.stderr.count("Warning:")
     assert steps(only(recordings(tmp_path / "data"))) == [1, 2]
@@ -202,8 +202,8 @@ def test_steps_that_may_be_cut_wrongly_are_a_problem_that_names_the_way_out(tmp_
     run(tmp_path, "train.py")
     recording = only(recordings(tmp_path / "data"))
     assert steps(recording) == list(range(15))
-    told = only([what for what in problems(recording) if "step" in what])
-    assert "step 0 contains 6 calls of SGD" in told and "--step-on optimizer:NAME" in told
+    events_seen = only([what for what in problems(recording) if "step" in what])
+    assert "step 0 contains 6 calls of SGD" in events_seen and "--step-on optimizer:NAME" in events_seen
 
 
 # Steps that the user names
@@ -371,7 +371,7 @@ def profiled(folder: Path, text: str, under_run: bool = False) -> list[list[int]
     """The steps of each window that the script leaves in `data`."""
     needs("torch")
     script(folder, TORCH + "    from stepscope import Profiler, schedule\n" + text)
-    done = run(folder, "train.py") if under_run else said(folder, "python", "train.py")
+    done = run(folder, "train.py") if under_run else run_command(folder, "python", "train.py")
     assert done.returncode == 0, done.stderr
     return [steps(recording) for recording in recordings(folder / "data")]
 
@@ -419,7 +419,7 @@ def test_step_and_step_on_exclude_one_another_and_what_is_not_there_is_refused(t
     """
     needs("torch")
     script(tmp_path, TORCH + "    from stepscope import Profiler, schedule\n" + text)
-    lines = said(tmp_path, "python", "train.py").stdout.splitlines()
+    lines = run_command(tmp_path, "python", "train.py").stdout.splitlines()
     assert [line[:70] for line in lines] == [
         "step() of a profiler with step_on='dataloader', which marks the steps: use"[:70],
         "step_on is 'function:__main__.absent', but the script has no function of this"[:70],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from programs import TORCH, needs, only, recordings, run, said, script, socket_folder
+from programs import TORCH, needs, only, recordings, run, run_command, script, socket_folder
 from stepscope import DynamicProfilerMonitor, Profiler, record_function, schedule
 from stepscope.model import captures
 from stepscope.model.trace import UnprofiledSteps
@@ -34,7 +34,7 @@ def test_run_knows_the_steps_before_and_after_those_it_recorded(tmp_path: Path) 
     # Step 0 has no beginning that was seen, 14 has the end of the recording in it; 1 and 2 are among the first three.
     assert numbers(recording) == (7, list(range(1, 10)), list(range(15, 20)))
     assert json.loads((recording / "run.json").read_text())["unprofiled_steps"][0]["after"]["step"] == [15, 16, 17, 18, 19]
-    summary = said(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
+    summary = run_command(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
     assert re.search(r"per step unprofiled, \S+ \S+ while recorded", " ".join(summary.split()))
 
 
@@ -44,7 +44,7 @@ def test_a_run_of_which_everything_was_recorded_has_no_unprofiled_steps(tmp_path
     assert run(tmp_path, "train.py").returncode == 0
     recording = only(recordings(tmp_path / "data"))
     assert stepscope.open(recording, cache=False).meta.unprofiled_steps == []
-    assert "unprofiled" not in said(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
+    assert "unprofiled" not in run_command(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
 
 
 def test_steps_that_the_programs_own_torch_profiler_records_are_not_unprofiled(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_steps_that_the_programs_own_torch_profiler_records_are_not_unprofiled(t
         profiler.step()
     """
     script(tmp_path, TORCH + job)
-    done = said(tmp_path, sys.executable, "train.py")
+    done = run_command(tmp_path, sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
     # It began at the end of step 4, before any operator of step 5, and ended at the beginning of step 7.
     assert unprofiled(only(recordings(tmp_path / "data"))).before.step == [1, 2, 3, 4, 8]
@@ -93,7 +93,7 @@ def test_each_window_of_a_schedule_knows_the_steps_before_it_and_after_it(tmp_pa
     profiler.analyse()
     """
     script(tmp_path, TORCH + job)
-    done = said(tmp_path, sys.executable, "train.py")
+    done = run_command(tmp_path, sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
     first, second = recordings(tmp_path / "data")
     # The steps 5 and 13 warm up, 8 and 16 hold the end of a window.

@@ -55,10 +55,10 @@ def test_a_collective_lasts_as_long_as_its_master_tasks_and_its_bytes_are_on_a_l
 def test_a_task_of_a_plane_says_which_operator_it_is_part_of_and_whether_it_is_its_master(tmp_path: Path) -> None:
     trace = read(small_network().write(tmp_path))
     planes = trace.spans.filter(pl.col("category") == "communication task").sort("start_ns").collect()
-    said = [json.loads(args) for args in planes["args"]]
+    output = [json.loads(args) for args in planes["args"]]
     names = trace.spans.filter(pl.col("kind") == "communication").sort("start_ns").collect()["name"].to_list()
-    assert [one["operator"] for one in said] == [name for name in names for _ in range(2)] and len(set(names)) == 3
-    assert all(one["master"] for one in said)
+    assert [one["operator"] for one in output] == [name for name in names for _ in range(2)] and len(set(names)) == 3
+    assert all(one["master"] for one in output)
 
 
 def test_files_that_nobody_reads_are_named_with_their_size(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_kernels_and_counters_of_the_newest_chips(tmp_path: Path, group: str) ->
     for info in (root / "host" / "info.json", root / "device_0" / "info.json.0"):
         info.write_text(info.read_text().replace('"platform_version": "5"', '"platform_version": "15"'))
     sample = root / "device_0" / "sample.json"
-    said = {"ai_core_metrics": group, "ai_core_profiling_events": events, "aiv_metrics": group, "aiv_profiling_events": events}
-    sample.write_text(json.dumps(json.loads(sample.read_text()) | said))
+    output = {"ai_core_metrics": group, "ai_core_profiling_events": events, "aiv_metrics": group, "aiv_profiling_events": events}
+    sample.write_text(json.dumps(json.loads(sample.read_text()) | output))
     trace = read(root)
     (row,) = kernels(trace).to_dicts()
     assert (row["name"], row["start_ns"] - START_NS, row["dur_ns"]) == ("net/MatMul-op1", 150_000, 40_000)
@@ -329,8 +329,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], int, int, dict[str, int]]] = {
     "junk head": (_junk_head, 12, 12, {"27 bytes belong to no complete record": 1}),
     "wrong magic": (_wrong_magic, 11, 11, {"records with a wrong magic number": 2, "tasks with a start and no end": 1}),
     "lost records": (_lost_records, 11, 11, {"records that the device dropped, at least: gaps in the record numbers": 2}),
-    "no info.json of the device": (_removed("device_0/info.json.0"), 12, 12, {"no info.json: clock frequency and chip": 0}),
-    "no info.json of the host": (_removed("host/info.json"), 12, 12, {"no info.json: clock frequency and chip": 0}),
+    "no info.json of the device": (_removed("device_0/info.json.0"), 12, 12, {"no info.json: defaults are used": 0}),
+    "no info.json of the host": (_removed("host/info.json"), 12, 12, {"no info.json: defaults are used": 0}),
     "no dictionary of names": (
         _removed("host/data/unaging.additional.hash_dic.slice_0"), 12, 0, {"no hash_dic: names are shown as numbers": 0},
     ),
@@ -345,14 +345,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], int, int, dict[str, int]]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_what_is_whole_of_a_damaged_directory_is_read_and_what_is_lost_is_said(tmp_path: Path, damage: str) -> None:
-    spoil, count, named, said = DAMAGE[damage]
+    spoil, count, named, output = DAMAGE[damage]
     root = small_network().write(tmp_path)
     spoil(root)
     trace = read(root)
     rows = kernels(trace).with_columns(pl.col("name").cast(pl.String))
     assert rows.height == count
     assert rows.filter(pl.col("name").str.contains("-op")).height == named
-    for what, lost in said.items():
+    for what, lost in output.items():
         found = [number for text, number in problems(trace) if text.startswith(what)]
         assert found and sum(found) == lost, problems(trace)
     if damage == "a device without its host":

@@ -39,7 +39,7 @@ def read(side: Side, offset_ns: int, notes: Notes) -> pl.DataFrame:
         owner = pl.when(pid_number.is_not_null()).then(pl.lit("process"))
         series = pl.when(pl.col("process").is_not_null() & pid_number.is_null()).then(text).otherwise("series")
         rows = samples.select("at_ns", "value", "unit", name=text, series=series, owner=owner, number=pid_number)
-    return rows.select(COLUMNS).sort("name", "at_ns", maintain_order=True)
+    return rows.select(list(COLUMNS)).sort("name", "at_ns", maintain_order=True)
 
 
 def _blocks(texts: list[str], head: str) -> Iterator[tuple[int, list[str]]]:
