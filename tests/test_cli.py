@@ -361,8 +361,8 @@ def test_a_full_disk_behind_standard_output_is_one_line(run: str) -> None:
     ],
 )
 def test_options_stand_anywhere_and_both_orders_of_arguments_are_understood(words: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
-    output = {"RUN": run, "SQL": "-- the first two\nselect name from spans limit 2"}
-    given = [output.get(word, word) for word in words.split()]
+    document = {"RUN": run, "SQL": "-- the first two\nselect name from spans limit 2"}
+    given = [document.get(word, word) for word in words.split()]
     assert (say(*given).out, say(*given).err) == ("name\naten::mm\ngemm [bold]x[/]\n", "")
 
 

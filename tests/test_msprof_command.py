@@ -91,7 +91,7 @@ def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say
     output = say("--export=on", f"--output={raw}", "--model-id=7", "--iteration-id=4")
     assert "model 7 has no iteration 4; it has 1 to 3" in output.err
     output = say("--export=on", f"--output={raw}", "--model-id=7")
-    assert (output.code, "give both or neither" in output.err) == (2, True)
+    assert (output.code, "select one iteration together" in output.err) == (2, True)
 
 
 def test_one_iteration_of_one_model_is_exported(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -248,7 +248,7 @@ def test_nothing_is_cleared_where_the_export_failed(raw: Path, say) -> None:  # 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "missing action; --export=on --output=PROF_XXX exports a directory"),
         (["--export=on"], "--export=on needs --output=DIR"),
@@ -261,9 +261,9 @@ def test_nothing_is_cleared_where_the_export_failed(raw: Path, say) -> None:  # 
         (["--exprt=on"], "no flag --exprt; did you mean '--export'?"),
     ],
 )
-def test_wrong_use_is_said_in_a_line(words: list[str], events_seen: str, say) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_use_is_said_in_a_line(words: list[str], message: str, say) -> None:  # type: ignore[no-untyped-def]
     output = say(*words)
-    assert output.code in (1, 2) and output.out == "" and output.err.count("\n") == 1 and events_seen in output.err
+    assert output.code in (1, 2) and output.out == "" and output.err.count("\n") == 1 and message in output.err
 
 
 def test_a_folder_without_directories_and_a_file_are_refused(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]

@@ -279,8 +279,8 @@ def test_how_much_memory_binds_is_a_ratio_of_the_printed_ratios(tmp_path: Path) 
     made.put("device_0/data/aicore.data.0.slice_0", record)
     root = made.write(tmp_path / "raw")
     for file in root.glob("*/sample.json"):
-        output = {"ai_core_metrics": "PipeUtilization", "ai_core_profiling_events": "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"}
-        file.write_text(json.dumps(json.loads(file.read_text()) | output))
+        document = {"ai_core_metrics": "PipeUtilization", "ai_core_profiling_events": "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"}
+        file.write_text(json.dumps(json.loads(file.read_text()) | document))
     for file in root.glob("*/info.json*"):
         file.write_text(file.read_text().replace('"platform_version": "5"', '"platform_version": "1"'))
     msprof.export(prof.read(root, Options(scratch=tmp_path)), tmp_path / "out")
@@ -354,8 +354,8 @@ def test_a_chip_for_inference_has_the_columns_of_one_kind_of_core(tmp_path: Path
     counters = list(row)[list(row).index("aicore_time(us)") :]
     pipes = [f"{pipe}_{what}" for pipe in ("mac", "scalar", "mte1", "mte2", "fixpipe") for what in ("time(us)", "ratio")]
     assert counters == ["aicore_time(us)", "total_cycles", *pipes, "icache_miss_rate", "cube_utilization(%)"]
-    events_seen = ("aicore_time(us)", "total_cycles", "mac_time(us)", "mac_ratio", "cube_utilization(%)")
-    assert [row[name] for name in events_seen] == ["2.0", "86400", "0.5", "0.25", "20.0"]
+    columns = ("aicore_time(us)", "total_cycles", "mac_time(us)", "mac_ratio", "cube_utilization(%)")
+    assert [row[name] for name in columns] == ["2.0", "86400", "0.5", "0.25", "20.0"]
 
 
 @pytest.mark.parametrize(

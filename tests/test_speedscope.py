@@ -36,12 +36,12 @@ def sums(profile: dict[str, Any], names: list[str]) -> dict[str, int]:
 
 def exported(path: Path) -> dict[str, dict[str, int]]:
     data = path.read_bytes()
-    output = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    assert output["$schema"] == "https://www.speedscope.app/file-format-schema.json"
-    names = [frame["name"] for frame in output["shared"]["frames"]]
-    for profile in output["profiles"]:
+    document = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    names = [frame["name"] for frame in document["shared"]["frames"]]
+    for profile in document["profiles"]:
         assert profile["type"] == "evented" and profile["unit"] == "nanoseconds"
-    return {profile["name"]: sums(profile, names) for profile in output["profiles"]}
+    return {profile["name"]: sums(profile, names) for profile in document["profiles"]}
 
 
 def test_each_thread_and_stream_is_a_flame_graph_with_the_times_of_its_spans(tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def _once(key: tuple[Any, ...], ask: Any) -> Any:
 
 
 def _ends(trace: Trace, rank: int, span: int) -> list[tuple[str, str, int, str, int]]:
-    output = arrows.arrows(trace, build(trace), rank, span, _once)
-    assert output["arrow_count"] == len(output["arrows"])
-    return [(one["how"], one["way"], one["rank"], one["name"], one["delay"]) for one in output["arrows"]]
+    drawn_arrows = arrows.arrows(trace, build(trace), rank, span, _once)
+    assert drawn_arrows["arrow_count"] == len(drawn_arrows["arrows"])
+    return [(one["how"], one["way"], one["rank"], one["name"], one["delay"]) for one in drawn_arrows["arrows"]]
 
 
 def test_a_kernel_was_launched_by_its_call_and_the_operator_launches_it() -> None:
@@ -102,8 +102,8 @@ def test_a_send_says_whom_it_is_for_where_there_are_more_than_two_ranks() -> Non
     )
     assert matched_calls(trace).is_empty()
     args = pl.Series(['{"Dst Rank": 2}', '{"Dst Rank": 1}', '{"Src Rank": 0}', '{"Src Rank": 0}'])
-    events_seen = Trace({**trace.tables, "spans": trace.spans.collect().with_columns(args.alias("args"))}, trace.meta)
-    assert sorted(matched_calls(events_seen).select("call", "rank", "span").rows()) == [(0, 0, 0), (0, 2, 0), (1, 0, 1), (1, 1, 0)]
+    with_args = Trace({**trace.tables, "spans": trace.spans.collect().with_columns(args.alias("args"))}, trace.meta)
+    assert sorted(matched_calls(with_args).select("call", "rank", "span").rows()) == [(0, 0, 0), (0, 2, 0), (1, 0, 1), (1, 1, 0)]
 
 
 def test_the_lane_of_the_critical_path_is_the_analysis() -> None:

@@ -281,21 +281,21 @@ class TestDetails:
     def test_a_kernel_is_told_as_the_table_has_it(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         kernel = trace.spans.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).collect().row(100, named=True)
-        output = details.details(trace, timeline, 0, kernel["span"])
+        shown_details = details.details(trace, timeline, 0, kernel["span"])
         for name in ("span", "name", "kind", "step", "scope", "op_type", "correlation", "flops", "bytes", "flow_in", "op", "track"):
-            assert output[name] == kernel[name]
-        assert (output["start"], output["dur"], output["self"]) == (
+            assert shown_details[name] == kernel[name]
+        assert (shown_details["start"], shown_details["dur"], shown_details["self"]) == (
             kernel["start_ns"] - timeline.origin,
             kernel["dur_ns"],
             kernel["self_ns"],
         )
-        assert output["start_ns"] == str(kernel["start_ns"])
-        assert output["args"] == json.loads(kernel["args"])
+        assert shown_details["start_ns"] == str(kernel["start_ns"])
+        assert shown_details["args"] == json.loads(kernel["args"])
         step = trace.steps.filter(pl.col("step") == kernel["step"]).collect().row(0, named=True)
-        assert output["share_of_step"] == kernel["dur_ns"] / (step["end_ns"] - step["start_ns"])
-        assert timeline.tracks[output["lane"]].track == kernel["track"]
-        assert [one["span"] for one in output["flows"]["in"]] == [kernel["flow_in"]]
-        assert output["operator"]["span"] == kernel["op"]
+        assert shown_details["share_of_step"] == kernel["dur_ns"] / (step["end_ns"] - step["start_ns"])
+        assert timeline.tracks[shown_details["lane"]].track == kernel["track"]
+        assert [one["span"] for one in shown_details["flows"]["in"]] == [kernel["flow_in"]]
+        assert shown_details["operator"]["span"] == kernel["op"]
 
     def test_flows_lead_both_ways(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
@@ -309,22 +309,22 @@ class TestDetails:
         spans = trace.spans.collect()
         kernels = spans.filter(pl.col("kind") == "kernel", pl.col("op").is_not_null())
         op = kernels["op"][50]
-        output = details.details(trace, timeline, 0, op)
+        shown_details = details.details(trace, timeline, 0, op)
         own = spans.filter(pl.col("op") == op, pl.col("span") != op)
-        assert sorted(one["span"] for one in output["launched"]) == sorted(own["span"].to_list())
-        assert output["launched_ns"] == own["dur_ns"].sum()
+        assert sorted(one["span"] for one in shown_details["launched"]) == sorted(own["span"].to_list())
+        assert shown_details["launched_ns"] == own["dur_ns"].sum()
         above, parent = [], spans.filter(span=op)["parent"].item()
         while parent is not None:
             above.append(parent)
             parent = spans.filter(span=parent)["parent"].item()
-        assert [one["span"] for one in output["parents"]] == above
+        assert [one["span"] for one in shown_details["parents"]] == above
 
     def test_calls_of_one_name_are_a_chain(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         calls = trace.spans.filter(pl.col("name") == "aten::relu_").sort("start_ns").collect()["span"].to_list()
-        output = details.details(trace, timeline, 0, calls[3])
-        assert (output["previous"]["span"], output["next"]["span"]) == (calls[2], calls[4])
-        assert (output["same_name"], output["same_name_before"]) == (len(calls), 3)
+        shown_details = details.details(trace, timeline, 0, calls[3])
+        assert (shown_details["previous"]["span"], shown_details["next"]["span"]) == (calls[2], calls[4])
+        assert (shown_details["same_name"], shown_details["same_name_before"]) == (len(calls), 3)
         assert details.details(trace, timeline, 0, calls[0])["previous"] is None
 
     def test_an_unknown_span_is_refused(self, resnet: tuple[Trace, Timeline]) -> None:
@@ -516,8 +516,13 @@ def test_a_name_means_its_type_where_all_that_bear_it_have_the_same() -> None:
     """
     timeline = build(tiny.trace(spans=spans, tracks=STREAMS))
     for by in (None, "type", "scope"):
-        output = decoded(tile(timeline, drawn(timeline, "spans"), 0, 0, by))["header"]
-        assert dict(zip(output["names"], output["means"], strict=True)) == {"cube": "MatMul", "two": None, "Add": None, "bare": None}
+        tile_header = decoded(tile(timeline, drawn(timeline, "spans"), 0, 0, by))["header"]
+        assert dict(zip(tile_header["names"], tile_header["means"], strict=True)) == {
+            "cube": "MatMul",
+            "two": None,
+            "Add": None,
+            "bare": None,
+        }
     assert "means" not in decoded(tile(timeline, drawn(timeline, "overlap"), 0, 0))["header"]  # nothing to say, nothing is said
 
 

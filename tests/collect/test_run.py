@@ -190,7 +190,7 @@ def test_a_python_that_ignores_its_environment_is_told_of(tmp_path: Path) -> Non
 
 def test_the_options_of_ascends_tensorflow_adapter_are_understood(tmp_path: Path) -> None:
     script(tmp_path, RANGES)
-    events_seen = {
+    settings = {
         "output": str(tmp_path / "prof"),
         "training_trace": "on",
         "task_trace": "on",
@@ -198,7 +198,7 @@ def test_the_options_of_ascends_tensorflow_adapter_are_understood(tmp_path: Path
         "bp_point": "last",
         "aic_metrics": "Memory",
     }
-    under = run(tmp_path, "--profiling-options", json.dumps(events_seen | {"storage_limit": "200MB"}), "train.py")
+    under = run(tmp_path, "--profiling-options", json.dumps(settings | {"storage_limit": "200MB"}), "train.py")
     options = stepscope.open(only(recordings(tmp_path / "prof")), cache=False).meta.options
     assert {name: options[name] for name in ("bp_end", "fp_start", "aic_metrics")} == {
         "bp_end": "last",
@@ -232,8 +232,8 @@ def test_the_environment_variable_starts_a_profiler_whatever_the_job_computes_wi
         needs(framework)
     imports = "" if framework == "python" else f"    import {framework}\n"
     script(tmp_path, imports + RANGES)
-    events_seen = {"start": True, "output_path": "asked", "host_interval_ms": 0, "metadata": {"by": "variable"}}
-    under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=json.dumps(events_seen))
+    settings = {"start": True, "output_path": "asked", "host_interval_ms": 0, "metadata": {"by": "variable"}}
+    under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=json.dumps(settings))
     recording = only(recordings(tmp_path / "asked"))
     assert f"recorded {recording.relative_to(tmp_path)}; open it with: " in under.stderr and not (tmp_path / "data").exists()
     trace = stepscope.open(recording, cache=False)

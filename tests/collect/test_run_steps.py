@@ -202,8 +202,8 @@ def test_steps_that_may_be_cut_wrongly_are_a_problem_that_names_the_way_out(tmp_
     run(tmp_path, "train.py")
     recording = only(recordings(tmp_path / "data"))
     assert steps(recording) == list(range(15))
-    events_seen = only([what for what in problems(recording) if "step" in what])
-    assert "step 0 contains 6 calls of SGD" in events_seen and "--step-on optimizer:NAME" in events_seen
+    notice = only([what for what in problems(recording) if "step" in what])
+    assert "step 0 contains 6 calls of SGD" in notice and "--step-on optimizer:NAME" in notice
 
 
 # Steps that the user names

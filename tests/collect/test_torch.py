@@ -141,16 +141,16 @@ def test_backward_operators_have_the_scope_of_their_forward_as_in_kinetos_file(s
 
 @pytest.mark.parametrize("scenario", WAYS)
 def test_the_memory_peak_is_what_the_allocator_said(scenario: str) -> None:
-    events_seen = json.loads((recorded(scenario, FULL) / "kineto.json").read_text())["traceEvents"]
-    totals = [event["args"]["Total Allocated"] for event in events_seen if event["name"] == "[memory]"]
+    kineto_events = json.loads((recorded(scenario, FULL) / "kineto.json").read_text())["traceEvents"]
+    totals = [event["args"]["Total Allocated"] for event in kineto_events if event["name"] == "[memory]"]
     peak = opened(scenario, FULL).counters.filter(pl.col("name") == "allocated cpu").select(pl.col("value").max()).collect().item()
     assert peak == max(totals)
 
 
 def test_times_are_those_of_the_systems_clock() -> None:
-    events_seen = header("plain")
+    window_header = header("plain")
     starts = opened("plain").spans.select(pl.col("start_ns").min(), end=(pl.col("start_ns") + pl.col("dur_ns")).max()).collect()
-    assert events_seen["start_ns"] <= starts["start_ns"].item() <= starts["end"].item() <= events_seen["end_ns"]
+    assert window_header["start_ns"] <= starts["start_ns"].item() <= starts["end"].item() <= window_header["end_ns"]
 
 
 def test_steps_are_those_that_were_over() -> None:
@@ -166,8 +166,8 @@ def test_events_that_cannot_be_taken_over_come_as_json_and_say_so() -> None:
     assert ours.steps.collect()["step"].to_list() == [0, 1, 2]
     calls = [trace.operators().group_by("name").agg(pl.col("calls").sum()).sort("name") for trace in (ours, plain)]
     assert calls[0].equals(calls[1])
-    events_seen = header("strange")
-    assert events_seen["start_ns"] <= ours.spans.select(pl.col("start_ns").max()).collect().item() <= events_seen["end_ns"]
+    window_header = header("strange")
+    assert window_header["start_ns"] <= ours.spans.select(pl.col("start_ns").max()).collect().item() <= window_header["end_ns"]
 
 
 @pytest.mark.parametrize("missing", ["torch", "torch_memory"])

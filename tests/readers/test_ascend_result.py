@@ -246,12 +246,12 @@ def test_idle_time_and_copies_are_free_and_preparing_and_what_follows_the_last_k
     folder = DATA / "text" / level / f"rank{rank}_ascend_pt"
     trace = stepscope.open(folder, cache=False)
     with next(folder.glob("ASCEND_PROFILER_OUTPUT/step_trace_time.csv")).open() as lines:
-        (events_seen,) = csv.DictReader(lines)
+        (expected_row,) = csv.DictReader(lines)
     ours, step = trace.overlap().row(0, named=True), trace.steps.collect().row(0, named=True)
     work = trace.spans.filter(pl.col("kind").is_in(["kernel", "communication"]), pl.col("step") == step["step"])
     last = work.select((pl.col("start_ns") + pl.col("dur_ns")).max()).collect().item()
     mine = ours["free_ns"] + ours["copy_ns"] - (step["end_ns"] - last)
-    assert mine / 1000 == pytest.approx(float(events_seen["Free"]) + float(events_seen["Preparing"]), abs=0.5)
+    assert mine / 1000 == pytest.approx(float(expected_row["Free"]) + float(expected_row["Preparing"]), abs=0.5)
 
 
 def test_without_a_timeline_steps_are_those_of_the_table_of_kernels(tmp_path: Path) -> None:

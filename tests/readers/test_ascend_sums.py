@@ -37,9 +37,9 @@ def step(trace: Trace) -> tuple[int, ...]:
 def test_the_sums_of_a_step_are_those_of_the_table(tmp_path: Path) -> None:
     """With and without the calls of communication."""
     with (DATA / "text/level1/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/step_trace_time.csv").open(newline="") as lines:
-        output = next(csv.DictReader(lines))
+        expected_row = next(csv.DictReader(lines))
     names = ("Computing", "Communication", "Overlapped", "Communication(Not Overlapped)", "Free")
-    expected = (50, *(round(float(output[name]) * 1000) for name in names))
+    expected = (50, *(round(float(expected_row[name]) * 1000) for name in names))
     both = stepscope.open(without_timeline("text", tmp_path / "both_ascend_pt", "step_trace_time.csv", "communication.json"), cache=False)
     alone = stepscope.open(without_timeline("text", tmp_path / "alone_ascend_pt", "step_trace_time.csv"), cache=False)
     assert step(both) == expected and step(alone) == expected

@@ -36,12 +36,12 @@ def offset_ns(path: Path) -> int:
 def test_every_iteration_appears_with_its_forward_and_backward_pass(both: Trace) -> None:
     """MindInsight 2.3 shows none of this layout, and in the newer one none whose thread is called `Model ID:2`."""
     for rank, path in enumerate(RANKS):
-        output = {event["args"]["Iteration ID"]: event for event in events(path, "step_trace") if event.get("cat") == "Iteration Time"}
+        document = {event["args"]["Iteration ID"]: event for event in events(path, "step_trace") if event.get("cat") == "Iteration Time"}
         steps = both.step_trace().filter(pl.col("rank") == rank)
-        assert steps["step"].to_list() == sorted(output) == list(range(1, 11))
+        assert steps["step"].to_list() == sorted(document) == list(range(1, 11))
         assert set(steps["clock"]) == {"source"}
         for row in steps.iter_rows(named=True):
-            event = output[row["step"]]
+            event = document[row["step"]]
             fp, bp, end = (event["args"][key] for key in ("FP Start", "BP End", "Iteration End"))
             assert row["total_ns"] == event["args"]["Iteration Time(ns)"]
             assert row["fp_bp_ns"] == pytest.approx((bp - fp) * 1000, abs=1)
@@ -163,7 +163,7 @@ def test_the_sums_of_a_cluster_are_those_of_its_table() -> None:
     """Microseconds to the nanosecond; rows of stages are no ranks, and a link's rate is its bytes by its time."""
     trace = stepscope.open(CLUSTER, cache=False)
     with (CLUSTER / "cluster_step_trace_time.csv").open(newline="") as lines:
-        output = {int(row["Index"]): row for row in csv.DictReader(lines) if row["Type"] == "rank"}
+        document = {int(row["Index"]): row for row in csv.DictReader(lines) if row["Type"] == "rank"}
     names = {
         "computing_ns": "Computing",
         "communication_ns": "Communication",
@@ -171,10 +171,10 @@ def test_the_sums_of_a_cluster_are_those_of_its_table() -> None:
         "free_ns": "Free",
     }
     rows = trace.overlap()
-    assert rows["rank"].to_list() == sorted(output) == list(range(16))
+    assert rows["rank"].to_list() == sorted(document) == list(range(16))
     for row in rows.iter_rows(named=True):
         for column, word in names.items():
-            assert row[column] == pytest.approx(float(output[row["rank"]][word]) * 1000, abs=2), (row["rank"], word)
+            assert row[column] == pytest.approx(float(document[row["rank"]][word]) * 1000, abs=2), (row["rank"], word)
     far = trace.links().filter(pl.col("transport") == "RDMA").row(0, named=True)
     assert far["bytes_per_s"] == pytest.approx(24.2778e9, rel=1e-5)
 
@@ -208,8 +208,8 @@ def test_a_step_of_a_cluster_is_divided_where_its_operators_are_all_of_its_commu
         return {"Communication Time Info": {"Start Timestamp(us)": start, **dict(zip(words, times, strict=True))}}
 
     first, second = operator(1e9, 0.6, 0.1, 0.2, 0.3), operator(1e9 + 700, 0.4, 0.25, 0.05, 0.1)
-    output = {"(0, 1)": {"step2": {"hcom_allReduce__1_0@7": {"0": first, "1": first}, "hcom_allReduce__1_1@7": {"0": second}}}}
-    (tmp_path / "cluster_communication.json").write_text(json.dumps(output))
+    document = {"(0, 1)": {"step2": {"hcom_allReduce__1_0@7": {"0": first, "1": first}, "hcom_allReduce__1_1@7": {"0": second}}}}
+    (tmp_path / "cluster_communication.json").write_text(json.dumps(document))
     found = stepscope.open(tmp_path, cache=False).cluster_steps()
     assert found.select("rank", "communication_ns", "transit_ns", "wait_ns", "communication_idle_ns").rows() == [
         (0, 1_000_000, 350_000, 250_000, 400_000),
@@ -286,8 +286,8 @@ def test_a_summary_says_the_same_as_json(tmp_path: Path) -> None:
     text = _exported(tmp_path / "text", ",".join(head) + "\n" + ",".join(f'"{one}"' for one in quoted) + "\n")
     _exported(tmp_path / "json", "")
     (tmp_path / "json" / "op_summary_20240101000000.csv").unlink()
-    output = {name: float(one) if name == "Task Duration(us)" else one for name, one in zip(head, row, strict=True)}
-    (tmp_path / "json" / "op_summary_20240101000000.json").write_text(json.dumps([output]))
+    document = {name: float(one) if name == "Task Duration(us)" else one for name, one in zip(head, row, strict=True)}
+    (tmp_path / "json" / "op_summary_20240101000000.json").write_text(json.dumps([document]))
     (tmp_path / "json" / "step_trace_summary_20240101000000.json").write_text(json.dumps([{"Iteration ID": 1}]))
     found = stepscope.open(tmp_path / "json", cache=False).operators().to_dicts()
     assert found == text.operators().to_dicts() and [row["shapes"] for row in found if row["type"] == "Add"] == ["[[2,3],[4]]"]

@@ -55,10 +55,10 @@ def test_a_collective_lasts_as_long_as_its_master_tasks_and_its_bytes_are_on_a_l
 def test_a_task_of_a_plane_says_which_operator_it_is_part_of_and_whether_it_is_its_master(tmp_path: Path) -> None:
     trace = read(small_network().write(tmp_path))
     planes = trace.spans.filter(pl.col("category") == "communication task").sort("start_ns").collect()
-    output = [json.loads(args) for args in planes["args"]]
+    entries = [json.loads(args) for args in planes["args"]]
     names = trace.spans.filter(pl.col("kind") == "communication").sort("start_ns").collect()["name"].to_list()
-    assert [one["operator"] for one in output] == [name for name in names for _ in range(2)] and len(set(names)) == 3
-    assert all(one["master"] for one in output)
+    assert [one["operator"] for one in entries] == [name for name in names for _ in range(2)] and len(set(names)) == 3
+    assert all(one["master"] for one in entries)
 
 
 def test_files_that_nobody_reads_are_named_with_their_size(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_kernels_and_counters_of_the_newest_chips(tmp_path: Path, group: str) ->
     for info in (root / "host" / "info.json", root / "device_0" / "info.json.0"):
         info.write_text(info.read_text().replace('"platform_version": "5"', '"platform_version": "15"'))
     sample = root / "device_0" / "sample.json"
-    output = {"ai_core_metrics": group, "ai_core_profiling_events": events, "aiv_metrics": group, "aiv_profiling_events": events}
-    sample.write_text(json.dumps(json.loads(sample.read_text()) | output))
+    document = {"ai_core_metrics": group, "ai_core_profiling_events": events, "aiv_metrics": group, "aiv_profiling_events": events}
+    sample.write_text(json.dumps(json.loads(sample.read_text()) | document))
     trace = read(root)
     (row,) = kernels(trace).to_dicts()
     assert (row["name"], row["start_ns"] - START_NS, row["dur_ns"]) == ("net/MatMul-op1", 150_000, 40_000)

@@ -77,10 +77,10 @@ def test_each_run_of_a_captured_graph_has_its_operators_its_model_and_the_stream
         ("net/Add", "Type", "[[16,8]]"),
     ]
     for row in ran:
-        events_seen = {
+        contents = {
             key: row["args"][key] for key in ("Model Id", "original stream", "Block Num", "Mix Block Num", "attributes", "Task Type")
         }
-        assert events_seen == {
+        assert contents == {
             "Model Id": GRAPH,
             "original stream": CAPTURED_ON,
             "Block Num": 6,

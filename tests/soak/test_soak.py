@@ -127,8 +127,8 @@ def test_a_training_that_differs_in_one_bit_is_noticed(tmp_path: Path) -> None:
 
 
 def test_only_what_a_problem_says_explains_a_step_without_operators() -> None:
-    output = "steps 4 to 6 not recorded: writing may pause training for 1 % of the time (max_pause_percent)"
-    assert [step for step in range(9) if _explains(output, step)] == [4, 5, 6]
+    text = "steps 4 to 6 not recorded: writing may pause training for 1 % of the time (max_pause_percent)"
+    assert [step for step in range(9) if _explains(text, step)] == [4, 5, 6]
     assert [step for step in range(9) if _explains("steps from 7 on not recorded: so", step)] == [7, 8]
     assert [step for step in range(9) if _explains("PyTorch is recorded from step 2 on: before, so", step)] == [0, 1]
     assert not any(_explains("training paused for 0.057 s before step 3, to write 2,121 events", step) for step in range(9))

@@ -20,18 +20,18 @@ def test_the_demo_serves_the_recording_it_summarised_until_it_is_interrupted() -
     environment = {key: value for key, value in os.environ.items() if key != "CI"}
     with subprocess.Popen(DEMO, stdout=inside, env=environment) as process, os.fdopen(outside, encoding="utf-8") as terminal:
         os.close(inside)
-        output = []
+        entries = []
         for line in terminal:
-            output.append(re.sub(r"\x1b\[[0-9;]*m", "", line).strip())
-            if output[-1].startswith("http://127.0.0.1:"):
+            entries.append(re.sub(r"\x1b\[[0-9;]*m", "", line).strip())
+            if entries[-1].startswith("http://127.0.0.1:"):
                 break
-        address = urlsplit(output[-1])
+        address = urlsplit(entries[-1])
         token = re.fullmatch(r"token=([\w-]+)", address.query)
         assert token is not None
         requests = urllib.request.Request(f"http://{address.netloc}/api/runs", headers={"Authorization": f"Bearer {token[1]}"})
         with urllib.request.urlopen(requests, timeout=30) as answer:
             assert [run["name"] for run in json.load(answer)["runs"]] == ["gpt2_h200"]
-        assert any("A step takes" in line for line in output)
+        assert any("A step takes" in line for line in entries)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
 

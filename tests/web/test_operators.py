@@ -104,9 +104,9 @@ def test_a_copied_link_reproduces_selection_sort_search_and_filter(go: Go, page:
     page.locator("[role=columnheader]", has_text="Calls").click()
     page.locator(".gridrow[aria-rowindex='2'] .name").first.click()
     page.locator(".drawer tbody tr").first.wait_for()
-    output = params(page)
-    assert output["all.find"] == "/^aten::(mm|addmm)$/"
-    assert output["all.sort"] == "-calls"
+    parameters = params(page)
+    assert parameters["all.find"] == "/^aten::(mm|addmm)$/"
+    assert parameters["all.sort"] == "-calls"
     before = page.locator(".gridrow.on").inner_text()
     page.reload()
     page.locator(".drawer tbody tr").first.wait_for()

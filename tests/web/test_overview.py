@@ -121,17 +121,17 @@ def test_a_moment_of_the_activity_opens_the_timeline_there(server: "Serve", page
 
 def test_every_sample_has_a_sentence_and_no_complaint(server: "Serve", page: "Page") -> None:
     served = server(SAMPLES)
-    output = {}
+    document = {}
     for run in served.ask("api/runs").json()["runs"]:
         page.goto(served.url(f"#/{run['id']}/overview"))
         page.get_by_role("button", name=f"Run: {run['name']}", exact=True).wait_for()
         drawn(page)
-        output[run["name"]] = page.locator("h1").inner_text()
+        document[run["name"]] = page.locator("h1").inner_text()
         assert not page.locator(".trouble").count(), run["name"]
-    assert "no device work is recorded" in output["torch"]
-    assert "no operators and no kernels" in output["python"]
-    assert "waiting for input data" in output["cpu_training"]
-    assert "of the recording" in output["jax-0.11.2-gpu-no-steps"]
+    assert "no device work is recorded" in document["torch"]
+    assert "no operators and no kernels" in document["python"]
+    assert "waiting for input data" in document["cpu_training"]
+    assert "of the recording" in document["jax-0.11.2-gpu-no-steps"]
 
 
 def test_the_rank_of_the_context_bar_is_the_one_shown(server: "Serve", page: "Page", shared: Path) -> None:
@@ -171,8 +171,8 @@ def test_a_device_works_and_stands_idle_for_all_of_the_time(server: "Serve", pag
     store.write(trace, tmp_path / "idle")
     served = server(tmp_path)
     page.goto(served.url(f"#/{served.run('idle')}/overview"))
-    output = page.locator(".verdict")
-    playwright.expect(output).to_contain_text(re.compile(r"is idle 80\.0\s*% of the step"), timeout=20_000)
+    element = page.locator(".verdict")
+    playwright.expect(element).to_contain_text(re.compile(r"is idle 80\.0\s*% of the step"), timeout=20_000)
 
 
 @pytest.mark.parametrize(

@@ -95,17 +95,17 @@ def test_a_span_is_told_with_its_arrows_parents_and_path(page: "Page", written: 
     expect(page.locator(".tl-title b")).to_have_attribute("title", kernel["name"], timeout=PATIENCE)
     for row in (kernel, backward):
         script = "async (path) => (await window.reportSource.raw('', path)).json()"
-        output = page.evaluate(script, f"timeline/span?rank=0&span={row['span']}")
+        answer = page.evaluate(script, f"timeline/span?rank=0&span={row['span']}")
         truth = details.details(trace, timeline, 0, row["span"])
         links = arrows.arrows(trace, timeline, 0, row["span"], lambda _, ask: ask())
         keys = ("how", "way", "rank", "span", "delay", "lane", "row")
-        both = [sorted(json.dumps({key: one[key] for key in keys}) for one in some["arrows"]) for some in (output, links)]
+        both = [sorted(json.dumps({key: one[key] for key in keys}) for one in some["arrows"]) for some in (answer, links)]
         assert both[0] == both[1]
         assert both[0]
         same = ("span", "lane", "row", "start", "dur", "self", "step", "op_type", "scope", "shapes", "dtypes", "correlation")
-        assert {key: output[key] for key in same} == {key: truth[key] for key in same}
-        assert [one["span"] for one in output["parents"]] == [one["span"] for one in truth["parents"]]
-        assert (output["same_name"], output["same_name_before"]) == (truth["same_name"], truth["same_name_before"])
+        assert {key: answer[key] for key in same} == {key: truth[key] for key in same}
+        assert [one["span"] for one in answer["parents"]] == [one["span"] for one in truth["parents"]]
+        assert (answer["same_name"], answer["same_name_before"]) == (truth["same_name"], truth["same_name_before"])
     page.locator(".tl-picture").focus()
     page.keyboard.press("c")
     launch = spans.row(by_predicate=pl.col("span") == kernel["flow_in"], named=True)

@@ -164,11 +164,11 @@ def test_on_other_addresses_an_address_is_answered_and_a_name_is_not(server: Ser
 
 def test_a_request_has_one_host(served: Any) -> None:
     for lines in ("", "Host: localhost\r\nHost: evil.example\r\n"):
-        output = raw(
+        answer = raw(
             served.port, f"GET /api/runs HTTP/1.1\r\n{lines}Authorization: Bearer {served.token}\r\nConnection: close\r\n\r\n".encode()
         )
-        assert re.match(rb"HTTP/1.1 4\d\d ", output)
-        assert b'"runs"' not in output
+        assert re.match(rb"HTTP/1.1 4\d\d ", answer)
+        assert b'"runs"' not in answer
 
 
 @pytest.mark.parametrize(
@@ -391,8 +391,8 @@ def refused(served: Any, name: str) -> None:
 def test_an_upload_that_says_it_is_too_large_is_refused_before_it_comes(server: Serve) -> None:
     served = server(SAMPLES, max_upload=1000)
     head = f"POST /api/uploads?name=x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\nConnection: close\r\n"
-    output = raw(served.port, f"{head}Content-Length: 1001\r\n\r\n".encode())
-    assert output.startswith(b"HTTP/1.1 413 ")
+    answer = raw(served.port, f"{head}Content-Length: 1001\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 413 ")
 
 
 def test_an_upload_that_does_not_say_how_large_it_is_ends_at_the_limit(server: Serve) -> None:
@@ -486,19 +486,19 @@ def chunk(data: bytes) -> bytes:
 def test_no_more_than_so_many_files_are_kept_and_the_line_says_so(server: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "_FILES", 2)
     served = server(SAMPLES, token="few uploads")
-    output = [served.ask(f"api/uploads?name=u{number}.json", "POST", b"no trace") for number in range(3)]
-    assert [answer.status for answer in output] == [409] * 3  # what is not kept does not count
-    output = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()) for number in range(3)]
-    assert [answer.status for answer in output] == [201, 201, 413]
-    assert output[-1].json()["error"] == "the server has 2 uploaded files, which is the limit: open the file with `stepscope view FILE`"
+    answers = [served.ask(f"api/uploads?name=u{number}.json", "POST", b"no trace") for number in range(3)]
+    assert [answer.status for answer in answers] == [409] * 3  # what is not kept does not count
+    answers = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()) for number in range(3)]
+    assert [answer.status for answer in answers] == [201, 201, 413]
+    assert answers[-1].json()["error"] == "the server has 2 uploaded files, which is the limit: open the file with `stepscope view FILE`"
     assert kept(served) == 2
 
 
 def test_a_thousand_files_are_taken_and_no_more(server: Serve) -> None:
     served = server(SAMPLES, token="many uploads")
     content = gzip.compress(b'{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
-    output = [served.ask(f"api/uploads?name=u{number}.json.gz&together=all&more=1", "POST", content).status for number in range(1000)]
-    assert output == [202] * 1000
+    answer = [served.ask(f"api/uploads?name=u{number}.json.gz&together=all&more=1", "POST", content).status for number in range(1000)]
+    assert answer == [202] * 1000
     assert served.ask("api/uploads?name=last.json.gz", "POST", content).status == 413
 
 

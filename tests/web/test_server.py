@@ -49,9 +49,9 @@ def table(answer: Any) -> pl.DataFrame:
 
 def test_every_trace_below_the_paths_is_listed_without_being_opened(server: Serve) -> None:
     served = server(SAMPLES)
-    output = served.ask("api/runs").json()
-    assert output["roots"] == [str(SAMPLES)]
-    found = {run["name"]: run for run in output["runs"]}
+    answer = served.ask("api/runs").json()
+    assert answer["roots"] == [str(SAMPLES)]
+    found = {run["name"]: run for run in answer["runs"]}
     assert {"h200_modules", "cpu_training", "torch", "python"} <= found.keys()
     one = found["h200_modules"]
     assert (one["format"], one["state"], one["bytes"], one["path"]) == ("chrome", "finished", H200.stat().st_size, str(H200))
@@ -423,11 +423,11 @@ def test_no_analysis_has_a_parameter_that_the_server_takes_for_itself() -> None:
 
 
 def test_the_analyses_are_listed_with_questions_columns_and_parameters(server: Serve) -> None:
-    output = {one["name"]: one for one in server(SAMPLES).ask("api/analyses").json()["analyses"]}
-    assert list(output) == analysis_names()
-    assert output["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None, "minimum": 0, "maximum": 2**31 - 1}]
-    assert {"name": "total_ns", "type": "Int64"} in output["kernels"]["columns"]
-    assert output["kernels"]["question"].endswith("?")
+    document = {one["name"]: one for one in server(SAMPLES).ask("api/analyses").json()["analyses"]}
+    assert list(document) == analysis_names()
+    assert document["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None, "minimum": 0, "maximum": 2**31 - 1}]
+    assert {"name": "total_ns", "type": "Int64"} in document["kernels"]["columns"]
+    assert document["kernels"]["question"].endswith("?")
 
 
 # SQL

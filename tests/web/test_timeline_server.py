@@ -153,10 +153,10 @@ def test_what_is_not_there_is_refused_in_a_line(server: "Serve", address: str, r
 
 def test_how_far_the_building_is_is_told_until_it_is_done(server: "Serve", address: str) -> None:
     body = server(SAMPLES).ask(f"{address}/progress").body.decode()
-    output = [block.splitlines() for block in body.strip().split("\n\n")]
-    names = [lines[0].removeprefix("event: ") for lines in output]
-    assert names == ["progress"] * (len(output) - 1) + ["finished"]
-    shares = [json.loads(lines[1].removeprefix("data: "))["share"] for lines in output]
+    entries = [block.splitlines() for block in body.strip().split("\n\n")]
+    names = [lines[0].removeprefix("event: ") for lines in entries]
+    assert names == ["progress"] * (len(entries) - 1) + ["finished"]
+    shares = [json.loads(lines[1].removeprefix("data: "))["share"] for lines in entries]
     assert shares == sorted(shares)
     assert shares[-1] == 1
 

@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         raise UsageError(f"--{actions[0]}=on needs --output=DIR, a PROF_* directory or a folder of them")
     if (args.model_id is None) != (args.iteration_id is None):
-        raise UsageError("--model-id and --iteration-id go together; --query=on lists them")
+        raise UsageError("--model-id and --iteration-id select one iteration together; --query=on lists them")
     from stepscope.exporters.msprof.exporter import timeline_layers
     from stepscope.recording import prof_folders
 

@@ -14,11 +14,10 @@ import polars as pl
 
 from stepscope.errors import DataError, UsageError
 from stepscope.exporters import draft_output
-from stepscope.exporters.msprof import marks, memory, readme, summaries, timeline
+from stepscope.exporters.msprof import iterations, marks, memory, readme, summaries, timeline
 from stepscope.exporters.msprof.tasks import work
-from stepscope.model import heap
+from stepscope.model import heap, span_details
 from stepscope.model.parameters import check_word, nearest
-from stepscope.model.span_details import iterations
 from stepscope.model.trace import Trace
 
 _ROWS = 1_000_000
@@ -89,7 +88,7 @@ def timeline_layers(file: Path) -> set[str]:
 
 def _select_iteration(trace: Trace, model: int, iteration: int | None) -> Trace:
     """The spans of one iteration of one model. An error lists the models or iterations of the trace."""
-    rows = iterations(trace)
+    rows = span_details.iterations(trace)
     rows_of_model = rows.filter(pl.col("model") == model)
     if rows_of_model.is_empty():
         models = ", ".join(map(str, rows["model"].unique().sort())) or "none"
@@ -111,7 +110,7 @@ def _write(trace: Trace, folder: Path, summary_format: str, wanted: set[str] | N
     contents = work(trace)
     heap.give_back(spans)
     at = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
-    _timeline(timeline.step_events(contents), folder / f"step_trace_{at}.json")
+    _timeline(iterations.step_events(contents), folder / f"step_trace_{at}.json")
     _timeline(timeline.events(contents, wanted), folder / f"msprof_{at}.json")
     more = {"msprof_tx": marks.table(contents), **memory.tables(trace)}
     for name, portions in (summaries.tables(contents) | {name: iter([rows]) for name, rows in more.items()}).items():

@@ -1,25 +1,22 @@
-"""msprof's timelines: Chrome trace events of calls, tasks, communication and overlap; and of iterations.
-
-Layers are processes. Their number contains the process, the position of the layer (5 bits) and the device (5 bits).
-"""
+"""msprof's timelines: Chrome trace events of calls, tasks, communication, counters and overlap."""
 
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from stepscope.exporters.common.json_lines import encode_distinct, fill_template, json_text
+from stepscope.exporters.common.json_lines import fill_template
 from stepscope.exporters.msprof import marks as msprof_marks
-from stepscope.exporters.msprof.summaries import kernels, microseconds, reduces, us, with_input_waits
+from stepscope.exporters.msprof.iterations import step_events
+from stepscope.exporters.msprof.summaries import kernels
 from stepscope.exporters.msprof.tasks import LAYERS, NO_CONTEXT, NO_MODEL, Work, only, with_texts
+from stepscope.exporters.msprof.trace_lines import HARDWARE, metadata_lines, number_text, process_number, quoted, span_line, timestamp
 from stepscope.model import intervals, span_details
 from stepscope.model.intervals import Ints
 
-_HOST = 31
-_FRAMEWORK, _CANN, _HARDWARE, _CLOCK, _COMMUNICATION, _OVERLAP = 6, 7, 14, 15, 17, 20
+_FRAMEWORK, _CANN, _CLOCK, _COMMUNICATION, _OVERLAP = 6, 7, 15, 17, 20
 _SAMPLES = {"NPU MEM": 18, "HBM": 19, "LLC": 21, "HCCS": 22, "PCIe": 23, "NIC": 24, "RoCE": 25, "DDR": 26, "QoS": 27, "Counters": 28}
-_STEPS = 70_000
 _PORTION = 20_000
 _PLANES = 1024
 # Tasks other than kernels that have an arrow from their launch.
@@ -46,47 +43,6 @@ def events(work: Work, wanted: Collection[str] | None = None) -> Iterator[pl.Ser
         yield from of("overlap_analyse", _overlap(work, device))
 
 
-def _pid(work: Work, place: int, device: int = _HOST) -> int:
-    return work.pid << 10 | place << 5 | device
-
-
-def _metadata(pid: int, place: int, name: str, label: str, threads: dict[int, str], order: dict[int, int] | None = None) -> pl.Series:
-    """The names of a process and its threads, and their order."""
-    rows: list[dict[str, Any]] = [_meta("process_name", pid, 0, {"name": name})]
-    for tid, thread in threads.items():
-        rows.append(_meta("thread_name", pid, tid, {"name": thread}))
-        if order is None or tid in order:
-            rows.append(_meta("thread_sort_index", pid, tid, {"sort_index": order[tid] if order else tid}))
-    rows += [_meta("process_labels", pid, 0, {"labels": label}), _meta("process_sort_index", pid, 0, {"sort_index": place})]
-    return pl.Series([json_text(row) for row in rows], dtype=pl.String)
-
-
-def _meta(name: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "pid": pid, "tid": tid, "args": args, "ph": "M"}
-
-
-def _quoted(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Rows with these texts as JSON; nulls stay null."""
-    return rows.with_columns(encode_distinct(rows[name], json_text).alias(name) for name in columns)
-
-
-def _ts(column: str | pl.Expr) -> pl.Expr:
-    return pl.concat_str(pl.lit('"'), microseconds(column), pl.lit('"'))
-
-
-def _number(column: str | pl.Expr) -> pl.Expr:
-    return (pl.col(column) if isinstance(column, str) else column).cast(pl.String)
-
-
-def _span(pid: int, name: pl.Expr | str, tid: pl.Expr | str, args: pl.Expr | None, more: str = "") -> pl.Expr:
-    parts = [
-        fill_template('{"name":{},"pid":' + str(pid) + ',"tid":{},"ts":{},"dur":{}', name, tid, _ts("start_ns"), _number(us("dur_ns"))),
-        *([fill_template(',"args":{}', args)] if args is not None else []),
-        pl.lit(more + ',"ph":"X"}'),
-    ]
-    return pl.concat_str(parts)
-
-
 # The host
 
 
@@ -99,9 +55,9 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
         marks = work.marks.filter(pl.col("device").is_null() & pl.lit(place == _FRAMEWORK))
         if (calls.is_empty() and marks.is_empty()) or (wanted is not None and ("cann" if place == _CANN else "msproftx") not in wanted):
             continue
-        pid = _pid(work, place)
+        pid = process_number(work, place)
         threads = {tid: f"Thread {tid}" for tid in sorted({*calls["thread"].unique(), *marks["thread"].unique()})}
-        yield _metadata(pid, place, name, "CPU", threads)
+        yield metadata_lines(pid, place, name, "CPU", threads)
         if marks.height:
             yield from msprof_marks.on_host(work, pid)
         prefix = pl.col("level").replace_strict(LAYERS, default=None, return_dtype=pl.String) if place == _CANN else pl.lit(None, pl.String)
@@ -122,7 +78,7 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
                 item=pl.coalesce("item", pl.lit("0")),
                 id=pl.when(pl.col("level") == "acl").then("name").otherwise(pl.lit("0")),
             )
-            yield _quoted(rows, "title", "mode", "level", "id", "item").select(_span(pid, "title", "thread", args)).to_series()
+            yield quoted(rows, "title", "mode", "level", "id", "item").select(span_line(pid, "title", "thread", args)).to_series()
 
 
 # Tasks
@@ -132,9 +88,9 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     tasks = only(work.tasks, pl.col("device") == device)
     if tasks.is_empty():
         return
-    pid = _pid(work, _HARDWARE, device)
+    pid = process_number(work, HARDWARE, device)
     threads = {tid: f"Stream {tid}" for tid in tasks["track_stream"].drop_nulls().unique().sort().to_list()}
-    yield _metadata(pid, _HARDWARE, "Ascend Hardware", f"NPU {device}", threads)
+    yield metadata_lines(pid, HARDWARE, "Ascend Hardware", f"NPU {device}", threads)
     kernel = pl.col("kind").is_in(["kernel", "communication"])
     named = pl.coalesce(pl.when(kernel).then(pl.coalesce("op_name", "name")), "category", "name")
     args = fill_template(
@@ -152,8 +108,8 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     host = _host(work)
     yield from msprof_marks.on_device(work, pid, device)
     for portion in map(with_texts, tasks.iter_slices(_PORTION)):
-        rows = _quoted(portion.with_columns(title=named, type=kind), "title", "type")
-        yield rows.select(_span(pid, "title", "track_stream", args)).to_series()
+        rows = quoted(portion.with_columns(title=named, type=kind), "title", "type")
+        yield rows.select(span_line(pid, "title", "track_stream", args)).to_series()
         yield from _copies(portion.filter(pl.col("received_ns").is_not_null()), pid)
         yield from _arrows(_launches(work, callers, portion, device), host, pid)
 
@@ -165,11 +121,11 @@ def _copies(rows: pl.DataFrame, pid: int) -> Iterator[pl.Series]:
             '{"Task Type":"other","Stream Id":{},"Task Id":{},"Receive Time":{},"Start Time":{},"End Time":{}}',
             "stream",
             "task",
-            _ts("received_ns"),
-            _ts("start_ns"),
-            _ts(pl.col("start_ns") + pl.col("dur_ns")),
+            timestamp("received_ns"),
+            timestamp("start_ns"),
+            timestamp(pl.col("start_ns") + pl.col("dur_ns")),
         )
-        yield rows.select(_span(pid, pl.lit('"MemcopyAsync"'), "track_stream", args)).to_series()
+        yield rows.select(span_line(pid, pl.lit('"MemcopyAsync"'), "track_stream", args)).to_series()
 
 
 class _Callers(NamedTuple):
@@ -223,7 +179,7 @@ def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFram
 
 def _host(work: Work) -> int:
     """The number of the process whose calls launch tasks."""
-    return _pid(work, _CANN if work.calls["level"].is_in(list(LAYERS)).any() else _FRAMEWORK)
+    return process_number(work, _CANN if work.calls["level"].is_in(list(LAYERS)).any() else _FRAMEWORK)
 
 
 def _arrows(rows: pl.DataFrame, host: int, pid: int) -> Iterator[pl.Series]:
@@ -233,13 +189,13 @@ def _arrows(rows: pl.DataFrame, host: int, pid: int) -> Iterator[pl.Series]:
             "flow",
             "flow",
             "thread",
-            _ts("from_ns"),
+            timestamp("from_ns"),
         )
         end = fill_template(
             '{"name":"HostToDevice{}","ph":"f","id":"{}","ts":{},"cat":"HostToDevice","pid":' + str(pid) + ',"tid":{},"bp":"e"}',
             "flow",
             "flow",
-            _ts("start_ns"),
+            timestamp("start_ns"),
             "track_stream",
         )
         yield rows.select(pl.concat_str(start, end)).to_series()
@@ -253,7 +209,7 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
     planes = work.planes.filter(pl.col("device") == device).with_columns(group=pl.col("communication_group").fill_null("unknown"))
     if operators.is_empty() and planes.is_empty():
         return
-    pid = _pid(work, _COMMUNICATION, device)
+    pid = process_number(work, _COMMUNICATION, device)
     threads: dict[int, str] = {}
     first: dict[str, int] = {}
     free = 0
@@ -265,13 +221,13 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
         # All planes up to the last one have a name, unless the number of the last one is invalid.
         threads |= {free + 1 + plane: f"Plane {plane}" for plane in (range(last + 1) if last < _PLANES else group_planes)}
         free += last + 2
-    yield _metadata(pid, _COMMUNICATION, "Communication", f"NPU {device}", threads)
+    yield metadata_lines(pid, _COMMUNICATION, "Communication", f"NPU {device}", threads)
     track = pl.col("group").replace_strict(first, return_dtype=pl.Int64)
     if operators.height:
         yield (
-            _quoted(operators.with_columns(tid=track), "name", "data_type", "algorithm")
+            quoted(operators.with_columns(tid=track), "name", "data_type", "algorithm")
             .select(
-                _span(
+                span_line(
                     pid,
                     "name",
                     "tid",
@@ -296,10 +252,12 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
         yield from _arrows(_callers(work)[1].of(rows, "connection"), _host(work), pid)
     for portion in planes.iter_slices(_PORTION):
         rows = portion.with_columns(tid=track + 1 + pl.col("plane"))
-        rows = _quoted(rows, "name", "notify_id", "task_type", "transport", "data_type", "link")
+        rows = quoted(rows, "name", "notify_id", "task_type", "transport", "data_type", "link")
         keys = {key: column for column, key in span_details.KEYS["communication_tasks"].items()}
-        args = pl.concat_str([fill_template(f'"{key}":{{}}', _number(keys[key]).fill_null("null")) for key in _PLANE_ARGS], separator=",")
-        yield rows.select(_span(pid, "name", "tid", pl.concat_str(pl.lit("{"), args, pl.lit("}")))).to_series()
+        args = pl.concat_str(
+            [fill_template(f'"{key}":{{}}', number_text(keys[key]).fill_null("null")) for key in _PLANE_ARGS], separator=","
+        )
+        yield rows.select(span_line(pid, "name", "tid", pl.concat_str(pl.lit("{"), args, pl.lit("}")))).to_series()
 
 
 # Counters
@@ -309,11 +267,13 @@ def _clocks(work: Work, device: int) -> Iterator[pl.Series]:
     """The clock of the cores: at the beginning, and each change. Ascend's exporter repeats it every millisecond."""
     rows = work.clocks.filter(pl.col("device") == device)
     if rows.height:
-        pid = _pid(work, _CLOCK, device)
-        yield _metadata(pid, _CLOCK, "AI Core Freq", f"NPU {device}", {})
+        pid = process_number(work, _CLOCK, device)
+        yield metadata_lines(pid, _CLOCK, "AI Core Freq", f"NPU {device}", {})
         yield rows.select(
             fill_template(
-                '{"name":"AI Core Freq","ts":{},"pid":' + str(pid) + ',"tid":0,"args":{"MHz":{}},"ph":"C"}', _ts("at_ns"), _number("mhz")
+                '{"name":"AI Core Freq","ts":{},"pid":' + str(pid) + ',"tid":0,"args":{"MHz":{}},"ph":"C"}',
+                timestamp("at_ns"),
+                number_text("mhz"),
             )
         ).to_series()
 
@@ -324,16 +284,16 @@ def _samples(work: Work, device: int, wanted: Collection[str] | None) -> Iterato
         if wanted is not None and str(layer).lower().replace(" ", "_") not in wanted:
             continue
         place = _SAMPLES[str(layer)]
-        pid = _pid(work, place, device)
-        yield _metadata(pid, place, str(layer), f"NPU {device}", {})
-        named = _quoted(part, "counter", "field")
+        pid = process_number(work, place, device)
+        yield metadata_lines(pid, place, str(layer), f"NPU {device}", {})
+        named = quoted(part, "counter", "field")
         yield named.select(
             fill_template(
                 '{"name":{},"ts":{},"pid":' + str(pid) + ',"tid":0,"args":{{}:{}},"ph":"C"}',
                 "counter",
-                _ts("at_ns"),
+                timestamp("at_ns"),
                 "field",
-                _number("value"),
+                number_text("value"),
             )
         ).to_series()
 
@@ -348,9 +308,9 @@ def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
     tasks = only(work.tasks, pl.col("device") == device, ~(pl.col("serves") & (pl.col("category") != "AI_CPU")))
     if not len(computing.starts) and not len(communicating.starts):
         return
-    pid = _pid(work, _OVERLAP, device)
+    pid = process_number(work, _OVERLAP, device)
     words = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
-    yield _metadata(pid, _OVERLAP, "Overlap Analysis", f"NPU {device}", dict(enumerate(words)), {})
+    yield metadata_lines(pid, _OVERLAP, "Overlap Analysis", f"NPU {device}", dict(enumerate(words)), {})
     busy = intervals.join(computing, communicating)
     begin, end = int(busy.starts[0]), int(busy.ends[-1])
     if tasks.height:
@@ -359,93 +319,9 @@ def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
     free = intervals.gaps(busy, begin, end)
     for tid, part in enumerate((computing, communicating, intervals.subtract(communicating, computing), free)):
         for rows in pl.DataFrame({"start_ns": part.starts, "dur_ns": part.ends - part.starts}).iter_slices(_PORTION):
-            yield rows.select(_span(pid, pl.lit(f'"{words[tid]}"'), pl.lit(str(tid)), None)).to_series()
+            yield rows.select(span_line(pid, pl.lit(f'"{words[tid]}"'), pl.lit(str(tid)), None)).to_series()
 
 
 def _union(rows: pl.DataFrame) -> intervals.Set:
     start = rows["start_ns"].to_numpy().astype(np.int64)
     return intervals.merge(start, start + rows["dur_ns"].to_numpy().astype(np.int64))
-
-
-# Iterations
-
-
-def step_events(work: Work) -> Iterator[pl.Series]:
-    iterations = with_input_waits(work)
-    models = {
-        (device, model): place
-        for place, (device, model) in enumerate(iterations.select("device", "model").unique(maintain_order=True).rows())
-    }
-    for device in work.devices:
-        mine = {model: _STEPS + work.pid + place for (of, model), place in models.items() if of == device}
-        if not mine:
-            continue
-        pid = _pid(work, _HARDWARE, device)
-        threads = {tid: f"Step Trace(Model ID:{model})" for model, tid in mine.items()}
-        yield _metadata(pid, _HARDWARE, "Ascend Hardware", f"NPU {device}", threads, {tid: _STEPS + model for model, tid in mine.items()})
-        tid = pl.col("model").replace_strict(mine, return_dtype=pl.Int64)
-        rows = iterations.filter(pl.col("device") == device).with_columns(tid=tid)
-        yield from _iterations(rows, pid, work.pid)
-        numbers = rows.select("step", "tid", "iteration")
-        on_device = pl.col("device") == device
-        yield _reduces(reduces(work).filter(on_device).join(numbers, on="step", maintain_order="left"), pid)
-        yield _get_next(
-            work.ranges.filter(on_device, pl.col("category") == "GetNext Time").join(numbers, on="step", maintain_order="left"), pid
-        )
-
-
-def _iterations(rows: pl.DataFrame, pid: int, process: int) -> Iterator[pl.Series]:
-    forward, backward = _ts("fp_start_ns").fill_null('"N/A"'), _ts("bp_end_ns").fill_null('"N/A"')
-    whole = rows.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns"))
-    args = fill_template(
-        '{"Iteration ID":{},"FP Start":{},"BP End":{},"Iteration End":{},"Iteration Time(us)":{}}',
-        "iteration", forward, backward, _ts("end_ns"), _number(us("dur_ns")),
-    )  # fmt: skip
-    yield whole.select(_span(pid, fill_template('"Iteration {}"', "iteration"), "tid", args, ',"cat":"Iteration Time"')).to_series()
-    both = rows.filter(pl.col("fp_start_ns").is_not_null(), pl.col("bp_end_ns").is_not_null())
-    passes = both.with_columns(start_ns="fp_start_ns", dur_ns=pl.col("bp_end_ns") - pl.col("fp_start_ns"))
-    args = fill_template(
-        '{"Iteration ID":{},"FP Start":{},"BP End":{},"FP_BP Time(us)":{}}', "iteration", forward, backward, _number(us("dur_ns"))
-    )
-    yield passes.select(_span(pid, fill_template('"FP_BP Time {}"', "iteration"), "tid", args, ',"cat":"FP_BP Time"')).to_series()
-    refresh = both.with_columns(start_ns="bp_end_ns", dur_ns=pl.col("end_ns") - pl.col("bp_end_ns"))
-    args = fill_template(
-        '{"Iteration ID":{},"BP End":{},"Iteration End":{},"Iteration Refresh(us)":{}}',
-        "iteration", backward, _ts("end_ns"), _number(us("dur_ns")),
-    )  # fmt: skip
-    yield refresh.select(
-        _span(pid, fill_template('"Iteration Refresh {}"', "iteration"), "tid", args, ',"cat":"Iteration Refresh"')
-    ).to_series()
-    # From the middle of the rest after the backward pass to the next forward pass: the input between them.
-    name = fill_template('{"name":"Data_aug Bound {}","cat":"Data_aug Bound"', pl.col("iteration") - pl.col("other"))
-    place = fill_template(',"pid":' + str(pid) + ',"tid":{},"id":"Data_aug Bound ' + str(process) + '_{}"', "tid", "tid")
-    to = fill_template(',"ph":"t","ts":{}', _ts("fp_start_ns"))
-    middle = pl.col("bp_end_ns") + (pl.col("end_ns") - pl.col("bp_end_ns")) // 2
-    of = fill_template(',"ph":"s","ts":{}', _ts(middle))
-    bound = pl.coalesce(us("bound_ns"), pl.lit(0.0))
-    yield (
-        both.with_columns(other=1)
-        .select(pl.concat_str(name, to, place, fill_template(',"args":{"Iteration ID":{}}}', "iteration")))
-        .to_series()
-    )
-    yield (
-        both.with_columns(other=0)
-        .select(pl.concat_str(name, of, place, fill_template(',"args":{"Data_aug Bound(us)":{}}}', _number(bound))))
-        .to_series()
-    )
-
-
-def _reduces(rows: pl.DataFrame, pid: int) -> pl.Series:
-    args = fill_template(
-        '{"Iteration ID":{},"Reduce Start {}":{},"Reduce End {}":{}}',
-        "iteration", "nth", _ts("start_ns"), "nth", _ts(pl.col("start_ns") + pl.col("dur_ns")),
-    )  # fmt: skip
-    return rows.select(_span(pid, fill_template('"Reduce_{}_{}"', "iteration", "nth"), "tid", args, ',"cat":"Reduce"')).to_series()
-
-
-def _get_next(rows: pl.DataFrame, pid: int) -> pl.Series:
-    args = fill_template(
-        '{"GetNext Start":{},"GetNext End":{},"GetNext Time(us)":{}}',
-        _ts("start_ns"), _ts(pl.col("start_ns") + pl.col("dur_ns")), _number(us("dur_ns")),
-    )  # fmt: skip
-    return rows.select(_span(pid, pl.lit('"GetNext"'), "tid", args, ',"cat":"GetNext Time"')).to_series()

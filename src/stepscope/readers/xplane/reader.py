@@ -230,7 +230,7 @@ def _assemble(path: Path, space: Space, problems: list[Problem], options: Option
     problems += _clock_problems(losses.unplaced, wall, start_ns)
     problems += [*_damage_problems(space, losses.broken), *_profiler_problems(space, readers, programs, losses.aggregated)]
     problems += [Problem("", message, 0) for message in step_problems]
-    tables = {
+    tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
         "tracks": track_rows,
         "steps": with_passes(steps, spans),

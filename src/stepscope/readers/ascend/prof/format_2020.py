@@ -34,7 +34,6 @@ _NAME = (
 )
 _TRACE = np.dtype([("tag", "<u8"), ("task", "<u2"), ("stream", "<u2"), ("at", "<u8")])
 _FORWARD, _BACKWARD, _ITERATION_END, _FIRST_COLLECTIVE = 1, 2, 255, 3
-_MARKERS = (0, 10010)
 # MindSpore's numbers of data types.
 _TYPES = {
     30: "bool",

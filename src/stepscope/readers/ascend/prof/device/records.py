@@ -115,7 +115,7 @@ class Device(NamedTuple):
 
 def read(side: Side, clock: Clock, notes: Notes) -> Device:
     assert side.device is not None
-    track = _track(side, clock, notes)
+    track = _track(side, notes)
     logs = side.slices(r"stars_soc\.data\.\d+")
     if logs:
         executions, stars = _stars(side, logs, notes), True
@@ -260,7 +260,7 @@ def code_names(codes: Records, words: dict[int, str]) -> pl.Series:
     return number.replace_strict(list(words), list(words.values()), default=number.cast(pl.String), return_dtype=pl.String)
 
 
-def _track(side: Side, clock: Clock, notes: Notes) -> dict[str, Records]:
+def _track(side: Side, notes: Notes) -> dict[str, Records]:
     """The scheduler's records by type. Each contains its size (40), which serves as the magic number."""
     raw = records(side.slices(r"ts_track\.data\.\d+"), TRACK, notes, 40, "size")
     parts = {}

@@ -21,13 +21,11 @@ from stepscope.readers.ascend.prof.host.records import (
     CORES,
     FUSION_MEMORY,
     STREAMS,
-    TENSOR,
-    TENSOR_TEXTS,
     Around,
     Host,
     Words,
-    tensor_texts,
 )
+from stepscope.readers.ascend.prof.host.tensors import TENSOR, TENSOR_TEXTS, tensor_texts
 
 _HEAD = [("magic", "<u2"), ("tag", "<u2")]
 _NAME = np.dtype([("form", "u1"), ("pad", "V7"), ("text", "S120")])

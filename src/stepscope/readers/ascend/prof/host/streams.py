@@ -10,7 +10,8 @@ import polars as pl
 from stepscope.model import schema, units
 from stepscope.readers.ascend.common.kinds import SERVING
 from stepscope.readers.ascend.prof.files import HOST_MAGIC, Notes, Records, Side, records
-from stepscope.readers.ascend.prof.host.records import CORES, HEAD, TENSOR, TENSOR_TEXTS, Host, record, tensor_texts
+from stepscope.readers.ascend.prof.host.records import CORES, HEAD, Host, record
+from stepscope.readers.ascend.prof.host.tensors import TENSOR, TENSOR_TEXTS, tensor_texts
 
 _CAPTURE = record(64, ("status", "<u2"), ("stream", "<u2"), ("original", "<u2"), ("model", "<u2"), ("device", "<u2"))
 _OPERATOR_FIELDS: list[Any] = [
