@@ -244,7 +244,6 @@ def _assemble(path: Path, space: Space, problems: list[Problem], options: Option
 
 
 def _plane_stats(plane: Plane) -> dict[str, object]:
-    """The stats of the plane itself."""
     return {plane.texts[name]: plane.value(plane.stats, row) for row, name in enumerate(plane.stats.name.tolist())}
 
 

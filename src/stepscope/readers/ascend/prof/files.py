@@ -202,6 +202,17 @@ class Clock(NamedTuple):
         possible: Bools = np.logical_and.reduce([np.abs(at - self.origin_ns) < _YEARS_NS for at in times])
         return possible
 
+    def drop_implausible(self, rows: pl.DataFrame, side: Side, notes: Notes, noun: str, where: str = "") -> pl.DataFrame:
+        """The rows with plausible times that do not end before they start; the others are reported."""
+        columns = [name for name in ("at_ns", "start_ns", "end_ns") if name in rows.columns]
+        possible = self.plausible(*(rows[name].to_numpy() for name in columns))
+        if "end_ns" in columns:
+            possible &= (rows["end_ns"] >= rows["start_ns"]).to_numpy()
+        if possible.all():
+            return rows
+        notes.add(side.path / "data", f"{noun} with invalid timestamps", int((~possible).sum()), where)
+        return rows.filter(pl.Series(possible))
+
 
 def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
     log = _log(host.path, "host_start.log", notes)

@@ -40,10 +40,7 @@ def read(side: Side, host: Host, notes: Notes) -> Memory:
             "reserved": raw["reserved"].astype(np.float64),
         }
     )
-    possible = host.clock.plausible(rows["at_ns"].to_numpy())
-    if not possible.all():
-        notes.add(side.path / "data", "blocks of memory with invalid timestamps", int((~possible).sum()), "task_memory_info")
-    rows = rows.filter(pl.Series(possible)).sort("at_ns", maintain_order=True)
+    rows = host.clock.drop_implausible(rows, side, notes, "blocks of memory", "task_memory_info").sort("at_ns", maintain_order=True)
     samples = rows.select("at_ns", "npu", "allocated", "reserved", component=pl.lit("GE"), active=pl.lit(None, pl.Float64))
     return Memory(_blocks(rows, side, notes), record_counters(samples))
 

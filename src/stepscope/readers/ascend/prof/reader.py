@@ -139,7 +139,6 @@ def _rank(info: dict[str, Any], devices: list[DeviceData]) -> int:
 
 
 def _options(sides: list[Side]) -> dict[str, Any]:
-    """Options of the recording."""
     side = next((side for side in sides if side.sample), None)
     options = {"ai_core_metrics": side.sample.get("ai_core_metrics"), "profLevel": side.level} if side else {}
     return {key: value for key, value in options.items() if value}

@@ -41,63 +41,22 @@ _START, _END, _SUB_START, _SUB_END = 0b000000, 0b000001, 0b100010, 0b100011
 NEWEST = ("15", "16")
 
 _COMMON = {
-    0: "AI_CORE",
-    1: "AI_CPU",
-    2: "AIV_SQE",
-    3: "PLACE_HOLDER_SQE",
-    4: "EVENT_RECORD_SQE",
-    5: "EVENT_WAIT_SQE",
-    6: "NOTIFY_RECORD_SQE",
-    7: "NOTIFY_WAIT_SQE",
-    8: "WRITE_VALUE_SQE",
-}
+    0: "AI_CORE", 1: "AI_CPU", 2: "AIV_SQE", 3: "PLACE_HOLDER_SQE", 4: "EVENT_RECORD_SQE", 5: "EVENT_WAIT_SQE", 6: "NOTIFY_RECORD_SQE",
+    7: "NOTIFY_WAIT_SQE", 8: "WRITE_VALUE_SQE",
+}  # fmt: skip
 HWTS_TYPES = _COMMON | {9: "SDMA_SQE"}
 STARS_TYPES = _COMMON | {
-    9: "VQ6_SQE",
-    10: "TOF_SQE",
-    11: "SDMA_SQE",
-    12: "VPC_SQE",
-    13: "JPEGE_SQE",
-    14: "JPEGD_SQE",
-    15: "DSA_SQE",
-    16: "ROCCE_SQE",
-    17: "PCIE_DMA_SQE",
-    18: "HOST_CPU_SQE",
-    19: "CDQM_SQE",
-    20: "C_CORE_SQE",
-}
+    9: "VQ6_SQE", 10: "TOF_SQE", 11: "SDMA_SQE", 12: "VPC_SQE", 13: "JPEGE_SQE", 14: "JPEGD_SQE", 15: "DSA_SQE", 16: "ROCCE_SQE",
+    17: "PCIE_DMA_SQE", 18: "HOST_CPU_SQE", 19: "CDQM_SQE", 20: "C_CORE_SQE",
+}  # fmt: skip
 NEWEST_TYPES = _COMMON | {
-    1: "AIV_SQE",
-    2: "FUSION",
-    4: "AICPU_H",
-    5: "AICPU_D",
-    9: "UBDMA",
-    10: "ASYNCDMA",
-    11: "SDMA_SQE",
-    12: "VPC_SQE",
-    13: "JPEGE_SQE",
-    14: "JPEGD_SQE",
-    15: "CMO_SQE",
-    16: "CCU_SQE",
-    20: "CONDITION_SQE",
-    21: "END_SQE",
-}
+    1: "AIV_SQE", 2: "FUSION", 4: "AICPU_H", 5: "AICPU_D", 9: "UBDMA", 10: "ASYNCDMA", 11: "SDMA_SQE", 12: "VPC_SQE", 13: "JPEGE_SQE",
+    14: "JPEGD_SQE", 15: "CMO_SQE", 16: "CCU_SQE", 20: "CONDITION_SQE", 21: "END_SQE",
+}  # fmt: skip
 SUB_TYPES = {
-    0: "AIC",
-    1: "AIV",
-    3: "Notify Wait",
-    4: "Notify Record",
-    5: "Write Value",
-    6: "MIX_AIC",
-    7: "MIX_AIV",
-    8: "SDMA",
-    9: "Data Context",
-    10: "Invalidate Data Context",
-    11: "Writeback Data Context",
-    12: "AI_CPU",
-    13: "Load Context",
-    15: "DSA",
-}
+    0: "AIC", 1: "AIV", 3: "Notify Wait", 4: "Notify Record", 5: "Write Value", 6: "MIX_AIC", 7: "MIX_AIV", 8: "SDMA", 9: "Data Context",
+    10: "Invalidate Data Context", 11: "Writeback Data Context", 12: "AI_CPU", 13: "Load Context", 15: "DSA",
+}  # fmt: skip
 
 
 class Device(NamedTuple):
@@ -109,7 +68,6 @@ class Device(NamedTuple):
     steps: pl.DataFrame  # model, index, stream, task, tag, at_ns
     blocks: pl.DataFrame  # stream, task, batch, blocks: number of blocks, if it was decided on the device
     copies: pl.DataFrame  # stream, task, received_ns, start_ns: as reported by the scheduler
-    flips: Records
     clock: Clock
 
 
@@ -126,13 +84,9 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
         executions = pl.concat([executions, _by_state(track["state"], 1, "AI_CPU"), _by_state(track["memcpy"], None, "MEMCPY_ASYNC")])
     at = executions.select(pl.col("start", "end").cast(pl.UInt64)).to_numpy() if executions.height else np.empty((0, 2), np.uint64)
     tasks = executions.drop("start", "end").with_columns(pl.Series("start_ns", clock.ns(at[:, 0])), pl.Series("end_ns", clock.ns(at[:, 1])))
-    possible = clock.plausible(tasks["start_ns"].to_numpy(), tasks["end_ns"].to_numpy()) & (tasks["end_ns"] >= tasks["start_ns"]).to_numpy()
-    if not possible.all():
-        notes.add(side.path / "data", "tasks with invalid timestamps", int((~possible).sum()))
-        tasks = tasks.filter(pl.Series(possible))
+    tasks = clock.drop_implausible(tasks, side, notes, "tasks")
     track = {name: rows[clock.plausible(clock.ns(rows["at"]))] for name, rows in track.items()}
-    flips = track["flip"]
-    tasks = with_batches(tasks.sort("start_ns", maintain_order=True), flips, clock)
+    tasks = with_batches(tasks.sort("start_ns", maintain_order=True), track["flip"], clock)
     blocks = pl.DataFrame(
         {
             "stream": _int64(track["blocks"]["stream"]),
@@ -151,7 +105,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
             "at_ns": clock.ns(track["step"]["at"]),
         }
     ).sort("at_ns", maintain_order=True)
-    return Device(side.device, stars, tasks, steps, blocks, _copies(track["memcpy"], clock), flips, clock)
+    return Device(side.device, stars, tasks, steps, blocks, _copies(track["memcpy"], clock), clock)
 
 
 _TASK_COLUMNS: dict[str, Any] = {

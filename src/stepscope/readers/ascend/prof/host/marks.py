@@ -44,10 +44,7 @@ def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
             "message_type": raw["message_type"].astype(np.int64),
         }
     )
-    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    if not possible.all():
-        notes.add(side.path / "data", "marks with invalid timestamps", int((~possible).sum()), "msproftx")
-        rows = rows.filter(pl.Series(possible))
+    rows = clock.drop_implausible(rows, side, notes, "marks", "msproftx")
     return pl.concat(
         [rows.filter(pl.col("mark") < 0).select("name", "mark", *_OF_MARK), _join_segments(rows.filter(pl.col("mark") >= 0), side, notes)]
     )

@@ -12,16 +12,9 @@ from stepscope.readers.ascend.prof.files import HOST_MAGIC, Clock, Notes, Record
 from stepscope.readers.ascend.prof.host.tensors import TENSOR, tensors_of_launches
 
 LEVELS = {
-    30000: "pytorch",
-    25000: "pta",
-    20500: "msproftx",
-    20000: "acl",
-    15000: "model",
-    10000: "node",
-    6000: "aicpu",
-    5500: "communication",
+    30000: "pytorch", 25000: "pta", 20500: "msproftx", 20000: "acl", 15000: "model", 10000: "node", 6000: "aicpu", 5500: "communication",
     5000: "runtime",
-}
+}  # fmt: skip
 _CODES = {word: code for code, word in LEVELS.items()}
 HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
 _API = np.dtype([*HEAD[:4], ("request", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("item", "<u8")])
@@ -58,19 +51,9 @@ STREAMS: dict[str, np.dtype[Any]] = {
 }
 # Names of the cores in node_basic_info.
 CORES = {
-    0: "AI_CORE",
-    1: "AI_CPU",
-    2: "AI_VECTOR_CORE",
-    3: "WRITE_BACK",
-    4: "MIX_AIC",
-    5: "MIX_AIV",
-    6: "FFTS_PLUS",
-    7: "DSA_SQE",
-    8: "DVPP",
-    9: "COMMUNICATION",
-    10: "FUSION",
-    11: "INVALID",
-}
+    0: "AI_CORE", 1: "AI_CPU", 2: "AI_VECTOR_CORE", 3: "WRITE_BACK", 4: "MIX_AIC", 5: "MIX_AIV", 6: "FFTS_PLUS", 7: "DSA_SQE", 8: "DVPP",
+    9: "COMMUNICATION", 10: "FUSION", 11: "INVALID",
+}  # fmt: skip
 
 
 class Words(NamedTuple):
@@ -194,10 +177,7 @@ def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame
     rows = rows.with_columns(
         pl.Series("start_ns", clock.ns(rows["begin"].to_numpy())), pl.Series("end_ns", clock.ns(rows["end"].to_numpy()))
     )
-    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()) & (rows["end_ns"] >= rows["start_ns"]).to_numpy()
-    if not possible.all():
-        notes.add(side.path / "data", "calls with invalid timestamps", int((~possible).sum()), "api_event")
-        rows = rows.filter(pl.Series(possible))
+    rows = clock.drop_implausible(rows, side, notes, "calls", "api_event")
     rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
     item = words.of(rows["item_number"].to_numpy())
     name = words.of_types(rows["level"].to_numpy(), rows["type"].to_numpy())

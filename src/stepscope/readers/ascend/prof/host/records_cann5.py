@@ -118,10 +118,7 @@ def _calls(side: Side, clock: Clock, notes: Notes) -> pl.DataFrame:
         )
         for level, raw in parts
     ).with_row_index("connection")
-    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()) & (rows["end_ns"] >= rows["start_ns"]).to_numpy()
-    if not possible.all():
-        notes.add(side.path / "data", "calls with invalid timestamps", int((~possible).sum()))
-        rows = rows.filter(pl.Series(possible))
+    rows = clock.drop_implausible(rows, side, notes, "calls")
     rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True).with_row_index("row")
     nothing = {"item": pl.String, "item_number": pl.UInt64, "request": pl.Int64, "type": pl.UInt64}
     return rows.with_columns(
