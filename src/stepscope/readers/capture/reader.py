@@ -1,6 +1,6 @@
 """Captures: the files of stepscope's own recording, where it could not write a run folder itself.
 
-A capture has the framework's part, which a module of its own turns into a trace (`_BASES`), and tables that any collector adds:
+A capture has the framework's part, which a module per framework converts to a trace (`_BASES`), and tables that any collector adds:
 
     ranges     name, start_ns, dur_ns, tid, thread, args          ranges that users name
     steps      step, start_ns, end_ns                             calls of Profiler.step()

@@ -1,7 +1,7 @@
 """A piece of Chrome trace events, from JSON text to columns.
 
-Python objects per event are what reading a trace costs. So the text is decoded straight into typed records, the records at once into
-columns, and the columns go to disk.
+One Python object per event would dominate the time of reading. So JSON text is decoded into typed records, the records into columns, and
+the columns are written to disk.
 """
 
 import math
@@ -33,7 +33,7 @@ _PAIRED = ["B", "E", "b", "e", "S", "F"]
 _ASYNC = frozenset("bneSTFp")
 _FLOWS = ["s", "t", "f"]
 # Ranges that users mark need not nest with other spans: an annotation begins inside the Python call that begins it, and those of a
-# stream overlap its kernels. They get a track of their own beside the thread or stream.
+# stream overlap its kernels. They get a separate track next to the thread or stream.
 ANNOTATIONS = frozenset({"gpu_user_annotation", "user_annotation"})
 
 
