@@ -93,14 +93,14 @@ def on_terminal(*words: str, columns: int = 80, **environment: str) -> tuple[int
         # Not os.execv: readline, which pytest loads, sets COLUMNS behind Python's back.
         inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
         os.execve(sys.executable, [sys.executable, "-m", "stepscope", *words], inherited | {"TERM": "xterm-256color"} | environment)
-    output = b""
+    said = b""
     try:
         while some := os.read(terminal, 65536):
-            output += some
+            said += some
     except OSError:  # how Linux says that the other end is closed
         pass
     os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), output.decode().replace("\r\n", "\n")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.decode().replace("\r\n", "\n")
 
 
 def bare(text: str) -> str:
@@ -133,8 +133,8 @@ def test_the_command_is_installed_and_is_a_module_too() -> None:
 
 def test_every_command_has_help(say) -> None:  # type: ignore[no-untyped-def]
     for name in COMMANDS:
-        output = say(name, "--help")
-        assert output.code == 0 and output.out.startswith(f"usage: stepscope {name}") and not output.err
+        said = say(name, "--help")
+        assert said.code == 0 and said.out.startswith(f"usage: stepscope {name}") and not said.err
     assert say().out == say("--help").out
 
 
@@ -198,8 +198,8 @@ def test_the_examples_of_help_work(name: str, tmp_path: Path, say, monkeypatch: 
     exporters.exporter("chrome").function(trace, Path("runs/job-17"))
     for of, example in EXAMPLES:
         if of == name:
-            output = say(*shlex.split(example))
-            assert output.code == 0 and (output.out or any(tmp_path.iterdir())), (example, output.err)
+            said = say(*shlex.split(example))
+            assert said.code == 0 and (said.out or any(tmp_path.iterdir())), (example, said.err)
 
 
 # Wrong use and bad data
@@ -256,20 +256,20 @@ def test_the_examples_of_help_work(name: str, tmp_path: Path, say, monkeypatch: 
     ],
 )
 def test_wrong_use_is_one_line_with_a_suggestion_and_exit_code_2(words: list[str], message: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
-    output = say(*(run if word == "RUN" else word for word in words))
-    assert output.code == 2
-    assert output.out == ""
-    assert output.err.startswith("stepscope: ") and output.err.count("\n") == 1
-    assert message in output.err
+    said = say(*(run if word == "RUN" else word for word in words))
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.startswith("stepscope: ") and said.err.count("\n") == 1
+    assert message in said.err
 
 
 @pytest.mark.parametrize("words", [["summary"], ["show", "overlap"], ["list"], ["query"], ["export", "--to", "csv", "-o", "out"]])
 def test_bad_data_is_one_line_that_names_the_file_and_exit_code_1(words: list[str], tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "noise.bin"
     file.write_bytes(b"\x00noise" * 99)
-    output = say(*words, str(file), *(["select 1"] if words == ["query"] else []))
-    assert (output.code, output.out) == (1, "")
-    assert output.err.startswith(f"stepscope: {file}: not a trace") and output.err.count("\n") == 1
+    said = say(*words, str(file), *(["select 1"] if words == ["query"] else []))
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(f"stepscope: {file}: not a trace") and said.err.count("\n") == 1
 
 
 def test_a_traceback_only_when_asked_for(tmp_path: Path, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
@@ -288,20 +288,20 @@ def test_errors_of_other_libraries_are_one_line_too(run: str, say, monkeypatch: 
         monkeypatch.setattr(Trace, "analyse", analyse)
         return say("show", "overlap", run)
 
-    output = failing(pl.exceptions.ComputeError("cannot\n\nlong plan"))
-    assert (output.code, output.err) == (1, "stepscope: cannot\n")
-    output = failing(PermissionError(13, "Permission denied", "/some/file"))
-    assert (output.code, output.err) == (1, "stepscope: /some/file: Permission denied\n")
-    output = failing(MemoryError())
-    assert (output.code, output.err) == (1, "stepscope: out of memory\n")
-    output = failing(KeyError("x"))
-    assert output.code == 1 and output.err.startswith("stepscope: internal error: KeyError: 'x'") and output.err.count("\n") == 1
+    said = failing(pl.exceptions.ComputeError("cannot\n\nlong plan"))
+    assert (said.code, said.err) == (1, "stepscope: cannot\n")
+    said = failing(PermissionError(13, "Permission denied", "/some/file"))
+    assert (said.code, said.err) == (1, "stepscope: /some/file: Permission denied\n")
+    said = failing(MemoryError())
+    assert (said.code, said.err) == (1, "stepscope: out of memory\n")
+    said = failing(KeyError("x"))
+    assert said.code == 1 and said.err.startswith("stepscope: internal error: KeyError: 'x'") and said.err.count("\n") == 1
 
 
 def test_an_error_message_cannot_steer_the_terminal(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
-    output = say("summary", str(tmp_path / "a\x1b[31m\nb"))
-    assert "\x1b" not in output.err and output.err.count("\n") == 1
-    assert "a\\u001b[31m\\u000ab" in output.err
+    said = say("summary", str(tmp_path / "a\x1b[31m\nb"))
+    assert "\x1b" not in said.err and said.err.count("\n") == 1
+    assert "a\\u001b[31m\\u000ab" in said.err
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
@@ -361,8 +361,8 @@ def test_a_full_disk_behind_standard_output_is_one_line(run: str) -> None:
     ],
 )
 def test_options_stand_anywhere_and_both_orders_of_arguments_are_understood(words: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
-    document = {"RUN": run, "SQL": "-- the first two\nselect name from spans limit 2"}
-    given = [document.get(word, word) for word in words.split()]
+    said = {"RUN": run, "SQL": "-- the first two\nselect name from spans limit 2"}
+    given = [said.get(word, word) for word in words.split()]
     assert (say(*given).out, say(*given).err) == ("name\naten::mm\ngemm [bold]x[/]\n", "")
 
 
@@ -386,16 +386,16 @@ def test_a_folder_may_be_called_like_a_command_or_an_analysis(tmp_path: Path, sa
 
 
 def test_show_without_arguments_lists_every_analysis_with_its_question(say) -> None:  # type: ignore[no-untyped-def]
-    output = say("show")
+    said = say("show")
     for name in analysis_names():
-        assert re.search(rf"^  {name} +{re.escape(analysis(name).question.splitlines()[0])}$", output.out, re.MULTILINE)
+        assert re.search(rf"^  {name} +{re.escape(analysis(name).question.splitlines()[0])}$", said.out, re.MULTILINE)
     for name in schema.TABLES:
-        assert f"  {name} " in output.out
+        assert f"  {name} " in said.out
 
 
 def test_on_a_pipe_a_table_is_plain_aligned_text_of_all_rows(run: str, say) -> None:  # type: ignore[no-untyped-def]
-    output = say("show", "spans", run, "--columns", "name,kind,start_ns,dur_ns,args")
-    assert output.out == (
+    said = say("show", "spans", run, "--columns", "name,kind,start_ns,dur_ns,args")
+    assert said.out == (
         "name             kind    start_ns   dur_ns  args\n"
         "aten::mm         op         +0 ns  40.0 µs\n"
         "gemm [bold]x[/]  kernel  +10.0 µs  20.0 µs\n"
@@ -414,8 +414,8 @@ def test_csv_has_raw_integers(run: str, say) -> None:  # type: ignore[no-untyped
 
 
 def test_json_says_what_it_is(run: str, say) -> None:  # type: ignore[no-untyped-def]
-    output = json.loads(say("show", "overlap", run, "--format", "json", "--columns", "rank,step,computing_ns").out)
-    assert output == {
+    said = json.loads(say("show", "overlap", run, "--format", "json", "--columns", "rank,step,computing_ns").out)
+    assert said == {
         "analysis": "overlap",
         "source": "tiny",
         "columns": [{"name": "rank", "type": "integer"}, {"name": "step", "type": "integer"}, {"name": "computing_ns", "type": "integer"}],
@@ -498,11 +498,11 @@ def test_names_of_columns_and_files_do_not_steer_a_terminal(run: str, tmp_path: 
         assert r"a\u001b[31mb" in text and "\x1b" not in text
     odd = tmp_path / "odd\x1b[31m"
     odd.mkdir()
-    _, output = on_terminal("export", run, "--to", "chrome", "-o", str(odd / "t.json"), columns=300)
-    assert r"odd\u001b[31m" in output and "\x1b" not in bare(output)
+    _, said = on_terminal("export", run, "--to", "chrome", "-o", str(odd / "t.json"), columns=300)
+    assert r"odd\u001b[31m" in said and "\x1b" not in bare(said)
     for words in (["report", run, "-o", str(odd / "r.html")], ["list", str(odd)], ["cache"]):
-        output = say(*words)
-        assert "\x1b" not in output.out + output.err, words
+        said = say(*words)
+        assert "\x1b" not in said.out + said.err, words
 
 
 def test_parquet_goes_to_a_file_or_a_pipe(run: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -544,8 +544,8 @@ def test_a_file_is_whole_and_not_replaced_unless_told(run: str, tmp_path: Path, 
     out = tmp_path / "out.csv"
     assert say("show", "overlap", run, "-o", str(out)).code == 0
     assert out.read_text().startswith("rank,step,")
-    output = say("show", "steps", run, "-o", str(out))
-    assert output.code == 2 and "exists; choose another name, or replace it with --force" in output.err
+    said = say("show", "steps", run, "-o", str(out))
+    assert said.code == 2 and "exists; choose another name, or replace it with --force" in said.err
     assert out.read_text().startswith("rank,step,total_ns")
     assert say("show", "steps", run, "-o", str(out), "--force").code == 0
     assert out.read_text().startswith("rank,step,model")
@@ -577,9 +577,9 @@ def test_an_output_whose_ending_promises_another_format_is_refused(  # type: ign
     words: list[str], ending: str, message: str, run: str, tmp_path: Path, say
 ) -> None:
     out = tmp_path / f"out{ending}"
-    output = say(*(run if word == "RUN" else word for word in words), "-o", str(out))
-    assert (output.code, output.out, out.exists()) == (2, "", False)
-    assert message in output.err and str(out) in output.err and output.err.count("\n") == 1
+    said = say(*(run if word == "RUN" else word for word in words), "-o", str(out))
+    assert (said.code, said.out, out.exists()) == (2, "", False)
+    assert message in said.err and str(out) in said.err and said.err.count("\n") == 1
     if words[0] in ("show", "query", "list"):  # who says the format knows what is in the file
         assert say(*(run if word == "RUN" else word for word in words), "-o", str(out), "--format", "csv").code == 0
         assert out.read_bytes().count(b"\n") > 1
@@ -602,17 +602,17 @@ def test_existing_output_is_treated_alike_everywhere(words: list[str], name: str
     command = [*(run if word == "RUN" else word for word in words), "-o", str(out)]
     assert say(*command).code == 0
     files = {file: file.read_bytes() for file in [out, *out.rglob("*")] if file.is_file()}
-    output = say(*command)
-    assert output.code == 2 and output.out == ""
-    assert output.err == f"stepscope: {out} exists; choose another name, or replace it with --force (in Python: overwrite=True)\n"
+    said = say(*command)
+    assert said.code == 2 and said.out == ""
+    assert said.err == f"stepscope: {out} exists; choose another name, or replace it with --force (in Python: overwrite=True)\n"
     assert {file: file.read_bytes() for file in [out, *out.rglob("*")] if file.is_file()} == files
     assert say(*command, "--force").code == 0
     # Whatever is said, a folder with something else in it is not replaced, nor is a folder by a file.
     other = tmp_path / "mine"
     other.mkdir()
     (other / "thesis.tex").write_text("years")
-    output = say(*command[:-1], str(other), "--force")
-    assert output.code == 2 and (other / "thesis.tex").read_text() == "years" and output.err.count("\n") == 1
+    said = say(*command[:-1], str(other), "--force")
+    assert said.code == 2 and (other / "thesis.tex").read_text() == "years" and said.err.count("\n") == 1
 
 
 def test_every_format_is_among_the_outputs_above() -> None:
@@ -653,17 +653,17 @@ def test_an_unknown_page_device_kind_or_size_is_refused_with_those_that_are_acce
     allocations = 'device bytes alloc_ns free_ns\n"gpu_0" 100 0 50\ncpu 100 0 50'
     counters = 'name at_ns value unit\n"allocated_gpu_0" 0 100 bytes'
     run = written(tiny.trace(spans=SPANS, steps=STEPS, allocations=allocations, counters=counters), tmp_path / "run")
-    output = say(*(run if word == "RUN" else word for word in words))
-    assert (output.code, output.out) == (2, "")
-    assert message in output.err and output.err.count("\n") == 1
+    said = say(*(run if word == "RUN" else word for word in words))
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err and said.err.count("\n") == 1
 
 
 def test_a_device_that_only_another_rank_has_is_known(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     allocations = 'rank device bytes alloc_ns free_ns\n0 cpu 100 0 50\n1 "gpu_0" 100 0 50'
     spans = "rank kind name start_ns dur_ns\n0 op a 0 10\n1 op a 0 10"
     run = written(tiny.trace(spans=spans, allocations=allocations), tmp_path / "run")
-    output = say("show", "allocations_by_op", run, "--device", "gpu 0", "--rank", "0", "--format", "csv")
-    assert (output.code, output.out.count("\n"), output.err) == (0, 1, "")
+    said = say("show", "allocations_by_op", run, "--device", "gpu 0", "--rank", "0", "--format", "csv")
+    assert (said.code, said.out.count("\n"), said.err) == (0, 1, "")
 
 
 def test_the_pages_of_a_report_are_those_of_the_front_end() -> None:
@@ -689,8 +689,8 @@ def test_one_is_singular(count: int, words: str, tmp_path: Path, say) -> None:  
 
 def test_missing_rows_are_told_on_standard_error(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     run = written(tiny.trace(spans=SPANS, problems='file where what lost\nf "byte_9" "cut_off" 1234'), tmp_path / "run")
-    output = say("show", "spans", run, "--format", "csv")
-    assert output.code == 0 and "1,234 rows could not be read" in output.err and "1,234" not in output.out
+    said = say("show", "spans", run, "--format", "csv")
+    assert said.code == 0 and "1,234 rows could not be read" in said.err and "1,234" not in said.out
 
 
 # On a terminal
@@ -699,8 +699,8 @@ def test_missing_rows_are_told_on_standard_error(tmp_path: Path, say) -> None:  
 def test_a_terminal_shows_the_first_rows_and_says_how_many_there_are(tmp_path: Path) -> None:
     spans = tiny.trace(spans=SPANS).spans.collect()
     run = written(Trace({"spans": pl.concat([spans] * 20)}), tmp_path / "run")
-    code, output = on_terminal("show", "spans", run, columns=90)
-    lines = bare(output).splitlines()
+    code, said = on_terminal("show", "spans", run, columns=90)
+    lines = bare(said).splitlines()
     assert code == 0
     assert len([line for line in lines if "aten::mm" in line or "kernel" in line.split()]) == 30
     assert any(line.startswith("30 of 100 rows; --limit 0 shows all") for line in lines)
@@ -710,9 +710,9 @@ def test_a_terminal_shows_the_first_rows_and_says_how_many_there_are(tmp_path: P
 
 
 def test_a_narrow_terminal_names_the_columns_that_found_no_room(run: str) -> None:
-    output = bare(on_terminal("show", "overlap", run, columns=60)[1])
-    shown = output.splitlines()[1].split()
-    hidden = re.search(r"too wide: (.*) \(select with --columns\)", output.replace("\n", " "))
+    said = bare(on_terminal("show", "overlap", run, columns=60)[1])
+    shown = said.splitlines()[1].split()
+    hidden = re.search(r"too wide: (.*) \(select with --columns\)", said.replace("\n", " "))
     assert hidden is not None
     assert shown + hidden[1].replace(",", "").split() == list(analysis("overlap").columns)
     assert "too wide" not in bare(on_terminal("show", "overlap", run, columns=180)[1])
@@ -733,12 +733,12 @@ def test_a_pipe_has_every_row_and_column_with_long_names_cut_and_wide_has_them_w
     assert all(len(name) > 400 for name in names)
     rows = "\n".join(f"kernel {name} {at * 100} 10" for at, name in enumerate(names))
     run = written(tiny.trace(spans=f"kind name start_ns dur_ns\n{rows}"), tmp_path / "run")
-    output = say("show", "kernels", run)
-    lines = output.out.splitlines()
+    said = say("show", "kernels", run)
+    lines = said.out.splitlines()
     assert lines[0].split() == list(analysis("kernels").columns)
     assert len(lines) == 3 and all("…" in line for line in lines[1:])
     assert max(map(len, lines)) < 320
-    assert output.err == "stepscope: long values of name are cut; use --wide, CSV or JSON for all of them\n"
+    assert said.err == "stepscope: long values of name are cut; use --wide, CSV or JSON for all of them\n"
     narrow = say("show", "spans", run, "--columns", "name,dur_ns")
     assert [len(line) for line in narrow.out.splitlines()[1:]] == [100, 100]
     for words in (("--wide",), ("--format", "csv"), ("--format", "json")):
@@ -767,8 +767,8 @@ def test_names_in_a_trace_are_neither_markup_nor_escapes(tmp_path: Path, say) ->
         ["show", "spans", run, "--format", "csv"],
         ["show", "spans", run, "--format", "json"],
     ):
-        _, output = on_terminal(*words, columns=200)
-        left = bare(output)
+        _, said = on_terminal(*words, columns=200)
+        left = bare(said)
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", left), words
         assert "owned" in left and "[red]c[/red]:smile:" in left, words
     piped = say("show", "spans", run).out
@@ -815,14 +815,14 @@ sys.exit(main(['show', 'overlap', sys.argv[1]]))
     if child == 0:
         os.environ["TERM"] = "xterm-256color"
         os.execv(sys.executable, [sys.executable, str(tmp_path / "slow.py"), run])
-    output = b""
+    said = b""
     try:
         while some := os.read(terminal, 65536):
-            output += some
+            said += some
     except OSError:
         pass
     os.waitpid(child, 0)
-    assert b"reading" in output and b"6.8/7.8" in output
+    assert b"reading" in said and b"6.8/7.8" in said
 
 
 # summary
@@ -843,15 +843,15 @@ def test_the_summary_answers_first_and_says_what_it_is(run: str, say) -> None:  
 
 
 def test_the_summary_has_a_stable_form_for_scripts(run: str, say) -> None:  # type: ignore[no-untyped-def]
-    output = json.loads(say("summary", run, "--format", "json").out)
-    assert list(output) == [
+    said = json.loads(say("summary", run, "--format", "json").out)
+    assert list(said) == [
         "source", "format", "framework", "versions", "world_size", "ranks", "devices", "verdict", "overview", "unprofiled_steps",
         "steps", "average_step", "stages", "operator_types", "kernels", "idle_causes", "totals", "memory_peaks", "problems",
     ]  # fmt: skip
-    assert output["steps"] == [{"rank": 0, "step": 0, "total_ns": 100000}, {"rank": 0, "step": 1, "total_ns": 100000}]
-    assert output["average_step"]["computing_ns"] == 17500 and output["average_step"]["free_ns"] == 82500
-    assert output["kernels"]["count"] == 2 and output["kernels"]["total_ns"] == 35000
-    assert output["kernels"]["rows"][0] == {"name": "gemm [bold]x[/]", "calls": 2, "total_ns": 30000, "share": 30 / 35}
+    assert said["steps"] == [{"rank": 0, "step": 0, "total_ns": 100000}, {"rank": 0, "step": 1, "total_ns": 100000}]
+    assert said["average_step"]["computing_ns"] == 17500 and said["average_step"]["free_ns"] == 82500
+    assert said["kernels"]["count"] == 2 and said["kernels"]["total_ns"] == 35000
+    assert said["kernels"]["rows"][0] == {"name": "gemm [bold]x[/]", "calls": 2, "total_ns": 30000, "share": 30 / 35}
 
 
 def test_the_summary_shows_every_problem_or_how_many_more(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -868,8 +868,8 @@ def test_the_summary_shows_every_problem_or_how_many_more(tmp_path: Path, say) -
 
 @pytest.mark.parametrize("spans", [SPANS, "kind name start_ns dur_ns\nop a 0 10", "kind name start_ns dur_ns\nop a 0 0"])
 def test_a_trace_without_steps_still_has_a_summary(spans: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
-    output = say("summary", written(tiny.trace(spans=spans), tmp_path / "run"))
-    assert output.code == 0 and "This recording has no steps." in output.out
+    said = say("summary", written(tiny.trace(spans=spans), tmp_path / "run"))
+    assert said.code == 0 and "This recording has no steps." in said.out
     empty = say("summary", written(tiny.trace(steps="step start_ns end_ns how\n0 5 5 marker"), tmp_path / "empty"))
     assert empty.code == 0
 
@@ -884,8 +884,8 @@ def test_an_empty_trace_has_a_summary(tmp_path: Path, say) -> None:  # type: ign
 def test_the_summary_fits_its_terminal(columns: int, shared: Path, say) -> None:  # type: ignore[no-untyped-def]
     for name in ("torch_h200/gpt2_full.json.gz", "torch_public/two_ranks"):
         say("summary", str(shared / name))  # so that no progress is shown below
-        code, output = on_terminal("summary", str(shared / name), columns=columns)
-        lines = bare(output).splitlines()
+        code, said = on_terminal("summary", str(shared / name), columns=columns)
+        lines = bare(said).splitlines()
         assert code == 0
         # The command to copy stays whole, whatever the width.
         assert [line for line in lines if len(line) > columns and not line.startswith("next  ")] == []
@@ -914,23 +914,23 @@ def test_sql_over_tables_and_analyses(run: str, say) -> None:  # type: ignore[no
         ("select s.step, o.computing_ns as c from steps s join overlap o on s.step = o.step order by 1", "step,c\n0,25000\n1,10000\n"),
         ("-- a remark\nSELECT step FROM overlap ORDER BY step DESC", "step\n1\n0\n"),
     ):  # fmt: skip
-        output = say(*words[:2], question, *words[2:])
-        assert (output.out, output.err) == (answer, ""), question
+        said = say(*words[:2], question, *words[2:])
+        assert (said.out, said.err) == (answer, ""), question
     assert "spans" in say("query", run, "show tables").out.split()
     assert say("query", run, "explain select name from spans").code == 0
 
 
 def test_only_the_analyses_that_are_asked_for_are_computed(run: str, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    request: list[str] = []
+    asked: list[str] = []
     analyse = Trace.analyse
 
     def noted(self: Trace, name: str, **parameters: object) -> pl.DataFrame:
-        request.append(name)
+        asked.append(name)
         return analyse(self, name, **parameters)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Trace, "analyse", noted)
     say("query", run, "select 'kernels' as x, * from overlap -- operators")
-    assert request == ["overlap"]
+    assert asked == ["overlap"]
 
 
 @pytest.mark.parametrize(
@@ -949,9 +949,9 @@ def test_only_the_analyses_that_are_asked_for_are_computed(run: str, say, monkey
     ],
 )
 def test_a_wrong_question_is_one_line(question: str, message: str, run: str, say) -> None:  # type: ignore[no-untyped-def]
-    output = say("query", run, question)
-    assert (output.code, output.out) == (2, "")
-    assert message in output.err and output.err.count("\n") == 1
+    said = say("query", run, question)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err and said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -967,17 +967,17 @@ def test_a_wrong_question_is_one_line(question: str, message: str, run: str, say
 def test_sql_does_not_reach_files(question: str, run: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     """Of all the ways in tests/test_queries.py."""
     (tmp_path / "secret.csv").write_text("secret\nxyzzy\n")
-    output = say("query", run, question.replace("FILE", str(tmp_path / "secret.csv")))
-    assert output.code == 2
-    assert "xyzzy" not in output.out + output.err and output.out == ""
+    said = say("query", run, question.replace("FILE", str(tmp_path / "secret.csv")))
+    assert said.code == 2
+    assert "xyzzy" not in said.out + said.err and said.out == ""
     assert (tmp_path / "secret.csv").read_text() == "secret\nxyzzy\n"
 
 
 def test_a_query_that_needs_more_than_memory_allows_ends_with_a_line(run: str, say) -> None:  # type: ignore[no-untyped-def]
     question = "select a.range || 'x' as z from range(100000) a cross join range(100000) b order by z desc limit 10000000"
-    output = say("query", run, question, "--memory", "100MB")
-    assert (output.code, output.out) == (2, "")
-    assert output.err == (
+    said = say("query", run, question, "--memory", "100MB")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
         "stepscope: the query needed more than 0.1 GB of memory; ask for fewer rows or columns, "
         "or allow more with `stepscope query --memory`\n"
     )
@@ -1035,22 +1035,22 @@ def test_list_goes_on_past_what_cannot_be_read_and_says_so(tmp_path: Path, say) 
     broken = written(tiny.trace(spans=SPANS), tmp_path / "a")
     (Path(broken) / "run.json").write_text("{")
     written(tiny.trace(spans=SPANS), tmp_path / "b")
-    output = say("list", str(tmp_path))
-    assert output.code == 1
-    assert [line.split()[0] for line in output.out.splitlines()] == ["path", str(tmp_path / "b")]
-    assert output.err.startswith(f"stepscope: {broken}/run.json: not a run folder's header") and output.err.count("\n") == 1
+    said = say("list", str(tmp_path))
+    assert said.code == 1
+    assert [line.split()[0] for line in said.out.splitlines()] == ["path", str(tmp_path / "b")]
+    assert said.err.startswith(f"stepscope: {broken}/run.json: not a run folder's header") and said.err.count("\n") == 1
 
 
 def test_list_of_several_paths_goes_on_past_one_that_is_missing(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     written(tiny.trace(spans=SPANS), tmp_path / "b")
-    output = say("list", str(tmp_path / "missing"), str(tmp_path / "b"), "--format", "csv")
-    assert output.code == 1 and output.out.count("\n") == 2 and str(tmp_path / "b") in output.out
-    assert output.err == f"stepscope: {tmp_path / 'missing'}: no such file or folder\n"
+    said = say("list", str(tmp_path / "missing"), str(tmp_path / "b"), "--format", "csv")
+    assert said.code == 1 and said.out.count("\n") == 2 and str(tmp_path / "b") in said.out
+    assert said.err == f"stepscope: {tmp_path / 'missing'}: no such file or folder\n"
 
 
 def test_list_of_nothing_is_an_empty_table(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
-    output = say("list", str(tmp_path), "--format", "csv")
-    assert (output.code, output.out, output.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed,problems\n", "")
+    said = say("list", str(tmp_path), "--format", "csv")
+    assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed,problems\n", "")
 
 
 def test_list_looks_here_when_not_told_where(tmp_path: Path, say, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
@@ -1061,15 +1061,15 @@ def test_list_looks_here_when_not_told_where(tmp_path: Path, say, monkeypatch: p
 
 def test_export_writes_and_reopens(run: str, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     for form, out in (("chrome", "t.json.gz"), ("perfetto", "p.json"), ("parquet", "again"), ("csv", "tables")):
-        output = say("export", run, "--to", form, "-o", str(tmp_path / out))
-        assert (output.code, output.out, output.err) == (0, "", "")
+        said = say("export", run, "--to", form, "-o", str(tmp_path / out))
+        assert (said.code, said.out, said.err) == (0, "", "")
         if form != "csv":
             assert stepscope.open(tmp_path / out).overlap().equals(stepscope.open(run).overlap())
     assert (tmp_path / "tables" / "spans.csv").exists() and not (tmp_path / "tables" / "overlap.csv").exists()
     assert say("export", run, "--to", "csv", "-o", str(tmp_path / "more"), "--analyses").code == 0
     assert (tmp_path / "more" / "overlap.csv").exists()
-    output = say("export", run, "--to", "csv", "-o", str(tmp_path / "more"))
-    assert output.code == 2 and "with --force" in output.err
+    said = say("export", run, "--to", "csv", "-o", str(tmp_path / "more"))
+    assert said.code == 2 and "with --force" in said.err
     assert say("export", run, "--to", "csv", "-o", str(tmp_path / "more"), "--force").code == 0
 
 
@@ -1088,17 +1088,17 @@ def test_the_cache_says_what_it_holds_and_can_be_cleared(tmp_path: Path, say, ca
     assert say("cache").out == f"{cache}\n0 entries, 0 B of at most 20.0 GiB\n"
     file = chrome(tmp_path / "in" / "trace.json")
     say("summary", str(file))
-    output = say("cache").out
-    assert "1 entry, " in output and str(file) in output
+    said = say("cache").out
+    assert "1 entry, " in said and str(file) in said
     assert say("summary", str(file), "--no-cache").code == 0
     assert say("cache", "clear").out.startswith("removed 1 entry, ")
     assert say("cache").out == f"{cache}\n0 entries, 0 B of at most 20.0 GiB\n"
 
 
 def test_the_demo_shows_a_real_recording(say) -> None:  # type: ignore[no-untyped-def]
-    output = say("demo")
-    assert output.code == 0 and output.err == ""
-    assert "NVIDIA H200" in output.out and "A step takes 57.7 ms." in output.out and "aten::mm" in output.out
+    said = say("demo")
+    assert said.code == 0 and said.err == ""
+    assert "NVIDIA H200" in said.out and "A step takes 57.7 ms." in said.out and "aten::mm" in said.out
     assert json.loads(say("demo", "--format", "json").out)["framework"] == "pytorch"
 
 
@@ -1150,13 +1150,13 @@ def test_a_notebook_shows_the_trace(run: str) -> None:
 
 
 def test_a_terminal_is_told_where_an_export_went(run: str, tmp_path: Path) -> None:
-    code, output = on_terminal("export", run, "--to", "chrome", "-o", str(tmp_path / "t.json"), columns=200)
-    assert (code, output) == (0, f"wrote {tmp_path / 't.json'}\n")
+    code, said = on_terminal("export", run, "--to", "chrome", "-o", str(tmp_path / "t.json"), columns=200)
+    assert (code, said) == (0, f"wrote {tmp_path / 't.json'}\n")
 
 
 def test_a_terminal_gets_no_parquet(run: str) -> None:
-    code, output = on_terminal("show", "overlap", run, "--format", "parquet")
-    assert code == 2 and "Parquet cannot be shown on a terminal" in output
+    code, said = on_terminal("show", "overlap", run, "--format", "parquet")
+    assert code == 2 and "Parquet cannot be shown on a terminal" in said
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

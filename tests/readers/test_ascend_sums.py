@@ -37,9 +37,9 @@ def step(trace: Trace) -> tuple[int, ...]:
 def test_the_sums_of_a_step_are_those_of_the_table(tmp_path: Path) -> None:
     """With and without the calls of communication."""
     with (DATA / "text/level1/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/step_trace_time.csv").open(newline="") as lines:
-        expected_row = next(csv.DictReader(lines))
+        said = next(csv.DictReader(lines))
     names = ("Computing", "Communication", "Overlapped", "Communication(Not Overlapped)", "Free")
-    expected = (50, *(round(float(expected_row[name]) * 1000) for name in names))
+    expected = (50, *(round(float(said[name]) * 1000) for name in names))
     both = stepscope.open(without_timeline("text", tmp_path / "both_ascend_pt", "step_trace_time.csv", "communication.json"), cache=False)
     alone = stepscope.open(without_timeline("text", tmp_path / "alone_ascend_pt", "step_trace_time.csv"), cache=False)
     assert step(both) == expected and step(alone) == expected
@@ -52,8 +52,8 @@ def test_the_sums_of_a_step_are_those_of_the_table(tmp_path: Path) -> None:
 
 def test_calls_of_communication_stand_where_they_ran_with_what_they_waited(tmp_path: Path) -> None:
     folder = without_timeline("text", tmp_path / "one_ascend_pt", "step_trace_time.csv", "communication.json")
-    output = json.loads((folder / "ASCEND_PROFILER_OUTPUT" / "communication.json").read_text())["step50"]["collective"]
-    times = {name.partition("@")[0]: one["Communication Time Info"] for name, one in output.items() if not name.startswith("Total")}
+    said = json.loads((folder / "ASCEND_PROFILER_OUTPUT" / "communication.json").read_text())["step50"]["collective"]
+    times = {name.partition("@")[0]: one["Communication Time Info"] for name, one in said.items() if not name.startswith("Total")}
     calls = stepscope.open(folder, cache=False).spans.filter(pl.col("kind") == "communication").collect()
     assert calls.height == len(times) == 4
     for name, start, length, args in calls.select(pl.col("name").cast(pl.String), "start_ns", "dur_ns", "args").iter_rows():

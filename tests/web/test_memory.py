@@ -55,8 +55,8 @@ def test_the_figures_are_those_of_the_analyses(opened: Any, trace: Trace) -> Non
     assert tile(page, "Capacity") == 150109880320
     assert tile(page, "Growth") == trace.memory_peaks(device="gpu 0")["growth_bytes"].sum()
     peak = trace.memory_peaks(device="gpu 0").sort("peak_bytes", descending=True).row(0, named=True)
-    output = page.locator("h1").inner_text()
-    assert peak["op"] in output and f"step {peak['step']}" in output
+    said = page.locator("h1").inner_text()
+    assert peak["op"] in said and f"step {peak['step']}" in said
 
 
 def test_the_blocks_below_are_those_alive_at_the_peak_and_after_a_click_those_alive_then(opened: Any, trace: Trace) -> None:
@@ -81,11 +81,11 @@ def test_hovering_names_the_operator_and_the_change(opened: Any, trace: Trace) -
     operators = set(trace.memory(device="gpu 0")["op"].drop_nulls())
     for part in range(1, 20):
         page.mouse.move(box["x"] + box["width"] * part / 20, box["y"] + 60)
-        output = page.locator(".tip").inner_text()
-        if "Change" in output and output.splitlines()[0].strip() in operators:
+        said = page.locator(".tip").inner_text()
+        if "Change" in said and said.splitlines()[0].strip() in operators:
             break
     else:
-        raise AssertionError(output)
+        raise AssertionError(said)
 
 
 def test_the_curve_by_order_and_its_range_come_back_from_a_link(opened: Any) -> None:
