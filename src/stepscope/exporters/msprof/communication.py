@@ -83,7 +83,7 @@ class Communication:
         """Per operator: the times in which its master tasks moved data, and in which they waited."""
         moving = self.transfers.filter("master", pl.col("over") != "LOCAL").select("key", "start_ns", "end_ns")
         waits = self.tasks.filter("master", pl.col("name") == "Notify_Wait").select("key", "start_ns", "end_ns")
-        moved, waited = (dict(_covered(rows)) for rows in (moving, waits))
+        moved, waited = (dict(_time_sets(rows)) for rows in (moving, waits))
         return {key: (moved.get(key, intervals.NONE), waited.get(key, intervals.NONE)) for key in {*moved, *waited}}
 
     def _packets(self) -> dict[str, list[_Packets]]:
@@ -223,7 +223,7 @@ def _transfers(tasks: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([copies, sent.select(copies.columns)], how="vertical_relaxed")
 
 
-def _covered(rows: pl.DataFrame) -> list[tuple[str, intervals.Set]]:
+def _time_sets(rows: pl.DataFrame) -> list[tuple[str, intervals.Set]]:
     parts = rows.partition_by("key", as_dict=True, include_key=False)
     return [(str(key[0]), intervals.merge(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())) for key, part in parts.items()]
 

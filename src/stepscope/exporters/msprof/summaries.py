@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.exporters.msprof.tasks import CACHE_COUNTERS, NO_CONTEXT, TENSORS, Work, only, with_texts
+from stepscope.exporters.msprof.tasks import CACHE_COUNTERS, NO_CONTEXT, TENSORS, Work, filter_rows, with_texts
 
 _PORTION = 20_000
 _COMMUNICATION = "COMMUNICATION"
@@ -14,18 +14,18 @@ def tables(work: Work) -> dict[str, Iterator[pl.DataFrame]]:
     """The tables by the names of their files, in portions; cells have the format of the file, null for unknown values."""
     return {
         "op_summary": op_summary(work),
-        "op_statistic": _whole(op_statistic(work)),
-        "step_trace": _whole(step_trace(work)),
+        "op_statistic": _as_portion(op_statistic(work)),
+        "step_trace": _as_portion(step_trace(work)),
         "task_time": task_time(work),
-        "fusion_op": _whole(fusion_op(work)),
-        "api_statistic": _whole(api_statistic(work)),
-        "communication_statistic": _whole(communication_statistic(work)),
-        "aicpu": _whole(aicpu(work)),
-        "l2_cache": _whole(l2_cache(work)),
+        "fusion_op": _as_portion(fusion_op(work)),
+        "api_statistic": _as_portion(api_statistic(work)),
+        "communication_statistic": _as_portion(communication_statistic(work)),
+        "aicpu": _as_portion(aicpu(work)),
+        "l2_cache": _as_portion(l2_cache(work)),
     }
 
 
-def _whole(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _as_portion(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     if rows.height:
         yield rows
 
@@ -73,11 +73,11 @@ def op_summary(work: Work) -> Iterator[pl.DataFrame]:
         of_kernels, of_operators = (part.filter(pl.col("other") == other) for other in (0, 1))
         rows = pl.concat(
             [
-                _kernel_rows(work, _detailed(work, of_kernels["row"]).hstack(of_kernels.select("wait_ns"))),
+                _kernel_rows(work, _task_details(work, of_kernels["row"]).hstack(of_kernels.select("wait_ns"))),
                 _operator_rows(work, work.operators[of_operators["row"]].hstack(of_operators.select("wait_ns"))),
             ]
         )
-        yield _merged(rows, part)
+        yield _in_time_order(rows, part)
 
 
 def _order(work: Work) -> pl.Expr:
@@ -95,21 +95,21 @@ def _order(work: Work) -> pl.Expr:
     return pl.when((pl.col("other") == 1) & first).then(-1).otherwise("other").alias("place")
 
 
-def _detailed(work: Work, rows: pl.Series) -> pl.DataFrame:
+def _task_details(work: Work, rows: pl.Series) -> pl.DataFrame:
     details = _of_known_blocks(with_texts(work.tasks[rows]), work.counters)
     if work.brief:
         details = _with_whole_tasks(details, work).with_columns(category=pl.lit(None, pl.String), span_type=pl.lit(None, pl.String))
     return details
 
 
-def _merged(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
+def _in_time_order(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
     """Rows that are sorted by kind, in the order of time."""
     place = part.with_row_index("place").sort("other", "place", maintain_order=True)["place"]
     return rows.with_columns(place).sort("place").drop("place")
 
 
 def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
-    rows = rows.with_columns(_rounded(rows[name]).alias(f"printed {name}") for name in _CORE_TIMES if name in work.counters)
+    rows = rows.with_columns(_round_core_times(rows[name]).alias(f"printed {name}") for name in _CORE_TIMES if name in work.counters)
     known = pl.col("blocks").is_not_null()
     blocks: dict[str, pl.Expr] = {"Block Num": pl.col("blocks").fill_null(0) if _is_ascend(work) else pl.col("blocks")}
     if work.stars:
@@ -163,7 +163,7 @@ def _of_known_blocks(rows: pl.DataFrame, counters: list[str]) -> pl.DataFrame:
     )
 
 
-def _rounded(times: pl.Series) -> pl.Series:
+def _round_core_times(times: pl.Series) -> pl.Series:
     """Times with two digits. A middle is rounded by its exact binary value, as in msprof."""
     cents = times * 100
     middle = ((cents - cents.floor() - 0.5).abs() < 1e-6).arg_true()
@@ -202,7 +202,7 @@ def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
         "Task Wait Time(us)": us("wait_ns"),
         "Block Num": pl.lit(0, pl.Int64) if _is_ascend(work) else pl.lit(None, pl.Int64),
     }
-    none = _detailed(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
+    none = _task_details(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
     columns = _kernel_rows(work, none).schema
     return rows.select(known.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
 
@@ -250,7 +250,7 @@ def task_time(work: Work) -> Iterator[pl.DataFrame]:
     # Without the parts of communication tasks: they are tasks of planes.
     whole = (pl.col("kind") == "kernel") | (pl.col("context").fill_null(NO_CONTEXT) == NO_CONTEXT)
     for device in work.devices:
-        tasks = only(work.tasks, pl.col("device") == device, whole)
+        tasks = filter_rows(work.tasks, pl.col("device") == device, whole)
         for rows in tasks.iter_slices(_PORTION):
             yield _task_rows(work, with_texts(rows))
         copies = tasks.filter(pl.col("received_ns").is_not_null())

@@ -92,7 +92,7 @@ def work(trace: Trace) -> Work:
     )
 
 
-def only(rows: pl.DataFrame, *where: pl.Expr) -> pl.DataFrame:
+def filter_rows(rows: pl.DataFrame, *where: pl.Expr) -> pl.DataFrame:
     """The rows for which the conditions are true; not copied if these are all, because there may be millions."""
     wanted = rows.select(pl.all_horizontal(*where)).to_series()
     return rows if wanted.all() else rows.filter(wanted)

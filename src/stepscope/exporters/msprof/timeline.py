@@ -10,8 +10,16 @@ from stepscope.exporters.common.json_lines import fill_template
 from stepscope.exporters.msprof import marks as msprof_marks
 from stepscope.exporters.msprof.iterations import step_events
 from stepscope.exporters.msprof.summaries import kernels
-from stepscope.exporters.msprof.tasks import LAYERS, NO_CONTEXT, NO_MODEL, Work, only, with_texts
-from stepscope.exporters.msprof.trace_lines import HARDWARE, metadata_lines, number_text, process_number, quoted, span_line, timestamp
+from stepscope.exporters.msprof.tasks import LAYERS, NO_CONTEXT, NO_MODEL, Work, filter_rows, with_texts
+from stepscope.exporters.msprof.trace_lines import (
+    HARDWARE,
+    metadata_lines,
+    number_text,
+    process_number,
+    span_line,
+    timestamp,
+    with_json_texts,
+)
 from stepscope.model import intervals, span_details
 from stepscope.model.intervals import Ints
 
@@ -30,17 +38,17 @@ _PLANE_ARGS = (
 def events(work: Work, wanted: Collection[str] | None = None) -> Iterator[pl.Series]:
     """All lines of the timeline, in portions; `wanted` selects layers, with the names of msprof's configuration."""
 
-    def of(layer: str, lines: Iterator[pl.Series]) -> Iterator[pl.Series]:
+    def of_layer(layer: str, lines: Iterator[pl.Series]) -> Iterator[pl.Series]:
         return lines if wanted is None or layer in wanted else iter(())
 
-    yield from of("step_trace", step_events(work))
+    yield from of_layer("step_trace", step_events(work))
     yield from _calls(work, wanted)
     for device in work.devices:
-        yield from of("ascend", _hardware(work, device))
-        yield from of("communication", _communication(work, device))
-        yield from of("freq", _clocks(work, device))
+        yield from of_layer("ascend", _hardware(work, device))
+        yield from of_layer("communication", _communication(work, device))
+        yield from of_layer("freq", _clocks(work, device))
         yield from _samples(work, device, wanted)
-        yield from of("overlap_analyse", _overlap(work, device))
+        yield from of_layer("overlap_analyse", _overlap(work, device))
 
 
 # The host
@@ -50,7 +58,7 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
     layered = pl.col("level").is_in(list(LAYERS)) & (pl.col("kind") != "annotation")
     for place, name, calls in (
         (_FRAMEWORK, work.process or "framework", work.calls.filter(~layered)),
-        (_CANN, "CANN", only(work.calls, layered)),
+        (_CANN, "CANN", filter_rows(work.calls, layered)),
     ):
         marks = work.marks.filter(pl.col("device").is_null() & pl.lit(place == _FRAMEWORK))
         if (calls.is_empty() and marks.is_empty()) or (wanted is not None and ("cann" if place == _CANN else "msproftx") not in wanted):
@@ -78,14 +86,14 @@ def _calls(work: Work, wanted: Collection[str] | None) -> Iterator[pl.Series]:
                 item=pl.coalesce("item", pl.lit("0")),
                 id=pl.when(pl.col("level") == "acl").then("name").otherwise(pl.lit("0")),
             )
-            yield quoted(rows, "title", "mode", "level", "id", "item").select(span_line(pid, "title", "thread", args)).to_series()
+            yield with_json_texts(rows, "title", "mode", "level", "id", "item").select(span_line(pid, "title", "thread", args)).to_series()
 
 
 # Tasks
 
 
 def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
-    tasks = only(work.tasks, pl.col("device") == device)
+    tasks = filter_rows(work.tasks, pl.col("device") == device)
     if tasks.is_empty():
         return
     pid = process_number(work, HARDWARE, device)
@@ -108,7 +116,7 @@ def _hardware(work: Work, device: int) -> Iterator[pl.Series]:
     host = _host(work)
     yield from msprof_marks.on_device(work, pid, device)
     for portion in map(with_texts, tasks.iter_slices(_PORTION)):
-        rows = quoted(portion.with_columns(title=named, type=kind), "title", "type")
+        rows = with_json_texts(portion.with_columns(title=named, type=kind), "title", "type")
         yield rows.select(span_line(pid, "title", "track_stream", args)).to_series()
         yield from _copies(portion.filter(pl.col("received_ns").is_not_null()), pid)
         yield from _arrows(_launches(work, callers, portion, device), host, pid)
@@ -135,7 +143,7 @@ class _Callers(NamedTuple):
     row: pl.Series
     calls: pl.DataFrame
 
-    def of(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
+    def with_call(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
         """Rows that have a call, with its `thread` and start (`from_ns`)."""
         rows = rows.filter(pl.col(number).is_not_null())
         wanted = rows[number].to_numpy().astype(np.int64)
@@ -164,7 +172,7 @@ def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFram
     by_span, by_connection = callers
     columns = ["flow", "thread", "from_ns", "start_ns", "track_stream"]
     if not work.tasks["task"].count():  # a source other than Ascend's: calls by span
-        return by_span.of(tasks.with_columns(flow=pl.col("span").cast(pl.String)), "flow_in").select(columns)
+        return by_span.with_call(tasks.with_columns(flow=pl.col("span").cast(pl.String)), "flow_in").select(columns)
     task_flow = sum(
         (pl.col(name).fill_null(0).cast(pl.Int128) * 2**bits for name, bits in (("stream", 64), ("task", 48), ("batch", 32))),
         pl.lit(device * 2**80, pl.Int128) + pl.col("context").fill_null(NO_CONTEXT).cast(pl.Int128),
@@ -172,8 +180,8 @@ def _launches(work: Work, callers: tuple[_Callers, _Callers], tasks: pl.DataFram
     called = pl.col("connection").cast(pl.Int128) * 2**32 + pl.col("context").fill_null(NO_CONTEXT).cast(pl.Int128)
     copy = pl.col("category") == "MEMCPY_ASYNC"
     rows = tasks.with_columns(flow=pl.when(copy).then(called).otherwise(task_flow).cast(pl.String))
-    launched = by_span.of(rows.filter(pl.col("kind") == "kernel", pl.col("launched_ns").is_not_null()), "flow_in")
-    others = by_connection.of(rows.filter(pl.col("category").is_in(_LAUNCHED)), "connection")
+    launched = by_span.with_call(rows.filter(pl.col("kind") == "kernel", pl.col("launched_ns").is_not_null()), "flow_in")
+    others = by_connection.with_call(rows.filter(pl.col("category").is_in(_LAUNCHED)), "connection")
     return pl.concat([launched.with_columns(from_ns="launched_ns").select(columns), others.select(columns)])
 
 
@@ -225,7 +233,7 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
     track = pl.col("group").replace_strict(first, return_dtype=pl.Int64)
     if operators.height:
         yield (
-            quoted(operators.with_columns(tid=track), "name", "data_type", "algorithm")
+            with_json_texts(operators.with_columns(tid=track), "name", "data_type", "algorithm")
             .select(
                 span_line(
                     pid,
@@ -249,10 +257,10 @@ def _communication(work: Work, device: int) -> Iterator[pl.Series]:
         rows = operators.filter(pl.col("connection").is_not_null()).with_columns(
             track_stream=track, flow=(pl.col("connection").cast(pl.Int128) * 2**32 - 1).cast(pl.String)
         )
-        yield from _arrows(_callers(work)[1].of(rows, "connection"), _host(work), pid)
+        yield from _arrows(_callers(work)[1].with_call(rows, "connection"), _host(work), pid)
     for portion in planes.iter_slices(_PORTION):
         rows = portion.with_columns(tid=track + 1 + pl.col("plane"))
-        rows = quoted(rows, "name", "notify_id", "task_type", "transport", "data_type", "link")
+        rows = with_json_texts(rows, "name", "notify_id", "task_type", "transport", "data_type", "link")
         keys = {key: column for column, key in span_details.KEYS["communication_tasks"].items()}
         args = pl.concat_str(
             [fill_template(f'"{key}":{{}}', number_text(keys[key]).fill_null("null")) for key in _PLANE_ARGS], separator=","
@@ -286,7 +294,7 @@ def _samples(work: Work, device: int, wanted: Collection[str] | None) -> Iterato
         place = _SAMPLES[str(layer)]
         pid = process_number(work, place, device)
         yield metadata_lines(pid, place, str(layer), f"NPU {device}", {})
-        named = quoted(part, "counter", "field")
+        named = with_json_texts(part, "counter", "field")
         yield named.select(
             fill_template(
                 '{"name":{},"ts":{},"pid":' + str(pid) + ',"tid":0,"args":{{}:{}},"ph":"C"}',
@@ -305,7 +313,7 @@ def _overlap(work: Work, device: int) -> Iterator[pl.Series]:
     computed = kernels(work).filter(~pl.col("serves"))
     computing, communicating = (_union(frame.filter(pl.col("device") == device)) for frame in (computed, work.operators))
     # A kernel that serves communication is in neither set, and does not extend the range.
-    tasks = only(work.tasks, pl.col("device") == device, ~(pl.col("serves") & (pl.col("category") != "AI_CPU")))
+    tasks = filter_rows(work.tasks, pl.col("device") == device, ~(pl.col("serves") & (pl.col("category") != "AI_CPU")))
     if not len(computing.starts) and not len(communicating.starts):
         return
     pid = process_number(work, _OVERLAP, device)

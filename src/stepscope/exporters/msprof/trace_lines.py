@@ -34,7 +34,7 @@ def _meta(name: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]
     return {"name": name, "pid": pid, "tid": tid, "args": args, "ph": "M"}
 
 
-def quoted(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+def with_json_texts(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Rows with these texts as JSON; nulls stay null."""
     return rows.with_columns(encode_distinct(rows[name], json_text).alias(name) for name in columns)
 

@@ -316,7 +316,7 @@ class _Database:
         self.put(
             "AICORE_FREQ",
             {"deviceId": "INTEGER", "timestampNs": "NUMERIC", "freq": "INTEGER"},
-            clock.with_columns(freq=_whole(pl.col("value") / 1e6)),
+            clock.with_columns(freq=_whole_numbers(pl.col("value") / 1e6)),
         )
         words = pl.col("series").str.split(" ")
         hbm = npu.filter(words.list.len() == 3, words.list.first() == "HBM", words.list.last().is_in(["Read", "Write"]))
@@ -381,7 +381,7 @@ def _code(column: str, words: dict[int, str]) -> pl.Expr:
     return pl.col(column).fill_null("N/A").replace_strict(numbers, default=65535, return_dtype=pl.Int64)
 
 
-def _whole(value: pl.Expr) -> pl.Expr:
+def _whole_numbers(value: pl.Expr) -> pl.Expr:
     """The value if it is a whole number, else null."""
     return pl.when(value == value.round()).then(value.round())
 

@@ -71,8 +71,8 @@ def _details(host: Host) -> pl.DataFrame:
         {
             "communication": call,
             "context": raw["context"].astype(np.int64),
-            "task_name": host.words.of(raw["item"]).cast(pl.String),
-            "group": host.words.of(raw["group"]).cast(pl.String),
+            "task_name": host.words.names_of(raw["item"]).cast(pl.String),
+            "group": host.words.names_of(raw["group"]).cast(pl.String),
             "group_number": raw["group"],
             "src": raw["local"].astype(np.int64),
             "dst": raw["remote"].astype(np.int64),
@@ -97,10 +97,10 @@ def _groups(host: Host) -> pl.DataFrame:
     rows = pl.DataFrame(
         {
             "node": node,
-            "group": host.words.of(raw["group"]).cast(pl.String),
+            "group": host.words.names_of(raw["group"]).cast(pl.String),
             "group_number": raw["group"],
             "op_data_type": code_names(raw["dtype"], _DTYPES | _ODD),
-            "algorithm": host.words.of(raw["algorithm"]).cast(pl.String),
+            "algorithm": host.words.names_of(raw["algorithm"]).cast(pl.String),
             "count": raw["count"].astype(np.int64),
             "relay": raw["flags"] & 1 == 1,
             "retry": raw["flags"] & 2 == 2,

@@ -385,7 +385,7 @@ def _report_skipped(file: Path, data: bytes, whole: Records, size: int, over: in
         notes.add(file, f"{units.count(rest, 'byte belongs', 'bytes belong')} to no complete record", max(1, rest // size))
 
 
-def lost(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None:
+def report_lost_records(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None:
     """Report lost records. Devices number records modulo 16: a gap in the numbers is the minimum number of lost records."""
     if len(counter) < 2:
         return

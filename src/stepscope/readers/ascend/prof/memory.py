@@ -33,7 +33,7 @@ def read(side: Side, host: Host, notes: Notes) -> Memory:
         {
             "at_ns": host.clock.ns(raw["at"]),
             "npu": raw["device"].astype(np.int64),
-            "op": host.words.of(raw["op"]).cast(pl.String),
+            "op": host.words.names_of(raw["op"]).cast(pl.String),
             "address": raw["address"],
             "bytes": raw["bytes"],
             "allocated": raw["allocated"].astype(np.float64),

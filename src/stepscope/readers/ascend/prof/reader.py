@@ -54,7 +54,7 @@ def read(path: Path, options: Options) -> Trace:
         host = host._replace(tasks=host.tasks.clear(), streams={})  # large, and the executions contain them
     for side in (host_side, *device_sides):
         if side is not None:
-            counters.unread(side, notes)
+            counters.report_unread_files(side, notes)
     if host is None and not devices:
         raise DataError(path, "neither host nor device data")
     return _assemble(path, host_side, host, devices, notes, options)

@@ -55,7 +55,7 @@ def calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> Part:
         correlation="connection",
         start_ns="start_ns",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        args=pl.struct("level", "request", "event", type="name", id="item", item_id="item_number", Mode=pl.coalesce(_family(), "name")),
+        args=pl.struct("level", "request", "event", type="name", id="item", item_id="item_number", Mode=pl.coalesce(_acl_family(), "name")),
         group=pl.lit(process(info), schema.Text),
         label=pl.format("Thread {}", "thread").cast(schema.Text),
         track_kind=pl.lit("thread", schema.Text),
@@ -89,7 +89,7 @@ def system_calls(side: Side, info: dict[str, Any], notes: Notes) -> list[Part]:
     return [Part(spans)]
 
 
-def _family() -> pl.Expr:
+def _acl_family() -> pl.Expr:
     """The family of a call of AscendCL."""
     words = {1: "ACL_OP", 2: "ACL_MODEL", 3: "ACL_RTS", 4: "ACL_OTHERS", 5: "ACL_NN", 6: "ACL_ASCENDC"}
     words |= {7: "HOST_HCCL", 9: "ACL_DVPP", 10: "ACL_GRAPH"}
@@ -108,7 +108,7 @@ def device_parts(device: DeviceData, steps: pl.DataFrame, marks: pl.DataFrame) -
     if planes.height:
         parts.append(Part(in_steps(_planes(planes, operators), steps), "communication_tasks"))
     if device.steps.ranges.height:
-        parts.append(Part(in_steps(_tagged(device.steps.ranges, operators.height > 0), steps), "ranges"))
+        parts.append(Part(in_steps(_tag_ranges(device.steps.ranges, operators.height > 0), steps), "ranges"))
     if device.aicpu.height:
         parts.append(Part(in_steps(_aicpu_without_task(device.aicpu), steps), "tasks"))
     marked = prof_marks.on_device(marks, device.device)
@@ -178,11 +178,11 @@ _AICPU_ARGS = {name: pl.col(name) for name in AICPU}
 
 def _tasks(device: DeviceData, steps: pl.DataFrame) -> list[Part]:
     rows = device.executions.with_columns(pl.col("model_id").cast(pl.Int64, strict=False), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
-    rows = _only(rows, pl.col("dur_ns") >= 0)
+    rows = _filter_rows(rows, pl.col("dur_ns") >= 0)
     if steps.height:
         rows = rows.with_columns(in_steps(rows.select("start_ns", "model_id"), steps)["step"])
     task_args = dict(_TASK_ARGS) | ({"original stream": pl.col("original")} if "original" in rows.columns else {})
-    kernels = _only(rows, pl.col("kind") == "kernel")
+    kernels = _filter_rows(rows, pl.col("kind") == "kernel")
     others = rows.filter(pl.col("kind") != "kernel")
     parts = []
     if kernels.height:
@@ -240,7 +240,7 @@ def _scopes(operators: pl.Series) -> pl.Series:
     return operators.replace_strict(distinct, scopes, default=None, return_dtype=schema.Text)
 
 
-def _only(rows: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
+def _filter_rows(rows: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
     """The rows for which `where` is true; not copied if these are all: there may be millions, with many columns."""
     wanted = rows.select(where).to_series()
     return rows if wanted.all() else rows.filter(wanted)
@@ -337,7 +337,7 @@ def with_operators(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame
     return tasks.join(operators.select("node", "nth", operator="name"), on=["node", "nth"], how="left", maintain_order="left")
 
 
-def _tagged(ranges: pl.DataFrame, recorded: bool) -> pl.DataFrame:
+def _tag_ranges(ranges: pl.DataFrame, recorded: bool) -> pl.DataFrame:
     """Collectives and GetNext between the tags of the graph. If the collectives themselves are `recorded`, tags only annotate them."""
     reduce = pl.col("tag") == "reduce"
     return ranges.select(

@@ -98,7 +98,7 @@ def samples_of_device(frames: list[pl.DataFrame], device: int | None) -> pl.Data
     return pl.concat(rows).sort("name", "at_ns", maintain_order=True) if rows else pl.DataFrame(schema=COLUMNS)
 
 
-def unread(side: Side, notes: Notes) -> None:
+def report_unread_files(side: Side, notes: Notes) -> None:
     """Report the files that no reader decodes, with their sizes."""
     sizes: dict[str, int] = {}
     for name, path in side.raw.items():
@@ -148,16 +148,16 @@ def _at(raw: Records, side: Side, times: Sampling) -> Any:
 
 def _hbm(side: Side, times: Sampling, notes: Notes) -> pl.DataFrame:
     raw = records(side.slices(r"hbm\.data\.\d+"), _HBM_2 if _second(side) else _HBM, notes)
-    return _moved(raw, _at(raw, side, times), _HBM_BYTES)
+    return _byte_counts(raw, _at(raw, side, times), _HBM_BYTES)
 
 
 def _ddr(side: Side, times: Sampling, notes: Notes) -> pl.DataFrame:
     raw = records(side.slices(r"ddr\.data\.\d+"), _DDR, notes)
     raw = raw[raw["master"] == _EVERYWHERE]  # the total contains those of single masters
-    return _moved(raw, raw["at"].astype(np.int64) * 1000 + times.origin_ns, _DDR_BITS.get(side.chip, 128) // 8)
+    return _byte_counts(raw, raw["at"].astype(np.int64) * 1000 + times.origin_ns, _DDR_BITS.get(side.chip, 128) // 8)
 
 
-def _moved(raw: Records, at_ns: Any, size: int) -> pl.DataFrame:
+def _byte_counts(raw: Records, at_ns: Any, size: int) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "at_ns": at_ns,

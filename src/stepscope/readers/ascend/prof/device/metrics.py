@@ -80,44 +80,46 @@ _COLUMNS: dict[str, list[tuple[str, Sum]]] = {
 _PIPES = {"mac", "scalar", "mte1", "mte2", "mte3", "vec", "fixpipe"}  # these columns also exist as times
 
 
-def _named(pattern: str, words: str) -> list[str]:
+def _columns(pattern: str, words: str) -> list[str]:
     return [pattern.format(word) for word in words.split()]
 
 
 # Metric group -> columns of the cube core, of the vector core, and of chips with one kind of core.
 _GROUPS: dict[str, tuple[list[str], list[str], list[str]]] = {
     "PipeUtilization": (
-        [*_named("{}_ratio", "mac scalar mte1 mte2 fixpipe"), "icache_miss_rate"],
-        [*_named("{}_ratio", "vec scalar mte2 mte3"), "icache_miss_rate"],
-        [*_named("{}_ratio", "vec mac scalar mte1 mte2 mte3"), "icache_miss_rate"],
+        [*_columns("{}_ratio", "mac scalar mte1 mte2 fixpipe"), "icache_miss_rate"],
+        [*_columns("{}_ratio", "vec scalar mte2 mte3"), "icache_miss_rate"],
+        [*_columns("{}_ratio", "vec mac scalar mte1 mte2 mte3"), "icache_miss_rate"],
     ),
     "ArithmeticUtilization": (
-        [*_named("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
-        [*_named("{}_ratio", "vec_fp32 vec_fp16 vec_int32 vec_misc"), "vector_fops"],
-        [*_named("{}_ratio", "mac_fp16 mac_int8 vec_fp32 vec_fp16 vec_int32 vec_misc"), "cube_fops", "vector_fops"],
+        [*_columns("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
+        [*_columns("{}_ratio", "vec_fp32 vec_fp16 vec_int32 vec_misc"), "vector_fops"],
+        [*_columns("{}_ratio", "mac_fp16 mac_int8 vec_fp32 vec_fp16 vec_int32 vec_misc"), "cube_fops", "vector_fops"],
     ),
     "Memory": (
-        _named("{}_bw(GB/s)", "l1_read l1_write main_mem_read main_mem_write"),
-        _named("{}_bw(GB/s)", "ub_read ub_write main_mem_read main_mem_write"),
-        _named("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
+        _columns("{}_bw(GB/s)", "l1_read l1_write main_mem_read main_mem_write"),
+        _columns("{}_bw(GB/s)", "ub_read ub_write main_mem_read main_mem_write"),
+        _columns("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
     ),
     "MemoryL0": (
-        _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
-        _named("{}(GB/s)", "l0c_read_bw l0c_write_bw"),
-        _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
+        _columns("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
+        _columns("{}(GB/s)", "l0c_read_bw l0c_write_bw"),
+        _columns(
+            "{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_write_bw l0c_read_bw_cube l0c_write_bw_cube"
+        ),
     ),
     "MemoryUB": (
-        _named("ub_{}(GB/s)", "read_bw_scalar write_bw_scalar"),
-        _named("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
-        _named("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        _columns("ub_{}(GB/s)", "read_bw_scalar write_bw_scalar"),
+        _columns("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        _columns("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
     ),
     "ResourceConflictRatio": (
         [],
-        _named("vec_{}_cflt_ratio", "bankgroup bank resc"),
-        _named("vec_{}_cflt_ratio", "bankgroup bank resc"),
+        _columns("vec_{}_cflt_ratio", "bankgroup bank resc"),
+        _columns("vec_{}_cflt_ratio", "bankgroup bank resc"),
     ),
     "L2Cache": (list(_CACHE), list(_CACHE), list(_CACHE)),
-    "MemoryAccess": (_named("{}(KB)", " ".join(_DATAS)),) * 3,
+    "MemoryAccess": (_columns("{}(KB)", " ".join(_DATAS)),) * 3,
 }
 
 
@@ -173,16 +175,16 @@ _NEWEST_COLUMNS: dict[str, list[tuple[str, Sum]]] = {
     **{name: [("count", Sum((event,)))] for name, event in _NEWEST_CACHE.items()},
 }
 _NEWEST_GROUPS: dict[str, list[str]] = {
-    "PipeUtilization": [*_named("{}_ratio", "vec mac scalar mte1 mte2 mte3 fixpipe"), "icache_miss_rate"],
-    "ArithmeticUtilization": [*_named("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
-    "Memory": _named("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
-    "MemoryL0": _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_read_bw_cube l0c_write_bw_cube"),
+    "PipeUtilization": [*_columns("{}_ratio", "vec mac scalar mte1 mte2 mte3 fixpipe"), "icache_miss_rate"],
+    "ArithmeticUtilization": [*_columns("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
+    "Memory": _columns("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
+    "MemoryL0": _columns("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_read_bw_cube l0c_write_bw_cube"),
     "MemoryUB": [
-        *_named("ub_{}(GB/s)", "read_bw_mte write_bw_mte read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        *_columns("ub_{}(GB/s)", "read_bw_mte write_bw_mte read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
         "fixp2ub_write_bw(GB/s)",
     ],
     "L2Cache": list(_NEWEST_CACHE),
-    "ResourceConflictRatio": _named("vec_{}_cflt_ratio", "bank resc"),
+    "ResourceConflictRatio": _columns("vec_{}_cflt_ratio", "bank resc"),
 }
 
 

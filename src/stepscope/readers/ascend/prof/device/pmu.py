@@ -10,7 +10,7 @@ import polars.selectors as cs
 from stepscope.model.intervals import Ints
 from stepscope.readers.ascend.prof.device.metrics import metrics, quotient
 from stepscope.readers.ascend.prof.device.records import NEWEST, NO_CONTEXT, Device, numbers
-from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, Clock, Notes, Side, lost, records
+from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, Clock, Notes, Side, records, report_lost_records
 
 _AICORE = np.dtype(
     [
@@ -129,7 +129,7 @@ def _stars(
     raw = records(files, _PROFILE, notes, DEVICE_MAGIC)
     if not len(raw):
         return pl.DataFrame()
-    lost((raw["head"] >> 6) & 15, files[0], notes)
+    report_lost_records((raw["head"] >> 6) & 15, files[0], notes)
     function = raw["head"] & 63
     stream, task = numbers(raw["stream"], raw["task"], None, side)
     sub = raw["sub"] & 0xFF
@@ -184,7 +184,7 @@ def _newest(
 
 def _of_both(counted: Counted) -> pl.DataFrame:
     """One row per kernel, with the counters of the cube cores and of the vector cores."""
-    rows = _joined(counted)
+    rows = _with_executions(counted)
     both = rows.select("execution").unique(maintain_order=True)
     for vector in (False, True):
         core = _core(counted, rows.filter(pl.col("vector") == vector), vector)
@@ -195,7 +195,7 @@ def _of_both(counted: Counted) -> pl.DataFrame:
     return _with_cube(both, counted.executions, side, "aic_") if _group(side, "ai_core_metrics") == "PipeUtilization" else both
 
 
-def _joined(counted: Counted) -> pl.DataFrame:
+def _with_executions(counted: Counted) -> pl.DataFrame:
     """The records with `execution`: the last one that started before the record was written."""
     runs = counted.executions.select("execution", "stream", "task", "start_ns", run_end="end_ns").sort("start_ns")
     rows = counted.rows.sort("start_ns", maintain_order=True)
@@ -268,7 +268,7 @@ def _with_cube(rows: pl.DataFrame, executions: pl.DataFrame, side: Side, prefix:
 
 def _of_one(counted: Counted) -> pl.DataFrame:
     """STARS chips for inference: kernels only, and the columns of one kind of core."""
-    rows = _joined(counted._replace(rows=counted.rows.filter(~pl.col("of_block"))))
+    rows = _with_executions(counted._replace(rows=counted.rows.filter(~pl.col("of_block"))))
     rows = rows.unique("execution", keep="first", maintain_order=True).with_columns(ended="start_ns")
     # Sets with this suffix contain events of cube cores.
     core = 0 if str(counted.side.sample.get("ai_core_metrics", "")).endswith(_EXACT) else 2
@@ -280,7 +280,7 @@ def _hwts(side: Side, files: list[Path], executions: pl.DataFrame, frequency: tu
     raw = records(files, _AICORE, notes, DEVICE_MAGIC)
     if not len(raw):
         return pl.DataFrame()
-    lost(raw["head"] >> 4, files[0], notes)
+    report_lost_records(raw["head"] >> 4, files[0], notes)
     nth = pl.int_range(pl.len()).over("stream", "task")
     rows = pl.DataFrame(
         {

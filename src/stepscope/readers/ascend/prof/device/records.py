@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model.intervals import Bools, Ints
-from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, HOST_MAGIC, Clock, Notes, Records, Side, lost, records
+from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, HOST_MAGIC, Clock, Notes, Records, Side, records, report_lost_records
 
 NO_CONTEXT = 2**32 - 1
 STREAM_DESTROYED = 0xFFFF
@@ -124,12 +124,12 @@ def hwts(files: list[Path], notes: Notes) -> pl.DataFrame:
     logs = records(files, HWTS, notes, DEVICE_MAGIC)
     if not len(logs):
         return _NO_TASKS
-    lost(logs["head"] >> 4, files[0], notes)
+    report_lost_records(logs["head"] >> 4, files[0], notes)
     tag = logs["head"] & 7
     logs, tag = logs[tag < 2], tag[tag < 2]
     stream = logs["stream"].astype(np.int64) % 2048
     key = stream << 16 | logs["task"]
-    starts, ends, unpaired = paired(key, logs["at"], tag == 0)
+    starts, ends, unpaired = pair_starts_and_ends(key, logs["at"], tag == 0)
     _report_unpaired(unpaired, files[0], notes)
     return _executions(logs, starts, ends, stream, logs["task"].astype(np.int64), None, logs["sqe"].astype(np.int64), HWTS_TYPES)
 
@@ -139,13 +139,13 @@ def _stars(side: Side, files: list[Path], notes: Notes) -> pl.DataFrame:
     logs = records(files, STARS_SHORT if short else STARS, notes, DEVICE_MAGIC)
     if not len(logs):
         return _NO_TASKS
-    lost((logs["head"] >> 6) & 15, files[0], notes)
+    report_lost_records((logs["head"] >> 6) & 15, files[0], notes)
     function, sqe = logs["head"] & 63, (logs["head"] >> 10).astype(np.int64)
     stream, task = numbers(logs["stream"], logs["task"], sqe, side)
     key = stream << 32 | task
     parts = []
     whole = (function == _START) | (function == _END)
-    starts, ends, unpaired = paired(key[whole], logs["at"][whole], function[whole] == _START)
+    starts, ends, unpaired = pair_starts_and_ends(key[whole], logs["at"][whole], function[whole] == _START)
     _report_unpaired(unpaired, files[0], notes)
     words = NEWEST_TYPES if short else STARS_TYPES
     parts.append(_executions(logs[whole], starts, ends, stream[whole], task[whole], None, sqe[whole], words))
@@ -154,7 +154,7 @@ def _stars(side: Side, files: list[Path], notes: Notes) -> pl.DataFrame:
         logs, stream, task = logs[part], stream[part], task[part]
         context = logs["context"].astype(np.int64)
         part_key = key[part] * 65536 + context ^ logs["thread"].astype(np.int64) << 48
-        starts, ends, unpaired = paired(part_key, logs["at"], function[part] == _SUB_START)
+        starts, ends, unpaired = pair_starts_and_ends(part_key, logs["at"], function[part] == _SUB_START)
         _report_unpaired(unpaired, files[0], notes)
         parts.append(_executions(logs, starts, ends, stream, task, context, logs["sub"].astype(np.int64) & 0xFF, SUB_TYPES))
     return pl.concat(parts)
@@ -175,7 +175,7 @@ def numbers(stream: Records, task: Records, sqe: Ints | None, side: Side) -> tup
     )
 
 
-def paired(key: Ints, at: Records, is_start: Bools) -> tuple[Ints, Ints, tuple[int, int]]:
+def pair_starts_and_ends(key: Ints, at: Records, is_start: Bools) -> tuple[Ints, Ints, tuple[int, int]]:
     """Rows of starts and of their ends, and the numbers of unpaired ones: an end belongs to the last start of its key before it."""
     order = np.lexsort((at, key))
     starts = is_start[order]
@@ -237,7 +237,7 @@ def _by_state(states: Records, kind: int | None, word: str) -> pl.DataFrame:
     if not len(states):
         return _NO_TASKS
     stream, task = _int64(states["stream"]), _int64(states["task"])
-    starts, ends, _ = paired(stream << 16 | task, states["at"], states["state"] == 1)
+    starts, ends, _ = pair_starts_and_ends(stream << 16 | task, states["at"], states["state"] == 1)
     return _executions(states, starts, ends, stream, task, None, np.zeros(len(states), np.int64), {0: word})
 
 
@@ -245,7 +245,7 @@ def _copies(states: Records, clock: Clock) -> pl.DataFrame:
     """Copies: received (state 0), then started (state 1)."""
     stream, task = _int64(states["stream"]), _int64(states["task"])
     early = states["state"] < 2
-    received, starts, _ = paired((stream << 16 | task)[early], states["at"][early], states["state"][early] == 0)
+    received, starts, _ = pair_starts_and_ends((stream << 16 | task)[early], states["at"][early], states["state"][early] == 0)
     rows = states[early]
     return pl.DataFrame(
         {

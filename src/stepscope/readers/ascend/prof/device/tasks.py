@@ -22,13 +22,13 @@ def join_launches(device: Device, host: Host | None) -> pl.DataFrame:
     `nth` numbers the executions of one host task: a graph is loaded once and runs many times.
     """
     rows = _parts(device.tasks).with_columns(device=pl.lit(device.number, pl.Int64)).with_row_index("execution")
-    rows = rows.hstack(_launched(rows, host, device.number))
+    rows = rows.hstack(_launches(rows, host, device.number))
     if not rows["start_ns"].is_sorted():
         rows = rows.sort("start_ns", maintain_order=True)
     rows = rows.with_columns(pl.Series("nth", _nth(rows)))
     if device.blocks.height:
         rows = _real_blocks(rows, device.blocks)
-    return _classified(rows)
+    return _with_kinds(rows)
 
 
 def _nth(rows: pl.DataFrame) -> Ints:
@@ -73,7 +73,7 @@ def _parts(tasks: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([whole.drop("of"), parts.select(whole.drop("of").columns)]).sort("start_ns", maintain_order=True)
 
 
-def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFrame:
+def _launches(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFrame:
     """The launch of each execution: the last one before it with the same stream, task and batch, else the first one after it."""
     keys = rows.select("execution", *_KEY, "start_ns").sort("start_ns")
     if host is None:
@@ -86,10 +86,10 @@ def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFram
     if unknown.height:  # the clocks are not aligned exactly
         after = unknown.join_asof(known, on="start_ns", by=_KEY, strategy="forward", check_sortedness=False)
         row = pl.concat([row.filter(pl.col("row").is_not_null()), after])
-    return _gathered(tasks, row.sort("execution")["row"])
+    return _gather_rows(tasks, row.sort("execution")["row"])
 
 
-def _gathered(rows: pl.DataFrame, at: pl.Series) -> pl.DataFrame:
+def _gather_rows(rows: pl.DataFrame, at: pl.Series) -> pl.DataFrame:
     """The rows at these indices, null for a null index. Texts become categorical, because they repeat."""
     rows = rows.with_columns(pl.col(pl.String).cast(schema.Text))
     return rows.select(pl.all().gather(at)) if rows.height else rows.clear(at.len())
@@ -129,7 +129,7 @@ def _real_blocks(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _classified(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_kinds(rows: pl.DataFrame) -> pl.DataFrame:
     """Executions with `kind` and `category`. Only the computation of an operator is a kernel; tasks of the scheduler are not."""
     kernel_task = pl.col("host_type").replace_strict(KERNEL_CORES, default=None, return_dtype=pl.String)
     # The runtime also uses AI CPUs: its tasks have no operator and no name.

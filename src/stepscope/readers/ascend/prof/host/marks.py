@@ -37,7 +37,7 @@ def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
             "event": pl.Series(raw["event"].astype(np.int64)).replace_strict(_EVENTS, default="?", return_dtype=pl.String),
             "mark": np.where(raw["form"] == _WITH_MARK, raw["mark"].astype(np.int64), -1),
             "segment": raw["segment"].astype(np.int64),
-            "domain": words.of(raw["domain"]).cast(pl.String),
+            "domain": words.names_of(raw["domain"]).cast(pl.String),
             "category": raw["category"].astype(np.int64),
             "payload_type": raw["payload_type"].astype(np.int64),
             "payload": raw["payload"].astype(np.uint64),

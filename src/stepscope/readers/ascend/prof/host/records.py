@@ -62,14 +62,14 @@ class Words(NamedTuple):
     hashes: pl.DataFrame  # key, word
     types: pl.DataFrame  # level, type, word
 
-    def of(self, hashes: Records) -> pl.Series:
+    def names_of(self, hashes: Records) -> pl.Series:
         """The names of these hashes: null for 0, the number itself for an unknown hash."""
         keys = pl.DataFrame({"key": np.ascontiguousarray(hashes).astype(np.uint64)})
         named = keys.join(self.hashes, on="key", how="left", maintain_order="left")
         number = pl.when(pl.col("key") > 0, pl.col("word").is_null()).then("key").cast(pl.String).cast(schema.Text)
         return named.select(pl.coalesce("word", number)).to_series()
 
-    def of_types(self, level: Records | int, kinds: Records) -> pl.Series:
+    def type_names(self, level: Records | int, kinds: Records) -> pl.Series:
         levels = np.full(len(kinds), level, np.int64) if isinstance(level, int) else level.astype(np.int64)
         keys = pl.DataFrame({"level": levels, "type": kinds.astype(np.uint64)})
         named = keys.join(self.types, on=["level", "type"], how="left", maintain_order="left")
@@ -92,10 +92,10 @@ class Host(NamedTuple):
 
 def read(side: Side, clock: Clock, notes: Notes) -> Host:
     words = _words(side, notes)
-    streams = {name: _both(side, name, layout, notes) for name, layout in STREAMS.items()}
+    streams = {name: _records_of_both_ages(side, name, layout, notes) for name, layout in STREAMS.items()}
     calls = _calls(side, words, clock, notes)
     around = Around(calls)
-    names = words.of(streams["additional.graph_id_map"]["name"])
+    names = words.names_of(streams["additional.graph_id_map"]["name"])
     models = dict(zip(streams["additional.graph_id_map"]["model"].tolist(), names.to_list(), strict=True))
     tasks = _tasks(streams, words, clock, calls, around, side.chip in NEWEST)
     fusions = _fusions(streams, words, clock, calls, around)
@@ -129,7 +129,7 @@ def _words(side: Side, notes: Notes) -> Words:
     )
 
 
-def _both(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
+def _records_of_both_ages(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
     """The records of a stream, written during the run (`aging` is true) and before it."""
     parts = []
     for aging in (True, False):
@@ -154,7 +154,7 @@ def _both(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records
 
 
 def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame:
-    raw = _both(side, "api_event.data", _API, notes)
+    raw = _records_of_both_ages(side, "api_event.data", _API, notes)
     raw = raw[(raw["begin"] > 0) | (raw["end"] == _EVENT)]
     connection = np.arange(len(raw))
     event = raw["end"] == _EVENT
@@ -179,8 +179,8 @@ def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame
     )
     rows = clock.drop_implausible(rows, side, notes, "calls", "api_event")
     rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
-    item = words.of(rows["item_number"].to_numpy())
-    name = words.of_types(rows["level"].to_numpy(), rows["type"].to_numpy())
+    item = words.names_of(rows["item_number"].to_numpy())
+    name = words.type_names(rows["level"].to_numpy(), rows["type"].to_numpy())
     levels = {number: str(number) for number in rows["level"].unique()} | LEVELS
     named = pl.col("level").replace_strict(levels, return_dtype=schema.Text)
     return rows.with_columns(pl.Series("name", name), pl.Series("item", item), named).with_row_index("row")
@@ -209,7 +209,7 @@ class Around:
 
     def find(self, level: str, thread: Ints, at: Ints) -> Ints:
         """The row of the innermost open call; -1 for none."""
-        row, threads, start, end, parent = self._of(level)
+        row, threads, start, end, parent = self._calls_of_level(level)
         innermost = np.full(len(at), -1, np.int64)
         for number in np.unique(threads):
             low, high = np.searchsorted(threads, [number, number + 1])
@@ -221,7 +221,7 @@ class Around:
             innermost[queries] = np.where(call < 0, -1, row[call])
         return innermost
 
-    def _of(self, level: str) -> tuple[Ints, ...]:
+    def _calls_of_level(self, level: str) -> tuple[Ints, ...]:
         if level not in self._levels:
             calls = self._calls.filter(pl.col("level") == level)
             thread, start, end = (calls[name].to_numpy() for name in ("thread", "start_ns", "end_ns"))
@@ -241,7 +241,7 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
     """
     track = streams["compact.task_track"]
     thread, at = track["thread"].astype(np.int64), clock.ns(track["at"])
-    kind = words.of_types(_CODES["runtime"], track["kind"])
+    kind = words.type_names(_CODES["runtime"], track["kind"])
     flip = (kind == "FLIP_TASK").to_numpy()
     device, stream, task = track["device"].astype(np.int64) & 0xFFF, track["stream"].astype(np.int64), track["task"].astype(np.int64)
     batch = np.zeros(len(track), np.int64)
@@ -261,7 +261,7 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
             "task": task,
             "batch": batch,
             "type": kind,
-            "kernel": words.of(track["kernel"]),
+            "kernel": words.names_of(track["kernel"]),
             "at_ns": at,
             "thread": thread,
             "static": ~track["aging"],
@@ -289,8 +289,8 @@ def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: A
         "basic": pl.DataFrame(
             {
                 "node": _launch(basic, "node", clock, around),
-                "op": words.of(basic["op"]),
-                "op_type": words.of(basic["op_type"]),
+                "op": words.names_of(basic["op"]),
+                "op_type": words.names_of(basic["op_type"]),
                 "core": pl.Series(basic["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=schema.Text),
                 "blocks": (basic["blocks"] & 0xFFFF).astype(np.int64),
                 "mix_blocks": ((basic["blocks"] & 0xFFFF) * (basic["blocks"] >> 16)).astype(np.int64),
@@ -298,7 +298,9 @@ def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: A
                 "static_op": ~basic["aging"],
             }
         ),
-        "attributes": pl.DataFrame({"node": _launch(attributes, "node", clock, around), "attributes": words.of(attributes["attributes"])}),
+        "attributes": pl.DataFrame(
+            {"node": _launch(attributes, "node", clock, around), "attributes": words.names_of(attributes["attributes"])}
+        ),
         "tensors": tensors_of_launches(tensors, _launch(tensors, "node", clock, around)),
     }
     return {name: frame.filter(pl.col("node") >= 0).unique("node", keep="first", maintain_order=True) for name, frame in details.items()}
@@ -330,11 +332,11 @@ def _fusions(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.
     raw = streams["additional.fusion_op_info"]
     rows = around.find("model", raw["thread"].astype(np.int64), clock.ns(raw["at"]))
     model = calls["item_number"].to_numpy()[rows] if len(rows) and calls.height else np.zeros(len(rows), np.uint64)
-    originals = [words.of(raw["originals"][row][: min(int(raw["count"][row]), 8)]).to_list() for row in range(len(raw))]
+    originals = [words.names_of(raw["originals"][row][: min(int(raw["count"][row]), 8)]).to_list() for row in range(len(raw))]
     return pl.DataFrame(
         {
             "model": [int(number) if row >= 0 else None for number, row in zip(model, rows, strict=True)],
-            "name": words.of(raw["op"]),
+            "name": words.names_of(raw["op"]),
             "originals": [";".join(filter(None, names)) for names in originals],
             **{f"{kind}_bytes": raw["bytes"][:, column].astype(np.int64) for column, kind in enumerate(FUSION_MEMORY)},
         },

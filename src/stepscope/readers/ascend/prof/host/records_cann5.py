@@ -68,7 +68,7 @@ def read(side: Side, clock: Clock, notes: Notes) -> Host:
     devices = sorted({int(match[1]) for match in named if match})
     tasks = pl.concat([_tasks(side, device, words, clock, around, notes) for device in devices])
     loaded = records(side.slices(r"Framework\.model_load_info_\d+\.\d+"), _MODEL, notes, HOST_MAGIC)
-    models = dict(zip(loaded["model"].tolist(), _named(loaded["name"], words).fill_null("?").to_list(), strict=True))
+    models = dict(zip(loaded["model"].tolist(), _names(loaded["name"], words).fill_null("?").to_list(), strict=True))
     fused = records(side.slices(r"Framework\.fusion_op_info_\d+\.\d+"), _FUSION, notes, HOST_MAGIC)
     empty = {name: np.empty(0, [*[(field, STREAMS[name][field]) for field in STREAMS[name].names or () if field != "rest"], ("aging", "?")])
              for name in ("compact.hccl_op_info", "additional.hccl_info")}  # fmt: skip
@@ -87,13 +87,13 @@ def _words(side: Side) -> Words:
     )
 
 
-def _named(mixed: Records, words: Words) -> pl.Series:
+def _names(mixed: Records, words: Words) -> pl.Series:
     """Names: a hash in the first eight bytes, or text."""
     data = np.ascontiguousarray(mixed["text"])
     if not len(data):
         return pl.Series([], dtype=pl.String)
     first = data.view(np.uint8).reshape(len(data), data.dtype.itemsize)[:, :8].copy().view("<u8").reshape(-1)
-    return words.of(first).cast(pl.String).zip_with(pl.Series(mixed["form"] != _IS_TEXT), _text(data))
+    return words.names_of(first).cast(pl.String).zip_with(pl.Series(mixed["form"] != _IS_TEXT), _text(data))
 
 
 def _text(data: Records) -> pl.Series:
@@ -135,8 +135,8 @@ def _tasks(side: Side, device: int, words: Words, clock: Clock, around: Around, 
     operators = pl.DataFrame(
         {
             **_place(raw),
-            "op": _named(raw["op"], words),
-            "op_type": _named(raw["op_type"], words),
+            "op": _names(raw["op"], words),
+            "op_type": _names(raw["op_type"], words),
             "core": pl.Series(raw["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=pl.String),
             "blocks": (raw["blocks"] & 0xFFFF).astype(np.int64),
             "mix_blocks": ((raw["blocks"] & 0xFFFF) * (raw["blocks"] >> 16)).astype(np.int64),
@@ -191,11 +191,11 @@ def _tensor_texts(raw: Records) -> pl.DataFrame:
 
 
 def _fusions(raw: Records, words: Words) -> pl.DataFrame:
-    originals = [";".join(filter(None, words.of(row["originals"][: min(int(row["count"]), 8)]).to_list())) for row in raw]
+    originals = [";".join(filter(None, words.names_of(row["originals"][: min(int(row["count"]), 8)]).to_list())) for row in raw]
     return pl.DataFrame(
         {
             "model": raw["model"].astype(np.int64),
-            "name": _named(raw["op"], words),
+            "name": _names(raw["op"], words),
             "originals": pl.Series(originals, dtype=pl.String),
             **{f"{kind}_bytes": raw["bytes"][:, column].astype(np.int64) for column, kind in enumerate(FUSION_MEMORY)},
         }

@@ -45,18 +45,18 @@ NONE = Streams({}, set())
 
 
 def read(side: Side, host: Host, notes: Notes) -> Streams:
-    logic = _all(side, "additional.logic_stream_info", _LOGIC, notes)
+    logic = _records_of_both_ages(side, "additional.logic_stream_info", _LOGIC, notes)
     pieces = {
         int(stream): int(row["logic"]) for row in logic for stream in row["streams"][: min(int(row["count"]), 56)]
     }  # fmt: skip
-    mc2 = _all(side, "additional.mc2_comm_info", _MC2, notes)
+    mc2 = _records_of_both_ages(side, "additional.mc2_comm_info", _MC2, notes)
     serving = {int(stream) for stream in mc2["kernels"]}
-    captured = _captured(side, host, notes)
+    captured = _captured_streams(side, host, notes)
     # The streams of a captured graph differ from the streams of the capture.
     return Streams(pieces, serving | {int(stream) for stream in captured.filter(pl.col("original").is_in(serving))["stream"]})
 
 
-def _all(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
+def _records_of_both_ages(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
     parts = [records(side.slices(re.escape(f"{age}.{name}")), layout, notes, HOST_MAGIC) for age in ("aging", "unaging")]
     return np.concatenate(parts)
 
@@ -69,7 +69,7 @@ def with_captured(host: Host, side: Side, notes: Notes) -> Host:
 
     A recording of later runs of the graph contains no calls that launch its tasks.
     """
-    streams, operators = _captured(side, host, notes), _operators(side, host, notes)
+    streams, operators = _captured_streams(side, host, notes), _operators(side, host, notes)
     tasks = host.tasks
     if streams.height:
         tasks = _on_captured(tasks, streams)
@@ -78,9 +78,9 @@ def with_captured(host: Host, side: Side, notes: Notes) -> Host:
     return host._replace(tasks=tasks)
 
 
-def _captured(side: Side, host: Host, notes: Notes) -> pl.DataFrame:
+def _captured_streams(side: Side, host: Host, notes: Notes) -> pl.DataFrame:
     """device, stream, original, model, at_ns, until_ns: the graph that a stream belonged to in this time."""
-    raw = _all(side, "compact.capture_stream_info", _CAPTURE, notes)
+    raw = _records_of_both_ages(side, "compact.capture_stream_info", _CAPTURE, notes)
     rows = pl.DataFrame(
         {
             **{name: raw[name].astype(np.int64) for name in ("device", "stream", "original", "status")},
@@ -143,9 +143,9 @@ def _operator_rows(raw: Records, tensors: list[Records], age: str, host: Host) -
             **{name: raw[name].astype(np.int64) for name in ("device", "stream", "task")},
             "at_ns": host.clock.ns(raw["at"]),
             "captured_model": raw["model"].astype(np.uint64),
-            "op": host.words.of(raw["op"]),
-            "op_type": host.words.of(raw["op_type"]),
-            "attributes": host.words.of(raw["attributes"]),
+            "op": host.words.names_of(raw["op"]),
+            "op_type": host.words.names_of(raw["op_type"]),
+            "attributes": host.words.names_of(raw["attributes"]),
             "core": pl.Series(raw["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=schema.Text),
             "blocks": (raw["blocks"] & 0xFFFF).astype(np.int64),
             "mix_blocks": ((raw["blocks"] & 0xFFFF) * (raw["blocks"] >> 16)).astype(np.int64),

@@ -26,7 +26,7 @@ def tensors_of_launches(raw: Records, node: Ints) -> pl.DataFrame:
     # Records with the same launch, operator and time belong to one operator. Each distinct single record is formatted once.
     alone = (pl.len().over("node", "op", "at") == 1) & (pl.col("node") >= 0)
     whole = whole.with_columns(alone=alone).with_row_index("record")
-    same, first = _alike(_bytes(raw, "tensors"), count)
+    same, first = _equal_records(_bytes(raw, "tensors"), count)
     texts = pl.DataFrame(
         [tensor_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()],
         schema=dict.fromkeys(TENSOR_TEXTS, schema.Text),
@@ -50,7 +50,7 @@ def tensors_of_launches(raw: Records, node: Ints) -> pl.DataFrame:
     return pl.concat([single.select(columns), several.select(columns)])
 
 
-def _alike(payload: Any, count: Ints) -> tuple[Ints, Ints]:
+def _equal_records(payload: Any, count: Ints) -> tuple[Ints, Ints]:
     """Groups of equal records: the group of each record, and the first record of each group. In portions, as there may be millions."""
     wide = (payload.shape[1] + 7) // 8
     weights = np.random.default_rng(0).integers(1, 2**63, wide, dtype=np.uint64) | np.uint64(1)
