@@ -301,8 +301,8 @@ NETWORK = """
 def test_an_idle_mindspore_job_has_the_scopes_and_shapes_of_one_recorded_from_the_start_each_time(job_folder: Path) -> None:
     needs("mindspore")
     script(job_folder, NETWORK)
-    whole = run(job_folder, "--steps", "1:2", "--shapes", "--out", "whole", "train.py", "5")
-    assert whole.returncode == 0, whole.stderr
+    finished = run(job_folder, "--steps", "1:2", "--shapes", "--out", "whole", "train.py", "5")
+    assert finished.returncode == 0, finished.stderr
     with started(job_folder, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py", "1000000") as job:
         listed(job_folder, 1, beyond=3)
         for _ in range(2):
