@@ -56,8 +56,8 @@ def with_framework(room: Path) -> Path:
         (folder / "FRAMEWORK" / f"torch.{name}").write_bytes(data)
     started = {"syscnt_enable": True, "freq": 100, "start_cnt": HOST_TICKS, "start_monotonic": MONOTONIC}
     ended = {"collectionTimeEnd": REAL_US * 1000 + 5_000, "MonotonicTimeEnd": MONOTONIC + 5_000}
-    said = {"config": {"common_config": {"record_shapes": True}}, "start_info": started, "end_info": ended, "rank_id": 3}
-    (folder / "profiler_info_3.json").write_text(json.dumps(said))
+    document = {"config": {"common_config": {"record_shapes": True}}, "start_info": started, "end_info": ended, "rank_id": 3}
+    (folder / "profiler_info_3.json").write_text(json.dumps(document))
     return folder
 
 
@@ -68,8 +68,8 @@ def with_tables(room: Path) -> Path:
     output = folder / "ASCEND_PROFILER_OUTPUT"
     times = dict.fromkeys(("Wait Time(ms)", "Synchronization Time(ms)", "Transit Time(ms)", "Idle Time(ms)", "Elapse Time(ms)"), 0.5)
     moved = {"SDMA": {"Transit Size(MB)": 1.5, "Transit Time(ms)": 0.5}}
-    said = {"Communication Time Info": times | {"Start Timestamp(us)": 1_700_000_000_000_215.0}, "Communication Bandwidth Info": moved}
-    (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce__123_0_1@5": said}, "p2p": {}}}))
+    document = {"Communication Time Info": times | {"Start Timestamp(us)": 1_700_000_000_000_215.0}, "Communication Bandwidth Info": moved}
+    (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce__123_0_1@5": document}, "p2p": {}}}))
     link = {"Transport Type": "HCCS", "Transit Time(ms)": 0.5, "Transit Size(MB)": 1.5, "Bandwidth(GB/s)": 3.0}
     (output / "communication_matrix.json").write_text(
         json.dumps({"step1": {"collective": {"allreduce-total@5": {"0-1": link, "1-0": link}}}})
@@ -93,8 +93,8 @@ def cluster(room: Path) -> Path:
     matrix = {"(0, 1)": {"step1": {"allreduce-total@5": {"0-1": link, "1-0": link}}}}
     (folder / "cluster_communication_matrix.json").write_text(json.dumps(matrix))
     times = {"Start Timestamp(us)": 1_700_000_000_000_215.0, "Elapse Time(ms)": 0.5}
-    said = {"(0, 1)": {"step1": {"allreduce@5": {"0": {"Communication Time Info": times}, "1": {"Communication Time Info": times}}}}}
-    (folder / "cluster_communication.json").write_text(json.dumps(said))
+    document = {"(0, 1)": {"step1": {"allreduce@5": {"0": {"Communication Time Info": times}, "1": {"Communication Time Info": times}}}}}
+    (folder / "cluster_communication.json").write_text(json.dumps(document))
     (folder / "communication_group.json").write_text(json.dumps({"collective": [[0, 1]], "p2p": []}))
     return folder
 

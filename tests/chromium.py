@@ -23,10 +23,10 @@ def system() -> str | None:
 def _starts(path: str) -> bool:
     """Ubuntu's `chromium-browser` may be a script that only says that there is a snap."""
     try:
-        said = subprocess.run([path, "--version", *OPTIONS], capture_output=True, text=True, timeout=60, check=False)
+        output = subprocess.run([path, "--version", *OPTIONS], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return said.returncode == 0 and "snap" not in said.stdout + said.stderr
+    return output.returncode == 0 and "snap" not in output.stdout + output.stderr
 
 
 def main() -> int:

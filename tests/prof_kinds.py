@@ -157,8 +157,8 @@ def newest_chip(root: Path) -> Path:
     made.write(root)
     chip(root, "15")
     for sample in root.rglob("sample.json"):
-        said = {"ai_core_metrics": "Memory", "ai_core_profiling_events": "0x56f,0x571,0x400", "aiv_metrics": "Memory"}
-        sample.write_text(json.dumps(json.loads(sample.read_text()) | said | {"aiv_profiling_events": "0x56f,0x571,0x400"}))
+        document = {"ai_core_metrics": "Memory", "ai_core_profiling_events": "0x56f,0x571,0x400", "aiv_metrics": "Memory"}
+        sample.write_text(json.dumps(json.loads(sample.read_text()) | document | {"aiv_profiling_events": "0x56f,0x571,0x400"}))
     return root
 
 

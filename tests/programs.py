@@ -67,14 +67,14 @@ def script(folder: Path, text: str, name: str = "train.py") -> Path:
     return path
 
 
-def said(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
-    """The command, run to its end in the folder."""
+def run_command(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command in the folder, and wait for its end."""
     return subprocess.run(words, cwd=folder, env=environment(folder, **more), capture_output=True, text=True, timeout=900, check=False)
 
 
 def run(folder: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     """stepscope run."""
-    return said(folder, *STEPSCOPE, "run", *words, **more)
+    return run_command(folder, *STEPSCOPE, "run", *words, **more)
 
 
 def started(folder: Path, *words: str, stdin: int | None = None, **more: str) -> "subprocess.Popen[str]":

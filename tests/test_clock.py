@@ -132,6 +132,6 @@ def test_a_session_that_began_after_the_setting_has_certain_times_only() -> None
     assert times.tolist() == [11 * S, 12 * S, 20 * S]
 
 
-@pytest.mark.parametrize("said", [{}, {"clock": 5}, {"clock": {"readings": [[1, 2], [3]]}}, {"clock": {"readings": []}, "sessions": [0]}])
-def test_a_capture_that_says_nothing_of_its_clock_is_read_as_it_is(said: dict[str, object]) -> None:
-    assert session_clock(said, 0) is None
+@pytest.mark.parametrize("header", [{}, {"clock": 5}, {"clock": {"readings": [[1, 2], [3]]}}, {"clock": {"readings": []}, "sessions": [0]}])
+def test_a_capture_that_says_nothing_of_its_clock_is_read_as_it_is(header: dict[str, object]) -> None:
+    assert session_clock(header, 0) is None

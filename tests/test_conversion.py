@@ -93,12 +93,12 @@ def test_errors_are_the_same_as_here_and_the_process_goes_on(tmp_path: Path) -> 
     cut.write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}, {"ph"')
     process = start_worker()
     try:
-        said: list[Any] = []
+        output: list[Any] = []
         for read in (functools.partial(read_in, process), conversion.read_here):
             with pytest.raises(DataError) as found:
-                read(task(cut, tmp_path / f"room{len(said)}"), lambda done, total: None)
-            said.append((type(found.value), found.value.path, found.value.what, found.value.where))
-        assert said[0] == said[1] and said[0][0] is DataError
+                read(task(cut, tmp_path / f"room{len(output)}"), lambda done, total: None)
+            output.append((type(found.value), found.value.path, found.value.what, found.value.where))
+        assert output[0] == output[1] and output[0][0] is DataError
         with pytest.raises(DataError, match="No such file or directory"):
             read_in(process, task(tmp_path / "none.json", tmp_path / "room2"), lambda done, total: None)
         assert process.is_alive

@@ -225,9 +225,9 @@ def test_chrome_of_a_real_trace_has_every_event_of_its_source(shared: Path, tmp_
         spans = [event for event in events if event["ph"] in "Xi" and event["name"] != "[memory]"]
         memory = [event for event in events if event["name"] == "[memory]"]
         fields = ("Addr", "Bytes", "Device Id", "Device Type", "Total Allocated", "Total Reserved")
-        said = [[event.get(key) or None for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")] for event in spans]
-        said += [[event["ts"], *(event["args"].get(field) for field in fields)] for event in memory]
-        sides.append(sorted(json.dumps(one, sort_keys=True) for one in said))
+        entries = [[event.get(key) or None for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")] for event in spans]
+        entries += [[event["ts"], *(event["args"].get(field) for field in fields)] for event in memory]
+        sides.append(sorted(json.dumps(one, sort_keys=True) for one in entries))
     assert len(sides[0]) > 10_000
     assert sides[0] == sides[1]
 

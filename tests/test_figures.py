@@ -107,7 +107,7 @@ def test_the_terminal_says_what_the_analyses_say(trace: Trace) -> None:
     for column, write in ranges:
         values = [row[column] for row in overview]
         low, high = write(min(values)), write(max(values))
-        said = low if low == high else f"{low} to {high}"
-        words = rf"(A step|Step \d+) takes {said}\." if column == "step_ns" else f"{said} {column.removesuffix('_share')}"
+        output = low if low == high else f"{low} to {high}"
+        words = rf"(A step|Step \d+) takes {output}\." if column == "step_ns" else f"{output} {column.removesuffix('_share')}"
         assert re.search(words, text) or max(values) < 0.0005
     assert re.search(r"\bbusy\b", text) is None

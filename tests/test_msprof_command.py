@@ -54,12 +54,12 @@ def exported(folder: Path) -> set[str]:
 
 
 def test_export_writes_into_the_directory_and_says_what_with_how_many_rows(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
-    said = say("--export=on", f"--output={raw}")
-    assert (said.code, said.err) == (0, "")
+    output = say("--export=on", f"--output={raw}")
+    assert (output.code, output.err) == (0, "")
     assert {"op_summary", "op_statistic", "task_time", "step_trace", "api_statistic"} <= exported(raw)
     # Three steps of four operators and an all-reduce of two tasks.
-    assert "1 device, 18 tasks, 12 of them kernels, 3 communication operators" in said.out
-    assert next(line for line in said.out.splitlines() if "step_trace" in line and "csv" in line).endswith("  3 rows")
+    assert "1 device, 18 tasks, 12 of them kernels, 3 communication operators" in output.out
+    assert next(line for line in output.out.splitlines() if "step_trace" in line and "csv" in line).endswith("  3 rows")
     # As current msprof does, the database is written beside the text.
     (database,) = raw.glob("msprof_*.db")
     assert {path.name for path in raw.iterdir()} == {"host", "device_0", "mindstudio_profiler_output", database.name}
@@ -86,12 +86,12 @@ def test_exports_within_one_second_keep_each_others_files(raw: Path, say) -> Non
 
 
 def test_wrong_models_and_iterations_are_said_with_the_right_ones(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
-    said = say("--export=on", f"--output={raw}", "--model-id=8", "--iteration-id=2")
-    assert (said.code, "no model 8 has iterations here; models: 7" in said.err) == (1, True)
-    said = say("--export=on", f"--output={raw}", "--model-id=7", "--iteration-id=4")
-    assert "model 7 has no iteration 4; it has 1 to 3" in said.err
-    said = say("--export=on", f"--output={raw}", "--model-id=7")
-    assert (said.code, "go together" in said.err) == (2, True)
+    output = say("--export=on", f"--output={raw}", "--model-id=8", "--iteration-id=2")
+    assert (output.code, "no model 8 has iterations; models: 7" in output.err) == (1, True)
+    output = say("--export=on", f"--output={raw}", "--model-id=7", "--iteration-id=4")
+    assert "model 7 has no iteration 4; it has 1 to 3" in output.err
+    output = say("--export=on", f"--output={raw}", "--model-id=7")
+    assert (output.code, "select one iteration together" in output.err) == (2, True)
 
 
 def test_one_iteration_of_one_model_is_exported(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -112,7 +112,7 @@ def test_a_file_says_which_layers_the_timeline_has(raw: Path, say, tmp_path: Pat
         "Overlap Analysis",
     }
     chosen.write_text("{}")
-    assert 'needs an object "json_process" of layers' in say("--export=on", f"--output={raw}", f"--reports={chosen}").err
+    assert 'has no object "json_process" of layers' in say("--export=on", f"--output={raw}", f"--reports={chosen}").err
     assert "No such file" in say("--export=on", f"--output={raw}", "--reports=nowhere").err
 
 
@@ -125,21 +125,21 @@ def test_tables_can_be_json(raw: Path, say) -> None:  # type: ignore[no-untyped-
 
 
 def test_a_database_is_written_beside_the_raw_data(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
-    said = say("--export=on", "--type=db", f"--output={raw}")
+    output = say("--export=on", "--type=db", f"--output={raw}")
     (file,) = raw.glob("msprof_*.db")
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("select count(*) from TASK").fetchone() == (18,)
-    assert said.code == 0 and not (raw / "mindstudio_profiler_output").exists()
+    assert output.code == 0 and not (raw / "mindstudio_profiler_output").exists()
 
 
 def test_all_directories_below_a_folder_are_exported_though_one_cannot_be(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     good = [small_network().write(tmp_path / "job" / f"rank{rank}_ascend_ms" / f"PROF_00000{rank}_2023_A") for rank in range(3)]
     bad = tmp_path / "job" / "PROF_000009_2023_A"
     bad.mkdir()
-    said = say("--export=on", f"--output={tmp_path}")
-    assert said.code == 1 and all("op_summary" in exported(folder) for folder in good)
-    assert f"stepscope: {bad}: no raw data in it; expected host/data or device_N/data with files in them" in said.err.splitlines()
-    assert said.err.splitlines()[-1] == "stepscope: 3 of 4 directories done"
+    output = say("--export=on", f"--output={tmp_path}")
+    assert output.code == 1 and all("op_summary" in exported(folder) for folder in good)
+    assert f"stepscope: {bad}: no raw data in it; expected host/data or device_N/data with files in them" in output.err.splitlines()
+    assert output.err.splitlines()[-1] == "stepscope: 3 of 4 directories done"
 
 
 def test_all_iterations_of_a_recording_of_2020_are_exported_with_the_times_that_mindspore_found(shared: Path, say, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -171,8 +171,8 @@ def iterations(root: Path) -> Path:
 
 def test_query_lists_models_with_their_iterations_and_the_longest_first(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     raw = iterations(tmp_path / NAME)
-    said = say("--query=on", f"--output={raw}")
-    header, *rows = [[word.strip() for word in line.split("\t")] for line in said.out.splitlines()]
+    output = say("--query=on", f"--output={raw}")
+    header, *rows = [[word.strip() for word in line.split("\t")] for line in output.out.splitlines()]
     assert header == [
         "Job Info",
         "Device ID",
@@ -189,30 +189,30 @@ def test_query_lists_models_with_their_iterations_and_the_longest_first(tmp_path
 def test_query_of_many_says_which_directory_each_row_is_of(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     for number in range(2):
         iterations(tmp_path / f"PROF_00000{number}_2023_A")
-    said = say("--query=on", f"--output={tmp_path}")
-    assert [f"PROF_00000{number}_2023_A/device_0" in said.out for number in range(2)] == [True, True]
+    output = say("--query=on", f"--output={tmp_path}")
+    assert [f"PROF_00000{number}_2023_A/device_0" in output.out for number in range(2)] == [True, True]
 
 
 def test_query_shows_what_it_can_of_small_files_that_are_damaged(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     raw = iterations(tmp_path / NAME)
     (raw / "device_0" / "start_info.0").write_bytes(b'{"collectionDateBegin": "\xff\xfe"}')
     (raw / "host" / "info.json").write_bytes(b"[" * 100_000)
-    said = say("--query=on", f"--output={raw}")
-    assert said.code == 0 and "2,3,1" in said.out
+    output = say("--query=on", f"--output={raw}")
+    assert output.code == 0 and "2,3,1" in output.out
 
 
 def test_parse_decodes_writes_nothing_and_says_what_is_there(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
     before = sorted(raw.rglob("*"))
-    said = say("--parse=on", f"--output={raw}")
-    assert said.code == 0 and "18 tasks" in said.out and "Iteration Number" in said.out
+    output = say("--parse=on", f"--output={raw}")
+    assert output.code == 0 and "18 tasks" in output.out and "Iteration Number" in output.out
     assert sorted(raw.rglob("*")) == before
 
 
 def test_what_is_missing_is_counted(raw: Path, say) -> None:  # type: ignore[no-untyped-def]
     file = next(raw.glob("device_0/data/stars_soc*"))
     file.write_bytes(file.read_bytes()[:-30])
-    said = say("--parse=on", f"--output={raw}")
-    assert "records are missing; `stepscope show problems" in said.out
+    output = say("--parse=on", f"--output={raw}")
+    assert "records are missing; `stepscope show problems" in output.out
 
 
 # Clearing
@@ -227,9 +227,9 @@ def test_clear_removes_the_databases_of_sqlite_folders_and_nothing_else(raw: Pat
         (raw / part / "sqlite" / "api_event.db").write_bytes(b"12345")
     (raw / "device_0" / "sqlite" / "notes.txt").write_text("mine")
     (raw / "sqlite").symlink_to(elsewhere)
-    said = say("--export=on", "--clear=on", f"--output={raw}")
-    assert said.code == 0 and "removed host/sqlite: 1 database, 5 bytes" in said.out
-    assert "device_0/sqlite is kept: notes.txt" in said.out
+    output = say("--export=on", "--clear=on", f"--output={raw}")
+    assert output.code == 0 and "removed host/sqlite: 1 database, 5 bytes" in output.out
+    assert "device_0/sqlite is kept: notes.txt" in output.out
     assert not (raw / "host" / "sqlite").exists() and (elsewhere / "mine.db").exists()
     assert [file.name for file in (raw / "device_0" / "sqlite").iterdir()] == ["notes.txt"]
     assert (raw / "device_0" / "data").is_dir() and "op_summary" in exported(raw)
@@ -239,16 +239,16 @@ def test_nothing_is_cleared_where_the_export_failed(raw: Path, say) -> None:  # 
     (raw / "host" / "sqlite").mkdir()
     (raw / "host" / "sqlite" / "api_event.db").write_bytes(b"12345")
     (raw / "mindstudio_profiler_output").write_text("in the way")
-    said = say("--export=on", "--clear=on", f"--output={raw}")
-    assert said.code == 1 and (raw / "host" / "sqlite" / "api_event.db").exists()
-    assert said.err.count("\n") == 1 and "could not be written" in said.err
+    output = say("--export=on", "--clear=on", f"--output={raw}")
+    assert output.code == 1 and (raw / "host" / "sqlite" / "api_event.db").exists()
+    assert output.err.count("\n") == 1 and "could not be written" in output.err
 
 
 # Wrong use, and trouble
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "missing action; --export=on --output=PROF_XXX exports a directory"),
         (["--export=on"], "--export=on needs --output=DIR"),
@@ -261,9 +261,9 @@ def test_nothing_is_cleared_where_the_export_failed(raw: Path, say) -> None:  # 
         (["--exprt=on"], "no flag --exprt; did you mean '--export'?"),
     ],
 )
-def test_wrong_use_is_said_in_a_line(words: list[str], told: str, say) -> None:  # type: ignore[no-untyped-def]
-    said = say(*words)
-    assert said.code in (1, 2) and said.out == "" and said.err.count("\n") == 1 and told in said.err
+def test_wrong_use_is_said_in_a_line(words: list[str], message: str, say) -> None:  # type: ignore[no-untyped-def]
+    output = say(*words)
+    assert output.code in (1, 2) and output.out == "" and output.err.count("\n") == 1 and message in output.err
 
 
 def test_a_folder_without_directories_and_a_file_are_refused(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
@@ -385,10 +385,10 @@ def test_offline_analyse_of_several_cases_gives_each_what_it_has_alone(shared: P
 def test_a_misspelt_layer_of_the_timeline_is_refused_and_nothing_is_written(raw: Path, tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     reports = tmp_path / "reports.json"
     reports.write_text(json.dumps({"json_process": {"cann": True, "overlap_analyze": True}}))
-    said = say("--export=on", f"--output={raw}", f"--reports={reports}")
-    assert said.code == 2 and said.out == ""
-    assert "unknown layer 'overlap_analyze' of the timeline; layers are ascend, cann, " in said.err
-    assert said.err.endswith("; did you mean 'overlap_analyse'?\n")
+    output = say("--export=on", f"--output={raw}", f"--reports={reports}")
+    assert output.code == 2 and output.out == ""
+    assert "unknown layer 'overlap_analyze' of the timeline; layers are ascend, cann, " in output.err
+    assert output.err.endswith("; did you mean 'overlap_analyse'?\n")
     assert not (raw / "mindstudio_profiler_output").exists()
 
 
@@ -396,11 +396,11 @@ def test_an_export_names_the_problems_that_lost_no_records(raw: Path, say) -> No
     """A clock without its start, and a damaged sample.json: every record is there, and what is made of them rests on something else."""
     (raw / "device_0" / "dev_start.log.0").unlink()
     (raw / "device_0" / "sample.json").write_text('{"ai_core_metrics": "Pipe')
-    said = say("--export=on", f"--output={raw}")
-    named = [line for line in said.out.splitlines() if line.startswith("  problem: ")]
-    assert said.code == 0 and "records are missing" not in said.out
+    output = say("--export=on", f"--output={raw}")
+    named = [line for line in output.out.splitlines() if line.startswith("  problem: ")]
+    assert output.code == 0 and "records are missing" not in output.out
     assert any("device_0: the device's clock has no start" in line for line in named)
-    assert any("device_0: no sample.json can be read: that of host is used" in line for line in named)
+    assert any("device_0: no readable sample.json: that of host is used" in line for line in named)
 
 
 def test_a_wait_of_a_device_is_no_call_of_the_host(raw: Path, say) -> None:  # type: ignore[no-untyped-def]

@@ -148,6 +148,6 @@ def test_a_database_without_a_framework_opens(small: Path, tmp_path: Path) -> No
 def test_several_ranks_do_not_go_into_one_file(tmp_path: Path) -> None:
     raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
     ranks = [prof.read(raw, Options(scratch=tmp_path, rank=rank)) for rank in (0, 1)]
-    with pytest.raises(UsageError, match="2 ranks do not go into one database"):
+    with pytest.raises(UsageError, match="2 ranks, but a database contains one"):
         msprof_db.export(combine(ranks), tmp_path / "msprof_1.db")
     assert not (tmp_path / "msprof_1.db").exists()

@@ -239,9 +239,9 @@ def timeline(folder: Path, name: str) -> dict[tuple[str, ...], list[Event]]:
     layers = {event["pid"]: event["args"]["name"] for event in found if event["name"] == "process_name"}
     groups: dict[tuple[str, ...], list[Event]] = defaultdict(list)
     for event in found:
-        layer, told = layers[event["pid"]], json.dumps(event["args"]) if event["ph"] == "M" else ""
-        key = (layer, str(event["pid"] % 32), event["ph"], event.get("cat", ""), event["name"] + told, str(event.get("tid")))
-        if not told or not groups[key]:
+        layer, metadata_text = layers[event["pid"]], json.dumps(event["args"]) if event["ph"] == "M" else ""
+        key = (layer, str(event["pid"] % 32), event["ph"], event.get("cat", ""), event["name"] + metadata_text, str(event.get("tid")))
+        if not metadata_text or not groups[key]:
             groups[key].append(event)
     return groups
 

@@ -126,7 +126,7 @@ def test_of_a_trace_in_which_nothing_ran_nothing_is_written(tmp_path: Path) -> N
     memory = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1.0, "args": {"Bytes": 64}}
     (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [memory]}))
     trace = stepscope.open(tmp_path / "trace.json", cache=False)
-    with pytest.raises(DataError, match="neither calls, tasks nor iterations"):
+    with pytest.raises(DataError, match="no calls, tasks or iterations"):
         msprof.export(trace, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -279,8 +279,8 @@ def test_how_much_memory_binds_is_a_ratio_of_the_printed_ratios(tmp_path: Path) 
     made.put("device_0/data/aicore.data.0.slice_0", record)
     root = made.write(tmp_path / "raw")
     for file in root.glob("*/sample.json"):
-        said = {"ai_core_metrics": "PipeUtilization", "ai_core_profiling_events": "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"}
-        file.write_text(json.dumps(json.loads(file.read_text()) | said))
+        document = {"ai_core_metrics": "PipeUtilization", "ai_core_profiling_events": "0x8,0xa,0x9,0xb,0xc,0xd,0x54,0x55"}
+        file.write_text(json.dumps(json.loads(file.read_text()) | document))
     for file in root.glob("*/info.json*"):
         file.write_text(file.read_text().replace('"platform_version": "5"', '"platform_version": "1"'))
     msprof.export(prof.read(root, Options(scratch=tmp_path)), tmp_path / "out")
@@ -331,7 +331,7 @@ def test_blocks_that_operators_take_are_allocations_and_two_tables(tmp_path: Pat
     trace, out = written(made, tmp_path)
     found = trace.allocations.select("device", "bytes", pl.col("alloc_ns", "free_ns") - REAL_US * 1000, "op").collect().rows()
     assert found == [("npu 0", 2048, 100_000, 130_000, "net/a"), ("npu 0", 1024, 110_000, None, "net/b")]
-    assert trace.problems.select("what", "lost").collect().rows() == [("freed blocks of memory whose allocation is lost", 1)]
+    assert trace.problems.select("what", "lost").collect().rows() == [("released blocks of memory without an allocation", 1)]
     assert [list(row.values())[3:] for row in rows(out, "memory_record")] == [
         [total, "8.0", "NPU:0"] for total in ("2.0", "3.0", "1.0", "0.5")
     ]
@@ -354,8 +354,8 @@ def test_a_chip_for_inference_has_the_columns_of_one_kind_of_core(tmp_path: Path
     counters = list(row)[list(row).index("aicore_time(us)") :]
     pipes = [f"{pipe}_{what}" for pipe in ("mac", "scalar", "mte1", "mte2", "fixpipe") for what in ("time(us)", "ratio")]
     assert counters == ["aicore_time(us)", "total_cycles", *pipes, "icache_miss_rate", "cube_utilization(%)"]
-    told = ("aicore_time(us)", "total_cycles", "mac_time(us)", "mac_ratio", "cube_utilization(%)")
-    assert [row[name] for name in told] == ["2.0", "86400", "0.5", "0.25", "20.0"]
+    columns = ("aicore_time(us)", "total_cycles", "mac_time(us)", "mac_ratio", "cube_utilization(%)")
+    assert [row[name] for name in columns] == ["2.0", "86400", "0.5", "0.25", "20.0"]
 
 
 @pytest.mark.parametrize(

@@ -402,9 +402,9 @@ def test_looking_goes_on_past_what_cannot_be_read(tmp_path: Path, monkeypatch: p
         return sniff(path)
 
     monkeypatch.setattr(readers, "sniff", forbidden)
-    heard: list[DataError] = []
-    assert [source.path.name for source in find_sources(tmp_path, heard.append)] == ["a.json", "c.json"]
-    assert [str(error) for error in heard] == [f"{tmp_path / 'b.json'}: Permission denied"]
+    received: list[DataError] = []
+    assert [source.path.name for source in find_sources(tmp_path, received.append)] == ["a.json", "c.json"]
+    assert [str(error) for error in received] == [f"{tmp_path / 'b.json'}: Permission denied"]
     with pytest.raises(DataError, match="Permission denied"):
         list(find_sources(tmp_path))
 
@@ -422,9 +422,9 @@ def test_a_name_that_is_not_utf8_is_refused_in_words(tmp_path: Path) -> None:
     chrome(tmp_path / "run" / "fine.json")
     with pytest.raises(DataError, match=r"tr\\udcff\.json: the name is not UTF-8"):
         stepscope.open(odd)
-    heard: list[DataError] = []
-    assert [source.path.name for source in find_sources(tmp_path / "run", heard.append)] == ["fine.json"]
-    assert len(heard) == 1
+    received: list[DataError] = []
+    assert [source.path.name for source in find_sources(tmp_path / "run", received.append)] == ["fine.json"]
+    assert len(received) == 1
 
 
 def test_a_trace_can_be_asked_from_several_threads(tmp_path: Path) -> None:
@@ -570,8 +570,8 @@ def test_a_cache_that_cannot_be_used_is_done_without_and_told_of_once(
     for rank in (0, 1):
         chrome(tmp_path / "run" / f"r{rank}.json", rank)
     assert stepscope.open(tmp_path / "run").spans.collect().height == 6
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "cannot be used (File name too long): results are not cached" in said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1 and "cannot be used (File name too long): results are not cached" in output
 
 
 def test_a_full_cache_is_done_without_and_told_of_once(
@@ -590,8 +590,8 @@ def test_a_full_cache_is_done_without_and_told_of_once(
     for rank in (0, 1):
         chrome(tmp_path / "run" / f"r{rank}.json", rank)
     assert stepscope.open(tmp_path / "run").spans.collect().height == 6
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "cannot be used (could not be written (No space left on device))" in said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1 and "cannot be used (could not be written (No space left on device))" in output
     assert list(folder.iterdir()) == []
 
 

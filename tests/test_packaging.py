@@ -48,8 +48,8 @@ def test_the_installed_command_says_its_version(installed: Path) -> None:
 
 
 def test_the_demo_runs_where_only_the_wheel_is_installed(installed: Path, tmp_path: Path) -> None:
-    said = _run(installed / "stepscope", "demo", cwd=tmp_path, STEPSCOPE_CACHE=str(tmp_path / "cache"))
-    assert "H200" in said
+    output = _run(installed / "stepscope", "demo", cwd=tmp_path, STEPSCOPE_CACHE=str(tmp_path / "cache"))
+    assert "H200" in output
     assert [path.name for path in tmp_path.iterdir()] in ([], ["cache"]), "the demo leaves nothing where it was started"
 
 

@@ -341,6 +341,6 @@ def test_what_run_recorded_of_processes_that_are_all_rank_0_opens_with_the_comma
 
 
 def test_a_capture_says_which_process_made_it(tmp_path: Path) -> None:
-    said = captures.Capture(tmp_path / "a.capture", {}).header
+    output = captures.Capture(tmp_path / "a.capture", {}).header
     again = captures.Capture(tmp_path / "b.capture", {}).header
-    assert said["process"] == again["process"] and said["parent"] == again["parent"] > 0
+    assert output["process"] == again["process"] and output["parent"] == again["parent"] > 0

@@ -171,8 +171,8 @@ def summarised(request: pytest.FixtureRequest) -> tuple[Trace, pl.DataFrame]:
 
 
 def test_kernels_are_exactly_those_of_torchs_own_summary(summarised: tuple[Trace, pl.DataFrame]) -> None:
-    trace, told = summarised
-    on_device = told.filter(pl.col("device") == "CUDA", ~pl.col("annotation"))
+    trace, expected_rows = summarised
+    on_device = expected_rows.filter(pl.col("device") == "CUDA", ~pl.col("annotation"))
     theirs = {row["name"]: (row["calls"], round(row["device_us"] * 1000)) for row in on_device.iter_rows(named=True)}
     work = trace.spans.filter(pl.col("kind").cast(pl.String).is_in(["kernel", "copy", "set"])).group_by(pl.col("name").cast(pl.String))
     ours = {name: (calls, total) for name, calls, total in work.agg(pl.len(), pl.col("dur_ns").sum()).collect().iter_rows()}
@@ -183,8 +183,8 @@ def test_kernels_are_exactly_those_of_torchs_own_summary(summarised: tuple[Trace
 
 
 def test_host_operators_and_flops_are_exactly_those_of_torchs_own_summary(summarised: tuple[Trace, pl.DataFrame]) -> None:
-    trace, told = summarised
-    on_host = told.filter(pl.col("device") == "CPU", pl.col("name").str.starts_with("aten::"))
+    trace, expected_rows = summarised
+    on_host = expected_rows.filter(pl.col("device") == "CPU", pl.col("name").str.starts_with("aten::"))
     theirs = {row["name"]: (row["calls"], round(row["total_us"] * 1000), row["flops"]) for row in on_host.iter_rows(named=True)}
     ops = trace.spans.filter(pl.col("name").cast(pl.String).str.starts_with("aten::")).group_by(pl.col("name").cast(pl.String))
     sums = ops.agg(calls=pl.len(), total_ns=pl.col("dur_ns").sum(), flops=pl.col("flops").sum()).collect()

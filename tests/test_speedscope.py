@@ -36,12 +36,12 @@ def sums(profile: dict[str, Any], names: list[str]) -> dict[str, int]:
 
 def exported(path: Path) -> dict[str, dict[str, int]]:
     data = path.read_bytes()
-    said = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    assert said["$schema"] == "https://www.speedscope.app/file-format-schema.json"
-    names = [frame["name"] for frame in said["shared"]["frames"]]
-    for profile in said["profiles"]:
+    document = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    names = [frame["name"] for frame in document["shared"]["frames"]]
+    for profile in document["profiles"]:
         assert profile["type"] == "evented" and profile["unit"] == "nanoseconds"
-    return {profile["name"]: sums(profile, names) for profile in said["profiles"]}
+    return {profile["name"]: sums(profile, names) for profile in document["profiles"]}
 
 
 def test_each_thread_and_stream_is_a_flame_graph_with_the_times_of_its_spans(tmp_path: Path) -> None:

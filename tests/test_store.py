@@ -203,5 +203,5 @@ def test_rows_that_cannot_be_are_left_out_of_what_is_written_and_told(tmp_path: 
     store.write(trace, tmp_path / "run")
     found = store.read(tmp_path / "run")
     assert found.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list() == ["good"]
-    told = dict(found.problems.select("what", "lost").collect().iter_rows())
-    assert told == {"1 row with dur_ns below 0: left out": 1, "1 row with start_ns beyond 62 bits: left out": 1}
+    lost_by_problem = dict(found.problems.select("what", "lost").collect().iter_rows())
+    assert lost_by_problem == {"1 row with dur_ns below 0: left out": 1, "1 row with start_ns beyond 62 bits: left out": 1}

@@ -56,9 +56,9 @@ def _once(key: tuple[Any, ...], ask: Any) -> Any:
 
 
 def _ends(trace: Trace, rank: int, span: int) -> list[tuple[str, str, int, str, int]]:
-    said = arrows.arrows(trace, build(trace), rank, span, _once)
-    assert said["arrow_count"] == len(said["arrows"])
-    return [(one["how"], one["way"], one["rank"], one["name"], one["delay"]) for one in said["arrows"]]
+    drawn_arrows = arrows.arrows(trace, build(trace), rank, span, _once)
+    assert drawn_arrows["arrow_count"] == len(drawn_arrows["arrows"])
+    return [(one["how"], one["way"], one["rank"], one["name"], one["delay"]) for one in drawn_arrows["arrows"]]
 
 
 def test_a_kernel_was_launched_by_its_call_and_the_operator_launches_it() -> None:
@@ -102,8 +102,8 @@ def test_a_send_says_whom_it_is_for_where_there_are_more_than_two_ranks() -> Non
     )
     assert matched_calls(trace).is_empty()
     args = pl.Series(['{"Dst Rank": 2}', '{"Dst Rank": 1}', '{"Src Rank": 0}', '{"Src Rank": 0}'])
-    told = Trace({**trace.tables, "spans": trace.spans.collect().with_columns(args.alias("args"))}, trace.meta)
-    assert sorted(matched_calls(told).select("call", "rank", "span").rows()) == [(0, 0, 0), (0, 2, 0), (1, 0, 1), (1, 1, 0)]
+    with_args = Trace({**trace.tables, "spans": trace.spans.collect().with_columns(args.alias("args"))}, trace.meta)
+    assert sorted(matched_calls(with_args).select("call", "rank", "span").rows()) == [(0, 0, 0), (0, 2, 0), (1, 0, 1), (1, 1, 0)]
 
 
 def test_the_lane_of_the_critical_path_is_the_analysis() -> None:
@@ -157,10 +157,10 @@ def test_the_path_of_a_step_alone_is_that_of_the_whole_trace(monkeypatch: pytest
     whole = trace.critical_path()
     monkeypatch.setattr(critical_path, "PATH_SPANS", 0)
     for step in whole["step"].unique():
-        asked: list[pl.DataFrame] = []
+        request: list[pl.DataFrame] = []
         span = whole.filter(pl.col("step") == step, pl.col("span").is_not_null())["span"][5]
-        critical_path.critical_part(trace, timeline, 0, span, step, lambda _, ask, into=asked: into.append(ask()) or into[-1])  # type: ignore[misc]
-        assert asked[0].rows() == whole.filter(pl.col("step") == step).rows()
+        critical_path.critical_part(trace, timeline, 0, span, step, lambda _, ask, into=request: into.append(ask()) or into[-1])  # type: ignore[misc]
+        assert request[0].rows() == whole.filter(pl.col("step") == step).rows()
 
 
 def test_of_too_many_spans_the_lane_of_the_path_is_empty_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def drawn(timeline: Timeline, kind: str | None = None) -> list[Track]:
     return [track for track in timeline.tracks if track.kind != "counter" and kind in (None, track.kind)]
 
 
-def own(timeline: Timeline, row: int) -> tuple[Any, Any]:
+def span_times(timeline: Timeline, row: int) -> tuple[Any, Any]:
     part = slice(*timeline.pyramid.spans.offsets[row : row + 2].tolist())
     start = timeline.pyramid.spans.start[part]
     return start, start + timeline.pyramid.spans.dur[part]
@@ -116,7 +116,7 @@ class TestAnyTrace:
             from_, to = sorted(data.draw(st.tuples(*[st.integers(0, pyramid.BUCKETS)] * 2)))
             low, high = begin + (from_ << level), begin + (to << level)
             for (track, row), part in by_row(decoded(tile(timeline, every, level, index))).items():
-                start, end = own(timeline, timeline.tracks[track].first + row)
+                start, end = span_times(timeline, timeline.tracks[track].first + row)
                 truth = intervals.clip(intervals.merge(start, end), low, high).total if low < high else 0
                 long = intervals.merge(part["long_start"].astype(np.int64), (part["long_start"] + part["long_dur"]).astype(np.int64))
                 inside = (part["bucket_x"] >= from_) & (part["bucket_x"] < to)
@@ -140,7 +140,7 @@ class TestAnyTrace:
             mine = steps.filter(pl.col("rank") == rank)
             begin, finish = ((mine[name] - timeline.origin).to_numpy() for name in ("start_ns", "end_ns"))
             for row, name in zip(track_rows(track), track.row_labels, strict=True):
-                start, end = own(timeline, row)
+                start, end = span_times(timeline, row)
                 shown = intervals.covered(intervals.merge(start, end), begin, finish).tolist()
                 assert shown == truth.filter(pl.col("rank") == rank)[f"{name}_ns"].to_list()
                 if name != "communication":  # which is in two parts: hidden and not
@@ -212,15 +212,15 @@ def test_intervals_that_come_in_windows_are_told_whole(found: list[tuple[int, in
     start = np.array(sorted(begin for begin, _ in found), np.int64)
     end = start + np.array([length for _, length in found], np.int64)
     whole = intervals.merge(start, end)
-    said: list[tuple[int, int]] = []
-    union, pieces = derived.Union(), derived.Pieces(lambda low, high: said.extend(zip(low.tolist(), high.tolist(), strict=True)))
+    output: list[tuple[int, int]] = []
+    union, pieces = derived.Union(), derived.Pieces(lambda low, high: output.extend(zip(low.tolist(), high.tolist(), strict=True)))
     before = -1
     for until in [*sorted(set(cuts)), derived.END_OF_TIME]:
         now = (start >= before) & (start < until)
         pieces.add(union.until(start[now], end[now], until))
         before = until
     pieces.finish()
-    assert said == list(zip(whole.starts.tolist(), whole.ends.tolist(), strict=True))
+    assert output == list(zip(whole.starts.tolist(), whole.ends.tolist(), strict=True))
 
 
 @given(st.lists(st.lists(st.integers(0, 2**62), max_size=20), max_size=4))

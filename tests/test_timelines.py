@@ -281,17 +281,21 @@ class TestDetails:
     def test_a_kernel_is_told_as_the_table_has_it(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         kernel = trace.spans.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).collect().row(100, named=True)
-        said = details.details(trace, timeline, 0, kernel["span"])
+        shown_details = details.details(trace, timeline, 0, kernel["span"])
         for name in ("span", "name", "kind", "step", "scope", "op_type", "correlation", "flops", "bytes", "flow_in", "op", "track"):
-            assert said[name] == kernel[name]
-        assert (said["start"], said["dur"], said["self"]) == (kernel["start_ns"] - timeline.origin, kernel["dur_ns"], kernel["self_ns"])
-        assert said["start_ns"] == str(kernel["start_ns"])
-        assert said["args"] == json.loads(kernel["args"])
+            assert shown_details[name] == kernel[name]
+        assert (shown_details["start"], shown_details["dur"], shown_details["self"]) == (
+            kernel["start_ns"] - timeline.origin,
+            kernel["dur_ns"],
+            kernel["self_ns"],
+        )
+        assert shown_details["start_ns"] == str(kernel["start_ns"])
+        assert shown_details["args"] == json.loads(kernel["args"])
         step = trace.steps.filter(pl.col("step") == kernel["step"]).collect().row(0, named=True)
-        assert said["share_of_step"] == kernel["dur_ns"] / (step["end_ns"] - step["start_ns"])
-        assert timeline.tracks[said["lane"]].track == kernel["track"]
-        assert [one["span"] for one in said["flows"]["in"]] == [kernel["flow_in"]]
-        assert said["operator"]["span"] == kernel["op"]
+        assert shown_details["share_of_step"] == kernel["dur_ns"] / (step["end_ns"] - step["start_ns"])
+        assert timeline.tracks[shown_details["lane"]].track == kernel["track"]
+        assert [one["span"] for one in shown_details["flows"]["in"]] == [kernel["flow_in"]]
+        assert shown_details["operator"]["span"] == kernel["op"]
 
     def test_flows_lead_both_ways(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
@@ -305,22 +309,22 @@ class TestDetails:
         spans = trace.spans.collect()
         kernels = spans.filter(pl.col("kind") == "kernel", pl.col("op").is_not_null())
         op = kernels["op"][50]
-        said = details.details(trace, timeline, 0, op)
+        shown_details = details.details(trace, timeline, 0, op)
         own = spans.filter(pl.col("op") == op, pl.col("span") != op)
-        assert sorted(one["span"] for one in said["launched"]) == sorted(own["span"].to_list())
-        assert said["launched_ns"] == own["dur_ns"].sum()
+        assert sorted(one["span"] for one in shown_details["launched"]) == sorted(own["span"].to_list())
+        assert shown_details["launched_ns"] == own["dur_ns"].sum()
         above, parent = [], spans.filter(span=op)["parent"].item()
         while parent is not None:
             above.append(parent)
             parent = spans.filter(span=parent)["parent"].item()
-        assert [one["span"] for one in said["parents"]] == above
+        assert [one["span"] for one in shown_details["parents"]] == above
 
     def test_calls_of_one_name_are_a_chain(self, resnet: tuple[Trace, Timeline]) -> None:
         trace, timeline = resnet
         calls = trace.spans.filter(pl.col("name") == "aten::relu_").sort("start_ns").collect()["span"].to_list()
-        said = details.details(trace, timeline, 0, calls[3])
-        assert (said["previous"]["span"], said["next"]["span"]) == (calls[2], calls[4])
-        assert (said["same_name"], said["same_name_before"]) == (len(calls), 3)
+        shown_details = details.details(trace, timeline, 0, calls[3])
+        assert (shown_details["previous"]["span"], shown_details["next"]["span"]) == (calls[2], calls[4])
+        assert (shown_details["same_name"], shown_details["same_name_before"]) == (len(calls), 3)
         assert details.details(trace, timeline, 0, calls[0])["previous"] is None
 
     def test_an_unknown_span_is_refused(self, resnet: tuple[Trace, Timeline]) -> None:
@@ -512,8 +516,13 @@ def test_a_name_means_its_type_where_all_that_bear_it_have_the_same() -> None:
     """
     timeline = build(tiny.trace(spans=spans, tracks=STREAMS))
     for by in (None, "type", "scope"):
-        said = decoded(tile(timeline, drawn(timeline, "spans"), 0, 0, by))["header"]
-        assert dict(zip(said["names"], said["means"], strict=True)) == {"cube": "MatMul", "two": None, "Add": None, "bare": None}
+        tile_header = decoded(tile(timeline, drawn(timeline, "spans"), 0, 0, by))["header"]
+        assert dict(zip(tile_header["names"], tile_header["means"], strict=True)) == {
+            "cube": "MatMul",
+            "two": None,
+            "Add": None,
+            "bare": None,
+        }
     assert "means" not in decoded(tile(timeline, drawn(timeline, "overlap"), 0, 0))["header"]  # nothing to say, nothing is said
 
 
@@ -671,13 +680,13 @@ def test_of_two_who_build_at_the_same_time_both_have_it(tmp_path: Path, monkeypa
     both = threading.Barrier(2)
     arrived: set[int] = set()
 
-    def heard(share: float) -> None:
+    def on_progress(share: float) -> None:
         if threading.get_ident() not in arrived:
             arrived.add(threading.get_ident())
             both.wait(60)  # neither is done before the other has begun
 
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: keeping.open_timeline(trace, name, on_progress=heard), range(2)))
+        found = list(pool.map(lambda _: keeping.open_timeline(trace, name, on_progress=on_progress), range(2)))
     assert [entry.path.name for entry in cache.entries()] == [name]
     assert not list(tmp_path.glob(".reading.*"))
     tiles = [tile(one, one.tracks, one.pyramid.top, 0) for one in found]
@@ -688,12 +697,12 @@ def test_building_that_is_stopped_leaves_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path))
     monkeypatch.setattr(keeping, "MIN_SPANS", 1000)
 
-    def heard(share: float) -> None:
+    def on_progress(share: float) -> None:
         if share > 0.5:
             raise UsageError("stopped")
 
     with pytest.raises(UsageError, match="stopped"):
-        keeping.open_timeline(stepscope.open(RESNET), keeping.entry_key("a run"), on_progress=heard)
+        keeping.open_timeline(stepscope.open(RESNET), keeping.entry_key("a run"), on_progress=on_progress)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,8 +2,10 @@
 
 import argparse
 import ast
+import io
 import json
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +22,7 @@ PACKAGES = sorted({path.stem for path in SOURCE.iterdir() if path.suffix == ".py
 
 # Not clean yet: packages in src/stepscope, pages of the documentation, "help" (of the command line), "strings" (of the web pages).
 # Delete an entry when it is clean.
-NOT_YET: set[str] = {"exporters", "readers"}
+NOT_YET: set[str] = set()
 
 _STEMS = "organ|optim|recogn|synchron|summar|normal|util|initial|serial|visual|minim|maxim|special|categor|general|parallel|vector|token"
 WORDS = {
@@ -48,6 +50,16 @@ MODULES = {
     "endings|facts|here|together|one|own|what|misc|utils?|helpers?": "the name does not show what the module contains",
 }
 NOUNS = {"recording", "nesting", "encoding", "mapping"}  # gerunds that are nouns of the field
+
+# Names of functions, classes, parameters, variables and attributes that do not show the value.
+NAMES = re.compile("_*(?:found|said|told|heard|asked|given|own|one|stands?|together|here|what|placed|described)")
+ALLOWED_NAMES = {
+    "errors.py: what": "the column `what` of the table `problems`",
+    "readers/common/problems.py: what": "the column `what` of the table `problems`",
+    "readers/common/wire.py: what": "becomes the column `what` of the table `problems`",
+    "readers/capture/reader.py: what": "the key in the header of a capture",
+    "analyses/shared/replay.py: own": "being rewritten",
+}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +120,30 @@ def test_modules_are_named_after_what_they_contain(package: str) -> None:
     assert {name: reason for name in names for words, reason in MODULES.items() if re.fullmatch(words, name)} == {}
 
 
+def test_names_show_their_values() -> None:
+    names = {f"{path.relative_to(SOURCE)}: {name}" for path in SOURCE.rglob("*.py") for name in _names(path) if NAMES.fullmatch(name)}
+    assert names - ALLOWED_NAMES.keys() == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def said(): ...", "def read(what): ...", "found = 1", "a, told = 1, 2", "for one in rows: ...", "[1 for own in rows]",
+        "self._own = 1", "import a as here", "with a as told: ...", "class C:\n    what: str", "(found := 1)", "lambda one: 1",
+    ],
+)  # fmt: skip
+def test_a_name_that_does_not_show_its_value_is_found(code: str, tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text(code)
+    assert [name for name in _names(path) if NAMES.fullmatch(name)]
+
+
+def test_columns_and_attributes_that_are_read_are_no_names(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text("rows.select(what=problem.what)")
+    assert not [name for name in _names(path) if NAMES.fullmatch(name)]
+
+
 def test_the_list_of_what_is_not_yet_clean_names_things_that_exist() -> None:
     assert {*PACKAGES, "help", "strings", *(str(page.relative_to(ROOT)) for page in PAGES)} >= NOT_YET
 
@@ -151,10 +187,26 @@ def _modules(package: str) -> Iterator[Path]:
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Docstrings, and the literals with a space in them: messages, help, notes."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Docstrings, the literals with a space in them (messages, help, notes), and comments."""
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, _without_code(node.value)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _without_code(token.string)
+
+
+def _names(path: Path) -> Iterator[str]:
+    """The names that a module gives: functions, classes, parameters, variables and attributes; not columns or names of others."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield name
 
 
 def _leaves(value: object) -> Iterator[str]:

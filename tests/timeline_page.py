@@ -38,7 +38,7 @@ class Shown:
         settle(self.page, PATIENCE)
 
     @property
-    def said(self) -> dict[str, str]:
+    def address(self) -> dict[str, str]:
         """The parameters of the address."""
         found: dict[str, str] = self.page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.split('?')[1] ?? ''))")
         return found
@@ -46,8 +46,8 @@ class Shown:
     @property
     def window(self) -> tuple[float, float]:
         header = json.loads(self.served.ask(self.base).body)
-        said = self.said
-        return float(said.get("t0", 0)), float(said.get("t1", header["end_ns"]))
+        address = self.address
+        return float(address.get("t0", 0)), float(address.get("t1", header["end_ns"]))
 
     def lane(self, track: int) -> "tuple[int, Locator]":
         lanes = json.loads(self.served.ask(self.base).body)["lanes"]

@@ -1,13 +1,15 @@
 """Tiny traces and expected tables, written as aligned text: a line of column names, then a line per row. `-` is null.
 
 A cell with blanks in it is written with `_` for each blank only inside double quotes, e.g. "a_b" is `a b`; columns absent from
-the text are null. Span ids, depth, parent and self time are filled in where the text does not give them.
+the text are null. Span ids, depth, parent and self time are filled in where the text does not give them, and the typed columns of
+counters and tracks from their names.
 """
 
 import polars as pl
 
 from stepscope.model import schema
 from stepscope.model.trace import Meta, Trace, complete
+from stepscope.readers.common.name_parts import complete_table
 
 
 def trace(**tables: str) -> Trace:
@@ -44,6 +46,7 @@ def _table(name: str, text: str) -> pl.DataFrame:
             frame = frame.with_columns(track=pl.lit(0))
         filled = complete(frame)
         frame = filled.with_columns(frame[column] for column in ("depth", "parent", "self_ns") if column in frame.columns)
+    frame = complete_table(frame.lazy(), name).collect()
     return frame.cast({column: columns[column] for column in frame.columns})
 
 

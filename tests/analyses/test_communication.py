@@ -135,8 +135,10 @@ def test_a_transfer_without_a_known_other_side_has_no_wait() -> None:
     got = trace.communication()
     assert got["wait_ns"].to_list() == [None] * 3
     assert set(got["note"]) == {"no wait: the other side of the transfer is not known"}
-    said = transfers((0, "send", 0, 60, 8, '{"Dst Rank":2}'), (1, "recv", 10, 60, 8, None), (2, "recv", 20, 60, 8, '{"Src Rank":0}'))
-    assert waits_of(said) == [(0, "send", 20, 1), (1, "recv", None, 0), (2, "recv", 0, 1)]
+    spans_of_transfers = transfers(
+        (0, "send", 0, 60, 8, '{"Dst Rank":2}'), (1, "recv", 10, 60, 8, None), (2, "recv", 20, 60, 8, '{"Src Rank":0}')
+    )
+    assert waits_of(spans_of_transfers) == [(0, "send", 20, 1), (1, "recv", None, 0), (2, "recv", 0, 1)]
 
 
 def test_ranks_that_use_a_communicator_of_two_are_the_two_sides() -> None:
@@ -236,7 +238,7 @@ def test_clocks_on_which_a_rank_leaves_before_another_enters_give_no_wait() -> N
 
 def test_the_launching_calls_tell_collective_group_and_size() -> None:
     """The shapes are those of PyTorch 2.0 (no message sizes) and 2.7 (message sizes) around an NCCL kernel."""
-    told = '{"Collective name":"_allgather_base","In msg nelems":100,"Out msg nelems":800,"dtype":"BFloat16","Process Group Name":"3"}'
+    args_text = '{"Collective name":"_allgather_base","In msg nelems":100,"Out msg nelems":800,"dtype":"BFloat16","Process Group Name":"3"}'
     spans = pl.DataFrame(
         [
             ("op", 0, "c10d::allreduce_", 0, 100, None, "[[],[],[],[]]", '["TensorList","","","Scalar"]', None),
@@ -244,7 +246,7 @@ def test_the_launching_calls_tell_collective_group_and_size() -> None:
             ("annotation", 1, "nccl:all_reduce", 2, 96, None, "[[19618307]]", '["float"]', None),
             ("api", 0, "cudaLaunchKernel", 3, 5, None, None, None, None),
             ("communication", 7, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", 200, 1000, 3, None, None, None),
-            ("op", 0, "record_param_comms", 300, 98, None, None, None, told),
+            ("op", 0, "record_param_comms", 300, 98, None, None, None, args_text),
             ("api", 0, "cudaLaunchKernelExC", 303, 5, None, None, None, None),
             ("communication", 7, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 2000, 100, 6, None, None, None),
             ("communication", 8, "hcom_allReduce__868_0_1", 2000, 100, None, None, None, '{"data_type":"FP32","count":4097000}'),

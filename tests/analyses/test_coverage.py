@@ -215,9 +215,9 @@ def test_figures_of_a_device_are_of_the_steps_whose_operators_were_all_recorded(
     device = trace.operators().filter(pl.col("device") != "cpu")
     assert device.filter(pl.col("name").str.starts_with("stream_"))["calls"].max() == 14
     assert device["device_steps"].unique().to_list() == [14]
-    said = _sentence(trace)
-    assert "steps 1-14 of 322" in said
-    assert "0.7 % idle" in said
+    sentence = _sentence(trace)
+    assert "steps 1-14 of 322" in sentence
+    assert "0.7 % idle" in sentence
 
 
 def test_a_step_trace_without_kernels_is_not_idle(shared: Path) -> None:
@@ -233,10 +233,10 @@ def test_a_step_trace_without_kernels_is_not_idle(shared: Path) -> None:
     assert trace.gap_causes().is_empty()
     assert trace.activity()["busy_share"].null_count() == trace.activity().height
     assert trace.cluster_steps(per_step=False)["device_steps"].to_list() == [0, 0]
-    said = _sentence(trace)
-    assert "busy and idle time are unknown" in said
-    assert "forward and backward take 17.1 ms" in said
-    assert "host" not in said
+    sentence = _sentence(trace)
+    assert "busy and idle time are unknown" in sentence
+    assert "forward and backward take 17.1 ms" in sentence
+    assert "host" not in sentence
 
 
 def test_a_cluster_folder_of_step_traces_did_not_run_on_the_host(shared: Path, tmp_path: Path) -> None:

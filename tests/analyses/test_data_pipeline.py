@@ -136,8 +136,8 @@ def test_minddatas_own_files_give_its_own_averages(shared: Path) -> None:
     counters = pl.concat(minddata.counters(folder, {}, []))
     trace = Trace({"pipeline": minddata.pipeline(folder).with_columns(rank=0), "counters": counters.with_columns(rank=0)})
     found = {row["op_id"]: row for row in trace.data_pipeline().iter_rows(named=True)}
-    said = json.loads((folder / "pipeline_profiling_0.json").read_text())["op_info"]
-    for operator in said:
+    output = json.loads((folder / "pipeline_profiling_0.json").read_text())["op_info"]
+    for operator in output:
         queue = (operator["metrics"] or {}).get("output_queue")
         if queue:
             assert found[operator["op_id"]]["queue_depth"] == sum(queue["size"]) / len(queue["size"])

@@ -10,6 +10,7 @@ import stepscope
 import tiny
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
+from stepscope.readers.common.name_parts import complete_table
 
 
 def test_each_sample_of_each_device_is_a_row_and_static_memory_is_the_rest_without_blocks() -> None:
@@ -136,7 +137,7 @@ def test_no_pixel_loses_its_peak_however_the_samples_lie(seed: int) -> None:
     names = [f"{what} {device}" for device in ("gpu 0", "cpu") for what in ("allocated", "reserved")]
     samples = [(name, moment, float(chance.randrange(10**9))) for moment in at for name in names]
     counters = pl.DataFrame(samples, schema=["name", "at_ns", "value"], orient="row").with_columns(rank=pl.lit(0), unit=pl.lit("bytes"))
-    trace = Trace({"counters": counters})
+    trace = Trace({"counters": complete_table(counters.lazy(), "counters")})
     whole, thin = trace.memory(), trace.memory(pixels=pixels, by_event=by_event)
     assert thin.height <= 2 * pixels * 6
     assert thin.join(whole, on=whole.columns, nulls_equal=True, how="semi").height == thin.height

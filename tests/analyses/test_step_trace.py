@@ -106,7 +106,7 @@ def test_a_step_without_device_work_has_no_device_times() -> None:
 
 
 def test_a_named_range_or_module_starts_the_forward_pass() -> None:
-    def found(kind: str, name: str) -> list[object]:
+    def forward_start(kind: str, name: str) -> list[object]:
         trace = tiny.trace(
             spans=f"""
                 kind        name                        start_ns  dur_ns  step
@@ -122,10 +122,17 @@ def test_a_named_range_or_module_starts_the_forward_pass() -> None:
         )
         return [trace.step_trace()[column].item() for column in ("fp_start_ns", "fp_start_op", "found", "bp_end_ns", "fp_bp_ns", "tail_ns")]
 
-    assert found("annotation", '"##_forward_##"') == [20, "## forward ##", "range, last op", None, 45, 35]
-    assert found("annotation", "DistributedDataParallel.forward") == [20, "DistributedDataParallel.forward", "range, last op", None, 45, 35]
-    assert found("scope", '"nn.Module:_Net"') == [20, "nn.Module: Net", "module, last op", None, 45, 35]
-    assert found("annotation", "forwarding") == [5, "aten::sort", "first op, last op", None, 60, 35]
+    assert forward_start("annotation", '"##_forward_##"') == [20, "## forward ##", "range, last op", None, 45, 35]
+    assert forward_start("annotation", "DistributedDataParallel.forward") == [
+        20,
+        "DistributedDataParallel.forward",
+        "range, last op",
+        None,
+        45,
+        35,
+    ]
+    assert forward_start("scope", '"nn.Module:_Net"') == [20, "nn.Module: Net", "module, last op", None, 45, 35]
+    assert forward_start("annotation", "forwarding") == [5, "aten::sort", "first op, last op", None, 60, 35]
 
 
 def test_data_fetched_after_the_backward_pass_does_not_move_the_forward_start() -> None:

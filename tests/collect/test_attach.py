@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import stepscope
-from programs import STEPSCOPE, environment, names, needs, only, recordings, run, said, script, socket_folder, started, steps
+from programs import STEPSCOPE, environment, names, needs, only, recordings, run, run_command, script, socket_folder, started, steps
 from settling import until
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.recording.attach import jobs, sockets
@@ -33,21 +33,21 @@ LOOP = """
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def job_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEPSCOPE_JOBS", str(socket_folder(tmp_path)))
     return tmp_path
 
 
 @pytest.fixture
-def ranks(here: Path) -> Iterator[list["subprocess.Popen[str]"]]:
-    script(here, LOOP)
+def ranks(job_folder: Path) -> Iterator[list["subprocess.Popen[str]"]]:
+    script(job_folder, LOOP)
     cluster = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29998"}
-    jobs = [started(here, sys.executable, "train.py", stdin=None, **cluster, RANK=str(rank)) for rank in (0, 1)]
+    jobs = [started(job_folder, sys.executable, "train.py", stdin=None, **cluster, RANK=str(rank)) for rank in (0, 1)]
     try:
-        listed(here, 2)
+        listed(job_folder, 2)
         yield jobs
     finally:
-        (here / "end").touch()
+        (job_folder / "end").touch()
         for job in jobs:
             job.communicate(timeout=300)
 
@@ -56,7 +56,7 @@ def listed(folder: Path, count: int, beyond: int = 0) -> list[dict[str, Any]]:
     """What `stepscope jobs` says, as soon as that many processes listen and are beyond a step."""
 
     def look() -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = json.loads(said(folder, *STEPSCOPE, "jobs", "--format", "json").stdout)
+        answer: list[dict[str, Any]] = json.loads(run_command(folder, *STEPSCOPE, "jobs", "--format", "json").stdout)
         return answer
 
     def complete(jobs: list[dict[str, Any]]) -> bool:
@@ -67,78 +67,78 @@ def listed(folder: Path, count: int, beyond: int = 0) -> list[dict[str, Any]]:
     return listing
 
 
-def test_all_ranks_of_a_job_record_the_same_steps_and_go_on(here: Path, ranks: list[Any]) -> None:
-    found = listed(here, 2)
+def test_all_ranks_of_a_job_record_the_same_steps_and_go_on(job_folder: Path, ranks: list[Any]) -> None:
+    found = listed(job_folder, 2)
     assert [one["rank"] for one in found] == [0, 1] and {one["pid"] for one in found} == {job.pid for job in ranks}
-    attached = said(here, *STEPSCOPE, "attach", str(ranks[1].pid), "--steps", "4", "--memory")
+    attached = run_command(job_folder, *STEPSCOPE, "attach", str(ranks[1].pid), "--steps", "4", "--memory")
     assert attached.returncode == 0, attached.stderr
     place = only(re.findall(r"^recorded (\S+); open it with: stepscope view \1$", attached.stdout, re.MULTILINE))
-    trace = stepscope.open(here / place, cache=False)
+    trace = stepscope.open(job_folder / place, cache=False)
     recorded = trace.steps.collect().sort("rank", "step")
     by_rank = [recorded.filter(rank=rank)["step"].to_list() for rank in (0, 1)]
     assert by_rank[0] == by_rank[1] and len(by_rank[0]) == 4
     assert by_rank[0][0] > min(one["step"] for one in found)
     assert f"steps {by_rank[0][0]} to {by_rank[0][-1]} of 2 ranks" in attached.stderr
     assert trace.meta.options["profile_memory"] is True
-    later = listed(here, 2, beyond=by_rank[0][-1])
+    later = listed(job_folder, 2, beyond=by_rank[0][-1])
     assert {one["state"] for one in later} == {"idle"}
 
 
-def test_a_job_is_attached_to_by_its_name_again_and_again(here: Path, ranks: list[Any]) -> None:
-    name = listed(here, 2)[0]["job"]
+def test_a_job_is_attached_to_by_its_name_again_and_again(job_folder: Path, ranks: list[Any]) -> None:
+    name = listed(job_folder, 2)[0]["job"]
     for _ in range(2):
-        assert said(here, *STEPSCOPE, "attach", name, "--steps", "1").returncode == 0
-    assert len(recordings(here / "out")) == 4
+        assert run_command(job_folder, *STEPSCOPE, "attach", name, "--steps", "1").returncode == 0
+    assert len(recordings(job_folder / "out")) == 4
 
 
-def test_a_step_that_has_passed_is_refused_and_nothing_is_left_waiting(here: Path, ranks: list[Any]) -> None:
-    listed(here, 2, beyond=3)
-    attached = said(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--from-step", "2")
+def test_a_step_that_has_passed_is_refused_and_nothing_is_left_waiting(job_folder: Path, ranks: list[Any]) -> None:
+    listed(job_folder, 2, beyond=3)
+    attached = run_command(job_folder, *STEPSCOPE, "attach", str(ranks[0].pid), "--from-step", "2")
     assert attached.returncode == 1 and "step 2 has begun already" in attached.stderr
-    assert {one["state"] for one in listed(here, 2)} == {"idle"}
+    assert {one["state"] for one in listed(job_folder, 2)} == {"idle"}
 
 
-def test_seconds_are_recorded_where_no_steps_are_counted(here: Path, ranks: list[Any]) -> None:
-    attached = said(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--seconds", "1")
+def test_seconds_are_recorded_where_no_steps_are_counted(job_folder: Path, ranks: list[Any]) -> None:
+    attached = run_command(job_folder, *STEPSCOPE, "attach", str(ranks[0].pid), "--seconds", "1")
     assert attached.returncode == 0, attached.stderr
-    for recording in recordings(here / "out"):
+    for recording in recordings(job_folder / "out"):
         assert "work" in names(recording)
-    assert len(recordings(here / "out")) == 2
+    assert len(recordings(job_folder / "out")) == 2
 
 
-def test_a_rank_that_dies_while_it_is_recorded_is_told_of(here: Path, ranks: list[Any]) -> None:
-    with started(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--steps", "1000000") as attached:
-        while {one["state"] for one in listed(here, 2)} != {"recording"}:
+def test_a_rank_that_dies_while_it_is_recorded_is_told_of(job_folder: Path, ranks: list[Any]) -> None:
+    with started(job_folder, *STEPSCOPE, "attach", str(ranks[0].pid), "--steps", "1000000") as attached:
+        while {one["state"] for one in listed(job_folder, 2)} != {"recording"}:
             assert attached.poll() is None
         ranks[1].kill()
-        (here / "end").touch()
+        (job_folder / "end").touch()
         _, err = attached.communicate(timeout=300)
     assert attached.returncode == 1 and f"process {ranks[1].pid} ended" in err
 
 
-def test_leaving_attach_withdraws_what_was_asked(here: Path, ranks: list[Any]) -> None:
-    with started(here, *STEPSCOPE, "attach", str(ranks[0].pid), "--steps", "1000000") as attached:
-        while {one["state"] for one in listed(here, 2)} != {"recording"}:
+def test_leaving_attach_withdraws_what_was_asked(job_folder: Path, ranks: list[Any]) -> None:
+    with started(job_folder, *STEPSCOPE, "attach", str(ranks[0].pid), "--steps", "1000000") as attached:
+        while {one["state"] for one in listed(job_folder, 2)} != {"recording"}:
             assert attached.poll() is None
         attached.send_signal(signal.SIGINT)
         attached.communicate(timeout=300)
     assert attached.returncode == 130
     end = time.monotonic() + 300
-    while {one["state"] for one in listed(here, 2)} != {"idle"}:
+    while {one["state"] for one in listed(job_folder, 2)} != {"idle"}:
         assert time.monotonic() < end
 
 
-def test_a_process_that_does_not_listen_is_told_how_to_start_it(here: Path) -> None:
-    attached = said(here, *STEPSCOPE, "attach", str(os.getpid()))
+def test_a_process_that_does_not_listen_is_told_how_to_start_it(job_folder: Path) -> None:
+    attached = run_command(job_folder, *STEPSCOPE, "attach", str(os.getpid()))
     assert attached.returncode == 2 and attached.stderr.count("\n") == 1
     assert "stepscope run --idle" in attached.stderr and f"py-spy record -p {os.getpid()}" in attached.stderr
-    assert "there is no process 4194305" in said(here, *STEPSCOPE, "attach", "4194305").stderr
-    assert "no job 'train' listens here" in said(here, *STEPSCOPE, "attach", "train").stderr
-    assert "no job on this machine can be recorded" in said(here, *STEPSCOPE, "jobs").stderr
+    assert "there is no process 4194305" in run_command(job_folder, *STEPSCOPE, "attach", "4194305").stderr
+    assert "no job 'train' listens job_folder" in run_command(job_folder, *STEPSCOPE, "attach", "train").stderr
+    assert "no job on this machine can be recorded" in run_command(job_folder, *STEPSCOPE, "jobs").stderr
 
 
 def test_a_process_that_is_too_busy_to_answer_is_told_of_and_its_socket_stays(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    job_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A socket that nobody looks at: the kernel lets callers in, and no answer comes."""
     monkeypatch.setattr(sockets, "PATIENCE_S", 0.1)
@@ -155,7 +155,7 @@ def test_a_process_that_is_too_busy_to_answer_is_told_of_and_its_socket_stays(
         assert path.exists()
 
 
-def test_the_socket_of_a_process_whose_queue_of_callers_is_full_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_socket_of_a_process_whose_queue_of_callers_is_full_stays(job_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel answers EAGAIN then, at once, which is no sign of death."""
     monkeypatch.setattr(sockets, "PATIENCE_S", 0.1)
     path = sockets.folder() / f"{sockets._host()}.{os.getpid()}.sock"
@@ -174,7 +174,7 @@ def test_the_socket_of_a_process_whose_queue_of_callers_is_full_stays(here: Path
         assert path.exists()
 
 
-def test_a_refused_connection_is_death_only_where_the_process_is_gone_or_began_later(here: Path) -> None:
+def test_a_refused_connection_is_death_only_where_the_process_is_gone_or_began_later(job_folder: Path) -> None:
     """Between bind and listen a process refuses callers. A number that was used again is of another process."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -200,29 +200,29 @@ def test_the_folder_of_the_cache_is_private_when_recording_makes_it(tmp_path: Pa
     assert [path.stat().st_mode & 0o777 for path in (jobs_folder, jobs_folder.parent)] == [0o700, 0o700]
 
 
-def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(here: Path, ranks: list[Any]) -> None:
-    folder = socket_folder(here)
+def test_sockets_are_the_owners_alone_and_those_of_the_dead_are_removed(job_folder: Path, ranks: list[Any]) -> None:
+    folder = socket_folder(job_folder)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     ranks[0].kill()
     ranks[0].wait()
     assert len(list(folder.iterdir())) == 2
-    listed(here, 1)
+    listed(job_folder, 1)
     assert len(list(folder.iterdir())) == 1
-    (here / "end").touch()
+    (job_folder / "end").touch()
     ranks[1].communicate(timeout=300)
     assert not list(folder.iterdir()), "a process that ends takes its socket along"
 
 
-def test_a_folder_that_others_can_enter_is_closed_to_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    socket_folder(here).mkdir(mode=0o777)
-    socket_folder(here).chmod(0o777)
+def test_a_folder_that_others_can_enter_is_closed_to_them(job_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket_folder(job_folder).mkdir(mode=0o777)
+    socket_folder(job_folder).chmod(0o777)
     assert sockets.folder().stat().st_mode & 0o777 == 0o700
 
 
-def test_another_user_is_not_answered(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel says who calls; here everybody but us is another."""
-    agent = sockets.Agent(lambda asked: {"heard": asked})
+def test_another_user_is_not_answered(job_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says who calls; job_folder everybody but us is another."""
+    agent = sockets.Agent(lambda request: {"heard": request})
     try:
         assert sockets.ask(agent.path, {"hello": 1}) == {"heard": {"hello": 1}}
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
@@ -237,20 +237,20 @@ def test_another_user_is_not_answered(here: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     "line", [b"no json\n", b"[1]\n", b'{"ask": "no such thing"}\n', b'{"ask": "record"}\n', b"\xff\xfe\n", b'{"ask": []}\n']
 )
-def test_nonsense_on_the_socket_is_answered_with_an_error(here: Path, ranks: list[Any], line: bytes) -> None:
+def test_nonsense_on_the_socket_is_answered_with_an_error(job_folder: Path, ranks: list[Any], line: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as caller:
         caller.settimeout(10)
         caller.connect(str(next(sockets.listening())))
         caller.sendall(line * 2)
         lines = caller.makefile("rb")
         assert "error" in json.loads(lines.readline()) and "error" in json.loads(lines.readline())
-    assert len(listed(here, 2)) == 2
+    assert len(listed(job_folder, 2)) == 2
 
 
-def test_an_idle_job_that_stepscope_started_is_attached_to(here: Path) -> None:
+def test_an_idle_job_that_stepscope_started_is_attached_to(job_folder: Path) -> None:
     needs("torch")
     script(
-        here,
+        job_folder,
         """
         import pathlib, time
         import torch
@@ -262,19 +262,19 @@ def test_an_idle_job_that_stepscope_started_is_attached_to(here: Path) -> None:
             time.sleep(0.01)
         """,
     )
-    with started(here, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py") as job:
-        member = only(listed(here, 1))
+    with started(job_folder, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py") as job:
+        member = only(listed(job_folder, 1))
         assert member["root"] == job.pid and member["program"] == "train.py"
-        table = said(here, *STEPSCOPE, "jobs").stdout
+        table = run_command(job_folder, *STEPSCOPE, "jobs").stdout
         assert re.search(rf"^{member['job']} +{member['pid']} +0 of 1 +train.py +\d+ .*idle$", table, re.MULTILINE), table
-        attached = said(here, *STEPSCOPE, "attach", str(job.pid), "--steps", "3", "--shapes")
+        attached = run_command(job_folder, *STEPSCOPE, "attach", str(job.pid), "--steps", "3", "--shapes")
         assert attached.returncode == 0, attached.stderr
-        (here / "end").touch()
+        (job_folder / "end").touch()
         _, err = job.communicate(timeout=300)
     assert job.returncode == 0
-    recording = only(recordings(here / "out"))
+    recording = only(recordings(job_folder / "out"))
     assert len(steps(recording)) == 3 and names(recording).issuperset({"aten::addmm"})
-    assert str(recording.relative_to(here)) in err, "the end of the job tells of it once more"
+    assert str(recording.relative_to(job_folder)) in err, "the end of the job tells of it once more"
 
 
 NETWORK = """
@@ -298,20 +298,20 @@ NETWORK = """
 """
 
 
-def test_an_idle_mindspore_job_has_the_scopes_and_shapes_of_one_recorded_from_the_start_each_time(here: Path) -> None:
+def test_an_idle_mindspore_job_has_the_scopes_and_shapes_of_one_recorded_from_the_start_each_time(job_folder: Path) -> None:
     needs("mindspore")
-    script(here, NETWORK)
-    told = run(here, "--steps", "1:2", "--shapes", "--out", "whole", "train.py", "5")
-    assert told.returncode == 0, told.stderr
-    with started(here, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py", "1000000") as job:
-        listed(here, 1, beyond=3)
+    script(job_folder, NETWORK)
+    finished = run(job_folder, "--steps", "1:2", "--shapes", "--out", "whole", "train.py", "5")
+    assert finished.returncode == 0, finished.stderr
+    with started(job_folder, *STEPSCOPE, "run", "--idle", "--out", "out", "train.py", "1000000") as job:
+        listed(job_folder, 1, beyond=3)
         for _ in range(2):
-            attached = said(here, *STEPSCOPE, "attach", str(job.pid), "--steps", "2", "--shapes")
+            attached = run_command(job_folder, *STEPSCOPE, "attach", str(job.pid), "--steps", "2", "--shapes")
             assert attached.returncode == 0, attached.stderr
-        (here / "end").touch()
+        (job_folder / "end").touch()
         job.communicate(timeout=300)
     whole, first, second = (
-        stepscope.open(path, cache=False) for path in [only(recordings(here / "whole")), *sorted(recordings(here / "out"))]
+        stepscope.open(path, cache=False) for path in [only(recordings(job_folder / "whole")), *sorted(recordings(job_folder / "out"))]
     )
     columns = ["name", "type", "scope", "calls", "shapes", "dtypes"]
     expected = whole.operators().select(columns).sort(columns).rows()
@@ -321,9 +321,9 @@ def test_an_idle_mindspore_job_has_the_scopes_and_shapes_of_one_recorded_from_th
         assert not [what for what in trace.problems.collect()["what"].to_list() if "graph" in what]
 
 
-def test_a_forked_child_does_not_answer_for_its_parent(here: Path) -> None:
+def test_a_forked_child_does_not_answer_for_its_parent(job_folder: Path) -> None:
     script(
-        here,
+        job_folder,
         """
         import os, time
         from stepscope import DynamicProfilerMonitor
@@ -335,5 +335,7 @@ def test_a_forked_child_does_not_answer_for_its_parent(here: Path) -> None:
         print(len(os.listdir(os.environ["STEPSCOPE_JOBS"])), flush=True)
         """,
     )
-    done = subprocess.run([sys.executable, "train.py"], cwd=here, env=environment(here), capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n" and not list(socket_folder(here).iterdir())
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=job_folder, env=environment(job_folder), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n" and not list(socket_folder(job_folder).iterdir())

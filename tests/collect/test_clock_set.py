@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from programs import needs, only, recordings, said, tensorflow_python
+from programs import needs, only, recordings, run_command, tensorflow_python
 from stepscope.model.trace import Trace
 
 HERE = Path(__file__).parent
@@ -45,7 +45,7 @@ def all_recorded(framework: str) -> Path:
     ahead = folder / "ahead"
     ahead.write_bytes(bytes(8))
     more = {"LD_PRELOAD": str(preloaded()), "WALL_CLOCK_AHEAD_NS": str(ahead), "JAX_PLATFORMS": "cpu"}
-    done = said(folder, python, str(HERE / "clock_job.py"), framework, str(folder / "data"), *map(str, SETTINGS), **more)
+    done = run_command(folder, python, str(HERE / "clock_job.py"), framework, str(folder / "data"), *map(str, SETTINGS), **more)
     assert done.returncode == 0, done.stderr
     return folder / "data"
 

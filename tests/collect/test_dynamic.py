@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import stepscope
-from programs import names, only, recordings, said, script, socket_folder, started, steps
+from programs import names, only, recordings, run_command, script, socket_folder, started, steps
 from stepscope import DynamicProfilerMonitor, record_function
 from stepscope.errors import UsageError
 from stepscope.recording import window
@@ -56,7 +56,7 @@ NEW = {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STEPSCOPE_JOBS", str(socket_folder(tmp_path)))
 
@@ -196,7 +196,7 @@ def test_a_job_that_ends_while_recording_leaves_what_it_saw(tmp_path: Path) -> N
             monitor.step()
         """,
     )
-    done = said(tmp_path, sys.executable, "train.py")
+    done = run_command(tmp_path, sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
     assert steps(only(recordings(Path("out")))) == [3, 4, 5, 6]
     assert only(status()["taken"])["steps"] == 4

@@ -106,12 +106,12 @@ def test_the_cpu_time_of_a_child_is_what_the_child_itself_says(tmp_path: Path) -
         with recording:
             child.stdin.write("\n")
             child.stdin.flush()
-            said = float(child.stdout.readline())
+            output = float(child.stdout.readline())
         child.communicate("\n")
     name = f"child {child.pid} cpu"
-    assert said - began >= 0.6
+    assert output - began >= 0.6
     # Ticks are 10 ms, of user and of system time.
-    assert said - began - 0.03 <= recording.total(f"{name} user") + recording.total(f"{name} system") <= said - began + 0.03
+    assert output - began - 0.03 <= recording.total(f"{name} user") + recording.total(f"{name} system") <= output - began + 0.03
     assert (recording.rows(f"child {child.pid} memory")["value"] > 1 << 20).all()
 
 
@@ -179,7 +179,7 @@ def test_sampling_ends_at_the_bound_and_says_so(tmp_path: Path) -> None:
         assert thread
         thread.join(300)
         assert not thread.is_alive()
-    assert [said["what"] for said in recording.capture.header["notices"]] == [
+    assert [output["what"] for output in recording.capture.header["notices"]] == [
         "the host was sampled up to max_events=100: later samples are missing"
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from programs import needs, said, script
+from programs import needs, run_command, script
 
 # Each defines train(), which ends two steps.
 TRAINING = {
@@ -83,7 +83,7 @@ def check(framework: str, way: str, folder: Path) -> dict[str, object]:
     needs(framework)
     program = script(folder, TRAINING[framework] + CHECK + way)
     settings = {"job": "job", "options": {"host_interval_ms": 0}, "out": str(folder / "out"), "journal": str(folder / "journal")}
-    done = said(folder, sys.executable, str(program), framework, STEPSCOPE_RUN=json.dumps(settings))
+    done = run_command(folder, sys.executable, str(program), framework, STEPSCOPE_RUN=json.dumps(settings))
     assert done.returncode == 0, done.stderr[-3000:]
     result: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -61,7 +61,7 @@ def opened(path: Path) -> Trace:
     return stepscope.open(path, cache=False)
 
 
-def said(trace: Trace) -> str:
+def problem_texts(trace: Trace) -> str:
     return "\n".join(trace.problems.collect()["what"])
 
 
@@ -205,7 +205,7 @@ def test_the_loop_itself_tells_its_input_pipeline_where_minddata_was_not_asked(t
 
 
 def test_what_a_cpu_has_not_is_said(graph: Path) -> None:
-    assert "no effect with MindSpore on the CPU: l2_cache, pcie" in said(opened(graph / "0_rank0.capture"))
+    assert "no effect with MindSpore on the CPU: l2_cache, pcie" in problem_texts(opened(graph / "0_rank0.capture"))
 
 
 def test_a_loop_without_markers_has_steps_that_end_with_the_optimizer(pynative: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_loop_without_markers_has_steps_that_end_with_the_optimizer(pynative: 
     assert set(steps["how"].cast(pl.String)) == {"inferred"}
     momentum = trace.spans.filter(pl.col("op_type").cast(pl.String) == "ApplyMomentum").group_by("step").len().sort("step").collect()
     assert momentum.rows() == [(0, 8), (1, 8), (2, 8), (3, 8)]
-    assert "call of the optimizer" in said(trace)
+    assert "call of the optimizer" in problem_texts(trace)
 
 
 def test_launched_one_by_one_operators_belong_to_the_cell_that_was_called(pynative: Path) -> None:
@@ -240,8 +240,8 @@ def test_the_backward_pass_of_pynative_mode_is_a_range_within_each_step(pynative
 
 def test_kernels_behind_the_python_code_get_no_module_and_no_pretence(tmp_path: Path) -> None:
     trace = opened(train(tmp_path / "out", mode="pynative", sync_enable=False))
-    assert "operators have no module" in said(trace)
-    assert "sync_enable is off" in said(trace)
+    assert "operators have no module" in problem_texts(trace)
+    assert "sync_enable is off" in problem_texts(trace)
     scopes = trace.spans.filter(pl.col("kind") == "op").collect()["scope"]
     assert set(scopes.cast(pl.String)) <= {None, "Default"}
     assert trace.spans.filter(pl.col("kind") == "scope").collect().height > 0
@@ -253,12 +253,12 @@ def test_a_callback_records_the_steps_it_names_with_graphs_compiled_before(tmp_p
     ops = trace.operators()
     assert set(ops["calls"]) == {2}
     assert ops["dtypes"].null_count() == 0
-    assert said(trace).startswith("the first step starts where recording began") and "\n" not in said(trace)
+    assert problem_texts(trace).startswith("the first step starts where recording began") and "\n" not in problem_texts(trace)
 
 
 def test_a_profiler_that_comes_late_says_what_it_missed(tmp_path: Path) -> None:
     trace = opened(train(tmp_path / "out", mode="graph", loop="cell", late=True, marks=7))
-    assert "operators are in no graph that was compiled during the recording" in said(trace)
+    assert "operators are in no graph that was compiled during the recording" in problem_texts(trace)
     assert trace.steps.collect()["step"].to_list() == [7, 8, 9, 10]
     assert trace.operators()["dtypes"].null_count() == trace.operators().height
 
@@ -268,7 +268,7 @@ def test_a_compiled_loop_without_markers_has_steps_that_end_with_the_compiled_fu
     steps = trace.step_trace()
     assert steps["step"].to_list() == [0, 1, 2, 3]
     assert set(steps["how"]) == {"inferred"}
-    assert "each step ends with a call of jit step, which uses an optimizer" in said(trace)
+    assert "each step ends with a call of jit step, which uses an optimizer" in problem_texts(trace)
     counts = trace.spans.filter(pl.col("op_type").is_not_null(), pl.col("step").is_not_null()).group_by("step").len().collect()
     assert counts["len"].n_unique() == 1
     assert trace.operators()["calls"].unique().to_list() == [4]
@@ -290,14 +290,14 @@ def test_a_long_recording_goes_to_disk_in_pieces_that_read_as_one(tmp_path: Path
 
 def test_pieces_of_a_job_that_was_killed_open(tmp_path: Path) -> None:
     trace = opened(train(tmp_path / "out", mode="graph", piece_ns=0, killed=True))
-    assert "the job ended while recording" in said(trace)
+    assert "the job ended while recording" in problem_texts(trace)
     assert trace.step_trace()["step"].to_list()[:3] == [1, 2, 3]
     assert trace.operators()["calls"].min() >= 3
 
 
 def test_a_bound_ends_the_recording_and_says_so(tmp_path: Path) -> None:
     trace = opened(train(tmp_path / "out", mode="graph", piece_ns=0, max_events=60))
-    assert "recording ended early: 60 operator calls were reached" in said(trace)
+    assert "recording ended early: 60 operator calls were reached" in problem_texts(trace)
     assert trace.operators()["calls"].sum() == 86  # of 43 in a step: the step in which the bound is reached is whole
 
 
@@ -385,7 +385,7 @@ def test_shapes_that_do_not_line_up_with_calls_are_left_out_and_said(capture: Ca
     trace = opened(capture("Default/A-op0;HostCpuOps;1,0.1,0 2,0.1,0 \nDefault/B-op0;HostCpuOps;900000,0.1,0 \n", lines))
     spans = trace.spans.filter(pl.col("kind") == "op").sort("start_ns").collect()
     assert spans["shapes"].cast(pl.String).to_list() == [None, None, "[[4],[]]"]
-    assert "such as those of A-op0" in said(trace)
+    assert "such as those of A-op0" in problem_texts(trace)
 
 
 def test_sink_mode_says_that_a_step_is_many_and_repeated_numbers_count_on(capture: Callable[..., Path]) -> None:
@@ -398,8 +398,8 @@ def test_sink_mode_says_that_a_step_is_many_and_repeated_numbers_count_on(captur
     }
     trace = opened(capture("Default/A-op0;HostCpuOps;1,0.00001,0 \n", mindspore_steps=steps))
     assert trace.steps.collect()["step"].to_list() == [5, 6]
-    assert "2 steps cover several iterations each" in said(trace)
-    assert "step numbers repeat" in said(trace)
+    assert "2 steps cover several iterations each" in problem_texts(trace)
+    assert "step numbers repeat" in problem_texts(trace)
 
 
 def test_steps_have_the_numbers_of_whoever_counts_them_and_begin_when_recording_has_begun(capture: Callable[..., Path]) -> None:

@@ -105,7 +105,7 @@ def job(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def said(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_python(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     keep = {name: value for name, value in os.environ.items() if not name.startswith(("STEPSCOPE_", "MS_", "PYTHON"))}
     own = {"PYTHONDONTWRITEBYTECODE": "1", "STEPSCOPE_JOBS": str(socket_folder(folder)), "STEPSCOPE_CACHE": str(folder / "cache")}
     return subprocess.run([python, *words], cwd=folder, env=keep | own, capture_output=True, text=True, timeout=900, check=False)
@@ -113,16 +113,16 @@ def said(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProces
 
 def test_nothing_else_is_there(python: Path, framework: str, job: Path) -> None:
     code = f"import importlib.util, numpy, {framework}\nprint([name for name in {ABSENT} if importlib.util.find_spec(name)])"
-    done = said(python, job, "-c", code)
+    done = run_python(python, job, "-c", code)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["[]"]), done.stderr
-    assert "No module named 'polars'" in said(python, job, "-c", "import polars").stderr
+    assert "No module named 'polars'" in run_python(python, job, "-c", "import polars").stderr
 
 
 @pytest.mark.parametrize("way", ["Profiler", "run"])
 def test_a_training_is_recorded_and_opens_elsewhere(way: str, python: Path, framework: str, job: Path) -> None:
     _, numbers, operator = JOBS[framework]
     words = ["recorded.py"] if way == "Profiler" else ["-m", "stepscope", "run", "--out", "run", "--steps", "2:4", "train.py"]
-    done = said(python, job, *words)
+    done = run_python(python, job, *words)
     assert done.returncode == 0, done.stderr
     recording = only(recordings(job / ("data" if way == "Profiler" else "run")))
     assert recording.suffix == ".capture", "there is nothing here to make a run folder with"
@@ -139,7 +139,7 @@ def test_a_training_is_recorded_and_opens_elsewhere(way: str, python: Path, fram
 
 @pytest.mark.parametrize("command", [["summary", "data"], ["show", "operators", "data"], ["list", "data"]])
 def test_to_look_at_it_there_one_line_says_what_to_install(command: list[str], python: Path, job: Path) -> None:
-    done = said(python, job, "-m", "stepscope", *command)
+    done = run_python(python, job, "-m", "stepscope", *command)
     assert done.returncode == 1 and done.stdout == ""
     line = only(done.stderr.splitlines())
     assert line.startswith("stepscope: ") and line.endswith("; pip install polars msgspec rich")

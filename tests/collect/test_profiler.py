@@ -84,7 +84,7 @@ def profiler(tmp_path: Path) -> Iterator[Profiler]:
 def stock(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What MindSpore's own profiler takes and says, from a process of its own."""
     needs("mindspore")
-    asked = job(
+    request = job(
         """
         import enum, inspect, json, itertools, logging
         import mindspore.profiler as stock
@@ -121,8 +121,8 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         tmp_path_factory.mktemp("stock"),
         GLOG_v="4",
     )
-    assert asked.returncode == 0, asked.stderr
-    facts: dict[str, Any] = json.loads(asked.stdout.splitlines()[-1])
+    assert request.returncode == 0, request.stderr
+    facts: dict[str, Any] = json.loads(request.stdout.splitlines()[-1])
     return facts
 
 
@@ -169,7 +169,7 @@ def test_a_schedule_says_of_every_step_what_the_stock_one_says(stock: dict[str, 
 
 def test_a_schedule_says_of_every_step_what_pytorch_says(tmp_path: Path) -> None:
     needs("torch")
-    asked = job(
+    request = job(
         """
         import itertools, json, warnings
         warnings.simplefilter("ignore")
@@ -180,7 +180,7 @@ def test_a_schedule_says_of_every_step_what_pytorch_says(tmp_path: Path) -> None
         """,
         tmp_path,
     )
-    for (wait, active, warmup, repeat, skip_first), actions in json.loads(asked.stdout):
+    for (wait, active, warmup, repeat, skip_first), actions in json.loads(request.stdout):
         ours = schedule(wait=wait, active=active, warmup=warmup, repeat=repeat, skip_first=skip_first)
         assert [ours(step).value for step in range(30)] == actions, ours
 
@@ -527,8 +527,8 @@ def test_one_line_says_where_the_recording_is_and_how_to_open_it(code: str, seve
 
 def test_of_several_ranks_one_says_where_the_recording_is(tmp_path: Path) -> None:
     code = "from stepscope import Profiler\nwith Profiler(host_interval_ms=0) as p: p.step()\n"
-    said = [job(code, tmp_path, RANK=rank, WORLD_SIZE="2").stderr for rank in "10"]
-    assert said == ["", "stepscope: recorded data; open it with: stepscope view data\n"]
+    output = [job(code, tmp_path, RANK=rank, WORLD_SIZE="2").stderr for rank in "10"]
+    assert output == ["", "stepscope: recorded data; open it with: stepscope view data\n"]
     assert stepscope.open(tmp_path / "data").meta.ranks == [0, 1]
 
 

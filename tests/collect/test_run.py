@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
-from programs import STEPSCOPE, TORCH, environment, names, needs, only, recordings, run, said, script, started, steps
+from programs import STEPSCOPE, TORCH, environment, names, needs, only, recordings, run, run_command, script, started, steps
 from stepscope.recording import launch
 
 RANGES = """
@@ -37,7 +37,7 @@ WHO = """
 @pytest.mark.parametrize("words", [["train.py", "--lr", "0.1", "--steps", "3", "--debug"], ["-m", "train", "-m", "--help"]])
 def test_a_script_cannot_tell_that_it_is_recorded(tmp_path: Path, words: list[str]) -> None:
     script(tmp_path, WHO)
-    bare, under = said(tmp_path, sys.executable, *words), run(tmp_path, *words)
+    bare, under = run_command(tmp_path, sys.executable, *words), run(tmp_path, *words)
     assert bare.returncode == under.returncode == 0, under.stderr
     assert json.loads(under.stdout) == json.loads(bare.stdout)
 
@@ -56,7 +56,7 @@ def test_a_script_cannot_tell_that_it_is_recorded(tmp_path: Path, words: list[st
 )
 def test_however_a_job_ends_its_exit_code_is_its_own_and_what_it_recorded_is_whole(tmp_path: Path, ending: str, code: int) -> None:
     script(tmp_path, RANGES + f"    {ending}\n")
-    bare, under = said(tmp_path, sys.executable, "train.py"), run(tmp_path, "train.py")
+    bare, under = run_command(tmp_path, sys.executable, "train.py"), run(tmp_path, "train.py")
     assert (bare.returncode, under.returncode) == (code, code)
     recording = only(recordings(tmp_path / "data"))
     assert {"work0", "work1", "work2"} <= names(recording)
@@ -190,7 +190,7 @@ def test_a_python_that_ignores_its_environment_is_told_of(tmp_path: Path) -> Non
 
 def test_the_options_of_ascends_tensorflow_adapter_are_understood(tmp_path: Path) -> None:
     script(tmp_path, RANGES)
-    told = {
+    settings = {
         "output": str(tmp_path / "prof"),
         "training_trace": "on",
         "task_trace": "on",
@@ -198,7 +198,7 @@ def test_the_options_of_ascends_tensorflow_adapter_are_understood(tmp_path: Path
         "bp_point": "last",
         "aic_metrics": "Memory",
     }
-    under = run(tmp_path, "--profiling-options", json.dumps(told | {"storage_limit": "200MB"}), "train.py")
+    under = run(tmp_path, "--profiling-options", json.dumps(settings | {"storage_limit": "200MB"}), "train.py")
     options = stepscope.open(only(recordings(tmp_path / "prof")), cache=False).meta.options
     assert {name: options[name] for name in ("bp_end", "fp_start", "aic_metrics")} == {
         "bp_end": "last",
@@ -219,8 +219,8 @@ def test_recording_needs_numpy_alone(tmp_path: Path) -> None:
         (packages / found.name).symlink_to(found)
     script(tmp_path, RANGES + "    assert not {'polars', 'msgspec', 'rich'} & set(sys.modules)\n")
     python = str(place / "bin" / "python")
-    assert said(tmp_path, python, "-c", "import polars").returncode == 1
-    under = said(tmp_path, python, "-m", "stepscope", "run", "train.py")
+    assert run_command(tmp_path, python, "-c", "import polars").returncode == 1
+    under = run_command(tmp_path, python, "-m", "stepscope", "run", "train.py")
     recording = only(recordings(tmp_path / "data"))
     assert under.returncode == 0 and recording.suffix == ".capture" and f"recorded {recording.relative_to(tmp_path)}" in under.stderr
     assert {"work0", "work1", "work2"} <= names(recording)
@@ -232,8 +232,8 @@ def test_the_environment_variable_starts_a_profiler_whatever_the_job_computes_wi
         needs(framework)
     imports = "" if framework == "python" else f"    import {framework}\n"
     script(tmp_path, imports + RANGES)
-    told = {"start": True, "output_path": "asked", "host_interval_ms": 0, "metadata": {"by": "variable"}}
-    under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=json.dumps(told))
+    settings = {"start": True, "output_path": "asked", "host_interval_ms": 0, "metadata": {"by": "variable"}}
+    under = run(tmp_path, "train.py", MS_PROFILER_OPTIONS=json.dumps(settings))
     recording = only(recordings(tmp_path / "asked"))
     assert f"recorded {recording.relative_to(tmp_path)}; open it with: " in under.stderr and not (tmp_path / "data").exists()
     trace = stepscope.open(recording, cache=False)
@@ -379,8 +379,8 @@ def test_a_profiler_of_the_programs_own_comes_first(tmp_path: Path) -> None:
     under = run(tmp_path, "train.py")
     assert under.stdout == "4\n"
     assert "the program's own profiler has precedence" in under.stderr
-    asked = run(tmp_path, "--steps", "1:3", "train.py")
-    assert asked.stdout == "4\n" and "recording ended in step 2: the program's own profiler took over" in asked.stderr
+    request = run(tmp_path, "--steps", "1:3", "train.py")
+    assert request.stdout == "4\n" and "recording ended in step 2: the program's own profiler took over" in request.stderr
     assert steps(only(recordings(tmp_path / "data"))) == [1]
 
 
@@ -466,7 +466,7 @@ def test_a_failing_rank_ends_the_job_with_torchruns_exit_code(tmp_path: Path) ->
     needs("torch")
     script(tmp_path, "import sys; sys.exit(9)")
     words = ["torchrun", "--nproc-per-node", "1", "--standalone", "train.py"]
-    assert run(tmp_path, *words).returncode == said(tmp_path, *words).returncode != 0
+    assert run(tmp_path, *words).returncode == run_command(tmp_path, *words).returncode != 0
 
 
 # JAX

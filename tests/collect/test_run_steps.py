@@ -6,7 +6,7 @@ import pytest
 
 import preloaded
 import stepscope
-from programs import needs, only, recordings, run, said, script, steps
+from programs import needs, only, recordings, run, run_command, script, steps
 from volume import mostly_deep
 
 TORCH = """
@@ -66,7 +66,7 @@ COMPILED = """
 def test_what_is_compiled_is_compiled_as_without_us(tmp_path: Path, kind: str) -> None:
     needs("torch")
     script(tmp_path, TORCH + COMPILED)
-    bare, under = said(tmp_path, "python", "train.py", kind), run(tmp_path, "--steps", "1:2", "train.py", kind)
+    bare, under = run_command(tmp_path, "python", "train.py", kind), run(tmp_path, "--steps", "1:2", "train.py", kind)
     assert under.returncode == 0 and under.stdout == bare.stdout
     assert under.stderr.count("Warning:") == bare.stderr.count("Warning:")
     assert steps(only(recordings(tmp_path / "data"))) == [1, 2]
@@ -204,8 +204,8 @@ def test_steps_that_may_be_cut_wrongly_are_a_problem_that_names_the_way_out(tmp_
     run(tmp_path, "train.py")
     recording = only(recordings(tmp_path / "data"))
     assert steps(recording) == list(range(15))
-    told = only([what for what in problems(recording) if "step" in what])
-    assert "step 0 contains 6 calls of SGD" in told and "--step-on optimizer:NAME" in told
+    notice = only([what for what in problems(recording) if "step" in what])
+    assert "step 0 contains 6 calls of SGD" in notice and "--step-on optimizer:NAME" in notice
 
 
 # Steps that the user names
@@ -439,7 +439,7 @@ def test_step_and_step_on_exclude_one_another_and_what_is_not_there_is_refused(t
     """
     needs("torch")
     script(tmp_path, TORCH + "    from stepscope import Profiler, schedule\n" + text)
-    lines = said(tmp_path, "python", "train.py").stdout.splitlines()
+    lines = run_command(tmp_path, "python", "train.py").stdout.splitlines()
     assert [line[:70] for line in lines] == [
         "step() of a profiler with step_on='dataloader', which marks the steps: use"[:70],
         "step_on is 'function:__main__.absent', but the script has no function of this"[:70],

@@ -346,7 +346,7 @@ def test_recording_ends_at_the_bound_and_says_so(tmp_path: Path, hz: int) -> Non
     collector.step(7)
     collector.stop()
     assert collector.full
-    assert "recording ended early, at step 7: max_events=50 was reached" in [said["what"] for said in capture.header["notices"]]
+    assert "recording ended early, at step 7: max_events=50 was reached" in [output["what"] for output in capture.header["notices"]]
 
 
 @pytest.mark.parametrize("hz", [0, 200])

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from programs import only, recordings, said, tensorflow_python
+from programs import only, recordings, run_command, tensorflow_python
 from stepscope.model.trace import Trace
 from volume import mostly_deep
 
@@ -31,7 +31,7 @@ def products(trace: Trace) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     folder = tmp_path_factory.mktemp("tensorflow")
-    done = said(folder, tensorflow_python(), str(JOB), "data")
+    done = run_command(folder, tensorflow_python(), str(JOB), "data")
     assert done.returncode == 0, done.stderr
     return opened(folder / "data")
 
@@ -61,13 +61,13 @@ def test_the_users_ranges_and_the_host_are_there_too(trace: Trace) -> None:
 
 @functools.cache
 def bare(way: str) -> "CompletedProcess[str]":
-    return said(Path(tempfile.mkdtemp(prefix="stepscope-test-")), tensorflow_python(), str(LOOP), way)
+    return run_command(Path(tempfile.mkdtemp(prefix="stepscope-test-")), tensorflow_python(), str(LOOP), way)
 
 
 @functools.cache
 def recorded(way: str) -> "tuple[CompletedProcess[str], Path]":
     folder = Path(tempfile.mkdtemp(prefix="stepscope-test-"))
-    return said(folder, tensorflow_python(), "-m", "stepscope", "run", str(LOOP), way), folder / "data"
+    return run_command(folder, tensorflow_python(), "-m", "stepscope", "run", str(LOOP), way), folder / "data"
 
 
 @pytest.mark.parametrize("way", mostly_deep(["fit", "train_on_batch", "eager", "function", "marked"], keep=["fit", "function"]))
@@ -104,12 +104,12 @@ def test_every_step_has_the_operators_of_the_model(way: str) -> None:
 
 
 def test_the_steps_that_were_asked_for_are_recorded(tmp_path: Path) -> None:
-    said(tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--steps", "2:4", str(LOOP), "function")
+    run_command(tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--steps", "2:4", str(LOOP), "function")
     assert opened(tmp_path / "data").steps.collect()["step"].to_list() == [2, 3, 4]
 
 
 def test_a_callback_of_keras_can_mark_steps(tmp_path: Path) -> None:
-    done = said(tmp_path, tensorflow_python(), str(LOOP), "callback")
+    done = run_command(tmp_path, tensorflow_python(), str(LOOP), "callback")
     assert done.returncode == 7, done.stderr
     trace = opened(tmp_path / "data")
     assert trace.steps.collect()["step"].to_list() == list(range(BATCHES))
@@ -118,7 +118,7 @@ def test_a_callback_of_keras_can_mark_steps(tmp_path: Path) -> None:
 
 def test_python_stacks_are_sampled_and_what_has_no_effect_is_said(tmp_path: Path) -> None:
     choices = '{"with_stack": true, "record_shapes": true, "with_flops": true}'
-    said(tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--profiling-options", choices, str(LOOP), "eager")
+    run_command(tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--profiling-options", choices, str(LOOP), "eager")
     trace = opened(tmp_path / "data")
     frames = trace.spans.filter(pl.col("kind") == "python").select(pl.col("name").cast(pl.String)).collect()["name"]
     assert any("update" in name for name in frames)
@@ -132,7 +132,9 @@ def test_python_stacks_are_sampled_and_what_has_no_effect_is_said(tmp_path: Path
 def test_options_of_ascends_adapter_record_a_tensorflow_job(tmp_path: Path) -> None:
     """The options of CANN's own guide for TensorFlow: it names metrics that only the chip counts."""
     words = {"output": "prof", "training_trace": "on", "task_trace": "on", "fp_point": "", "bp_point": "", "aic_metrics": "PipeUtilization"}
-    done = said(tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--profiling-options", json.dumps(words), str(LOOP), "function")
+    done = run_command(
+        tmp_path, tensorflow_python(), "-m", "stepscope", "run", "--profiling-options", json.dumps(words), str(LOOP), "function"
+    )
     assert done.returncode == 7, done.stderr
     trace = opened(tmp_path / "prof")
     assert trace.steps.collect()["step"].to_list() == list(range(BATCHES))

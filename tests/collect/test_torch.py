@@ -132,16 +132,16 @@ def test_backward_operators_have_the_scope_of_their_forward_as_in_kinetos_file(s
 
 @pytest.mark.parametrize("scenario", WAYS)
 def test_the_memory_peak_is_what_the_allocator_said(scenario: str) -> None:
-    told = json.loads((recorded(scenario, FULL) / "kineto.json").read_text())["traceEvents"]
-    totals = [event["args"]["Total Allocated"] for event in told if event["name"] == "[memory]"]
+    kineto_events = json.loads((recorded(scenario, FULL) / "kineto.json").read_text())["traceEvents"]
+    totals = [event["args"]["Total Allocated"] for event in kineto_events if event["name"] == "[memory]"]
     peak = opened(scenario, FULL).counters.filter(pl.col("name") == "allocated cpu").select(pl.col("value").max()).collect().item()
     assert peak == max(totals)
 
 
 def test_times_are_those_of_the_systems_clock() -> None:
-    told = header("plain")
+    window_header = header("plain")
     starts = opened("plain").spans.select(pl.col("start_ns").min(), end=(pl.col("start_ns") + pl.col("dur_ns")).max()).collect()
-    assert told["start_ns"] <= starts["start_ns"].item() <= starts["end"].item() <= told["end_ns"]
+    assert window_header["start_ns"] <= starts["start_ns"].item() <= starts["end"].item() <= window_header["end_ns"]
 
 
 def test_steps_are_those_that_were_over() -> None:
@@ -157,8 +157,8 @@ def test_events_that_cannot_be_taken_over_come_as_json_and_say_so() -> None:
     assert ours.steps.collect()["step"].to_list() == [0, 1, 2]
     calls = [trace.operators().group_by("name").agg(pl.col("calls").sum()).sort("name") for trace in (ours, plain)]
     assert calls[0].equals(calls[1])
-    told = header("strange")
-    assert told["start_ns"] <= ours.spans.select(pl.col("start_ns").max()).collect().item() <= told["end_ns"]
+    window_header = header("strange")
+    assert window_header["start_ns"] <= ours.spans.select(pl.col("start_ns").max()).collect().item() <= window_header["end_ns"]
 
 
 @pytest.mark.parametrize("missing", ["torch", "torch_memory"])
@@ -208,8 +208,8 @@ def test_a_loaders_queue_is_seen_without_touching_it() -> None:
     assert len(depth) == len(wait) == 12
     assert depth.max() <= 6 and depth.tail(5).min() >= 1  # ahead of a slow training, but for the first batch
     assert wait.min() > 0
-    asked = trace.spans.filter(pl.col("name").cast(pl.String).str.starts_with("enumerate(DataLoader)")).collect()
-    assert counters.filter(pl.col("name") == "queue 0 wait")["value"].sum() <= asked["dur_ns"].sum()
+    request = trace.spans.filter(pl.col("name").cast(pl.String).str.starts_with("enumerate(DataLoader)")).collect()
+    assert counters.filter(pl.col("name") == "queue 0 wait")["value"].sum() <= request["dur_ns"].sum()
     assert len(header("loader")["data_workers"]) == 4  # two of each epoch
 
 

@@ -40,7 +40,7 @@ def windows(folder: Path) -> list[Trace]:
     return [stepscope.open(path, cache=False) for path in sorted(folder.glob("rank*"))]
 
 
-def said(trace: Trace) -> list[str]:
+def problem_texts(trace: Trace) -> list[str]:
     return trace.problems.select("what").collect().to_series().to_list()
 
 
@@ -64,7 +64,7 @@ with Profiler(schedule=schedule(wait=1, active=1, repeat=3), **QUIET) as profile
     assert len(found) == 3
     # The first window begins inside of the ranges, too, and they were entered after the profiler was made.
     assert [(calls(trace, "everything"), calls(trace, "inner"), calls(trace, "aten::add")) for trace in found] == [(1, 1, 1)] * 3
-    assert [said(trace) for trace in found] == [[], [], []]
+    assert [problem_texts(trace) for trace in found] == [[], [], []]
 
 
 PLACES = {
@@ -110,7 +110,7 @@ profiler.stop()
     found = windows(tmp_path)
     assert len(found) == 20
     for trace in found[1:]:
-        refused = any("PyTorch is not recorded: this is inside an operator of PyTorch" in what for what in said(trace))
+        refused = any("PyTorch is not recorded: this is inside an operator of PyTorch" in what for what in problem_texts(trace))
         assert refused == (place == "autograd function")
         assert refused or calls(trace, "aten::linear") == 1
 
@@ -157,7 +157,7 @@ print(sum(event.name == "aten::mul" for event in theirs.events()))
     [trace] = windows(tmp_path)
     assert printed.split()[-1] == "2"
     assert (calls(trace, "outer"), calls(trace, "aten::add"), calls(trace, "aten::mul")) == (1, 1, 0)
-    assert any("up to where the program's own torch.profiler started" in what for what in said(trace))
+    assert any("up to where the program's own torch.profiler started" in what for what in problem_texts(trace))
 
 
 def test_training_in_another_thread_is_recorded_where_it_is_started_there(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ profiler.stop()
     [trace] = windows(tmp_path)
     assert calls(trace, "aten::linear") == 3
     assert trace.steps.collect()["step"].to_list() == [0, 1, 2]
-    assert said(trace) == []
+    assert problem_texts(trace) == []
 
 
 @pytest.mark.parametrize("mark", ["profiler.step()", "pass"])
@@ -201,7 +201,7 @@ with Profiler(**QUIET) as profiler:
     )
     [trace] = windows(tmp_path)
     assert calls(trace, "aten::linear") == 0
-    assert any("another thread than the one that started recording trains" in what for what in said(trace))
+    assert any("another thread than the one that started recording trains" in what for what in problem_texts(trace))
 
 
 def test_modules_are_not_kept_alive_and_those_made_on_the_way_share_a_name(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ profiler.stop()
     [trace] = windows(tmp_path)
     assert calls(trace, "aten::add") > 0
     assert calls(trace, "aten::sub") == 0
-    assert any("step 0 is recorded in part: PyTorch holds about 20,000 events" in what for what in said(trace))
+    assert any("step 0 is recorded in part: PyTorch holds about 20,000 events" in what for what in problem_texts(trace))
     names = set(trace.spans.select(pl.col("name").cast(pl.String)).collect()["name"])
     assert "not recorded" in names
 
@@ -277,8 +277,8 @@ print(steps + 1)
         )
     )
     [trace] = windows(tmp_path)
-    pauses = [what for what in said(trace) if what.startswith("training paused for ")]
-    left_out = [what for what in said(trace) if "not recorded: writing may pause training for 50 % of the time" in what]
+    pauses = [what for what in problem_texts(trace) if what.startswith("training paused for ")]
+    left_out = [what for what in problem_texts(trace) if "not recorded: writing may pause training for 50 % of the time" in what]
     assert pauses and left_out
     marks = trace.spans.filter(pl.col("name").cast(pl.String) == "recording paused to write").collect()
     assert marks.height == len(pauses)

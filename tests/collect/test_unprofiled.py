@@ -9,7 +9,7 @@ import pytest
 
 import preloaded
 import stepscope
-from programs import TORCH, needs, only, recordings, run, said, script, socket_folder
+from programs import TORCH, needs, only, recordings, run, run_command, script, socket_folder
 from stepscope import DynamicProfilerMonitor, Profiler, record_function, schedule
 from stepscope.model import captures
 from stepscope.model.trace import UnprofiledSteps
@@ -35,7 +35,7 @@ def test_run_knows_the_steps_before_and_after_those_it_recorded(tmp_path: Path) 
     # Step 0 has no beginning that was seen, 14 has the end of the recording in it; 1 and 2 are among the first three.
     assert numbers(recording) == (7, list(range(1, 10)), list(range(15, 20)))
     assert json.loads((recording / "run.json").read_text())["unprofiled_steps"][0]["after"]["step"] == [15, 16, 17, 18, 19]
-    summary = said(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
+    summary = run_command(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
     assert re.search(r"per step unprofiled, \S+ \S+ while recorded", " ".join(summary.split()))
 
 
@@ -45,7 +45,7 @@ def test_a_run_of_which_everything_was_recorded_has_no_unprofiled_steps(tmp_path
     assert run(tmp_path, "train.py").returncode == 0
     recording = only(recordings(tmp_path / "data"))
     assert stepscope.open(recording, cache=False).meta.unprofiled_steps == []
-    assert "unprofiled" not in said(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
+    assert "unprofiled" not in run_command(tmp_path, sys.executable, "-m", "stepscope", "summary", str(recording)).stdout
 
 
 def test_steps_that_the_programs_own_torch_profiler_records_are_not_unprofiled(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import preloaded
 import stepscope
 from key_averages import nothing_but_itself
-from programs import free_port, needs, only, recordings, run, said
+from programs import free_port, needs, only, recordings, run, run_command
 from stepscope.model.trace import Trace
 from volume import mostly_deep
 
@@ -84,13 +84,13 @@ def check_mindspore(way: str, folder: Path, under_run: bool = False) -> None:
 def check_operators(trace: Trace, recording: Path) -> None:
     ours = trace.spans.filter(pl.col("op_type").is_not_null()).group_by(pl.col("name").cast(pl.String))
     found = {name: (calls, total) for name, calls, total in ours.agg(pl.len(), pl.col("dur_ns").sum()).collect().iter_rows()}
-    told = pl.concat([pl.read_csv(file) for file in recording.glob("raw/mindspore/*/cpu_op_detail_info_*.csv")])
-    sums = told.group_by("full_op_name").agg(pl.col("op_occurrences").sum(), pl.col("op_total_time(ms)").sum())
+    expected_calls = pl.concat([pl.read_csv(file) for file in recording.glob("raw/mindspore/*/cpu_op_detail_info_*.csv")])
+    sums = expected_calls.group_by("full_op_name").agg(pl.col("op_occurrences").sum(), pl.col("op_total_time(ms)").sum())
     assert {name: calls for name, (calls, _) in found.items()} == {name: calls for name, calls, _ in sums.iter_rows()}
     for name, _, total_ms in sums.iter_rows():
         assert found[name][1] == pytest.approx(total_ms * 1e6, rel=0.01)
     operators = trace.analyse("operators")
-    assert operators["total_ns"].sum() == pytest.approx(told["op_total_time(ms)"].sum() * 1e6, rel=0.01)
+    assert operators["total_ns"].sum() == pytest.approx(expected_calls["op_total_time(ms)"].sum() * 1e6, rel=0.01)
     matmul = operators.filter(operators["type"].cast(str).str.contains("MatMul"))
     assert matmul["calls"].sum() >= 3 and matmul["total_ns"].min() > 0
 
@@ -160,7 +160,7 @@ def test_mindspores_examples_are_recorded_with_another_import_line(way: str, mod
         changed = "import stepscope.mindspore\n" + text
     assert changed != text
     (folder / f"{way}.py").write_text(changed)
-    done = said(folder, sys.executable, f"{way}.py", MODE=mode, **variables(way, folder))
+    done = run_command(folder, sys.executable, f"{way}.py", MODE=mode, **variables(way, folder))
     assert done.returncode == 0, done.stderr
     check_mindspore(way, folder)
 
@@ -203,14 +203,14 @@ def test_the_same_ways_record_pytorch(way: str, under: str, folder: Path) -> Non
     steps = trace.steps.select("step").collect()["step"].to_list()
     assert steps == {"custom_loop": [0, 1, 2], "dynamic_config": [3, 4, 5]}.get(way, steps)
     # Exactly what torch.profiler's own summary of the session says.
-    told = json.loads((folder / "summary.json").read_text())
+    summary_rows = json.loads((folder / "summary.json").read_text())
     ours = trace.analyse("operators").group_by("name").agg(pl.col("calls", "total_ns", "self_ns").sum())
     twice = nothing_but_itself(trace)
     found = {
         name: [calls - len(twice.get(name, [])), total - sum(twice.get(name, [])), own] for name, calls, total, own in ours.iter_rows()
     }
-    assert found == {name: row for name, row in told.items() if not name.startswith(("ProfilerStep", "Optimizer.", "nn.Module"))}
-    assert len(told) > 10
+    assert found == {name: row for name, row in summary_rows.items() if not name.startswith(("ProfilerStep", "Optimizer.", "nn.Module"))}
+    assert len(summary_rows) > 10
     check_host(trace)
 
 

@@ -64,7 +64,7 @@ class Job:
         finally:
             self.collector.stop()
             capture.finish()
-            print(*(said["what"] for said in capture.header["notices"]), sep="\n", file=sys.stderr)
+            print(*(output["what"] for output in capture.header["notices"]), sep="\n", file=sys.stderr)
 
 
 def steps(job: Job, count: int = 3) -> None:

@@ -205,7 +205,7 @@ def _fuzz(args: argparse.Namespace, inputs: Path, room: Path) -> int:
     if args.whole:
         names = (f"{target}/{name}:whole" for target, inputs_ in targets.items() for name in inputs_)
     print(f"{len(targets)} targets, {sum(map(len, targets.values()))} inputs, seed {args.seed}, {args.jobs} processes", flush=True)
-    began, said = time.monotonic(), time.monotonic()
+    began, output = time.monotonic(), time.monotonic()
     selector, made = selectors.DefaultSelector(), itertools.count()
     workers: list[Worker] = []
 
@@ -256,10 +256,10 @@ def _fuzz(args: argparse.Namespace, inputs: Path, room: Path) -> int:
                     note(worker, worker.hangs())
                     stop(worker)
                     start()
-            if time.monotonic() - said > 30:
-                said = time.monotonic()
+            if time.monotonic() - output > 30:
+                output = time.monotonic()
                 done = sum(tally.mutants for tally in tallies.values())
-                print(f"{said - began:6.0f} s: {done:,} mutants, {len(findings)} findings", flush=True)
+                print(f"{output - began:6.0f} s: {done:,} mutants, {len(findings)} findings", flush=True)
     except KeyboardInterrupt:
         print("interrupted")
     finally:
@@ -357,7 +357,7 @@ def _work(settings: str) -> int:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the code under test prints is no answer
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    known = whole.found(inputs)
+    known = whole.find_inputs(inputs)
     doing = os.open(room / "doing", os.O_RDWR | os.O_CREAT)
     _limit_memory()
     for line in sys.stdin:
@@ -465,7 +465,7 @@ def _replay(name: str, inputs: Path, room: Path, add: str | None, ask: str) -> N
             shutil.copytree(folder / "mutant", own, symlinks=True)
             path = next(own.iterdir())
         else:
-            path = _made(whole.found(inputs)[target][title.partition("/")[2].split(":")[0]], own, target, chance)
+            path = _made(whole.find_inputs(inputs)[target][title.partition("/")[2].split(":")[0]], own, target, chance)
         if add and not partial:
             shutil.copytree(own, room / "case", symlinks=True)
         trial = targets.Trial(work, chance, True, lambda what: None)

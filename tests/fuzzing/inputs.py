@@ -48,7 +48,7 @@ def make(room: Path, *, own: bool = False) -> None:
 _AS_THEY_ARE = ("run", "cache", "timeline", "prof")
 
 
-def found(room: Path) -> dict[str, dict[str, Path]]:
+def find_inputs(room: Path) -> dict[str, dict[str, Path]]:
     """The inputs by target and name."""
     targets = {target.name: {one.name: next(one.iterdir()) for one in sorted(target.iterdir())} for target in sorted(room.iterdir())}
     return {target: inputs for target, inputs in targets.items() if inputs}
@@ -244,14 +244,14 @@ def _settings(room: Path) -> Iterator[tuple[str, str, Path]]:
     settings = monitor.DEFAULTS | {"start_step": 2, "stop_step": 3, "activities": ["CPU"], "host_sys": ["cpu"]}
     (config / monitor.CONFIG).write_text(json.dumps(settings, indent=4))
     yield "monitor", "config", config
-    asked = [
+    request = [
         {"ask": "state"},
         {"ask": "record", "id": "a", "first": 5, "count": 2, "seconds": None, "options": {"record_shapes": True}, "out": "recorded"},
         {"ask": "wait", "id": "a"},
         {"ask": "withdraw", "id": "a"},
     ]
     questions = room / "questions.txt"
-    questions.write_text("".join(json.dumps(line) + "\n" for line in asked))
+    questions.write_text("".join(json.dumps(line) + "\n" for line in request))
     yield "attach", "questions", questions
     answer = {"pid": 5, "job": "j", "root": None, "rank": 0, "world_size": 1, "program": "a.py", "folder": "/a", "out": "out", "began": 1.5}
     answers = room / "answers.json"

@@ -340,8 +340,8 @@ def _left_behind(folder: str, names: list[str]) -> list[str]:
 def _monitor(path: Path, trial: Trial) -> str:
     """The monitor's file: taken or rejected, and the job goes on."""
     os.environ["STEPSCOPE_RUN"] = "1"  # no socket
-    said: list[str] = []
-    dynamic.say = said.append  # type: ignore[assignment,attr-defined]
+    output: list[str] = []
+    dynamic.say = output.append  # type: ignore[assignment,attr-defined]
     trial.doing("monitor")
     monitor = dynamic.DynamicProfilerMonitor(path, output_path=trial.room / "recorded")
     for _ in range(3):
@@ -349,7 +349,7 @@ def _monitor(path: Path, trial: Trial) -> str:
         monitor._read_changes(False, False)
         monitor.step()
     monitor._recorder.stop("over")
-    if internal := [line for line in said if line.startswith("dynamic profiling:")]:
+    if internal := [line for line in output if line.startswith("dynamic profiling:")]:
         raise BrokenLawError("the monitor has no internal error", internal[0])
     return "refused" if monitor._status["rejected"] else "opened"
 

@@ -113,8 +113,8 @@ def test_damaged_metadata_is_a_problem(result: Any) -> None:
     trace = stepscope.open(
         result("text", {"parallel_group_info": {NAME: {"global_ranks": "8"}, "x": 1}, "distributed_args": "{"}), cache=False
     )
-    told = trace.problems.collect().filter(where="profiler_metadata.json")
-    assert told.select("what", "lost").rows() == [("2 groups without ranks", 2)]
+    problems = trace.problems.collect().filter(where="profiler_metadata.json")
+    assert problems.select("what", "lost").rows() == [("2 groups without ranks", 2)]
 
 
 def test_a_job_has_as_many_ranks_as_its_transfers_name(shared: Path) -> None:
@@ -137,7 +137,7 @@ def test_the_summary_says_how_many_ranks_of_the_job_are_recorded(shared: Path, c
 def timeline(folder: Path, rank: int, groups: dict[str, list[int]], *calls: tuple[str, str, int, int, int, int]) -> None:
     """A result whose calls each have a lane of their own and one plane: name, number of the communicator, start, length, and two ranks."""
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 9, "tid": 0, "args": {"name": "HCCL"}}]
-    said = {}
+    document = {}
     for place, (name, number, start, length, src, dst) in enumerate(calls):
         for tid, label in ((2 * place, f"Group {place} Communication"), (2 * place + 1, "Plane 0")):
             events.append({"ph": "M", "name": "thread_name", "pid": 9, "tid": tid, "args": {"name": label}})
@@ -147,11 +147,14 @@ def timeline(folder: Path, rank: int, groups: dict[str, list[int]], *calls: tupl
         moved = {"src rank": src, "dst rank": dst, "size(Byte)": 1000, "link type": "HCCS", "transport type": "SDMA", "task type": "Memcpy"}
         events.append({**span, "name": "Memcpy", "tid": 2 * place + 1, "args": moved})
         times = {f"{word} Time(ms)": 0.0 for word in ("Elapse", "Transit", "Wait", "Synchronization", "Idle")}
-        said[f"{name}@{number}"] = {"Communication Time Info": {"Start Timestamp(us)": start, **times}, "Communication Bandwidth Info": {}}
+        document[f"{name}@{number}"] = {
+            "Communication Time Info": {"Start Timestamp(us)": start, **times},
+            "Communication Bandwidth Info": {},
+        }
     output = folder / OUTPUT
     output.mkdir(parents=True)
     (output / "trace_view.json").write_text(json.dumps(events))
-    (output / "communication.json").write_text(json.dumps({"step1": {"p2p": {}, "collective": said}}))
+    (output / "communication.json").write_text(json.dumps({"step1": {"p2p": {}, "collective": document}}))
     (folder / f"profiler_info_{rank}.json").write_text(json.dumps({"config": {}, "rank_id": rank}))
     about = {name: {"group_name": "", "group_rank": ranks.index(rank), "global_ranks": ranks} for name, ranks in groups.items()}
     (folder / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": about}))

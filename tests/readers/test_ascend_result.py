@@ -202,10 +202,10 @@ def test_transit_wait_and_idle_time_are_those_that_torch_npu_says(kind: str, ran
     for rank in trace.meta.ranks:
         output = DATA / kind / "level1" / f"rank{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
         if kind == "text":
-            said = json.loads((output / "communication.json").read_text())["step50"]["collective"]
-            said.pop("Total Op Info")
+            printed = json.loads((output / "communication.json").read_text())["step50"]["collective"]
+            printed.pop("Total Op Info")
             words = [f"{word} Time(ms)" for word in ("Elapse", "Transit", "Wait", "Idle")]
-            wanted = {name.partition("@")[0]: [one["Communication Time Info"][word] for word in words] for name, one in said.items()}
+            wanted = {name.partition("@")[0]: [one["Communication Time Info"][word] for word in words] for name, one in printed.items()}
         else:
             with contextlib.closing(sqlite3.connect(output / "analysis.db")) as tables:
                 rows = tables.execute(
@@ -246,12 +246,12 @@ def test_idle_time_and_copies_are_free_and_preparing_and_what_follows_the_last_k
     folder = DATA / "text" / level / f"rank{rank}_ascend_pt"
     trace = stepscope.open(folder, cache=False)
     with next(folder.glob("ASCEND_PROFILER_OUTPUT/step_trace_time.csv")).open() as lines:
-        (told,) = csv.DictReader(lines)
+        (expected_row,) = csv.DictReader(lines)
     ours, step = trace.overlap().row(0, named=True), trace.steps.collect().row(0, named=True)
     work = trace.spans.filter(pl.col("kind").is_in(["kernel", "communication"]), pl.col("step") == step["step"])
     last = work.select((pl.col("start_ns") + pl.col("dur_ns")).max()).collect().item()
     mine = ours["free_ns"] + ours["copy_ns"] - (step["end_ns"] - last)
-    assert mine / 1000 == pytest.approx(float(told["Free"]) + float(told["Preparing"]), abs=0.5)
+    assert mine / 1000 == pytest.approx(float(expected_row["Free"]) + float(expected_row["Preparing"]), abs=0.5)
 
 
 def test_without_a_timeline_steps_are_those_of_the_table_of_kernels(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ def test_a_memory_event_that_names_no_block_is_left_out_and_counted(tmp_path: Pa
     trace = small(tmp_path / "t.json", whole[0], memory(12, 8192, **{field: odd}), memory(13, 8192, **{field: odd}), whole[1])
     assert trace.allocations.collect().equals(plain)
     assert plain.select("address", "alloc_ns", "free_ns").rows() == [(4096, 11_000, 14_000)]
-    said = f"2 memory events left out for an unusable '{field}', for example {json.dumps(odd)}"
-    assert ("event 2", said, 2) in rows_of(trace)
+    text = f"2 memory events left out for an unusable '{field}', for example {json.dumps(odd)}"
+    assert ("event 2", text, 2) in rows_of(trace)
 
 
 @pytest.mark.parametrize("field", ["correlation", "External id", "bytes", "flops"])
@@ -244,10 +244,10 @@ HEADERS = [
 @pytest.mark.parametrize("value", VALUES)
 def test_an_odd_value_in_the_header_leaves_the_events_as_they_are(tmp_path: Path, plain: dict[str, pl.DataFrame], value: str) -> None:
     for place in ("before", "behind"):
-        said = "".join(f', "{name}": {VALUES[value]}' for name in HEADERS)
-        path = write(tmp_path / "t.json", header=said if place == "before" else "")
+        text = "".join(f', "{name}": {VALUES[value]}' for name in HEADERS)
+        path = write(tmp_path / "t.json", header=text if place == "before" else "")
         if place == "behind":
-            path.write_text(path.read_text().removesuffix("}") + said + "}")
+            path.write_text(path.read_text().removesuffix("}") + text + "}")
         trace = opened(path)
         assert trace.spans.select(pl.exclude("rank")).collect().equals(plain["spans"].drop("rank"))
         trace.ends()

@@ -79,9 +79,9 @@ def test_an_operator_without_times_is_counted_and_the_rest_is_read(tmp_path: Pat
 def test_the_timeline_of_mindinsights_own_tests_has_every_operator_of_every_device() -> None:
     trace = stepscope.open(OWN, cache=False)
     maps = json.loads((OWN / "ascend_marey_timeline_1.json").read_text())["maps"]
-    told = {int(name.removeprefix("device")): len(calls) for name, calls in maps.items()}
+    call_counts = {int(name.removeprefix("device")): len(calls) for name, calls in maps.items()}
     found = trace.spans.filter(pl.col("kind") != "step").group_by("rank").len().collect()
-    assert dict(found.iter_rows()) == told and sum(told.values()) > 1000
+    assert dict(found.iter_rows()) == call_counts and sum(call_counts.values()) > 1000
     assert trace.spans.filter(pl.col("scope").is_not_null()).collect().height > 100
 
 
@@ -117,8 +117,8 @@ def test_a_map_that_is_a_link_out_of_the_folder_is_not_read_and_told_of(tmp_path
     file.write_text(SAMPLE.read_text())
     (served / "scope_map_7.json").symlink_to(with_map(tmp_path / "secret", "/secret"))
     assert scopes(file) == {None}
-    told = dict(stepscope.open(file).problems.select("where", "what").collect().iter_rows())
-    assert told["scope_map_7.json"] == "a link that leads out of its folder, which is not followed"
+    call_counts = dict(stepscope.open(file).problems.select("where", "what").collect().iter_rows())
+    assert call_counts["scope_map_7.json"] == "a link that leads out of its folder, which is not followed"
     (served / "scope_map_7.json").unlink()
     (served / "scope_map_7.json").symlink_to(with_map(served / "maps", "/net/inside"))
     assert scopes(file) == {"net/inside"}

@@ -292,8 +292,8 @@ def test_of_two_timelines_of_a_rank_one_is_shown_and_the_other_is_told(folder: A
     first, second = ([{"name": name, "ph": "X", "tid": "17", "ts": 10.0, "dur": 5.0, "pid": 0}] for name in ("MatMul", "gemm"))
     trace = folder(gpu_timeline_display_0__json=second, ascend_timeline_display_0__json=first)
     assert trace.spans.select(pl.col("name").cast(pl.String)).collect()["name"].to_list() == ["MatMul"]
-    told = {row["where"]: row["what"] for row in trace.problems.collect().iter_rows(named=True)}
-    assert told["gpu_timeline_display_0.json"] == "a second timeline of this rank: not shown"
+    reported = {row["where"]: row["what"] for row in trace.problems.collect().iter_rows(named=True)}
+    assert reported["gpu_timeline_display_0.json"] == "a second timeline of this rank: not shown"
 
 
 def test_operators_of_changing_shape_are_told_step_by_step(folder: Any) -> None:
@@ -312,8 +312,8 @@ def test_damage_is_told_and_costs_only_what_is_damaged(folder: Any) -> None:
         output_timeline_data_0__txt="op_name, stream_id, start_time(ms), duration(ms)\nA-op1,1,zero,1\nB-op1,1,0.0001,0.0002\n",
         profiler_info_0__json="{",
     )
-    told = {row["where"]: row["lost"] for row in trace.problems.collect().iter_rows(named=True)}
-    assert told["hccl_raw"] == 1 and told["output_timeline_data"] == 1 and told["profiler_info_0.json"] == 1
+    reported = {row["where"]: row["lost"] for row in trace.problems.collect().iter_rows(named=True)}
+    assert reported["hccl_raw"] == 1 and reported["output_timeline_data"] == 1 and reported["profiler_info_0.json"] == 1
     assert trace.step_trace().height == 1 and trace.operators()["name"].to_list() == ["B-op1"]
 
 
@@ -331,9 +331,9 @@ def test_the_run_of_2020_has_all_its_steps_and_executions() -> None:
     assert len(expected) == 322 and steps.rows() == expected
     runs = trace.spans.filter(pl.col("kind") == "kernel").select("name", "start_ns", "dur_ns").collect().sort("start_ns", "name")
     lines = [line.split(",") for line in (LEGACY / "output_timeline_data_1.txt").read_text().splitlines()[1:]]
-    told = [(name, round(float(start) * 1e5) * 10, round(float(length) * 1e5) * 10) for name, _, start, length in lines]
-    assert len(told) == 2817
-    assert runs.rows() == sorted(told, key=lambda row: (row[1], row[0]))
+    reported = [(name, round(float(start) * 1e5) * 10, round(float(length) * 1e5) * 10) for name, _, start, length in lines]
+    assert len(reported) == 2817
+    assert runs.rows() == sorted(reported, key=lambda row: (row[1], row[0]))
 
 
 @pytest.mark.skipif(not OWN.exists(), reason="MindInsight's test data is not here")
@@ -485,8 +485,8 @@ def test_the_parallel_strategy_tells_how_each_operator_is_cut(folder: Any) -> No
 
 def test_a_file_that_nothing_reads_is_told(folder: Any) -> None:
     trace = folder(step_trace_raw_0_detail_time__csv=step_rows(0, 100), something_new_0__json={}, something_new_1__json={}, notes__txt="a")
-    told = {row["where"]: row["what"] for row in trace.problems.collect().iter_rows(named=True)}
-    assert told == {"notes.txt": "not read", "something_new_0.json": "2 files of this kind are not read"}
+    reported = {row["where"]: row["what"] for row in trace.problems.collect().iter_rows(named=True)}
+    assert reported == {"notes.txt": "not read", "something_new_0.json": "2 files of this kind are not read"}
 
 
 # Of each rank, and in tables

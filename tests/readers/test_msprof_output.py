@@ -28,20 +28,20 @@ def events(path: Path, name: str) -> list[dict[str, Any]]:
 
 
 def offset_ns(path: Path) -> int:
-    said = json.loads(next(file for file in path.glob("device_*/start_info.*") if file.suffix != ".done").read_text())
-    return int(said["collectionTimeBegin"]) * 1000 - int(said["clockMonotonicRaw"])
+    output = json.loads(next(file for file in path.glob("device_*/start_info.*") if file.suffix != ".done").read_text())
+    return int(output["collectionTimeBegin"]) * 1000 - int(output["clockMonotonicRaw"])
 
 
 @needs_2023
 def test_every_iteration_appears_with_its_forward_and_backward_pass(both: Trace) -> None:
     """MindInsight 2.3 shows none of this layout, and in the newer one none whose thread is called `Model ID:2`."""
     for rank, path in enumerate(RANKS):
-        said = {event["args"]["Iteration ID"]: event for event in events(path, "step_trace") if event.get("cat") == "Iteration Time"}
+        document = {event["args"]["Iteration ID"]: event for event in events(path, "step_trace") if event.get("cat") == "Iteration Time"}
         steps = both.step_trace().filter(pl.col("rank") == rank)
-        assert steps["step"].to_list() == sorted(said) == list(range(1, 11))
+        assert steps["step"].to_list() == sorted(document) == list(range(1, 11))
         assert set(steps["clock"]) == {"source"}
         for row in steps.iter_rows(named=True):
-            event = said[row["step"]]
+            event = document[row["step"]]
             fp, bp, end = (event["args"][key] for key in ("FP Start", "BP End", "Iteration End"))
             assert row["total_ns"] == event["args"]["Iteration Time(ns)"]
             assert row["fp_bp_ns"] == pytest.approx((bp - fp) * 1000, abs=1)
@@ -89,12 +89,12 @@ def test_ranks_share_a_clock_and_wait_for_one_another(both: Trace) -> None:
 
 @needs_2023
 def test_ai_cpu_operators_have_a_device_of_their_own(both: Trace) -> None:
-    said: dict[str, float] = {}
+    output: dict[str, float] = {}
     for event in events(RANKS[0], "msprof"):
         if event["ph"] == "X" and event.get("args", {}).get("Task Type") == "AI_CPU":
-            said[event["name"]] = said.get(event["name"], 0) + event["dur"]
+            output[event["name"]] = output.get(event["name"], 0) + event["dur"]
     rows = both.operators(device="aicpu").filter(pl.col("rank") == 0)
-    assert dict(rows.select("name", pl.col("total_ns") / 1000).iter_rows()) == pytest.approx(said)
+    assert dict(rows.select("name", pl.col("total_ns") / 1000).iter_rows()) == pytest.approx(output)
     assert rows["scope"].null_count() == 0
 
 
@@ -163,7 +163,7 @@ def test_the_sums_of_a_cluster_are_those_of_its_table() -> None:
     """Microseconds to the nanosecond; rows of stages are no ranks, and a link's rate is its bytes by its time."""
     trace = stepscope.open(CLUSTER, cache=False)
     with (CLUSTER / "cluster_step_trace_time.csv").open(newline="") as lines:
-        said = {int(row["Index"]): row for row in csv.DictReader(lines) if row["Type"] == "rank"}
+        document = {int(row["Index"]): row for row in csv.DictReader(lines) if row["Type"] == "rank"}
     names = {
         "computing_ns": "Computing",
         "communication_ns": "Communication",
@@ -171,10 +171,10 @@ def test_the_sums_of_a_cluster_are_those_of_its_table() -> None:
         "free_ns": "Free",
     }
     rows = trace.overlap()
-    assert rows["rank"].to_list() == sorted(said) == list(range(16))
+    assert rows["rank"].to_list() == sorted(document) == list(range(16))
     for row in rows.iter_rows(named=True):
         for column, word in names.items():
-            assert row[column] == pytest.approx(float(said[row["rank"]][word]) * 1000, abs=2), (row["rank"], word)
+            assert row[column] == pytest.approx(float(document[row["rank"]][word]) * 1000, abs=2), (row["rank"], word)
     far = trace.links().filter(pl.col("transport") == "RDMA").row(0, named=True)
     assert far["bytes_per_s"] == pytest.approx(24.2778e9, rel=1e-5)
 
@@ -182,10 +182,10 @@ def test_the_sums_of_a_cluster_are_those_of_its_table() -> None:
 @pytest.mark.skipif(not CLUSTER.exists(), reason="the tables of a cluster are not here")
 def test_sums_of_a_cluster_stand_on_the_clock_of_its_operators() -> None:
     trace = stepscope.open(CLUSTER, cache=False)
-    said = json.loads((CLUSTER / "cluster_communication.json").read_text())
+    output = json.loads((CLUSTER / "cluster_communication.json").read_text())
     times = [
         float(member["Communication Time Info"]["Start Timestamp(us)"])
-        for steps in said.values()
+        for steps in output.values()
         for operators in steps.values()
         for name, members in operators.items()
         if name != "Total Op Info"
@@ -208,8 +208,8 @@ def test_a_step_of_a_cluster_is_divided_where_its_operators_are_all_of_its_commu
         return {"Communication Time Info": {"Start Timestamp(us)": start, **dict(zip(words, times, strict=True))}}
 
     first, second = operator(1e9, 0.6, 0.1, 0.2, 0.3), operator(1e9 + 700, 0.4, 0.25, 0.05, 0.1)
-    said = {"(0, 1)": {"step2": {"hcom_allReduce__1_0@7": {"0": first, "1": first}, "hcom_allReduce__1_1@7": {"0": second}}}}
-    (tmp_path / "cluster_communication.json").write_text(json.dumps(said))
+    document = {"(0, 1)": {"step2": {"hcom_allReduce__1_0@7": {"0": first, "1": first}, "hcom_allReduce__1_1@7": {"0": second}}}}
+    (tmp_path / "cluster_communication.json").write_text(json.dumps(document))
     found = stepscope.open(tmp_path, cache=False).cluster_steps()
     assert found.select("rank", "communication_ns", "transit_ns", "wait_ns", "communication_idle_ns").rows() == [
         (0, 1_000_000, 350_000, 250_000, 400_000),
@@ -286,8 +286,8 @@ def test_a_summary_says_the_same_as_json(tmp_path: Path) -> None:
     text = _exported(tmp_path / "text", ",".join(head) + "\n" + ",".join(f'"{one}"' for one in quoted) + "\n")
     _exported(tmp_path / "json", "")
     (tmp_path / "json" / "op_summary_20240101000000.csv").unlink()
-    said = {name: float(one) if name == "Task Duration(us)" else one for name, one in zip(head, row, strict=True)}
-    (tmp_path / "json" / "op_summary_20240101000000.json").write_text(json.dumps([said]))
+    document = {name: float(one) if name == "Task Duration(us)" else one for name, one in zip(head, row, strict=True)}
+    (tmp_path / "json" / "op_summary_20240101000000.json").write_text(json.dumps([document]))
     (tmp_path / "json" / "step_trace_summary_20240101000000.json").write_text(json.dumps([{"Iteration ID": 1}]))
     found = stepscope.open(tmp_path / "json", cache=False).operators().to_dicts()
     assert found == text.operators().to_dicts() and [row["shapes"] for row in found if row["type"] == "Add"] == ["[[2,3],[4]]"]

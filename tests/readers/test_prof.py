@@ -284,7 +284,7 @@ def test_steps_beyond_the_end_of_the_task_log_are_said_to_be_without_operators(j
     """The last operator of the expected timeline starts at 441,029.09 ms, in step 15, which ends at 441,227 ms."""
     rows = list(csv.DictReader(made_of_job3("step_trace_raw_1_detail_time.csv")))
     assert int(rows[13]["end_point"]) < 44102908607 < int(rows[14]["end_point"])
-    assert "the task log ends in step 15 of 322: of later steps no operators are known" in said(job3)
+    assert "the task log ends in step 15 of 322: the operators of later steps are missing" in lost_by_problem(job3)
 
 
 def test_ai_cpu_text_gives_the_table_that_mindspore_made_of_it() -> None:
@@ -316,20 +316,20 @@ def test_a_folder_of_raw_slices_opens_whatever_is_missing() -> None:
 # Damage
 
 
-def said(trace: Trace) -> dict[str, int]:
+def lost_by_problem(trace: Trace) -> dict[str, int]:
     rows = trace.problems.select("what", "lost").collect().rows()
     return {what: lost for what, lost in rows if not what.startswith("no iterations")}
 
 
 DAMAGE = {
     "c12a_truncated_device": {
-        "35 bytes belong to no whole record": 1,
-        "tasks that started and have no end": 1,
-        "51 bytes belong to no whole record": 1,
+        "35 bytes belong to no complete record": 1,
+        "tasks with a start and no end": 1,
+        "51 bytes belong to no complete record": 1,
     },
-    "c12b_truncated_host": {"43 bytes belong to no whole record": 1, "156 bytes belong to no whole record": 1},
+    "c12b_truncated_host": {"43 bytes belong to no complete record": 1, "156 bytes belong to no complete record": 1},
     "c12d_bad_magic_host": {"records with a wrong magic number": 1},
-    "c12e_bad_magic_api": {"records with a wrong magic number": 1, "2 bytes belong to no whole record": 1},
+    "c12e_bad_magic_api": {"records with a wrong magic number": 1, "2 bytes belong to no complete record": 1},
     "c12h_no_hash_dic": {"no hash_dic: names are shown as numbers": 0},
     "c12i_no_type_dic": {"no type_info_dic: types of calls and tasks are shown as numbers": 0},
     "c12k_empty_stars": {"the file is empty": 0, "counters of kernels whose start or end is lost": 15},
@@ -338,7 +338,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("case", DAMAGE)
 def test_what_is_lost_is_said_with_its_number(case: str) -> None:
-    assert said(opened(case)) == DAMAGE[case]
+    assert lost_by_problem(opened(case)) == DAMAGE[case]
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_operators_keep_their_names_where_the_reference_writes_nothing(case: str
 
 def test_an_end_without_a_start_does_not_last_for_hours() -> None:
     trace = opened("c12o_hwts_orphans")
-    assert said(trace) == {"tasks that started and have no end": 1, "tasks that ended and have no start": 1}
+    assert lost_by_problem(trace) == {"tasks with a start and no end": 1, "tasks with an end and no start": 1}
     assert max(row["dur_ns"] for row in work(trace)) < 1_000_000
 
 

@@ -120,7 +120,7 @@ def test_pcie_qos_and_modules(tmp_path: Path) -> None:
     assert len(pcie) == 21
     assert ("PCIe txPost npu 0", 9, 10e6, "bytes/s") in pcie and ("PCIe txPost max npu 0", 9, 20e6, "bytes/s") in pcie
     assert ("PCIe txNonpostLatency npu 0", 9, 13.0, "ns") in pcie and ("PCIe rxCpl min npu 0", 9, 6e6, "bytes/s") in pcie
-    assert ("totals of modules that ran below 0", 1) in trace.problems.select("what", "lost").collect().rows()
+    assert ("negative memory totals of modules", 1) in trace.problems.select("what", "lost").collect().rows()
 
 
 def test_samples_of_the_scheduler(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_samples_of_the_scheduler(tmp_path: Path) -> None:
         ("write_band_width acc 2 npu 0", 6000, 10.0, None),
         ("write_ost acc 2 npu 0", 6000, 30.0, None),
     ]  # fmt: skip
-    assert ("samples of kinds that are not read", 1) in trace.problems.select("what", "lost").collect().rows()
+    assert ("samples of unsupported kinds", 1) in trace.problems.select("what", "lost").collect().rows()
 
 
 def test_ports_of_the_unified_bus(tmp_path: Path) -> None:

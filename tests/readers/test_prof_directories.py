@@ -55,10 +55,10 @@ def test_a_collective_lasts_as_long_as_its_master_tasks_and_its_bytes_are_on_a_l
 def test_a_task_of_a_plane_says_which_operator_it_is_part_of_and_whether_it_is_its_master(tmp_path: Path) -> None:
     trace = read(small_network().write(tmp_path))
     planes = trace.spans.filter(pl.col("category") == "communication task").sort("start_ns").collect()
-    said = [json.loads(args) for args in planes["args"]]
+    entries = [json.loads(args) for args in planes["args"]]
     names = trace.spans.filter(pl.col("kind") == "communication").sort("start_ns").collect()["name"].to_list()
-    assert [one["operator"] for one in said] == [name for name in names for _ in range(2)] and len(set(names)) == 3
-    assert all(one["master"] for one in said)
+    assert [one["operator"] for one in entries] == [name for name in names for _ in range(2)] and len(set(names)) == 3
+    assert all(one["master"] for one in entries)
 
 
 def test_files_that_nobody_reads_are_named_with_their_size(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_kernels_and_counters_of_the_newest_chips(tmp_path: Path, group: str) ->
     for info in (root / "host" / "info.json", root / "device_0" / "info.json.0"):
         info.write_text(info.read_text().replace('"platform_version": "5"', '"platform_version": "15"'))
     sample = root / "device_0" / "sample.json"
-    said = {"ai_core_metrics": group, "ai_core_profiling_events": events, "aiv_metrics": group, "aiv_profiling_events": events}
-    sample.write_text(json.dumps(json.loads(sample.read_text()) | said))
+    document = {"ai_core_metrics": group, "ai_core_profiling_events": events, "aiv_metrics": group, "aiv_profiling_events": events}
+    sample.write_text(json.dumps(json.loads(sample.read_text()) | document))
     trace = read(root)
     (row,) = kernels(trace).to_dicts()
     assert (row["name"], row["start_ns"] - START_NS, row["dur_ns"]) == ("net/MatMul-op1", 150_000, 40_000)
@@ -128,7 +128,7 @@ def test_kernels_and_counters_of_the_newest_chips(tmp_path: Path, group: str) ->
     assert (about["aiv_total_cycles"], about["aiv_time(us)"]) == (28_800, pytest.approx(28_800 / 1800 / 48, abs=1e-6))
     assert {name: about[f"aic_{name}"] for name in wanted} == pytest.approx(wanted, abs=1e-6, rel=1e-6)
     assert all(f"aiv_{name}" in about for name in wanted)
-    assert problems(trace) == [("no iterations are marked: everything is one step", 0)]
+    assert problems(trace) == [("no iterations are marked: the whole recording is one step", 0)]
 
 
 def test_task_numbers_that_begin_anew_are_told_apart_by_flips(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_host_of_cann_5_and_6_names_what_the_device_ran(tmp_path: Path) -> Non
     assert sorted(calls.values()) == ["KernelLaunch", "aclmdlExecute"]
     assert [calls[row["flow_in"]] for row in rows] == ["KernelLaunch", "aclmdlExecute"]
     assert trace.spans.filter(pl.col("kind") == "copy").collect().height == 1
-    assert problems(trace) == [("no iterations are marked: everything is one step", 0)]
+    assert problems(trace) == [("no iterations are marked: the whole recording is one step", 0)]
 
 
 STARS, TRACK = "device_0/data/stars_soc.data.0.slice_0", "host/data/aging.compact.task_track.slice_0"
@@ -326,33 +326,33 @@ def _emptied(*names: str) -> Callable[[Path], None]:
 
 # What is done to a directory of twelve kernels; how many are left, how many of them have their name; what is said, and how much was lost.
 DAMAGE: dict[str, tuple[Callable[[Path], None], int, int, dict[str, int]]] = {
-    "junk head": (_junk_head, 12, 12, {"27 bytes belong to no whole record": 1}),
-    "wrong magic": (_wrong_magic, 11, 11, {"records with a wrong magic number": 2, "tasks that started and have no end": 1}),
-    "lost records": (_lost_records, 11, 11, {"records that the device dropped, at least: their numbers jump": 2}),
-    "no info.json of the device": (_removed("device_0/info.json.0"), 12, 12, {"no info.json: clock frequency and chip": 0}),
-    "no info.json of the host": (_removed("host/info.json"), 12, 12, {"no info.json: clock frequency and chip": 0}),
+    "junk head": (_junk_head, 12, 12, {"27 bytes belong to no complete record": 1}),
+    "wrong magic": (_wrong_magic, 11, 11, {"records with a wrong magic number": 2, "tasks with a start and no end": 1}),
+    "lost records": (_lost_records, 11, 11, {"records that the device dropped, at least: gaps in the record numbers": 2}),
+    "no info.json of the device": (_removed("device_0/info.json.0"), 12, 12, {"no info.json: defaults are used": 0}),
+    "no info.json of the host": (_removed("host/info.json"), 12, 12, {"no info.json: defaults are used": 0}),
     "no dictionary of names": (
         _removed("host/data/unaging.additional.hash_dic.slice_0"), 12, 0, {"no hash_dic: names are shown as numbers": 0},
     ),
     "no dictionary of types": (
         _removed("host/data/unaging.additional.type_info_dic.slice_0"), 12, 12, {"no type_info_dic: types of calls and tasks are shown": 0},
     ),
-    "a device without its host": (_removed("host"), 0, 0, {"no data of the host: tasks have no names": 0}),
-    "a host without its device": (_removed("device_0"), 0, 0, {"no data of a device: only calls on the host": 0}),
+    "a device without its host": (_removed("host"), 0, 0, {"no host data: tasks have no names": 0}),
+    "a host without its device": (_removed("device_0"), 0, 0, {"no device data: only calls on the host": 0}),
     "files of no length": (_emptied(STARS, "device_0/data/ffts_profile.data.0.slice_0"), 0, 0, {"the file is empty": 0}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_what_is_whole_of_a_damaged_directory_is_read_and_what_is_lost_is_said(tmp_path: Path, damage: str) -> None:
-    spoil, count, named, said = DAMAGE[damage]
+    spoil, count, named, output = DAMAGE[damage]
     root = small_network().write(tmp_path)
     spoil(root)
     trace = read(root)
     rows = kernels(trace).with_columns(pl.col("name").cast(pl.String))
     assert rows.height == count
     assert rows.filter(pl.col("name").str.contains("-op")).height == named
-    for what, lost in said.items():
+    for what, lost in output.items():
         found = [number for text, number in problems(trace) if text.startswith(what)]
         assert found and sum(found) == lost, problems(trace)
     if damage == "a device without its host":

@@ -82,18 +82,18 @@ def test_the_frequency_of_the_cores_is_that_of_msprof_without_what_was_before_th
     trace = opened("mul_pypto_b1", tmp_path)
     mine = trace.counters.filter(pl.col("name").cast(pl.String).str.starts_with("aicore clock")).select("at_ns", "value").collect().rows()
     with closing(sqlite3.connect(directory("mul_pypto_b1") / "device_0" / "sqlite" / "freq.db")) as database:
-        told = database.execute("select syscnt, freq from FreqParse").fetchall()
-    start, tick = told[0][0], 1000 / 49.999001  # of the device's counter: hwts_frequency of its info.json
-    assert [value / 1e6 for _, value in mine] == [freq for _, freq in told] == [1650, 800, 1650]
-    assert [at - mine[0][0] for at, _ in mine] == pytest.approx([(count - start) * tick for count, _ in told], abs=2)
+        readings = database.execute("select syscnt, freq from FreqParse").fetchall()
+    start, tick = readings[0][0], 1000 / 49.999001  # of the device's counter: hwts_frequency of its info.json
+    assert [value / 1e6 for _, value in mine] == [freq for _, freq in readings] == [1650, 800, 1650]
+    assert [at - mine[0][0] for at, _ in mine] == pytest.approx([(count - start) * tick for count, _ in readings], abs=2)
     volts = trace.counters.filter(pl.col("unit") == "V").group_by("name", maintain_order=True).agg("value").collect().rows()
     assert volts == [("aicore voltage npu 0", [0.775, 0.725, 0.775]), ("bus voltage npu 0", [0.93, 0.85, 0.93])]
 
 
 @pytest.mark.parametrize("case", ALL)
 def test_nothing_of_a_whole_directory_is_left_unread(case: str, tmp_path: Path) -> None:
-    told = opened(case, tmp_path).problems.select("what", "lost").collect().rows()
-    assert told == [("no iterations are marked: everything is one step", 0)]
+    readings = opened(case, tmp_path).problems.select("what", "lost").collect().rows()
+    assert readings == [("no iterations are marked: the whole recording is one step", 0)]
 
 
 def test_the_level_of_current_cann_is_known(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_device_that_lost_its_sample_json_has_the_counters_that_the_host_names
         read.spans.filter(pl.col("kind") == "kernel").select("args").collect() for read in (trace, opened("mul_ascendc_b1", tmp_path))
     )
     assert one.equals(other) and "aiv_mte2_ratio" in one["args"][0]
-    told = trace.problems.filter(pl.col("file").str.starts_with("device_0")).select("what").collect().to_series().to_list()
-    assert told[0].startswith("not JSON") and told[1] == "no sample.json can be read: that of host is used in its place"
+    problems = trace.problems.filter(pl.col("file").str.starts_with("device_0")).select("what").collect().to_series().to_list()
+    assert problems[0].startswith("not JSON") and problems[1] == "no readable sample.json: that of host is used instead"
 
 
 def other_formats(case: str, tmp_path: Path) -> list[Trace]:

@@ -77,8 +77,10 @@ def test_each_run_of_a_captured_graph_has_its_operators_its_model_and_the_stream
         ("net/Add", "Type", "[[16,8]]"),
     ]
     for row in ran:
-        told = {key: row["args"][key] for key in ("Model Id", "original stream", "Block Num", "Mix Block Num", "attributes", "Task Type")}
-        assert told == {
+        contents = {
+            key: row["args"][key] for key in ("Model Id", "original stream", "Block Num", "Mix Block Num", "attributes", "Task Type")
+        }
+        assert contents == {
             "Model Id": GRAPH,
             "original stream": CAPTURED_ON,
             "Block Num": 6,
@@ -97,7 +99,7 @@ def test_operators_of_captured_graphs_that_are_cut_off_are_counted_and_the_other
     file[-1] = file[-1][:-5]
     trace = read(made, tmp_path)
     assert [row["name"] for row in on_streams(trace)][:2] == ["net/MatMul", "net/Add_kernel"]
-    assert problems(trace) == [(f"{len(file[-1])} bytes belong to no whole record", 1)]
+    assert problems(trace) == [(f"{len(file[-1])} bytes belong to no complete record", 1)]
 
 
 def test_pieces_of_a_stream_of_a_compiled_graph_are_one_stream(tmp_path: Path) -> None:

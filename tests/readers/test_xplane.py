@@ -71,8 +71,8 @@ def test_every_event_is_what_another_reader_finds(which: str | int, read: Any, r
                 group, name, label, start, duration, args = next(rows)
                 assert (group, label.removesuffix(" annotations"), name) == (plane.name, line.name, event.name)
                 assert (start - started, duration) == (event.start_ns, event.duration_ns)
-                said = json.loads(args, object_pairs_hook=list) if args else []
-                assert [pair for pair in said if pair[0] not in ("registers per thread", "shared memory", "grid", "block")] == list(
+                document = json.loads(args, object_pairs_hook=list) if args else []
+                assert [pair for pair in document if pair[0] not in ("registers per thread", "shared memory", "grid", "block")] == list(
                     event.stats
                 )
                 for key, value in event.stats:
@@ -180,8 +180,8 @@ def test_allocator_events_of_the_gpu_become_blocks_and_a_counter(read: Any) -> N
     events = trace.spans.filter(
         pl.col("name").cast(pl.String).str.starts_with("Memory") & pl.col("args").str.contains("GPU_0_bfc")
     ).collect()
-    said = events.sort("start_ns", maintain_order=True)["args"].str.json_path_match("$.bytes_allocated").cast(pl.Float64)
-    assert counter["value"].to_list() == said.to_list()
+    expected_bytes = events.sort("start_ns", maintain_order=True)["args"].str.json_path_match("$.bytes_allocated").cast(pl.Float64)
+    assert counter["value"].to_list() == expected_bytes.to_list()
     assert set(events["kind"]) == {"instant"}
 
 
@@ -723,8 +723,8 @@ def test_a_file_cut_anywhere_is_refused_and_read_in_part_on_request(read: Any) -
             continue
         trace = read(data[:end], partial=True)
         assert trace.spans.collect().height == whole
-        said = trace.problems.collect()
-        assert any("cut off" in what for what in said["what"]) and said["lost"].sum() >= 1
+        problem_rows = trace.problems.collect()
+        assert any("cut off" in what for what in problem_rows["what"]) and problem_rows["lost"].sum() >= 1
 
 
 def inner_events() -> list[bytes]:
@@ -803,7 +803,7 @@ def test_a_damaged_or_cut_gzip_file_is_refused_and_read_in_part_on_request(read:
         trace = read(path, partial=True)
         found = trace.spans.collect().height
         assert found == events if all_there else 0 < found < events
-        assert any(what in said for said in trace.problems.collect()["what"])
+        assert any(what in output for output in trace.problems.collect()["what"])
 
 
 def test_a_gzip_file_that_unpacks_to_more_than_any_of_ours_is_refused(read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,9 +79,9 @@ def test_a_number_of_calls_that_cannot_be_is_told_and_makes_no_spans(tmp_path: P
 def test_cores_and_frequencies_that_cannot_be_are_as_if_not_said(tmp_path: Path) -> None:
     raw = small_network().write(tmp_path / "PROF_000001_20231114221320000_ABCDEFGH")
     file = raw / "device_0" / "info.json.0"
-    said = json.loads(file.read_text())
-    said["DeviceInfo"][0] |= {"aic_frequency": 2**70, "ai_core_num": 2**70, "aiv_num": "1e400"}
-    file.write_text(json.dumps(said))
+    printed = json.loads(file.read_text())
+    printed["DeviceInfo"][0] |= {"aic_frequency": 2**70, "ai_core_num": 2**70, "aiv_num": "1e400"}
+    file.write_text(json.dumps(printed))
     trace = stepscope.open(raw, cache=False)
     assert trace.devices.select("cores", "clock_hz").collect().rows() == [(None, None)]
     assert trace.spans.filter(pl.col("kind") == "kernel").collect().height == 12
@@ -97,8 +97,8 @@ def test_a_result_of_which_all_that_is_said_is_of_another_kind_opens(tmp_path: P
         json.dumps({"step²": {"collective": {"a-total": {"0-1": link, "0-99999999999": link}}}})
     )
     times = dict.fromkeys(("Start Timestamp(us)", "Wait Time(ms)", "Synchronization Time(ms)", "Transit Time(ms)", "Idle Time(ms)"), 1e300)
-    said = {"Communication Time Info": times, "Communication Bandwidth Info": [1]}
-    (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce_": said}}}))
+    document = {"Communication Time Info": times, "Communication Bandwidth Info": [1]}
+    (output / "communication.json").write_text(json.dumps({"step1": {"collective": {"hcom_allReduce_": document}}}))
     found = problems(folder)
     assert found["2 pairs of ranks without size and time"] == 2
     assert found["1 transfer without times"] == 1
@@ -148,11 +148,11 @@ def test_one_damaged_file_or_line_of_mindspore_costs_only_itself(tmp_path: Path)
     (folder / "pipeline_profiling_0.json").write_text("{")
     (folder / "dataset_iterator_profiling_0.txt").write_text("0 0 1 5 1000\n0 0 x 5 1000\n")
     trace = stepscope.open(folder, cache=False)
-    told = dict(trace.problems.select("what", "lost").collect().iter_rows())
+    lost_by_problem = dict(trace.problems.select("what", "lost").collect().iter_rows())
     assert trace.spans.collect().height == whole - 1
-    assert told["1 call without a start or a duration"] == 1
-    assert told["1 line is not five numbers, such as '0 0 x 5 1000'"] == 1
-    assert sum(lost for what, lost in told.items() if what.startswith("not JSON")) == 1
+    assert lost_by_problem["1 call without a start or a duration"] == 1
+    assert lost_by_problem["1 line is not five numbers, such as '0 0 x 5 1000'"] == 1
+    assert sum(lost for what, lost in lost_by_problem.items() if what.startswith("not JSON")) == 1
     assert trace.counters.collect().height == 1
 
 

@@ -16,6 +16,7 @@ from stepscope.errors import DataError
 from stepscope.io import store
 from stepscope.model import captures
 from stepscope.model.trace import Meta, Trace, analysis_names
+from stepscope.readers.common.name_parts import complete_table
 from stepscope.server.report import report
 from stepscope.timeline import pyramid
 from volume import mostly_deep
@@ -105,7 +106,7 @@ def test_no_file_is_lost_without_a_word(tmp_path: Path, kind: str) -> None:
     silent = []
     for how, file in each_lost(folder):
         try:
-            left, said = looked_at(folder)
+            left, output = looked_at(folder)
         except DataError:
             continue  # nothing is left, or nothing can be made of it: refused in one line
         less = [name for name in TABLES if left[name] < whole[name]]
@@ -114,7 +115,7 @@ def test_no_file_is_lost_without_a_word(tmp_path: Path, kind: str) -> None:
             *([prefix] if (prefix := file.stem.rpartition("_")[0]) else []),
             ".xplane.pb",
         ]  # cpu_framework_0.txt, cpu_framework
-        if less and not any(name in text for row in said - known for text in row for name in names):
+        if less and not any(name in text for row in output - known for text in row for name in names):
             silent.append((how, file.name, less))
     assert [one for one in silent if not (one[0] == "deleted" and one[1] in NO_SIGN)] == []
 
@@ -259,7 +260,7 @@ def test_samples_that_are_no_counts_break_no_analysis(value: float) -> None:
     operators = pl.DataFrame({"rank": [0], "op_id": [0], "op_type": ["Map"], "workers": [1], "queue_capacity": [4]})
     steps = pl.DataFrame({"rank": [0], "step": [0], "start_ns": [0], "end_ns": [10], "how": ["marker"]})
     counters = pl.DataFrame(samples, types, orient="row")
-    trace = Trace({"counters": counters, "pipeline": operators, "steps": steps}, Meta(ranks=[0]))
+    trace = Trace({"counters": complete_table(counters.lazy(), "counters"), "pipeline": operators, "steps": steps}, Meta(ranks=[0]))
     for name in ("data_pipeline", "data_queues", "queues", "cpu", "cpu_use", "memory", "memory_peaks", "overview"):
         assert name in analysis_names()
         trace.analyse(name)
@@ -301,10 +302,10 @@ def test_operators_of_communication_with_times_that_cannot_be_are_left_out(tmp_p
     folder = tmp_path / "cluster_analysis_output"
     folder.mkdir()
 
-    def said(start: float, length: float) -> dict[str, Any]:
+    def call_times(start: float, length: float) -> dict[str, Any]:
         return {"Communication Time Info": {"Start Timestamp(us)": start, "Elapse Time(ms)": length}}
 
-    calls = {f"hcom_{at}__1@2": {"0": said(1000.5, length)} for at, length in enumerate((2.5, -1, 1e12))}
+    calls = {f"hcom_{at}__1@2": {"0": call_times(1000.5, length)} for at, length in enumerate((2.5, -1, 1e12))}
     (folder / "cluster_communication.json").write_text(json.dumps({"p2p": {"step1": calls}}))
     links = {"hcom_0__1@2": {"0-1": {"Transit Size(MB)": -1, "Transit Time(ms)": 1}, "0-2": {"Transit Size(MB)": 1, "Transit Time(ms)": 1}}}
     (folder / "cluster_communication_matrix.json").write_text(json.dumps({"p2p": {"step1": links}}))

@@ -191,50 +191,50 @@ def _edit(job: "subprocess.Popen[bytes]", folder: Path) -> None:
     """Ask for five steps, and when they are recorded, or were asked for too late, for five more."""
     config, status = folder / "config" / "profiler_config.json", folder / "config" / "profiler_status"
     config.parent.mkdir(exist_ok=True)
-    asked, start = 0, 5
+    request, start = 0, 5
     while job.poll() is None:
-        said: dict[str, Any] = next((json.loads(one.read_text()) for one in status.glob("*.rank0.json")), {"taken": [], "rejected": []})
-        if len(said["rejected"]) + sum(one["state"] in ("recorded", "failed") for one in said["taken"]) == asked:
-            if said["rejected"]:
-                start = max(start, said["rejected"][-1]["step"] + 40)
+        output: dict[str, Any] = next((json.loads(one.read_text()) for one in status.glob("*.rank0.json")), {"taken": [], "rejected": []})
+        if len(output["rejected"]) + sum(one["state"] in ("recorded", "failed") for one in output["taken"]) == request:
+            if output["rejected"]:
+                start = max(start, output["rejected"][-1]["step"] + 40)
             draft = config.with_suffix(".new")
             draft.write_text(json.dumps({"start_step": start, "stop_step": start + 4}))
             draft.replace(config)
-            asked, start = asked + 1, start + 15
+            request, start = request + 1, start + 15
         time.sleep(0.05)
 
 
 def _attach(job: "subprocess.Popen[bytes]", folder: Path, options: Mapping[str, Any], outcome: Outcome) -> None:
     """Attach again and again. What fails because the job has just begun, or ends, is no failure; that none succeeds is one."""
     words = [*STEPSCOPE, "attach", str(job.pid), "--steps", "5", "--profiling-options", json.dumps(dict(options))]
-    succeeded, said = 0, ""
+    succeeded, output = 0, ""
     while job.poll() is None:
         done = subprocess.run(words, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
         succeeded += done.returncode == 0
-        said = said if done.returncode == 0 else done.stderr.strip()
+        output = output if done.returncode == 0 else done.stderr.strip()
         time.sleep(0.2)
-    outcome.refused = "" if succeeded else said
+    outcome.refused = "" if succeeded else output
 
 
 def _check_job(outcome: Outcome, folder: Path, reference: Outcome | None) -> None:
     """It ended as it would have, and trained what it would have, to the last bit."""
-    said = (folder / "stderr").read_text(errors="replace")
+    output = (folder / "stderr").read_text(errors="replace")
     printed = [line for line in (folder / "stdout").read_text(errors="replace").splitlines() if line.startswith('{"')]
     if outcome.code is None:
         outcome.crashes.append("did not end in time")
     elif outcome.code < 0:
-        outcome.crashes.append(f"killed by {signal.Signals(-outcome.code).name}{_where(said)}")
+        outcome.crashes.append(f"killed by {signal.Signals(-outcome.code).name}{_where(output)}")
     elif outcome.code > 0:
-        outcome.crashes.append(f"exit code {outcome.code}: {_last(said)}{_where(said)}")
-    elif found := _CRASH.search(said):
-        outcome.crashes.append(f"stderr has {found[0]!r}: {_line(said, found.start())}")
+        outcome.crashes.append(f"exit code {outcome.code}: {_last(output)}{_where(output)}")
+    elif found := _CRASH.search(output):
+        outcome.crashes.append(f"stderr has {found[0]!r}: {_line(output, found.start())}")
     elif not printed:
         outcome.crashes.append("printed no result")
     if printed:
         outcome.result = json.loads(printed[-1])
     if outcome.crashes:
         return
-    outcome.faults += [f"stderr: {line}" for line in said.splitlines() if line.startswith("stepscope: ") and _INTERNAL.search(line)]
+    outcome.faults += [f"stderr: {line}" for line in output.splitlines() if line.startswith("stepscope: ") and _INTERNAL.search(line)]
     if reference is not None:
         outcome.mismatches += [
             f"{key}: {outcome.result[key]}, not {reference.result[key]}"
@@ -243,18 +243,18 @@ def _check_job(outcome: Outcome, folder: Path, reference: Outcome | None) -> Non
         ]
 
 
-def _where(said: str) -> str:
+def _where(output: str) -> str:
     """The innermost Python lines of a crash, as faulthandler prints them."""
-    found = re.search(r"Current thread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n){1,4})", said)
+    found = re.search(r"Current thread [^\n]*\(most recent call first\):\n((?:  File [^\n]*\n){1,4})", output)
     places = re.findall(r'File "(?:[^"]*/)?([^"/]+)", line (\d+) in (\S+)', found[1]) if found else []
-    text = next((line for line in said.splitlines() if re.search(r"free\(\)|corrupt|malloc\(|double free|clobbered", line)), "")
+    text = next((line for line in output.splitlines() if re.search(r"free\(\)|corrupt|malloc\(|double free|clobbered", line)), "")
     return "".join(
         [f" ({text})" if text else "", " in " + " < ".join(f"{name} {file}:{line}" for file, line, name in places) if places else ""]
     )
 
 
-def _last(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.strip()]
+def _last(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error" in line or "exitcode" in line), lines[-1] if lines else "")
 
 
@@ -270,7 +270,7 @@ def _check_recordings(outcome: Outcome, folder: Path, steps: int) -> None:
         outcome.faults.append(f"nothing was recorded{f': {outcome.refused}' if outcome.refused else ''}")
     every = max(1, -(-len(found) // _WINDOWS_OPENED)) | 1  # odd: windows of two ranks may alternate
     recorded: dict[int, set[int]] = {}
-    said: list[str] = []
+    output: list[str] = []
     for number, recording in enumerate(found):
         opened = number % every == 0
         try:
@@ -278,7 +278,7 @@ def _check_recordings(outcome: Outcome, folder: Path, steps: int) -> None:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
             outcome.faults.append(f"{recording.name} does not open: {type(error).__name__}: {error}")
             continue
-        said += problems
+        output += problems
         outcome.faults += [f"{recording.name}: {what}" for what in problems if _INTERNAL.search(what)]
         if silent := {step for step in without if not any(_explains(what, step) for what in problems)}:
             outcome.faults.append(f"{recording.name}: {len(silent)} steps without operators, and no word of it: {sorted(silent)[:5]}")
@@ -287,11 +287,11 @@ def _check_recordings(outcome: Outcome, folder: Path, steps: int) -> None:
         outcome.operators += operators * every
     outcome.steps = sum(map(len, recorded.values()))
     expected = _expected(case, steps)
-    early = any(_ENDED_EARLY.search(what) for what in said) or every > 1
+    early = any(_ENDED_EARLY.search(what) for what in output) or every > 1
     for rank, numbers in sorted(recorded.items()):
         more = sorted(numbers - expected) if expected is not None else []
         missing = sorted(expected - numbers) if expected is not None and not early else []
-        missing = [step for step in missing if not any(_explains(what, step) for what in said)]
+        missing = [step for step in missing if not any(_explains(what, step) for what in output)]
         if more or missing or not numbers:
             outcome.faults.append(
                 f"rank {rank}: {len(numbers)} steps; missing {len(missing)} {missing[:5]}, unexpected {len(more)} {more[:5]}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from programs import needs, said
+from programs import needs, run_command
 from soak.harness import Case, Outcome, _check_job, _explains, malloc_checker, malloc_checks, play, play_ranges, valgrind_errors
 from volume import mostly_deep
 
@@ -100,7 +100,7 @@ take.restype, free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 block = take(40)
 """
     for wrong in ("free(block); free(block)", "ctypes.memset(ctypes.c_void_p(block), 1, 41); free(block)"):
-        done = said(tmp_path, sys.executable, "-c", begin + wrong, **malloc_checks())
+        done = run_command(tmp_path, sys.executable, "-c", begin + wrong, **malloc_checks())
         assert done.returncode == -signal.SIGABRT and "free(): invalid pointer" in done.stderr
 
 
@@ -132,8 +132,8 @@ def test_a_training_that_differs_in_one_bit_is_noticed(tmp_path: Path) -> None:
 
 
 def test_only_what_a_problem_says_explains_a_step_without_operators() -> None:
-    said = "steps 4 to 6 not recorded: writing may pause training for 1 % of the time (max_pause_percent)"
-    assert [step for step in range(9) if _explains(said, step)] == [4, 5, 6]
+    text = "steps 4 to 6 not recorded: writing may pause training for 1 % of the time (max_pause_percent)"
+    assert [step for step in range(9) if _explains(text, step)] == [4, 5, 6]
     assert [step for step in range(9) if _explains("steps from 7 on not recorded: so", step)] == [7, 8]
     assert [step for step in range(9) if _explains("PyTorch is recorded from step 2 on: before, so", step)] == [0, 1]
     assert not any(_explains("training paused for 0.057 s before step 3, to write 2,121 events", step) for step in range(9))

@@ -86,9 +86,9 @@ def server() -> Iterator[Serve]:
     running: dict[str, Served] = {}
 
     def serve(*paths: Path, token: str | None = "a-token-for-tests", address: str = "127.0.0.1", **settings: Any) -> Served:
-        said = Settings(roots=[Path(path) for path in paths], token=token, **settings)
-        if (key := f"{address} {said!r}") not in running:
-            running[key] = _started(said, address)
+        output = Settings(roots=[Path(path) for path in paths], token=token, **settings)
+        if (key := f"{address} {output!r}") not in running:
+            running[key] = _started(output, address)
         return running[key]
 
     yield serve
@@ -170,7 +170,7 @@ def watch(page: "Page", complaints: list[str]) -> None:
         if "ERR_ABORTED" not in (request.failure or ""):  # what the page itself gave up, or left behind
             complaints.append(f"a request failed: {request.url}: {request.failure}")
 
-    page.on("console", lambda said: complaints.append(f"console: {said.text}") if said.type == "error" else None)
+    page.on("console", lambda output: complaints.append(f"console: {output.text}") if output.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
     page.on("request", requested)
     page.on("requestfailed", failed)

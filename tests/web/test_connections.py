@@ -83,7 +83,7 @@ def test_who_asks_while_others_are_silent_is_not_hung_up_on(few: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"",
         b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\nX: ",
@@ -93,10 +93,10 @@ def test_who_asks_while_others_are_silent_is_not_hung_up_on(few: int) -> None:
     ],
     ids=["nothing", "half a header", "half of a second one", "a refused body", "half a body"],
 )
-def test_who_does_not_finish_a_request_is_hung_up_on(said: bytes, server: Any) -> None:
+def test_who_does_not_finish_a_request_is_hung_up_on(sent: bytes, server: Any) -> None:
     served = server(SAMPLES, limits=Limits(between_requests=1, head=0.5, body=0.5))
     with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as client:
-        client.sendall(said.replace(b"{token}", served.token.encode()))
+        client.sendall(sent.replace(b"{token}", served.token.encode()))
         with contextlib.suppress(ConnectionResetError):
             while client.recv(1 << 16):
                 pass

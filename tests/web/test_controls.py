@@ -143,13 +143,13 @@ PAGES = ["overview", "steps", "operators", "flops", "data", "cpu", "memory", "co
 
 
 # Each page with one or two of the addresses, each address on two pages or more.
-@pytest.mark.parametrize(("page_name", "asked", "said", "way"), every([(name, *absent) for name in PAGES for absent in ABSENT], 4))
-def test_a_rank_or_steps_that_are_not_there_lead_to_those_that_are(opened: Any, page_name: str, asked: str, said: str, way: str) -> None:
-    page = opened(f"{page_name}?{asked}")
-    assert page.locator("main .empty b").first.inner_text() == said
+@pytest.mark.parametrize(("page_name", "query", "text", "way"), every([(name, *absent) for name in PAGES for absent in ABSENT], 4))
+def test_a_rank_or_steps_that_are_not_there_lead_to_those_that_are(opened: Any, page_name: str, query: str, text: str, way: str) -> None:
+    page = opened(f"{page_name}?{query}")
+    assert page.locator("main .empty b").first.inner_text() == text
     page.get_by_role("link", name=way).click()
     page.wait_for_selector("main h1")
-    assert asked not in page.url
+    assert query not in page.url
     assert page.locator("main .trouble").count() == 0
 
 
@@ -244,8 +244,8 @@ def test_the_export_menu_has_the_report_and_speedscope(opened: Any, tmp_path: Pa
         assert download.value.suggested_filename == f"five-{ending}"
         download.value.save_as(tmp_path / ending)
     assert "<title>five · stepscope</title>" in (tmp_path / "report.html").read_text()
-    said = json.loads(gzip.decompress((tmp_path / "trace.speedscope.json.gz").read_bytes()))
-    assert {frame["name"] for frame in said["shared"]["frames"]} == {"aten::embedding", "aten::mm", "MmBackward0"}
+    document = json.loads(gzip.decompress((tmp_path / "trace.speedscope.json.gz").read_bytes()))
+    assert {frame["name"] for frame in document["shared"]["frames"]} == {"aten::embedding", "aten::mm", "MmBackward0"}
 
 
 def test_functions_call_paths_and_annotations_are_on_a_page(opened: Any) -> None:

@@ -44,8 +44,8 @@ def test_the_sentence_and_the_table_say_what_the_analysis_says(opened: Any, trac
     page = opened()
     machine = trace.cpu_use(of="machine").row(0, named=True)
     busy = machine["user_share"] + machine["system_share"]
-    said = page.locator("h1").inner_text()
-    assert f"{busy:.1%}"[:-1] in said and f"of {machine['cores']:.0f} cores" in said
+    output = page.locator("h1").inner_text()
+    assert f"{busy:.1%}"[:-1] in output and f"of {machine['cores']:.0f} cores" in output
     exact = [title for title in page.locator("h1 b .q").evaluate_all("all => all.map(e => e.title)") if title]
     assert float(exact[0]) == pytest.approx(busy)
     assert float(exact[1]) == pytest.approx(machine["busy_cores"])

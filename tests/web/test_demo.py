@@ -20,18 +20,18 @@ def test_the_demo_serves_the_recording_it_summarised_until_it_is_interrupted() -
     environment = {key: value for key, value in os.environ.items() if key != "CI"}
     with subprocess.Popen(DEMO, stdout=inside, env=environment) as process, os.fdopen(outside, encoding="utf-8") as terminal:
         os.close(inside)
-        said = []
+        entries = []
         for line in terminal:
-            said.append(re.sub(r"\x1b\[[0-9;]*m", "", line).strip())
-            if said[-1].startswith("http://127.0.0.1:"):
+            entries.append(re.sub(r"\x1b\[[0-9;]*m", "", line).strip())
+            if entries[-1].startswith("http://127.0.0.1:"):
                 break
-        address = urlsplit(said[-1])
+        address = urlsplit(entries[-1])
         token = re.fullmatch(r"token=([\w-]+)", address.query)
         assert token is not None
-        asked = urllib.request.Request(f"http://{address.netloc}/api/runs", headers={"Authorization": f"Bearer {token[1]}"})
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        requests = urllib.request.Request(f"http://{address.netloc}/api/runs", headers={"Authorization": f"Bearer {token[1]}"})
+        with urllib.request.urlopen(requests, timeout=30) as answer:
             assert [run["name"] for run in json.load(answer)["runs"]] == ["gpt2_h200"]
-        assert any("A step takes" in line for line in said)
+        assert any("A step takes" in line for line in entries)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
 

@@ -272,12 +272,12 @@ def test_every_page_works_below_a_path(server: "Serve", quiet: "Page") -> None:
     """As behind a proxy: no address of the page's own may begin at the root."""
     served = server(SAMPLES, prefix="/behind/a/proxy")
     opened(quiet, served)
-    asked: list[str] = []
-    quiet.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    quiet.on("request", lambda request: requests.append(request.url))
     wrong = [one for place in OF_A_RUN for one in looked_at(quiet, served.run("resnet50_h200"), "below", place)]
     assert not wrong, "\n".join(wrong)
-    assert len(asked) > len(OF_A_RUN)
-    assert not [url for url in asked if not url.startswith((served.base, "blob:", "data:"))]
+    assert len(requests) > len(OF_A_RUN)
+    assert not [url for url in requests if not url.startswith((served.base, "blob:", "data:"))]
 
 
 def test_control_c_copies_the_number_under_the_pointer_as_it_is(server: "Serve", quiet: "Page") -> None:
@@ -379,12 +379,12 @@ def test_a_copied_link_gives_the_same_view_again(server: "Serve", quiet: "Page",
     if heads.count() > 1:
         heads.nth(1).click()
         quiet.evaluate(GO, None)
-    address, said = quiet.url, seen(quiet)
+    address, output = quiet.url, seen(quiet)
     assert address != before or not (tabs > 1 or heads.count() > 1)
     quiet.goto("about:blank")
     quiet.goto(address)
     quiet.evaluate(GO, None)
-    assert seen(quiet) == said
+    assert seen(quiet) == output
     assert quiet.url == address
 
 
@@ -476,10 +476,10 @@ def test_one_of_something_is_not_called_by_its_plural(server: "Serve", quiet: "P
     opened(quiet, served)
     for place in ("overview", "steps", "operators", "functions", "kernels", "flops", "timeline", "communication", "files", "query"):
         quiet.evaluate(GO, f"#/{run}/{place}")
-        said = quiet.locator("main").inner_text()
+        output = quiet.locator("main").inner_text()
         plurals = "rows|steps|ranks|kernels|types|operator types|calls|tracks|spans|functions|gaps"
-        assert not re.search(rf"(?<![\d.,])1 (more |other )?({plurals})\b", said), said
-        assert not re.search(r"\[\w+\|\w+\]", said), said
+        assert not re.search(rf"(?<![\d.,])1 (more |other )?({plurals})\b", output), output
+        assert not re.search(r"\[\w+\|\w+\]", output), output
 
 
 def test_advice_and_comparison_show_the_figures_of_the_analyses(server: "Serve", quiet: "Page") -> None:

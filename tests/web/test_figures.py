@@ -63,8 +63,8 @@ def test_every_page_and_the_terminal_give_the_same_figures_of_a_run(opened: Open
     page.locator(".verdict-more").get_by_text("compute").wait_for(timeout=PATIENCE)
     compute = opened.tile("Device compute")
     assert opened.exact(compute) == row["compute_share"] and opened.exact(opened.tile("Step time")) == row["step_ns"]
-    said = plain(compute.inner_text())
-    assert all(f"{written[part]} {part}" in said for part in PARTS[1:]), said
+    output = plain(compute.inner_text())
+    assert all(f"{written[part]} {part}" in output for part in PARTS[1:]), output
     assert written["compute"] in plain(page.locator(".verdict-more").inner_text())
     if "device ranges" in row["steps_how"]:
         assert "device steps from device ranges" in page.locator("main").inner_text()

@@ -35,8 +35,8 @@ def test_whole_numbers_of_the_source_stay_exact(server: Any, page: Any) -> None:
     served = server(SAMPLES)
     page.goto(served.url(f"#/{served.run('resnet50_h200')}/files"))
     page.wait_for_selector("#files-extra")
-    said = dict(page.locator("#files-extra tr").evaluate_all("all => all.map(r => [...r.cells].map(c => c.textContent))"))
-    assert said["start_ns"] == str(stepscope.open(RECORDING).meta.extra["start_ns"])
+    document = dict(page.locator("#files-extra tr").evaluate_all("all => all.map(r => [...r.cells].map(c => c.textContent))"))
+    assert document["start_ns"] == str(stepscope.open(RECORDING).meta.extra["start_ns"])
 
 
 def test_what_a_damaged_file_lost_is_said_in_full(server: Any, page: Any, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_last_steps_come_whatever_becomes_of_the_capture(ending: str, tmp_pa
             convert.convert(capture.folder)
         return None
 
-    async def told() -> list[Any]:
+    async def live_events() -> list[Any]:
         async def at_once(call: Callable[[], Any]) -> Any:
             return call()
 
@@ -102,9 +102,9 @@ def test_the_last_steps_come_whatever_becomes_of_the_capture(ending: str, tmp_pa
 
     steps(0, 3)
     with ThreadPoolExecutor(1) as thread:  # this one's loop is Playwright's
-        events = thread.submit(lambda: asyncio.run(told())).result()
+        events = thread.submit(lambda: asyncio.run(live_events())).result()
     assert [name for name, _ in events] == ["state", "state", "finished"]
-    ranks = [only(said["ranks"]) for name, said in events if name == "state"]
+    ranks = [only(output["ranks"]) for name, output in events if name == "state"]
     assert [rank["steps"]["step"] for rank in ranks] == [[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]
     assert ranks[1]["steps"]["start_ns"] == [300, 400, 500, 600, 700, 800, 900] and ranks[1]["steps"]["dur_ns"] == [90] * 7
     assert [rank["origin_ns"] for rank in ranks] == [str(capture.header["start_ns"])] * 2

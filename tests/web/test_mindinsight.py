@@ -148,8 +148,8 @@ def test_b5_and_b6_a_link_has_an_owner_the_ranks_of_the_job_and_its_bytes_by_its
         ["0", "0", "1", "SDMA", "2", "4.00 MB", "3.00 ms", "1.33 GB/s"],
         ["2", "2", "3", "SDMA", "2", "4.00 MB", "3.00 ms", "1.33 GB/s"],
     ]
-    said = page.locator("h1").inner_text().replace("\u202f", " ")
-    assert said == (
+    output = page.locator("h1").inner_text().replace("\u202f", " ")
+    assert output == (
         "The ranks communicate for 8.00 ms in total and wait 2.00 ms of it for one another. "
         "Exposed communication is unknown: the calls have no timestamps."
     )
@@ -175,8 +175,8 @@ def test_b8_flops_are_shown_by_operator_and_by_scope(opened: Any) -> None:
 def test_b9_a_series_that_is_missing_costs_only_itself(opened: Any) -> None:
     """There is no system time: 10, 20 and 30 percent are not idle, of which the first is about no known time."""
     page = opened("machine", "cpu")
-    said = page.locator("h1").inner_text().replace("\u202f", " ")
-    assert re.match(r"CPU is 25\.0 % busy: 1(\.0+)? of 4 cores on average", said), said
+    output = page.locator("h1").inner_text().replace("\u202f", " ")
+    assert re.match(r"CPU is 25\.0 % busy: 1(\.0+)? of 4 cores on average", output), output
     page = opened("machine", "memory")
     assert page.locator("h1").inner_text().replace("\u202f", " ") == "1.07 GB are allocated on npu 0 at the peak."
     assert "null" not in page.locator("main").inner_text()

@@ -86,10 +86,10 @@ def test_a_type_opens_to_its_shapes_and_a_row_to_every_call_of_it(go: Go, page: 
     slowest = calls.sort("dur_ns", descending=True, maintain_order=True).row(0, named=True)
     assert drawer.locator("tbody tr").first.locator(".q").nth(1).get_attribute("title") == f"{slowest['dur_ns']:,} ns"
     target = drawer.locator("tbody tr").first.locator("a").get_attribute("href") or ""
-    asked = parse_qs(target.split("?")[1])
+    request = parse_qs(target.split("?")[1])
     first = trace.spans.select(pl.col("start_ns").min()).collect().item()
-    assert int(asked["span"][0]) in calls.filter(pl.col("dur_ns") == slowest["dur_ns"])["span"].to_list()
-    assert int(asked["t0"][0]) <= slowest["start_ns"] - first <= int(asked["t1"][0])
+    assert int(request["span"][0]) in calls.filter(pl.col("dur_ns") == slowest["dur_ns"])["span"].to_list()
+    assert int(request["t0"][0]) <= slowest["start_ns"] - first <= int(request["t1"][0])
     # The stack was recorded: the line that called it is named.
     drawer.locator("summary", has_text="r.py(9): forward").first.wait_for()
 
@@ -104,9 +104,9 @@ def test_a_copied_link_reproduces_selection_sort_search_and_filter(go: Go, page:
     page.locator("[role=columnheader]", has_text="Calls").click()
     page.locator(".gridrow[aria-rowindex='2'] .name").first.click()
     page.locator(".drawer tbody tr").first.wait_for()
-    said = params(page)
-    assert said["all.find"] == "/^aten::(mm|addmm)$/"
-    assert said["all.sort"] == "-calls"
+    parameters = params(page)
+    assert parameters["all.find"] == "/^aten::(mm|addmm)$/"
+    assert parameters["all.sort"] == "-calls"
     before = page.locator(".gridrow.on").inner_text()
     page.reload()
     page.locator(".drawer tbody tr").first.wait_for()

@@ -79,13 +79,13 @@ def plain(text: str) -> str:
 
 def test_the_headline_gives_the_unprofiled_step_and_its_idle_time(server: "Serve", page: "Page", runs: Path) -> None:
     served = server(runs)
-    said = opened(page, served, "distorted", "overview")
-    assert said.startswith("20.0 ms per step unprofiled, 32.0 ms while recorded (+60 %): idle time here is mostly profiling overhead.")
-    assert "GPU is idle 37.5 % of each step while recorded, about 0.0 % unprofiled." in said
-    assert "launch" not in said
-    said = opened(page, served, "partly", "overview")
-    assert "25.0 ms per step unprofiled, 32.0 ms while recorded (+28 %): part of the idle time is profiling overhead." in said
-    assert "about 20.0 % unprofiled. Main cause, about 20.0 % of each step unprofiled: the host launches work too late." in said
+    sentence = opened(page, served, "distorted", "overview")
+    assert sentence.startswith("20.0 ms per step unprofiled, 32.0 ms while recorded (+60 %): idle time here is mostly profiling overhead.")
+    assert "GPU is idle 37.5 % of each step while recorded, about 0.0 % unprofiled." in sentence
+    assert "launch" not in sentence
+    sentence = opened(page, served, "partly", "overview")
+    assert "25.0 ms per step unprofiled, 32.0 ms while recorded (+28 %): part of the idle time is profiling overhead." in sentence
+    assert "about 20.0 % unprofiled. Main cause, about 20.0 % of each step unprofiled: the host launches work too late." in sentence
 
 
 def test_every_page_that_calls_a_device_host_bound_says_so_too(server: "Serve", page: "Page", runs: Path) -> None:
@@ -103,13 +103,13 @@ def test_every_page_that_calls_a_device_host_bound_says_so_too(server: "Serve", 
 def test_where_little_or_nothing_is_known_the_headline_warns_of_nothing_else(server: "Serve", page: "Page", runs: Path) -> None:
     served = server(runs)
     headline = "GPU is idle 37.5 % of each step, waiting for the host to launch work."
-    said = opened(page, served, "small", "overview")
-    assert said.startswith(headline)
-    assert said.endswith("31.5 ms per step unprofiled, 32.0 ms while recorded (+2 %): recording adds little.")
-    said = opened(page, served, "unknown", "overview")
-    assert said.startswith(headline) and said.endswith("Recording overhead is unknown.")
-    said = opened(page, served, "stacks", "overview")
-    assert said.startswith(headline) and "Recording stacks and shapes slows the host" in said
+    sentence = opened(page, served, "small", "overview")
+    assert sentence.startswith(headline)
+    assert sentence.endswith("31.5 ms per step unprofiled, 32.0 ms while recorded (+2 %): recording adds little.")
+    sentence = opened(page, served, "unknown", "overview")
+    assert sentence.startswith(headline) and sentence.endswith("Recording overhead is unknown.")
+    sentence = opened(page, served, "stacks", "overview")
+    assert sentence.startswith(headline) and "Recording stacks and shapes slows the host" in sentence
 
 
 def test_the_list_judges_a_run_by_its_unprofiled_steps(server: "Serve", page: "Page", runs: Path) -> None:
@@ -153,5 +153,5 @@ def test_exposed_communication_of_a_host_shows_where_nothing_is_known_of_its_inp
         """,
     )
     store.write(Trace(trace.tables, Meta(source="tiny", framework="pytorch", ranks=[0])), tmp_path / "communicates")
-    said = opened(page, server(tmp_path), "communicates", "overview")
-    assert said.startswith("30.0 % of each step is exposed communication: no operator hides it; operators run for 40.0 %.")
+    output = opened(page, server(tmp_path), "communicates", "overview")
+    assert output.startswith("30.0 % of each step is exposed communication: no operator hides it; operators run for 40.0 %.")

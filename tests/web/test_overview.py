@@ -121,17 +121,17 @@ def test_a_moment_of_the_activity_opens_the_timeline_there(server: "Serve", page
 
 def test_every_sample_has_a_sentence_and_no_complaint(server: "Serve", page: "Page") -> None:
     served = server(SAMPLES)
-    said = {}
+    document = {}
     for run in served.ask("api/runs").json()["runs"]:
         page.goto(served.url(f"#/{run['id']}/overview"))
         page.get_by_role("button", name=f"Run: {run['name']}", exact=True).wait_for()
         drawn(page)
-        said[run["name"]] = page.locator("h1").inner_text()
+        document[run["name"]] = page.locator("h1").inner_text()
         assert not page.locator(".trouble").count(), run["name"]
-    assert "no device work is recorded" in said["torch"]
-    assert "no operators and no kernels" in said["python"]
-    assert "waiting for input data" in said["cpu_training"]
-    assert "of the recording" in said["jax-0.11.2-gpu-no-steps"]
+    assert "no device work is recorded" in document["torch"]
+    assert "no operators and no kernels" in document["python"]
+    assert "waiting for input data" in document["cpu_training"]
+    assert "of the recording" in document["jax-0.11.2-gpu-no-steps"]
 
 
 def test_the_rank_of_the_context_bar_is_the_one_shown(server: "Serve", page: "Page", shared: Path) -> None:
@@ -171,8 +171,8 @@ def test_a_device_works_and_stands_idle_for_all_of_the_time(server: "Serve", pag
     store.write(trace, tmp_path / "idle")
     served = server(tmp_path)
     page.goto(served.url(f"#/{served.run('idle')}/overview"))
-    said = page.locator(".verdict")
-    playwright.expect(said).to_contain_text(re.compile(r"is idle 80\.0\s*% of the step"), timeout=20_000)
+    element = page.locator(".verdict")
+    playwright.expect(element).to_contain_text(re.compile(r"is idle 80\.0\s*% of the step"), timeout=20_000)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_was_not_recorded_is_not_called_idle_or_cpu_only(
     page.goto(served.url(f"#/{run['id']}/overview"))
     drawn(page)
     assert not page.locator(".trouble").count()
-    said = " ".join(page.locator("h1, .verdict-more").all_inner_texts())
-    assert sentence in said
-    assert "CPU" not in said
+    output = " ".join(page.locator("h1, .verdict-more").all_inner_texts())
+    assert sentence in output
+    assert "CPU" not in output
     assert page.locator(".tile").nth(2).inner_text().endswith(busy)

@@ -83,9 +83,9 @@ def test_commands_change_theme_and_language(opened: Any) -> None:
 def test_help_opens_beside_the_page_and_the_page_goes_on_working(opened: Any) -> None:
     opened.keyboard.press("?")
     opened.wait_for_selector(".manual")
-    said = opened.locator(".manual").inner_text()
+    output = opened.locator(".manual").inner_text()
     for word in ("Interval", "Exposed communication", "Busy", "Self time", "docs/recording.md", "Ctrl Enter"):
-        assert word in said
+        assert word in output
     opened.get_by_role("link", name="Memory", exact=True).click()
     opened.wait_for_url(re.compile(r"/memory$"))
     assert opened.locator(".manual").is_visible()

@@ -121,8 +121,8 @@ def test_what_is_in_view_opens_in_perfetto_which_sees_nothing_else(server: "Serv
     page.get_by_role("button", name="Download").click()
     with page.context.expect_page() as opened:
         page.get_by_text("Open this view in Perfetto").click()
-    said = opened.value.locator("p")
-    expect(said).to_have_text("resnet50_h200: gzip true, runs refused", timeout=20_000)
+    element = opened.value.locator("p")
+    expect(element).to_have_text("resnet50_h200: gzip true, runs refused", timeout=20_000)
     assert opened.value.url.startswith(f"{served.base}perfetto/")
 
 

@@ -104,7 +104,7 @@ def test_a_mistake_is_explained_below_the_question(opened: Any, complaints: list
     assert "nothing" in page.locator(".trouble").inner_text()
     assert page.locator("h1").inner_text() == "The query is not valid."
     # The browser itself notes that the server refused.
-    assert all("400" in said for said in complaints)
+    assert all("400" in output for output in complaints)
     complaints.clear()
 
 

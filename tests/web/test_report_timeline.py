@@ -67,14 +67,14 @@ def test_sums_over_a_range_are_those_of_the_server(page: "Page", written: Path, 
     lanes = [lane for lane in timeline.tracks if lane.kind == "spans"]
     truth = aggregate.area(timeline, lanes, low, high, by)
     script = "async (path) => (await window.reportSource.raw('', path)).json()"
-    said: dict[str, Any] = page.evaluate(script, f"timeline/area?t0={low}&t1={high}&by={by}")
+    output: dict[str, Any] = page.evaluate(script, f"timeline/area?t0={low}&t1={high}&by={by}")
     columns = ["key", "kind", "lane", "count", "total_ns", "self_ns", "max_ns"]
-    got = pl.DataFrame({name: said["columns"][name] for name in columns}, schema=truth.select(columns).schema, strict=False)
+    got = pl.DataFrame({name: output["columns"][name] for name in columns}, schema=truth.select(columns).schema, strict=False)
     order = ["key", "kind", "lane"]
     assert got.sort(order, nulls_last=True).rows() == truth.select(columns).sort(order, nulls_last=True).rows()
     groups = [group for group in timeline.groups if any(lane.group == group.id for lane in lanes)]
     wanted = aggregate.summary(timeline, groups, low, high)
-    assert [{key: value for key, value in one.items() if value} for one in said["groups"]] == [
+    assert [{key: value for key, value in one.items() if value} for one in output["groups"]] == [
         {key: value for key, value in one.items() if value} for one in wanted
     ]
 
@@ -95,17 +95,17 @@ def test_a_span_is_told_with_its_arrows_parents_and_path(page: "Page", written: 
     expect(page.locator(".tl-title b")).to_have_attribute("title", kernel["name"], timeout=PATIENCE)
     for row in (kernel, backward):
         script = "async (path) => (await window.reportSource.raw('', path)).json()"
-        said = page.evaluate(script, f"timeline/span?rank=0&span={row['span']}")
+        answer = page.evaluate(script, f"timeline/span?rank=0&span={row['span']}")
         truth = details.details(trace, timeline, 0, row["span"])
         links = arrows.arrows(trace, timeline, 0, row["span"], lambda _, ask: ask())
         keys = ("how", "way", "rank", "span", "delay", "lane", "row")
-        both = [sorted(json.dumps({key: one[key] for key in keys}) for one in some["arrows"]) for some in (said, links)]
+        both = [sorted(json.dumps({key: one[key] for key in keys}) for one in some["arrows"]) for some in (answer, links)]
         assert both[0] == both[1]
         assert both[0]
         same = ("span", "lane", "row", "start", "dur", "self", "step", "op_type", "scope", "shapes", "dtypes", "correlation")
-        assert {key: said[key] for key in same} == {key: truth[key] for key in same}
-        assert [one["span"] for one in said["parents"]] == [one["span"] for one in truth["parents"]]
-        assert (said["same_name"], said["same_name_before"]) == (truth["same_name"], truth["same_name_before"])
+        assert {key: answer[key] for key in same} == {key: truth[key] for key in same}
+        assert [one["span"] for one in answer["parents"]] == [one["span"] for one in truth["parents"]]
+        assert (answer["same_name"], answer["same_name_before"]) == (truth["same_name"], truth["same_name_before"])
     page.locator(".tl-picture").focus()
     page.keyboard.press("c")
     launch = spans.row(by_predicate=pl.col("span") == kernel["flow_in"], named=True)

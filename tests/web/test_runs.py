@@ -26,7 +26,7 @@ def row(page: "Page", name: str) -> "Locator":
 
 def expected(complaints: list[str]) -> None:
     """The browser noted nothing but the refusal."""
-    assert complaints and all("409" in said for said in complaints), complaints
+    assert complaints and all("409" in output for output in complaints), complaints
     complaints.clear()
 
 

@@ -164,11 +164,11 @@ def test_on_other_addresses_an_address_is_answered_and_a_name_is_not(server: Ser
 
 def test_a_request_has_one_host(served: Any) -> None:
     for lines in ("", "Host: localhost\r\nHost: evil.example\r\n"):
-        said = raw(
+        answer = raw(
             served.port, f"GET /api/runs HTTP/1.1\r\n{lines}Authorization: Bearer {served.token}\r\nConnection: close\r\n\r\n".encode()
         )
-        assert re.match(rb"HTTP/1.1 4\d\d ", said)
-        assert b'"runs"' not in said
+        assert re.match(rb"HTTP/1.1 4\d\d ", answer)
+        assert b'"runs"' not in answer
 
 
 @pytest.mark.parametrize(
@@ -391,8 +391,8 @@ def refused(served: Any, name: str) -> None:
 def test_an_upload_that_says_it_is_too_large_is_refused_before_it_comes(server: Serve) -> None:
     served = server(SAMPLES, max_upload=1000)
     head = f"POST /api/uploads?name=x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\nConnection: close\r\n"
-    said = raw(served.port, f"{head}Content-Length: 1001\r\n\r\n".encode())
-    assert said.startswith(b"HTTP/1.1 413 ")
+    answer = raw(served.port, f"{head}Content-Length: 1001\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 413 ")
 
 
 def test_an_upload_that_does_not_say_how_large_it_is_ends_at_the_limit(server: Serve) -> None:
@@ -486,19 +486,19 @@ def chunk(data: bytes) -> bytes:
 def test_no_more_than_so_many_files_are_kept_and_the_line_says_so(server: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "_FILES", 2)
     served = server(SAMPLES, token="few uploads")
-    said = [served.ask(f"api/uploads?name=u{number}.json", "POST", b"no trace") for number in range(3)]
-    assert [answer.status for answer in said] == [409] * 3  # what is not kept does not count
-    said = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()) for number in range(3)]
-    assert [answer.status for answer in said] == [201, 201, 413]
-    assert said[-1].json()["error"] == "the server has 2 uploaded files, which is the limit: open the file with `stepscope view FILE`"
+    answers = [served.ask(f"api/uploads?name=u{number}.json", "POST", b"no trace") for number in range(3)]
+    assert [answer.status for answer in answers] == [409] * 3  # what is not kept does not count
+    answers = [served.ask(f"api/uploads?name=u{number}.json.gz", "POST", CPU.read_bytes()) for number in range(3)]
+    assert [answer.status for answer in answers] == [201, 201, 413]
+    assert answers[-1].json()["error"] == "the server has 2 uploaded files, which is the limit: open the file with `stepscope view FILE`"
     assert kept(served) == 2
 
 
 def test_a_thousand_files_are_taken_and_no_more(server: Serve) -> None:
     served = server(SAMPLES, token="many uploads")
     content = gzip.compress(b'{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
-    said = [served.ask(f"api/uploads?name=u{number}.json.gz&together=all&more=1", "POST", content).status for number in range(1000)]
-    assert said == [202] * 1000
+    answer = [served.ask(f"api/uploads?name=u{number}.json.gz&together=all&more=1", "POST", content).status for number in range(1000)]
+    assert answer == [202] * 1000
     assert served.ask("api/uploads?name=last.json.gz", "POST", content).status == 413
 
 
@@ -606,10 +606,10 @@ def test_hostile_names_come_through_as_the_text_they_are(hostile: Path, server: 
 def test_the_pages_show_hostile_names_as_text(hostile: Path, server: Serve, page: "Page") -> None:
     served = server(hostile)
     (run,) = served.ask("api/runs").json()["runs"]
-    said: list[str] = []
+    output: list[str] = []
 
     def dismiss(dialog: Any) -> None:
-        said.append(dialog.message)
+        output.append(dialog.message)
         dialog.dismiss()
 
     page.on("dialog", dismiss)
@@ -618,7 +618,7 @@ def test_the_pages_show_hostile_names_as_text(hostile: Path, server: Serve, page
         page.goto(f"{served.base}#/{run['id']}/{name}")
         page.wait_for_load_state("networkidle")
         assert page.locator("svg[onload], img[onerror]").count() == 0
-    assert said == []
+    assert output == []
 
 
 def page_names() -> list[str]:
@@ -659,9 +659,9 @@ def test_another_site_gets_nothing_with_the_users_cookie(server: Serve, browser:
         page = context.new_page()
         page.goto(served.url())
         page.goto(evil.base)  # the same site, another origin: SameSite lets the cookie pass
-        asked = """address => fetch(address, {mode: MODE, credentials: 'include'}).then(answer => answer.text(), error => 'blocked')"""
+        request = """address => fetch(address, {mode: MODE, credentials: 'include'}).then(answer => answer.text(), error => 'blocked')"""
         for mode in ("'cors'", "'no-cors'"):
-            assert page.evaluate(asked.replace("MODE", mode), f"{served.base}api/runs") in ("", "blocked")
+            assert page.evaluate(request.replace("MODE", mode), f"{served.base}api/runs") in ("", "blocked")
     finally:
         context.close()
 
@@ -700,8 +700,8 @@ def raw_headers(served: Any, path: str) -> dict[str, str]:
     """The head of an answer that does not end."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
         connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.token}\r\n\r\n".encode())
-        said = b""
-        while b"\r\n\r\n" not in said:
-            said += connection.recv(1 << 16)
-    lines = said.split(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
+        output = b""
+        while b"\r\n\r\n" not in output:
+            output += connection.recv(1 << 16)
+    lines = output.split(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
     return {name.lower(): text for name, text in (line.split(": ", 1) for line in lines)}

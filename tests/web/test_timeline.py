@@ -48,7 +48,7 @@ def test_a_link_to_a_span_shows_it_with_what_launched_it(server: "Serve", page: 
     launch = spans.filter(span=kernel["flow_in"]).row(0, named=True)
     details.locator(".tl-line", has_text=launch["name"]).first.click()
     playwright.expect(details.locator(".tl-title b")).to_have_attribute("title", launch["name"], timeout=PATIENCE)
-    assert shown.said["span"] == str(launch["span"])
+    assert shown.address["span"] == str(launch["span"])
 
 
 def test_a_click_selects_what_is_drawn_there_and_the_link_shows_it_again(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
@@ -60,7 +60,7 @@ def test_a_click_selects_what_is_drawn_there_and_the_link_shows_it_again(server:
     playwright.expect(page.get_by_role("tooltip")).to_contain_text("Duration")
     page.mouse.click(x, y)
     playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
-    assert shown.said["span"] == str(event["span"])
+    assert shown.address["span"] == str(event["span"])
     address = page.evaluate("location.hash")
     page.goto("about:blank")
     page.goto(server(SAMPLES).url(address))
@@ -94,15 +94,15 @@ def test_keys_move_through_time_and_between_events(server: "Serve", page: "Page"
     shown.rest()
     page.locator(".tl-picture").focus()
     for expected in (51, 52, 51):
-        page.keyboard.press("Shift+ArrowRight" if expected != 51 or shown.said["span"] == str(event["span"]) else "Shift+ArrowLeft")
+        page.keyboard.press("Shift+ArrowRight" if expected != 51 or shown.address["span"] == str(event["span"]) else "Shift+ArrowLeft")
         shown.rest()
-        assert shown.said["span"] == str(rows["span"][expected])
+        assert shown.address["span"] == str(rows["span"][expected])
     same = stream.filter(name=rows["name"][51]).sort("start")
     at = same["span"].to_list().index(rows["span"][51])
     if at + 1 < same.height:
         page.keyboard.press("]")
         shown.rest()
-        assert shown.said["span"] == str(same["span"][at + 1])
+        assert shown.address["span"] == str(same["span"][at + 1])
 
 
 def test_a_search_counts_all_events_and_goes_to_each(server: "Serve", page: "Page", spans: pl.DataFrame) -> None:
@@ -123,8 +123,8 @@ def test_a_search_counts_all_events_and_goes_to_each(server: "Serve", page: "Pag
     page.keyboard.press("Shift+Enter")
     playwright.expect(status).to_have_text(f"1 of {named.height:,}", timeout=PATIENCE)
     shown.rest()
-    assert shown.said["find"] == "batch_norm"
-    assert int(shown.said["span"]) in named["span"].to_list()
+    assert shown.address["find"] == "batch_norm"
+    assert int(shown.address["span"]) in named["span"].to_list()
 
 
 def test_an_area_sums_up_what_lies_in_it(server: "Serve", page: "Page", stream: pl.DataFrame) -> None:
@@ -138,7 +138,7 @@ def test_an_area_sums_up_what_lies_in_it(server: "Serve", page: "Page", stream: 
     page.mouse.move(x1, y)
     page.mouse.up()
     shown.rest()
-    t0, t1 = (int(word) for word in shown.said["area"].split(":")[:2])
+    t0, t1 = (int(word) for word in shown.address["area"].split(":")[:2])
     assert abs(t0 - low - 500_000) < 15_000  # it clings to edges near it
     inside = stream.with_columns(
         part=pl.min_horizontal(pl.col("start") + pl.col("dur_ns"), pl.lit(t1)) - pl.max_horizontal("start", pl.lit(t0))
@@ -163,7 +163,7 @@ def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", pa
     name.hover()
     name.get_by_role("button", name=re.compile("^Pin")).click()
     shown.rest()
-    assert f"p{number}" in shown.said["lanes"]
+    assert f"p{number}" in shown.address["lanes"]
     box = name.bounding_box()
     stage = page.locator(".tl-stage").bounding_box()
     assert box is not None
@@ -178,7 +178,7 @@ def test_what_is_arranged_is_remembered_and_part_of_the_link(server: "Serve", pa
     page.goto("about:blank")
     again = Shown(page, server(SAMPLES), "resnet50_h200")  # without saying so in the address
     assert page.locator(f'[data-lane="{hidden}"]').count() == 0
-    assert again.said["lanes"] == shown.said["lanes"]
+    assert again.address["lanes"] == shown.address["lanes"]
 
 
 def test_a_report_has_a_timeline_that_is_drawn_from_what_it_carries(tmp_path: Path, page: "Page", stream: pl.DataFrame) -> None:

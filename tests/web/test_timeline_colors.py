@@ -63,7 +63,7 @@ def test_by_kind_all_kernels_have_the_colour_of_computing(server: "Serve", page:
     page.mouse.move(5, 5)
     computing = [token(page, "--kind-compute")] * 2
     assert until(lambda: [color(shown, event) for event in events], lambda seen: seen == computing) == computing
-    assert shown.said["color"] == "kind"
+    assert shown.address["color"] == "kind"
 
 
 def test_by_scope_the_same_scope_has_the_same_colour(server: "Serve", page: "Page", spans: pl.DataFrame) -> None:
@@ -134,7 +134,7 @@ def test_kinds_that_are_not_meant_are_pale(server: "Serve", page: "Page", spans:
     page.mouse.move(5, 5)
     pale = until(lambda: color(shown, event), lambda seen: seen != full)
     assert all(full[at] < pale[at] for at in range(3))
-    assert shown.said["kinds"] == "copy"
+    assert shown.address["kinds"] == "copy"
     address = page.evaluate("location.hash")
     page.goto("about:blank")
     page.goto(server(SAMPLES).url(address))

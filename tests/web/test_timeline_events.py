@@ -44,7 +44,7 @@ def test_every_event_is_reached_by_clicking(server: "Serve", page: "Page", wante
         row_height = (box["height"] - 6) / lanes[event["lane"]]["rows"]
         page.mouse.click(shown.at(event["start"] + event["dur"] / 2), box["y"] + 4 + (event["row"] + 0.5) * row_height)
         playwright.expect(page.locator(".tl-title b")).to_have_attribute("title", event["name"], timeout=PATIENCE)
-        assert until(lambda: shown.said.get("span"), str(span).__eq__) == str(span), event
+        assert until(lambda: shown.address.get("span"), str(span).__eq__) == str(span), event
         page.keyboard.press("Escape")
 
 
@@ -55,10 +55,10 @@ def test_every_event_is_reached_by_keys(server: "Serve", page: "Page", wanted: l
 
     def press(key: str) -> bool:
         """Whether it leads to another event."""
-        before = shown.said.get("span")
+        before = shown.address.get("span")
         page.keyboard.press(key)
         shown.rest()
-        if (now := shown.said.get("span")) is None or now == before:
+        if (now := shown.address.get("span")) is None or now == before:
             return False
         seen.add(int(now))
         return True

@@ -64,8 +64,8 @@ def asked_node(words: list[str]) -> Any:
 
 @BUILDS
 def test_names_are_short_and_values_have_their_unit() -> None:
-    asked = json.dumps({"names": list(NAMES), "values": [(value, unit) for value, unit, _ in VALUES]})
-    words = ["--input-type=module", "-e", ASK, asked]
+    request = json.dumps({"names": list(NAMES), "values": [(value, unit) for value, unit, _ in VALUES]})
+    words = ["--input-type=module", "-e", ASK, request]
     got = asked_node(words)
     assert dict(zip(NAMES, got["names"], strict=True)) == NAMES
     assert [text.replace("\u202f", " ") for text in got["values"]] == [text for _, _, text in VALUES]
@@ -96,7 +96,7 @@ process.stdout.write(JSON.stringify(found.filter(([, , y]) => y === low).map(([t
 
 @BUILDS
 @pytest.mark.parametrize(
-    ("t0", "said"),
+    ("t0", "labels"),
     [
         # 100 ms stand right before the step at 101 ms, whose time begins anew.
         (50, ["50 ms", "60", "70", "80", "90", "0 ms", "10", "20", "30", "40"]),
@@ -104,8 +104,8 @@ process.stdout.write(JSON.stringify(found.filter(([, , y]) => y === low).map(([t
         (150, ["50 ms", "60", "70", "80", "90", "100", "110", "120", "130", "140"]),
     ],
 )
-def test_the_time_of_a_step_begins_where_it_does_whatever_stands_before_it(t0: int, said: list[str]) -> None:
+def test_the_time_of_a_step_begins_where_it_does_whatever_stands_before_it(t0: int, labels: list[str]) -> None:
     steps = [{"step": 1, "start": 101e6, "end": 400e6}]
     got = asked_node(["--input-type=module", "-e", RULER, json.dumps({"steps": steps, "t0": t0 * 1e6, "t1": (t0 + 100) * 1e6})])
-    assert [text.replace("\u202f", " ") for text, _ in got] == said
+    assert [text.replace("\u202f", " ") for text, _ in got] == labels
     assert all(x + 6 * len(text) <= after for (text, x), (_, after) in itertools.pairwise(got))

@@ -72,7 +72,7 @@ def test_a_lane_is_made_higher_and_stays_so(server: "Serve", page: "Page") -> No
     lane = page.locator(f'[data-lane="{number}"]')
     assert until(lambda: box_of(lane)["height"], lambda now: now == before["height"] + 40) == before["height"] + 40
     shown.rest()
-    assert f"{number}x{before['height'] + 40:.0f}" in shown.said["lanes"]
+    assert f"{number}x{before['height'] + 40:.0f}" in shown.address["lanes"]
     page.goto("about:blank")
     Shown(page, server(SAMPLES), RUN)
     assert box_of(page.locator(f'[data-lane="{number}"]'))["height"] == before["height"] + 40

@@ -124,7 +124,7 @@ def test_a_finger_moves_time_and_lanes(shown: Shown) -> None:
     assert until(lambda: near(shown.moment(at - 150), moment), bool)
     assert until(lambda: near(before - lane_y(shown), 80, 1), bool)
     assert near(length(shown), HIGH - LOW, 2)
-    assert "span" not in shown.said  # it was no tap
+    assert "span" not in shown.address  # it was no tap
 
 
 def test_a_finger_goes_on_when_another_is_lifted(shown: Shown) -> None:
@@ -176,23 +176,23 @@ def test_keys_focus_select_mark_and_show_all(shown: Shown, kernels: pl.DataFrame
     assert high - low < 5 * event["dur_ns"]
     page.keyboard.press("r")
     shown.rest()
-    assert shown.said["area"] == f"{start}:{end}"
+    assert shown.address["area"] == f"{start}:{end}"
     page.keyboard.press("m")
     shown.rest()
-    assert shown.said["notes"] == f"{start}:{end}:"
+    assert shown.address["notes"] == f"{start}:{end}:"
     page.keyboard.press("0")
     shown.rest()
-    assert "t0" not in shown.said
+    assert "t0" not in shown.address
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     shown.rest()
-    assert "area" not in shown.said
-    assert "span" not in shown.said
-    assert shown.said["notes"] == f"{start}:{end}:"  # kept until it is removed
+    assert "area" not in shown.address
+    assert "span" not in shown.address
+    assert shown.address["notes"] == f"{start}:{end}:"  # kept until it is removed
     # Without a selection the area is what is in sight.
     page.keyboard.press("r")
     shown.rest()
-    assert shown.said["area"].startswith("0:")
+    assert shown.address["area"].startswith("0:")
 
 
 def test_brackets_go_to_the_previous_and_next_of_the_same_name(shown: Shown, kernels: pl.DataFrame) -> None:
@@ -225,14 +225,14 @@ def test_views_can_be_gone_back_to_and_forward(shown: Shown) -> None:
     assert shown.window == (LOW, HIGH)
     forward.click()
     shown.rest()
-    assert "t0" not in shown.said
+    assert "t0" not in shown.address
     page.locator(".tl-picture").focus()
     page.keyboard.press("Backspace")
     shown.rest()
     assert shown.window == (LOW, HIGH)
     page.keyboard.press("Shift+Backspace")
     shown.rest()
-    assert "t0" not in shown.said
+    assert "t0" not in shown.address
 
 
 def test_a_step_of_the_ruler_and_the_minimap_are_gone_to_by_a_click(shown: Shown) -> None:

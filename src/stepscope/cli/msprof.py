@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         raise UsageError(f"--{actions[0]}=on needs --output=DIR, a PROF_* directory or a folder of them")
     if (args.model_id is None) != (args.iteration_id is None):
-        raise UsageError("--model-id and --iteration-id go together; --query=on lists them")
+        raise UsageError("--model-id and --iteration-id select one iteration together; --query=on lists them")
     from stepscope.exporters.msprof.exporter import timeline_layers
     from stepscope.recording import prof_folders
 
@@ -194,7 +194,7 @@ def _print_result(result: "Result", *, silent: bool) -> None:
         sys.stderr.write(f"stepscope: {name}: {clean(result.failed)}\n")
     if silent:
         return
-    lines = [f"{name}: {clean(result.found)}"] if result.found else [name] if result.notes else []
+    lines = [f"{name}: {clean(result.content)}"] if result.content else [name] if result.notes else []
     lines += [f"  wrote {_file(file.path, result.folder)}  {_size(file.rows, file.bytes)}" for file in result.written]
     lines += [f"  {clean(note)}" for note in result.notes]
     lines += [f"  problem: {clean(problem)}" for problem in result.problem_lines]

@@ -1,7 +1,7 @@
 """Chrome trace JSON as torch.profiler writes it, plain or gzip (a name that ends in .gz): for Perfetto, chrome://tracing, our reader.
 
 Names, arguments, threads and nanoseconds are those of the source. A trace of several ranks becomes a folder of one file per rank. With
-scopes=N the first N levels of the scope names (`Default/network/...`) get tracks of their own, with the time in which each scope ran.
+scopes=N the first N levels of the scope names (`Default/network/...`) get tracks with the execution time of each scope.
 """
 
 import functools
@@ -20,7 +20,7 @@ from stepscope.errors import UsageError
 from stepscope.exporters.common.json_lines import encode_distinct, fill_template, json_text
 from stepscope.exporters.common.ranks import File, write_ranks
 from stepscope.model import intervals
-from stepscope.model.derived_columns import OWNER
+from stepscope.model.counters import OWNER
 from stepscope.model.step_assignment import DEVICE_WORK, nearest_around
 from stepscope.model.trace import Trace
 from stepscope.readers.chrome.memory import ALLOCATORS
@@ -70,7 +70,7 @@ _OVERHEAD_OPTIONS = ("with_stack", "stack_hz", "record_shapes", "profile_memory"
 
 
 def trace_header(trace: Trace, rank: int) -> dict[str, Any]:
-    """The entries beside the events: the source, and small tables that the events do not contain."""
+    """The header: the source, and small tables that the events do not contain."""
     meta = trace.meta
     header: dict[str, Any] = {"schemaVersion": 1} if meta.framework == "pytorch" else {}
     header |= meta.versions | meta.extra | {name: int(bool(value)) for name, value in meta.options.items()}
@@ -89,7 +89,7 @@ def trace_header(trace: Trace, rank: int) -> dict[str, Any]:
         header["stepscope"]["steps_by_time"] = _steps_by_time(trace)
         header["stepscope"]["unprofiled_steps"] = [msgspec.to_builtins(steps) for steps in meta.unprofiled_steps]
     if (problems := trace.table("problems").drop("rank").collect()).height:
-        header["stepscopeProblems"] = problems.to_dicts()  # what this file lacks because its source could not be read whole
+        header["stepscopeProblems"] = problems.to_dicts()  # data that is missing because parts of the source could not be read
     return header
 
 
@@ -189,7 +189,7 @@ def _span_lines(trace: Trace, tracks: pl.DataFrame) -> Iterator[pl.Series]:
 
 def _torch_args(operators: pl.Series) -> pl.Expr:
     """The arguments of a span of another source, with its columns under the names of torch.profiler."""
-    # Operator and device work share a number, which is negative so that it is none of the source's.
+    # Operator and device work share a number; a negative one cannot collide with those of the source.
     operator = pl.coalesce("op", pl.when(pl.col("span").is_in(operators.implode())).then("span"))
     columns = {
         "External id": -operator - 2,
@@ -212,7 +212,7 @@ def _torch_args(operators: pl.Series) -> pl.Expr:
 
 
 def _hint() -> pl.Expr:
-    """The columns of a span of another source that this format has no place for."""
+    """The columns of a span of another source that have no counterpart in this format."""
     kind, op_type, scope = (pl.col(name).cast(pl.String) for name in ("kind", "op_type", "scope"))
     is_beside = pl.col("track_kind") == "annotation"
     return pl.struct(kind=kind, type=op_type, scope=scope, category="source_category", beside=is_beside).struct.json_encode()
@@ -332,7 +332,7 @@ def _samples(trace: Trace) -> pl.DataFrame:
 
 
 def _add_tracks(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
-    """Memory events with a track on which the allocating operator is the innermost one: there a reader finds it again."""
+    """Memory events on a track on which the allocating operator is the innermost span, so that readers find it."""
     is_op, name = pl.col("kind") == "op", pl.col("name").cast(pl.String)
     spans = trace.table("spans").filter(is_op).select("track", name, "start_ns", "dur_ns").collect()
     tracks = spans.select("track", op="name").unique()
@@ -343,7 +343,7 @@ def _add_tracks(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
         np.concatenate((start, at)),
         np.concatenate((start + spans["dur_ns"].to_numpy(), at)),
     )
-    # As the reader does: operators that only allocate are passed over, unless there is no other.
+    # As in the reader: operators that only allocate are skipped, unless there is no other.
     innermost = nesting.parent[spans.height :]
     needs_memory = ~spans["name"].str.contains(ALLOCATORS).to_numpy()
     operator = nearest_around(needs_memory, nesting.parent[: spans.height], innermost)
@@ -355,7 +355,7 @@ def _add_tracks(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first_process(tracks: pl.DataFrame) -> str:
-    """The process for events without a thread: the one whose threads come first."""
+    """The process for events without a thread: that of the first thread."""
     threads = tracks.filter(pl.col("kind") == "thread", pl.col("pid_json").str.contains(r"^\d+$")).sort("sort")
     return str(threads["pid_json"][0]) if threads.height else "0"
 

@@ -16,7 +16,7 @@ from stepscope.model.trace import Trace, analysis_names
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False, analyses: bool = False) -> None:
     if overwrite and out.exists() and not (out.is_dir() and all(file.suffix == ".csv" and file.is_file() for file in out.iterdir())):
-        raise UsageError(f"{out} holds more than CSV files, so it is not replaced; choose another name")
+        raise UsageError(f"{out} contains more than CSV files, so it is not replaced; choose another name")
     with draft_output(out, overwrite=overwrite) as folder:
         folder.mkdir()
         for name, frame in trace.tables.items():

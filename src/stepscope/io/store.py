@@ -12,9 +12,10 @@ import polars as pl
 from stepscope.errors import DataError, UsageError, first_line
 from stepscope.model import schema, units
 from stepscope.model.trace import Meta, Trace
+from stepscope.readers.common.name_parts import complete_table
 
 RUN_JSON = "run.json"
-# Increased when earlier releases could not read the folders of this one. `_upgrade` converts the headers of earlier formats.
+# Increased when earlier releases cannot read the folders of this one. Columns and header entries that earlier ones lack have defaults.
 FORMAT_VERSION = 1
 # Large enough to compress well, small enough that an analysis of a few steps skips most of the file.
 ROW_GROUP = 1 << 18
@@ -133,9 +134,9 @@ def _valid_text(value: Any) -> Any:
 
 
 def _scan(file: Path, table: str) -> pl.LazyFrame:
-    """A table, lazily. A small file is read at once, so that an error can name it."""
+    """A table, lazily. A small file is read at once, so that an error can name it. Typed columns that earlier releases lack are added."""
     try:
-        frame = pl.scan_parquet(file, glob=False)
+        frame = complete_table(pl.scan_parquet(file, glob=False), table)
         types = frame.collect_schema()
         for name, expected in schema.TABLES[table].items():
             if name in types and not schema.can_hold(types[name], expected):
@@ -164,14 +165,9 @@ def _header(path: Path) -> tuple[Meta, list[str]]:
     if version > FORMAT_VERSION:
         raise DataError(file, f"written by a newer stepscope (format {version}; this one reads up to {FORMAT_VERSION}): upgrade stepscope")
     try:
-        return msgspec.convert(_upgrade(record, version), Meta), msgspec.convert(record.get("tables", []), list[str])
+        return msgspec.convert(record, Meta), msgspec.convert(record.get("tables", []), list[str])
     except msgspec.ValidationError as error:
         raise DataError(file, str(error)) from error
-
-
-def _upgrade(record: dict[str, Any], version: int) -> dict[str, Any]:
-    """The header of an earlier format in the current format. `schema.conform` adds the columns of later formats as nulls."""
-    return record
 
 
 def _replace(draft: Path, path: Path) -> None:

@@ -110,14 +110,14 @@ class Capture:
             self.count_lost(f"rows of the table '{table}'", len(rows), error)
             raise
 
-    def count_lost(self, what: str, count: int, error: OSError) -> None:
+    def count_lost(self, noun: str, count: int, error: OSError) -> None:
         """Count rows or files that could not be written, and report the total."""
         with self._lock:
-            self._lost[what] = self._lost.get(what, 0) + count
+            self._lost[noun] = self._lost.get(noun, 0) + count
             reason = self.header["incomplete"] = error.strerror or str(error)
-            text = f" {what} could not be written: {reason}"
+            text = f" {noun} could not be written: {reason}"
             others = [notice for notice in self.header["notices"] if not notice["what"].endswith(text)]
-            self.header["notices"] = [*others, {"what": f"{self._lost[what]:,}{text}", "lost": self._lost[what]}]
+            self.header["notices"] = [*others, {"what": f"{self._lost[noun]:,}{text}", "lost": self._lost[noun]}]
 
     def _append(self, table: str, columns: Mapping[str, Column]) -> None:
         arrays: dict[str, NDArray[Any]] = {}
@@ -134,11 +134,11 @@ class Capture:
             self.bytes += buffer.tell()
         _write(self.folder / f"{table}.{number:06d}.npz", buffer.getvalue())
 
-    def notice(self, what: str, *, lost: int = 0) -> None:
+    def notice(self, message: str, *, lost: int = 0) -> None:
         """Report something to the user: it becomes a row of `problems`."""
         with self._lock:
-            if all(notice["what"] != what for notice in self.header["notices"]):
-                self.header["notices"].append({"what": what, "lost": lost})
+            if all(notice["what"] != message for notice in self.header["notices"]):
+                self.header["notices"].append({"what": message, "lost": lost})
 
     def check_clock(self) -> None:
         """Record a change of the wall clock: the profilers of the frameworks use it for their timestamps."""

@@ -191,9 +191,9 @@ def _levels(begin: Ints, finish: Ints) -> tuple[Ints, Ints]:
     by_depth = np.argsort(depth, kind="stable")
     edges = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
     for level in range(1, len(edges) - 1):
-        here, above = by_depth[edges[level] : edges[level + 1]], by_depth[edges[level - 1] : edges[level]]
+        rows, above = by_depth[edges[level] : edges[level + 1]], by_depth[edges[level - 1] : edges[level]]
         solid = above[finish[above] > begin[above]]
-        parent[here] = solid[np.searchsorted(solid, here) - 1]
+        parent[rows] = solid[np.searchsorted(solid, rows) - 1]
     return depth, parent
 
 

@@ -119,14 +119,14 @@ def all_checked(arguments: Mapping[str, Any], parameters: Mapping[str, inspect.P
     }
 
 
-def values(words: Mapping[str, str], parameters: Mapping[str, inspect.Parameter], what: str) -> dict[str, Any]:
-    """The query of a URL as parameters of `what`. An unknown or a missing parameter raises an error."""
+def values(words: Mapping[str, str], parameters: Mapping[str, inspect.Parameter], owner: str) -> dict[str, Any]:
+    """The query of a URL as parameters of `owner`. An unknown or a missing parameter raises an error."""
     for name in words:
         if name not in parameters:
-            raise UsageError(f"{what} has no parameter '{_shortened(name)}'" + nearest(name, parameters))
+            raise UsageError(f"{owner} has no parameter '{_shortened(name)}'" + nearest(name, parameters))
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in words:
-            raise UsageError(f"{what}: expected {name}")
+            raise UsageError(f"{owner}: expected {name}")
     return {name: value(type_of(parameters[name]), name, word) for name, word in words.items()}
 
 
@@ -153,11 +153,11 @@ def suggestion(word: str, words: Iterable[str]) -> str:
     return f"; expected {listing(accepted)}" if accepted else ""
 
 
-def check_word(what: str, word: str, words: Iterable[str]) -> str:
+def check_word(noun: str, word: str, words: Iterable[str]) -> str:
     """The word, if it is accepted; else a UsageError that lists the accepted words."""
     accepted = list(words)
     if word not in accepted:
-        raise UsageError(f"no {what} '{word}'" + suggestion(word, accepted))
+        raise UsageError(f"no {noun} '{word}'" + suggestion(word, accepted))
     return word
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.derived_columns import DERIVED
-
 # Kinds of spans. `op` runs on the host, `kernel` on a device. `instant` has no duration. `other`: no rule applies.
 KINDS = (
     "step",  # one iteration, as the framework or the user marked it
@@ -350,12 +348,8 @@ def empty(table: str) -> pl.LazyFrame:
 
 
 def conform(frame: pl.LazyFrame, table: str) -> pl.LazyFrame:
-    """The frame with exactly the table's columns, in order and typed. Missing columns are derived from names where possible, else null."""
+    """The frame with exactly the table's columns, in order and typed. Missing columns are null."""
     have = frame.collect_schema()
-    needed, derived = DERIVED.get(table, (set(), {}))
-    if needed <= set(have) and (missing := {name: column for name, column in derived.items() if name not in have}):
-        frame = frame.with_columns(**missing)
-        have = frame.collect_schema()
     return frame.select(
         _cast(pl.col(name), have[name], dtype) if name in have else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in TABLES[table].items()

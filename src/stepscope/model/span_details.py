@@ -15,7 +15,6 @@ import polars as pl
 from stepscope.model import schema
 from stepscope.model.trace import Trace
 
-_TENSORS = ("Shapes", "Data Types", "Formats")
 # Of each table: columns, and the keys of `args`.
 KEYS: dict[str, dict[str, str]] = {
     "tasks": {

@@ -177,13 +177,13 @@ def _resolve(trace: Trace, choice: str) -> tuple[str, list[str]]:
 
 
 def _no_match(trace: Trace, kinds: tuple[str, ...], wanted: str, by_kind: dict[str, list[str]]) -> str:
-    what = "nothing in the trace" if len(kinds) > 1 else f"no {kinds[0]} in the trace"
+    missing = "nothing in the trace" if len(kinds) > 1 else f"no {kinds[0]} in the trace"
     near = [
         f"{kind}:{name}" for kind in KINDS for name in difflib.get_close_matches(wanted, by_kind[kind], 3, 0.5 if kind in kinds else 0.9)
     ]
     near += [marker.choice for marker in markers(trace)[:5] if marker.choice not in near and len(near) < 5] if len(near) < 5 else []
     near = near or [f"{kind}:{name}" for kind in KINDS for name in by_kind[kind]]
-    return f"{what} is named '{wanted}'" + (f"; nearest: {', '.join(map(repr, near[:5]))}" if near else "")
+    return f"{missing} is named '{wanted}'" + (f"; nearest: {', '.join(map(repr, near[:5]))}" if near else "")
 
 
 def _classified(trace: Trace) -> pl.LazyFrame:
@@ -253,10 +253,10 @@ def _steps(rows: pl.DataFrame, kind: str, until: pl.DataFrame) -> tuple[pl.DataF
 def _of_one_loop(rows: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, str | None]:
     """The outermost occurrences; where several threads or devices run them at once, those of the one with the most."""
     if kind == "kernel":
-        place, what = "device", "devices"
+        place, places = "device", "devices"
         several = rows["device"].n_unique() > 1
     else:
-        place, what = "track", "threads"
+        place, places = "track", "threads"
         ordered = rows.sort("track", "start_ns", "end_ns", descending=[False, False, True])
         rows = ordered.filter((pl.col("start_ns") >= pl.col("end_ns").cum_max().shift(1).over("track")).fill_null(True)).sort("start_ns")
         reached = rows["end_ns"].cum_max().shift(1)
@@ -272,7 +272,7 @@ def _of_one_loop(rows: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, str | Non
     left = rows.height - chosen.height
     return (
         chosen,
-        f"`{rows['name'][0]}` runs on {counts.height} {what} at once: steps are taken from one of them, {left:,} others are ignored",
+        f"`{rows['name'][0]}` runs on {counts.height} {places} at once: steps are taken from one of them, {left:,} others are ignored",
     )
 
 
@@ -290,15 +290,15 @@ def _from_borders(borders: pl.Series, until: pl.DataFrame) -> pl.DataFrame:
 
 def _recorded_until(trace: Trace) -> pl.DataFrame:
     """Per rank and window, from the start to the end of its last span."""
-    placed = trace.spans.select("rank", "track", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
+    spans = trace.spans.select("rank", "track", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
         _untimed_tracks(trace).lazy().filter("untimed"), on=["rank", "track"], how="anti"
     )
-    whole = placed.group_by("rank").agg(from_ns=pl.col("start_ns").min(), to_ns=pl.col("end_ns").max()).collect()
+    whole = spans.group_by("rank").agg(from_ns=pl.col("start_ns").min(), to_ns=pl.col("end_ns").max()).collect()
     windows = windows_of(trace.meta)
     if windows.is_empty():
         return whole.sort("rank", "from_ns")
     inside = (
-        placed.sort("start_ns")
+        spans.sort("start_ns")
         .join_asof(windows.lazy().sort("from_ns"), left_on="start_ns", right_on="from_ns", by="rank", check_sortedness=False)
         .group_by("rank", "from_ns")
         .agg(to_ns=pl.col("end_ns").max())

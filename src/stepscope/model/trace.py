@@ -137,7 +137,7 @@ class Trace:
         return changed
 
     def with_tables(self, **tables: pl.LazyFrame | pl.DataFrame) -> "Trace":
-        """The same recording with these tables in place of its own."""
+        """The same recording with these tables instead of the previous ones."""
         return Trace({**self._tables, **tables}, self.meta)
 
     def of_rank(self, rank: int) -> "Trace":

@@ -53,7 +53,7 @@ def join_windows(traces: list[Trace]) -> Trace:
     meta = msgspec.structs.replace(first, extra=first.extra | about)
     # A remark that holds for each window appears once.
     tables["problems"] = tables["problems"].filter((pl.col("lost") > 0) | pl.struct(pl.all()).is_first_distinct())
-    return Trace(tables, meta).with_problems([{"rank": rank, "what": what, "lost": 0} for what in problems])
+    return Trace(tables, meta).with_problems([{"rank": rank, "what": message, "lost": 0} for message in problems])
 
 
 def _window_ends(traces: list[Trace]) -> tuple[list[tuple[int, int]], bool]:
@@ -134,12 +134,12 @@ def with_windows(rows: pl.DataFrame, meta: Meta, at: str) -> pl.DataFrame:
     if windows.is_empty():
         return rows.with_columns(window=pl.lit(0, pl.Int32))
     bounds = windows.sort("rank", "from_ns").select("rank", "from_ns", window=pl.int_range(pl.len(), dtype=pl.Int32).over("rank"))
-    placed = (
+    rows = (
         rows.with_row_index("_row")
         .sort(at)
         .join_asof(bounds.sort("from_ns"), left_on=at, right_on="from_ns", by="rank", check_sortedness=False)
     )
-    return placed.sort("_row").drop("_row", "from_ns").with_columns(pl.col("window").fill_null(0))
+    return rows.sort("_row").drop("_row", "from_ns").with_columns(pl.col("window").fill_null(0))
 
 
 def not_recorded(meta: Meta, rank: int) -> intervals.Set:

@@ -48,7 +48,6 @@ class Query:
         self._columns = self._check(self._types)
 
     def frame(self, trace: Trace) -> pl.DataFrame:
-        """The answer."""
         content, _ = self.answer(trace, {name: trace.analyse(name) for name in self.analyses}, Limits(size=self._process.memory))
         return pl.read_ipc_stream(content)
 

@@ -70,7 +70,7 @@ class Result(msgspec.Struct, kw_only=True):
 
     folder: str
     failed: str = ""  # in one line
-    found: str = ""  # the decoded content, in one line
+    content: str = ""  # the decoded content, in one line
     written: list[Written] = []
     notes: list[str] = []
     table: list[list[str]] = []  # rows of `query`
@@ -190,7 +190,7 @@ def _process(request: Request, result: Result) -> None:
         pins = run_cache.Pins()
         try:
             trace = open_run.open(folder, pins=pins)
-            result.found = _summary(trace)
+            result.content = _summary(trace)
             lost = trace.problems.filter(pl.col("lost") > 0).select(pl.len(), pl.col("lost").sum()).collect()
             result.problems, result.lost = lost.row(0)
             result.problem_lines = _problem_lines(trace)
@@ -205,7 +205,7 @@ def _process(request: Request, result: Result) -> None:
 
 def _problem_lines(trace: Trace) -> list[str]:
     rows = trace.problems.filter(pl.col("lost") == 0, pl.col("file").fill_null("") != "").select("file", "where", "what").collect().rows()
-    lines = [f"{' '.join(filter(None, (file, where)))}: {what}" for file, where, what in rows]
+    lines = [f"{' '.join(filter(None, (file, where)))}: {message}" for file, where, message in rows]
     more = len(lines) - _MOST_PROBLEMS
     return lines if more <= 0 else [*lines[:_MOST_PROBLEMS], f"{more} more; see `stepscope show problems`"]
 

@@ -45,7 +45,7 @@ class Job(Generic[_T]):
 
     async def result(self) -> _T:
         assert self._future is not None
-        return await asyncio.shield(self._future)  # the request may be cancelled: others wait for the same job
+        return await asyncio.shield(self._future)  # the request may be canceled: others wait for the same job
 
 
 class Jobs(Generic[_J]):

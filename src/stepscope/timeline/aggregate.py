@@ -166,7 +166,7 @@ def _whole_chunks(timeline: Timeline, row: int, low: int, high: int, near: slice
 def _parents(timeline: Timeline, row: int, at: Ints) -> Parents:
     """The last span of a row that began by each timestamp; timestamps are in order."""
     spans = timeline.pyramid.spans
-    own = spans.row_slice(row)
-    low, high = (own.start + np.searchsorted(spans.start[own], (at[0], at[-1]), "right")).tolist()
-    near = slice(max(low - 1, own.start), high)
+    row_spans = spans.row_slice(row)
+    low, high = (row_spans.start + np.searchsorted(spans.start[row_spans], (at[0], at[-1]), "right")).tolist()
+    near = slice(max(low - 1, row_spans.start), high)
     return last_begun(at, spans.start[near], spans.dur[near], spans.label[near])

@@ -48,18 +48,18 @@ def near(timeline: Timeline, track: Track, row: int, at: int, direction: str, sp
     if not 0 <= row < track.rows or track.kind == "counter":
         raise UsageError(f"no row {row} in track {track.id}")
     spans = timeline.pyramid.spans
-    own = spans.row_slice(track.first + row)
+    row_spans = spans.row_slice(track.first + row)
     if direction == "at":
         part = pyramid.within(spans, track.first + row, at, at + 1)
         hits = np.flatnonzero((spans.start[part] + spans.dur[part] > at) | (spans.start[part] == at))
         return span_at(timeline, part.start + int(hits[-1])) if len(hits) else None
     if direction not in ("prev", "next"):
         raise UsageError(f"no direction '{direction}'; expected at, prev or next")
-    low, high = (own.start + int(np.searchsorted(spans.start[own], at, side)) for side in ("left", "right"))
+    low, high = (row_spans.start + int(np.searchsorted(spans.start[row_spans], at, side)) for side in ("left", "right"))
     same = (low + np.flatnonzero(spans.span[low:high] == span)).tolist() if span is not None and span >= 0 else []
     after, before = (same[0] + 1, same[0] - 1) if same else (high, low - 1)
     chosen = after if direction == "next" else before
-    return span_at(timeline, chosen) if own.start <= chosen < own.stop else None
+    return span_at(timeline, chosen) if row_spans.start <= chosen < row_spans.stop else None
 
 
 def details(trace: Trace, timeline: Timeline, rank: int, span: int) -> dict[str, Any]:
@@ -203,8 +203,8 @@ def _find_span(timeline: Timeline, rank: int, track: int | None, span: int, star
     spans = timeline.pyramid.spans
     drawn = next((drawn for drawn in timeline.tracks if drawn.kind == "spans" and (drawn.rank, drawn.track) == (rank, track)), None)
     for row in track_rows(drawn) if drawn else ():
-        own = spans.row_slice(row)
-        low, high = own.start + np.searchsorted(spans.start[own], (start, start + 1))
+        row_spans = spans.row_slice(row)
+        low, high = row_spans.start + np.searchsorted(spans.start[row_spans], (start, start + 1))
         numbers = low + np.flatnonzero(spans.span[low:high] == span)
         if len(numbers):
             return span_at(timeline, int(numbers[0])) | {"number": int(numbers[0])}

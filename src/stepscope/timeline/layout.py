@@ -426,5 +426,4 @@ def _natural_key(label: str) -> list[tuple[str, int]]:
 
 
 def track_rows(track: Track) -> range:
-    """The rows of a track in the timeline."""
     return range(track.first, track.first + track.rows) if track.kind != "counter" else range(0)

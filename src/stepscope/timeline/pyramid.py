@@ -253,7 +253,7 @@ def load_portion(get: Callable[[str, int, int], Ints], numbers: slice, first: in
 
 def within(spans: Spans, row: int, low: int, high: int) -> slice:
     """The spans of a row that may overlap an interval: from the first that reaches it to the last that begins before its end."""
-    own = spans.row_slice(row)
-    first = own.start + int(np.searchsorted(spans.reach[own], low, "left"))
-    last = own.start + int(np.searchsorted(spans.start[own], high, "left"))
+    row_spans = spans.row_slice(row)
+    first = row_spans.start + int(np.searchsorted(spans.reach[row_spans], low, "left"))
+    last = row_spans.start + int(np.searchsorted(spans.start[row_spans], high, "left"))
     return slice(first, max(first, last))

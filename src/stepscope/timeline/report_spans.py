@@ -26,8 +26,8 @@ def portions(trace: Trace, timeline: Timeline, times: list[tuple[int, int]]) -> 
     rows = [pl.DataFrame(schema=_PLACE)]
     for track in timeline.tracks:
         for depth, number in enumerate(track_rows(track) if track.kind == "spans" else ()):
-            own = spans.row_slice(number)
-            columns = {"span": spans.span[own].astype(np.int64), "start": spans.start[own], "dur": spans.dur[own]}
+            row_spans = spans.row_slice(number)
+            columns = {"span": spans.span[row_spans].astype(np.int64), "start": spans.start[row_spans], "dur": spans.dur[row_spans]}
             place = (pl.lit(value).alias(name) for name, value in (("rank", track.rank), ("lane", track.id), ("row", depth)))
             rows.append(pl.DataFrame(columns).with_columns(place).select(list(_PLACE)).cast(_PLACE))
     drawn = pl.concat(rows)

@@ -30,18 +30,18 @@ class Matches:
         self._rows = [row for track in tracks for row in track_rows(track)]
         counts, durations = self._by_chunk()
         chunks = [slice(*self._sums.first[row : row + 2].tolist()) for row in self._rows]
-        self._before_chunk = [np.append(0, np.cumsum(counts[own])) for own in chunks]  # by row: matches before each chunk, and in all
+        self._before_chunk = [np.append(0, np.cumsum(counts[part])) for part in chunks]  # by row: matches before each chunk, and in all
         self.count = sum(int(before[-1]) for before in self._before_chunk)
-        self.total_ns = sum(int(durations[own].sum()) for own in chunks)
+        self.total_ns = sum(int(durations[part].sum()) for part in chunks)
 
     def before(self, time: int) -> int:
         """The number of matches that begin before a timestamp."""
         count = 0
         for row, before in zip(self._rows, self._before_chunk, strict=True):
-            own = self._spans.row_slice(row)
-            inside = int(np.searchsorted(self._spans.start[own], time, "left"))
+            row_spans = self._spans.row_slice(row)
+            inside = int(np.searchsorted(self._spans.start[row_spans], time, "left"))
             chunk = inside // CHUNK
-            count += int(before[chunk]) + int(self._matches(own.start + chunk * CHUNK, own.start + inside).sum())
+            count += int(before[chunk]) + int(self._matches(row_spans.start + chunk * CHUNK, row_spans.start + inside).sum())
         return count
 
     def between(self, low: int, high: int) -> Ints:
@@ -65,8 +65,8 @@ class Matches:
     def _slices(self, low: int, high: int) -> Iterable[slice]:
         """The spans of each row that begin between two timestamps."""
         for row in self._rows:
-            own = self._spans.row_slice(row)
-            yield slice(*(own.start + np.searchsorted(self._spans.start[own], (low, high), "left")).tolist())
+            row_spans = self._spans.row_slice(row)
+            yield slice(*(row_spans.start + np.searchsorted(self._spans.start[row_spans], (low, high), "left")).tolist())
 
     def _matches(self, low: int, high: int) -> Bools:
         if self._flags is not None:
@@ -84,9 +84,9 @@ class Matches:
             return count, total
         count, total = np.zeros(len(sums.places), np.int64), np.zeros(len(sums.places), np.int64)
         for row in self._rows:
-            own = self._spans.row_slice(row)
-            for chunk, low in enumerate(range(own.start, own.stop, CHUNK), int(sums.first[row])):
-                matches = self._matches(low, min(low + CHUNK, own.stop))
+            row_spans = self._spans.row_slice(row)
+            for chunk, low in enumerate(range(row_spans.start, row_spans.stop, CHUNK), int(sums.first[row])):
+                matches = self._matches(low, min(low + CHUNK, row_spans.stop))
                 count[chunk], total[chunk] = matches.sum(), self._spans.dur[low : low + len(matches)][matches].sum()
         return count, total
 

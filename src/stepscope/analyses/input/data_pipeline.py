@@ -42,7 +42,7 @@ def data_pipeline(trace: Trace) -> pl.DataFrame:
     pipeline = trace.table("pipeline").collect()
     samples = input_counters.samples(trace)
     capacity = pl.col("queue_capacity").first()
-    depth, batch, wait = (pl.col("value").filter(pl.col("what") == what) for what in ("depth", "batch", "wait"))
+    depth, batch, wait = (pl.col("value").filter(pl.col("what") == measure) for measure in ("depth", "batch", "wait"))
     top = input_counters.ends(pipeline)
     of_end = pl.col("rank").replace_strict(top, default=None, return_dtype=pl.Int32)
     queued = (

@@ -39,8 +39,8 @@ def in_steps(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     steps = trace.steps.select("rank", "step", "start_ns", "end_ns").sort("start_ns").collect()
     if steps.is_empty():
         return rows.with_columns(step=pl.lit(None, pl.Int32))
-    placed = rows.sort("at_ns").join_asof(steps, left_on="at_ns", right_on="start_ns", by="rank", check_sortedness=False)
-    return placed.with_columns(step=pl.when(pl.col("at_ns") < pl.col("end_ns")).then("step")).drop("start_ns", "end_ns", strict=False)
+    joined = rows.sort("at_ns").join_asof(steps, left_on="at_ns", right_on="start_ns", by="rank", check_sortedness=False)
+    return joined.with_columns(step=pl.when(pl.col("at_ns") < pl.col("end_ns")).then("step")).drop("start_ns", "end_ns", strict=False)
 
 
 def ends(pipeline: pl.DataFrame) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.model.derived_columns import OWNER
+from stepscope.model.counters import OWNER
 from stepscope.model.parameters import check_word
 from stepscope.model.trace import Trace
 

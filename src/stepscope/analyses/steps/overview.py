@@ -9,7 +9,7 @@ from stepscope.analyses.shared.overhead import with_overhead
 from stepscope.analyses.shared.warmup import counting_steps, host_steps
 from stepscope.analyses.steps.overlap import overlap
 from stepscope.model import intervals
-from stepscope.model.derived_columns import OWNER
+from stepscope.model.counters import OWNER
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 

@@ -61,7 +61,7 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     fp_start = _recorded_name(trace, "fp_start") if fp_start is None else fp_start
     bp_end = _recorded_name(trace, "bp_end") if bp_end is None else bp_end
     rows: pl.DataFrame = (
-        trace.steps.rename({f"{point}_{what}": f"{point}_{new}" for point in ("fp_start", "bp_end") for what, new in _SOURCE.items()})
+        trace.steps.rename({f"{point}_{suffix}": f"{point}_{new}" for point in ("fp_start", "bp_end") for suffix, new in _SOURCE.items()})
         .sort("rank", "start_ns")
         .collect()
         .join(passes(trace), on=["rank", "step"], how="left", maintain_order="left")

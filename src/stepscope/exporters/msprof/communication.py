@@ -1,8 +1,7 @@
-"""What communication operators did with their time, and over which links: communication.json, communication_matrix.json and their database.
+"""Time and links of communication operators: communication.json, communication_matrix.json and their database.
 
-The time of an operator, from its first to its last master task, is in transit while any of them moves data to another rank, else waiting
-while one of them waits to be notified, else idle. Waiting before the first transit is synchronization. Sizes are millions of bytes, times
-milliseconds.
+An operator lasts from its first to its last master task. It is in transit while one of them moves data to another rank, else waiting while
+one of them waits for a notification, else idle. Waiting before the first transit is synchronization. Sizes are in 10^6 bytes, times in ms.
 """
 
 import json
@@ -19,16 +18,16 @@ from stepscope.model.span_details import details
 from stepscope.model.trace import Trace
 
 TOTAL = "Total Op Info"
-_NOBODY = 2**32 - 1
+_NO_RANK = 2**32 - 1
 _MOVES = ("Memcpy", "Reduce_Inline")
 _UNIFIED = ("UB", "UBoE")
 _KINDS = ("RDMA", "HCCS", "PCIE", "SDMA", "SIO", "UB")
-_LARGE_MB = {"RDMA": 0.5}  # a larger packet is a large one; for other links:
+_LARGE_MB = {"RDMA": 0.5}  # lower limit of large packets; for other links:
 _LARGE_ELSEWHERE_MB = 32
 
 
 class _Packets(NamedTuple):
-    """Transfers of one size over links of one kind."""
+    """Transfers of the same size over links of the same kind."""
 
     kind: str
     bytes: int
@@ -37,7 +36,7 @@ class _Packets(NamedTuple):
 
 
 class Communication:
-    """The operators of one device, and the tasks that carried them out."""
+    """The operators of one device, and their tasks."""
 
     def __init__(self, operators: pl.DataFrame, tasks: pl.DataFrame) -> None:
         self.operators = operators  # key, name, group, start_ns, end_ns
@@ -45,7 +44,7 @@ class Communication:
         self.transfers = _transfers(tasks)
 
     def times(self) -> dict[str, Any]:
-        """communication.json."""
+        """The contents of communication.json."""
         moving, packets = self._sections(), self._packets()
         operators: dict[str, Any] = {}
         for key, start, end in self.operators.select("key", "start_ns", "end_ns").iter_rows():
@@ -59,17 +58,17 @@ class Communication:
             }
         infos = [operator["Communication Time Info"] for operator in operators.values()]
         sums = [round(sum(info[f"{word} Time(ms)"] for info in infos) * 1e6) for word in ("Elapse", "Transit", "Wait", "Synchronization")]
-        everything = [packet for operator in packets.values() for packet in operator]
+        all_packets = [packet for operator in packets.values() for packet in operator]
         operators[TOTAL] = {
             "Communication Time Info": _time_info(0, *sums),
-            "Communication Bandwidth Info": _bandwidth_info(everything),
+            "Communication Bandwidth Info": _bandwidth_info(all_packets),
         }
         return operators
 
     def links(self) -> dict[str, Any]:
-        """communication_matrix.json."""
-        transfers = self.transfers.with_columns(dst=pl.when(pl.col("dst") == _NOBODY).then("src").otherwise("dst")).filter(
-            pl.col("src") != _NOBODY
+        """The contents of communication_matrix.json."""
+        transfers = self.transfers.with_columns(dst=pl.when(pl.col("dst") == _NO_RANK).then("src").otherwise("dst")).filter(
+            pl.col("src") != _NO_RANK
         )
         sums = (pl.col("bytes").sum(), pl.col("ns").sum(), pl.col("over").last())
         rows = transfers.group_by("key", "src", "dst", maintain_order=True).agg(sums)
@@ -81,14 +80,14 @@ class Communication:
         return links
 
     def _sections(self) -> dict[str, tuple[intervals.Set, intervals.Set]]:
-        """When the master tasks of each operator moved data, and when they waited."""
+        """Per operator: the times in which its master tasks moved data, and in which they waited."""
         moving = self.transfers.filter("master", pl.col("over") != "LOCAL").select("key", "start_ns", "end_ns")
         waits = self.tasks.filter("master", pl.col("name") == "Notify_Wait").select("key", "start_ns", "end_ns")
-        moved, waited = (dict(_covered(rows)) for rows in (moving, waits))
+        moved, waited = (dict(_time_sets(rows)) for rows in (moving, waits))
         return {key: (moved.get(key, intervals.NONE), waited.get(key, intervals.NONE)) for key in {*moved, *waited}}
 
     def _packets(self) -> dict[str, list[_Packets]]:
-        """Per operator."""
+        """Packets per operator."""
         rows = (
             self.transfers.filter(pl.col("over") != "LOCAL")
             .group_by("key", "kind", "bytes", maintain_order=True)
@@ -116,7 +115,7 @@ def of_devices(trace: Trace) -> dict[int, Communication]:
     named = operators.select("device", "key", operator="name").unique(["device", "operator"], keep="first", maintain_order=True)
     tasks = tasks.join(named, on=["device", "operator"], how="inner", maintain_order="left")
     plane = pl.col("plane").cast(pl.Int64).fill_null(0)
-    # Older versions do not say which tasks are the master's: those are, up to the first plane that waits for others.
+    # Older versions do not mark the tasks of the master: these are on the planes up to the first one that waits.
     first = plane.filter(pl.col("name") == "Notify_Wait").min().over("device", "key").fill_null(0)
     tasks = tasks.with_columns(plane=plane, master=pl.coalesce("master", plane <= first))
     return {
@@ -126,7 +125,7 @@ def of_devices(trace: Trace) -> dict[int, Communication]:
 
 
 def write(communication: Communication, folder: Path, rules: list[str], *, text: bool) -> list[Path]:
-    """The files that were written."""
+    """Write the files, and return their paths."""
     tables = {"communication": communication.times, "communication_matrix": communication.links}
     made = {rule: tables[rule]() for rule in rules}
     written = []
@@ -184,13 +183,13 @@ def _parts(key: str) -> tuple[str, str]:
 
 
 def _transfers(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Transfers: copies, and consecutive RDMA payloads, which count as one transfer until they have arrived."""
+    """Transfers: copies, and RDMA payloads; consecutive payloads are one transfer, until they have arrived."""
     size, link, transport = pl.col("bytes").fill_null(0), pl.col("link"), pl.col("transport")
     is_copy = pl.col("name").is_in(_MOVES) & (transport == "SDMA").fill_null(False)
     is_unified = (transport.is_in(_UNIFIED) & link.is_in(_UNIFIED) & (size > 0)).fill_null(False)
     over = pl.when(link == "ON_CHIP").then(pl.lit("LOCAL")).when(link == "HCCS_SW").then(pl.lit("HCCS")).otherwise(link)
     over = pl.when(is_unified).then(pl.lit("UB")).otherwise(over.fill_null("SDMA"))
-    common = {"src": pl.col("src").fill_null(_NOBODY), "dst": pl.col("dst").fill_null(_NOBODY), "bytes": size}
+    common = {"src": pl.col("src").fill_null(_NO_RANK), "dst": pl.col("dst").fill_null(_NO_RANK), "bytes": size}
     copies = tasks.filter(is_copy | is_unified).select(
         "key",
         "master",
@@ -212,8 +211,8 @@ def _transfers(tasks: pl.DataFrame) -> pl.DataFrame:
             pl.col("key", "master", "start_ns").first(),
             pl.col("bytes").sum(),
             took=pl.col("taken").sum(),
-            src=pl.col("src").first().fill_null(_NOBODY),
-            dst=pl.col("dst").first().fill_null(_NOBODY),
+            src=pl.col("src").first().fill_null(_NO_RANK),
+            dst=pl.col("dst").first().fill_null(_NO_RANK),
             over=transport.first().fill_null("RDMA"),
         )
         .select(
@@ -224,7 +223,7 @@ def _transfers(tasks: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([copies, sent.select(copies.columns)], how="vertical_relaxed")
 
 
-def _covered(rows: pl.DataFrame) -> list[tuple[str, intervals.Set]]:
+def _time_sets(rows: pl.DataFrame) -> list[tuple[str, intervals.Set]]:
     parts = rows.partition_by("key", as_dict=True, include_key=False)
     return [(str(key[0]), intervals.merge(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())) for key, part in parts.items()]
 
@@ -243,7 +242,7 @@ def _time_info(start_us: float, elapsed: int, transit: int, wait: int, before: i
 
 
 def _bandwidth_info(packets: list[_Packets]) -> dict[str, Any]:
-    """By kind of link. SDMA is what moves data over all links but RDMA and UB, so that the others are parts of it."""
+    """Sums per kind of link. SDMA moves data over all links except RDMA and UB, so it contains the other kinds."""
     kinds: dict[str, Any] = {}
     for kind in _KINDS:
         of_kind = [packet for packet in packets if packet.kind == kind]

@@ -1,4 +1,4 @@
-"""msprof_tx of msprof's folder: ranges and instants that a program marked (mstx), on the host and where the device reached them."""
+"""msprof_tx of msprof's folder: ranges and instants marked by the program (mstx), on the host and on devices."""
 
 from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ def on_host(work: Work, pid: int) -> Iterator[pl.Series]:
         *("category", "payload_type", "payload_value", "message_type", "event_type"),
     )
     with_mark = fill_template('{"event_type":{},"domain":{}}', "event_type", "domain")
-    brief = fill_template('{"event_type":{}}', "event_type")  # other tools write no more
+    brief = fill_template('{"event_type":{}}', "event_type")  # sources other than Ascend's have no more columns
     args = pl.coalesce(pl.when(plain).then(full), pl.when(~plain).then(with_mark), brief, pl.lit("{}"))
     yield _spans(rows, pid, pl.col("thread"), args)
     device_marks = work.marks.filter(~_ON_HOST).select("mark").unique()

@@ -1,4 +1,4 @@
-"""memory_record and operator_memory of msprof's folder: what is allocated and reserved over time, and the blocks that operators took."""
+"""memory_record and operator_memory of msprof's folder: allocated and reserved memory over time, and the allocations of operators."""
 
 import polars as pl
 
@@ -7,7 +7,7 @@ from stepscope.exporters.msprof.tasks import npu_samples
 from stepscope.model.trace import Trace
 
 _KIB = 1024
-_COMPONENTS = {"cann": "GE", "pytorch": "PTA", "mindspore": "MindSpore"}  # who takes the memory
+_COMPONENTS = {"cann": "GE", "pytorch": "PTA", "mindspore": "MindSpore"}  # the allocator of each framework
 
 
 def tables(trace: Trace) -> dict[str, pl.DataFrame]:
@@ -17,7 +17,7 @@ def tables(trace: Trace) -> dict[str, pl.DataFrame]:
 
 
 def _totals(trace: Trace) -> pl.DataFrame:
-    """device, at_ns, allocated, reserved of NPUs whose framework or graph engine says what it takes."""
+    """device, at_ns, allocated, reserved: of NPUs with memory counters of the framework or of the graph engine."""
     samples = npu_samples(trace)
     allocated, reserved = (
         samples.filter(pl.col("series") == series)

@@ -1,37 +1,37 @@
-"""msprof's tables: what each operator, type of operator, task, call and iteration took."""
+"""msprof's tables: times of operators, operator types, tasks, calls and iterations."""
 
 from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.exporters.msprof.tasks import CACHE_COUNTERS, NO_CONTEXT, TENSORS, Work, only, with_texts
+from stepscope.exporters.msprof.tasks import CACHE_COUNTERS, NO_CONTEXT, TENSORS, Work, filter_rows, with_texts
 
 _PORTION = 20_000
 _COMMUNICATION = "COMMUNICATION"
 
 
 def tables(work: Work) -> dict[str, Iterator[pl.DataFrame]]:
-    """Each table by the name of its file, in portions: text and numbers as they are written, null for what is not known."""
+    """The tables by the names of their files, in portions; cells have the format of the file, null for unknown values."""
     return {
         "op_summary": op_summary(work),
-        "op_statistic": _whole(op_statistic(work)),
-        "step_trace": _whole(step_trace(work)),
+        "op_statistic": _as_portion(op_statistic(work)),
+        "step_trace": _as_portion(step_trace(work)),
         "task_time": task_time(work),
-        "fusion_op": _whole(fusion_op(work)),
-        "api_statistic": _whole(api_statistic(work)),
-        "communication_statistic": _whole(communication_statistic(work)),
-        "aicpu": _whole(aicpu(work)),
-        "l2_cache": _whole(l2_cache(work)),
+        "fusion_op": _as_portion(fusion_op(work)),
+        "api_statistic": _as_portion(api_statistic(work)),
+        "communication_statistic": _as_portion(communication_statistic(work)),
+        "aicpu": _as_portion(aicpu(work)),
+        "l2_cache": _as_portion(l2_cache(work)),
     }
 
 
-def _whole(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _as_portion(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     if rows.height:
         yield rows
 
 
 def time(column: str | pl.Expr) -> pl.Expr:
-    """Microseconds with three digits, exactly. The tab behind them keeps spreadsheets from rounding."""
+    """Microseconds with three digits, exactly. The tab at the end prevents rounding in spreadsheets."""
     return pl.concat_str(microseconds(column), pl.lit("\t"))
 
 
@@ -49,14 +49,14 @@ def us(column: str | pl.Expr) -> pl.Expr:
 
 
 def kernels(work: Work) -> pl.DataFrame:
-    """Operators that ran: row in `tasks`, device, start_ns, dur_ns, serves."""
+    """Executed operators: row in `tasks`, device, start_ns, dur_ns, serves."""
     rows = work.tasks.select("kind", "serves", "device", "start_ns", "dur_ns", "whole_start_ns", "whole_dur_ns").with_row_index("row")
     rows = rows.filter(pl.col("kind") == "kernel")
-    return _briefly(rows, work).select("row", "device", "start_ns", "dur_ns", "serves")
+    return _with_whole_tasks(rows, work).select("row", "device", "start_ns", "dur_ns", "serves")
 
 
-def _briefly(rows: pl.DataFrame, work: Work) -> pl.DataFrame:
-    """Where nothing is recorded of operators, a kernel that runs on both kinds of core lasts as long as its task to earlier CANN."""
+def _with_whole_tasks(rows: pl.DataFrame, work: Work) -> pl.DataFrame:
+    """Without details of operators, earlier CANN takes the time of the whole task for a kernel on both kinds of core."""
     if not work.brief or work.current:
         return rows
     return rows.with_columns(start_ns=pl.coalesce("whole_start_ns", "start_ns"), dur_ns=pl.coalesce("whole_dur_ns", "dur_ns"))
@@ -65,23 +65,23 @@ def _briefly(rows: pl.DataFrame, work: Work) -> pl.DataFrame:
 def op_summary(work: Work) -> Iterator[pl.DataFrame]:
     communicating = work.operators.with_row_index("row").select("row", "device", "start_ns", "dur_ns")
     both = [frame.with_columns(other=pl.lit(other)) for frame, other in ((kernels(work).drop("serves"), 0), (communicating, 1))]
-    order = pl.concat(both).with_columns(_place(work)).sort("device", "start_ns", "place", maintain_order=True).drop("place")
-    # However long ago the last one began: what ran before it and still runs does not count.
+    order = pl.concat(both).with_columns(_order(work)).sort("device", "start_ns", "place", maintain_order=True).drop("place")
+    # Only the previous operator counts, even if an earlier one still runs.
     free = pl.col("start_ns") - (pl.col("start_ns") + pl.col("dur_ns")).shift(1).over("device")
     order = order.with_columns(wait_ns=free.clip(0).fill_null(0))
     for part in order.iter_slices(_PORTION):
         of_kernels, of_operators = (part.filter(pl.col("other") == other) for other in (0, 1))
         rows = pl.concat(
             [
-                _kernel_rows(work, _detailed(work, of_kernels["row"]).hstack(of_kernels.select("wait_ns"))),
+                _kernel_rows(work, _task_details(work, of_kernels["row"]).hstack(of_kernels.select("wait_ns"))),
                 _operator_rows(work, work.operators[of_operators["row"]].hstack(of_operators.select("wait_ns"))),
             ]
         )
-        yield _merged(rows, part)
+        yield _in_time_order(rows, part)
 
 
-def _place(work: Work) -> pl.Expr:
-    """The order of a kernel and a communication operator that start at the same time: the second one has waited.
+def _order(work: Work) -> pl.Expr:
+    """The order of a kernel and a communication operator with the same start: the second one has a wait time.
 
     msprof has floats as timestamps and truncates those of communication, which comes first if its float is not whole.
     """
@@ -95,21 +95,21 @@ def _place(work: Work) -> pl.Expr:
     return pl.when((pl.col("other") == 1) & first).then(-1).otherwise("other").alias("place")
 
 
-def _detailed(work: Work, rows: pl.Series) -> pl.DataFrame:
+def _task_details(work: Work, rows: pl.Series) -> pl.DataFrame:
     details = _of_known_blocks(with_texts(work.tasks[rows]), work.counters)
     if work.brief:
-        details = _briefly(details, work).with_columns(category=pl.lit(None, pl.String), span_type=pl.lit(None, pl.String))
+        details = _with_whole_tasks(details, work).with_columns(category=pl.lit(None, pl.String), span_type=pl.lit(None, pl.String))
     return details
 
 
-def _merged(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
-    """Rows that stand by kind, in the order of time again."""
+def _in_time_order(rows: pl.DataFrame, part: pl.DataFrame) -> pl.DataFrame:
+    """Rows that are sorted by kind, in the order of time."""
     place = part.with_row_index("place").sort("other", "place", maintain_order=True)["place"]
     return rows.with_columns(place).sort("place").drop("place")
 
 
 def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
-    rows = rows.with_columns(_rounded(rows[name]).alias(f"printed {name}") for name in _CORE_TIMES if name in work.counters)
+    rows = rows.with_columns(_round_core_times(rows[name]).alias(f"printed {name}") for name in _CORE_TIMES if name in work.counters)
     known = pl.col("blocks").is_not_null()
     blocks: dict[str, pl.Expr] = {"Block Num": pl.col("blocks").fill_null(0) if _is_ascend(work) else pl.col("blocks")}
     if work.stars:
@@ -142,8 +142,8 @@ def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_known_blocks(rows: pl.DataFrame, counters: list[str]) -> pl.DataFrame:
-    """Where it is not known how many blocks of a kernel ran on the other kind of core (MIX), what they counted is not counted there; and
-    where it is not known how many there are at all, msprof writes 0 for their mean time."""
+    """Counters with msprof's zeros: those of the other kind of core (MIX) if its number of blocks is unknown, and mean times if the
+    number of all blocks is unknown."""
     unknown = pl.col("mix_blocks").fill_null(0) == 0
     other = {"MIX_AIC": ("aiv_",), "MIX_AIV": ("aic_", "aicore_", "cube_")}
     cycles = next((name for name in counters if name.endswith("total_cycles")), None)
@@ -163,15 +163,15 @@ def _of_known_blocks(rows: pl.DataFrame, counters: list[str]) -> pl.DataFrame:
     )
 
 
-def _rounded(times: pl.Series) -> pl.Series:
-    """To two digits. What lies in the middle goes to the side on which its binary number is, as the other exporter has it."""
+def _round_core_times(times: pl.Series) -> pl.Series:
+    """Times with two digits. A middle is rounded by its exact binary value, as in msprof."""
     cents = times * 100
     middle = ((cents - cents.floor() - 0.5).abs() < 1e-6).arg_true()
     return times.round(2).scatter(middle, [round(time, 2) for time in times.gather(middle)]) if middle.len() else times.round(2)
 
 
 def _counter(name: str, rows: pl.DataFrame) -> pl.Expr:
-    """The time of a core has two digits, and times of its pipes are parts of that."""
+    """A counter with the digits of msprof: times of cores have two, and times of pipes are computed from these."""
     if rows.schema[name] != pl.Float64:
         return pl.col(name)
     if name in _CORE_TIMES:
@@ -191,7 +191,7 @@ def _is_ascend(work: Work) -> bool:
 
 
 def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
-    told: dict[str, pl.Expr] = {
+    known: dict[str, pl.Expr] = {
         "Device_id": pl.col("device"),
         "Model ID": pl.col("model"),
         "Op Name": pl.col("name"),
@@ -202,9 +202,9 @@ def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
         "Task Wait Time(us)": us("wait_ns"),
         "Block Num": pl.lit(0, pl.Int64) if _is_ascend(work) else pl.lit(None, pl.Int64),
     }
-    none = _detailed(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
+    none = _task_details(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
     columns = _kernel_rows(work, none).schema
-    return rows.select(told.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
+    return rows.select(known.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
 
 
 _TIMES = {
@@ -246,11 +246,11 @@ def _by_total(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def task_time(work: Work) -> Iterator[pl.DataFrame]:
-    """Every task, and behind those of a device its copies once more, as its scheduler saw them."""
-    # The parts of a task that communicates are not listed: they are tasks of planes.
+    """All tasks; after those of a device its copies again, as recorded by its scheduler."""
+    # Without the parts of communication tasks: they are tasks of planes.
     whole = (pl.col("kind") == "kernel") | (pl.col("context").fill_null(NO_CONTEXT) == NO_CONTEXT)
     for device in work.devices:
-        tasks = only(work.tasks, pl.col("device") == device, whole)
+        tasks = filter_rows(work.tasks, pl.col("device") == device, whole)
         for rows in tasks.iter_slices(_PORTION):
             yield _task_rows(work, with_texts(rows))
         copies = tasks.filter(pl.col("received_ns").is_not_null())
@@ -277,7 +277,7 @@ def _task_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def aicpu(work: Work) -> pl.DataFrame:
-    """The times that operators on AI CPUs report."""
+    """Times reported by operators on AI CPUs."""
     node = pl.when(pl.col("kind") == "kernel").then(pl.coalesce("op_name", "name"))
     rows = with_texts(work.tasks.filter(pl.col("run_ns").is_not_null())).with_columns(node=node)
     rows = pl.concat([rows, with_texts(work.aicpu)], how="diagonal").with_columns(start_ns=pl.coalesce("aicpu_start_ns", "start_ns"))
@@ -317,7 +317,7 @@ def l2_cache(work: Work) -> pl.DataFrame:
 
 
 def api_statistic(work: Work) -> pl.DataFrame:
-    """The calls of the host, which are of no device."""
+    """Calls of the host, without a device."""
     rows = work.calls.filter(pl.col("kind") != "annotation", ~pl.col("event").fill_null(False))
     if rows.is_empty():
         return pl.DataFrame()
@@ -345,7 +345,7 @@ def fusion_op(work: Work) -> pl.DataFrame:
             "Model ID": pl.col("model"),
             "Fusion Op": pl.col("name"),
             "Original Ops": pl.col("originals"),
-            **{f"Memory {what.title()}(KB)": pl.col(f"{what}_bytes").fill_null(0) / 1024 for what in _MEMORY},
+            **{f"Memory {kind.title()}(KB)": pl.col(f"{kind}_bytes").fill_null(0) / 1024 for kind in _MEMORY},
         }
     )
 
@@ -357,10 +357,10 @@ _MEMORY = ("input", "output", "weight", "workspace", "total")
 
 
 def step_trace(work: Work) -> pl.DataFrame:
-    """Iterations of each model, and behind them their collectives: by stream, and by time on each."""
+    """Iterations of each model with their collectives, sorted by stream and time."""
     if work.iterations.is_empty():
         return pl.DataFrame()
-    rows = bounded(work).select(
+    rows = with_input_waits(work).select(
         **{
             "Device_id": pl.col("device"),
             "Iteration ID": pl.col("iteration"),
@@ -385,15 +385,15 @@ def step_trace(work: Work) -> pl.DataFrame:
 
 
 def reduces(work: Work) -> pl.DataFrame:
-    """Collectives of iterations: `nth` counts those of one."""
+    """Collectives of iterations; `nth` is the number within the iteration."""
     rows = work.ranges.filter(pl.col("category") == "Reduce", pl.col("step").is_not_null())
     first = pl.col("start_ns").min().over("step", "stream")
     rows = rows.with_columns(first=first).sort("step", "first", "stream", "start_ns", maintain_order=True)
     return rows.with_columns(nth=pl.int_range(pl.len()).over("step"))
 
 
-def bounded(work: Work) -> pl.DataFrame:
-    """Iterations with what lies between the forward pass and the end, before it, of any iteration of the device."""
+def with_input_waits(work: Work) -> pl.DataFrame:
+    """Iterations with `bound_ns`: from the end of the previous iteration of the device to the forward pass."""
     rows = work.iterations.with_row_index("place").sort("fp_start_ns")
     ends = work.iterations.select("device", "end_ns").sort("end_ns").with_columns(before="end_ns")
     starts = rows.filter(pl.col("fp_start_ns").is_not_null()).join_asof(

@@ -1,4 +1,4 @@
-"""The contents of msprof's files as tables, of any trace: tasks of devices, communication operators, calls, iterations."""
+"""Tables for msprof's files, from any trace: device tasks, communication operators, calls, iterations."""
 
 import json
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ _CALL_KINDS = ["api", "sync", "op", "annotation", "communication"]
 _TASK_TYPES = {"copy": "MEMCPY_ASYNC", "set": "MEMSET_ASYNC", "sync": "EVENT_WAIT"}
 _STARS_CHIPS = {"5", "7", "8", "9", "11", "15", "16"}
 _SAMPLE_LAYERS = ("HBM", "LLC", "HCCS", "PCIe", "NIC", "RoCE", "DDR", "QoS")
-# Columns of tensors, as msprof names them.
+# msprof's names of the columns of tensors.
 TENSORS = {
     "Input Shapes": "input_shapes",
     "Input Data Types": "input_dtypes",
@@ -39,14 +39,14 @@ class Work(NamedTuple):
     # repeated texts are categorical
     tasks: pl.DataFrame
     counters: list[str]  # the columns of `tasks` that are counters of the cores
-    operators: pl.DataFrame  # of communication: device, name, span_type, group, start_ns, dur_ns, flow_in and details
-    planes: pl.DataFrame  # tasks of communication: device, communication_group, plane, name, start_ns, dur_ns and details
+    operators: pl.DataFrame  # communication operators: device, name, span_type, group, start_ns, dur_ns, flow_in and details
+    planes: pl.DataFrame  # communication tasks: device, communication_group, plane, name, start_ns, dur_ns and details
     calls: pl.DataFrame  # span, thread, kind, name, start_ns, dur_ns, connection and details
     iterations: pl.DataFrame  # device, model, iteration, step, start_ns, end_ns, fp_start_ns, bp_end_ns
     ranges: pl.DataFrame  # collectives and GetNext between the tags of a graph: device, category, stream, step, start_ns, dur_ns
-    clocks: pl.DataFrame  # of the cores: device, at_ns, mhz
-    samples: pl.DataFrame  # of other counters of devices: device, layer, counter, field, at_ns, value
-    marks: pl.DataFrame  # of the program: device (null on the host), thread, name, start_ns, dur_ns and details
+    clocks: pl.DataFrame  # clock of the cores: device, at_ns, mhz
+    samples: pl.DataFrame  # other counters of devices: device, layer, counter, field, at_ns, value
+    marks: pl.DataFrame  # marks of the program: device (null on the host), thread, name, start_ns, dur_ns and details
     chips: pl.DataFrame  # the table of devices
     aicpu: pl.DataFrame  # operators on AI CPUs that report their own times and whose tasks are lost: like `tasks`
     fusions: pl.DataFrame
@@ -56,7 +56,7 @@ class Work(NamedTuple):
     process: str
     stars: bool  # a chip whose kernels have mixed blocks and contexts
     brief: bool  # recorded without details of operators (level 0)
-    current: bool  # by current CANN, whose msprof exports in C++: it differs in places from that of earlier CANN
+    current: bool  # recorded by current CANN, whose msprof (in C++) differs from earlier ones in some figures
 
 
 def work(trace: Trace) -> Work:
@@ -84,7 +84,7 @@ def work(trace: Trace) -> Work:
         fusions=trace.table("fusions").collect(),
         models=dict(trace.table("models").select("model", "name").collect().iter_rows()),
         devices=devices,
-        pid=int(pid) if pid.isascii() and pid.isdecimal() and len(pid) <= 10 else 0,  # a damaged one may be any number
+        pid=int(pid) if pid.isascii() and pid.isdecimal() and len(pid) <= 10 else 0,  # a damaged one may be any text
         process=str(extra.get("pid_name") or trace.meta.framework),
         stars=stars,
         brief=level in ("l0", "level0", "0"),
@@ -92,14 +92,14 @@ def work(trace: Trace) -> Work:
     )
 
 
-def only(rows: pl.DataFrame, *where: pl.Expr) -> pl.DataFrame:
+def filter_rows(rows: pl.DataFrame, *where: pl.Expr) -> pl.DataFrame:
     """The rows for which the conditions are true; not copied if these are all, because there may be millions."""
     wanted = rows.select(pl.all_horizontal(*where)).to_series()
     return rows if wanted.all() else rows.filter(wanted)
 
 
 def with_texts(rows: pl.DataFrame) -> pl.DataFrame:
-    """With texts in place of categories: for a portion, because texts are many times as large."""
+    """Rows with strings instead of categories. Only for portions, because strings need much more memory."""
     return rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 
 
@@ -141,7 +141,7 @@ def _tasks(trace: Trace, tracks: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]
 
 
 def task_type() -> pl.Expr:
-    """The type of a task by `kind` and `category`: msprof's words, which are in capitals, also for a copy that another tool names."""
+    """msprof's type of a task (in capitals) by `kind` and `category`, also for copies with the names of other tools."""
     category, known = pl.col("category").cast(pl.String), r"^[A-Z0-9_]+$|^(?i:memcpy|memset)|(?i:wait)"
     word = category
     for kind, name in _TASK_TYPES.items():
@@ -150,7 +150,7 @@ def task_type() -> pl.Expr:
 
 
 def _numbered_streams(streams: pl.DataFrame) -> pl.DataFrame:
-    """track and track_stream: the number of the stream; without one, or where another track has it, a number after all others."""
+    """track and track_stream: the number of the stream; without one, or with that of another track, a number after all others."""
     number = pl.when(pl.struct("device", "stream").is_first_distinct()).then("stream")
     rows = streams.select("track", track_stream=number)
     unused = pl.col("track_stream").max().fill_null(-1) + pl.col("track_stream").is_null().cum_sum()
@@ -171,7 +171,7 @@ def _with_tensors(trace: Trace, tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _flat(texts: pl.Series) -> pl.Series:
-    """`[[2,3],[4]]` as `2,3;4`, each distinct one once."""
+    """`[[2,3],[4]]` as `2,3;4`; each distinct text is converted once."""
     distinct = texts.drop_nulls().unique()
     flat = pl.Series([_join_dimensions(text) for text in distinct], dtype=schema.Text)
     return texts.replace_strict(distinct, flat, default=None, return_dtype=schema.Text)
@@ -198,7 +198,7 @@ def _aicpu_without_task(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _operators(trace: Trace, tracks: pl.DataFrame, tasks: pl.DataFrame, devices: list[int]) -> pl.DataFrame:
-    """Communication operators: on tracks of groups; in a source without these, tasks that communicate, or communication of the host."""
+    """Communication operators: on tracks of groups; in sources without these, communication tasks, or communication of the host."""
     communication = trace.spans.filter(pl.col("kind") == "communication").rename({"op_type": "span_type"})
     groups = tracks.filter(pl.col("communication_group").is_not_null(), pl.col("plane").is_null())
     if groups.height:
@@ -228,7 +228,7 @@ def _planes(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _calls(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
-    """Calls on the host. Operators of a framework are its calls."""
+    """Calls on the host, and operators of the framework."""
     threads = tracks.filter(pl.col("kind") == "thread", pl.col("device").is_null())
     threads = threads.select("track", thread=pl.coalesce(_THREAD, pl.col("track").cast(pl.Int64)))
     spans = trace.spans.join(threads.lazy(), on="track", maintain_order="left").filter(pl.col("kind").is_in(_CALL_KINDS))
@@ -257,7 +257,7 @@ def _marks(trace: Trace, tracks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _iterations(trace: Trace, devices: list[int]) -> pl.DataFrame:
-    """Iterations of models on devices; in a source without these, the steps of the framework, on each device and of no model."""
+    """Iterations of models on devices; in sources without these, the steps of the framework, on each device and without a model."""
     columns: dict[str, Any] = {"device": pl.Int32, "step": pl.Int32}
     columns |= dict.fromkeys(("model", "iteration", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns"), pl.Int64)
     rows = span_details.iterations(trace)
@@ -302,7 +302,7 @@ def _clocks(trace: Trace, stars: bool) -> pl.DataFrame:
 
 
 def _samples(trace: Trace) -> pl.DataFrame:
-    """Counters of NPUs: device, at_ns, value, and the layer, counter and field that msprof shows them as."""
+    """Counters of NPUs: device, at_ns, value, and their layer, counter and field in msprof."""
     rows = npu_samples(trace).filter(pl.col("series") != "aicore clock", pl.col("value").is_finite())
     words = [(series, *_layer_and_field(series)) for series in rows["series"].unique()]
     names = pl.DataFrame(words, schema=dict.fromkeys(("series", "layer", "counter", "field"), pl.String), orient="row")

@@ -1,4 +1,4 @@
-"""Numbers that stand for words in the tables of msprof's database."""
+"""Codes of names in the tables of msprof's database."""
 
 from stepscope.readers.ascend.prof.device.counters import ASCEND_MODULES
 

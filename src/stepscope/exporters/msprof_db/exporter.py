@@ -1,7 +1,7 @@
-"""One SQLite file with the tables of msprof's `msprof_TIME.db`, as MindStudio Insight and SQL tools read them.
+"""One SQLite file with the tables of msprof's `msprof_TIME.db`, for MindStudio Insight and SQL tools.
 
 Data for which those tables have no columns (steps with forward and backward, marks of the graph, some counters, problems) are in tables
-that begin with STEPSCOPE_. One rank to a file.
+with the prefix STEPSCOPE_. A file contains one rank.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from stepscope.model.trace import Trace
 from stepscope.readers.ascend.common.pmu_names import ONLY_IN_TEXT, database_name, nanoseconds
 
 _NONE = 2**32 - 1  # Ascend's number for no model and no context
-# Keys of msprof's own tables, in sources that have only these.
+# Keys of msprof's tables, for sources that have only these.
 _TABLE_KEYS = {"model": "Model ID", "task": "Task ID", "stream": "Stream ID", "context": "Context ID"}
 _PORTION = 100_000  # tasks at a time
 _STEPS = {"step": "INTEGER"}
@@ -41,7 +41,7 @@ ENDINGS = (".db", ".sqlite")
 
 def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
     if len(trace.meta.ranks) > 1:
-        raise UsageError(f"{len(trace.meta.ranks)} ranks do not go into one database; choose one of them with --rank")
+        raise UsageError(f"{len(trace.meta.ranks)} ranks, but a database contains one: choose it with --rank")
     if out.is_dir():
         raise UsageError(f"{out} is a folder, so it is not replaced; choose another name")
     with draft_output(out, overwrite=overwrite) as draft, contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as database:
@@ -57,12 +57,12 @@ def export(trace: Trace, out: Path, *, overwrite: bool = False) -> None:
 
 
 class _Database:
-    """A database while it is being written."""
+    """A database that is being written."""
 
     def __init__(self, database: sqlite3.Connection, trace: Trace) -> None:
         self.database, self.trace = database, trace
         self.string_ids: dict[str, int] = {}
-        self.whole_tasks = 0  # tasks that are listed beside their parts
+        self.whole_tasks = 0  # tasks that are listed in addition to their parts
         tracks = trace.tracks.select("track", *_TRACK_COLUMNS, track_kind="kind").collect()
         # Without `args`, which are large.
         columns = pl.col("span", "track", "kind", *(column for column in _SPAN_COLUMNS if column not in ("kind", "args")))
@@ -121,7 +121,7 @@ class _Database:
 
     def _task_portion(self, spans: pl.DataFrame) -> pl.DataFrame:
         rows = self._with_task_numbers(spans.rename({"op_type": "span_type"}).join(self._details("tasks", spans), on="span"))
-        # An operator that serves communication computes nothing, and is described like a kernel.
+        # An operator that serves communication is no kernel, but has the same details.
         is_kernel = (pl.col("kind") == "kernel") | ((pl.col("kind") == "other") & pl.col("op_name").is_not_null())
         rows = rows.with_columns(is_kernel=is_kernel)
         kind = pl.coalesce(pl.when("is_kernel").then("runtime_type"), task_type(), pl.col("name").cast(pl.String))
@@ -164,7 +164,7 @@ class _Database:
         )
 
     def _kernels(self, rows: pl.DataFrame) -> None:
-        # A kernel inside a collective has the type of the collective, which is not its own.
+        # A kernel inside a collective has the type of the collective instead of its own.
         op_type = pl.when(pl.col("span_type").is_null()).then(pl.lit("N/A")).otherwise(pl.coalesce("op_type", "span_type").fill_null("N/A"))
         texts = {
             "name": pl.col("name"),
@@ -234,7 +234,7 @@ class _Database:
         return rows.select("opId", "device", "start_ns", "end_ns", operator=pl.col("name").cast(pl.String))
 
     def _planes(self, spans: pl.DataFrame, tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
-        """COMMUNICATION_TASK_INFO. Returns the spans that are no task of a stream."""
+        """COMMUNICATION_TASK_INFO. Returns the spans without a task on a stream."""
         rows = spans.drop("bytes").hstack(self._details("communication_tasks", spans).drop("span"))
         rows = rows.with_columns(streamId="stream", taskId="task", contextId=pl.col("context").fill_null(_NONE))
         key = ["device", "streamId", "taskId", "contextId", "start_ns"]
@@ -246,7 +246,7 @@ class _Database:
         frame = matched.select(
             "globalTaskId", "opId",
             planeId="plane",
-            # SQLite has no unsigned numbers: the highest stands for none.
+            # SQLite has no unsigned numbers: the highest one means none.
             notifyId=pl.col("notify_id").cast(pl.UInt64, strict=False).clip(0, 2**63 - 1).cast(pl.Int64),
             rdmaType=_code("rdma", codes.RDMA), transportType=_code("transport", codes.TRANSPORTS),
             dataType=_code("data_type", codes.DATA_TYPES), linkType=_code("link", codes.LINKS),
@@ -309,14 +309,14 @@ class _Database:
         self.put("OVERLAP_ANALYSIS", columns, [(number, *row) for number, row in enumerate(rows)])
 
     def _counters(self) -> pl.DataFrame:
-        """Counters with tables of their own. Returns the others."""
+        """Write the counters that have tables. Returns the others."""
         rows = self.trace.counters.with_columns(pl.col("name", "unit", "series", "owner").cast(pl.String)).collect().with_row_index("row")
         npu = rows.filter(pl.col("owner") == "npu", pl.col("number").is_not_null()).with_columns(deviceId="number", timestampNs="at_ns")
         clock = npu.filter(pl.col("series") == "aicore clock")
         self.put(
             "AICORE_FREQ",
             {"deviceId": "INTEGER", "timestampNs": "NUMERIC", "freq": "INTEGER"},
-            clock.with_columns(freq=_whole(pl.col("value") / 1e6)),
+            clock.with_columns(freq=_whole_numbers(pl.col("value") / 1e6)),
         )
         words = pl.col("series").str.split(" ")
         hbm = npu.filter(words.list.len() == 3, words.list.first() == "HBM", words.list.last().is_in(["Read", "Write"]))
@@ -381,7 +381,7 @@ def _code(column: str, words: dict[int, str]) -> pl.Expr:
     return pl.col(column).fill_null("N/A").replace_strict(numbers, default=65535, return_dtype=pl.Int64)
 
 
-def _whole(value: pl.Expr) -> pl.Expr:
+def _whole_numbers(value: pl.Expr) -> pl.Expr:
     """The value if it is a whole number, else null."""
     return pl.when(value == value.round()).then(value.round())
 

@@ -1,1 +1,1 @@
-"""Captures: what a recording of ours leaves."""
+"""Captures: the raw files of stepscope's own recordings."""

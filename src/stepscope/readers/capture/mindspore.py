@@ -36,7 +36,7 @@ def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata
     """MindSpore's files in these folders, with the tables and graphs of the capture at `path`, and MindData's files in `minddata`."""
     problems: FileProblems = []
     ops = load_operators(pieces, header, problems)
-    if ops.is_empty() and not any(what.endswith(CALLS_LOST) for _, what, _ in problems):
+    if ops.is_empty() and not any(message.endswith(CALLS_LOST) for _, message, _ in problems):
         problems.append(("mindspore", "no operator ran while this was recorded", 0))
     graphs = Graphs(sorted((path / "graphs").glob("*.ir")))
     ops = describe_operators(ops, graphs, header, problems)
@@ -47,18 +47,20 @@ def read_pieces(pieces: list[Path], path: Path, header: dict[str, Any], minddata
     if header.get("blocking") and header.get("mode") == "pynative":
         ops = _assign_cells(ops, cells)
     elif header.get("mode") == "pynative" and cells.height:
-        what = (
+        message = (
             "operators have no module: PyNative mode runs them behind the Python code; "
             "mindspore.runtime.launch_blocking() before the network makes them run in it"
         )
-        problems.append(("mindspore", what, 0))
+        problems.append(("mindspore", message, 0))
     steps, ops = find_steps(tables, ops, graphs, header, problems)
     spans, tracks = _place_on_tracks(ops, assign_steps(_python_spans(tables, steps), steps), header)
     rows = {
         "spans": spans,
         "tracks": tracks,
         "steps": steps,
-        "counters": pl.concat([load_memory(pieces, header, problems), *common_minddata.counters(minddata, header, problems)]),
+        "counters": pl.concat(
+            [load_memory(pieces, header, problems), *common_minddata.counters(minddata, header, problems)], how="diagonal"
+        ),
         "pipeline": common_minddata.pipeline(minddata),
         "problems": pl.DataFrame(problems, {"file": pl.String, "what": pl.String, "lost": pl.Int64}, orient="row"),
     }

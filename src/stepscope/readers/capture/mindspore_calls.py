@@ -35,14 +35,14 @@ def step_of_operators(ops: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFram
     step_of_call = intervals.enclosing(begins, ends, host.start)
     call, uncertain = _call_of_operators(ops, host, step_of_call, compiled)
     if before := int((call == _BEFORE).sum()):
-        what = f"{units.count(before, 'operator call')} of a graph that was called before the recording began: they belong to no step"
-        problems.append(("steps", what, 0))
+        message = f"{units.count(before, 'operator call')} of a graph that was called before the recording began: they belong to no step"
+        problems.append(("steps", message, 0))
     if uncertain:
-        what = (
+        message = (
             f"{units.count(uncertain, 'operator call')} may belong to the step before or after: they did not run in each call of a graph, "
             "and kernels were not waited for at the end of the step (sync_enable)"
         )
-        problems.append(("steps", what, 0))
+        problems.append(("steps", message, 0))
     has_call = call != _UNKNOWN
     return _step_numbers(numbers, np.where(has_call, np.where(call >= 0, step_of_call[np.maximum(call, 0)], -1), by_time))
 
@@ -177,8 +177,8 @@ def training_calls(updates: pl.DataFrame, problems: FileProblems) -> pl.DataFram
     )
     ending = [caller["caller"] for caller in callers if not any(_follows_in_turn(other, caller) for other in callers)]
     if len(ending) < len(callers):
-        what = f"{len(callers)} optimizers or training functions take turns: each step ends with the last of them"
-        problems.append(("steps", what, 0))
+        message = f"{len(callers)} optimizers or training functions take turns: each step ends with the last of them"
+        problems.append(("steps", message, 0))
     return updates.filter(pl.col("caller").is_in(ending))
 
 

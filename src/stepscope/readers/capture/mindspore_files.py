@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.model import units
+from stepscope.model.counters import COLUMNS, of_device
 from stepscope.readers.ascend.common.tables import number, read_table
 from stepscope.readers.common.documents import files
 from stepscope.readers.common.problems import FileProblems, Problem
@@ -50,8 +51,8 @@ def _load_calls(piece: Path, problems: FileProblems, rank: str) -> pl.DataFrame 
     unequal = counts.filter(pl.col("len") != pl.col("lines").fill_null(0), pl.col("short") != "")
     if unequal.height:
         operators = units.count(unequal.height, "operator")
-        what = f"shapes of {operators} do not match the calls: left out, such as those of {unequal['short'][0]}"
-        problems.append((f"{piece.parent.name}/{piece.name}", what, 0))
+        message = f"shapes of {operators} do not match the calls: left out, such as those of {unequal['short'][0]}"
+        problems.append((f"{piece.parent.name}/{piece.name}", message, 0))
     inputs = inputs.join(unequal, on="short", how="anti").filter(pl.col("short") != "")
     return calls.join(inputs, on=["short", "nth"], how="left", maintain_order="left").select(list(_OPERATORS))
 
@@ -120,7 +121,7 @@ def _load_csv(file: Path, problems: FileProblems) -> pl.DataFrame:
 
 def load_memory(pieces: list[Path], header: dict[str, Any], problems: FileProblems) -> pl.DataFrame:
     """Counters of the memory pool within the window. The file grows from window to window, so the last one contains all samples."""
-    counters = pl.DataFrame(schema={"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String})
+    counters = pl.DataFrame(schema=COLUMNS)
     rank = header.get("files_of", "*")
     file = next((file for piece in reversed(pieces) for file in files(piece, f"cpu_ms_memory_record_{rank}.txt")), None)
     rows = _load_csv(file, problems) if file else pl.DataFrame()
@@ -131,7 +132,10 @@ def load_memory(pieces: list[Path], header: dict[str, Any], problems: FileProble
         times, certain = wall.place(rows["at_ns"].fill_null(0).to_numpy())
         rows = rows.with_columns(at_ns=pl.Series(times)).filter(pl.Series(certain))
     rows = rows.filter(pl.col("at_ns").is_between(int(header.get("start_ns") or 0), int(header.get("end_ns") or 2**62)))
-    columns = {"allocated cpu": "Total Allocated(Byte)", "reserved cpu": "Total Reserved(Byte)"}
+    columns = {"allocated": "Total Allocated(Byte)", "reserved": "Total Reserved(Byte)"}
     unit = pl.lit("bytes")
-    samples = [rows.select(name=pl.lit(name), at_ns="at_ns", value=number(pl.col(column)), unit=unit) for name, column in columns.items()]
-    return pl.concat([counters, *samples])
+    samples = [
+        rows.select(**of_device(series, "cpu", None), at_ns="at_ns", value=number(pl.col(column)), unit=unit)
+        for series, column in columns.items()
+    ]
+    return pl.concat([counters, *samples], how="diagonal")

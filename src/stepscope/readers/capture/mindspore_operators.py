@@ -56,16 +56,16 @@ def describe_operators(ops: pl.DataFrame, graphs: Graphs, header: dict[str, Any]
         node = graphs.node(name, shapes)
         unknown += node is None
         rows.append(_describe(name, type_, shapes, node, graphs.forward_of(name)))
-    described = pl.concat([distinct, pl.DataFrame(rows, _COLUMNS, orient="row")], how="horizontal")
+    descriptions = pl.concat([distinct, pl.DataFrame(rows, _COLUMNS, orient="row")], how="horizontal")
     if unknown and header.get("mode") == "graph" and header.get("base"):
         operators = units.count(unknown, "operator is", "operators are")
-        what = (
+        message = (
             f"{operators} in no graph that was compiled during the recording: data types and lines are unknown, and scopes of "
             "gradients are MindSpore's own, which are wrong where layers share an operator"
         )
-        problems.append(("graphs", what, 0))
+        problems.append(("graphs", message, 0))
     is_collective = pl.col("op_type").str.contains(_COLLECTIVES)
-    return ops.join(described, on=["name", "op_type", "inputs"], how="left", nulls_equal=True, maintain_order="left").select(
+    return ops.join(descriptions, on=["name", "op_type", "inputs"], how="left", nulls_equal=True, maintain_order="left").select(
         pl.exclude("inputs"), kind=pl.when(is_collective).then(pl.lit("communication")).otherwise(pl.lit("op"))
     )
 

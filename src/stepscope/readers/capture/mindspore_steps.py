@@ -123,8 +123,8 @@ def _steps_of_model(steps: pl.DataFrame, marks: pl.DataFrame, problems: FileProb
         problems.append(("steps", "step numbers repeat, as with several calls of Model.train: counted on from the first", 0))
         steps = steps.with_columns(step=pl.int_range(pl.len(), dtype=pl.Int32) + steps["step"][0])
     if sunk := steps.filter(pl.col("iterations") != 1).height:
-        what = f"dataset sink mode: {units.count(sunk, 'step covers', 'steps cover')} several iterations each, which Python does not see"
-        problems.append(("steps", what, 0))
+        message = f"dataset sink mode: {units.count(sunk, 'step covers', 'steps cover')} several iterations each, which Python does not see"
+        problems.append(("steps", message, 0))
     phase = pl.when(pl.col("phase") == "eval").then(pl.lit("infer")).otherwise(pl.lit("train"))
     return steps.select("step", "start_ns", "end_ns", phase=phase, how=pl.lit("marker"))
 

@@ -1,6 +1,6 @@
 """Captures: the files of stepscope's own recording, where it could not write a run folder itself.
 
-A capture has the framework's part, which a module of its own turns into a trace (`_BASES`), and tables that any collector adds:
+A capture has the framework's part, which a module per framework converts to a trace (`_BASES`), and tables that any collector adds:
 
     ranges     name, start_ns, dur_ns, tid, thread, args          ranges that users name
     steps      step, start_ns, end_ns                             calls of Profiler.step()
@@ -26,6 +26,7 @@ from stepscope.readers.capture import mindspore, torch, xplane
 from stepscope.readers.capture.stacks import load_frames
 from stepscope.readers.capture.tables import load_table
 from stepscope.readers.common import wall_clock
+from stepscope.readers.common.name_parts import add_counter_columns
 
 # The framework's part: "base" in capture.json -> the function that reads it.
 _BASES: dict[str, Callable[[Path, dict[str, Any], Options], Trace]] = {
@@ -115,7 +116,7 @@ def _add_tables(base: Trace, path: Path, header: dict[str, Any], unusable: list[
     elif (missing := _missing_steps(marked["step"], steps, header)).height:
         tables["steps"] = pl.concat([base.steps, schema.conform(missing.with_columns(rank=rank).lazy(), "steps")]).sort("start_ns")
     problems = [("", notice.what, notice.lost) for notice in header.get("notices", [])]
-    problems += [(captures.HEADER, what, 0) for what in unusable]
+    problems += [(captures.HEADER, message, 0) for message in unusable]
     problems += [(name, f"the column file is damaged ({why}): its rows are lost", 1) for name, why in damaged.items()]
     problems += [(name, "the column file is missing: its rows are lost", 1) for name in captures.missing_pieces(path, header)]
     if not header.get("whole"):
@@ -124,6 +125,7 @@ def _add_tables(base: Trace, path: Path, header: dict[str, Any], unusable: list[
         problems += _steps_without_operators(base, steps, why)
     columns = {"where": pl.String, "what": pl.String, "lost": pl.Int64}
     rows = pl.DataFrame(problems, columns, orient="row").with_columns(pl.when(pl.col("where") != "").then("where"), file=pl.lit(path.name))
+    counters = add_counter_columns(counters.lazy()).collect() if counters.height else counters
     more = {"spans": spans, "tracks": tracks, "counters": counters, "pipeline": pipeline, "problems": rows}
     for name, frame in more.items():
         if frame.height:

@@ -56,7 +56,7 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
     if header.get("whole") and "pieces" not in header and "incomplete" not in header and not captures.files(path, "torch"):
         problems.append(Problem("torch.000000.npz", "missing, or no operator ran: there are no operators", 1))
     problems += [
-        Problem("", count_oddity(oddity.occurrences, what), oddity.lost) for report in reports for what, oddity in report.oddities.items()
+        Problem("", count_oddity(oddity.occurrences, name), oddity.lost) for report in reports for name, oddity in report.oddities.items()
     ]
     if not any(report.events for report in reports):
         return Trace({"problems": problem_frame(problems, path.name)}, Meta(framework="pytorch"))
@@ -223,8 +223,8 @@ def _correct_file(trace: Trace, cut_steps: list[int]) -> Trace:
     entry = trace.meta.extra.get("baseTimeNanoseconds", 0)
     base = entry if isinstance(entry, int) and 0 <= entry < 2**62 else None
     if base is None:
-        what = f"baseTimeNanoseconds is unusable: times count from an unknown time, not from the time of day ({str(entry)[:60]})"
-        trace = trace.with_problems([{"rank": trace.meta.ranks[0], "file": _FILE, "where": "header", "what": what, "lost": 0}])
+        message = f"baseTimeNanoseconds is unusable: times count from an unknown time, not from the time of day ({str(entry)[:60]})"
+        trace = trace.with_problems([{"rank": trace.meta.ranks[0], "file": _FILE, "where": "header", "what": message, "lost": 0}])
     times = {"start_ns", "end_ns", "at_ns", "alloc_ns", "free_ns"}
     tables = {
         name: frame.with_columns(pl.col(column) + (base or 0) for column in frame.collect_schema().names() if column in times)

@@ -26,8 +26,8 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
             problems.append({"rank": rank, "file": str(file.relative_to(path)), "what": error.what, "lost": 0})
     if not traces and not problems:
         why = "it is missing" if header.get("whole") else "the job ended before"
-        what = f"{header.get('framework')}'s profiler left no file (*.xplane.pb): {why}"
-        problems.append({"rank": rank, "file": path.name, "what": what, "lost": 0})
+        message = f"{header.get('framework')}'s profiler left no file (*.xplane.pb): {why}"
+        problems.append({"rank": rank, "file": path.name, "what": message, "lost": 0})
     trace = Trace({}) if not traces else traces[0] if len(traces) == 1 else _join_sessions(traces, rank)
     return trace.with_problems(problems)
 

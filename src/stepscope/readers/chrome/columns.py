@@ -1,7 +1,7 @@
 """A piece of Chrome trace events, from JSON text to columns.
 
-Python objects per event are what reading a trace costs. So the text is decoded straight into typed records, the records at once into
-columns, and the columns go to disk.
+One Python object per event would dominate the time of reading. So JSON text is decoded into typed records, the records into columns, and
+the columns are written to disk.
 """
 
 import math
@@ -33,7 +33,7 @@ _PAIRED = ["B", "E", "b", "e", "S", "F"]
 _ASYNC = frozenset("bneSTFp")
 _FLOWS = ["s", "t", "f"]
 # Ranges that users mark need not nest with other spans: an annotation begins inside the Python call that begins it, and those of a
-# stream overlap its kernels. They get a track of their own beside the thread or stream.
+# stream overlap its kernels. They get a separate track next to the thread or stream.
 ANNOTATIONS = frozenset({"gpu_user_annotation", "user_annotation"})
 
 
@@ -59,10 +59,10 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
     return report, parts
 
 
-def _decode_repaired(text: bytes, what: str) -> tuple[Report, dict[str, pl.DataFrame]]:
+def _decode_repaired(text: bytes, description: str) -> tuple[Report, dict[str, pl.DataFrame]]:
     report, parts = decode(text)
     if not report.malformed:
-        report.add_oddity(what, 0, count=0)
+        report.add_oddity(description, 0, count=0)
     return report, parts
 
 
@@ -153,7 +153,7 @@ def _event_frame(records: Records, report: Report) -> pl.DataFrame:
 
 def _report_bad_times(frame: pl.DataFrame, records: Records, report: Report) -> None:
     is_complete, has_time, has_duration = pl.col("phase") == "X", pl.col("start_ns") != MISSING, pl.col("dur_ns") != MISSING
-    for what, name, is_bad in (
+    for description, name, is_bad in (
         ("events without a usable time", "ts", ~has_time & (pl.col("phase") != "M")),
         ("complete events without a usable duration", "dur", has_time & is_complete & ~has_duration),
         ("events of negative duration", "dur", has_time & is_complete & has_duration & (pl.col("dur_ns") < 0)),
@@ -163,7 +163,7 @@ def _report_bad_times(frame: pl.DataFrame, records: Records, report: Report) -> 
             first = records.numbers[rows[0]]
             value = getattr(records.events[rows[0]], name)
             example = "" if isinstance(value, float) and math.isnan(value) else f'"{name}": {msgspec.json.encode(value).decode()}'
-            report.add_oddity(what, first, records.bad_times.get(first, example), count=len(rows), lost=len(rows))
+            report.add_oddity(description, first, records.bad_times.get(first, example), count=len(rows), lost=len(rows))
 
 
 def _parse_args(args: bytes) -> Any:

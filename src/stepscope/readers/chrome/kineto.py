@@ -18,6 +18,7 @@ from stepscope.readers.chrome.scopes import assign_scopes
 from stepscope.readers.chrome.spans import classify_spans, link_spans, nest_spans
 from stepscope.readers.chrome.steps import assign_device_steps, assign_steps, find_steps
 from stepscope.readers.chrome.tracks import restore_tracks, track_table
+from stepscope.readers.common.name_parts import add_counter_columns
 from stepscope.readers.common.problems import Problem, problem_frame
 
 # Columns that only pass through: they are never in memory all at once.
@@ -39,12 +40,12 @@ def assemble(path: Path, entries: Mapping[str, Any], reports: Sequence[Report], 
     passing = pl.concat([pl.scan_ipc(file).select(_PASSING) for file in part_files(scratch, "spans")])
     if not exported.tracks:  # stepscope's own files have the layout of their source
         passing = passing.with_columns(_normalize_lists(passing, name) for name in ("shapes", "dtypes"))
-    counters = load_part(scratch, "counters", numbers).drop("track").with_columns(unit=_unit(exported))
+    counters = load_part(scratch, "counters", numbers).drop("track").with_columns(pl.col("name").cast(pl.String), unit=_unit(exported))
     tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.select(pl.exclude(*_PASSING)).lazy(), passing], how="horizontal"),
         "tracks": restore_tracks(track_table(keys, spans, reports, problems), exported.table("tracks")),
         "steps": steps,
-        "counters": pl.concat([counters, memory_counters(memory)]),
+        "counters": pl.concat([add_counter_columns(counters.lazy()), memory_counters(memory).lazy()], how="diagonal"),
         "pipeline": exported.table("pipeline"),
         "links": exported.table("links"),
         "allocations": allocation_table(memory, spans),

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from stepscope.model.counters import OWNER
 from stepscope.model.intervals import Ints
 from stepscope.model.step_assignment import nearest_around
 from stepscope.readers.common.allocations import memory_samples, pair_releases
@@ -56,6 +57,13 @@ def _values_at(column: pl.Series, rows: Ints) -> pl.Series:
 
 
 def _with_device(memory: pl.DataFrame) -> pl.DataFrame:
+    """Memory events with the device, as text and as owner and number. Files of stepscope's exporter have the text: `npu 0`, `cpu`."""
     kind = pl.col("device_type").replace_strict(_DEVICE_NAMES, default="device", return_dtype=pl.String)
-    has_number = (pl.col("device_id") >= 0) & (kind != "cpu")
-    return memory.with_columns(pl.coalesce("device", pl.when(has_number).then(pl.format("{} {}", kind, "device_id")).otherwise(kind)))
+    exported = pl.col("device").str.extract_groups(r"(?s)^(?<owner>.*?)(?: (?<number>0|[1-9]\d{0,17}))?$").struct
+    number = pl.when((pl.col("device_id") >= 0) & (kind != "cpu")).then("device_id").cast(pl.Int64)
+    is_exported = pl.col("device").is_not_null()
+    rows = memory.with_columns(
+        owner=pl.when(is_exported).then(exported.field("owner")).otherwise(kind),
+        number=pl.when(is_exported).then(exported.field("number").cast(pl.Int64)).otherwise(number),
+    )
+    return rows.with_columns(device=OWNER)

@@ -153,16 +153,16 @@ def _oddity_problems(path: Path, reports: list[Report]) -> list[Problem]:
     oddities: dict[str, Oddity] = {}
     count = 0
     for report in reports:
-        for what, oddity in report.oddities.items():
-            before = oddities.get(what) or Oddity(0, 0, count + oddity.first, oddity.example)
-            oddities[what] = before._replace(occurrences=before.occurrences + oddity.occurrences, lost=before.lost + oddity.lost)
+        for kind, oddity in report.oddities.items():
+            before = oddities.get(kind) or Oddity(0, 0, count + oddity.first, oddity.example)
+            oddities[kind] = before._replace(occurrences=before.occurrences + oddity.occurrences, lost=before.lost + oddity.lost)
         count += report.entries
     problems = []
-    for what, oddity in oddities.items():
+    for kind, oddity in oddities.items():
         example = f", for example {oddity.example}" if oddity.example else ""
         problems.append(
             Problem(
-                f"event {oddity.first:,}", (count_oddity(oddity.occurrences, what) if oddity.occurrences else what) + example, oddity.lost
+                f"event {oddity.first:,}", (count_oddity(oddity.occurrences, kind) if oddity.occurrences else kind) + example, oddity.lost
             )
         )
     lost = next((f": {problem.what}" for problem in problems if problem.lost), "")
@@ -182,11 +182,11 @@ def _salvage(piece: texts.Piece, array: bytes, error: str, count: int, bare: boo
     if bare and not lost.strip(b" ,\t\r\n"):
         problem = Problem(where, "the array of events has no closing bracket", 0)
     else:
-        what = f"malformed ({error})" if place else "the file is cut off" if "truncated" in error else error
+        reason = f"malformed ({error})" if place else "the file is cut off" if "truncated" in error else error
         if not options.partial:
-            raise DataError(path, f"{what} after event {count + report.events:,}; --partial reads the whole events", where)
+            raise DataError(path, f"{reason} after event {count + report.events:,}; --partial reads the whole events", where)
         # An event that cannot be read can still be counted: each has one phase.
         events_lost = max(lost.count(b'"ph"'), 1)
-        problem = Problem(where, f"{what}: at least {units.count(events_lost, 'event is', 'events are')} lost", events_lost)
+        problem = Problem(where, f"{reason}: at least {units.count(events_lost, 'event is', 'events are')} lost", events_lost)
     write_parts(parts, options.scratch, piece.number)
     return report, problem

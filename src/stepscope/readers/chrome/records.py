@@ -98,9 +98,9 @@ class Report(Struct):
     rest: bytes | None = None  # the text behind the closing bracket of the array of events
     malformed: str = ""  # why the text could not be decoded; then nothing else here is valid
 
-    def add_oddity(self, what: str, first: int, example: str | bytes = "", *, count: int = 1, lost: int = 0) -> None:
-        before = self.oddities.get(what) or Oddity(0, 0, first, short_text(example))
-        self.oddities[what] = before._replace(occurrences=before.occurrences + count, lost=before.lost + lost)
+    def add_oddity(self, description: str, first: int, example: str | bytes = "", *, count: int = 1, lost: int = 0) -> None:
+        before = self.oddities.get(description) or Oddity(0, 0, first, short_text(example))
+        self.oddities[description] = before._replace(occurrences=before.occurrences + count, lost=before.lost + lost)
 
 
 def short_text(example: str | bytes) -> str:
@@ -116,9 +116,9 @@ _SINGULAR = {
 }
 
 
-def count_oddity(count: int, what: str) -> str:
+def count_oddity(count: int, description: str) -> str:
     """3 entries that are not events"""
-    return units.count(count, _SINGULAR.get(what) or what.replace("events", "event", 1), what)
+    return units.count(count, _SINGULAR.get(description) or description.replace("events", "event", 1), description)
 
 
 class Records(NamedTuple):

@@ -8,6 +8,7 @@ import polars as pl
 
 from stepscope.model import schema
 from stepscope.readers.chrome.records import Report, TrackKey
+from stepscope.readers.common.name_parts import add_track_columns, stream_number
 from stepscope.readers.common.problems import Problem
 
 Metadata = Mapping[tuple[str, int | str, int | str | None], Any]  # by name of the metadata event, pid and, for threads, tid
@@ -53,7 +54,13 @@ def track_table(keys: Mapping[TrackKey, int], spans: pl.DataFrame, reports: Sequ
         problems.append(Problem("", f"{len(far):,} devices have unusable numbers, for example {min(far)[:60]}", 0))
     columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid")
     frame = pl.DataFrame(rows, schema={name: schema.TABLES["tracks"][name] for name in columns}, strict=False)
-    return frame.sort("sort", "track").with_columns(sort=pl.int_range(pl.len(), dtype=pl.Int32))
+    is_stream = (pl.col("kind") == "stream") & pl.col("device").is_not_null()
+    return frame.sort("sort", "track").with_columns(
+        sort=pl.int_range(pl.len(), dtype=pl.Int32),
+        stream=pl.when(is_stream).then(stream_number(pl.col("tid"))),
+        communication_group=pl.lit(None, pl.String),
+        plane=pl.lit(None, pl.Int64),
+    )
 
 
 def _read_metadata(reports: Sequence[Report], problems: list[Problem]) -> Metadata:
@@ -69,8 +76,8 @@ def _read_metadata(reports: Sequence[Report], problems: list[Problem]) -> Metada
                     unusable.append(f"{name} of {pid}: {value}")
     if unusable:
         example = unusable[0] if len(unusable[0]) <= 60 else f"{unusable[0][:59]}…"
-        what = f"{len(unusable):,} names or sort indices of processes and threads are unusable, and ignored, for example {example}"
-        problems.append(Problem("", what, 0))
+        message = f"{len(unusable):,} names or sort indices of processes and threads are unusable, and ignored, for example {example}"
+        problems.append(Problem("", message, 0))
     return metadata
 
 
@@ -86,6 +93,8 @@ def restore_tracks(tracks: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
     if source.is_empty():
         return tracks
     key, beside = ["pid", "tid", "beside"], pl.col("kind") == "annotation"
+    if source.select(pl.all_horizontal(pl.col("stream", "communication_group", "plane").is_null()).all()).item():  # of an earlier release
+        source = add_track_columns(source.lazy()).collect()
     source = source.drop("track").with_columns(beside=beside).unique(key, keep="first")
     rows = tracks.with_columns(beside=beside)
     restored = rows.select("track", *key).join(source, on=key, how="inner")

@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from stepscope.model.counters import of_device
+
 
 def pair_releases(events: pl.DataFrame, block: list[str]) -> pl.DataFrame:
     """One row per allocation, with `alloc_ns` and the `free_ns` of the release that follows it at the same address.
@@ -21,9 +23,9 @@ def pair_releases(events: pl.DataFrame, block: list[str]) -> pl.DataFrame:
 
 
 def memory_samples(events: pl.DataFrame, total: str) -> pl.DataFrame:
-    """Samples of a counter from the totals that an allocator reports with its events, in the column `total`."""
+    """Samples of a counter from the totals of an allocator's events: `total` is the column, `owner` and `number` are the device."""
     return events.filter(pl.col(total).is_not_null()).select(
-        name=pl.format("{} {}", pl.lit(total), "device").cast(pl.Categorical),
+        **of_device(total, pl.col("owner"), pl.col("number")),
         at_ns="at_ns",
         value=pl.col(total).cast(pl.Float64),
         unit=pl.lit("bytes"),

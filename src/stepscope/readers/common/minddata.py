@@ -7,6 +7,7 @@
 Times are milliseconds since the machine's start.
 """
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,22 +15,34 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from stepscope.model import units
+from stepscope.model.counters import COLUMNS
 from stepscope.readers.common.documents import as_dict, as_list, files, parse_json, to_int
 from stepscope.readers.common.problems import FileProblems
 
-_COUNTERS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
 _BATCH_TIMES = {0: "pipeline time", 1: "push time", 2: "batch time"}
 
 
-class _Series(NamedTuple):
+class Series(NamedTuple):
     name: str
+    series: str
+    owner: str | None
+    number: int | None
     unit: str
     values: list[float | None]
 
     def frame(self, at_ns: list[int]) -> pl.DataFrame:
         count = min(len(at_ns), len(self.values))
-        columns = {"name": [self.name] * count, "at_ns": at_ns[:count], "value": self.values[:count], "unit": [self.unit] * count}
-        return pl.DataFrame(columns, _COUNTERS, strict=False)
+        constants = {"name": self.name, "series": self.series, "owner": self.owner, "number": self.number, "unit": self.unit}
+        columns = {"at_ns": at_ns[:count], "value": self.values[:count]} | {key: [value] * count for key, value in constants.items()}
+        return pl.DataFrame({key: columns[key] for key in COLUMNS}, COLUMNS, strict=False)
+
+
+def queue_series(operator: object, op_type: str, sizes: list[float | None]) -> Series:
+    """The rows in the output queue of an operator, over time."""
+    name = f"queue {operator} {op_type}".strip()
+    if not re.fullmatch("[0-9]{1,9}", str(operator)):  # damaged
+        return Series(name, name, None, None, "rows", sizes)
+    return Series(name, "depth", "operator", int(str(operator)), "rows", sizes)
 
 
 def pipeline(folder: Path, rank: str = "*") -> pl.DataFrame:
@@ -65,31 +78,34 @@ def counters(folder: Path, header: dict[str, Any], problems: FileProblems, rank:
         first, interval_ns = offset if since is None else since, (_interval_ms(queues) or 1) * 1_000_000
         at = [round(nth * interval_ns) + first for nth in range(longest)]
     if lost := len(as_list(cpu.get("time_stamp"))) - len(stamps):
-        what = f"{units.count(lost, 'sample')} of the input pipeline without a usable time, or after such a sample"
-        problems.append((folder.name, what, lost))
+        message = f"{units.count(lost, 'sample')} of the input pipeline without a usable time, or after such a sample"
+        problems.append((folder.name, message, lost))
     for document in (queues, cpu):
         if lost := len(as_list(document.get("op_info"))) - len(_operators(document)):
             problems.append((folder.name, f"{units.count(lost, 'operator')} of the input pipeline without a number", lost))
     if unequal := [item.name for item in series if item.values and len(item.values) != len(at)]:
-        what = f"{len(unequal)} series with more or fewer samples than there are times, such as {unequal[0]}: matched from the first on"
-        problems.append((folder.name, what, 0))
+        message = f"{len(unequal)} series with more or fewer samples than there are times, such as {unequal[0]}: matched from the first on"
+        problems.append((folder.name, message, 0))
     has_waits = bool(header.get("waits"))
     texts = [file for name in ("device_queue", "dataset_iterator") for file in files(folder, f"{name}_profiling_{rank}.txt")]
     return [*(item.frame(at) for item in series), *(_load_batches(file, offset, has_waits, problems) for file in texts)]
 
 
-def _queue_series(queues: dict[str, Any]) -> list[_Series]:
+def _queue_series(queues: dict[str, Any]) -> list[Series]:
     return [
-        _Series(f"queue {operator['op_id']} {operator.get('op_type') or ''}".strip(), "rows", _values(_queue(operator).get("size")))
+        queue_series(operator["op_id"], str(operator.get("op_type") or ""), _values(_queue(operator).get("size")))
         for operator in _operators(queues)
     ]
 
 
-def _cpu_series(cpu: dict[str, Any], queues: dict[str, Any]) -> list[_Series]:
+def _cpu_series(cpu: dict[str, Any], queues: dict[str, Any]) -> list[Series]:
     types = {operator["op_id"]: str(operator.get("op_type") or "") for operator in _operators(queues)}
     return [
-        _Series(
+        Series(
             f"cpu {word} {operator['op_id']} {types.get(operator['op_id'], '')}".strip(),
+            f"cpu {word}",
+            "operator",
+            operator["op_id"],
             "percent",
             _values(as_dict(operator.get("metrics")).get(key)),
         )
@@ -98,7 +114,7 @@ def _cpu_series(cpu: dict[str, Any], queues: dict[str, Any]) -> list[_Series]:
     ]
 
 
-_PROCESS = {"user_utilization": "process cpu user", "sys_utilization": "process cpu system"}
+_PROCESS = {"user_utilization": "cpu user", "sys_utilization": "cpu system"}
 _MACHINE = {
     "user_utilization": ("cpu user", "share", 0.01),
     "sys_utilization": ("cpu system", "share", 0.01),
@@ -129,12 +145,13 @@ def machine_counters(folder: Path, rank: str, offset: int) -> list[pl.DataFrame]
                 values.append(value * factor)
             if unit == "1/s" and nth in previous:
                 values[-1] = value / ((at[nth] - at[max(previous[nth], 0)]) / 1e9 or _interval_ms(cpu) / 1000 or 1.0)
-        frames.append(_Series(name, unit, values).frame(times))
+        frames.append(Series(name, name, None, None, unit, values).frame(times))
     for key, name in _PROCESS.items():
         process_shares = [None if value is None else value / 100 for value in _values(process.get(key))]
-        frames.append(_Series(name, "share", process_shares).frame(at).drop_nulls())
+        counter = Series(f"process {name}", name, "process", None, "share", process_shares)
+        frames.append(counter.frame(at).drop_nulls("value"))
     if (cores := _int32(cpu.get("cpu_processor_num"))) is not None:
-        frames.append(_Series("cpu cores", "cores", [float(cores)]).frame(at))
+        frames.append(Series("cpu cores", "cpu cores", None, None, "cores", [float(cores)]).frame(at))
     return frames
 
 
@@ -150,8 +167,8 @@ def _load_batches(file: Path, offset: int, has_waits: bool, problems: FileProble
     rows = fields.select(**whole, value=pl.col("field_3").cast(pl.Float64, strict=False), at=at)
     if lost := rows.height - rows.drop_nulls().height:
         broken = rows.select(pl.any_horizontal(pl.all().is_null()).arg_max()).item()
-        what = f"{units.count(lost, 'line is', 'lines are')} not five numbers, such as '{lines['line'][broken][:80]}'"
-        problems.append((file.name, what, lost))
+        message = f"{units.count(lost, 'line is', 'lines are')} not five numbers, such as '{lines['line'][broken][:80]}'"
+        problems.append((file.name, message, lost))
         rows = rows.drop_nulls()
     time = pl.col("extra").replace_strict(_BATCH_TIMES, default=None, return_dtype=pl.String)
     is_queue, is_time = pl.col("type") == 1, time.is_not_null() & (not has_waits or place != "iterator")
@@ -160,6 +177,9 @@ def _load_batches(file: Path, offset: int, has_waits: bool, problems: FileProble
         at_ns=pl.col("at") + offset,
         value="value",
         unit=pl.when(is_queue).then(pl.lit("rows")).otherwise(pl.lit("ms")),
+        series=pl.when(is_queue).then(pl.lit("depth")).otherwise(time),
+        owner=pl.lit(place),
+        number=pl.lit(None, pl.Int64),
     )
 
 

@@ -79,11 +79,11 @@ def _hint_by_content(path: Path, head: bytes) -> str:
     inner = unpack_head(head, _HEAD)
     if b"data.pkl" in head[:4096] and head.startswith(b"PK"):
         return "a PyTorch checkpoint, not a profile"
-    for start, (what, how) in _PACKED.items():
+    for start, (kind, how) in _PACKED.items():
         if head.startswith(start):
-            return f"{what}; {how} and open what is inside"
+            return f"{kind}; {how} and open its contents"
     if inner[257:262] == b"ustar":
-        return "a tar archive; unpack it (tar xf) and open what is inside"
+        return "a tar archive; unpack it (tar xf) and open its contents"
     if inner.startswith(b"SQLite format 3\0"):
         return _hint_by_text("SQLite", inner) or "an SQLite database of an unknown program"
     if inner[:1] == b"\x80" and inner[1:2] in b"\x02\x03\x04\x05" and len(inner) > 1:

@@ -89,7 +89,7 @@ def decode(buffer: Buffer, start: Ints, end: Ints, layout: Layout, *, tolerant: 
 class _Decoder:
     def __init__(self, buffer: Buffer, start: Ints, end: Ints, layout: Layout, tolerant: bool) -> None:
         self.buffer, self.layout, self.tolerant = buffer, layout, tolerant
-        self.count, self.end_of = len(start), end
+        self.count = len(start)
         self.places = 1 + max((place for _, place in layout.values()), default=-1)
         self.repeated = [number for number, (_, place) in layout.items() if place == MANY]
         # One place more, for skipped fields.

@@ -80,6 +80,7 @@ def _tracks(spans: pl.DataFrame) -> pl.DataFrame:
         sort="track",
         pid=pl.col("rank").cast(pl.String),
         tid=pl.col("track").cast(pl.String),
+        stream=pl.when(~is_step).then("track").cast(pl.Int64),
     )  # fmt: skip
 
 

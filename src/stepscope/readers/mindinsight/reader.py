@@ -33,6 +33,7 @@ from stepscope.readers.capture import mindspore_host
 from stepscope.readers.chrome import kineto
 from stepscope.readers.chrome import reader as chrome
 from stepscope.readers.common.documents import files, printable_name
+from stepscope.readers.common.name_parts import stream_number
 from stepscope.readers.common.problems import Problem, problem_frame
 from stepscope.readers.mindinsight import cluster, operator_means, side_files, timeline
 from stepscope.readers.mindinsight.files import SPANS, Folder
@@ -208,7 +209,13 @@ def _span_tables(folder: Folder, spans: pl.DataFrame) -> dict[str, pl.DataFrame]
     spans, tracks = number_tracks(spans, _TRACK)
     return {
         "spans": complete(spans).with_columns(start_ns=pl.col("start_ns") + folder.shift_ns),
-        "tracks": tracks.select("track", "group", "label", "device", "tid", kind="track_kind", sort="track", pid="group"),
+        "tracks": tracks.select(
+            *("track", "group", "label", "device", "tid"),
+            kind="track_kind",
+            sort="track",
+            pid="group",
+            stream=pl.when(pl.col("track_kind") == "stream", pl.col("device").is_not_null()).then(stream_number(pl.col("tid"))),
+        ),
     }
 
 

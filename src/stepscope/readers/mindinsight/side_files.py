@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.readers.ascend.common.samples import COUNTER_COLUMNS
+from stepscope.model.counters import COLUMNS
 from stepscope.readers.ascend.common.tables import column, report_lost
 from stepscope.readers.common import minddata
 from stepscope.readers.common.documents import as_list, to_int
@@ -42,14 +42,17 @@ def _flops_sums(folder: Folder) -> tuple[int | None, float | None]:
 
 def memory(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Counters and allocations of all graphs, in the order of execution: a microsecond per node, as the file has no times."""
-    samples: list[tuple[str, int, float, str]] = []
+    samples: list[tuple[Any, ...]] = []
     blocks: list[tuple[Any, ...]] = []
     device, first, invalid = f"npu {folder.rank}", 0, 0
     for graph in folder.object("memory_usage_details_{}.json").values():
         if not isinstance(graph, dict):
             continue
         lines = [line for line in as_list(graph.get("lines")) if is_number(line)]
-        samples += [(f"allocated {device}", (first + order) * 1000, float(line) * 2**30, "bytes") for order, line in enumerate(lines)]
+        counter = ("allocated", "npu", folder.rank)
+        samples += [
+            (f"allocated {device}", (first + order) * 1000, float(line) * 2**30, "bytes", *counter) for order, line in enumerate(lines)
+        ]
         tensors = {json.dumps(tensor, sort_keys=True): tensor for alive in as_list(graph.get("breakdowns")) for tensor in as_list(alive)}
         for tensor in tensors.values():
             try:
@@ -61,7 +64,7 @@ def memory(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
         text = "memory is MindSpore's prediction in the order of execution: each node is drawn as a microsecond"
         folder.problems.append(Problem("memory_usage_details", text, 0))
     report_lost(folder.problems, "memory_usage_details", invalid, "tensor", "without a size or with an invalid lifetime")
-    return pl.DataFrame(samples, COUNTER_COLUMNS, orient="row"), pl.DataFrame(blocks, _BLOCKS, orient="row", strict=False)
+    return pl.DataFrame(samples, COLUMNS, orient="row"), pl.DataFrame(blocks, _BLOCKS, orient="row", strict=False)
 
 
 def _block(tensor: dict[str, Any], first: int) -> tuple[Any, ...]:
@@ -100,13 +103,9 @@ def queue_counters(folder: Folder, first_ns: int) -> Iterator[pl.DataFrame]:
             interval = row.get("sample_interval") or 1
             interval_ns = float(interval) * 1e6 if is_number(interval) and abs(float(interval)) < 2**32 else 1e6
             if isinstance(sizes, list):
-                samples = {
-                    "name": f"queue {row['op_id']} {row.get('op_type') or ''}".strip(),
-                    "at_ns": [round(interval_ns * nth) + origin for nth in range(len(sizes))],
-                    "value": [size if is_number(size) else None for size in sizes],
-                    "unit": "rows",
-                }
-                yield pl.DataFrame(samples, COUNTER_COLUMNS, strict=False)
+                depths = [float(size) if is_number(size) else None for size in sizes]
+                series = minddata.queue_series(row["op_id"], row.get("op_type") or "", depths)
+                yield series.frame([round(interval_ns * nth) + origin for nth in range(len(sizes))])
     for name, scale in (("minddata_aicpu_{}.txt", 1e3), ("minddata_getnext_profiling_{}.txt", 1.0)):
         if (file := folder.file(name)) is not None:
             yield _get_next_counters(folder, file, scale)
@@ -126,6 +125,9 @@ def _get_next_counters(folder: Folder, file: Path, scale: float) -> pl.DataFrame
         except (ValueError, IndexError):
             invalid += 1
             continue
-        samples += [("queue device", at, size, "rows"), ("batch time device", at, (end - start) * scale / 1e6, "ms")]
+        samples += [
+            ("queue device", at, size, "rows", "depth", "device", None),
+            ("batch time device", at, (end - start) * scale / 1e6, "ms", "batch time device", None, None),
+        ]
     report_lost(folder.problems, file.name, invalid, "line", "without start, end and size")
-    return pl.DataFrame(samples, COUNTER_COLUMNS, orient="row")
+    return pl.DataFrame(samples, COLUMNS, orient="row")

@@ -89,6 +89,7 @@ class PlaneReader:
                         "device": int(self.device[2]) if self.device else None,
                         "pid": self.plane.name,
                         "tid": str(line.number),
+                        "stream": abs(line.number) % 10**9 if self.device and kind == "stream" else None,
                     }
                 )
             since = start_ns if start_ns is not None and line.timestamp_ns < start_ns else 0

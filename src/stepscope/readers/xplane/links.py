@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import intervals
+from stepscope.model.counters import OWNER
 from stepscope.model.intervals import Ints
 from stepscope.model.step_assignment import nearest_around, numbers_of, steps_by_handover
 from stepscope.readers.chrome.spans import optional_rows
@@ -197,9 +198,12 @@ _TYPES = {
 
 def _add_devices(memory: pl.DataFrame) -> pl.DataFrame:
     """`GPU_0_bfc` allocates on gpu 0; an allocator without a device in its name is shown as a device."""
-    number = pl.col("allocator").str.extract(r"^GPU_(\d+)_bfc$")
-    gpu = pl.when(number.is_not_null()).then(pl.format("gpu {}", number))
+    number = pl.col("allocator").str.extract(r"^GPU_(\d{1,9})_bfc$").cast(pl.Int64)
+    gpu = pl.when(number.is_not_null()).then(pl.lit("gpu"))
     host = pl.when(pl.col("allocator").str.contains(r"^(mkl)?cpu(_bfc)?$")).then(pl.lit("cpu"))
-    return memory.with_columns(
-        freed=pl.col("name").cast(pl.String) == "MemoryDeallocation", device=pl.coalesce(gpu, host, "allocator", pl.lit("unknown"))
+    rows = memory.with_columns(
+        freed=pl.col("name").cast(pl.String) == "MemoryDeallocation",
+        owner=pl.coalesce(gpu, host, "allocator", pl.lit("unknown")),
+        number=number,
     )
+    return rows.with_columns(device=OWNER)

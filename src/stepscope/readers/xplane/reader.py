@@ -16,6 +16,7 @@ from stepscope.model.step_assignment import with_passes
 from stepscope.model.trace import Meta, Trace, combine, unread_problem
 from stepscope.readers import Options
 from stepscope.readers.common import wire
+from stepscope.readers.common.name_parts import add_counter_columns
 from stepscope.readers.common.problems import Problem, problem_frame
 from stepscope.readers.common.wall_clock import AMBIGUOUS_TIMES, WallClock
 from stepscope.readers.common.wire import Damage
@@ -221,18 +222,19 @@ def _assemble(path: Path, space: Space, problems: list[Problem], options: Option
     if sum(part[0].height for part in parts) == 0:
         raise DataError(path, "the trace holds no events")
     spans, memory, counters = (pl.concat(frames) for frames in zip(*parts, strict=True))
+    samples = counters.with_columns(pl.col("name").cast(pl.String)).lazy()
     spans, track_rows = links.separate_markers(spans, tracks)
     spans = links.drop_shared_scopes(links.link_spans(links.nest_spans(spans)))
     steps, step_problems = links.find_marked_steps(spans)
     spans = links.assign_steps(spans, steps)
     problems += _clock_problems(losses.unplaced, wall, start_ns)
     problems += [*_damage_problems(space, losses.broken), *_profiler_problems(space, readers, programs, losses.aggregated)]
-    problems += [Problem("", what, 0) for what in step_problems]
-    tables = {
+    problems += [Problem("", message, 0) for message in step_problems]
+    tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": pl.concat([spans.lazy(), pl.concat([pl.scan_ipc(file) for file in passing])], how="horizontal"),
         "tracks": track_rows,
         "steps": with_passes(steps, spans),
-        "counters": pl.concat([links.memory_counters(memory), counters], how="diagonal"),
+        "counters": pl.concat([links.memory_counters(memory), add_counter_columns(samples).collect()], how="diagonal"),
         "allocations": links.allocation_table(memory),
         "devices": _devices(readers),
         "problems": problem_frame(problems, path),
@@ -242,7 +244,6 @@ def _assemble(path: Path, space: Space, problems: list[Problem], options: Option
 
 
 def _plane_stats(plane: Plane) -> dict[str, object]:
-    """The stats of the plane itself."""
     return {plane.texts[name]: plane.value(plane.stats, row) for row, name in enumerate(plane.stats.name.tolist())}
 
 
@@ -251,8 +252,8 @@ def _start_time(metadata: dict[str, object], problems: list[Problem]) -> int | N
     if not isinstance(start_ns, int):
         return None
     if not 0 <= start_ns < _LATEST_NS:
-        what = f"profile_start_time is {start_ns}, which is no time: times count from the start of the profiler"
-        problems.append(Problem("", what, 0))
+        message = f"profile_start_time is {start_ns}, which is no time: times count from the start of the profiler"
+        problems.append(Problem("", message, 0))
         return None
     return start_ns
 
@@ -278,8 +279,8 @@ def _profiler_problems(space: Space, readers: list[PlaneReader], programs: Progr
     yield from (Problem("", f"the profiler reports an error: {text}", 0) for text in space.errors)
     yield from (Problem("", f"the profiler warns: {text}", 0) for text in space.warnings)
     for number, damage in programs.unreadable:
-        what = f"the description of program {number} cannot be read ({damage.what}): no scopes for it"
-        yield Problem(f"byte {damage.offset:,}", what, 0)
+        message = f"the description of program {number} cannot be read ({damage.what}): no scopes for it"
+        yield Problem(f"byte {damage.offset:,}", message, 0)
     for reader in readers:
         dropped = _plane_stats(reader.plane).get("dropped_traces")
         if isinstance(dropped, int) and dropped:

@@ -174,7 +174,7 @@ class Plane:
             offset, duration, certain = messages.signed(1), messages.signed(2), np.ones(len(intact), np.bool_)
             if self.correction:
                 offset, duration, certain = self.correction(parts.owner, offset, duration)
-            intact[self._misplaced(parts, offset, duration, certain)] = False
+            intact[self._report_misplaced(parts, offset, duration, certain)] = False
             aggregated, broken = aggregated + int((intact & ~has_time).sum()), broken + int((~intact).sum())
             unplaced += int((intact & has_time & ~certain).sum())
             keep = intact & has_time & certain
@@ -185,22 +185,22 @@ class Plane:
             columns = (values.signed(0), values.number[1], values.value[1], values.end[1])
             stats.append((rows[stat_parts.owner[keep_stat]], *(column[keep_stat] for column in columns)))
         line, metadata_id, offset, duration = (np.concatenate(column) for column in zip(*events, strict=True))
-        named = self._named(*(np.concatenate(column) for column in zip(*stats, strict=True)))
+        named = self._resolve_names(*(np.concatenate(column) for column in zip(*stats, strict=True)))
         return Batch(line, self._metadata_rows.find(metadata_id), metadata_id, offset, duration, named, aggregated, unplaced, broken)
 
-    def _misplaced(self, parts: Parts, offset: Ints, duration: Ints, certain: NDArray[np.bool_]) -> Ints:
+    def _report_misplaced(self, parts: Parts, offset: Ints, duration: Ints, certain: NDArray[np.bool_]) -> Ints:
         """Events with a negative duration or times out of range: an error, or left out."""
         bad = np.flatnonzero(((duration < 0) & certain) | (duration > _LATEST_PS) | (offset > _LATEST_PS) | (offset < -_LATEST_PS))
         if len(bad):
-            what = f"an event at {offset[bad[0]]:,} ps that lasts {duration[bad[0]]:,} ps"
-            self._space.note(Damage(int(parts.start[bad[0]]), what))
+            event = f"an event at {offset[bad[0]]:,} ps that lasts {duration[bad[0]]:,} ps"
+            self._space.note(Damage(int(parts.start[bad[0]]), event))
         return bad
 
     def _stats(self, parts: Parts) -> Stats:
         stats = self._space.decode(parts.start, parts.end, _STAT)
-        return self._named(parts.owner, stats.signed(0), stats.number[1], stats.value[1], stats.end[1])
+        return self._resolve_names(parts.owner, stats.signed(0), stats.number[1], stats.value[1], stats.end[1])
 
-    def _named(self, owner: Ints, name_id: Ints, number: NDArray[np.uint8], value: Words, end: Ints) -> Stats:
+    def _resolve_names(self, owner: Ints, name_id: Ints, number: NDArray[np.uint8], value: Words, end: Ints) -> Stats:
         """Stats with their names and texts as codes."""
         text = np.full(len(owner), -1, np.int64)
         is_reference = number == REFERENCE

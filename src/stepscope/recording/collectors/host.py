@@ -146,7 +146,7 @@ class _Proc:
         import resource  # not on every system
 
         self._usage: Callable[[], Any] = lambda: resource.getrusage(resource.RUSAGE_SELF)
-        self._own = os.getpid()
+        self._pid = os.getpid()
         self._children: dict[int, str] = {}
         self._children_at = self._coarse_at = 0.0
         self._stats: dict[str, list[str]] = {}
@@ -160,7 +160,7 @@ class _Proc:
         totals["context switches"] = (_after(text, "\nctxt "), "1/s", read)
         self._running = _after(text, "\nprocs_running ")
         used, read = self._usage(), clock.now_ns()  # finer than the ticks of /proc
-        process = f"process {self._own}"
+        process = f"process {self._pid}"
         for name, total, unit in (
             ("cpu user", used.ru_utime, "cores"),
             ("cpu system", used.ru_stime, "cores"),
@@ -168,7 +168,7 @@ class _Proc:
             ("involuntary switches", float(used.ru_nivcsw), "1/s"),
         ):
             totals[f"{process} {name}"] = (total, unit, read)
-        self._stats = {process: _stat(self._own)}
+        self._stats = {process: _stat(self._pid)}
         if everything or time.monotonic() - self._coarse_at >= _COARSE_S:
             self._coarse_at = time.monotonic()
             totals |= _disks() | _networks() | self._children_totals()
@@ -176,7 +176,7 @@ class _Proc:
 
     def _children_totals(self) -> Totals:
         if time.monotonic() - self._children_at >= _CHILDREN_S:
-            self._children_at, self._children = time.monotonic(), dict(_children(self._own))
+            self._children_at, self._children = time.monotonic(), dict(_children(self._pid))
         totals: Totals = {}
         for pid, role in self._children.items():
             if stat := _stat(pid):
@@ -290,7 +290,7 @@ class _Psutil:
     """Other systems, where psutil is installed."""
 
     def __init__(self, psutil: Any) -> None:
-        self._psutil, self._own = psutil, psutil.Process()
+        self._psutil, self._process = psutil, psutil.Process()
         self._processes: dict[str, Any] = {}
 
     def totals(self, *, everything: bool) -> Totals:
@@ -303,8 +303,8 @@ class _Psutil:
         if networks := psutil.net_io_counters():
             totals |= {"network received": (float(networks.bytes_recv), "bytes/s"), "network sent": (float(networks.bytes_sent), "bytes/s")}
         roles = _roles()
-        self._processes = {f"process {self._own.pid}": self._own}
-        self._processes |= {f"{roles.get(child.pid, 'child')} {child.pid}": child for child in self._own.children(recursive=True)}
+        self._processes = {f"process {self._process.pid}": self._process}
+        self._processes |= {f"{roles.get(child.pid, 'child')} {child.pid}": child for child in self._process.children(recursive=True)}
         for name, process in self._processes.items():
             with contextlib.suppress(psutil.Error):  # it has ended
                 times = process.cpu_times()

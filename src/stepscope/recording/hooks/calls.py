@@ -77,7 +77,7 @@ outermost = Outermost()
 class Leader:
     """With several optimizers (two networks, one per layer, one after the other), the one that ends a step."""
 
-    def __init__(self, train_apart: Callable[[Any, Any], bool] = lambda one, other: True) -> None:
+    def __init__(self, train_apart: Callable[[Any, Any], bool] = lambda first, other: True) -> None:
         self._rounds = Rounds(lambda: this_process().recorder.step, train_apart)
         self.created = self._rounds.created
 

@@ -7,9 +7,9 @@ import os
 import sys
 
 
-def _chain(here: str) -> None:
+def _chain(folder: str) -> None:
     """Leave no trace on sys.path, and run the sitecustomize that this one hides."""
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
     ours = sys.modules.pop("sitecustomize")
     try:
         importlib.import_module("sitecustomize")
@@ -28,10 +28,10 @@ def _install(package: str) -> None:
     importlib.import_module("stepscope.recording.hooks").install()
 
 
-_here = os.path.dirname(os.path.abspath(__file__))
+_folder = os.path.dirname(os.path.abspath(__file__))
 if os.environ.get("STEPSCOPE_RUN") and sys.version_info >= (3, 10):
     try:
-        _install(os.path.dirname(os.path.dirname(_here)))
+        _install(os.path.dirname(os.path.dirname(_folder)))
     except Exception as _error:  # noqa: BLE001  the program runs in any case
         sys.stderr.write(f"stepscope: nothing is recorded here: {type(_error).__name__}: {_error}\n")
-_chain(_here)
+_chain(_folder)

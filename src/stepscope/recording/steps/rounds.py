@@ -55,19 +55,19 @@ class Rounds:
 
     def stepped(self, optimizer: Any) -> bool:
         """Whether a step ends with this call."""
-        one = self._entry(optimizer)
+        entry = self._entry(optimizer)
         self._calls += 1
-        self._recent.append(one)
-        first, one.stepped, one.expected = not one.stepped, True, False
+        self._recent.append(entry)
+        first, entry.stepped, entry.expected = not entry.stepped, True, False
         if self._leader is not None:
-            return self._ends_led_step(one)
-        if one not in self._members and self._replaces(one, first):
+            return self._ends_led_step(entry)
+        if entry not in self._members and self._replaces(entry, first):
             return True
-        self._missing.discard(one)
-        self._round.append(one)
-        self._counts[one] += 1
+        self._missing.discard(entry)
+        self._round.append(entry)
+        self._counts[entry] += 1
         if self._missing:
-            return self._gives_up(one)
+            return self._gives_up(entry)
         self._patience = max(_PATIENCE, 2 * max(self._counts.values()))
         self._rounds += 1
         self._begin_round()
@@ -98,24 +98,24 @@ class Rounds:
         self._round: list[_Optimizer] = []
         self._counts: Counter[_Optimizer] = Counter()
 
-    def _replaces(self, one: _Optimizer, first: bool) -> bool:
+    def _replaces(self, entry: _Optimizer, first: bool) -> bool:
         """An optimizer steps that is no member. Whether that ends a step; if not, it is a member from now on."""
-        optimizer = one.reference()
+        optimizer = entry.reference()
         expected = {
             other for other in self._optimizers.values() if first and other.expected and self._train_apart(optimizer, other.reference())
         }
         if expected:
-            self._set_members({one, *expected})
+            self._set_members({entry, *expected})
             return False
         in_first_round = self._rounds <= 1 and len(self._counts) == len(self._round)
-        if first and self._members and in_first_round and one.created <= self._since:
-            self._members.add(one)
-            self._missing.add(one)
+        if first and self._members and in_first_round and entry.created <= self._since:
+            self._members.add(entry)
+            self._missing.add(entry)
             self._patience = 2
             return False
         if self._members:
             self._replacements.append(self._calls)
-        self._set_members({one})
+        self._set_members({entry})
         self._rounds = 1
         if pattern := self._pattern():
             self._follow(pattern)
@@ -148,15 +148,15 @@ class Rounds:
             f" {len(pattern)} calls does. {_HINT}"
         )
 
-    def _gives_up(self, one: _Optimizer) -> bool:
+    def _gives_up(self, entry: _Optimizer) -> bool:
         """Whether the round ends without the missing members."""
         half, rest = divmod(len(self._round), 2)
-        repeats = not self._rounds and not rest and len(self._counts) > 1 and self._counts[one] == 2 and self._round[half - 1] is one
-        if self._counts[one] <= self._patience and not (repeats and self._round[:half] == self._round[half:]):
+        repeats = not self._rounds and not rest and len(self._counts) > 1 and self._counts[entry] == 2 and self._round[half - 1] is entry
+        if self._counts[entry] <= self._patience and not (repeats and self._round[:half] == self._round[half:]):
             return False
         self.notices.append(
-            f"step {self._step()} contains {self._counts[one]} calls of {one.name}: {_listed(self._missing)} could have been part of it and"
-            f" did not step. Later steps end without it. {_HINT}"
+            f"step {self._step()} contains {self._counts[entry]} calls of {entry.name}: {_listed(self._missing)} could have been"
+            f" part of it and did not step. Later steps end without it. {_HINT}"
         )
         for missing in self._missing:
             missing.expected = False
@@ -164,12 +164,12 @@ class Rounds:
         self._rounds = 1
         return True
 
-    def _ends_led_step(self, one: _Optimizer) -> bool:
+    def _ends_led_step(self, entry: _Optimizer) -> bool:
         """Without a clear pattern the calls of the leader end a step; an optimizer that steps twice without the leader replaces it."""
-        if one is not self._leader and one not in self._others:
-            self._others.add(one)
+        if entry is not self._leader and entry not in self._others:
+            self._others.add(entry)
             return False
-        changed, self._leader = one is not self._leader, one
+        changed, self._leader = entry is not self._leader, entry
         self._others.clear()
         if changed and (pattern := self._pattern()):
             self._follow(pattern)

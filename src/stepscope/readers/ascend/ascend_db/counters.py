@@ -5,9 +5,9 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model.counters import COLUMNS, of_device
 from stepscope.readers.ascend.ascend_db.sqlite import Database
 from stepscope.readers.ascend.common.memory_tables import record_counters
-from stepscope.readers.ascend.common.samples import COUNTER_COLUMNS
 
 _ACC_LEVELS = {
     "readBwLevel": "read_bandwidth",
@@ -20,8 +20,8 @@ _OTHERS = {"DDR": "DDR", "HCCS": "HCCS", "PCIE": "PCIe", "NIC": "NIC", "ROCE": "
 
 
 def counters(database: Database) -> Iterator[pl.DataFrame]:
-    """Frames of name, at_ns, value and unit."""
-    yield pl.DataFrame(schema=COUNTER_COLUMNS)
+    """Frames with the columns of counters."""
+    yield pl.DataFrame(schema=COLUMNS)
     yield from _memory(database)
     frequency = database.select("AICORE_FREQ", _SAMPLED, freq=pl.Float64)
     yield _samples(frequency.with_columns(pl.col("freq") * 1e6), pl.lit("aicore clock"), "freq", "Hz")
@@ -58,7 +58,7 @@ def _memory(database: Database) -> Iterator[pl.DataFrame]:
                 allocated="totalAllocated",
                 reserved="totalReserved",
                 active="totalActive",
-                device=pl.format("npu {}", pl.col("deviceId").fill_null(0)),
+                npu=pl.col("deviceId").fill_null(0),
             )
         )
     rows = database.select("NPU_MODULE_MEM", f"{_SAMPLED} moduleId", totalReserved=pl.Float64)
@@ -78,9 +78,9 @@ def _title(column: str) -> pl.Expr:
     return pl.col(column).cast(pl.String).str.to_titlecase()
 
 
-def _samples(rows: pl.DataFrame, name: pl.Expr, value: str, unit: str | None) -> pl.DataFrame:
+def _samples(rows: pl.DataFrame, series: pl.Expr, value: str, unit: str | None) -> pl.DataFrame:
     return rows.filter(pl.col(value).is_not_null() & pl.col("timestampNs").is_not_null()).select(
-        name=pl.format("{} npu {}", name, pl.col("deviceId").fill_null(0)),
+        **of_device(series, "npu", pl.col("deviceId").fill_null(0)),
         at_ns="timestampNs",
         value=pl.col(value).cast(pl.Float64),
         unit=pl.lit(unit, pl.String),

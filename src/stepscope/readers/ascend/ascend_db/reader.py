@@ -35,6 +35,7 @@ from stepscope.readers.chrome.scopes import assign_scopes
 from stepscope.readers.chrome.spans import nest_spans
 from stepscope.readers.chrome.steps import assign_steps, find_steps
 from stepscope.readers.common.documents import OUTSIDE_LINK, is_inside_folder, to_int
+from stepscope.readers.common.name_parts import add_counter_columns
 from stepscope.readers.common.problems import Problem, problem_frame
 
 FORMAT = "Ascend database (.db)"
@@ -121,7 +122,9 @@ def _trace(database: Database, options: Options, rank: int | None) -> Trace:
     rank = next(
         number for number in (rank, *(ranks if len(ranks) == 1 else []), options.rank, 0) if number is not None and 0 <= number < 2**31
     )
-    exported_counters = database.exported("counters").drop("series", "owner", "number")  # derived from the names, as for the others
+    exported_counters = database.exported("counters")
+    if exported_counters["series"].null_count():  # exported by an earlier release
+        exported_counters = add_counter_columns(exported_counters.lazy()).collect()
     tables = {
         "spans": spans,
         "tracks": tracks,

@@ -13,8 +13,9 @@ from stepscope.readers.ascend.common.pmu_names import microseconds, text_name
 from stepscope.readers.ascend.common.tables import drop_invalid
 from stepscope.readers.ascend.common.texts import json_lists
 from stepscope.readers.ascend.common.tracks import number_tracks
+from stepscope.readers.common.name_parts import add_track_columns
 
-_ORDER = {"host": 0, "mark": 1, "cann": 2, "stream": 3, "group": 4, "plane": 5, "own": 6}
+_ORDER = {"host": 0, "mark": 1, "cann": 2, "stream": 3, "group": 4, "plane": 5, "exporter": 6}
 _PLACE = ["layer", "pid", "thread", "device"]
 _API_TYPES = {50001: "op", 50002: "queue", 50003: "trace", 50004: "mstx"}
 _CATEGORIES = {"op": "cpu_op", "queue": "queue", "trace": "python_function", "mstx": "user_annotation"}
@@ -34,15 +35,15 @@ _NO_CONTEXT = 2**32 - 1
 def load_spans(database: Database) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All spans, and their tracks."""
     communication, groups = communication_spans(database)
-    own_spans, own_tracks = _exporter_spans(database)
-    parts = [_framework_calls(database), _cann_calls(database), _tasks(database), communication, _marks(database), own_spans]
+    exporter_spans, exporter_tracks = _exporter_spans(database)
+    parts = [_framework_calls(database), _cann_calls(database), _tasks(database), communication, _marks(database), exporter_spans]
     spans = pl.concat(parts, how="diagonal_relaxed")
     if spans.is_empty():
         return pl.DataFrame(), pl.DataFrame()
     spans, places = number_tracks(spans, _PLACE)
     is_valid = pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0)
     valid = drop_invalid(spans, is_valid, database.problems, "", "row", "without a start, or with an end before the start")
-    return valid.with_columns(pl.col("module").cast(pl.Categorical)), _tracks(places, own_tracks, groups)
+    return valid.with_columns(pl.col("module").cast(pl.Categorical)), _tracks(places, exporter_tracks, groups)
 
 
 def _call_columns() -> dict[str, Any]:
@@ -198,7 +199,7 @@ def _exporter_spans(database: Database) -> tuple[pl.DataFrame, dict[int, dict[st
     tracks = rows.select(list(place)).unique(maintain_order=True).with_row_index("thread").with_columns(pl.col("thread").cast(pl.Int64))
     kind = pl.when(pl.col("kind").is_in(schema.KINDS)).then("kind").otherwise(pl.lit("other")).cast(schema.Kind)
     spans = rows.join(tracks, on=list(place), how="left", nulls_equal=True, maintain_order="left")
-    return spans.select(*names, "thread", "device", kind=kind, layer=pl.lit("own")), {
+    return spans.select(*names, "thread", "device", kind=kind, layer=pl.lit("exporter")), {
         row["thread"]: row for row in tracks.iter_rows(named=True)
     }
 
@@ -220,29 +221,35 @@ def _counter_args(database: Database) -> pl.DataFrame:
     return finite.group_by("globalTaskId").agg(counters=pl.concat_str(pl.lit("{"), entry.str.join(","), pl.lit("}")))
 
 
-def _tracks(places: pl.DataFrame, own_tracks: dict[int, dict[str, Any]], groups: list[str]) -> pl.DataFrame:
-    rows = []
+def _tracks(places: pl.DataFrame, exporter_tracks: dict[int, dict[str, Any]], groups: list[str]) -> pl.DataFrame:
+    rows: list[tuple[Any, ...]] = []
     for track, layer, pid, thread, device in places.select("track", *_PLACE).iter_rows():
         number = thread or 0
-        if layer == "own":
-            row = own_tracks[thread]
+        if layer == "exporter":
+            row = exporter_tracks[thread]
             kind = row["track_kind"] if row["track_kind"] in schema.TRACK_KINDS else "other"
-            rows.append((track, row["group"], row["label"], kind, device, (_ORDER[layer], number), row["pid"], row["tid"]))
+            rows.append(
+                (track, row["group"], row["label"], kind, device, (_ORDER[layer], number), row["pid"], row["tid"], None, None, None)
+            )
             continue
+        stream = number if layer == "stream" and device is not None else None
+        group = groups[number] if groups and layer == "group" else str(thread) if layer == "group" else None
+        group = groups[number // 1000] if groups and layer == "plane" else group
+        plane = number % 1000 if layer == "plane" else None
         label = {
             "host": f"Thread {thread}", "cann": f"Thread {thread} CANN", "mark": f"Thread {thread} marks", "stream": f"Stream {thread}",
-            "group": f"Group {thread} Communication", "plane": f"Plane {number % 1000}",
+            "group": f"Group {group} Communication", "plane": f"Plane {plane}" if group is None else f"Group {group} Plane {plane}",
         }[layer]  # fmt: skip
-        if groups and layer == "group":
-            label = f"Group {groups[number]} Communication"
-        elif groups and layer == "plane":
-            label = f"Group {groups[number // 1000]} {label}"
         kind = {"stream": "stream", "group": "stream", "plane": "communication", "mark": "annotation"}.get(layer, "thread")
-        group = f"Python {pid}" if layer in ("host", "cann", "mark") else f"NPU {device or 0}"
+        owner = f"Python {pid}" if layer in ("host", "cann", "mark") else f"NPU {device or 0}"
         process = pid if layer in ("host", "mark") else {"cann": "CANN", "stream": "Ascend Hardware"}.get(layer, "Communication")
-        tid = groups[number] if groups and layer == "group" else thread
-        rows.append((track, group, label, kind, device, (_ORDER[layer], number), str(process), str(tid)))
+        tid = group if layer == "group" else thread
+        rows.append((track, owner, label, kind, device, (_ORDER[layer], number), str(process), str(tid), stream, group, plane))
     rows.sort(key=lambda row: row[5])
-    columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid")
+    columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid", "stream", "communication_group", "plane")
     types = {name: schema.TABLES["tracks"][name] for name in columns}
-    return pl.DataFrame([(*row[:5], sort, *row[6:]) for sort, row in enumerate(rows)], schema=types, orient="row")
+    frame = pl.DataFrame([(*row[:5], sort, *row[6:]) for sort, row in enumerate(rows)], schema=types, orient="row")
+    if not exporter_tracks:
+        return frame
+    is_exporters = frame["track"].is_in(places.filter(pl.col("layer") == "exporter")["track"].to_list())
+    return pl.concat([frame.filter(~is_exporters), add_track_columns(frame.filter(is_exporters).lazy()).collect()]).sort("sort")

@@ -3,7 +3,7 @@
     step_trace_time.csv, StepTraceTime of analysis.db           per step: Computing, Communication, Overlapped, Free, in us
     communication.json, CommAnalyzerTime of analysis.db         per communication call: start, duration, wait times
 
-Communication calls are drawn as they ran. Computing is drawn into its step so that it overlaps communication for as long as the sums say.
+Communication calls are drawn as they ran. Computing is drawn within its step; its overlap with communication has the duration in the sums.
 """
 
 from pathlib import Path

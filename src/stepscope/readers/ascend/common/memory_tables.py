@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.readers.ascend.common.samples import COUNTER_COLUMNS
+from stepscope.model.counters import COLUMNS, of_device
 from stepscope.readers.ascend.common.tables import column, drop_invalid, nanoseconds, number, read_table
 from stepscope.readers.common.documents import files
 from stepscope.readers.common.problems import Problem
@@ -14,7 +14,7 @@ _BLOCKS = {"device": pl.String, "bytes": pl.Int64, "alloc_ns": pl.Int64, "free_n
 
 def memory_counters(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     """Memory that the framework and Ascend's modules have allocated and reserved on the device."""
-    parts = [pl.DataFrame(schema=COUNTER_COLUMNS)]
+    parts = [pl.DataFrame(schema=COLUMNS)]
     for rows in _tables(folder, "memory_record*.csv", problems):
         parts.append(
             record_counters(
@@ -24,18 +24,19 @@ def memory_counters(folder: Path, problems: list[Problem]) -> pl.DataFrame:
                     allocated=_size(rows, "Total Allocated"),
                     reserved=_size(rows, "Total Reserved"),
                     active=_size(rows, "Total Active"),
-                    device=_npu(column(rows, "Device Type", "Device")),
+                    npu=_npu(column(rows, "Device Type", "Device")),
                 )
             )
         )
     for rows in _tables(folder, "npu_module_mem*.csv", problems):
-        name = pl.format("{} reserved {}", column(rows, "Component").fill_null("?"), _npu(column(rows, "Device", "Device Type")))
-        parts.append(rows.select(name=name, at_ns=_timestamp(rows), value=_size(rows, "Total Reserved"), unit=pl.lit("bytes")))
-    return pl.concat(parts).filter(pl.col("at_ns").is_not_null() & pl.col("value").is_not_null())
+        series = pl.format("{} reserved", column(rows, "Component").fill_null("?"))
+        counter = of_device(series, "npu", _npu(column(rows, "Device", "Device Type")))
+        parts.append(rows.select(**counter, at_ns=_timestamp(rows), value=_size(rows, "Total Reserved"), unit=pl.lit("bytes")))
+    return pl.concat(parts, how="diagonal").filter(pl.col("at_ns").is_not_null() & pl.col("value").is_not_null())
 
 
 def record_counters(rows: pl.DataFrame) -> pl.DataFrame:
-    """Counters of memory records (component, at_ns, device, and bytes: allocated, reserved, active).
+    """Counters of memory records (component, at_ns, npu, and bytes: allocated, reserved, active).
 
     `allocated npu 0` is the total of the framework: the sum of its allocator (PTA, MindSpore) and the graph engine's (GE) where the source
     has that sum.
@@ -45,15 +46,16 @@ def record_counters(rows: pl.DataFrame) -> pl.DataFrame:
     total = next(iter([*preferred, *sorted(components - {"APP"})]), None)
     parts = []
     for measure in ("allocated", "reserved", "active"):
-        name = (
+        series = (
             pl.when(pl.col("component") == "APP")
-            .then(pl.format("process memory {}", "device"))
+            .then(pl.lit("process memory"))
             .when(pl.lit(measure != "active") & (pl.col("component") == pl.lit(total)))
-            .then(pl.format("{} {}", pl.lit(measure), "device"))
-            .otherwise(pl.format("{} {} {}", "component", pl.lit(measure), "device"))
+            .then(pl.lit(measure))
+            .otherwise(pl.format("{} {}", "component", pl.lit(measure)))
         )
         samples = rows.filter(pl.col(measure).is_not_null())
-        parts.append(samples.select(name=name, at_ns="at_ns", value=pl.col(measure), unit=pl.lit("bytes")))
+        counter = of_device(series, "npu", pl.col("npu"))
+        parts.append(samples.select(**counter, at_ns="at_ns", value=pl.col(measure), unit=pl.lit("bytes")))
     return pl.concat(parts).sort("at_ns", maintain_order=True)
 
 
@@ -63,7 +65,7 @@ def allocations(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     for rows in _tables(folder, "operator_memory*.csv", problems):
         parts.append(
             rows.select(
-                device=_npu(column(rows, "Device Type", "Device")),
+                device=pl.format("npu {}", _npu(column(rows, "Device Type", "Device"))),
                 bytes=_size(rows, "Size").abs().round().cast(pl.Int64),
                 alloc_ns=nanoseconds(column(rows, "Allocation Time(us)")),
                 free_ns=nanoseconds(column(rows, "Release Time(us)")),
@@ -89,5 +91,5 @@ def _size(rows: pl.DataFrame, name: str) -> pl.Expr:
 
 
 def _npu(device: pl.Expr) -> pl.Expr:
-    """`NPU:0` as `npu 0`."""
-    return pl.format("npu {}", pl.coalesce(device.str.extract(r"(\d+)\s*$"), pl.lit("0")))
+    """The number in `NPU:0`; 0 for none."""
+    return device.str.extract(r"(\d{1,18})\s*$").cast(pl.Int64).fill_null(0)

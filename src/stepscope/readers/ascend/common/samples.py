@@ -4,7 +4,8 @@ import re
 
 import polars as pl
 
-COUNTER_COLUMNS = {"name": pl.String, "at_ns": pl.Int64, "value": pl.Float64, "unit": pl.String}
+from stepscope.model.counters import COLUMNS, of_device
+
 # Counters that we rename: pattern, name, unit, factor.
 _RENAMED = (
     (r"^AI Core Freq MHz$", "aicore clock", "Hz", 1e6),
@@ -23,7 +24,7 @@ _UNITS: dict[str, tuple[str | None, float]] = {
 def counter_table(counters: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:
     """Samples with the device at the end of their names: `aicore clock npu 0`."""
     if counters.is_empty():
-        return pl.DataFrame(schema=COUNTER_COLUMNS)
+        return pl.DataFrame(schema=COLUMNS)
     # A sample of an accelerator is followed by a sample with the accelerator's number.
     text = pl.col("name").cast(pl.String)
     is_number = text.str.ends_with(" acc_id")
@@ -32,21 +33,24 @@ def counter_table(counters: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:
     counters = counters.with_columns(name=pl.when(accelerator.is_not_null()).then(numbered).otherwise(text)).filter(~is_number)
     counters = counters.join(tracks.select("track", "device"), on="track", how="left", maintain_order="left")
     distinct = counters.select("name", "device").unique()
-    renamed = [_counter(str(name), device) for name, device in distinct.iter_rows()]
+    renamed = [_counter(str(name)) for name in distinct["name"]]
     names = distinct.with_columns(pl.DataFrame(renamed, {"counter": pl.String, "unit": pl.String, "factor": pl.Float64}, orient="row"))
     # msprof labels hit rates as percent, but its text files contain shares; its database contains percent.
-    is_share = (pl.col("unit") == "percent") & pl.col("counter").str.contains("Hit Rate") & (pl.col("value").max().over("counter") <= 1)
+    highest = pl.col("value").max().over("counter", "device")
+    is_share = (pl.col("unit") == "percent") & pl.col("counter").str.contains("Hit Rate") & (highest <= 1)
     return counters.join(names, on=["name", "device"], how="left", nulls_equal=True, maintain_order="left").select(
-        name="counter", at_ns="at_ns", value=pl.col("value") * pl.col("factor") * pl.when(is_share).then(100.0).otherwise(1.0), unit="unit"
+        **of_device(pl.col("counter"), pl.when(pl.col("device").is_not_null()).then(pl.lit("npu")), pl.col("device")),
+        at_ns="at_ns",
+        value=pl.col("value") * pl.col("factor") * pl.when(is_share).then(100.0).otherwise(1.0),
+        unit="unit",
     )
 
 
-def _counter(name: str, device: int | None) -> tuple[str, str | None, float]:
-    """Our name, the unit and the factor of a counter."""
-    suffix = "" if device is None else f" npu {device}"
+def _counter(name: str) -> tuple[str, str | None, float]:
+    """The series, the unit and the factor of a counter."""
     for pattern, word, unit, factor in _RENAMED:
         if re.match(pattern, name):
-            return word + suffix, unit, factor
+            return word, unit, factor
     body, _, last = name.rpartition(" ")
     in_brackets = re.search(r"\(([^)]*)\)$", name)
     measure = in_brackets[1] if in_brackets else last if last in _UNITS else None
@@ -58,4 +62,4 @@ def _counter(name: str, device: int | None) -> tuple[str, str | None, float]:
         half = name[: len(name) // 2]
         body = half if name == f"{half} {half}" else name  # `Mata Bw Level Mata Bw Level`
     our_unit, factor = _UNITS.get(measure or "", (measure, 1.0))
-    return (body or name).replace("/", " ") + suffix, our_unit, factor
+    return (body or name).replace("/", " "), our_unit, factor

@@ -8,6 +8,7 @@ import polars as pl
 from stepscope.model import schema
 from stepscope.readers.chrome.records import Report
 from stepscope.readers.chrome.tracks import sort_key
+from stepscope.readers.common.name_parts import add_track_columns
 
 _LAYERS = {
     "Ascend Hardware": "hardware",
@@ -113,7 +114,7 @@ def track_table(tracks: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     columns = ("track", "group", "label", "kind", "device", "sort", "pid", "tid")
     types = {name: schema.TABLES["tracks"][name] for name in columns} | {"sort": pl.Int64}
     frame = pl.DataFrame(rows, schema=types, orient="row")
-    return frame.sort("sort", "track").with_columns(sort=pl.int_range(pl.len(), dtype=pl.Int32))
+    return add_track_columns(frame.sort("sort", "track").with_columns(sort=pl.int_range(pl.len(), dtype=pl.Int32)).lazy()).collect()
 
 
 def _system_pid(pid: str, sort: int) -> str:

@@ -36,7 +36,7 @@ MEMORY: dict[str, Any] = {
     "allocated": pl.Float64,
     "reserved": pl.Float64,
     "active": pl.Float64,
-    "device": pl.String,
+    "npu": pl.Int64,  # null: memory of the host
     "pid": pl.Int64,
     "thread": pl.Int64,
     "op": pl.String,

@@ -131,7 +131,7 @@ def memory_tables(framework: Framework) -> dict[str, pl.DataFrame]:
     records = framework.memory
     if records.is_empty():
         return {}
-    on_device = records.filter(pl.col("device") != "cpu")
+    on_device = records.filter(pl.col("npu").is_not_null())
     counters = {"counters": record_counters(on_device)} if on_device.height else {}
     return {"allocations": _blocks(records.filter("is_block"), framework.spans), **counters}
 
@@ -139,7 +139,8 @@ def memory_tables(framework: Framework) -> dict[str, pl.DataFrame]:
 def _blocks(records: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """A block is allocated at an address and freed before the next one there. A block that is freed first is from before the recording."""
     key = ["pid", "device", "address"]
-    rows = records.filter(pl.col("event") < 2).sort("at_ns", maintain_order=True)
+    device = pl.coalesce(pl.format("npu {}", "npu"), pl.lit("cpu"))
+    rows = records.with_columns(device=device).filter(pl.col("event") < 2).sort("at_ns", maintain_order=True)
     rows = rows.with_columns(
         next_ns=pl.col("at_ns").shift(-1).over(key),
         next_event=pl.col("event").shift(-1).over(key),

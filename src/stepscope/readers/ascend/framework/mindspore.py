@@ -137,5 +137,4 @@ def memory(folder: Path, problems: list[Problem]) -> pl.DataFrame:
             "op": records.text(13),
         }
     )
-    device = pl.format("npu {}", "device")
-    return rows.with_columns(component=pl.lit("MindSpore"), is_block=pl.lit(True), device=device).sort("at_ns", maintain_order=True)
+    return rows.with_columns(component=pl.lit("MindSpore"), is_block=pl.lit(True), npu="device").sort("at_ns", maintain_order=True)

@@ -11,7 +11,7 @@ from stepscope.readers.ascend.common.kinds import first_match, host_call_kind
 from stepscope.readers.ascend.common.texts import json_lists, json_object
 from stepscope.readers.ascend.framework import tlv
 from stepscope.readers.ascend.framework.columns import MEMORY, SPANS, conform, convert_times, find_file, float64, int64, scatter
-from stepscope.readers.ascend.prof.device.records import paired
+from stepscope.readers.ascend.prof.device.records import pair_starts_and_ends
 from stepscope.readers.ascend.prof.files import Clock
 from stepscope.readers.common.problems import Problem
 
@@ -88,7 +88,7 @@ def _queue_calls(folder: Path, clock: Clock, problems: list[Problem]) -> pl.Data
     key = pl.DataFrame({"thread": heads["thread"], "name": name, "dequeue": heads["category"] // 2}).select(
         pl.struct(pl.all()).rank("dense").cast(pl.Int64)
     )
-    starts, ends, unpaired = paired(key.to_series().to_numpy(), at, heads["category"] % 2 == 0)
+    starts, ends, unpaired = pair_starts_and_ends(key.to_series().to_numpy(), at, heads["category"] % 2 == 0)
     if any(unpaired):
         problems.append(Problem(file.name, "marks of the queue without a start or an end", sum(unpaired)))
     rows = pl.DataFrame(
@@ -201,9 +201,8 @@ def memory(folder: Path, clock: Clock, problems: list[Problem]) -> pl.DataFrame:
             "at_ns": at,
             "address": heads["address"],
             "bytes": np.abs(heads["bytes"]),
-            "npu": heads["device_type"] == _NPU,
+            "is_npu": heads["device_type"] == _NPU,
             "is_block": heads["allocator"] == 0,
         }
     ).filter(pl.Series(valid))
-    device = pl.when("npu").then(pl.format("npu {}", "device")).otherwise(pl.lit("cpu"))
-    return rows.with_columns(device=device).sort("at_ns", maintain_order=True)
+    return rows.with_columns(npu=pl.when("is_npu").then("device")).sort("at_ns", maintain_order=True)

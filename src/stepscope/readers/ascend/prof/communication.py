@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.readers.ascend.prof.device.records import worded
+from stepscope.readers.ascend.prof.device.records import code_names
 from stepscope.readers.ascend.prof.host.records import Host
 
 _DTYPES = {
@@ -36,21 +36,21 @@ _ODD = {255: "RESERVED", 2**32 - 1: "INVALID_TYPE"}
 
 class Communication(NamedTuple):
     operators: pl.DataFrame  # node, nth, name, op_type, group, start_ns, end_ns, ...
-    tasks: pl.DataFrame  # what ran on planes: group, plane, name, start_ns, end_ns, ...
+    tasks: pl.DataFrame  # tasks on planes: group, plane, name, start_ns, end_ns, ...
 
 
 def read(executions: pl.DataFrame, host: Host | None) -> Communication:
-    ran = _spelled(executions.filter(pl.col("communication").is_not_null()))
+    ran = _with_strings(executions.filter(pl.col("communication").is_not_null()))
     if host is None or ran.is_empty():
         return Communication(pl.DataFrame(), pl.DataFrame())
-    calls = host.calls.select(pl.col("row").cast(pl.Int64), "name", "connection", "item").pipe(_spelled)
+    calls = host.calls.select(pl.col("row").cast(pl.Int64), "name", "connection", "item").pipe(_with_strings)
     ran = ran.join(calls.select(communication="row", role="name"), on="communication", how="left", maintain_order="left")
     details, groups = _details(host), _groups(host)
-    tasks = ran.join(details, on=["communication", "context"], how="inner", maintain_order="left", suffix="_said")
-    ran = ran.join(groups, on="node", how="left", maintain_order="left", suffix="_told")
-    if tasks.height:  # where the operator itself does not say its group, its tasks do
-        told = tasks.select("execution", "group", "group_number", "ranks").unique("execution", keep="first")
-        ran = ran.join(told, on="execution", how="left", maintain_order="left", suffix="_of_task")
+    tasks = ran.join(details, on=["communication", "context"], how="inner", maintain_order="left", suffix="_of_details")
+    ran = ran.join(groups, on="node", how="left", maintain_order="left", suffix="_of_group")
+    if tasks.height:  # tasks contain the group of operators without one
+        task_groups = tasks.select("execution", "group", "group_number", "ranks").unique("execution", keep="first")
+        ran = ran.join(task_groups, on="execution", how="left", maintain_order="left", suffix="_of_task")
         ran = ran.with_columns(
             group=pl.coalesce("group", "group_of_task"), group_number=pl.coalesce("group_number", "group_number_of_task")
         )
@@ -59,20 +59,20 @@ def read(executions: pl.DataFrame, host: Host | None) -> Communication:
     return Communication(_operators(ran, calls), _planes(tasks))
 
 
-def _spelled(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_strings(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _details(host: Host) -> pl.DataFrame:
-    """hccl_info: what each task of a collective was to do."""
+    """hccl_info: ranks, link, transport and size of each task of a collective."""
     raw = host.streams["additional.hccl_info"]
     call = host.around.find("communication", raw["thread"].astype(np.int64), host.clock.ns(raw["at"]))
     rows = pl.DataFrame(
         {
             "communication": call,
             "context": raw["context"].astype(np.int64),
-            "task_name": host.words.of(raw["item"]).cast(pl.String),
-            "group": host.words.of(raw["group"]).cast(pl.String),
+            "task_name": host.words.names_of(raw["item"]).cast(pl.String),
+            "group": host.words.names_of(raw["group"]).cast(pl.String),
             "group_number": raw["group"],
             "src": raw["local"].astype(np.int64),
             "dst": raw["remote"].astype(np.int64),
@@ -81,10 +81,10 @@ def _details(host: Host) -> pl.DataFrame:
             "notify": raw["notify"].astype(np.uint64),
             "estimated": raw["estimated"].astype(np.float64),
             "size": raw["bytes"].astype(np.int64),
-            "data_type": worded(raw["dtype"], _DTYPES | _ODD),
-            "link": worded(raw["link"], _LINKS | _ODD),
-            "transport": worded(raw["transport"], _TRANSPORTS | _ODD),
-            "rdma": worded(raw["rdma"], _RDMA | _ODD),
+            "data_type": code_names(raw["dtype"], _DTYPES | _ODD),
+            "link": code_names(raw["link"], _LINKS | _ODD),
+            "transport": code_names(raw["transport"], _TRANSPORTS | _ODD),
+            "rdma": code_names(raw["rdma"], _RDMA | _ODD),
         }
     )
     return rows.filter(pl.col("communication") >= 0).unique(["communication", "context"], keep="first", maintain_order=True)
@@ -97,10 +97,10 @@ def _groups(host: Host) -> pl.DataFrame:
     rows = pl.DataFrame(
         {
             "node": node,
-            "group": host.words.of(raw["group"]).cast(pl.String),
+            "group": host.words.names_of(raw["group"]).cast(pl.String),
             "group_number": raw["group"],
-            "op_data_type": worded(raw["dtype"], _DTYPES | _ODD),
-            "algorithm": host.words.of(raw["algorithm"]).cast(pl.String),
+            "op_data_type": code_names(raw["dtype"], _DTYPES | _ODD),
+            "algorithm": host.words.names_of(raw["algorithm"]).cast(pl.String),
             "count": raw["count"].astype(np.int64),
             "relay": raw["flags"] & 1 == 1,
             "retry": raw["flags"] & 2 == 2,
@@ -110,7 +110,7 @@ def _groups(host: Host) -> pl.DataFrame:
 
 
 def _operators(ran: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """An operator lasts from the first start to the last end of its master tasks: those of other streams may run on after it."""
+    """An operator lasts from the first start to the last end of its master tasks: tasks of other streams may run longer."""
     master = (pl.col("role") == "master") | ~(pl.col("role") == "master").any().over("device", "node", "nth")
     rows = (
         ran.filter(pl.col("node").is_not_null())
@@ -138,7 +138,7 @@ def _operators(ran: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
-    """With how long each transfer took: an RDMA payload is on its way until the tasks that close it, not only while it is asked for."""
+    """Tasks with the duration of each transfer: an RDMA payload is in transit until the tasks that close it, longer than its own task."""
     if tasks.is_empty():
         return tasks
     tasks = tasks.sort("start_ns", maintain_order=True).with_columns(
@@ -154,24 +154,24 @@ def _planes(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _close(part: pl.DataFrame, lasted: "np.ndarray[Any, Any]") -> None:
-    """Payloads in a row share the time from the first one's start to the end of the task that closes them, by their sizes."""
+    """Set the duration of consecutive payloads: the time from the first start to the end of the closing task, shared by size."""
     point_to_point = bool(re.search("send|receive", str(part["op_type"][0] or part["node_item"][0]).lower()))
     closing = _WITHOUT_BARRIER if point_to_point else _WITH_BARRIER
     rows = part.select("at", "size", "start_ns", "end_ns", sends=pl.col("rdma") == _RDMA[1]).rows()
-    here = 0
-    while here < len(rows):
-        last = here
+    first = 0
+    while first < len(rows):
+        last = first
         while last < len(rows) and rows[last][4]:
             last += 1
         end = last + closing - 2  # counted from the first task after the payloads
-        if last > here and end < len(rows):
-            total = sum(row[1] for row in rows[here:last])
-            for at, size, _, _, _ in rows[here:last]:
-                lasted[at] = (rows[end][3] - rows[here][2]) * size / total if total else 0.0
-            here = end + 1
+        if last > first and end < len(rows):
+            total = sum(row[1] for row in rows[first:last])
+            for at, size, _, _, _ in rows[first:last]:
+                lasted[at] = (rows[end][3] - rows[first][2]) * size / total if total else 0.0
+            first = end + 1
         else:
-            here = max(last, here + 1)
+            first = max(last, first + 1)
 
 
-# How many tasks follow the payloads until the transfer is known to be over.
+# Number of tasks after the payloads that close a transfer.
 _WITHOUT_BARRIER, _WITH_BARRIER = 3, 5

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import heap, units
+from stepscope.model.counters import of_device
 from stepscope.model.intervals import Ints
 from stepscope.readers.ascend.prof import communication as prof_communication
 from stepscope.readers.ascend.prof import steps as prof_steps
@@ -42,19 +43,19 @@ def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams
     if chip not in _CHIPS:
         notes.add(side.path, f"unknown chip '{chip}': the layout is derived from the files")
     stars = any(name.startswith("stars_soc") for name in side.raw)
-    clock, placed = device_clock(side, host_side, 50 if stars else 100, notes)
+    clock, aligned = device_clock(side, host_side, 50 if stars else 100, notes)
     device = records.read(side, clock, notes)
     if chip in records.NEWEST and host is not None:
         device = _on_streams(device, host)
-    executions = prof_streams.placed(prof_tasks.joined(device, host), streams)
-    if not placed:
-        device, executions = _moved(side, device, executions, notes)
+    executions = prof_streams.with_shown_streams(prof_tasks.join_launches(device, host), streams)
+    if not aligned:
+        device, executions = _align_to_launches(side, device, executions, notes)
     heap.give_back(executions.height)
     steps = prof_steps.read(device.steps)
     if steps.unfinished:
         notes.add(
             side.path,
-            f"{units.count(steps.unfinished, 'iteration did', 'iterations did')} not end while this was recorded: not in the steps",
+            f"{units.count(steps.unfinished, 'iteration', 'iterations')} without an end in the recording: not in the steps",
             steps.unfinished,
             "ts_track",
         )
@@ -71,60 +72,63 @@ def read(side: Side, host_side: Side | None, host: Host | None, streams: Streams
         pl.concat(
             [
                 _clocks(device, at_ns, hertz),
-                *_voltages(side, device, notes),
+                _voltages(side, device, notes),
                 prof_counters.read(side, device.clock, device_start(side), notes),
                 _on_device(side, notes),
-            ]
+            ],
+            how="diagonal",
         ),
         unmatched,
     )
 
 
 def _with_cache(pmu: pl.DataFrame, cache: pl.DataFrame) -> pl.DataFrame:
-    """Counters of kernels: of their cores and of the cache."""
+    """Counters of kernels: those of the cores and of the L2 cache."""
     if pmu.is_empty() or cache.is_empty():
         return cache if pmu.is_empty() else pmu
     return pmu.join(cache, on="execution", how="full", coalesce=True, maintain_order="left")
 
 
 def _on_streams(device: Device, host: Host) -> Device:
-    """Tasks of the newest chips have numbers of their own whatever their stream, which only the host knows."""
+    """The device with the streams of its tasks from the host's records: the newest chips number tasks independently of streams."""
     known = host.tasks.filter(pl.col("device") == device.number).select("task", of_host="stream").unique("task", keep="first")
     tasks = device.tasks.join(known, on="task", how="left", maintain_order="left")
     return device._replace(tasks=tasks.with_columns(stream=pl.coalesce("of_host", "stream")).drop("of_host"))
 
 
 def _on_device(side: Side, notes: Notes) -> pl.DataFrame:
-    """What the device's own processors do. They run on its monotonic clock."""
+    """Counters of the device's control and AI CPUs, whose samples have times of its monotonic clock."""
     return usage.read(side, device_clock(side, None, 1, Notes(notes.root))[0].origin_ns - device_start(side), notes)
 
 
 def _clocks(device: Device, at_ns: Ints, hertz: Ints) -> pl.DataFrame:
     rows = pl.DataFrame({"at_ns": at_ns, "value": hertz.astype(np.float64)})
-    return rows.select(name=pl.lit(f"aicore clock npu {device.number}"), at_ns="at_ns", value="value", unit=pl.lit("Hz"))
+    return rows.select(**of_device("aicore clock", "npu", device.number), at_ns="at_ns", value="value", unit=pl.lit("Hz"))
 
 
-def _voltages(side: Side, device: Device, notes: Notes) -> list[pl.DataFrame]:
-    found = []
+def _voltages(side: Side, device: Device, notes: Notes) -> pl.DataFrame:
+    frames = []
     for name, kind in (("aicore voltage", prof_pmu.CORE_VOLTAGE), ("bus voltage", prof_pmu.BUS_VOLTAGE)):
-        at_ns, millivolts = prof_pmu.power_readings(side, device.clock, kind, Notes(notes.root))  # what is damaged is noted once
-        found.append(prof_counters.frame(f"{name} npu {device.number}", at_ns, millivolts / 1000, "V"))
-    return [frame.select("name", "at_ns", "value", "unit") for frame in found]
+        at_ns, millivolts = prof_pmu.power_readings(
+            side, device.clock, kind, Notes(notes.root)
+        )  # `frequencies` reports the damage of this file
+        frames.append(prof_counters.frame(name, at_ns, millivolts / 1000, "V"))
+    return prof_counters.samples_of_device(frames, device.number)
 
 
-def _moved(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> tuple[Device, pl.DataFrame]:
-    """Without the counter's reading at the start, all that is known is that nothing runs before its launch."""
+def _align_to_launches(side: Side, device: Device, executions: pl.DataFrame, notes: Notes) -> tuple[Device, pl.DataFrame]:
+    """Executions shifted in time so that none starts before its launch: the counter's reading at the start is missing."""
     late = (executions["start_ns"] - executions["at_ns"]).min()
     first = executions["start_ns"].min()
     by = late if isinstance(late, int) else first - device.clock.origin_ns if isinstance(first, int) else 0
-    notes.add(side.path, "the device's clock has no start time: its times are shifted so that the first task runs when it is launched")
+    notes.add(side.path, "the device's clock has no start time: its times are shifted so that no task starts before its launch")
     times = ("start_ns", "end_ns", "whole_ns", "whole_end_ns")
-    moved = device._replace(
+    aligned = device._replace(
         tasks=device.tasks.with_columns(pl.col("start_ns", "end_ns") - by),
         steps=device.steps.with_columns(pl.col("at_ns") - by),
         clock=device.clock._replace(origin_ns=bounded_time(device.clock.origin_ns - by)),
     )
-    return moved, executions.with_columns(pl.col(times) - by)
+    return aligned, executions.with_columns(pl.col(times) - by)
 
 
 def _with_aicpu(executions: pl.DataFrame, aicpu: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -146,7 +150,7 @@ AICPU = ("aicpu start_ns", "compute_us", "memcpy_us", "dispatch_us", "run_ns", "
 
 
 def _with_receipts(executions: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
-    """Executions with the time at which the scheduler received a copy. It is recorded beside the log of tasks."""
+    """Executions with the time at which the scheduler received a copy. The log of tasks does not contain it."""
     if copies.is_empty():
         return executions.with_columns(received_ns=pl.lit(None, pl.Int64))
     runs = executions.select("execution", "stream", "task", "start_ns").sort("start_ns")

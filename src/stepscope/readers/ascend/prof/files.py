@@ -1,4 +1,4 @@
-"""The files of an Ascend PROF directory: what they say of the machine, their slices put together, and records cut from them."""
+"""The files of an Ascend PROF directory: descriptions of the machine, and records from the concatenated slices of each stream."""
 
 import configparser
 import itertools
@@ -22,48 +22,48 @@ DEVICE_MAGIC = 0x6BD3
 _NOT_RAW = (".done", ".complete", ".zip")
 _YEARS_NS = 10 * 365 * 86_400 * 10**9
 _NUMBER = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?")
-_RESYNCS = 256  # how often a stream may lose its rhythm before the rest of it is given up
+_RESYNCS = 256  # realignments per stream; after these, the rest is decoded without realignment
 
 
 class Notes:
-    """What could not be read, as rows of `problems`."""
+    """Data that could not be read, as rows of `problems`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.damaged: dict[Path, int] = {}  # records of a file that are known to be lost
+        self.damaged: dict[Path, int] = {}  # number of lost records per file
         self._rows: list[dict[str, object]] = []
 
-    def add(self, file: Path | str, what: str, lost: int = 0, where: str = "") -> None:
+    def add(self, file: Path | str, text: str, lost: int = 0, where: str = "") -> None:
         name = str(file.relative_to(self.root)) if isinstance(file, Path) and file.is_relative_to(self.root) else str(file)
-        self._rows.append({"file": printable_name(name), "where": where, "what": printable_name(what), "lost": lost})
+        self._rows.append({"file": printable_name(name), "where": where, "what": printable_name(text), "lost": lost})
 
     def frame(self) -> pl.DataFrame:
         return pl.DataFrame(self._rows, schema={"file": pl.String, "where": pl.String, "what": pl.String, "lost": pl.Int64})
 
 
 class Side(NamedTuple):
-    """A data source of the directory, `host` or `device_N`: its raw files by name, and what its small files say."""
+    """A data source of the directory, `host` or `device_N`: its raw files by name, and the contents of info.json and sample.json."""
 
     path: Path
     device: int | None
     raw: dict[str, Path]
     info: dict[str, Any]
     sample: dict[str, Any]
-    expanded: bool = False  # more streams than the device's records have room for: their numbers are packed another way
+    expanded: bool = False  # more streams than the fields of a record can number: another encoding of stream and task
 
     def slices(self, pattern: str) -> list[Path]:
-        """The pieces of one stream, in the order in which they were written."""
+        """The slices of one stream, in the order in which they were written."""
         paths = [path for name, path in self.raw.items() if re.fullmatch(pattern + r"(\.slice_\d+)?", name)]
         return sorted(paths, key=_slice_number)
 
     @property
     def level(self) -> str:
-        """How much was asked for: `l0`, `l1` as earlier CANN calls it, `level0`, `level1` as current CANN does."""
+        """The profiling level: `l0`, `l1` in earlier CANN, `level0`, `level1` in current CANN."""
         return str(self.sample.get("profLevel") or self.sample.get("prof_level") or "")
 
     @property
     def current(self) -> bool:
-        """Of current CANN, whose msprof exports some figures in another way than that of earlier CANN."""
+        """Whether current CANN recorded it: its msprof computes some figures differently than earlier versions."""
         return self.level.startswith("level")
 
     @property
@@ -72,13 +72,13 @@ class Side(NamedTuple):
 
     @property
     def unit(self) -> dict[str, Any]:
-        """What the directory says of the chip itself."""
+        """The entry DeviceInfo: the chip."""
         units = self.info.get("DeviceInfo")
         return units[0] if isinstance(units, list) and units and isinstance(units[0], dict) else {}
 
     @property
     def core_hertz(self) -> int:
-        """The usual frequency of its AI cores; 0 if unknown."""
+        """The nominal frequency of the AI cores; 0 if unknown."""
         return int(_frequency(self.unit.get("aic_frequency")) * 1_000_000)
 
     def cores(self, kind: str) -> int:
@@ -94,7 +94,7 @@ class Side(NamedTuple):
 
 
 def sides(root: Path, notes: Notes) -> tuple[Side | None, list[Side]]:
-    """The host's part, if it is there, and those of the devices by number."""
+    """The host, if it was recorded, and the devices sorted by number."""
     host = _side(root / "host", None, notes) if (root / "host").is_dir() else None
     devices = [
         _side(path, int(match[1]), notes)
@@ -102,20 +102,20 @@ def sides(root: Path, notes: Notes) -> tuple[Side | None, list[Side]]:
         if (match := re.fullmatch(r"device_(\d{1,6})", path.name)) and path.is_dir()
     ]
     every = [side for side in (host, *devices) if side]
-    # Only the host says it, of all devices alike.
+    # Only the host's files contain it; it applies to all devices.
     expanded = any(_is_expanded(side, notes) for side in every)
     chosen = [side._replace(expanded=expanded, sample=side.sample or _sample_of_others(side, every, notes)) for side in devices]
     return host, sorted(chosen, key=lambda side: side.device or 0)
 
 
 def _sample_of_others(side: Side, every: list[Side], notes: Notes) -> dict[str, Any]:
-    """What to record is asked once for all: a folder that lost its sample.json is none the worse for it."""
-    other = next((one for one in every if one.sample), None)
+    """The sample.json of another folder: all folders of a recording have the same settings."""
+    other = next((candidate for candidate in every if candidate.sample), None)
     if other is None:
         if any(name.startswith(("ffts_profile.", "aicore.")) for name in side.raw):
-            notes.add(side.path, "no sample.json can be read: which events the cores counted is not known")
+            notes.add(side.path, "no readable sample.json: the events that the cores counted are unknown")
         return {}
-    notes.add(side.path, f"no sample.json can be read: that of {other.path.name} is used in its place")
+    notes.add(side.path, f"no readable sample.json: that of {other.path.name} is used instead")
     return other.sample
 
 
@@ -130,7 +130,7 @@ def _is_expanded(side: Side, notes: Notes) -> bool:
 def _side(path: Path, device: int | None, notes: Notes) -> Side:
     info = _first(path, "info.json")
     if info is None:
-        notes.add(path, "no info.json: clock frequency and chip are taken as usual for such files")
+        notes.add(path, "no info.json: defaults are used for the clock frequency and the chip")
     sample = _first(path, "sample.json")
     return Side(path, device, raw_files(path / "data"), _json(info, notes), _json(sample, notes))
 
@@ -142,7 +142,7 @@ def raw_files(folder: Path) -> dict[str, Path]:
 
 
 def _first(folder: Path, name: str) -> Path | None:
-    """`name`, or the same with a device number behind it."""
+    """The file `name`, or `name` with a device number as suffix."""
     return next((path for path in sorted(folder.glob(f"{name}*")) if path.is_file() and not path.name.endswith(_NOT_RAW)), None)
 
 
@@ -152,25 +152,25 @@ def _json(path: Path | None, notes: Notes) -> dict[str, Any]:
     try:
         value = parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        notes.add(path, f"not JSON ({error}): what it says is unknown")
+        notes.add(path, f"not JSON ({error}): its contents are ignored")
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def number(text: object) -> Fraction:
-    """A number as the small files write it, exactly; 0 where it is none, or one of more digits than anything counts."""
+    """The exact value of a number in a JSON or log file; 0 for text that is no number, or has more digits than any real value."""
     digits = str(text).strip()
     return Fraction(digits) if _NUMBER.fullmatch(digits) else Fraction(0)
 
 
 def _frequency(text: object) -> Fraction:
-    """In MHz; 0 where it is none, or one that no counter has: damage may leave any number."""
+    """In MHz; 0 for an invalid or implausible frequency: a damaged file may contain any number."""
     megahertz = number(text)
     return megahertz if Fraction(1, 1000) <= megahertz <= 100_000 and megahertz.denominator <= 10**6 else Fraction(0)
 
 
 def bounded_time(nanoseconds: Fraction | int) -> int:
-    """0 for one that is not within what 64 bits hold, with room to add others."""
+    """The time as an integer; 0 if sums with it could exceed 64 bits."""
     return int(nanoseconds) if -(2**62) < nanoseconds < 2**62 else 0
 
 
@@ -183,7 +183,7 @@ def _slice_number(path: Path) -> tuple[int, str]:
 
 
 class Clock(NamedTuple):
-    """A counter's reading in nanoseconds of wall-clock time, in integers: floats of today's date have a grain of 0.25 microseconds."""
+    """Converts readings of a counter to wall-clock nanoseconds, with integers: a float of this size has a resolution of 0.25 us."""
 
     base: int  # the counter's reading at `origin_ns`
     origin_ns: int
@@ -202,10 +202,21 @@ class Clock(NamedTuple):
         possible: Bools = np.logical_and.reduce([np.abs(at - self.origin_ns) < _YEARS_NS for at in times])
         return possible
 
+    def drop_implausible(self, rows: pl.DataFrame, side: Side, notes: Notes, noun: str, where: str = "") -> pl.DataFrame:
+        """The rows with plausible times that do not end before they start; the others are reported."""
+        columns = [name for name in ("at_ns", "start_ns", "end_ns") if name in rows.columns]
+        possible = self.plausible(*(rows[name].to_numpy() for name in columns))
+        if "end_ns" in columns:
+            possible &= (rows["end_ns"] >= rows["start_ns"]).to_numpy()
+        if possible.all():
+            return rows
+        notes.add(side.path / "data", f"{noun} with invalid timestamps", int((~possible).sum()), where)
+        return rows.filter(pl.Series(possible))
+
 
 def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
     log = _log(host.path, "host_start.log", notes)
-    # Every part says the frequency of the host's counter: one that lacks its info.json is none the worse.
+    # Each info.json contains the frequency of the host's counter, so one of them is enough.
     mhz = next((side.host_mhz for side in (host, *devices) if side.info), Fraction(0))
     past = wall(host, notes)
     if mhz <= 0:  # the counter is the monotonic clock
@@ -213,10 +224,10 @@ def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
     return Clock(log.get("cntvct", 0), bounded_time(log.get("clock_monotonic_raw", 0) + past), 1000 / mhz)
 
 
-def framework_clock(said: dict[str, Any], host: Side | None, devices: list[Side], notes: Notes) -> Clock | None:
-    """The clock of what a framework records beside CANN, from CANN's files or from profiler_info.json; None where neither says it."""
-    start, end = (part if isinstance(part := said.get(key), dict) else {} for key in ("start_info", "end_info"))
-    counts = start.get("syscnt_enable", True)  # MindSpore does not say: it always reads the counter
+def framework_clock(profiler_info: dict[str, Any], host: Side | None, devices: list[Side], notes: Notes) -> Clock | None:
+    """The clock of the framework's own records, from CANN's files or from profiler_info.json; None if neither contains it."""
+    start, end = (part if isinstance(part := profiler_info.get(key), dict) else {} for key in ("start_info", "end_info"))
+    counts = start.get("syscnt_enable", True)  # MindSpore omits it and always reads the counter
     if host is not None and host.path.is_dir():
         clock = host_clock(host, devices, notes)
         return clock if counts else Clock(0, wall(host, notes), Fraction(1))
@@ -230,12 +241,12 @@ def framework_clock(said: dict[str, Any], host: Side | None, devices: list[Side]
 
 
 def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) -> tuple[Clock, bool]:
-    """And whether the device's times can be compared with those of the host."""
+    """The device's clock, and whether it is aligned with the host's clock."""
     mhz = _frequency(device.unit.get("hwts_frequency"))
     if mhz <= 0:
         mhz = Fraction(usual_mhz)
         notes.add(
-            device.path, f"the frequency of the device's counter is not recorded: taken as {usual_mhz} MHz, as is usual for this chip"
+            device.path, f"the frequency of the device's counter is not recorded: {usual_mhz} MHz is assumed, the default of this chip"
         )
     log = _log(device.path, "host_start.log", notes)
     start = _log(device.path, "dev_start.log", notes)
@@ -246,8 +257,8 @@ def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) 
 
 
 def counter_clock(device: Side, notes: Notes) -> Clock:
-    """The counter of the host as the device's folder has it: what the driver samples is in its ticks."""
-    log = _log(device.path, "host_start.log", Notes(notes.root))  # what is missing was said for the device's own clock
+    """The host's counter, from the files of the device: the driver's samples have its ticks as timestamps."""
+    log = _log(device.path, "host_start.log", Notes(notes.root))  # missing files are already reported by `device_clock`
     past = wall(device, notes)
     if device.host_mhz <= 0:
         return Clock(0, past, Fraction(1))
@@ -255,25 +266,25 @@ def counter_clock(device: Side, notes: Notes) -> Clock:
 
 
 def device_start(device: Side) -> int:
-    """The device's own monotonic clock at the start."""
+    """The reading of the device's monotonic clock at the start."""
     path = _first(device.path, "dev_start.log")
     match = re.search(r"clock_monotonic_raw\s*[:=]\s*(\d{1,18})", path.read_text("utf-8", "replace")) if path else None
     return int(match[1]) if match else 0
 
 
 def wall(side: Side, notes: Notes) -> int:
-    """What to add to the monotonic clock for the date."""
+    """Offset from the monotonic clock to the wall clock."""
     begin = _json(_first(side.path, "start_info"), notes)
     return bounded_time(int(number(begin.get("collectionTimeBegin")) * 1000) - int(number(begin.get("clockMonotonicRaw"))))
 
 
 def begin(side: Side, notes: Notes) -> int:
-    """When the recording began, in the time of day."""
+    """Start of the recording, wall-clock time."""
     return bounded_time(number(_json(_first(side.path, "start_info"), notes).get("collectionTimeBegin")) * 1000)
 
 
 def _log(folder: Path, name: str, notes: Notes) -> dict[str, int]:
-    """Lines of `key: value`, in the first section if there are sections."""
+    """The integers in lines of `key: value`, of the first section if the file has sections."""
     path = _first(folder, name)
     if path is None:
         notes.add(folder, f"no {name}")
@@ -293,10 +304,10 @@ def _log(folder: Path, name: str, notes: Notes) -> dict[str, int]:
 
 
 def records(files: list[Path], dtype: np.dtype[Any], notes: Notes, magic: int | None = None, at: str = "magic") -> Records:
-    """The records of one stream: its slices put together and cut, so that a record may lie across two of them.
+    """The records of one stream: slices are concatenated first, because a record may continue in the next slice.
 
-    A ring buffer that ran over has lost the head of its first record; a job that was killed, the tail of its last one. Where
-    records carry a magic number it tells which; where bytes are missing or too many in between, it finds the next whole record.
+    The first record may lack its beginning (the ring buffer overflowed), the last one its end (the job was killed). Records with
+    a magic number are realigned by it: at the start, and after missing or extra bytes.
     """
     if not files:
         return np.empty(0, dtype)
@@ -310,29 +321,30 @@ def records(files: list[Path], dtype: np.dtype[Any], notes: Notes, magic: int | 
         if over:
             notes.add(
                 files[0],
-                f"{units.count(over, 'byte at the beginning belongs', 'bytes at the beginning belong')} to a record that is not whole",
+                f"{units.count(over, 'byte at the beginning belongs', 'bytes at the beginning belong')} to an incomplete record",
                 1,
             )
         return np.frombuffer(data, dtype, offset=over)
     place = _offset(dtype, at)
     parts, bad = [], 0
-    here, tries = _rhythm(data, 0, size, place, magic, over), 0
-    skipped = here or 0
-    while here is not None:
-        part = np.frombuffer(data, dtype, count=(len(data) - here) // size, offset=here)
+    start, tries = _aligned_offset(data, 0, size, place, magic, over), 0
+    skipped = start or 0
+    while start is not None:
+        part = np.frombuffer(data, dtype, count=(len(data) - start) // size, offset=start)
         good = part[at] == magic
-        stop = _out_of_step(good)
-        if stop is not None and tries < _RESYNCS and (next_at := _rhythm(data, here + stop * size, size, place, magic, None)) is not None:
+        stop = _first_misaligned(good)
+        end = start + (stop or 0) * size
+        if stop is not None and tries < _RESYNCS and (next_at := _aligned_offset(data, end, size, place, magic, None)) is not None:
             parts.append(part[:stop][good[:stop]])
             bad += int((~good[:stop]).sum())
-            skipped += next_at - (here + stop * size)
-            here, tries = next_at, tries + 1
+            skipped += next_at - end
+            start, tries = next_at, tries + 1
             continue
         parts.append(part if good.all() else part[good])
         bad += int((~good).sum())
-        here = None
+        start = None
     whole = np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty(0, dtype)
-    _tell(files[0], data, whole, size, over, bad, skipped, notes)
+    _report_skipped(files[0], data, whole, size, over, bad, skipped, notes)
     return whole
 
 
@@ -342,13 +354,13 @@ def _offset(dtype: np.dtype[Any], field: str) -> int:
     return int(fields[field][1])
 
 
-def _rhythm(data: bytes, start: int, size: int, place: int, magic: int, over: int | None) -> int | None:
-    """Where from `start` on records follow one another: at a likely beginning, else where two magic numbers are one record apart."""
+def _aligned_offset(data: bytes, start: int, size: int, place: int, magic: int, over: int | None) -> int | None:
+    """Offset of the first aligned record from `start` on: at a likely beginning, else where two magic numbers are one record apart."""
     ahead = np.frombuffer(data, np.uint8, count=min(len(data) - start, 64 * size), offset=start)
     hits = (ahead[:-1] == magic & 0xFF) & (ahead[1:] == magic >> 8) if len(ahead) > 1 else np.empty(0, np.bool_)
     begins = hits[place:]
     known = set(np.flatnonzero(begins).tolist())
-    # At a likely beginning most records are whole, though the first may not be.
+    # At a likely beginning most records are intact, but the first may be damaged.
     likely = () if over is None else (at for at in (over, 0) if 2 * begins[at::size].sum() > len(begins[at::size]))
     follows = (at for at in sorted(known) if at + size in known or at + size + place + 2 > len(ahead))
     position = next(itertools.chain(likely, follows), None)
@@ -357,41 +369,41 @@ def _rhythm(data: bytes, start: int, size: int, place: int, magic: int, over: in
     return start + position
 
 
-def _out_of_step(good: Bools) -> int | None:
-    """The first of two or more records in a row that are none: one alone is a damaged record, more are records cut wrongly."""
+def _first_misaligned(good: Bools) -> int | None:
+    """The first of two or more invalid records in a row, which show misalignment; a single one is a damaged record."""
     bad = ~good
     run = np.flatnonzero(bad[:-1] & bad[1:])
     return int(run[0]) if len(run) else None
 
 
-def _tell(file: Path, data: bytes, whole: Records, size: int, over: int, bad: int, skipped: int, notes: Notes) -> None:
+def _report_skipped(file: Path, data: bytes, whole: Records, size: int, over: int, bad: int, skipped: int, notes: Notes) -> None:
     rest = len(data) - len(whole) * size - bad * size
     if bad:
         notes.damaged[file] = bad
         notes.add(file, "records with a wrong magic number", bad)
     if rest > 0 and (over or skipped):
-        notes.add(file, f"{units.count(rest, 'byte belongs', 'bytes belong')} to no whole record", max(1, rest // size))
+        notes.add(file, f"{units.count(rest, 'byte belongs', 'bytes belong')} to no complete record", max(1, rest // size))
 
 
-def lost(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None:
-    """Devices number their records modulo 16: a jump means that at least that number of records is missing."""
+def report_lost_records(counter: NDArray[Any], file: Path, notes: Notes, bits: int = 4) -> None:
+    """Report lost records. Devices number records modulo 16: a gap in the numbers is the minimum number of lost records."""
     if len(counter) < 2:
         return
     numbers: Ints = counter.astype(np.int64)
     missing: Ints = (numbers[1:] - numbers[:-1] - 1) & ((1 << bits) - 1)
     jumps = int((missing > 0).sum())
     dropped = int(missing.sum()) - notes.damaged.get(file, 0)
-    # Where most numbers jump, this counter counts something else.
+    # If most numbers have gaps, the field is not a record number.
     if dropped > 0 and jumps <= max(4, len(counter) // 8):
-        notes.add(file, "records that the device dropped, at least: their numbers jump", dropped)
+        notes.add(file, "records that the device dropped, at least: gaps in the record numbers", dropped)
 
 
 def lines(files: list[Path]) -> list[str]:
-    """Text that may be cut anywhere into slices."""
+    """The lines of a text whose slices may begin anywhere."""
     return b"".join(path.read_bytes() for path in files).decode("utf-8", "replace").splitlines()
 
 
-def told(columns: Mapping[str, pl.Expr | str]) -> pl.Expr:
+def args_json(columns: Mapping[str, pl.Expr | str]) -> pl.Expr:
     """JSON text of these columns, for `args`."""
     parts = [(pl.col(column) if isinstance(column, str) else column).alias(name) for name, column in columns.items()]
     return pl.struct(parts).struct.json_encode()

@@ -4,10 +4,10 @@ hwts.log.data.45.dev.profiler_default_tag.N.slice_k     starts and ends of tasks
 training_trace.46.dev.profiler_default_tag.N.slice_k    tags of iterations and collectives
 Framework.host.vm.task_desc_info.N.slice_k              operator, blocks, task, stream of the graph
 Framework.host.vm.graph_desc_info.N.slice_k             type, formats, data types and shapes of operators
-Framework.host.vm.point.N.slice_k                       the operators that the tags stand for
+Framework.host.vm.point.N.slice_k                       the operators of the tags
 DATA_PREPROCESS.dev.AICPU.N.slice_k                     AI CPU operators, as text
 
-They lie in one folder or in its `data`. The only clock is the device's counter, of 10 ns; AI CPU operators are on one of their own.
+The files are in one folder or in its `data`. The only clock is the device's counter, in units of 10 ns; AI CPU operators have another one.
 """
 
 import re
@@ -24,17 +24,16 @@ from stepscope.model.trace import Meta, Trace, complete
 from stepscope.readers import Options
 from stepscope.readers.ascend.prof import steps as prof_steps
 from stepscope.readers.ascend.prof.device.records import hwts
-from stepscope.readers.ascend.prof.files import Notes, lines, raw_files, records, told
+from stepscope.readers.ascend.prof.files import Notes, args_json, lines, raw_files, records
 
 _TICK_NS = 10
-_LATEST = 2**54  # years after the chip was switched on: no reading of its counter
+_LATEST = 2**54  # years after the start of the chip: an invalid reading of the counter
 _NAME = (
     r"(hwts\.log\.data\.\d+\.dev\.profiler_default_tag|training_trace\.\d+\.dev\.profiler_default_tag"
     r"|Framework\.host\.vm\.(?:task_desc_info|graph_desc_info|point)|DATA_PREPROCESS\.dev\.AICPU)\.([0-9]{1,6})\.slice_[0-9]+"
 )
 _TRACE = np.dtype([("tag", "<u8"), ("task", "<u2"), ("stream", "<u2"), ("at", "<u8")])
 _FORWARD, _BACKWARD, _ITERATION_END, _FIRST_COLLECTIVE = 1, 2, 255, 3
-_MARKERS = (0, 10010)
 # MindSpore's numbers of data types.
 _TYPES = {
     30: "bool",
@@ -61,41 +60,41 @@ def sniff(path: Path) -> bool:
 
 def read(path: Path, options: Options) -> Trace:
     notes = Notes(path)
-    found: dict[str, list[Path]] = {}
+    files_by_stream: dict[str, list[Path]] = {}
     numbers = set()
     for folder in (path, path / "data"):
         for name, file in raw_files(folder).items():
             if match := re.fullmatch(_NAME, name):
-                found.setdefault(re.sub(r"\.\d+\.", ".", match[1] + "."), []).append(file)
+                files_by_stream.setdefault(re.sub(r"\.\d+\.", ".", match[1] + "."), []).append(file)
                 numbers.add(int(match[2]))
     if len(numbers) > 1:
         raise DataError(path, f"raw data of several devices ({', '.join(map(str, sorted(numbers)))}); open one of them")
     device = numbers.pop()
-    streams = {name: sorted(files, key=lambda file: int(file.name.rpartition("_")[2])) for name, files in found.items()}
-    described = _operator_descriptions(streams)
+    streams = {name: sorted(files, key=lambda file: int(file.name.rpartition("_")[2])) for name, files in files_by_stream.items()}
+    descriptions = _operator_descriptions(streams)
     tags = records(streams.get("training_trace.dev.profiler_default_tag.", []), _TRACE, notes)
     tags = tags[tags["at"] < _LATEST]
     points = _points(streams)
     steps = _steps(tags, notes)
     numbered = steps.with_columns(model_id=pl.lit(0, pl.Int64), iteration="step")
     spans = [
-        _operators(hwts(streams.get("hwts.log.data.dev.profiler_default_tag.", []), notes), described, notes),
-        _collectives(tags, points, described),
-        _aicpu(streams.get("DATA_PREPROCESS.dev.AICPU.", []), described),
-        # Which model they are of is not said: there is but one.
+        _operators(hwts(streams.get("hwts.log.data.dev.profiler_default_tag.", []), notes), descriptions, notes),
+        _collectives(tags, points, descriptions),
+        _aicpu(streams.get("DATA_PREPROCESS.dev.AICPU.", [])),
+        # The files do not contain the model: there is only one.
         prof_steps.as_spans(numbered, "step", label=pl.lit("Step Trace"), tid=pl.lit("model 0")).drop("step"),
     ]
-    _tell_uncovered(spans[0], steps, notes)
+    _report_uncovered_steps(spans[0], steps, notes)
     return _assembled(device, pl.concat(spans, how="diagonal"), steps, points, notes, options)
 
 
-def _tell_uncovered(tasks: pl.DataFrame, steps: pl.DataFrame, notes: Notes) -> None:
-    """The task log fills up long before the training trace does: later steps look idle, and are not."""
+def _report_uncovered_steps(tasks: pl.DataFrame, steps: pl.DataFrame, notes: Notes) -> None:
+    """Report the steps after the end of the task log, which fills up long before the training trace: their operators are missing."""
     last = (tasks["start_ns"] + tasks["dur_ns"]).max()
     bare = steps.filter(pl.col("start_ns") > last).height if isinstance(last, int) else 0
     if bare:
         notes.add(
-            "hwts.log.data", f"the task log ends in step {steps.height - bare} of {steps.height}: of later steps no operators are known"
+            "hwts.log.data", f"the task log ends in step {steps.height - bare} of {steps.height}: the operators of later steps are missing"
         )
 
 
@@ -115,7 +114,7 @@ def _operator_descriptions(streams: dict[str, list[Path]]) -> pl.DataFrame:
         name="op",
         scope=pl.col("op").str.extract(r"^(.*)/[^/]*$"),
         op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$")),
-        args=told({"full name": "op", "Task Id": "task", "Block Num": "blocks", "tensors": "tensors"}),
+        args=args_json({"full name": "op", "Task Id": "task", "Block Num": "blocks", "tensors": "tensors"}),
     ).drop("tensors")
 
 
@@ -125,11 +124,11 @@ def _operator(line: str) -> dict[str, Any]:
     about = dict(fields[:2])
     tensors: list[dict[str, str]] = []
     for key, value in fields[2:]:
-        side, _, what = key.partition("_")
-        if what == "id":
+        side, _, field = key.partition("_")
+        if field == "id":
             tensors.append({"tensor": f"{side} {value}"})
         elif tensors:
-            tensors[-1][what] = value.strip('"')
+            tensors[-1][field] = value.strip('"')
     inputs = [tensor for tensor in tensors if tensor["tensor"].startswith("input")]
     shapes = [[int(size) for size in re.findall(r"[0-9]{1,18}", tensor.get("shape", ""))] for tensor in inputs]
     types = [_TYPES.get(int(code), code) if re.fullmatch(r"[0-9]{1,9}", code := tensor.get("data_type", "")) else code for tensor in inputs]
@@ -147,20 +146,20 @@ def _text(value: object) -> str:
 
 
 def _points(streams: dict[str, list[Path]]) -> dict[int, str]:
-    found = (line.partition(" ") for line in lines(streams.get("Framework.host.vm.point.", [])))
-    return {int(number): op.strip() for number, _, op in found if re.fullmatch(r"[0-9]{1,9}", number) and op.strip()}
+    entries = (line.partition(" ") for line in lines(streams.get("Framework.host.vm.point.", [])))
+    return {int(number): op.strip() for number, _, op in entries if re.fullmatch(r"[0-9]{1,9}", number) and op.strip()}
 
 
 def _steps(tags: Any, notes: Notes) -> pl.DataFrame:
-    """Iterations: each ends with its tag and starts where the one before ended, the first with its forward pass."""
+    """Iterations: each ends with its tag and starts at the end of the previous one; the first starts with its forward pass."""
     tags = tags[np.argsort(tags["at"], kind="stable")]
     at, tag = _ns(tags["at"]), tags["tag"]
     ends = at[tag == _ITERATION_END]
     if not len(ends):
         if len(tags):
-            notes.add("training_trace", "no iteration ended while this was recorded")
+            notes.add("training_trace", "no end of an iteration was recorded")
         return pl.DataFrame(schema=dict.fromkeys(("step", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns"), pl.Int64))
-    of = np.searchsorted(ends, at)  # an iteration's own end is part of it
+    of = np.searchsorted(ends, at)  # the end of an iteration is part of it
     rows = pl.DataFrame({"step": of + 1, "tag": tag.astype(np.int64), "at": at}).filter(pl.col("step") <= len(ends))
     steps = rows.group_by("step").agg(
         fp_start_ns=pl.col("at").filter(pl.col("tag") == _FORWARD).first(),
@@ -180,9 +179,9 @@ def _ns(ticks: Any) -> Ints:
     return times
 
 
-def _operators(tasks: pl.DataFrame, described: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    """Executions of operators. The graph numbers its streams, the device numbers them otherwise: only the task's number is common."""
-    known = described.filter(pl.col("task").is_not_null()).unique("task", keep="first", maintain_order=True)
+def _operators(tasks: pl.DataFrame, descriptions: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    """Executions of operators, matched by the number of the task: graph and device number streams differently."""
+    known = descriptions.filter(pl.col("task").is_not_null()).unique("task", keep="first", maintain_order=True)
     tasks = tasks.filter(pl.col("end") < _LATEST)
     rows = tasks.join(known, on="task", how="left", maintain_order="left")
     unnamed = rows["op"].null_count()
@@ -204,13 +203,13 @@ def _operators(tasks: pl.DataFrame, described: pl.DataFrame, notes: Notes) -> pl
         tid=pl.col("stream").cast(pl.String),
         start_ns=start * _TICK_NS,
         dur_ns=(pl.col("end").cast(pl.Int64) - start) * _TICK_NS,
-        args=pl.coalesce("args", told({"Task Id": "task"})),
+        args=pl.coalesce("args", args_json({"Task Id": "task"})),
         task="task",
         blocks="blocks",
     )
 
 
-def _collectives(tags: Any, points: dict[int, str], described: pl.DataFrame) -> pl.DataFrame:
+def _collectives(tags: Any, points: dict[int, str], descriptions: pl.DataFrame) -> pl.DataFrame:
     """Tags 3 and 4, 5 and 6, ... are the start and the end of a collective on its stream."""
     tags = tags[(tags["tag"] >= _FIRST_COLLECTIVE) & (tags["tag"] < _ITERATION_END)]
     tags = tags[np.argsort(tags["at"], kind="stable")]
@@ -218,15 +217,15 @@ def _collectives(tags: Any, points: dict[int, str], described: pl.DataFrame) -> 
     rows = pl.DataFrame(
         {"number": number, "stream": tags["stream"].astype(np.int64), "is_start": tags["tag"] % 2 == 1, "at": _ns(tags["at"])}
     )
-    one = ["number", "stream"]
-    rows = rows.with_columns(end=pl.col("at").shift(-1).over(one), closed=~pl.col("is_start").shift(-1).over(one))
+    key = ["number", "stream"]
+    rows = rows.with_columns(end=pl.col("at").shift(-1).over(key), closed=~pl.col("is_start").shift(-1).over(key))
     rows = rows.filter(pl.col("is_start") & pl.col("closed"))
     names = pl.DataFrame(
         {"number": [(tag - _FIRST_COLLECTIVE) // 2 for tag in points if tag % 2 and tag >= _FIRST_COLLECTIVE],
          "op": [op for tag, op in points.items() if tag % 2 and tag >= _FIRST_COLLECTIVE]},
         schema={"number": pl.Int64, "op": pl.String},
     )  # fmt: skip
-    about = described.select("op", "scope", "op_type", "shapes", "dtypes").unique("op", keep="first")
+    about = descriptions.select("op", "scope", "op_type", "shapes", "dtypes").unique("op", keep="first")
     rows = rows.join(names, on="number", how="left", maintain_order="left").join(about, on="op", how="left", maintain_order="left")
     return rows.select(
         "shapes",
@@ -244,8 +243,8 @@ def _collectives(tags: Any, points: dict[int, str], described: pl.DataFrame) -> 
     )
 
 
-def _aicpu(files: list[Path], described: pl.DataFrame) -> pl.DataFrame:
-    """AI CPU operators: a line of the node, with microseconds of a clock of its own, then one of the thread that ran it."""
+def _aicpu(files: list[Path]) -> pl.DataFrame:
+    """AI CPU operators: a line with the node and its times (microseconds of another clock), then a line with the thread."""
     text = "\n".join(lines(files))
     nodes = r"Node:(\S+), Run \w*tart:(\d{1,15})\b,.*?Run end:(\d{1,15})\b"
     threads = r"Thread\[.*?dispatchTime=(\d{1,15}) us, totalTime=(\d{1,15}) us"
@@ -270,21 +269,21 @@ def _aicpu(files: list[Path], described: pl.DataFrame) -> pl.DataFrame:
         tid=pl.lit("aicpu"),
         start_ns=pl.col("start") * 1000,
         dur_ns=(pl.col("end") - pl.col("start")).clip(0) * 1000,
-        args=told({"total time(us)": "total", "dispatch time(us)": "dispatch"}),
+        args=args_json({"total time(us)": "total", "dispatch time(us)": "dispatch"}),
     )
 
 
 def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: dict[int, str], notes: Notes, options: Options) -> Trace:
     if spans.is_empty() and steps.is_empty():
-        notes.add("", "nothing in these files could be read", 1)
+        notes.add("", "no readable spans or steps in these files", 1)
     rank = pl.lit(options.rank if options.rank is not None else device, pl.Int32)
-    lanes = (
+    tracks = (
         spans.select("label", "track_kind", "tid")
         .unique(maintain_order=True)
         .sort(pl.col("label").str.starts_with("Communication"), pl.col("tid").cast(pl.Int64, strict=False))
     )
-    lanes = lanes.with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
-    spans = spans.join(lanes, on=["label", "track_kind", "tid"], how="left", maintain_order="left").sort("start_ns", maintain_order=True)
+    tracks = tracks.with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32))
+    spans = spans.join(tracks, on=["label", "track_kind", "tid"], how="left", maintain_order="left").sort("start_ns", maintain_order=True)
     if steps.height:
         spans = spans.join_asof(steps.select("step", "start_ns", until="end_ns"), on="start_ns")
         spans = spans.with_columns(step=pl.when(pl.col("start_ns") < pl.col("until")).then("step"))
@@ -294,7 +293,7 @@ def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: di
     tables = {
         "tasks": details,
         "spans": spans,
-        "tracks": lanes.select(
+        "tracks": tracks.select(
             "track",
             "tid",
             "label",
@@ -303,6 +302,7 @@ def _assembled(device: int, spans: pl.DataFrame, steps: pl.DataFrame, points: di
             device=pl.lit(device),
             sort="track",
             pid=pl.lit(str(device)),
+            stream=pl.when(pl.col("track_kind") == "stream").then(pl.col("tid").cast(pl.Int64, strict=False)),
         ),
         "steps": steps.with_columns(how=pl.lit("marker"), phase=pl.lit("train")),
         "devices": pl.DataFrame({"device": [device], "name": ["Ascend"], "kind": ["aicore"]}),

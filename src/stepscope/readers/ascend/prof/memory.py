@@ -32,31 +32,28 @@ def read(side: Side, host: Host, notes: Notes) -> Memory:
     rows = pl.DataFrame(
         {
             "at_ns": host.clock.ns(raw["at"]),
-            "device": [f"npu {number}" for number in raw["device"].tolist()],
-            "op": host.words.of(raw["op"]).cast(pl.String),
+            "npu": raw["device"].astype(np.int64),
+            "op": host.words.names_of(raw["op"]).cast(pl.String),
             "address": raw["address"],
             "bytes": raw["bytes"],
             "allocated": raw["allocated"].astype(np.float64),
             "reserved": raw["reserved"].astype(np.float64),
         }
     )
-    possible = host.clock.plausible(rows["at_ns"].to_numpy())
-    if not possible.all():
-        notes.add(side.path / "data", "blocks of memory with invalid timestamps", int((~possible).sum()), "task_memory_info")
-    rows = rows.filter(pl.Series(possible)).sort("at_ns", maintain_order=True)
-    samples = rows.select("at_ns", "device", "allocated", "reserved", component=pl.lit("GE"), active=pl.lit(None, pl.Float64))
+    rows = host.clock.drop_implausible(rows, side, notes, "blocks of memory", "task_memory_info").sort("at_ns", maintain_order=True)
+    samples = rows.select("at_ns", "npu", "allocated", "reserved", component=pl.lit("GE"), active=pl.lit(None, pl.Float64))
     return Memory(_blocks(rows, side, notes), record_counters(samples))
 
 
 def _blocks(rows: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
-    """The next record of an address frees its block. Freed sizes are below 0."""
-    one = ("device", "address")
+    """Allocations with their release: the next record of the address, which has a negative size."""
+    block = ("npu", "address")
     taken = pl.col("bytes") > 0
     rows = rows.with_columns(
-        free_ns=pl.when(pl.col("bytes").shift(-1).over(one) < 0).then(pl.col("at_ns").shift(-1).over(one)),
-        before=taken.shift(1).over(one),
+        free_ns=pl.when(pl.col("bytes").shift(-1).over(block) < 0).then(pl.col("at_ns").shift(-1).over(block)),
+        before=taken.shift(1).over(block),
     )
     strays = rows.filter(~taken & ~pl.col("before").fill_null(False)).height
     if strays:
-        notes.add(side.path / "data", "freed blocks of memory whose allocation is lost", strays, "task_memory_info")
-    return rows.filter(taken).select("device", "address", "bytes", "free_ns", "op", alloc_ns="at_ns")
+        notes.add(side.path / "data", "released blocks of memory without an allocation", strays, "task_memory_info")
+    return rows.filter(taken).select("address", "bytes", "free_ns", "op", alloc_ns="at_ns", device=pl.format("npu {}", "npu"))

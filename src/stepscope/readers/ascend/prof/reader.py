@@ -1,4 +1,4 @@
-"""Ascend's raw data: a `PROF_*` directory as the device and CANN wrote it, or the slices of 2020, without Ascend's tools."""
+"""Raw data of Ascend devices and CANN: `PROF_*` directories, and the slices of 2020, decoded without Ascend's tools."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.model import heap
+from stepscope.model.counters import COLUMNS
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.common import steps as ascend_steps
@@ -44,16 +45,16 @@ def read(path: Path, options: Options) -> Trace:
     host = _host(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
     heap.give_back(host.tasks.height if host else 0)
     if host is None:
-        notes.add(path, "no data of the host: tasks have no names")
+        notes.add(path, "no host data: tasks have no names")
     if not device_sides:
-        notes.add(path, "no data of a device: only calls on the host")
+        notes.add(path, "no device data: only calls on the host")
     streams = prof_streams.read(host_side, host, notes) if host_side and host else prof_streams.NONE
     devices = [device_data.read(side, host_side, host, streams, notes) for side in device_sides]
     if host is not None:
-        host = host._replace(tasks=host.tasks.clear(), streams={})  # may be millions: executions contain them
+        host = host._replace(tasks=host.tasks.clear(), streams={})  # large, and the executions contain them
     for side in (host_side, *device_sides):
         if side is not None:
-            counters.unread(side, notes)
+            counters.report_unread_files(side, notes)
     if host is None and not devices:
         raise DataError(path, "neither host nor device data")
     return _assemble(path, host_side, host, devices, notes, options)
@@ -85,12 +86,14 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
     links = [_links(device, steps) for device in devices]
     tables = prof_spans.tables(_parts(host_side, host, devices, steps, info, notes))
     if steps.is_empty() and "spans" in tables:
-        steps = _whole(tables["spans"].lazy().drop("args").collect(), notes)
+        steps = _single_step(tables["spans"].lazy().drop("args").collect(), notes)
         tables["spans"] = tables["spans"].with_columns(step=pl.lit(1, pl.Int32))
         links = [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height]
     tables |= {
         "steps": steps,
-        "counters": pl.concat([pl.DataFrame(schema=counters.COLUMNS), *(frame for frame in (*samples, memory.counters) if frame.height)]),
+        "counters": pl.concat(
+            [pl.DataFrame(schema=COLUMNS), *(frame for frame in (*samples, memory.counters) if frame.height)], how="diagonal"
+        ),
         "allocations": memory.blocks,
         "links": pl.concat(links, how="diagonal_relaxed") if links else pl.DataFrame(),
         "devices": pl.DataFrame([_chip(device) for device in devices]),
@@ -136,7 +139,6 @@ def _rank(info: dict[str, Any], devices: list[DeviceData]) -> int:
 
 
 def _options(sides: list[Side]) -> dict[str, Any]:
-    """How it was recorded."""
     side = next((side for side in sides if side.sample), None)
     options = {"ai_core_metrics": side.sample.get("ai_core_metrics"), "profLevel": side.level} if side else {}
     return {key: value for key, value in options.items() if value}
@@ -181,8 +183,8 @@ def _steps(devices: list[DeviceData], host: Host | None) -> pl.DataFrame:
     )
 
 
-def _whole(spans: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    notes.add("", "no iterations are marked: everything is one step")
+def _single_step(spans: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    notes.add("", "no iterations are marked: the whole recording is one step")
     return ascend_steps.single_step(spans)
 
 

@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 def calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> Part:
-    """Calls on the host, in their own order: the row of a call is its span."""
+    """Calls on the host, in the order of `host.calls`: the row of a call is its span."""
     rows = host.calls.with_columns(pl.col("row").cast(pl.Int64), pl.col(pl.String).cast(schema.Text))
     model = host.around.find("model", rows["thread"].to_numpy(), rows["start_ns"].to_numpy())
     rows = rows.with_columns(around=pl.Series(model))
@@ -55,7 +55,7 @@ def calls(host: Host, steps: pl.DataFrame, info: dict[str, Any]) -> Part:
         correlation="connection",
         start_ns="start_ns",
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-        args=pl.struct("level", "request", "event", type="name", id="item", item_id="item_number", Mode=pl.coalesce(_family(), "name")),
+        args=pl.struct("level", "request", "event", type="name", id="item", item_id="item_number", Mode=pl.coalesce(_acl_family(), "name")),
         group=pl.lit(process(info), schema.Text),
         label=pl.format("Thread {}", "thread").cast(schema.Text),
         track_kind=pl.lit("thread", schema.Text),
@@ -89,7 +89,7 @@ def system_calls(side: Side, info: dict[str, Any], notes: Notes) -> list[Part]:
     return [Part(spans)]
 
 
-def _family() -> pl.Expr:
+def _acl_family() -> pl.Expr:
     """The family of a call of AscendCL."""
     words = {1: "ACL_OP", 2: "ACL_MODEL", 3: "ACL_RTS", 4: "ACL_OTHERS", 5: "ACL_NN", 6: "ACL_ASCENDC"}
     words |= {7: "HOST_HCCL", 9: "ACL_DVPP", 10: "ACL_GRAPH"}
@@ -108,7 +108,7 @@ def device_parts(device: DeviceData, steps: pl.DataFrame, marks: pl.DataFrame) -
     if planes.height:
         parts.append(Part(in_steps(_planes(planes, operators), steps), "communication_tasks"))
     if device.steps.ranges.height:
-        parts.append(Part(in_steps(_tagged(device.steps.ranges, operators.height > 0), steps), "ranges"))
+        parts.append(Part(in_steps(_tag_ranges(device.steps.ranges, operators.height > 0), steps), "ranges"))
     if device.aicpu.height:
         parts.append(Part(in_steps(_aicpu_without_task(device.aicpu), steps), "tasks"))
     marked = prof_marks.on_device(marks, device.device)
@@ -126,7 +126,7 @@ def device_parts(device: DeviceData, steps: pl.DataFrame, marks: pl.DataFrame) -
 
 
 def in_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """With the step in which each row starts: of its own model where that is known, because models may run at the same time."""
+    """Rows with the step in which they start: of their model if it is known, because models may run concurrently."""
     if steps.is_empty():
         return rows
     rows = rows.with_row_index("order").sort("start_ns", maintain_order=True)
@@ -170,7 +170,7 @@ _KERNEL_ARGS = {
     "Block Num": pl.col("blocks"),
     "Mix Block Num": pl.col("mix_blocks"),
     "HF32 Eligible": pl.when(pl.col("hf32")).then(pl.lit("YES")).when(~pl.col("hf32")).then(pl.lit("NO")).cast(schema.Text),
-    **{f"{side} {what}": pl.col(f"{side} {what}") for side in ("Input", "Output") for what in ("Shapes", "Data Types", "Formats")},
+    **{f"{side} {detail}": pl.col(f"{side} {detail}") for side in ("Input", "Output") for detail in ("Shapes", "Data Types", "Formats")},
     "attributes": pl.col("attributes"),
 }
 _AICPU_ARGS = {name: pl.col(name) for name in AICPU}
@@ -178,11 +178,11 @@ _AICPU_ARGS = {name: pl.col(name) for name in AICPU}
 
 def _tasks(device: DeviceData, steps: pl.DataFrame) -> list[Part]:
     rows = device.executions.with_columns(pl.col("model_id").cast(pl.Int64, strict=False), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
-    rows = _only(rows, pl.col("dur_ns") >= 0)
+    rows = _filter_rows(rows, pl.col("dur_ns") >= 0)
     if steps.height:
         rows = rows.with_columns(in_steps(rows.select("start_ns", "model_id"), steps)["step"])
     task_args = dict(_TASK_ARGS) | ({"original stream": pl.col("original")} if "original" in rows.columns else {})
-    kernels = _only(rows, pl.col("kind") == "kernel")
+    kernels = _filter_rows(rows, pl.col("kind") == "kernel")
     others = rows.filter(pl.col("kind") != "kernel")
     parts = []
     if kernels.height:
@@ -215,7 +215,7 @@ def _task_spans(rows: pl.DataFrame) -> pl.DataFrame:
     is_kernel = pl.col("kind") == "kernel"
     in_collective = pl.col("category") == "COMMUNICATION"
     name = pl.when(is_kernel & ~in_collective).then(op).when(is_kernel).then(pl.coalesce("part", "kernel", op))
-    # A task that serves the communication of others does not count as work of its own.
+    # A task that serves the communication of other kernels is no kernel.
     kind = pl.when("serving").then(pl.lit("other", schema.Kind)).otherwise("kind") if "serving" in rows.columns else pl.col("kind")
     stream = pl.col("logic" if "logic" in rows.columns else "stream")
     return rows.select(
@@ -240,7 +240,7 @@ def _scopes(operators: pl.Series) -> pl.Series:
     return operators.replace_strict(distinct, scopes, default=None, return_dtype=schema.Text)
 
 
-def _only(rows: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
+def _filter_rows(rows: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
     """The rows for which `where` is true; not copied if these are all: there may be millions, with many columns."""
     wanted = rows.select(where).to_series()
     return rows if wanted.all() else rows.filter(wanted)
@@ -331,15 +331,15 @@ def _planes(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_operators(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
-    """Tasks of planes with `operator`, the name of the communication operator that each is part of."""
+    """Tasks of planes with `operator`, the name of their communication operator."""
     if operators.is_empty():
         return tasks.with_columns(operator=pl.lit(None, pl.String))
     return tasks.join(operators.select("node", "nth", operator="name"), on=["node", "nth"], how="left", maintain_order="left")
 
 
-def _tagged(ranges: pl.DataFrame, recorded: bool) -> pl.DataFrame:
+def _tag_ranges(ranges: pl.DataFrame, recorded: bool) -> pl.DataFrame:
     """Collectives and GetNext between the tags of the graph. If the collectives themselves are `recorded`, tags only annotate them."""
-    reduce = pl.col("what") == "reduce"
+    reduce = pl.col("tag") == "reduce"
     return ranges.select(
         "start_ns",
         model_id="model",
@@ -423,7 +423,7 @@ def _sorted_tracks(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _compact(spans: pl.DataFrame) -> pl.DataFrame:
-    """Without the columns of tracks, and with repeated texts as numbers, a quarter of their size."""
+    """Spans without the columns of tracks and with categorical texts: a quarter of the size."""
     spans = spans.drop(*_TRACK_TEXTS, *_TRACK_NUMBERS)
     return spans.with_columns(
         pl.col(name).cast(dtype)
@@ -433,7 +433,7 @@ def _compact(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_correlations(spans: pl.DataFrame) -> pl.DataFrame:
-    """Whatever a call launched has the number of the call. Calls come first: the row of a call is its span."""
+    """Spans with the correlation of the call that launched them. Calls are first: the row of a call is its span."""
     if "flow_in" not in spans.columns or "correlation" not in spans.columns:
         return spans
     return spans.with_columns(correlation=pl.coalesce("correlation", pl.col("correlation").gather(pl.col("flow_in").cast(pl.UInt32))))

@@ -1,4 +1,4 @@
-"""Iterations, collectives and GetNext, from the tags that a graph's tasks leave with the scheduler."""
+"""Iterations, collectives and GetNext, from the tags of a graph's tasks in the scheduler's records."""
 
 from typing import NamedTuple
 
@@ -11,20 +11,20 @@ _STEP_START, _STEP_END = 60_000, 60_001
 
 class Steps(NamedTuple):
     iterations: pl.DataFrame  # step, iteration, model, start_ns, end_ns, fp_start_ns, bp_end_ns
-    ranges: pl.DataFrame  # what (reduce, get_next), model, stream, number, start_ns, end_ns
+    ranges: pl.DataFrame  # tag (reduce, get_next), model, stream, number, start_ns, end_ns
     unfinished: int
 
 
 def read(tags: pl.DataFrame) -> Steps:
-    """Tags by time. A model's start opens an iteration, an iteration's end closes it and opens the next; numbers count from 1."""
+    """Steps from tags sorted by time. The start of a model opens an iteration, its end closes it and opens the next. The first is 1."""
     explicit = tags.filter(pl.col("tag").is_in([_STEP_START, _STEP_END]))
     marks = tags.filter(pl.col("tag") < 5)
     rows: list[dict[str, int | None]] = []
     unfinished = 0
     for (model,), part in marks.group_by("model", maintain_order=True):
-        found, left = _iterations(part.select("tag", "at_ns").rows())
-        rows += [{"model": int(str(model)), "iteration": number, **one} for number, one in enumerate(found, 1)]
-        unfinished += left
+        iterations_of_model, open_count = _iterations(part.select("tag", "at_ns").rows())
+        rows += [{"model": int(str(model)), "iteration": number, **times} for number, times in enumerate(iterations_of_model, 1)]
+        unfinished += open_count
     if not rows and explicit.height:
         rows = _explicit(explicit)
     columns = ("step", "iteration", "model", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns")
@@ -36,7 +36,7 @@ def read(tags: pl.DataFrame) -> Steps:
 
 
 def as_spans(steps: pl.DataFrame, number: str, **place: pl.Expr) -> pl.DataFrame:
-    """Iterations on their track, and in each its two passes and what comes behind them, where both are marked; `number` counts them."""
+    """Spans of iterations, and of their parts if both passes are marked: forward and backward, and the rest."""
     forward, backward = pl.col("fp_start_ns"), pl.col("bp_end_ns")
     parts = [
         ("Iteration", "Iteration Time", "step", pl.col("start_ns"), pl.col("end_ns")),
@@ -60,7 +60,7 @@ def as_spans(steps: pl.DataFrame, number: str, **place: pl.Expr) -> pl.DataFrame
 
 
 def _iterations(marks: list[tuple[int, int]]) -> tuple[list[dict[str, int | None]], int]:
-    found: list[dict[str, int | None]] = []
+    rows: list[dict[str, int | None]] = []
     start: int | None = None
     forward: int | None = None
     backward: int | None = None
@@ -74,13 +74,13 @@ def _iterations(marks: list[tuple[int, int]]) -> tuple[list[dict[str, int | None
         elif tag == _BACKWARD:
             backward, closed = at, False
         elif tag == _ITERATION_END or (tag == _MODEL_END and not closed and start is not None):
-            found.append({"start_ns": at if start is None else start, "end_ns": at, "fp_start_ns": forward, "bp_end_ns": backward})
+            rows.append({"start_ns": at if start is None else start, "end_ns": at, "fp_start_ns": forward, "bp_end_ns": backward})
             start, forward, backward, closed = at, None, None, True
-    return found, int(not closed and start is not None)
+    return rows, int(not closed and start is not None)
 
 
 def _explicit(tags: pl.DataFrame) -> list[dict[str, int | None]]:
-    """Steps that the framework marked by itself."""
+    """Steps from the framework's own markers."""
     rows: list[dict[str, int | None]] = []
     start: int | None = None
     for model, tag, at in tags.select("model", "tag", "at_ns").iter_rows():
@@ -92,12 +92,12 @@ def _explicit(tags: pl.DataFrame) -> list[dict[str, int | None]]:
     return rows
 
 
-def _ranges(tags: pl.DataFrame, low: int, high: int, what: str) -> pl.DataFrame:
-    """An even tag is the start of something on its stream, the odd one after it its end."""
+def _ranges(tags: pl.DataFrame, low: int, high: int, name: str) -> pl.DataFrame:
+    """Ranges of tags: an even tag is the start on its stream, the next odd tag the end."""
     number = (pl.col("tag") - low) // 2
-    one = ["model", "stream", "number"]
+    key = ["model", "stream", "number"]
     rows = tags.filter(pl.col("tag").is_between(low, high, closed="left")).with_columns(number=number, is_start=pl.col("tag") % 2 == 0)
-    rows = rows.with_columns(end_ns=pl.col("at_ns").shift(-1).over(one), closed=~pl.col("is_start").shift(-1).over(one))
+    rows = rows.with_columns(end_ns=pl.col("at_ns").shift(-1).over(key), closed=~pl.col("is_start").shift(-1).over(key))
     return rows.filter(pl.col("is_start") & pl.col("closed")).select(
-        "model", "stream", "number", "end_ns", what=pl.lit(what), start_ns="at_ns"
+        "model", "stream", "number", "end_ns", tag=pl.lit(name), start_ns="at_ns"
     )

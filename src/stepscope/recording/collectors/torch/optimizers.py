@@ -14,7 +14,7 @@ from typing import Any
 
 from stepscope.recording.process.runtime import runtime
 
-# Called with the optimizer that stepped, and those that stepped inside: a wrapper such as Lookahead is the step.
+# Called with the optimizer that stepped, and the optimizers that it wraps: a wrapper such as Lookahead is the step.
 Listener = Callable[[Any, list[Any]], None]
 _KEY = "optimizers"  # of the patches
 

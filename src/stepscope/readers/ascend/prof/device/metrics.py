@@ -1,4 +1,4 @@
-"""Groups of metrics: how columns of msprof's op_summary are computed from the events that a core counts."""
+"""Groups of metrics: columns of msprof's op_summary, computed from the events that a core counts."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ class Sum(NamedTuple):
     weights: tuple[float, ...] = ()
 
 
-# Column -> how it is computed, in the alternatives of the chips: the first whose events were counted.
+# Column -> events, one alternative per kind of chip: the first alternative with all of its events counted.
 _RATIOS: dict[str, list[tuple[int, ...]]] = {
     "vec": [(0x8,)],
     "mac": [(0x416, 0x417), (0xA,)],
@@ -31,7 +31,7 @@ _RATIOS: dict[str, list[tuple[int, ...]]] = {
     "vec_bank_cflt": [(0x65,)],
     "vec_resc_cflt": [(0x66,)],
 }
-_BANDWIDTHS = {  # event, and the bits that each of them moves as pipe x scalar
+_BANDWIDTHS = {  # event, and the bits per event as pipe x scalar
     "ub_read_bw": (0x15, 256, 4),
     "ub_write_bw": (0x16, 256, 4),
     "l1_read_bw": (0x31, 256, 16),
@@ -77,51 +77,53 @@ _COLUMNS: dict[str, list[tuple[str, Sum]]] = {
     **{name: [("count", Sum((event,)))] for name, event in _CACHE.items()},
     **{f"{name}(KB)": [("sum", how)] for name, how in _DATAS.items()},
 }
-_PIPES = {"mac", "scalar", "mte1", "mte2", "mte3", "vec", "fixpipe"}  # these also as times
+_PIPES = {"mac", "scalar", "mte1", "mte2", "mte3", "vec", "fixpipe"}  # these columns also exist as times
 
 
-def _named(pattern: str, words: str) -> list[str]:
+def _columns(pattern: str, words: str) -> list[str]:
     return [pattern.format(word) for word in words.split()]
 
 
-# Metric group -> columns of the cube core, of the vector core, and of chips that have but one kind of core.
+# Metric group -> columns of the cube core, of the vector core, and of chips with one kind of core.
 _GROUPS: dict[str, tuple[list[str], list[str], list[str]]] = {
     "PipeUtilization": (
-        [*_named("{}_ratio", "mac scalar mte1 mte2 fixpipe"), "icache_miss_rate"],
-        [*_named("{}_ratio", "vec scalar mte2 mte3"), "icache_miss_rate"],
-        [*_named("{}_ratio", "vec mac scalar mte1 mte2 mte3"), "icache_miss_rate"],
+        [*_columns("{}_ratio", "mac scalar mte1 mte2 fixpipe"), "icache_miss_rate"],
+        [*_columns("{}_ratio", "vec scalar mte2 mte3"), "icache_miss_rate"],
+        [*_columns("{}_ratio", "vec mac scalar mte1 mte2 mte3"), "icache_miss_rate"],
     ),
     "ArithmeticUtilization": (
-        [*_named("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
-        [*_named("{}_ratio", "vec_fp32 vec_fp16 vec_int32 vec_misc"), "vector_fops"],
-        [*_named("{}_ratio", "mac_fp16 mac_int8 vec_fp32 vec_fp16 vec_int32 vec_misc"), "cube_fops", "vector_fops"],
+        [*_columns("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
+        [*_columns("{}_ratio", "vec_fp32 vec_fp16 vec_int32 vec_misc"), "vector_fops"],
+        [*_columns("{}_ratio", "mac_fp16 mac_int8 vec_fp32 vec_fp16 vec_int32 vec_misc"), "cube_fops", "vector_fops"],
     ),
     "Memory": (
-        _named("{}_bw(GB/s)", "l1_read l1_write main_mem_read main_mem_write"),
-        _named("{}_bw(GB/s)", "ub_read ub_write main_mem_read main_mem_write"),
-        _named("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
+        _columns("{}_bw(GB/s)", "l1_read l1_write main_mem_read main_mem_write"),
+        _columns("{}_bw(GB/s)", "ub_read ub_write main_mem_read main_mem_write"),
+        _columns("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
     ),
     "MemoryL0": (
-        _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
-        _named("{}(GB/s)", "l0c_read_bw l0c_write_bw"),
-        _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
+        _columns("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw_cube l0c_write_bw_cube"),
+        _columns("{}(GB/s)", "l0c_read_bw l0c_write_bw"),
+        _columns(
+            "{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_write_bw l0c_read_bw_cube l0c_write_bw_cube"
+        ),
     ),
     "MemoryUB": (
-        _named("ub_{}(GB/s)", "read_bw_scalar write_bw_scalar"),
-        _named("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
-        _named("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        _columns("ub_{}(GB/s)", "read_bw_scalar write_bw_scalar"),
+        _columns("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        _columns("ub_{}(GB/s)", "read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
     ),
     "ResourceConflictRatio": (
         [],
-        _named("vec_{}_cflt_ratio", "bankgroup bank resc"),
-        _named("vec_{}_cflt_ratio", "bankgroup bank resc"),
+        _columns("vec_{}_cflt_ratio", "bankgroup bank resc"),
+        _columns("vec_{}_cflt_ratio", "bankgroup bank resc"),
     ),
     "L2Cache": (list(_CACHE), list(_CACHE), list(_CACHE)),
-    "MemoryAccess": (_named("{}(KB)", " ".join(_DATAS)),) * 3,
+    "MemoryAccess": (_columns("{}(KB)", " ".join(_DATAS)),) * 3,
 }
 
 
-# The newest chips count other events, and ten of them; both kinds of core have the same columns, as far as their events were asked for.
+# The newest chips count ten events instead of eight, and other ones; both kinds of core have the same columns.
 _NEWEST_RATIOS = {
     "vec": (0x501,),
     "mac": (0x301,),
@@ -134,7 +136,7 @@ _NEWEST_RATIOS = {
     "mac_int8": (0x324,),
     "vec_bank_cflt": (0x540, 0x556),
 }
-_NEWEST_BANDWIDTHS = {  # events, and the bits that each of them moves
+_NEWEST_BANDWIDTHS = {  # events, and the bits per event
     "ub_read_bw": ((0x56F, 0x571), 256 * 4),
     "ub_write_bw": ((0x570, 0x572), 256 * 4),
     "l1_read_bw": ((0x707,), 256 * 16),
@@ -173,16 +175,16 @@ _NEWEST_COLUMNS: dict[str, list[tuple[str, Sum]]] = {
     **{name: [("count", Sum((event,)))] for name, event in _NEWEST_CACHE.items()},
 }
 _NEWEST_GROUPS: dict[str, list[str]] = {
-    "PipeUtilization": [*_named("{}_ratio", "vec mac scalar mte1 mte2 mte3 fixpipe"), "icache_miss_rate"],
-    "ArithmeticUtilization": [*_named("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
-    "Memory": _named("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
-    "MemoryL0": _named("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_read_bw_cube l0c_write_bw_cube"),
+    "PipeUtilization": [*_columns("{}_ratio", "vec mac scalar mte1 mte2 mte3 fixpipe"), "icache_miss_rate"],
+    "ArithmeticUtilization": [*_columns("{}_ratio", "mac_fp16 mac_int8"), "cube_fops"],
+    "Memory": _columns("{}_bw(GB/s)", "ub_read ub_write l1_read l1_write main_mem_read main_mem_write"),
+    "MemoryL0": _columns("{}(GB/s)", "l0a_read_bw l0a_write_bw l0b_read_bw l0b_write_bw l0c_read_bw l0c_read_bw_cube l0c_write_bw_cube"),
     "MemoryUB": [
-        *_named("ub_{}(GB/s)", "read_bw_mte write_bw_mte read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
+        *_columns("ub_{}(GB/s)", "read_bw_mte write_bw_mte read_bw_vector write_bw_vector read_bw_scalar write_bw_scalar"),
         "fixp2ub_write_bw(GB/s)",
     ],
     "L2Cache": list(_NEWEST_CACHE),
-    "ResourceConflictRatio": _named("vec_{}_cflt_ratio", "bank resc"),
+    "ResourceConflictRatio": _columns("vec_{}_cflt_ratio", "bank resc"),
 }
 
 
@@ -190,7 +192,7 @@ def metrics(group: str, core: int, events: list[int], values: Any, cycles: Any, 
     """The columns of a metric group for these counters: `core` is 0 for cube, 1 for vector, 2 for chips with one kind, 3 for the newest."""
     events = events[: values.shape[1]]
     known = _NEWEST_GROUPS if core == 3 else {name: columns[core] for name, columns in _GROUPS.items()}
-    if group not in known:  # a custom set: the counters as they are
+    if group not in known:  # a custom set: raw counters
         return {f"r{event:x}": values[:, place] for place, event in enumerate(events)}
     place = {event: at for at, event in reversed(list(enumerate(events)))}
     columns: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What the device itself wrote: starts and ends of tasks (HWTS or STARS), and the task scheduler's records (ts_track)."""
+"""Records of the device: starts and ends of tasks (HWTS or STARS), and the task scheduler's records (ts_track)."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 
 from stepscope.model.intervals import Bools, Ints
-from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, HOST_MAGIC, Clock, Notes, Records, Side, lost, records
+from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, HOST_MAGIC, Clock, Notes, Records, Side, records, report_lost_records
 
 NO_CONTEXT = 2**32 - 1
 STREAM_DESTROYED = 0xFFFF
-MARK = 11  # the tag of a mark that a program made on the host, whose number is the index
+MARK = 11  # tag of a mark that the program set on the host; `index` is the number of the mark
 
 HWTS = np.dtype(
     [
@@ -25,7 +25,7 @@ STARS = np.dtype(
         *[("sub", "<u2"), ("context", "<u2"), ("ffts", "<u2"), ("thread", "<u2"), ("rest", "V40")],
     ]
 )
-# The newest chips write half of it.
+# The newest chips write records of half the size.
 STARS_SHORT = np.dtype([*[(name, STARS[name]) for name in ("head", "magic", "stream", "task", "at")], ("rest", "V16")])
 TRACK = np.dtype([("mode", "u1"), ("type", "u1"), ("size", "<u2"), ("pad", "<u4"), ("at", "<u8"), ("body", "V24")])
 _TRACK_BODIES: dict[str, np.dtype[Any]] = {
@@ -41,63 +41,22 @@ _START, _END, _SUB_START, _SUB_END = 0b000000, 0b000001, 0b100010, 0b100011
 NEWEST = ("15", "16")
 
 _COMMON = {
-    0: "AI_CORE",
-    1: "AI_CPU",
-    2: "AIV_SQE",
-    3: "PLACE_HOLDER_SQE",
-    4: "EVENT_RECORD_SQE",
-    5: "EVENT_WAIT_SQE",
-    6: "NOTIFY_RECORD_SQE",
-    7: "NOTIFY_WAIT_SQE",
-    8: "WRITE_VALUE_SQE",
-}
+    0: "AI_CORE", 1: "AI_CPU", 2: "AIV_SQE", 3: "PLACE_HOLDER_SQE", 4: "EVENT_RECORD_SQE", 5: "EVENT_WAIT_SQE", 6: "NOTIFY_RECORD_SQE",
+    7: "NOTIFY_WAIT_SQE", 8: "WRITE_VALUE_SQE",
+}  # fmt: skip
 HWTS_TYPES = _COMMON | {9: "SDMA_SQE"}
 STARS_TYPES = _COMMON | {
-    9: "VQ6_SQE",
-    10: "TOF_SQE",
-    11: "SDMA_SQE",
-    12: "VPC_SQE",
-    13: "JPEGE_SQE",
-    14: "JPEGD_SQE",
-    15: "DSA_SQE",
-    16: "ROCCE_SQE",
-    17: "PCIE_DMA_SQE",
-    18: "HOST_CPU_SQE",
-    19: "CDQM_SQE",
-    20: "C_CORE_SQE",
-}
+    9: "VQ6_SQE", 10: "TOF_SQE", 11: "SDMA_SQE", 12: "VPC_SQE", 13: "JPEGE_SQE", 14: "JPEGD_SQE", 15: "DSA_SQE", 16: "ROCCE_SQE",
+    17: "PCIE_DMA_SQE", 18: "HOST_CPU_SQE", 19: "CDQM_SQE", 20: "C_CORE_SQE",
+}  # fmt: skip
 NEWEST_TYPES = _COMMON | {
-    1: "AIV_SQE",
-    2: "FUSION",
-    4: "AICPU_H",
-    5: "AICPU_D",
-    9: "UBDMA",
-    10: "ASYNCDMA",
-    11: "SDMA_SQE",
-    12: "VPC_SQE",
-    13: "JPEGE_SQE",
-    14: "JPEGD_SQE",
-    15: "CMO_SQE",
-    16: "CCU_SQE",
-    20: "CONDITION_SQE",
-    21: "END_SQE",
-}
+    1: "AIV_SQE", 2: "FUSION", 4: "AICPU_H", 5: "AICPU_D", 9: "UBDMA", 10: "ASYNCDMA", 11: "SDMA_SQE", 12: "VPC_SQE", 13: "JPEGE_SQE",
+    14: "JPEGD_SQE", 15: "CMO_SQE", 16: "CCU_SQE", 20: "CONDITION_SQE", 21: "END_SQE",
+}  # fmt: skip
 SUB_TYPES = {
-    0: "AIC",
-    1: "AIV",
-    3: "Notify Wait",
-    4: "Notify Record",
-    5: "Write Value",
-    6: "MIX_AIC",
-    7: "MIX_AIV",
-    8: "SDMA",
-    9: "Data Context",
-    10: "Invalidate Data Context",
-    11: "Writeback Data Context",
-    12: "AI_CPU",
-    13: "Load Context",
-    15: "DSA",
-}
+    0: "AIC", 1: "AIV", 3: "Notify Wait", 4: "Notify Record", 5: "Write Value", 6: "MIX_AIC", 7: "MIX_AIV", 8: "SDMA", 9: "Data Context",
+    10: "Invalidate Data Context", 11: "Writeback Data Context", 12: "AI_CPU", 13: "Load Context", 15: "DSA",
+}  # fmt: skip
 
 
 class Device(NamedTuple):
@@ -107,15 +66,14 @@ class Device(NamedTuple):
     stars: bool
     tasks: pl.DataFrame  # stream, task, batch, context, start_ns, end_ns, type: one row per execution
     steps: pl.DataFrame  # model, index, stream, task, tag, at_ns
-    blocks: pl.DataFrame  # stream, task, batch, blocks: where the real number was only known on the device
-    copies: pl.DataFrame  # stream, task, received_ns, start_ns: as the scheduler says, where it does
-    flips: Records
+    blocks: pl.DataFrame  # stream, task, batch, blocks: number of blocks, if it was decided on the device
+    copies: pl.DataFrame  # stream, task, received_ns, start_ns: as reported by the scheduler
     clock: Clock
 
 
 def read(side: Side, clock: Clock, notes: Notes) -> Device:
     assert side.device is not None
-    track = _track(side, clock, notes)
+    track = _track(side, notes)
     logs = side.slices(r"stars_soc\.data\.\d+")
     if logs:
         executions, stars = _stars(side, logs, notes), True
@@ -126,32 +84,28 @@ def read(side: Side, clock: Clock, notes: Notes) -> Device:
         executions = pl.concat([executions, _by_state(track["state"], 1, "AI_CPU"), _by_state(track["memcpy"], None, "MEMCPY_ASYNC")])
     at = executions.select(pl.col("start", "end").cast(pl.UInt64)).to_numpy() if executions.height else np.empty((0, 2), np.uint64)
     tasks = executions.drop("start", "end").with_columns(pl.Series("start_ns", clock.ns(at[:, 0])), pl.Series("end_ns", clock.ns(at[:, 1])))
-    possible = clock.plausible(tasks["start_ns"].to_numpy(), tasks["end_ns"].to_numpy()) & (tasks["end_ns"] >= tasks["start_ns"]).to_numpy()
-    if not possible.all():
-        notes.add(side.path / "data", "tasks with invalid timestamps", int((~possible).sum()))
-        tasks = tasks.filter(pl.Series(possible))
+    tasks = clock.drop_implausible(tasks, side, notes, "tasks")
     track = {name: rows[clock.plausible(clock.ns(rows["at"]))] for name, rows in track.items()}
-    flips = track["flip"]
-    tasks = batched(tasks.sort("start_ns", maintain_order=True), flips, clock)
+    tasks = with_batches(tasks.sort("start_ns", maintain_order=True), track["flip"], clock)
     blocks = pl.DataFrame(
         {
-            "stream": _whole(track["blocks"]["stream"]),
-            "task": _whole(track["blocks"]["task"]),
-            "blocks": _whole(track["blocks"]["blocks"] & 0xFFFF),
+            "stream": _int64(track["blocks"]["stream"]),
+            "task": _int64(track["blocks"]["task"]),
+            "blocks": _int64(track["blocks"]["blocks"] & 0xFFFF),
             "start_ns": clock.ns(track["blocks"]["at"]),
         }
     )
     steps = pl.DataFrame(
         {
-            "model": _whole(track["step"]["model"]),
-            "index": _whole(track["step"]["index"]),
-            "stream": _whole(track["step"]["stream"]),
-            "task": _whole(track["step"]["task"]),
-            "tag": _whole(track["step"]["tag"]),
+            "model": _int64(track["step"]["model"]),
+            "index": _int64(track["step"]["index"]),
+            "stream": _int64(track["step"]["stream"]),
+            "task": _int64(track["step"]["task"]),
+            "tag": _int64(track["step"]["tag"]),
             "at_ns": clock.ns(track["step"]["at"]),
         }
     ).sort("at_ns", maintain_order=True)
-    return Device(side.device, stars, tasks, steps, blocks, _copies(track["memcpy"], clock), flips, clock)
+    return Device(side.device, stars, tasks, steps, blocks, _copies(track["memcpy"], clock), clock)
 
 
 _TASK_COLUMNS: dict[str, Any] = {
@@ -166,17 +120,17 @@ _NO_TASKS = pl.DataFrame(schema=_TASK_COLUMNS)
 
 
 def hwts(files: list[Path], notes: Notes) -> pl.DataFrame:
-    """Executions: a start and the end that follows it on the same stream with the same task number."""
+    """Executions: each start with the next end of the same stream and task number."""
     logs = records(files, HWTS, notes, DEVICE_MAGIC)
     if not len(logs):
         return _NO_TASKS
-    lost(logs["head"] >> 4, files[0], notes)
+    report_lost_records(logs["head"] >> 4, files[0], notes)
     tag = logs["head"] & 7
     logs, tag = logs[tag < 2], tag[tag < 2]
     stream = logs["stream"].astype(np.int64) % 2048
     key = stream << 16 | logs["task"]
-    starts, ends, orphans = paired(key, logs["at"], tag == 0)
-    _tell_orphans(orphans, files[0], notes)
+    starts, ends, unpaired = pair_starts_and_ends(key, logs["at"], tag == 0)
+    _report_unpaired(unpaired, files[0], notes)
     return _executions(logs, starts, ends, stream, logs["task"].astype(np.int64), None, logs["sqe"].astype(np.int64), HWTS_TYPES)
 
 
@@ -185,29 +139,29 @@ def _stars(side: Side, files: list[Path], notes: Notes) -> pl.DataFrame:
     logs = records(files, STARS_SHORT if short else STARS, notes, DEVICE_MAGIC)
     if not len(logs):
         return _NO_TASKS
-    lost((logs["head"] >> 6) & 15, files[0], notes)
+    report_lost_records((logs["head"] >> 6) & 15, files[0], notes)
     function, sqe = logs["head"] & 63, (logs["head"] >> 10).astype(np.int64)
     stream, task = numbers(logs["stream"], logs["task"], sqe, side)
     key = stream << 32 | task
     parts = []
     whole = (function == _START) | (function == _END)
-    starts, ends, orphans = paired(key[whole], logs["at"][whole], function[whole] == _START)
-    _tell_orphans(orphans, files[0], notes)
+    starts, ends, unpaired = pair_starts_and_ends(key[whole], logs["at"][whole], function[whole] == _START)
+    _report_unpaired(unpaired, files[0], notes)
     words = NEWEST_TYPES if short else STARS_TYPES
     parts.append(_executions(logs[whole], starts, ends, stream[whole], task[whole], None, sqe[whole], words))
     if not short:
         part = (function == _SUB_START) | (function == _SUB_END)
         logs, stream, task = logs[part], stream[part], task[part]
         context = logs["context"].astype(np.int64)
-        one = key[part] * 65536 + context ^ logs["thread"].astype(np.int64) << 48  # which part of which task
-        starts, ends, orphans = paired(one, logs["at"], function[part] == _SUB_START)
-        _tell_orphans(orphans, files[0], notes)
+        part_key = key[part] * 65536 + context ^ logs["thread"].astype(np.int64) << 48
+        starts, ends, unpaired = pair_starts_and_ends(part_key, logs["at"], function[part] == _SUB_START)
+        _report_unpaired(unpaired, files[0], notes)
         parts.append(_executions(logs, starts, ends, stream, task, context, logs["sub"].astype(np.int64) & 0xFF, SUB_TYPES))
     return pl.concat(parts)
 
 
 def numbers(stream: Records, task: Records, sqe: Ints | None, side: Side) -> tuple[Ints, Ints]:
-    """The stream and the task that a STARS record means: their numbers outgrew their fields."""
+    """The stream and the task of a STARS record: bits of numbers that do not fit their fields are in other fields."""
     s, t = stream.astype(np.int64), task.astype(np.int64)
     if side.chip in NEWEST:
         return s, t << 16 | s
@@ -221,21 +175,21 @@ def numbers(stream: Records, task: Records, sqe: Ints | None, side: Side) -> tup
     )
 
 
-def paired(key: Ints, at: Records, is_start: Bools) -> tuple[Ints, Ints, tuple[int, int]]:
-    """Rows of starts and of their ends: an end belongs to the last start of its key before it. And how many of each stay alone."""
+def pair_starts_and_ends(key: Ints, at: Records, is_start: Bools) -> tuple[Ints, Ints, tuple[int, int]]:
+    """Rows of starts and of their ends, and the numbers of unpaired ones: an end belongs to the last start of its key before it."""
     order = np.lexsort((at, key))
     starts = is_start[order]
-    together = starts[:-1] & ~starts[1:] & (key[order][:-1] == key[order][1:])
-    first = np.flatnonzero(together)
-    alone = int(is_start.sum()) - len(first), int((~is_start).sum()) - len(first)
-    return order[first], order[first + 1], alone
+    is_pair = starts[:-1] & ~starts[1:] & (key[order][:-1] == key[order][1:])
+    first = np.flatnonzero(is_pair)
+    unpaired = int(is_start.sum()) - len(first), int((~is_start).sum()) - len(first)
+    return order[first], order[first + 1], unpaired
 
 
-def _tell_orphans(orphans: tuple[int, int], file: Path, notes: Notes) -> None:
-    if orphans[0]:
-        notes.add(file, "tasks that started and have no end", orphans[0])
-    if orphans[1]:
-        notes.add(file, "tasks that ended and have no start", orphans[1])
+def _report_unpaired(unpaired: tuple[int, int], file: Path, notes: Notes) -> None:
+    if unpaired[0]:
+        notes.add(file, "tasks with a start and no end", unpaired[0])
+    if unpaired[1]:
+        notes.add(file, "tasks with an end and no start", unpaired[1])
 
 
 def _executions(
@@ -246,7 +200,7 @@ def _executions(
             "stream": stream[starts],
             "task": task[starts],
             "context": np.full(len(starts), NO_CONTEXT) if context is None else context[starts],
-            "type": worded(code[starts], words),
+            "type": code_names(code[starts], words),
             "start": logs["at"][starts],
             "end": logs["at"][ends],
         },
@@ -254,14 +208,14 @@ def _executions(
     )
 
 
-def worded(codes: Records, words: dict[int, str]) -> pl.Series:
-    """Words for numbers; a number without a word becomes its digits."""
+def code_names(codes: Records, words: dict[int, str]) -> pl.Series:
+    """The names of these codes; the digits of an unknown code."""
     number = pl.Series(np.asarray(codes).astype(np.int64))
     return number.replace_strict(list(words), list(words.values()), default=number.cast(pl.String), return_dtype=pl.String)
 
 
-def _track(side: Side, clock: Clock, notes: Notes) -> dict[str, Records]:
-    """The scheduler's records by what they tell of. Each says its own size, which serves as its magic number."""
+def _track(side: Side, notes: Notes) -> dict[str, Records]:
+    """The scheduler's records by type. Each contains its size (40), which serves as the magic number."""
     raw = records(side.slices(r"ts_track\.data\.\d+"), TRACK, notes, 40, "size")
     parts = {}
     for name, number in _TRACK_TYPES.items():
@@ -277,21 +231,21 @@ def _track(side: Side, clock: Clock, notes: Notes) -> dict[str, Records]:
 
 
 def _by_state(states: Records, kind: int | None, word: str) -> pl.DataFrame:
-    """Tasks that no task log has: the scheduler says when they were received (0), started (1) and ended (2)."""
+    """Tasks that are missing from task logs; the scheduler reports when they are received (0), started (1) and ended (2)."""
     wanted = states["state"] > 0
     states = states[wanted & (states["kind"] == kind)] if kind is not None else states[wanted]
     if not len(states):
         return _NO_TASKS
-    stream, task = _whole(states["stream"]), _whole(states["task"])
-    starts, ends, _ = paired(stream << 16 | task, states["at"], states["state"] == 1)
+    stream, task = _int64(states["stream"]), _int64(states["task"])
+    starts, ends, _ = pair_starts_and_ends(stream << 16 | task, states["at"], states["state"] == 1)
     return _executions(states, starts, ends, stream, task, None, np.zeros(len(states), np.int64), {0: word})
 
 
 def _copies(states: Records, clock: Clock) -> pl.DataFrame:
-    """A copy is received (0), then starts (1)."""
-    stream, task = _whole(states["stream"]), _whole(states["task"])
+    """Copies: received (state 0), then started (state 1)."""
+    stream, task = _int64(states["stream"]), _int64(states["task"])
     early = states["state"] < 2
-    received, starts, _ = paired((stream << 16 | task)[early], states["at"][early], states["state"][early] == 0)
+    received, starts, _ = pair_starts_and_ends((stream << 16 | task)[early], states["at"][early], states["state"][early] == 0)
     rows = states[early]
     return pl.DataFrame(
         {
@@ -303,16 +257,16 @@ def _copies(states: Records, clock: Clock) -> pl.DataFrame:
     )
 
 
-def batched(tasks: pl.DataFrame, flips: Records, clock: Clock) -> pl.DataFrame:
-    """With the batch of each task: task numbers have 16 bits; each flip of a stream starts the next batch at 0."""
+def with_batches(tasks: pl.DataFrame, flips: Records, clock: Clock) -> pl.DataFrame:
+    """The tasks with their batches: task numbers have 16 bits, and each flip of a stream starts the next batch at 0."""
     batch = batches(
         tasks["stream"].to_numpy(),
         tasks["task"].to_numpy(),
         tasks["start_ns"].to_numpy(),
-        _whole(flips["stream"]),
-        _whole(flips["task"]),
+        _int64(flips["stream"]),
+        _int64(flips["task"]),
         clock.ns(flips["at"]),
-        _whole(flips["flip"]),
+        _int64(flips["flip"]),
     )
     return tasks.with_columns(pl.Series("batch", batch))
 
@@ -320,17 +274,17 @@ def batched(tasks: pl.DataFrame, flips: Records, clock: Clock) -> pl.DataFrame:
 def batches(stream: Ints, task: Ints, at: Ints, flip_stream: Ints, flip_task: Ints, flip_at: Ints, flip_number: Ints) -> Ints:
     """The batch of each task, from the flips of its stream before it.
 
-    Threads ask for task numbers at the same time, so the flip itself may not get number 0: tasks right before it with smaller numbers
-    than its own are of the batch that it opens.
+    Threads take task numbers concurrently, so the flip may not have number 0: tasks directly before the flip with numbers below its
+    own belong to the new batch.
     """
     batch = np.zeros(len(stream), np.int64)
-    for one in np.unique(flip_stream):
-        mine = np.flatnonzero(stream == one)
+    for number in np.unique(flip_stream):
+        mine = np.flatnonzero(stream == number)
         mine = mine[np.argsort(at[mine], kind="stable")]
-        flips = np.flatnonzero(flip_stream == one)
+        flips = np.flatnonzero(flip_stream == number)
         flips = flips[np.argsort(flip_at[flips], kind="stable")]
         first = int(flip_number[flips[0]])
-        # A recording that begins late begins with a later batch.
+        # A recording that starts late starts in a later batch.
         batch[mine] = (first - 1 if 0 < first < STREAM_DESTROYED else 0) + np.searchsorted(flip_at[flips], at[mine], "right")
         before = np.searchsorted(at[mine], flip_at[flips])
         for flip, after in zip(flips.tolist(), before.tolist(), strict=True):
@@ -341,7 +295,7 @@ def batches(stream: Ints, task: Ints, at: Ints, flip_stream: Ints, flip_task: In
     return batch
 
 
-def _whole(column: Records) -> Ints:
+def _int64(column: Records) -> Ints:
     return column.astype(np.int64)
 
 
@@ -366,7 +320,7 @@ AICPU_OLD = np.dtype(
 
 
 def aicpu(side: Side, clock: Clock, notes: Notes) -> pl.DataFrame:
-    """What AI CPU operators say of themselves: when they computed and copied, and how long they waited to be dispatched."""
+    """Reports of AI CPU operators: times of computing and copying, and the wait for dispatch."""
     parts = []
     new, old = side.slices(r"aicpu\.data\.\d+"), side.slices(r"DATA_PREPROCESS\.AICPU\.\d+")
     if new:
@@ -378,13 +332,13 @@ def aicpu(side: Side, clock: Clock, notes: Notes) -> pl.DataFrame:
     rows = [
         pl.DataFrame(
             {
-                "stream": _whole(part["stream"]),
-                "task": _whole(part["task"]),
+                "stream": _int64(part["stream"]),
+                "task": _int64(part["task"]),
                 "start_ns": clock.ns(part["start"]),
                 "end_ns": clock.ns(part["end"]),
-                "compute_us": _whole(part["memcpy"]) - _whole(part["compute"]),
-                "memcpy_us": _whole(part["copied"]) - _whole(part["memcpy"]),
-                "dispatch_us": _whole(part["dispatch"]),
+                "compute_us": _int64(part["memcpy"]) - _int64(part["compute"]),
+                "memcpy_us": _int64(part["copied"]) - _int64(part["memcpy"]),
+                "dispatch_us": _int64(part["dispatch"]),
                 "waited_ns": clock.ns(part["after"]) - clock.ns(part["submit"]),
             }
         )

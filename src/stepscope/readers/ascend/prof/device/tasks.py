@@ -16,23 +16,23 @@ _NO_KERNELS = ["WRITE_BACK", "INVALID", "COMMUNICATION"]
 _COPIES = ["MEMCPY_ASYNC", "MEMCPY", "PCIE_DMA_SQE", "SDMA", "SDMA_SQE"]
 
 
-def joined(device: Device, host: Host | None) -> pl.DataFrame:
-    """One row per execution, by start: when and where it ran, what it was (`kind`, `category`), and the columns of the host's tasks.
+def join_launches(device: Device, host: Host | None) -> pl.DataFrame:
+    """One row per execution, sorted by start: time, device, stream, `kind`, `category`, and the columns of the host's tasks.
 
-    `nth` counts how often its host task has run: a graph that was loaded once runs many times.
+    `nth` numbers the executions of one host task: a graph is loaded once and runs many times.
     """
     rows = _parts(device.tasks).with_columns(device=pl.lit(device.number, pl.Int64)).with_row_index("execution")
-    rows = rows.hstack(_launched(rows, host, device.number))
+    rows = rows.hstack(_launches(rows, host, device.number))
     if not rows["start_ns"].is_sorted():
         rows = rows.sort("start_ns", maintain_order=True)
     rows = rows.with_columns(pl.Series("nth", _nth(rows)))
     if device.blocks.height:
         rows = _real_blocks(rows, device.blocks)
-    return _classified(rows)
+    return _with_kinds(rows)
 
 
 def _nth(rows: pl.DataFrame) -> Ints:
-    """How often each row's task has run by then."""
+    """Number of each execution among those of its task."""
     keys = [rows[name].to_numpy() for name in (*_KEY, "context")]
     order = np.lexsort(keys)  # stable: rows are by start
     new = np.ones(len(order), np.bool_)
@@ -45,9 +45,9 @@ def _nth(rows: pl.DataFrame) -> Ints:
 
 
 def _parts(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Tasks, or their parts where there are any: the parts are what ran. `whole_ns` and `whole_end_ns` are the task's own bounds.
+    """Tasks, or the parts of tasks that have parts. `whole_ns` and `whole_end_ns` are the bounds of the whole task.
 
-    Of a kernel on both kinds of core (MIX) the first part is the kernel.
+    The first part of a kernel on both kinds of core (MIX) is the kernel.
     """
     whole = tasks.filter(pl.col("context") == NO_CONTEXT).with_columns(whole_ns="start_ns", whole_end_ns="end_ns", whole_type="type")
     parts = tasks.filter(pl.col("context") != NO_CONTEXT)
@@ -73,8 +73,8 @@ def _parts(tasks: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([whole.drop("of"), parts.select(whole.drop("of").columns)]).sort("start_ns", maintain_order=True)
 
 
-def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFrame:
-    """For each execution, in their order, the launch before it with the same stream, task and batch, or else the first after it."""
+def _launches(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFrame:
+    """The launch of each execution: the last one before it with the same stream, task and batch, else the first one after it."""
     keys = rows.select("execution", *_KEY, "start_ns").sort("start_ns")
     if host is None:
         return pl.DataFrame(schema=_HOST_COLUMNS).clear(rows.height)
@@ -83,14 +83,14 @@ def _launched(rows: pl.DataFrame, host: Host | None, device: int) -> pl.DataFram
     known = known.drop("device").sort("start_ns", maintain_order=True)
     row = keys.join_asof(known, on="start_ns", by=_KEY, check_sortedness=False)
     unknown = row.filter(pl.col("row").is_null()).select(keys.columns)
-    if unknown.height:  # clocks that do not agree
+    if unknown.height:  # the clocks are not aligned exactly
         after = unknown.join_asof(known, on="start_ns", by=_KEY, strategy="forward", check_sortedness=False)
         row = pl.concat([row.filter(pl.col("row").is_not_null()), after])
-    return _gathered(tasks, row.sort("execution")["row"])
+    return _gather_rows(tasks, row.sort("execution")["row"])
 
 
-def _gathered(rows: pl.DataFrame, at: pl.Series) -> pl.DataFrame:
-    """These rows, and nulls where there is none. Texts repeat, and become numbers."""
+def _gather_rows(rows: pl.DataFrame, at: pl.Series) -> pl.DataFrame:
+    """The rows at these indices, null for a null index. Texts become categorical, because they repeat."""
     rows = rows.with_columns(pl.col(pl.String).cast(schema.Text))
     return rows.select(pl.all().gather(at)) if rows.height else rows.clear(at.len())
 
@@ -108,7 +108,7 @@ _HOST_COLUMNS: dict[str, Any] = {
 
 
 def _real_blocks(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """With the number of blocks that the scheduler reports after a run: it may be decided on the device."""
+    """Rows with the number of blocks that the scheduler reports after the execution: the device may decide it."""
     reports = (
         blocks.sort("start_ns")
         .with_columns(reported_ns="start_ns")
@@ -129,10 +129,10 @@ def _real_blocks(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _classified(rows: pl.DataFrame) -> pl.DataFrame:
-    """What each execution is. Only what an operator computes is a kernel; tasks of the scheduler are shown, and count for nothing."""
+def _with_kinds(rows: pl.DataFrame) -> pl.DataFrame:
+    """Executions with `kind` and `category`. Only the computation of an operator is a kernel; tasks of the scheduler are not."""
     kernel_task = pl.col("host_type").replace_strict(KERNEL_CORES, default=None, return_dtype=pl.String)
-    # A runtime uses AI CPUs for itself as well: such a task has no launch of an operator and no name.
+    # The runtime also uses AI CPUs: its tasks have no operator and no name.
     nameless = pl.all_horizontal(pl.col("op", "node_item", "kernel").is_null())
     kernel_task = pl.when(~((kernel_task == "AI_CPU") & nameless)).then(kernel_task)
     in_collective = pl.col("communication").is_not_null()

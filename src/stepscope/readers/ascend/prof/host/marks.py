@@ -17,7 +17,7 @@ _LAYOUT = np.dtype(
 )
 _EVENTS = {0: "marker", 1: "push/pop", 2: "start/end", 3: "marker_ex"}
 _INSTANTS = ("marker", "marker_ex")
-_WITH_MARK = 1  # form: long messages are cut into segments, and the device may come by them
+_WITH_MARK = 1  # form: long messages are split into segments, and the device may have reached the mark
 
 
 def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
@@ -26,7 +26,7 @@ def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
     raw = np.concatenate(parts)
     if not len(raw):
         return pl.DataFrame()
-    # numpy leaves out what is behind the text, also where bytes follow a zero
+    # numpy strips only trailing zeros, and other bytes may follow the terminating zero
     text = pl.Series([message.partition(b"\0")[0].decode("utf-8", "replace") for message in raw["message"].tolist()])
     rows = pl.DataFrame(
         {
@@ -37,24 +37,21 @@ def read(side: Side, clock: Clock, words: Words, notes: Notes) -> pl.DataFrame:
             "event": pl.Series(raw["event"].astype(np.int64)).replace_strict(_EVENTS, default="?", return_dtype=pl.String),
             "mark": np.where(raw["form"] == _WITH_MARK, raw["mark"].astype(np.int64), -1),
             "segment": raw["segment"].astype(np.int64),
-            "domain": words.of(raw["domain"]).cast(pl.String),
+            "domain": words.names_of(raw["domain"]).cast(pl.String),
             "category": raw["category"].astype(np.int64),
             "payload_type": raw["payload_type"].astype(np.int64),
             "payload": raw["payload"].astype(np.uint64),
             "message_type": raw["message_type"].astype(np.int64),
         }
     )
-    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    if not possible.all():
-        notes.add(side.path / "data", "marks with invalid timestamps", int((~possible).sum()), "msproftx")
-        rows = rows.filter(pl.Series(possible))
+    rows = clock.drop_implausible(rows, side, notes, "marks", "msproftx")
     return pl.concat(
-        [rows.filter(pl.col("mark") < 0).select("name", "mark", *_OF_MARK), _whole(rows.filter(pl.col("mark") >= 0), side, notes)]
+        [rows.filter(pl.col("mark") < 0).select("name", "mark", *_OF_MARK), _join_segments(rows.filter(pl.col("mark") >= 0), side, notes)]
     )
 
 
-def _whole(segments: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
-    """A message that is longer than a record lies in several, by number."""
+def _join_segments(segments: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
+    """Marks with their whole message: a long message is in several records, numbered by segment."""
     rows = segments.sort("mark", "segment", maintain_order=True).group_by("mark", maintain_order=True).agg(
         pl.col("name").str.join(""),
         pl.col(_OF_MARK).first(),

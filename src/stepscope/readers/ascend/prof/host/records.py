@@ -1,6 +1,5 @@
-"""What CANN wrote on the host: calls by level, the tasks they launched, and what these tasks are."""
+"""Records of CANN on the host: calls by level, the tasks they launched, and details of these tasks."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,23 +9,16 @@ from stepscope.model import intervals, schema
 from stepscope.model.intervals import Ints
 from stepscope.readers.ascend.prof.device.records import NEWEST, STREAM_DESTROYED, batches
 from stepscope.readers.ascend.prof.files import HOST_MAGIC, Clock, Notes, Records, Side, lines, records
+from stepscope.readers.ascend.prof.host.tensors import TENSOR, tensors_of_launches
 
 LEVELS = {
-    30000: "pytorch",
-    25000: "pta",
-    20500: "msproftx",
-    20000: "acl",
-    15000: "model",
-    10000: "node",
-    6000: "aicpu",
-    5500: "communication",
+    30000: "pytorch", 25000: "pta", 20500: "msproftx", 20000: "acl", 15000: "model", 10000: "node", 6000: "aicpu", 5500: "communication",
     5000: "runtime",
-}
+}  # fmt: skip
 _CODES = {word: code for code, word in LEVELS.items()}
 HEAD = [("magic", "<u2"), ("level", "<u2"), ("type", "<u4"), ("thread", "<u4"), ("length", "<u4"), ("at", "<u8")]
 _API = np.dtype([*HEAD[:4], ("request", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("item", "<u8")])
-_EVENT = 2**64 - 1  # in place of an end: this record is one of two events
-TENSOR = np.dtype([("kind", "<u4"), ("format", "<u4"), ("dtype", "<u4"), ("dims", "<u4", 8)])
+_EVENT = 2**64 - 1  # instead of an end: the record is one of a pair of events
 
 
 def record(size: int, *fields: Any) -> np.dtype[Any]:
@@ -57,67 +49,56 @@ STREAMS: dict[str, np.dtype[Any]] = {
         *[("transport", "<u4"), ("rdma", "<u4")],
     ),
 }
-# node_basic_info's word for the core that runs it.
+# Names of the cores in node_basic_info.
 CORES = {
-    0: "AI_CORE",
-    1: "AI_CPU",
-    2: "AI_VECTOR_CORE",
-    3: "WRITE_BACK",
-    4: "MIX_AIC",
-    5: "MIX_AIV",
-    6: "FFTS_PLUS",
-    7: "DSA_SQE",
-    8: "DVPP",
-    9: "COMMUNICATION",
-    10: "FUSION",
-    11: "INVALID",
-}
-KERNELS = ("KERNEL_AICORE", "KERNEL_AIVEC", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "KERNEL_AICPU", "FFTS_PLUS")
+    0: "AI_CORE", 1: "AI_CPU", 2: "AI_VECTOR_CORE", 3: "WRITE_BACK", 4: "MIX_AIC", 5: "MIX_AIV", 6: "FFTS_PLUS", 7: "DSA_SQE", 8: "DVPP",
+    9: "COMMUNICATION", 10: "FUSION", 11: "INVALID",
+}  # fmt: skip
 
 
 class Words(NamedTuple):
-    """The dictionaries: hashes of names, and names of types by level. Words are categorical: millions of rows have them."""
+    """The dictionaries: names by hash, and names of types by level. Names are categorical, because millions of rows have them."""
 
     hashes: pl.DataFrame  # key, word
     types: pl.DataFrame  # level, type, word
 
-    def of(self, hashes: Records) -> pl.Series:
-        """Names; what is in no dictionary is the number itself, and 0 is nothing."""
+    def names_of(self, hashes: Records) -> pl.Series:
+        """The names of these hashes: null for 0, the number itself for an unknown hash."""
         keys = pl.DataFrame({"key": np.ascontiguousarray(hashes).astype(np.uint64)})
-        found = keys.join(self.hashes, on="key", how="left", maintain_order="left")
+        named = keys.join(self.hashes, on="key", how="left", maintain_order="left")
         number = pl.when(pl.col("key") > 0, pl.col("word").is_null()).then("key").cast(pl.String).cast(schema.Text)
-        return found.select(pl.coalesce("word", number)).to_series()
+        return named.select(pl.coalesce("word", number)).to_series()
 
-    def of_types(self, level: Records | int, kinds: Records) -> pl.Series:
+    def type_names(self, level: Records | int, kinds: Records) -> pl.Series:
         levels = np.full(len(kinds), level, np.int64) if isinstance(level, int) else level.astype(np.int64)
         keys = pl.DataFrame({"level": levels, "type": kinds.astype(np.uint64)})
-        found = keys.join(self.types, on=["level", "type"], how="left", maintain_order="left")
+        named = keys.join(self.types, on=["level", "type"], how="left", maintain_order="left")
         number = pl.when(pl.col("word").is_null()).then("type").cast(pl.String).cast(schema.Text)
-        return found.select(pl.coalesce("word", number)).to_series()
+        return named.select(pl.coalesce("word", number)).to_series()
 
 
 class Host(NamedTuple):
-    """Everything the host wrote, in nanoseconds, with names in place of hashes."""
+    """The host's records, with times in nanoseconds and names instead of hashes."""
 
     words: Words
     calls: pl.DataFrame  # row, level, name, item, item_number, thread, start_ns, end_ns, request, connection
     tasks: pl.DataFrame  # one row per launched task, see `_tasks`
     fusions: pl.DataFrame
     models: dict[int, str]
-    streams: dict[str, Records]  # those of communication
+    streams: dict[str, Records]  # records of communication operators and tasks
     clock: Clock
     around: "Around"
 
 
 def read(side: Side, clock: Clock, notes: Notes) -> Host:
     words = _words(side, notes)
-    streams = {name: _both(side, name, layout, notes) for name, layout in STREAMS.items()}
+    streams = {name: _records_of_both_ages(side, name, layout, notes) for name, layout in STREAMS.items()}
     calls = _calls(side, words, clock, notes)
     around = Around(calls)
-    names = words.of(streams["additional.graph_id_map"]["name"])
+    names = words.names_of(streams["additional.graph_id_map"]["name"])
     models = dict(zip(streams["additional.graph_id_map"]["model"].tolist(), names.to_list(), strict=True))
     tasks = _tasks(streams, words, clock, calls, around, side.chip in NEWEST)
-    fusions = _fusions(streams, words, clock, calls, around, models)
+    fusions = _fusions(streams, words, clock, calls, around)
     kept = {name: streams[name] for name in ("compact.hccl_op_info", "additional.hccl_info")}
     return Host(words, calls, tasks, fusions, models, kept, clock, around)
 
@@ -148,24 +129,24 @@ def _words(side: Side, notes: Notes) -> Words:
     )
 
 
-def _both(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
-    """The records of a stream during the run (`aging` is true) and from before it."""
+def _records_of_both_ages(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
+    """The records of a stream, written during the run (`aging` is true) and before it."""
     parts = []
     for aging in (True, False):
         pattern = ("" if aging else "un") + "aging." + name
         part = records(side.slices(pattern.replace(".", r"\.")), layout, notes, HOST_MAGIC)
         parts.append((part, aging))
     if name.startswith("additional") and not all(len(part) for part, _ in parts):
-        return next((part for part, _ in parts if len(part)), parts[0][0])  # large, and nobody asks which it is
+        return next((part for part, _ in parts if len(part)), parts[0][0])  # large and unused
     fields = [(field, layout[field]) for field in layout.names or () if field != "rest"]
     whole = np.empty(sum(len(part) for part, _ in parts), [*fields, ("aging", "?")])
-    here = 0
+    first = 0
     for part, aging in parts:
-        rows = whole[here : here + len(part)]
+        rows = whole[first : first + len(part)]
         for field, _ in fields:
             rows[field] = part[field]
         rows["aging"] = aging
-        here += len(part)
+        first += len(part)
     return whole
 
 
@@ -173,7 +154,7 @@ def _both(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records
 
 
 def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame:
-    raw = _both(side, "api_event.data", _API, notes)
+    raw = _records_of_both_ages(side, "api_event.data", _API, notes)
     raw = raw[(raw["begin"] > 0) | (raw["end"] == _EVENT)]
     connection = np.arange(len(raw))
     event = raw["end"] == _EVENT
@@ -196,20 +177,17 @@ def _calls(side: Side, words: Words, clock: Clock, notes: Notes) -> pl.DataFrame
     rows = rows.with_columns(
         pl.Series("start_ns", clock.ns(rows["begin"].to_numpy())), pl.Series("end_ns", clock.ns(rows["end"].to_numpy()))
     )
-    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()) & (rows["end_ns"] >= rows["start_ns"]).to_numpy()
-    if not possible.all():
-        notes.add(side.path / "data", "calls with invalid timestamps", int((~possible).sum()), "api_event")
-        rows = rows.filter(pl.Series(possible))
+    rows = clock.drop_implausible(rows, side, notes, "calls", "api_event")
     rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
-    item = words.of(rows["item_number"].to_numpy())
-    name = words.of_types(rows["level"].to_numpy(), rows["type"].to_numpy())
+    item = words.names_of(rows["item_number"].to_numpy())
+    name = words.type_names(rows["level"].to_numpy(), rows["type"].to_numpy())
     levels = {number: str(number) for number in rows["level"].unique()} | LEVELS
     named = pl.col("level").replace_strict(levels, return_dtype=schema.Text)
     return rows.with_columns(pl.Series("name", name), pl.Series("item", item), named).with_row_index("row")
 
 
 def _from_events(events: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
-    """Calls from pairs of events with the same key: begin and end. A call has the number of its end."""
+    """Calls from pairs of events with the same key: begin and end. The call has the connection number of its end event."""
     key = ["level", "thread", "type", "request", "item_number"]
     nth = pl.int_range(pl.len()).over(key)
     rows = events.sort("begin", maintain_order=True).with_columns(
@@ -218,32 +196,32 @@ def _from_events(events: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame
     rows = rows.filter(pl.col("nth") % 2 == 0).drop("nth")
     open_ends = rows["end"].null_count()
     if open_ends:
-        notes.add(side.path / "data", "events that began and did not end", open_ends, "api_event")
+        notes.add(side.path / "data", "events with a begin and no end", open_ends, "api_event")
     return rows.filter(pl.col("end").is_not_null()).select(events.columns)
 
 
 class Around:
-    """Which call of a level was open on a thread at a time."""
+    """Finds the call of a level that was open on a thread at a given time."""
 
     def __init__(self, calls: pl.DataFrame) -> None:
         self._levels: dict[str, tuple[Ints, ...]] = {}
         self._calls = calls
 
     def find(self, level: str, thread: Ints, at: Ints) -> Ints:
-        """The row of the innermost such call, -1 where there is none."""
-        row, threads, start, end, parent = self._of(level)
-        found = np.full(len(at), -1, np.int64)
-        for one in np.unique(threads):
-            low, high = np.searchsorted(threads, [one, one + 1])
-            mine = np.flatnonzero(thread == one)
-            here = np.searchsorted(start[low:high], at[mine], "right") - 1 + low
-            here[here < low] = -1
-            while len(past := np.flatnonzero((here >= 0) & (end[here] < at[mine]))):
-                here[past] = parent[here[past]]
-            found[mine] = np.where(here < 0, -1, row[here])
-        return found
+        """The row of the innermost open call; -1 for none."""
+        row, threads, start, end, parent = self._calls_of_level(level)
+        innermost = np.full(len(at), -1, np.int64)
+        for number in np.unique(threads):
+            low, high = np.searchsorted(threads, [number, number + 1])
+            queries = np.flatnonzero(thread == number)
+            call = np.searchsorted(start[low:high], at[queries], "right") - 1 + low
+            call[call < low] = -1
+            while len(ended := np.flatnonzero((call >= 0) & (end[call] < at[queries]))):
+                call[ended] = parent[call[ended]]
+            innermost[queries] = np.where(call < 0, -1, row[call])
+        return innermost
 
-    def _of(self, level: str) -> tuple[Ints, ...]:
+    def _calls_of_level(self, level: str) -> tuple[Ints, ...]:
         if level not in self._levels:
             calls = self._calls.filter(pl.col("level") == level)
             thread, start, end = (calls[name].to_numpy() for name in ("thread", "start_ns", "end_ns"))
@@ -256,21 +234,21 @@ class Around:
 
 
 def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around, newest: bool) -> pl.DataFrame:
-    """Every launched task: where it was to run, and the calls around its launch with what is known of their operator.
+    """Every launched task: its device and stream, the calls around its launch, and the details of their operator.
 
     device, stream, task, batch, type, kernel, at_ns, thread; node, communication, acl, runtime (rows of calls); model, request,
     op, op_type, core, blocks, mix_blocks, hf32, static, attributes, tensors (row of `tensors`), contexts (row), bytes, direction.
     """
     track = streams["compact.task_track"]
     thread, at = track["thread"].astype(np.int64), clock.ns(track["at"])
-    kind = words.of_types(_CODES["runtime"], track["kind"])
+    kind = words.type_names(_CODES["runtime"], track["kind"])
     flip = (kind == "FLIP_TASK").to_numpy()
     device, stream, task = track["device"].astype(np.int64) & 0xFFF, track["stream"].astype(np.int64), track["task"].astype(np.int64)
     batch = np.zeros(len(track), np.int64)
-    if newest:  # numbers of 32 bits, which never begin anew
+    if newest:  # 32-bit numbers, which do not wrap around
         task |= track["batch"].astype(np.int64) << 16
-    for one in np.unique(device) if not newest else ():
-        mine, flips = (device == one) & ~flip, (device == one) & flip
+    for owner in np.unique(device) if not newest else ():
+        mine, flips = (device == owner) & ~flip, (device == owner) & flip
         number = track["batch"][flips].astype(np.int64)
         batch[mine] = batches(
             stream[mine], task[mine], at[mine], stream[flips], task[flips], at[flips], np.where(number == 0, STREAM_DESTROYED, number)
@@ -283,7 +261,7 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
             "task": task,
             "batch": batch,
             "type": kind,
-            "kernel": words.of(track["kernel"]),
+            "kernel": words.names_of(track["kernel"]),
             "at_ns": at,
             "thread": thread,
             "static": ~track["aging"],
@@ -306,12 +284,13 @@ def _tasks(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.Da
 def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: Around) -> dict[str, pl.DataFrame]:
     """Details of the operator of each launch: one row per launch."""
     basic, attributes = streams["compact.node_basic_info"], streams["compact.node_attr_info"]
-    found = {
+    tensors = streams["additional.tensor_info"]
+    details = {
         "basic": pl.DataFrame(
             {
                 "node": _launch(basic, "node", clock, around),
-                "op": words.of(basic["op"]),
-                "op_type": words.of(basic["op_type"]),
+                "op": words.names_of(basic["op"]),
+                "op_type": words.names_of(basic["op_type"]),
                 "core": pl.Series(basic["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=schema.Text),
                 "blocks": (basic["blocks"] & 0xFFFF).astype(np.int64),
                 "mix_blocks": ((basic["blocks"] & 0xFFFF) * (basic["blocks"] >> 16)).astype(np.int64),
@@ -319,10 +298,12 @@ def _of_nodes(streams: dict[str, Records], words: Words, clock: Clock, around: A
                 "static_op": ~basic["aging"],
             }
         ),
-        "attributes": pl.DataFrame({"node": _launch(attributes, "node", clock, around), "attributes": words.of(attributes["attributes"])}),
-        "tensors": _tensors(streams["additional.tensor_info"], clock, around),
+        "attributes": pl.DataFrame(
+            {"node": _launch(attributes, "node", clock, around), "attributes": words.names_of(attributes["attributes"])}
+        ),
+        "tensors": tensors_of_launches(tensors, _launch(tensors, "node", clock, around)),
     }
-    return {name: frame.filter(pl.col("node") >= 0).unique("node", keep="first", maintain_order=True) for name, frame in found.items()}
+    return {name: frame.filter(pl.col("node") >= 0).unique("node", keep="first", maintain_order=True) for name, frame in details.items()}
 
 
 def _launch(rows: Records, level: str, clock: Clock, around: Around) -> Ints:
@@ -330,7 +311,7 @@ def _launch(rows: Records, level: str, clock: Clock, around: Around) -> Ints:
 
 
 def _with_copies(tasks: pl.DataFrame, streams: dict[str, Records], clock: Clock, around: Around) -> pl.DataFrame:
-    """A copy says its size beside the task, within the same runtime call."""
+    """Tasks with the size of copies, which is a separate record within the same runtime call."""
     copies = streams["compact.memcpy_info"]
     rows = pl.DataFrame(
         {
@@ -343,144 +324,24 @@ def _with_copies(tasks: pl.DataFrame, streams: dict[str, Records], clock: Clock,
     return tasks.join(rows, on="runtime", how="left", maintain_order="left")
 
 
-# Tensors
-
-
-def _tensors(raw: Records, clock: Clock, around: Around) -> pl.DataFrame:
-    """Per launch: shapes, dtypes and formats of inputs and outputs as text. An operator with more than five has several records."""
-    if not len(raw):
-        return pl.DataFrame(schema={"node": pl.Int64, **dict.fromkeys(TENSOR_TEXTS, schema.Text)})
-    count = np.minimum(raw["count"], 5).astype(np.int64)
-    whole = pl.DataFrame({"node": _launch(raw, "node", clock, around), "op": raw["op"], "at": raw["at"]})
-    # Records of one launch, one operator and one moment are one operator's; alone, most are like others.
-    alone = (pl.len().over("node", "op", "at") == 1) & (pl.col("node") >= 0)
-    whole = whole.with_columns(alone=alone).with_row_index("record")
-    same, first = _alike(_bytes(raw, "tensors"), count)
-    texts = pl.DataFrame(
-        [tensor_texts([raw["tensors"][row][: count[row]]]) for row in first.tolist()],
-        schema=dict.fromkeys(TENSOR_TEXTS, schema.Text),
-        orient="row",
-    ).with_row_index("same")
-    single = (
-        whole.with_columns(pl.Series("same", same).cast(pl.UInt32))
-        .filter("alone")
-        .join(texts, on="same", how="left", maintain_order="left")
-    )
-    # Those in several pieces repeat, too: by the numbers of their pieces.
-    several = whole.with_columns(pl.Series("same", same)).filter(~pl.col("alone"), pl.col("node") >= 0)
-    several = several.group_by("node", "op", "at", maintain_order=True).agg(pieces=pl.col("same").cast(pl.String).str.join(" "))
-    rows = []
-    for pieces in several["pieces"].unique().to_list():
-        members = [int(first[int(one)]) for one in pieces.split(" ")]
-        rows.append((pieces, *tensor_texts([raw["tensors"][row][: count[row]] for row in members])))
-    joined = pl.DataFrame(rows, schema={"pieces": pl.String, **dict.fromkeys(TENSOR_TEXTS, schema.Text)}, orient="row")
-    several = several.join(joined, on="pieces", how="left", maintain_order="left")
-    columns = ["node", *TENSOR_TEXTS]
-    return pl.concat([single.select(columns), several.select(columns)])
-
-
-TENSOR_TEXTS = (
-    *("shapes", "dtypes"),
-    *("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"),
-)
-
-
-def _alike(payload: Any, count: Ints) -> tuple[Ints, Ints]:
-    """Which records are equal: a number for each, and the first record of each number. In portions: there may be millions."""
-    wide = (payload.shape[1] + 7) // 8
-    weights = np.random.default_rng(0).integers(1, 2**63, wide, dtype=np.uint64) | np.uint64(1)
-    digest = np.empty(len(payload), np.uint64)
-    for rows, mixed in _portions(payload, wide):
-        digest[rows] = (mixed * weights).sum(axis=1, dtype=np.uint64)
-    digest += count.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    _, first, same = np.unique(digest, return_index=True, return_inverse=True)
-    for rows, _ in _portions(payload, wide):
-        if not (payload[rows] == payload[first[same[rows]]]).all():  # never seen: two different records with one digest
-            return np.arange(len(payload)), np.arange(len(payload))
-    return same, first
-
-
-def _bytes(raw: Records, field: str) -> Any:
-    """One field of all records, byte by byte and where it lies."""
-    fields = raw.dtype.fields
-    assert fields is not None
-    dtype, place = fields[field][:2]
-    whole = np.ascontiguousarray(raw).view(np.uint8).reshape(len(raw), raw.dtype.itemsize)
-    return whole[:, place : place + dtype.itemsize]
-
-
-def _portions(payload: Any, wide: int) -> Iterator[tuple[slice, Any]]:
-    """Rows of bytes as rows of whole numbers, in portions."""
-    for start in range(0, len(payload), 1 << 16):
-        rows = slice(start, min(start + (1 << 16), len(payload)))
-        padded = np.zeros((rows.stop - start, wide * 8), np.uint8)
-        padded[:, : payload.shape[1]] = payload[rows]
-        yield rows, padded.view(np.uint64)
-
-
-def tensor_texts(parts: list[Records]) -> tuple[str, ...]:
-    sides: list[tuple[list[str], list[str], list[str]]] = [([], [], []), ([], [], [])]
-    for part in parts:
-        for kind, form, dtype, dims in part.tolist():
-            if kind < 2:
-                shapes, dtypes, formats = sides[kind]
-                shapes.append(",".join(str(size) for size in dims if size))
-                dtypes.append(_word(dtype, DTYPES))
-                formats.append(_word(form & 0xFF, FORMATS))
-    shapes, dtypes, _ = sides[0]
-    return (
-        "[" + ",".join(f"[{shape}]" for shape in shapes) + "]",
-        "[" + ",".join(f'"{dtype}"' for dtype in dtypes) + "]",
-        *(";".join(words) for side in sides for words in side),
-    )
-
-
-def _word(code: int, words: dict[int, str]) -> str:
-    return words.get(code, str(code))
-
-
 # Fusions
 
 
-def _fusions(
-    streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around, models: dict[int, str]
-) -> pl.DataFrame:
-    """Operators that the compiler made of several: model, name, originals, and the bytes of their memory."""
+def _fusions(streams: dict[str, Records], words: Words, clock: Clock, calls: pl.DataFrame, around: Around) -> pl.DataFrame:
+    """Fused operators: model, name, names of the original operators, and sizes of their memory in bytes."""
     raw = streams["additional.fusion_op_info"]
     rows = around.find("model", raw["thread"].astype(np.int64), clock.ns(raw["at"]))
     model = calls["item_number"].to_numpy()[rows] if len(rows) and calls.height else np.zeros(len(rows), np.uint64)
-    originals = [words.of(raw["originals"][row][: min(int(raw["count"][row]), 8)]).to_list() for row in range(len(raw))]
+    originals = [words.names_of(raw["originals"][row][: min(int(raw["count"][row]), 8)]).to_list() for row in range(len(raw))]
     return pl.DataFrame(
         {
             "model": [int(number) if row >= 0 else None for number, row in zip(model, rows, strict=True)],
-            "name": words.of(raw["op"]),
+            "name": words.names_of(raw["op"]),
             "originals": [";".join(filter(None, names)) for names in originals],
-            **{f"{what}_bytes": raw["bytes"][:, place].astype(np.int64) for place, what in enumerate(FUSION_MEMORY)},
+            **{f"{kind}_bytes": raw["bytes"][:, column].astype(np.int64) for column, kind in enumerate(FUSION_MEMORY)},
         },
-        schema={"model": pl.Int64, "name": pl.String, "originals": pl.String, **{f"{what}_bytes": pl.Int64 for what in FUSION_MEMORY}},
+        schema={"model": pl.Int64, "name": pl.String, "originals": pl.String, **{f"{kind}_bytes": pl.Int64 for kind in FUSION_MEMORY}},
     )
 
 
 FUSION_MEMORY = ("input", "output", "weight", "workspace", "total")
-
-# Words by their numbers.
-_DTYPES = """
-FLOAT FLOAT16 INT8 INT32 UINT8 5 INT16 UINT16 UINT32 INT64 UINT64 DOUBLE BOOL STRING DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 QINT8
-QINT16 QINT32 QUINT8 QUINT16 RESOURCE STRING_REF DUAL DT_VARIANT DT_BF16 DT_UNDEFINED DT_INT4 DT_UINT1 DT_INT2 DT_UINT2 DT_COMPLEX32
-DT_HIFLOAT8 DT_FLOAT8_E5M2 DT_FLOAT8_E4M3FN DT_FLOAT8_E8M0 DT_FLOAT6_E3M2 DT_FLOAT6_E2M3 DT_FLOAT4_E2M1 DT_FLOAT4_E1M2
-"""
-_FORMATS = """
-NCHW NHWC ND NC1HWC0 FRACTAL_Z NC1C0HWPAD NHWC1C0 FSR_NCHW FRACTAL_DECONV C1HWNC0 FRACTAL_DECONV_TRANSPOSE FRACTAL_DECONV_SP_STRIDE_TRANS
-NC1HWC0_C04 FRACTAL_Z_C04 CHWN FRACTAL_DECONV_SP_STRIDE8_TRANS HWCN NC1KHKWHWC0 BN_WEIGHT FILTER_HWCK HASHTABLE_LOOKUP_LOOKUPS
-HASHTABLE_LOOKUP_KEYS HASHTABLE_LOOKUP_VALUE HASHTABLE_LOOKUP_OUTPUT HASHTABLE_LOOKUP_HITS C1HWNCoC0 MD NDHWC FRACTAL_ZZ FRACTAL_NZ NCDHW
-DHWCN NDC1HWC0 FRACTAL_Z_3D CN NC DHWNC FRACTAL_Z_3D_TRANSPOSE FRACTAL_ZN_LSTM FRACTAL_Z_G RESERVED ALL NULL ND_RNN_BIAS FRACTAL_ZN_RNN NYUV
-NYUV_A NCL FRACTAL_Z_WINO C1HWC0 FRACTAL_NZ_C0_16 FRACTAL_NZ_C0_32 FRACTAL_NZ_C0_2 FRACTAL_NZ_C0_4 FRACTAL_NZ_C0_8 END
-"""
-# MindSpore has numbers of its own, from 230 and from 200.
-_MINDSPORE_DTYPES = "BOOL INT INT8 INT16 INT32 INT64 UINT UINT8 UINT16 UINT32 UINT64 FLOAT FLOAT16 FLOAT32 FLOAT64 COMPLEX"
-_MINDSPORE_FORMATS = """
-UNKNOWN DEFAULT NC1KHKWHWC0 ND NCHW NHWC HWCN NC1HWC0 FRAC_Z C1HWNCOC0 FRAC_NZ NC1HWC0_C04 FRACTAL_Z_C04 NDHWC FRACTAL_ZN_LSTM
-FRACTAL_ZN_RNN ND_RNN_BIAS
-"""
-DTYPES = dict(enumerate(_DTYPES.split())) | dict(enumerate(_MINDSPORE_DTYPES.split(), 230)) | {2**32 - 1: "UNDEFINED"}
-FORMATS = dict(enumerate(_FORMATS.split())) | dict(enumerate(_MINDSPORE_FORMATS.split(), 200))

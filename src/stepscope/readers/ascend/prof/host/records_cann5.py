@@ -1,11 +1,11 @@
-"""What CANN 5 and 6 wrote on the host, before its calls had levels: a file for each library, in records of fixed size.
+"""Host records of CANN 5 and 6, whose calls have no levels: a file for each library, in records of fixed size.
 
-    Framework.task_desc_info.N      an operator and the task that runs it        Framework.tensor_data_info.N    its tensors
-    Framework.fusion_op_info_M.N    what operators were fused                    Framework.model_load_info_M.N   names of models
-    runtime.task_track.N            tasks as the runtime made them               runtime.api.N                   its calls
+    Framework.task_desc_info.N      an operator and its task                     Framework.tensor_data_info.N    its tensors
+    Framework.fusion_op_info_M.N    fused operators                              Framework.model_load_info_M.N   names of models
+    runtime.task_track.N            tasks that the runtime created               runtime.api.N                   its calls
     AclModule.acl_*.N               calls into AscendCL                          *.hash_dic.N                    names
 
-N is the device. A name is a hash, or the text itself.
+N is the device. A name is a hash or text.
 """
 
 import re
@@ -21,13 +21,11 @@ from stepscope.readers.ascend.prof.host.records import (
     CORES,
     FUSION_MEMORY,
     STREAMS,
-    TENSOR,
-    TENSOR_TEXTS,
     Around,
     Host,
     Words,
-    tensor_texts,
 )
+from stepscope.readers.ascend.prof.host.tensors import TENSOR, TENSOR_TEXTS, tensor_texts
 
 _HEAD = [("magic", "<u2"), ("tag", "<u2")]
 _NAME = np.dtype([("form", "u1"), ("pad", "V7"), ("text", "S120")])
@@ -67,10 +65,10 @@ def read(side: Side, clock: Clock, notes: Notes) -> Host:
     calls = _calls(side, clock, notes)
     around = Around(calls)
     named = (re.match(r"(?:Framework\.task_desc_info|[rR]untime\.task_track)\.(\d{1,4})", name) for name in side.raw)
-    devices = sorted({int(found[1]) for found in named if found})
+    devices = sorted({int(match[1]) for match in named if match})
     tasks = pl.concat([_tasks(side, device, words, clock, around, notes) for device in devices])
     loaded = records(side.slices(r"Framework\.model_load_info_\d+\.\d+"), _MODEL, notes, HOST_MAGIC)
-    models = dict(zip(loaded["model"].tolist(), _named(loaded["name"], words).fill_null("?").to_list(), strict=True))
+    models = dict(zip(loaded["model"].tolist(), _names(loaded["name"], words).fill_null("?").to_list(), strict=True))
     fused = records(side.slices(r"Framework\.fusion_op_info_\d+\.\d+"), _FUSION, notes, HOST_MAGIC)
     empty = {name: np.empty(0, [*[(field, STREAMS[name][field]) for field in STREAMS[name].names or () if field != "rest"], ("aging", "?")])
              for name in ("compact.hccl_op_info", "additional.hccl_info")}  # fmt: skip
@@ -89,21 +87,21 @@ def _words(side: Side) -> Words:
     )
 
 
-def _named(mixed: Records, words: Words) -> pl.Series:
-    """A hash in the first eight bytes, or text."""
+def _names(mixed: Records, words: Words) -> pl.Series:
+    """Names: a hash in the first eight bytes, or text."""
     data = np.ascontiguousarray(mixed["text"])
     if not len(data):
         return pl.Series([], dtype=pl.String)
     first = data.view(np.uint8).reshape(len(data), data.dtype.itemsize)[:, :8].copy().view("<u8").reshape(-1)
-    return words.of(first).cast(pl.String).zip_with(pl.Series(mixed["form"] != _IS_TEXT), _text(data))
+    return words.names_of(first).cast(pl.String).zip_with(pl.Series(mixed["form"] != _IS_TEXT), _text(data))
 
 
 def _text(data: Records) -> pl.Series:
-    return pl.Series([one.partition(b"\0")[0].decode("utf-8", "replace") for one in data.tolist()], dtype=pl.String)
+    return pl.Series([text.partition(b"\0")[0].decode("utf-8", "replace") for text in data.tolist()], dtype=pl.String)
 
 
 def _calls(side: Side, clock: Clock, notes: Notes) -> pl.DataFrame:
-    found = [
+    parts = [
         ("acl", records(side.slices(r"AclModule\.acl_(model|op|rts|others)\.\d+"), _ACL, notes, HOST_MAGIC)),
         ("runtime", records(side.slices(r"[rR]untime\.api\.\d+"), _API, notes, HOST_MAGIC)),
     ]
@@ -118,12 +116,9 @@ def _calls(side: Side, clock: Clock, notes: Notes) -> pl.DataFrame:
             },
             schema={"level": pl.String, "name": pl.String, "thread": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64},
         )
-        for level, raw in found
+        for level, raw in parts
     ).with_row_index("connection")
-    possible = clock.plausible(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()) & (rows["end_ns"] >= rows["start_ns"]).to_numpy()
-    if not possible.all():
-        notes.add(side.path / "data", "calls with invalid timestamps", int((~possible).sum()))
-        rows = rows.filter(pl.Series(possible))
+    rows = clock.drop_implausible(rows, side, notes, "calls")
     rows = rows.sort("thread", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True).with_row_index("row")
     nothing = {"item": pl.String, "item_number": pl.UInt64, "request": pl.Int64, "type": pl.UInt64}
     return rows.with_columns(
@@ -140,8 +135,8 @@ def _tasks(side: Side, device: int, words: Words, clock: Clock, around: Around, 
     operators = pl.DataFrame(
         {
             **_place(raw),
-            "op": _named(raw["op"], words),
-            "op_type": _named(raw["op_type"], words),
+            "op": _names(raw["op"], words),
+            "op_type": _names(raw["op_type"], words),
             "core": pl.Series(raw["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=pl.String),
             "blocks": (raw["blocks"] & 0xFFFF).astype(np.int64),
             "mix_blocks": ((raw["blocks"] & 0xFFFF) * (raw["blocks"] >> 16)).astype(np.int64),
@@ -153,7 +148,7 @@ def _tasks(side: Side, device: int, words: Words, clock: Clock, around: Around, 
         }
     )
     tensors = records(side.slices(rf"Framework\.tensor_data_info\.{device}"), _TENSORS, notes, HOST_MAGIC)
-    operators = operators.join(_described(tensors), on=[*_KEY, "model_id"], how="left", maintain_order="left")
+    operators = operators.join(_tensor_texts(tensors), on=[*_KEY, "model_id"], how="left", maintain_order="left")
     track = records(side.slices(rf"[rR]untime\.task_track\.{device}"), _TRACK, notes, HOST_MAGIC)
     made = pl.DataFrame(
         {**_place(track), "type": _text(track["kind"]), "made_ns": clock.ns(track["at"]), "by": track["thread"].astype(np.int64)}
@@ -186,8 +181,8 @@ def _place(raw: Records) -> dict[str, Ints]:
     return {"stream": raw["stream"].astype(np.int64) % 2048, "task": number & 0xFFFF, "batch": number >> 16}
 
 
-def _described(raw: Records) -> pl.DataFrame:
-    """Shapes, types and formats of each task's tensors; more than five lie in several records."""
+def _tensor_texts(raw: Records) -> pl.DataFrame:
+    """Shapes, types and formats of each task's tensors; more than five tensors take several records."""
     rows = pl.DataFrame({**_place(raw), "model_id": pl.Series(raw["model"].astype(np.uint64))}).with_row_index("record")
     grouped = rows.group_by(*_KEY, "model_id", maintain_order=True).agg("record")
     count = np.minimum(raw["count"], 5)
@@ -196,12 +191,12 @@ def _described(raw: Records) -> pl.DataFrame:
 
 
 def _fusions(raw: Records, words: Words) -> pl.DataFrame:
-    originals = [";".join(filter(None, words.of(row["originals"][: min(int(row["count"]), 8)]).to_list())) for row in raw]
+    originals = [";".join(filter(None, words.names_of(row["originals"][: min(int(row["count"]), 8)]).to_list())) for row in raw]
     return pl.DataFrame(
         {
             "model": raw["model"].astype(np.int64),
-            "name": _named(raw["op"], words),
+            "name": _names(raw["op"], words),
             "originals": pl.Series(originals, dtype=pl.String),
-            **{f"{what}_bytes": raw["bytes"][:, place].astype(np.int64) for place, what in enumerate(FUSION_MEMORY)},
+            **{f"{kind}_bytes": raw["bytes"][:, column].astype(np.int64) for column, kind in enumerate(FUSION_MEMORY)},
         }
     )

@@ -1,5 +1,5 @@
-"""What the host says of streams: graphs that a program captured (aclgraph), streams of a compiled graph, streams that serve kernels which
-compute and communicate at once (MC2)."""
+"""Host records about streams: captured graphs (aclgraph), streams of compiled graphs, and streams that serve kernels which both compute and
+communicate (MC2)."""
 
 import re
 from typing import Any, NamedTuple
@@ -10,7 +10,8 @@ import polars as pl
 from stepscope.model import schema, units
 from stepscope.readers.ascend.common.kinds import SERVING
 from stepscope.readers.ascend.prof.files import HOST_MAGIC, Notes, Records, Side, records
-from stepscope.readers.ascend.prof.host.records import CORES, HEAD, TENSOR, TENSOR_TEXTS, Host, record, tensor_texts
+from stepscope.readers.ascend.prof.host.records import CORES, HEAD, Host, record
+from stepscope.readers.ascend.prof.host.tensors import TENSOR, TENSOR_TEXTS, tensor_texts
 
 _CAPTURE = record(64, ("status", "<u2"), ("stream", "<u2"), ("original", "<u2"), ("model", "<u2"), ("device", "<u2"))
 _OPERATOR_FIELDS: list[Any] = [
@@ -34,28 +35,28 @@ _BEGINS = 0
 
 
 class Streams(NamedTuple):
-    """Streams by number."""
+    """Roles of streams, by number."""
 
-    logic: dict[int, int]  # the stream of the graph that a stream is a piece of
-    serving: set[int]  # on these, kernels only serve the communication of others
+    logic: dict[int, int]  # the graph's stream that contains this stream
+    serving: set[int]  # streams whose kernels only serve the communication of other kernels
 
 
 NONE = Streams({}, set())
 
 
 def read(side: Side, host: Host, notes: Notes) -> Streams:
-    logic = _all(side, "additional.logic_stream_info", _LOGIC, notes)
+    logic = _records_of_both_ages(side, "additional.logic_stream_info", _LOGIC, notes)
     pieces = {
         int(stream): int(row["logic"]) for row in logic for stream in row["streams"][: min(int(row["count"]), 56)]
     }  # fmt: skip
-    mc2 = _all(side, "additional.mc2_comm_info", _MC2, notes)
+    mc2 = _records_of_both_ages(side, "additional.mc2_comm_info", _MC2, notes)
     serving = {int(stream) for stream in mc2["kernels"]}
-    captured = _captured(side, host, notes)
-    # A captured graph has streams of its own in place of those that its kernels were captured on.
+    captured = _captured_streams(side, host, notes)
+    # The streams of a captured graph differ from the streams of the capture.
     return Streams(pieces, serving | {int(stream) for stream in captured.filter(pl.col("original").is_in(serving))["stream"]})
 
 
-def _all(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
+def _records_of_both_ages(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
     parts = [records(side.slices(re.escape(f"{age}.{name}")), layout, notes, HOST_MAGIC) for age in ("aging", "unaging")]
     return np.concatenate(parts)
 
@@ -64,20 +65,22 @@ def _all(side: Side, name: str, layout: np.dtype[Any], notes: Notes) -> Records:
 
 
 def with_captured(host: Host, side: Side, notes: Notes) -> Host:
-    """With the model of tasks that belong to a captured graph, the stream that they were captured on, and their operators: who records
-    only later runs of the graph sees no call that launches them."""
-    streams, operators = _captured(side, host, notes), _operators(side, host, notes)
+    """The host with the model, original stream and operator of tasks of captured graphs.
+
+    A recording of later runs of the graph contains no calls that launch its tasks.
+    """
+    streams, operators = _captured_streams(side, host, notes), _operators(side, host, notes)
     tasks = host.tasks
     if streams.height:
         tasks = _on_captured(tasks, streams)
     if operators.height:
-        tasks = _described(tasks, operators)
+        tasks = _with_operators(tasks, operators)
     return host._replace(tasks=tasks)
 
 
-def _captured(side: Side, host: Host, notes: Notes) -> pl.DataFrame:
-    """device, stream, original, model, at_ns, until_ns: which graph a stream was of, and for how long."""
-    raw = _all(side, "compact.capture_stream_info", _CAPTURE, notes)
+def _captured_streams(side: Side, host: Host, notes: Notes) -> pl.DataFrame:
+    """device, stream, original, model, at_ns, until_ns: the graph that a stream belonged to in this time."""
+    raw = _records_of_both_ages(side, "compact.capture_stream_info", _CAPTURE, notes)
     rows = pl.DataFrame(
         {
             **{name: raw[name].astype(np.int64) for name in ("device", "stream", "original", "status")},
@@ -91,12 +94,12 @@ def _captured(side: Side, host: Host, notes: Notes) -> pl.DataFrame:
 
 def _on_captured(tasks: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
     order = tasks.select("device", "stream", "at_ns").with_row_index("row").sort("at_ns", maintain_order=True)
-    found = order.join_asof(streams, on="at_ns", by=["device", "stream"], check_sortedness=False)
+    captures = order.join_asof(streams, on="at_ns", by=["device", "stream"], check_sortedness=False)
     inside = pl.col("at_ns") < pl.col("until_ns")
-    found = found.select(
+    captures = captures.select(
         "row", original=pl.when(inside).then("original"), captured_model=pl.when(inside).then("captured_model")
     )  # fmt: skip
-    tasks = tasks.hstack(found.sort("row").drop("row"))
+    tasks = tasks.hstack(captures.sort("row").drop("row"))
     return tasks.with_columns(model_id=pl.coalesce("model_id", "captured_model")).drop("captured_model")
 
 
@@ -106,43 +109,43 @@ def _operators(side: Side, host: Host, notes: Notes) -> pl.DataFrame:
     for age in ("aging", "unaging"):
         raw = records(side.slices(rf"{age}\.additional\.capture_op_info"), _SHORT_OPERATOR, notes, HOST_MAGIC)
         tensors = [row["tensors"][: min(int(row["count"]), 3)] for row in raw]
-        parts.append(_told(raw, tensors, age, host))
+        parts.append(_operator_rows(raw, tensors, age, host))
     for age in ("aging", "unaging"):
         raw, tensors = _long(side, age, notes)
-        parts.append(_told(raw, tensors, age, host))
+        parts.append(_operator_rows(raw, tensors, age, host))
     return pl.concat(parts).sort("at_ns", maintain_order=True)
 
 
 def _long(side: Side, age: str, notes: Notes) -> tuple[Records, list[Records]]:
-    """Records as long as they have tensors: each says its own length behind its head."""
+    """Records of variable length, which depends on the number of tensors and follows their head."""
     files = side.slices(rf"{age}\.variable\.capture_op_info")
     data = b"".join(path.read_bytes() for path in files)
     head = np.dtype(HEAD).itemsize
-    found, tensors, here = [], [], 0
-    while here + _OPERATOR.itemsize <= len(data):
-        row = np.frombuffer(data, _OPERATOR, 1, here)
-        count, behind = int(row["count"][0]), here + _OPERATOR.itemsize
-        until = here + head + int(row["length"][0])
+    rows, tensors, start = [], [], 0
+    while start + _OPERATOR.itemsize <= len(data):
+        row = np.frombuffer(data, _OPERATOR, 1, start)
+        count, behind = int(row["count"][0]), start + _OPERATOR.itemsize
+        until = start + head + int(row["length"][0])
         if row["magic"][0] != HOST_MAGIC or behind + count * TENSOR.itemsize > min(until, len(data)):
             break
-        found.append(row)
+        rows.append(row)
         tensors.append(np.frombuffer(data, TENSOR, count, behind))
-        here = until
-    if here < len(data):
-        notes.add(files[0], f"{units.count(len(data) - here, 'byte belongs', 'bytes belong')} to no whole record", 1)
-    return (np.concatenate(found) if found else np.empty(0, _OPERATOR)), tensors
+        start = until
+    if start < len(data):
+        notes.add(files[0], f"{units.count(len(data) - start, 'byte belongs', 'bytes belong')} to no complete record", 1)
+    return (np.concatenate(rows) if rows else np.empty(0, _OPERATOR)), tensors
 
 
-def _told(raw: Records, tensors: list[Records], age: str, host: Host) -> pl.DataFrame:
-    texts = pl.DataFrame([tensor_texts([one]) for one in tensors], schema=dict.fromkeys(TENSOR_TEXTS, schema.Text), orient="row")
+def _operator_rows(raw: Records, tensors: list[Records], age: str, host: Host) -> pl.DataFrame:
+    texts = pl.DataFrame([tensor_texts([part]) for part in tensors], schema=dict.fromkeys(TENSOR_TEXTS, schema.Text), orient="row")
     return pl.DataFrame(
         {
             **{name: raw[name].astype(np.int64) for name in ("device", "stream", "task")},
             "at_ns": host.clock.ns(raw["at"]),
             "captured_model": raw["model"].astype(np.uint64),
-            "op": host.words.of(raw["op"]),
-            "op_type": host.words.of(raw["op_type"]),
-            "attributes": host.words.of(raw["attributes"]),
+            "op": host.words.names_of(raw["op"]),
+            "op_type": host.words.names_of(raw["op_type"]),
+            "attributes": host.words.names_of(raw["attributes"]),
             "core": pl.Series(raw["core"].astype(np.int64)).replace_strict(CORES, default=None, return_dtype=schema.Text),
             "blocks": (raw["blocks"] & 0xFFFF).astype(np.int64),
             "mix_blocks": ((raw["blocks"] & 0xFFFF) * (raw["blocks"] >> 16)).astype(np.int64),
@@ -155,25 +158,25 @@ def _told(raw: Records, tensors: list[Records], age: str, host: Host) -> pl.Data
 _OF_OPERATOR = ("op", "op_type", "attributes", "core", "blocks", "mix_blocks", "hf32", "static_op", *TENSOR_TEXTS)
 
 
-def _described(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
-    """What a launch did not say of its operator. Numbers of streams and tasks come again: the record that is nearest in time is meant."""
+def _with_operators(tasks: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
+    """Tasks with the operator of the nearest record, for tasks without one: numbers of streams and tasks repeat in time."""
     order = tasks.select("device", "stream", "task", "at_ns").with_row_index("row").sort("at_ns", maintain_order=True)
     by = ["device", "stream", "task"]
-    found = order.join_asof(operators, on="at_ns", by=by, strategy="nearest", check_sortedness=False).sort("row")
-    untold = tasks["op"].is_null()
-    told = {name: found[name].alias(f"told_{name}") for name in (*_OF_OPERATOR, "captured_model")}
-    filled = tasks.with_columns(told.values()).with_columns(
-        *(pl.when(untold).then(pl.coalesce(name, f"told_{name}")).otherwise(name).alias(name) for name in _OF_OPERATOR),
-        model_id=pl.when(untold).then(pl.coalesce("model_id", "told_captured_model")).otherwise("model_id"),
+    nearest = order.join_asof(operators, on="at_ns", by=by, strategy="nearest", check_sortedness=False).sort("row")
+    missing = tasks["op"].is_null()
+    details = {name: nearest[name].alias(f"nearest_{name}") for name in (*_OF_OPERATOR, "captured_model")}
+    filled = tasks.with_columns(details.values()).with_columns(
+        *(pl.when(missing).then(pl.coalesce(name, f"nearest_{name}")).otherwise(name).alias(name) for name in _OF_OPERATOR),
+        model_id=pl.when(missing).then(pl.coalesce("model_id", "nearest_captured_model")).otherwise("model_id"),
     )
-    return filled.drop(f"told_{name}" for name in told)
+    return filled.drop(f"nearest_{name}" for name in details)
 
 
 # Executions
 
 
-def placed(executions: pl.DataFrame, streams: Streams) -> pl.DataFrame:
-    """With the stream on which each is shown (`logic`), and whether it only serves communication (`serving`): it computes nothing."""
+def with_shown_streams(executions: pl.DataFrame, streams: Streams) -> pl.DataFrame:
+    """Executions with the stream that shows them (`logic`), and whether they only serve communication and compute nothing (`serving`)."""
     if streams.logic:
         shown = pl.col("stream").replace_strict(streams.logic, default=pl.col("stream"), return_dtype=pl.Int64)
         executions = executions.with_columns(logic=shown)
