@@ -316,6 +316,10 @@ def test_the_arithmetic_of_a_model_is_named_where_other_operators_take_more_time
         "operators-families",
         "60.0 % of the device time goes to element-wise operators, 30.0 % to copies and casts, only 10.0 % to matrix multiplies.",
     )
+    alone = "track kind name start_ns dur_ns\n7 kernel aten::mm 0 60"
+    assert rows(tiny.trace(spans=alone, tracks=TRACKS, steps="step start_ns end_ns\n0 0 100"), "operators") == [
+        ("operators-families", "100.0 % of the device time goes to matrix multiplies."),
+    ]  # fmt: skip
 
 
 def test_other_spans_are_named_where_no_operators_are_recorded() -> None:

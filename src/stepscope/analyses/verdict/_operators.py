@@ -49,7 +49,7 @@ def _of_device(rows: pl.DataFrame, device: str, ranks: int) -> Iterator[tuple[st
     if others:
         parameters |= {"next": others[0][0], "next_share": others[0][1] / total}
     products = next(((name, time) for name, time in [(top, time), *others] if name in PRODUCTS), None)
-    if products and products[0] not in (top, parameters["next"]):
+    if products and products[0] not in (top, parameters.get("next")):
         parameters |= {"products": products[0], "products_share": products[1] / total}
     yield "operators-families", parameters
     largest, *smaller = _sums(rows, "type")
