@@ -130,7 +130,10 @@ def capture_with_steps(folder: Path, first: int, end: int, capture: captures.Cap
     return capture
 
 
-def test_a_run_that_was_opened_during_its_recording_is_read_again_at_once_when_it_ends(tmp_path: Path) -> None:
+def test_a_run_that_was_opened_during_its_recording_is_read_again_at_once_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "_CHECK_S", 1000.0)
     runs, data, room = RunList([tmp_path / "data"]), tmp_path / "data", tmp_path / "room"
     data.mkdir()
     room.mkdir()
@@ -182,3 +185,4 @@ def test_an_answer_from_during_the_recording_that_comes_last_does_not_stay_on_th
     route.fulfill(response=answer)
     page.get_by_role("link", name="Open the finished run").click()
     playwright.expect(page.locator(".facts")).to_contain_text("8 steps", timeout=PATIENCE)
+    assert page.locator(".top .chip").filter(has_text="live").count() == 0
