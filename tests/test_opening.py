@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -28,7 +29,10 @@ from stepscope.errors import DataError, StepscopeError, UnknownFormatError, Usag
 from stepscope.io import cache, open_source, store
 from stepscope.io.discover import Source
 from stepscope.io.sources import find_sources
+from stepscope.model import captures
 from stepscope.model.trace import Trace
+from stepscope.readers.capture import reader as capture_reader
+from stepscope.recording import convert
 
 
 @pytest.fixture(autouse=True)
@@ -647,3 +651,61 @@ def test_a_folder_in_which_files_change_opens_and_says_so(tmp_path: Path, monkey
     assert trace.spans.collect().height == quiet.spans.collect().height
     assert "changed while it was being read, twice" in trace.problems.collect()["what"].to_list()
     assert "changed while it was being read, twice" not in quiet.problems.collect()["what"].to_list()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("moment", ["before it is read", "after its header", "after its tables"])
+def test_a_capture_that_becomes_a_run_folder_while_it_is_read_is_read_from_there(
+    moment: str, keep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = captures.Capture(tmp_path / "rank0_a.capture", {"rank": 0})
+    steps = np.arange(3)
+    capture.append("steps", {"step": steps, "start_ns": steps * 100, "end_ns": steps * 100 + 90})
+    capture.finish()
+    (source,) = find_sources(tmp_path)
+    header, read, converted = capture_reader._load_header, readers.read, [False]
+
+    def convert_once() -> None:
+        """In another process, which has its own reader."""
+        if not converted[0]:
+            converted[0] = True
+            with monkeypatch.context() as other:
+                other.setattr(readers, "read", read)
+                other.setattr(capture_reader, "_load_header", header)
+                convert.convert(capture.folder, keep=keep)
+
+    def load_header(path: Path) -> object:
+        found = header(path)
+        convert_once()
+        return found
+
+    def decode(path: Path, name: str, options: readers.Options) -> Trace:
+        if moment == "before it is read":
+            convert_once()
+        trace = read(path, name, options)
+        if moment == "after its tables":
+            convert_once()
+        return trace
+
+    monkeypatch.setattr(readers, "read", decode)
+    if moment == "after its header":
+        monkeypatch.setattr(capture_reader, "_load_header", load_header)
+    trace = open_source.SourceOpener(use_cache=False).open(source)
+    assert converted[0] and not capture.folder.exists()
+    assert trace.steps.collect()["step"].to_list() == [0, 1, 2]
+
+
+def test_a_capture_that_is_removed_while_it_is_read_is_no_empty_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = captures.Capture(tmp_path / "rank0_a.capture", {"rank": 0})
+    capture.finish()
+    (source,) = find_sources(tmp_path)
+    header = capture_reader._load_header
+
+    def load_header(path: Path) -> object:
+        found = header(path)
+        shutil.rmtree(path)
+        return found
+
+    monkeypatch.setattr(capture_reader, "_load_header", load_header)
+    with pytest.raises(DataError, match="was moved or removed while it was being read; open it again"):
+        open_source.SourceOpener(use_cache=False).open(source)

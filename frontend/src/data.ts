@@ -1,5 +1,5 @@
 /** Hooks that fetch tables for pages. Results are cached, so that going back draws at once. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { computed, signal } from "@preact/signals";
 import type queries from "./queries.json";
 import { source, type Info, type Params } from "./source";
@@ -56,16 +56,19 @@ export function useFetched<Answer>(key: string | null, question: () => Promise<A
     error: null,
     key: null,
   });
-  const latest = useRef<string | null>(null);
   const again = key === null ? 0 : dropCounts.value[key.split("\n", 1)[0]];
   useEffect(() => {
-    latest.current = key;
     if (key === null) return setState({ data: null, waiting: false, error: null, key });
+    // An answer to an earlier request may come last: it is out of date.
+    let newest = true;
     setState((old) => ({ ...old, waiting: true }));
     cached(key, question).then(
-      (data) => latest.current === key && setState({ data, waiting: false, error: null, key }),
-      (error: Error) => latest.current === key && setState({ data: null, waiting: false, error, key }),
+      (data) => newest && setState({ data, waiting: false, error: null, key }),
+      (error: Error) => newest && setState({ data: null, waiting: false, error, key }),
     );
+    return () => {
+      newest = false;
+    };
   }, [key, again]);
   return state.key === key ? state : { ...state, waiting: key !== null, error: null };
 }

@@ -3,11 +3,6 @@ import { family, type Family } from "./colors";
 import { strings } from "./strings";
 
 export const familyNames = strings("families");
-/** Names inside a sentence. */
-export const familyNamesInSentence = strings("familiesInSentence");
-
-/** Families that are plural in a sentence. */
-export const PLURAL: Family[] = ["matmul", "conv", "reduce"];
 
 /** The family of an operator: that of its type, or of its name if the type only shows that several were fused. */
 export function familyOf(type: string | null, name: string | null): Family {

@@ -2,6 +2,8 @@
  * The color of an operator: its family gives the hue, its name the shade. Independent of the page: workers draw, too.
  */
 
+import rules from "../../src/stepscope/model/families.json";
+
 export const FAMILIES = [
   "matmul",
   "attention",
@@ -17,49 +19,8 @@ export const FAMILIES = [
 ] as const;
 export type Family = (typeof FAMILIES)[number];
 
-// The first pattern that matches the bare name decides, so the more specific ones come first.
-const RULES: [RegExp, Family][] = [
-  [/^custom_(fusion|call)$/, "other"], // XLA: a kernel of a library or of its own, most often a product
-  [/^input_fusion$/, "reduce"], // XLA: what is fused into a reduction
-  [/^triton_poi/, "elem"], // it may be named after the product whose result it changes
-  [
-    /nccl|hccl|rccl|oneccl|hcom|c10d|(^|_)(gloo|rdma|communication|collective)|all_?(reduce|gather|to_?all)|all2_?all|reduce_?scatter|record_param_comms|send_?recv|reduce_(async|inline)/,
-    "communication",
-  ],
-  [
-    /optim(?!al|ized)|adam|(^|_)(sgd|lars|lamb|ftrl)($|_)|momentum(?!s)|adagrad|adadelta|rmsprop|apply_(gradient|momentum|adam)/,
-    "optim",
-  ],
-  [/attention|flash|sdpa|fmha|scaled_dot|cudnn_attn|convert_dq/, "attention"],
-  [
-    /(^|_)(\dd_?)?conv(\d|_|$|olution)|convol|\ddconv|winograd|implicit_gemm|fprop|dgrad|wgrad|im2col|col2im|scudnn|depthwise/,
-    "conv",
-  ],
-  [/norm(?!al(?!i))|(^|_)bn(_|infer|$)|welford|gamma_beta|rowwise_moments/, "norm"],
-  [/embedding/, "index"],
-  [/cross_entropy|nll_?loss|loss|soft_?max|pool(?!ed)|device_scan|scan_tile|bias_add_grad/, "reduce"],
-  [
-    /mat_?mul|(^|_)(mm|bmm|addmm|baddbmm|addmv|mv|dot|tensordot|dot_general|linear|einsum)($|_|\d)|(?<!scalar)(^|_)dense$|gemm|gemv|cutlass|cublas|tensorop|cijk|nvjet|split_?k|epilogue/,
-    "matmul",
-  ],
-  [/drop_?out|random|clamp|masked_(fill|scale)|(^|_)where($|_)|hard_?tanh|relu|re_lu|nan_to_num/, "elem"],
-  [
-    /gather|scatter|index|indices|select|(^|_)slice|one_?hot|top_?k|sort|unique|nonzero|(^|_)take($|_)|(^|_)roll($|_)|arange|iota|lookup|segment|searchsorted|bucketize/,
-    "index",
-  ],
-  [
-    /copy|cast($|_)|convert|memcpy|mem_?set|(^|_)to($|_)|clone|contiguous|transpose|permute|trans_?data|tensor_move|nchw_to|nhwc_to|reshape|view|concat|(^|_)cat($|_|_array)|(^|_)split|(^|_)stack|(^|_)pad|padding|(^|_)tile($|_)|broadcast|expand|repeat|(^|_)fill|zero|empty|(^|_)ones|bitcast|identity|assign$|squeeze|flatten|as_strided|alias|detach|narrow|resize|resolve_conj|lift_fresh|set_?$|type_as|(^|_)t$|quantiz|float_to|to_float|atomic_addr_clean|local_scalar_dense|(^|_)item$|scalar_tensor/,
-    "cast",
-  ],
-  [
-    /sum|mean|reduce|reduction|(^|_)(arg)?(max|min)|amax|amin|prod(?!uct)|(^|_)(any|all)($|_)|cum(sum|prod)|(^|_)scan|device_scan|accuracy|(^|_)(var|std)($|_)|^triton_(red|per)|moments/,
-    "reduce",
-  ],
-  [
-    /add|sub|mul|div|pow|exp|log|tanh|sigmoid|gelu|silu|swish|sqrt|neg|abs|sign|clip|erf|cos|sin|elementwise|foreach|bernoulli|rand|normal|uniform|(^|_)(eq|ne|lt|gt|le|ge|not|lerp|scal)($|_)|equal|greater|less|compare|logical|bitwise|floor|ceil|round|fusion|fused|triton|bias|reciprocal|square|leaky|mish|elu|threshold|accumulate_grad|gen_(bit_)?mask|pointwise|multi_tensor/,
-    "elem",
-  ],
-];
+// As in stepscope.model.families: the first pattern that matches the bare name decides.
+const RULES = rules.map(([family, pattern]) => [new RegExp(pattern), family as Family] as const);
 const families = new Map<string, Family>();
 
 /** The family of an operator type or kernel name. */

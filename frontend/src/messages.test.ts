@@ -42,6 +42,29 @@ test("numbers are parts of their own, for the page to mark", () => {
   expect(messageParts("range", { idle: 0.25 }, catalog)).toEqual(["", { value: 0.25, quantity: "share" }, " idle"]);
 });
 
+test("names are parts of their own, with the whole name on hover if they are shortened", () => {
+  const texts = { ...catalog, code: "{share:share} goes to {kernel:name}" };
+  expect(messageParts("code", { share: 0.5, kernel: "gemm", kernel_full: "void gemm<4>(int)" }, texts)).toEqual([
+    "",
+    { value: 0.5, quantity: "share" },
+    " goes to ",
+    { name: "gemm", whole: "void gemm<4>(int)" },
+    "",
+  ]);
+  expect(render("code", { share: 0.5, kernel: "gemm" }, texts)).toBe("50.0 % goes to gemm");
+});
+
+test("FLOPs and their rate have decimal prefixes, as in Python", () => {
+  const rate = (value: number) => render("rate", { value }, { ...catalog, rate: "{value:rate}" });
+  expect([0, 999, 999_600, 989.4e12, 2.5e16].map(rate)).toEqual([
+    "0.00 FLOP/s",
+    "999 FLOP/s",
+    "1.00 MFLOP/s",
+    "989 TFLOP/s",
+    "25.0 PFLOP/s",
+  ]);
+});
+
 test("Chinese has no space between Chinese characters", () => {
   const code = "device-idle-host-bound";
   const text = render(code, { device: "GPU", idle: 0.375, period: "each step" }, zh);

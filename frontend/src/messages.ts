@@ -8,13 +8,23 @@ export type Catalog = Record<string, string>;
 export type Value = string | number | number[];
 export type Values = Record<string, Value>;
 
-/** Text of a sentence, or one of its numbers. */
-export type Part = string | { value: number; quantity: units.Quantity | "change" };
+/** Text of a sentence, one of its numbers, or a name in code (with the whole name, if it is shortened). */
+export type Part = string | Figure | Name;
+export interface Figure {
+  value: number;
+  quantity: units.Quantity | "change";
+}
+export interface Name {
+  name: string;
+  whole?: string;
+}
 
 const QUANTITIES: Record<string, units.Quantity | "change"> = {
   share: "share",
   duration: "time",
   bytes: "bytes",
+  flops: "flops",
+  rate: "flopsRate",
   count: "count",
   change: "change",
 };
@@ -22,7 +32,7 @@ const QUANTITIES: Record<string, units.Quantity | "change"> = {
 /** The sentence of a code as plain text. */
 export function render(code: string, values: Values, catalog: Catalog): string {
   return messageParts(code, values, catalog)
-    .map((part) => (typeof part === "string" ? part : numberText(part).replaceAll(units.THIN, " ")))
+    .map((part) => plainText(part).replaceAll(units.THIN, " "))
     .join("");
 }
 
@@ -35,7 +45,7 @@ export function messageParts(code: string, values: Values, catalog: Catalog): Pa
   const parts: Part[] = [first];
   for (let at = 0; at < pieces.length; at += 3) {
     const [name, form, literal] = pieces.slice(at, at + 3);
-    const formatted = valueParts(values[name], form ?? "text", catalog);
+    const formatted = form === "name" ? [nameOf(values, name)] : valueParts(values[name], form ?? "text", catalog);
     const singular = formatted.length === 1 && plainText(formatted[0]) === "1";
     parts.push(
       ...formatted,
@@ -43,6 +53,11 @@ export function messageParts(code: string, values: Values, catalog: Catalog): Pa
     );
   }
   return joined(parts);
+}
+
+function nameOf(values: Values, key: string): Name {
+  const whole = values[`${key}_full`];
+  return { name: String(values[key]), ...(whole === undefined ? {} : { whole: String(whole) }) };
 }
 
 function valueParts(value: Value, form: string, catalog: Catalog): Part[] {
@@ -63,19 +78,19 @@ function valueParts(value: Value, form: string, catalog: Catalog): Part[] {
 /**
  * A number as the terminal writes it (src/stepscope/model/units.py), so that page and terminal show the same sentence.
  */
-export function numberText({ value, quantity }: { value: number; quantity: units.Quantity | "change" }): string {
+export function numberText({ value, quantity }: Figure): string {
   const size = Math.abs(value);
-  const scaled = (scale: [number, string][], base: string) => {
-    const [factor, unit] = scale.find(([factor]) => size >= factor * 0.9995) ?? [0, ""];
-    return factor ? `${threeDigits(value / factor)}${units.THIN}${unit}` : `${rounded(value, 0)}${units.THIN}${base}`;
-  };
   switch (quantity) {
     case "share":
       return `${value > 0 && value < 0.0005 ? "<0.1" : rounded(value * 100, 1)}${units.THIN}%`;
     case "time":
-      return scaled(TIMES, "ns");
+      return duration(value);
     case "bytes":
-      return scaled(BYTES, "B");
+      return size < 1000 ? `${rounded(value, 0)}${units.THIN}B` : decimal(value, "B");
+    case "flops":
+      return decimal(value, "FLOP");
+    case "flopsRate":
+      return decimal(value, "FLOP/s");
     case "change":
       return `${value < 0 ? "" : "+"}${rounded(value * 100, 0)}${units.THIN}%`;
     default:
@@ -83,18 +98,28 @@ export function numberText({ value, quantity }: { value: number; quantity: units
   }
 }
 
+function duration(value: number): string {
+  const [factor, unit] = TIMES.find(([factor]) => Math.abs(value) >= factor * 0.9995) ?? [0, ""];
+  return factor ? `${threeDigits(value / factor)}${units.THIN}${unit}` : `${rounded(value, 0)}${units.THIN}ns`;
+}
+
+function decimal(value: number, unit: string): string {
+  const [factor, prefix] = DECIMAL.find(([factor]) => Math.abs(value) >= factor * 0.9995) ?? [1, ""];
+  return `${threeDigits(value / factor)}${units.THIN}${prefix}${unit}`;
+}
+
+const DECIMAL: [number, string][] = [
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
 const TIMES: [number, string][] = [
   [1e9, "s"],
   [1e6, "ms"],
   [1e3, "µs"],
 ];
-const BYTES: [number, string][] = [
-  [2 ** 40, "TiB"],
-  [2 ** 30, "GiB"],
-  [2 ** 20, "MiB"],
-  [2 ** 10, "KiB"],
-];
-
 function threeDigits(value: number): string {
   const size = Math.abs(value);
   return rounded(value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
@@ -116,7 +141,8 @@ function rounded(value: number, places: number): string {
 }
 
 function plainText(part: Part): string {
-  return typeof part === "string" ? part : numberText(part);
+  if (typeof part === "string") return part;
+  return "name" in part ? part.name : numberText(part);
 }
 
 /** Neighboring texts as one, without spaces between Chinese characters. */

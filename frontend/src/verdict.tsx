@@ -1,6 +1,7 @@
 /** Rows of the analysis `verdict`, as sentences. */
 import type { ComponentChildren } from "preact";
 import { type Fetched, type Options, useTable } from "./data";
+import { Verdict } from "./parts/basics";
 import { messageParts, numberText, type Values } from "./messages";
 import type { Params } from "./source";
 import { messages } from "./strings";
@@ -16,6 +17,8 @@ export interface Row {
   severity: string | null;
   /** null: of all steps. */
   step: number | null;
+  /** null: of all devices. */
+  device: string | null;
 }
 
 const TONES: Record<string, Tone> = { info: "good", medium: "warn", high: "bad" };
@@ -35,6 +38,7 @@ export function verdictRows(table: Table): Row[] {
     values: JSON.parse(table.str("parameters")[row] ?? "{}") as Values,
     severity: table.str("severity")[row],
     step: Number.isNaN(step[row]) ? null : step[row],
+    device: table.str("device")[row],
   }));
 }
 
@@ -48,10 +52,16 @@ export function waitNote(row: Row | undefined): string | undefined {
   return note === undefined ? undefined : (messages()[`word:${String(note)}`] ?? String(note));
 }
 
-/** The sentence of a row: its numbers in bold, with the exact value on hover. */
+/** The sentence of a row: its numbers and names in bold, with the exact value or the whole name on hover. */
 export function Message({ of }: { of: Row }): ComponentChildren {
   return messageParts(of.code, of.values, messages()).map((part, at) => {
     if (typeof part === "string") return part;
+    if ("name" in part)
+      return (
+        <b key={at} class="mono vname" title={part.whole}>
+          {part.name}
+        </b>
+      );
     const exact = part.quantity === "change" ? undefined : units.exact(part.value, part.quantity);
     return (
       <b key={at}>
@@ -61,6 +71,15 @@ export function Message({ of }: { of: Row }): ComponentChildren {
       </b>
     );
   });
+}
+
+/** The headline of a page and the sentences after it. */
+export function VerdictOf({ of, facts }: { of: Row[] | null; facts?: ComponentChildren[] }) {
+  return (
+    <Verdict facts={facts} more={of && of.length > 1 && <Messages of={of.slice(1)} />}>
+      {of?.length ? <Message of={of[0]} /> : "…"}
+    </Verdict>
+  );
 }
 
 /** Sentences in a row. */

@@ -15,7 +15,7 @@ import pytest
 from programs import only
 from stepscope.model import captures
 from stepscope.recording import convert
-from stepscope.server import live
+from stepscope.server import live, traces
 from stepscope.server.runs import Run, RunList
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -114,3 +114,75 @@ def test_a_run_that_is_over_says_so(server: "Serve", page: "Page") -> None:
     served = server(Path(__file__).parents[1] / "samples")
     page.goto(served.url(f"#/{served.run('python')}/live"))
     playwright.expect(page.get_by_role("heading", level=1)).to_have_text("python is not being recorded.", timeout=PATIENCE)
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
+    """The event loop of this thread is Playwright's."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(work())).result()
+
+
+def capture_with_steps(folder: Path, first: int, end: int, capture: captures.Capture | None = None) -> captures.Capture:
+    capture = capture or captures.Capture(folder / "rank0_a.capture", {"rank": 0, "pid": os.getpid(), "host": "elsewhere"})
+    number = np.arange(first, end)
+    begin = capture.header["start_ns"] + number * 100
+    capture.append("steps", {"step": number, "start_ns": begin, "end_ns": begin + 90})
+    return capture
+
+
+def test_a_run_that_was_opened_during_its_recording_is_read_again_at_once_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "_CHECK_S", 1000.0)
+    runs, data, room = RunList([tmp_path / "data"]), tmp_path / "data", tmp_path / "room"
+    data.mkdir()
+    room.mkdir()
+    capture = capture_with_steps(data, 0, 3)
+
+    async def opened() -> list[tuple[str, int]]:
+        opening = traces.Traces(room, cache=False)
+        found = []
+        try:
+            for _ in range(2):
+                trace, about, _ = await opening.trace(only(runs.scan()))
+                found.append((about["state"], trace.steps.collect().height))
+                capture_with_steps(data, 3, 5, capture)
+                capture.finish()
+        finally:
+            opening.close()
+        return found
+
+    assert in_a_thread(opened) == [("live", 3), ("finished", 5)]
+
+
+def test_an_answer_from_during_the_recording_that_comes_last_does_not_stay_on_the_page(
+    server: "Serve", page: "Page", tmp_path: Path
+) -> None:
+    capture = capture_with_steps(tmp_path, 0, 3)
+    served = server(tmp_path)
+    (run,) = served.ask("api/runs").json()["runs"]
+    late: list[Any] = []
+
+    def hold(route: Any) -> None:
+        """Keep the first answer back."""
+        if late:
+            route.continue_()
+        else:
+            late.append((route, route.fetch()))
+
+    about = f"**/api/runs/{run['id']}"
+    page.route(about, hold)
+    page.goto(served.url(f"#/{run['id']}/live"))
+    playwright.expect(page.get_by_role("heading", level=1)).to_contain_text("the last 3 is", timeout=PATIENCE)
+    while not late:
+        page.wait_for_timeout(20)
+    with page.expect_response(about, timeout=PATIENCE):
+        capture_with_steps(tmp_path, 3, 8, capture)
+        capture.finish()
+        convert.convert(capture.folder)
+    route, answer = late[0]
+    assert sum(answer.json()["steps"]) == 3
+    route.fulfill(response=answer)
+    page.get_by_role("link", name="Open the finished run").click()
+    playwright.expect(page.locator(".facts")).to_contain_text("8 steps", timeout=PATIENCE)
+    assert page.locator(".top .chip").filter(has_text="live").count() == 0

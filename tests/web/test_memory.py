@@ -55,8 +55,10 @@ def test_the_figures_are_those_of_the_analyses(opened: Any, trace: Trace) -> Non
     assert tile(page, "Capacity") == 150109880320
     assert tile(page, "Growth") == trace.memory_peaks(device="gpu 0")["growth_bytes"].sum()
     peak = trace.memory_peaks(device="gpu 0").sort("peak_bytes", descending=True).row(0, named=True)
-    said = page.locator("h1").inner_text()
-    assert peak["op"] in said and f"step {peak['step']}" in said
+    page.locator(".verdict-more").wait_for()
+    sentences = " ".join(page.locator("h1.verdict, .verdict-more").all_inner_texts()).replace("\u202f", " ")
+    assert sentences == " ".join(trace.verdict(topic="memory").filter(pl.col("device") == "gpu 0")["text"])
+    assert peak["op"] in sentences and f"step {peak['step']}" in sentences
 
 
 def test_the_blocks_below_are_those_alive_at_the_peak_and_after_a_click_those_alive_then(opened: Any, trace: Trace) -> None:

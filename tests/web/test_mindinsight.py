@@ -118,7 +118,7 @@ def test_b1_the_oldest_columns_show_types_and_shapes(opened: Any) -> None:
 def test_b2_and_b4_shares_totals_and_means_are_what_they_are_called(opened: Any) -> None:
     """The file says 75 and 25 percent, which MindInsight shows as 7500; Cast is 3 ms once, MatMul four times 0.25."""
     page = opened("new", "operators")
-    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("75.0 % of the device time is copies and casts")
+    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("75.0 % of the device time goes to copies and casts")
     found = {row[0]: row for row in rows(page)}
     assert found["Cast"][1:5] == ["1", "3.00 ms", "75.0 %", "3.00 ms"]
     assert found["MatMul"][1:5] == ["4", "1.00 ms", "25.0 %", "0.25 ms"]
@@ -166,7 +166,7 @@ def test_b7_ranks_with_different_numbers_of_steps_each_have_their_own_mean(opene
 def test_b8_flops_are_shown_by_operator_and_by_scope(opened: Any) -> None:
     """2 million a call, four calls in 1 ms."""
     page = opened("new", "flops")
-    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("8.00 MFLOP counted, at 8.00 GFLOP/s")
+    assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("8.00 MFLOP in matrix operators, at 8.00 GFLOP/s")
     page = opened("new", "flops", "?view=table")
     assert "Default/net/MatMul-op1" in page.locator("main").inner_text()
     assert page.get_by_text("Sankey").count() and page.get_by_text("Icicle").count()
@@ -178,7 +178,7 @@ def test_b9_a_series_that_is_missing_costs_only_itself(opened: Any) -> None:
     output = page.locator("h1").inner_text().replace("\u202f", " ")
     assert re.match(r"CPU is 25\.0 % busy: 1(\.0+)? of 4 cores on average", output), output
     page = opened("machine", "memory")
-    assert page.locator("h1").inner_text().replace("\u202f", " ") == "1.07 GB are allocated on npu 0 at the peak."
+    assert page.locator("h1").inner_text().replace("\u202f", " ") == "1.07 GB are allocated at the peak on npu 0."
     assert "null" not in page.locator("main").inner_text()
 
 

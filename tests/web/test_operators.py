@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import stepscope
+from stepscope.model.messages import LANGUAGES, render
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -64,8 +65,24 @@ def test_types_and_families_show_the_figures_of_the_analysis(go: Go, page: "Page
     parts = [int(text.split()[0].replace(",", "")) for text in page.locator(".oplist .one .q:first-of-type").evaluate_all(
         "cells => cells.map(cell => cell.title).filter(title => title.endsWith(' ns'))")]  # fmt: skip
     assert sum(parts) == types["self_ns"].sum(), "something was dropped from the picture"
-    verdict = page.locator("h1.verdict").inner_text()
-    assert re.match(r"\d+\.\d\s% of the device time (?:is|are) (?:matrix multiplies|element-wise operators)", verdict), verdict
+    expected = trace.verdict(topic="operators").filter(pl.col("device") == "gpu")["text"].to_list()
+    assert sentences(page) == " ".join(expected)
+
+
+def sentences(page: "Page") -> str:
+    """The headline and the sentences below it."""
+    return " ".join(page.locator("h1.verdict, .verdict-more").all_inner_texts()).replace("\u202f", " ")
+
+
+@pytest.mark.parametrize("name", ["operators", "kernels", "flops"])
+def test_page_and_terminal_show_the_same_sentences_in_both_languages(go: Go, page: "Page", trace: stepscope.Trace, name: str) -> None:
+    rows = trace.verdict(topic=name).filter(pl.col("device").is_null() | (pl.col("device") == "gpu")).to_dicts()
+    for language in LANGUAGES:
+        go(name)
+        page.evaluate(f"localStorage.setItem('stepscope.language', '{language}')")
+        page.reload()
+        page.locator(".verdict-more").wait_for()
+        assert sentences(page) == " ".join(render(row["code"], json.loads(row["parameters"]), language) for row in rows)
 
 
 def test_a_type_opens_to_its_shapes_and_a_row_to_every_call_of_it(go: Go, page: "Page", trace: stepscope.Trace) -> None:

@@ -8,11 +8,12 @@ import { go, param } from "../state";
 import { fill, strings } from "../strings";
 import type { Table } from "../table";
 import * as units from "../units";
+import type { Tone } from "../verdict";
 import { add, shade } from "./activities";
 
 const text = strings("kernels");
 
-export function Launches({ data }: { data: Table }) {
+export function Launches({ data, tone }: { data: Table; tone: Tone }) {
   const t = text();
   if (!data.rows) return <Empty title={t.noLaunches}>{t.noLaunchesHow}</Empty>;
   const calls = add(data, "calls"),
@@ -55,7 +56,7 @@ export function Launches({ data }: { data: Table }) {
               <Count of={host} /> {fill(t.of, { count: units.count(calls).value })}
             </>
           }
-          tone={host / calls > 0.5 ? "bad" : undefined}
+          tone={tone}
         >
           <Share of={host / calls} />
         </Tile>

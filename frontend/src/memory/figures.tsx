@@ -1,9 +1,10 @@
-/** Figures of memory, and the headline. */
+/** Figures of memory. */
 import { Tile, Tiles } from "../parts/basics";
 import { Bytes } from "../parts/quantity";
-import { fill, Sentence, strings } from "../strings";
+import { fill, strings } from "../strings";
 import type { Table } from "../table";
 import * as units from "../units";
+import { type Row, tone } from "../verdict";
 
 const text = strings("memory");
 
@@ -40,9 +41,8 @@ export interface Figures {
   static: number;
   reserved: number;
   reservedAtPeak: number;
-  /** The sum of what the steps left allocated, and whether each of them left something. */
+  /** The sum of what the steps left allocated. */
   growth: number;
-  grows: boolean;
   steps: number;
 }
 
@@ -56,51 +56,9 @@ export function sampleCount(curve: Table): number {
   return curve.rows ? event[curve.rows - 1] - event[0] + 1 : 0;
 }
 
-export function Headline({ of }: { of: Figures }) {
+export function Overview({ of, curve, verdict }: { of: Figures; curve: Table | null; verdict: Row[] }) {
   const t = text();
-  const unused = of.reservedAtPeak - of.peak;
-  const values = {
-    device: <b>{of.device}</b>,
-    peak: (
-      <b>
-        <Bytes of={of.peak} />
-      </b>
-    ),
-    capacity: (
-      <b>
-        <Bytes of={of.capacity} />
-      </b>
-    ),
-    share: <b>{units.text(units.share(of.peak / of.capacity))}</b>,
-    step: <b>{of.step}</b>,
-    op: <b class="mono big">{of.scope ? fill(t.opIn, { op: of.op ?? "", scope: of.scope }) : of.op}</b>,
-    reserved: (
-      <b>
-        <Bytes of={of.reserved} />
-      </b>
-    ),
-    growth: (
-      <b>
-        <Bytes of={of.growth} />
-      </b>
-    ),
-    steps: <b>{of.steps}</b>,
-    unused: (
-      <b>
-        <Bytes of={unused} />
-      </b>
-    ),
-  };
-  const known = of.op !== null && !Number.isNaN(of.step);
-  if (of.reserved > 0.92 * of.capacity) return <Sentence template={t.full} {...values} />;
-  if (of.grows) return <Sentence template={t.grows} {...values} />;
-  if (of.reservedAtPeak > 0 && unused > 0.25 * of.reservedAtPeak) return <Sentence template={t.split} {...values} />;
-  if (Number.isNaN(of.capacity)) return <Sentence template={known ? t.peakOnly : t.peakBare} {...values} />;
-  return <Sentence template={known ? t.peak : t.peakNoOp} {...values} />;
-}
-
-export function Overview({ of, curve }: { of: Figures; curve: Table | null }) {
-  const t = text();
+  const named = (code: string) => verdict.find((row) => row.code === code);
   const unused = of.reservedAtPeak > 0 ? of.reservedAtPeak - of.peak : NaN;
   const share = (part: number) =>
     Number.isNaN(part / of.capacity)
@@ -140,14 +98,14 @@ export function Overview({ of, curve }: { of: Figures; curve: Table | null }) {
       <Tile
         label={t.fragmentation}
         context={Number.isNaN(unused) ? t.notSaid : t.atPeak}
-        tone={unused > 0.25 * of.reservedAtPeak ? "warn" : undefined}
+        tone={tone(named("memory-unused"))}
       >
         <Bytes of={unused} why={t.notSaid} />
       </Tile>
       <Tile
         label={t.growth}
         context={of.steps > 1 ? fill(t.growthNote, { count: of.steps }) : of.steps ? t.growthOne : t.growthUnknown}
-        tone={of.grows ? "bad" : undefined}
+        tone={tone(named("memory-grows"))}
         to={{ params: { tab: "steps" } }}
       >
         <Bytes of={of.growth} />

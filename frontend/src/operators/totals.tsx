@@ -2,15 +2,15 @@
 import { approve } from "../approval";
 import { color } from "../colors";
 import { useTable } from "../data";
-import { Await, Card, Empty, Verdict } from "../parts/basics";
+import { Await, Card, Empty } from "../parts/basics";
 import { Grid } from "../parts/grid";
 import type { Column } from "../parts/grid_rows";
-import { Time } from "../parts/quantity";
 import { source } from "../source";
 import { go } from "../state";
 import { fill, Sentence, strings } from "../strings";
 import { Table } from "../table";
 import * as units from "../units";
+import { useVerdict, VerdictOf } from "../verdict";
 
 const text = strings("operators");
 
@@ -18,17 +18,16 @@ const text = strings("operators");
 export function Totals() {
   const t = text();
   const totals = useTable("totals");
+  const verdict = useVerdict("operators");
   const how = <Sentence template={t.noneHow} flag={<span class="mono">stepscope run</span>} />;
   if (!totals.data?.rows)
     return (
       <>
-        <Verdict>{t.none}</Verdict>
+        <VerdictOf of={verdict.data} />
         <Await of={totals}>{() => <Empty title={t.none}>{how}</Empty>}</Await>
       </>
     );
   const table = totals.data;
-  // A step contains everything else, so it is left out.
-  const top = table.where((row) => table.str("kind")[row] !== "step")[0] ?? 0;
   const columns: Column[] = [
     {
       key: "name",
@@ -50,22 +49,13 @@ export function Totals() {
     `select name, start_ns, dur_ns, self_ns, step, span, args from spans where kind = '${of.str("kind")[row]}' and name = '${(of.str("name")[row] ?? "").replaceAll("'", "''")}' order by start_ns`;
   return (
     <>
-      <Verdict
+      <VerdictOf
+        of={verdict.data}
         facts={[
           fill(t.spans, { count: units.count(table.num("calls").reduce((all, one) => all + one, 0)).value }),
           how,
         ]}
-      >
-        <Sentence
-          template={t.totals}
-          name={<b class="mono big">{table.str("name")[top]}</b>}
-          time={
-            <b>
-              <Time ns={table.num("total_ns")[top]} />
-            </b>
-          }
-        />
-      </Verdict>
+      />
       <Card title={t.totalsTitle} note={t.totalsNote} flush>
         <Grid
           id="totals"

@@ -3,15 +3,15 @@ import "./files.css";
 import { kindOf } from "../colors";
 import { info, useTable } from "../data";
 import { Counts, Devices, Pairs } from "../files/tables";
-import { Await, Card, Chip, CopyButton, copyText, Empty, Verdict } from "../parts/basics";
+import { Await, Card, Chip, CopyButton, copyText, Empty } from "../parts/basics";
 import { Grid } from "../parts/grid";
 import type { Column } from "../parts/grid_rows";
 import { Count, Time } from "../parts/quantity";
 import { type Info, source } from "../source";
 import { link } from "../state";
 import { fill, Sentence, strings } from "../strings";
-import { Table } from "../table";
 import * as units from "../units";
+import { useVerdict, VerdictOf } from "../verdict";
 import type { ComponentChildren } from "preact";
 
 const text = strings("files");
@@ -20,19 +20,20 @@ export default function Files() {
   const t = text();
   const run = info.value!;
   const problems = useTable("tables/problems", {}, { allRanks: true, allSteps: true });
+  const verdict = useVerdict("problems", {}, { allRanks: true, allSteps: true });
   const rows = Object.values(run.tables).reduce((sum, count) => sum + count, 0);
   const length = Number(BigInt(run.end_ns) - BigInt(run.origin_ns));
   return (
     <>
-      <Verdict
+      <VerdictOf
+        of={verdict.data}
         facts={[
+          <Sentence template={t.size} rows={<Count of={rows} />} time={<Time ns={length} />} />,
           fill(t.format, { format: run.format }),
           moment(run) && fill(t.recorded, { at: moment(run)! }),
           run.state === "live" && t.state,
         ]}
-      >
-        <Headline run={run} problems={problems.data} rows={rows} length={length} />
-      </Verdict>
+      />
       <Problems problems={problems} run={run} />
       <div class="filesgrid">
         <Card title={t.source}>
@@ -102,47 +103,6 @@ export default function Files() {
 function moment(run: Info): string | null {
   const ms = Number(BigInt(run.origin_ns) / 1_000_000n);
   return ms > Date.UTC(2005, 0) ? new Date(ms).toISOString().replace("T", " ").slice(0, 19) + " UTC" : null;
-}
-
-function Headline({
-  run,
-  problems,
-  rows,
-  length,
-}: {
-  run: Info;
-  problems: Table | null;
-  rows: number;
-  length: number;
-}) {
-  const t = text();
-  const lost = problems ? problems.num("lost").reduce((sum, count) => sum + (count || 0), 0) : NaN;
-  const values = {
-    name: <b>{run.name}</b>,
-    rows: (
-      <b>
-        <Count of={rows} />
-      </b>
-    ),
-    time: (
-      <b>
-        <Time ns={length} />
-      </b>
-    ),
-    problems: (
-      <b>
-        <Count of={run.problem_count} />
-      </b>
-    ),
-    lost: (
-      <b>
-        <Count of={lost} />
-      </b>
-    ),
-  };
-  if (run.problem_count === 0) return <Sentence template={rows ? t.whole : t.bare} {...values} />;
-  const one = run.problem_count === 1;
-  return <Sentence template={lost > 0 ? (one ? t.lostOne : t.lost) : one ? t.remarkOne : t.remarks} {...values} />;
 }
 
 function Problems({ problems, run }: { problems: ReturnType<typeof useTable>; run: Info }) {

@@ -1,6 +1,6 @@
 // page: {"order": 60, "group": "performance", "icon": "flops", "needs": ["op", "kernel"]}
 import "./operators.css";
-import { info, rank, useTable } from "../data";
+import { info, rank, useTable, warmupParams } from "../data";
 import { Roofline } from "../flops/roofline";
 import { Scopes } from "../flops/scopes";
 import { Operators } from "../flops/tables";
@@ -9,6 +9,7 @@ import { preload } from "../parts/chart";
 import { Count, Quantity, Share, Time } from "../parts/quantity";
 import { fill, Sentence, strings, valueText } from "../strings";
 import * as units from "../units";
+import { useVerdict, VerdictOf } from "../verdict";
 
 const text = strings("flops");
 
@@ -18,6 +19,7 @@ export default function Flops() {
   const t = text();
   const scopes = useTable("flops_by_scope");
   const operators = useTable("flops");
+  const verdict = useVerdict("flops", warmupParams());
   const steps = useTable("tables/steps", { columns: "rank,step,start_ns,end_ns" });
   if (!scopes.data || !operators.data)
     return (
@@ -33,7 +35,7 @@ export default function Flops() {
     const none = info.value!.ranks.length > 1 ? fill(t.noneRank, { rank: rank() ?? "–" }) : t.none;
     return (
       <>
-        <Verdict>{none}</Verdict>
+        <VerdictOf of={verdict.data} />
         <Empty title={none}>
           <Sentence
             template={t.noneHow}
@@ -49,43 +51,14 @@ export default function Flops() {
   const unknown = scopes.data.num("unknown_calls")[all];
   const source = valueText(scopes.data.str("peak_source")[all]);
   const how = scopes.data.str("how")[all] ?? "";
-  const told = how.includes("recorded") ? (how.includes("shapes") ? t.both : t.recorded) : t.shapes;
+  const counted = how.includes("recorded") ? (how.includes("shapes") ? t.both : t.recorded) : t.shapes;
   const count = new Set(steps.data?.num("step")).size;
-  const flops = (value: number) => (
-    <b>
-      <Quantity value={value} as="flops" />
-    </b>
-  );
-  const speed = (
-    <b>
-      <Quantity value={rate} as="flopsRate" />
-    </b>
-  );
   return (
     <div class={`oppage ${scopes.waiting ? "stale" : ""}`}>
-      <Verdict
-        facts={[
-          fill(t.counted, { how: told }),
-          unknown > 0 ? fill(t.unknown, { count: units.count(unknown).value }) : t.whole,
-          source && fill(t.peak, { source }),
-        ]}
-      >
-        {Number.isFinite(used) ? (
-          <Sentence
-            template={used < 0.4 ? t.usedLow : t.used}
-            share={
-              <b>
-                <Share of={used} />
-              </b>
-            }
-            rate={speed}
-          />
-        ) : Number.isFinite(rate) ? (
-          <Sentence template={t.noPeak} flops={flops(total)} rate={speed} />
-        ) : (
-          <Sentence template={t.noTime} flops={flops(total)} />
-        )}
-      </Verdict>
+      <VerdictOf
+        of={verdict.data}
+        facts={[fill(t.counted, { how: counted }), !unknown && t.whole, source && fill(t.peak, { source })]}
+      />
       <Tiles label={t.model}>
         <Tile
           label={t.flops}

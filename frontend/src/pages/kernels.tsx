@@ -16,6 +16,7 @@ import { go, link, param } from "../state";
 import { fill, Sentence, strings } from "../strings";
 import type { Table } from "../table";
 import * as units from "../units";
+import { tone, useVerdict, VerdictOf } from "../verdict";
 import { useMemo } from "preact/hooks";
 
 const text = strings("kernels");
@@ -26,6 +27,7 @@ export default function Kernels() {
   const kernels = useTable("kernels", { by_scope: scoped });
   const withCopies = useTable("kernels", { copies: true, by_scope: scoped });
   const launches = useTable("launches");
+  const verdict = useVerdict("kernels");
   const tab = param("tab") ?? "kernels";
   const copies = useMemo(() => {
     if (!withCopies.data || !kernels.data) return null;
@@ -44,77 +46,26 @@ export default function Kernels() {
   if (!kernels.data.rows && !copies.rows)
     return (
       <>
-        <Verdict>{t.none}</Verdict>
+        <VerdictOf of={verdict.data} />
         <Empty title={t.none}>
           <Sentence template={t.noneHow} flag={<span class="mono">stepscope run</span>} />
         </Empty>
       </>
     );
-  const total = names.reduce((all, one) => all + one.value, 0);
   const copied = copies.num("total_ns").reduce((all, one) => all + one, 0);
   const calls = kernels.data.num("calls").reduce((all, one) => all + one, 0);
-  let half = 0;
-  for (let sum = 0; half < names.length && sum < total / 2; half++) sum += names[half].value;
-  const launched = launches.data ? add(launches.data, "calls") : 0;
   return (
     <div class={`oppage ${kernels.waiting ? "stale" : ""}`}>
-      <Verdict
+      <VerdictOf
+        of={verdict.data}
         facts={[
           recorded,
           names.length > 0 && fill(t.kernelCount, { count: units.count(names.length).value }),
           kernels.data.rows !== names.length && fill(t.distinct, { count: units.count(kernels.data.rows).value }),
           names.length > 0 && fill(t.calls, { count: units.count(calls).value }),
           copied > 0 && <Sentence template={t.copyNote} time={<Time ns={copied} />} />,
-          launched > 0 && (
-            <Sentence template={t.delays} share={<Share of={add(launches.data!, "host_bound_calls") / launched} />} />
-          ),
         ]}
-      >
-        {!names.length ? (
-          <Sentence
-            template={t.onlyCopies}
-            time={
-              <b>
-                <Time ns={copied} />
-              </b>
-            }
-          />
-        ) : half <= 1 ? (
-          <Sentence
-            template={t.one}
-            name={
-              <b class="mono vname" title={names[0].name}>
-                {shortName(names[0].name).slice(0, 48)}
-              </b>
-            }
-            share={
-              <b>
-                <Share of={names[0].value / total} />
-              </b>
-            }
-            time={
-              <b>
-                <Time ns={total} />
-              </b>
-            }
-          />
-        ) : (
-          <Sentence
-            template={t.many}
-            top={<b>{half}</b>}
-            time={
-              <b>
-                <Time ns={total} />
-              </b>
-            }
-            share={
-              <b>
-                <Share of={names[0].value / total} />
-              </b>
-            }
-          />
-        )}
-      </Verdict>
+      />
       <Tabs
         label={t.tab}
         value={tab}
@@ -129,7 +80,9 @@ export default function Kernels() {
         <>
           <OverheadNote />
           <Await of={launches} rows={10}>
-            {(data) => <Launches data={data} />}
+            {(data) => (
+              <Launches data={data} tone={tone(verdict.data?.find((row) => row.code === "launches-host-bound"))} />
+            )}
           </Await>
         </>
       ) : (

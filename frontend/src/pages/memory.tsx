@@ -4,7 +4,7 @@ import { info, useTable } from "../data";
 import { Categories } from "../memory/categories";
 import { Curve, PIXELS } from "../memory/curve";
 import { Details } from "../memory/details";
-import { sampleCount, type Figures, Headline, peaksByDevice, maximum, Overview, type Peak } from "../memory/figures";
+import { sampleCount, type Figures, peaksByDevice, maximum, Overview, type Peak } from "../memory/figures";
 import { Await, Card, Chip, Empty, Segmented, Verdict } from "../parts/basics";
 import { Time } from "../parts/quantity";
 import { absoluteTime, selectRange, selectedRange, stepBands } from "../time_range";
@@ -13,6 +13,7 @@ import { go, link, param } from "../state";
 import { fill, Sentence, strings } from "../strings";
 import type { Table } from "../table";
 import * as units from "../units";
+import { type Row, useVerdict, VerdictOf } from "../verdict";
 import { useMemo } from "preact/hooks";
 
 const text = strings("memory");
@@ -20,6 +21,7 @@ const text = strings("memory");
 export default function Memory() {
   const t = text();
   const peaks = useTable("memory_peaks");
+  const verdict = useVerdict("memory");
   const blocks = info.value!.tables.allocations ?? 0;
   const devices = useMemo(() => (peaks.data ? peaksByDevice(peaks.data) : []), [peaks.data]);
   if (peaks.error || !peaks.data)
@@ -34,7 +36,7 @@ export default function Memory() {
   if (!devices.length) {
     return (
       <>
-        <Verdict>{t.none}</Verdict>
+        <VerdictOf of={verdict.data} />
         <Card title={t.curve}>
           <Empty title={t.none} height={220}>
             <Sentence
@@ -49,10 +51,21 @@ export default function Memory() {
     );
   }
   const device = devices.find((one) => one.device === param("device")) ?? devices[0];
-  return <OfDevice key={device.device} devices={devices} device={device} peaks={peaks.data} blocks={blocks} />;
+  const rows = verdict.data && verdict.data.filter((row) => row.device === device.device);
+  return (
+    <OfDevice key={device.device} devices={devices} device={device} peaks={peaks.data} blocks={blocks} verdict={rows} />
+  );
 }
 
-function OfDevice({ devices, device, peaks, blocks }: { devices: Peak[]; device: Peak; peaks: Table; blocks: number }) {
+interface OfDeviceProps {
+  devices: Peak[];
+  device: Peak;
+  peaks: Table;
+  blocks: number;
+  verdict: Row[] | null;
+}
+
+function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
   const t = text();
   const order = param("axis") === "order";
   const layered = param("axis") === "category" && blocks > 0 && !source().isReport;
@@ -97,14 +110,14 @@ function OfDevice({ devices, device, peaks, blocks }: { devices: Peak[]; device:
     reserved: maximum(mine.num("reserved_bytes")),
     reservedAtPeak: value("reserved_bytes"),
     growth: left.reduce((sum, value) => sum + value, left.length ? 0 : NaN),
-    grows: left.length > 1 && left.every((value) => value > 0),
     steps: left.length,
   };
   const shown = range ? (part.data ?? whole.data) : whole.data;
   const bands = useMemo(() => stepBands(trace.data), [trace.data]);
   return (
     <>
-      <Verdict
+      <VerdictOf
+        of={verdict}
         facts={[
           chip?.name,
           whole.data && fill(t.moments, { count: units.count(sampleCount(whole.data)).value }),
@@ -113,10 +126,8 @@ function OfDevice({ devices, device, peaks, blocks }: { devices: Peak[]; device:
             (bands.length === 1 ? t.stepOne : fill(t.steps, { count: units.count(bands.length).value })),
           range && fill(t.range, { from: units.text(units.time(range[0])), to: units.text(units.time(range[1])) }),
         ]}
-      >
-        <Headline of={figures} />
-      </Verdict>
-      <Overview of={figures} curve={whole.data} />
+      />
+      <Overview of={figures} curve={whole.data} verdict={verdict ?? []} />
       <Card
         title={order ? t.curveOrder : t.curve}
         note={shown && (sampleCount(shown) > shown.rows ? t.everyPixel : t.all)}

@@ -3,7 +3,7 @@ import "./operators.css";
 import { FAMILIES, family, type Family, token } from "../colors";
 import { info, useTable } from "../data";
 import { familyNames, familyOf } from "../families";
-import { Headline, familySums } from "../operators/families";
+import { familySums } from "../operators/families";
 import { Picture } from "../operators/picture";
 import { Totals } from "../operators/totals";
 import { TypeView } from "../operators/types";
@@ -15,6 +15,7 @@ import { go, param } from "../state";
 import { fill, Sentence, strings } from "../strings";
 import { Table } from "../table";
 import * as units from "../units";
+import { useVerdict, VerdictOf } from "../verdict";
 import { useMemo } from "preact/hooks";
 
 const text = strings("operators");
@@ -61,6 +62,7 @@ function Body({
 }) {
   const t = text();
   const mine = useMemo(() => types.pick(types.where((row) => types.str("device")[row] === device)), [types, device]);
+  const verdict = useVerdict("operators");
   const recorded = useRecordedSteps(device !== "cpu");
   // A type such as "fusion" does not show what its operators compute.
   const vague = useMemo(
@@ -113,7 +115,8 @@ function Body({
   );
   return (
     <>
-      <Verdict
+      <VerdictOf
+        of={verdict.data && verdict.data.filter((row) => row.device === device)}
         facts={[
           recorded,
           mine.rows === 1 ? t.typesOne : fill(t.types, { count: units.count(mine.rows).value }),
@@ -124,9 +127,7 @@ function Body({
           steps > 0 && (steps === 1 ? t.stepsOne : fill(t.steps, { count: units.count(steps).value })),
           device === "cpu" && t.hostNote,
         ]}
-      >
-        <Headline families={families} total={total} host={device === "cpu"} />
-      </Verdict>
+      />
       <Tabs
         label={t.device}
         choices={devices}

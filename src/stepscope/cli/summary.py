@@ -57,8 +57,23 @@ _DETAILS = {
     "device-not": "step_trace",
     "device-partly": "step_trace",
 }
+# By label: the topic of `verdict`, and the number of its sentences.
+_CONCLUSIONS = {
+    "operators": ("operators", 2),
+    "kernels": ("kernels", 3),
+    "compute": ("flops", 3),
+    "memory": ("memory", 3),
+    "communication": ("communication", 1),
+    "input": ("input", 1),
+    "CPU": ("host", 1),
+}
+# A summary has no line for what is not recorded.
+_NOTHING_RECORDED = {
+    *("operators-none", "kernels-none", "flops-none", "memory-none"),
+    *("communication-none", "communication-one-rank", "input-unknown", "cpu-none", "cpu-unknown"),
+}
 _BAR_LEVELS = "▁▂▃▄▅▆▇█"
-_LABEL, _BARS, _MEMORY_SHOWN, _NARROWEST = 14, 60, 4, 60
+_LABEL, _BARS, _RANKS_SHOWN, _NARROWEST = 14, 60, 4, 60
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
@@ -95,11 +110,11 @@ def figures(trace: "Trace") -> dict[str, Any]:
     on_device = types.filter(pl.col("device") != "cpu")
     operators = on_device if on_device.height else types
     peaks = peaks.sort("peak_bytes", descending=True, nulls_last=True, maintain_order=True)
-    meta, causes = trace.meta, tables.get("gap_causes")
+    meta, causes, verdict = trace.meta, tables.get("gap_causes"), trace.analyse("verdict")
     return {
         **{name: getattr(meta, name) for name in ("source", "format", "framework", "versions", "world_size", "ranks")},
         "devices": trace.devices.select("name").drop_nulls().unique(maintain_order=True).collect()["name"].to_list(),
-        "verdict": _rows(trace.analyse("verdict", topic="overview")),
+        "verdict": _rows(verdict),
         "advice": _rows(trace.analyse("advice").filter(pl.col("status") == "finding").head(1)),
         "overview": _rows(tables["overview"]),
         "unprofiled_steps": [
@@ -138,7 +153,7 @@ def page(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     """The summary as text: the conclusions, the figures behind them, then the largest rows."""
     yield from _head(values, path, width)
     yield []
-    headlines = [row for row in values["verdict"] if row["rank"] is None] or values["verdict"]
+    headlines = _topic(values["verdict"], "overview")
     first, *others = dict.fromkeys(_text.clean(row["text"]) for row in headlines)
     yield from ([(line, "bold")] for line in textwrap.wrap(first, width))
     yield from ([(line, "")] for line in textwrap.wrap(" ".join(others), width))
@@ -162,6 +177,12 @@ def page(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     yield [("next  ", "dim"), (command, ""), (rest if len(command) + len(rest) + 6 <= width else "", "dim")]
 
 
+def _topic(verdict: list[dict[str, Any]], topic: str) -> list[dict[str, Any]]:
+    """The conclusions of a topic: those of the whole run where it has several ranks."""
+    rows = [row for row in verdict if row["topic"] == topic]
+    return [row for row in rows if row["rank"] is None] or rows
+
+
 def _head(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     ranks, world = values["ranks"], values["world_size"]
     of_all = f" of {world:,}" if world and world > len(ranks) else ""
@@ -174,42 +195,31 @@ def _head(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
 
 def _step_lines(values: dict[str, Any], width: int) -> Iterator[Line]:
     """The steps, the average step, and further figures, one per line."""
-    overview, average, room = values["overview"], values["average_step"], min(width, 120) - _LABEL
+    average, room = values["average_step"], min(width, 120) - _LABEL
     yield []
     if values["steps"]:
         yield from _steps(values, room)
     if average and average["device_ns"]:
         yield from _average(average, room, len(values["ranks"]))
-    waits = [row["input_wait_ns"] for row in overview if row["input_wait_ns"] is not None]
-    for label, column, write, text in (
-        ("exposed", "exposed_communication_share", units.share, "of the step is exposed communication"),
-        (
-            "input wait",
-            "input_wait_share",
-            units.share,
-            f"of the step{f' ({_range(units.duration, waits)})' if waits else ''} is spent waiting for data",
-        ),
-        ("compute", "flops_per_s", lambda value: units.rate(value, "FLOP/s"), "in steps"),
-        ("utilization", "utilization", units.share, "of the peak of the chip"),
-    ):
-        numbers = [row[column] for row in overview if row[column] is not None]
-        if numbers and (max(numbers) > 0 or label not in ("input wait", "exposed")):
-            yield from _labeled(label, _range(write, numbers), text, room)
-    for index, peak in enumerate(values["memory_peaks"][:_MEMORY_SHOWN]):
-        figure, text = _peak_text(peak, len(values["ranks"]) > 1)
-        yield from _labeled("" if index else "memory", figure, text, room)
-    if (more := len(values["memory_peaks"]) - _MEMORY_SHOWN) > 0:
-        yield [_label(""), (f"and {units.count(more, 'more device')}", "dim")]
+    for label, (topic, most) in _CONCLUSIONS.items():
+        yield from _conclusions(label, _topic(values["verdict"], topic), most, room)
 
 
-def _peak_text(peak: dict[str, Any], several_ranks: bool) -> tuple[str, str]:
-    device = _text.clean(peak["device"]) + (f" of rank {peak['rank']}" if several_ranks else "")
-    when = f", in step {peak['step']}" if peak["step"] is not None else ", outside the steps"
-    if peak["peak_bytes"] is None:  # a recording may contain only the reserved bytes
-        return units.size(peak["reserved_bytes"] or 0), f"reserved at the peak on {device}{when}"
-    reserved = f" ({units.size(peak['reserved_bytes'])} reserved)" if peak["reserved_bytes"] else ""
-    operator = f", by {_text.clean(peak['op'])}" if peak["op"] else ""
-    return units.size(peak["peak_bytes"]), f"at the peak on {device}{reserved}{when}{operator}"
+def _conclusions(label: str, rows: list[dict[str, Any]], most: int, room: int) -> Iterator[Line]:
+    """The sentences of a topic, of its main device; of several ranks without a common conclusion, the headline of each."""
+    if not rows or rows[0]["code"] in _NOTHING_RECORDED:
+        return
+    ranks = dict.fromkeys(row["rank"] for row in rows)
+    if len(ranks) > 1:
+        headlines = [(rank, next(row["text"] for row in rows if row["rank"] == rank)) for rank in ranks]
+        texts = [f"rank {rank}: {text}" for rank, text in headlines[:_RANKS_SHOWN]]
+        texts += [f"and {units.count(len(ranks) - _RANKS_SHOWN, 'more rank')}"] if len(ranks) > _RANKS_SHOWN else []
+    else:
+        texts = [" ".join([row["text"] for row in rows if row["device"] == rows[0]["device"]][:most])]
+    for text in texts:
+        for line in textwrap.wrap(_text.clean(text), room):
+            yield [_label(label), (line, "")]
+            label = ""
 
 
 def _range(write: Callable[[float], str], numbers: Sequence[float]) -> str:
@@ -306,12 +316,6 @@ def _problem_lines(problems: list[dict[str, Any]], path: Path, width: int) -> It
             yield [("! " if row["lost"] and not index else "  ", "red"), (line, "")]
     if (more := len(problems) - _PROBLEMS_SHOWN) > 0:
         yield [(f"  and {more:,} more: stepscope show problems {_quoted(path)}", "dim")]
-
-
-def _labeled(label: str, figure: str, rest: str, room: int) -> Iterator[Line]:
-    first, *others = textwrap.wrap(f"{figure} {rest}", room)
-    yield [_label(label), (figure, "bold"), (first[len(figure) :], "dim")]
-    yield from ([_label(""), (line, "dim")] for line in others)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from stepscope.errors import DataError, UsageError
 from stepscope.io import cache, conversion, store
 from stepscope.io.discover import Source, rank_in_name
 from stepscope.io.sources import check_access, file_states, files_beside
+from stepscope.model import captures
 from stepscope.model.trace import Trace
 from stepscope.model.worker import Progress
 
@@ -45,6 +46,8 @@ class SourceOpener:
         """The trace. A source that changes while it is read is read once more."""
         if source.format == "run":
             return store.read(source.path)
+        if source.format == "capture":
+            return self._open_capture(source)
         for attempt in range(_ATTEMPTS):
             last = attempt + 1 == _ATTEMPTS
             tolerant = last and source.path.is_dir()  # log files may grow in a folder for as long as its job runs
@@ -70,8 +73,26 @@ class SourceOpener:
             return trace.with_problems([problem] if tolerant and changed() else [])
         raise AssertionError
 
+    def _open_capture(self, source: Source) -> Trace:
+        """A capture grows, which its reader expects. When its job ends, it may become a run folder while it is read: then that is read."""
+        run = captures.run_folder(source.path)
+
+        def convert(room: Path) -> Path:
+            task = conversion.Task(str(source.path), source.format, str(room), self._partial, rank_in_name(source.path))
+            self._read(task, self._progress)
+            if not (source.path / captures.HEADER).is_file():  # its tables would seem to be empty
+                raise DataError(source.path, "was moved or removed while it was being read; open it again")
+            return task.run
+
+        try:
+            return self._convert_uncached(convert)
+        except DataError:
+            if source.path.is_dir() or not store.sniff(run):
+                raise
+            return store.read(run)
+
     def _from_cache(self, source: Source, convert: Callable[[Path], Path]) -> Trace:
-        if not self._use_cache or source.format == "capture":
+        if not self._use_cache:
             return self._convert_uncached(convert)
         key = check_access(lambda: _cache_key(source, self._partial), source.path)
         try:

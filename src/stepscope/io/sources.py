@@ -55,10 +55,8 @@ def files_beside(source: Source) -> list[Path]:
     return [] if source.format == "run" else readers.beside(source.path, source.format)
 
 
-def file_states(source: Source) -> list[tuple[str, int, int, int]] | None:
-    """Name, size, modification time and inode of every file that is read. None for a capture: it grows, and its reader expects that."""
-    if source.format == "capture":
-        return None
+def file_states(source: Source) -> list[tuple[str, int, int, int]]:
+    """Name, size, modification time and inode of every file that is read."""
     inside = [source.path] if source.path.is_file() else [file for file in sorted(source.path.rglob("*")) if file.is_file()]
     statuses = ((file, file.stat()) for file in [*inside, *files_beside(source)])
     return [(str(file), status.st_size, status.st_mtime_ns, status.st_ino) for file, status in statuses]

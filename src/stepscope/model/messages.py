@@ -1,9 +1,10 @@
 """Sentences of the analysis `verdict`: a message code with parameters, rendered from the catalog of a language.
 
 A catalog is a file in `strings/`: code to template, and `word:NAME` to the translation of a word. A template contains placeholders
-`{name:format}`. The formats `share`, `duration`, `bytes` and `count` are those of `units`, `change` is `+55 %`; a pair of numbers is
-a range. `word` looks up a translation, `list` does so for each part of `a, b, c`, and `text`, the default, copies. `[step|steps]`
-chooses by the value before it. `<...>` is left out where one of its parameters is missing.
+`{name:format}`. The formats `share`, `duration`, `flops`, `rate` (of FLOPs) and `count` are those of `units`, `bytes` is a decimal size as
+on the pages, `change` is `+55 %`; a pair of numbers is a range. `word` looks up a translation, `list` does so for each part of `a, b, c`.
+`text`, the default, copies, and so does `name`: a name in code, which pages set in another font, with the parameter `NAME_full` on hover
+if there is one. `[step|steps]` chooses by the value before it. `<...>` is left out where one of its parameters is missing.
 """
 
 import functools
@@ -22,7 +23,9 @@ _SPACE_IN_CHINESE = re.compile("(?<=[\u2e80-\u9fff\uff00-\uffef]) (?=[\u2e80-\u9
 _NUMBERS: dict[str, Callable[[float], str]] = {
     "share": units.share,
     "duration": units.duration,
-    "bytes": units.size,
+    "bytes": lambda value: units.decimal_size(round(value)),
+    "flops": lambda value: units.rate(value, "FLOP"),
+    "rate": lambda value: units.rate(value, "FLOP/s"),
     "count": lambda value: units.cell("count", int(value) if float(value).is_integer() else value),
     "change": lambda value: f"{value * 100:+.0f} %",
 }

@@ -67,13 +67,15 @@ class Traces:
     async def open(self, run: Run) -> Opening:
         """The opening of a run; it is started if necessary."""
         opening = self._open.find(run.id)
+        # What was read during a recording is incomplete when it has ended, however recent it is.
+        ended = opening is not None and opening.run.state == "live" and run.state != "live"
         intact = opening is None or not opening.over or await asyncio.to_thread(opening.is_intact)
-        if opening is not None and intact and (not opening.over or opening.is_recent()):
+        if opening is not None and not ended and intact and (not opening.over or opening.is_recent()):
             return opening
         signature = await asyncio.to_thread(run.signature)
         if self._open.find(run.id) is not opening:  # another request was faster
             return await self.open(run)
-        if opening is not None and intact and opening.signature == signature and opening.error() is None:
+        if opening is not None and not ended and intact and opening.signature == signature and opening.error() is None:
             opening.checked = time.monotonic()
             return opening
         opening = Opening(run, signature, Path(tempfile.mkdtemp(dir=self._folder)))

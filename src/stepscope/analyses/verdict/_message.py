@@ -1,7 +1,12 @@
 """A row of `verdict` before it is rendered, and the rules that all topics share."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+import polars as pl
+
+from stepscope.analyses.shared.coverage import coverage
+from stepscope.model.trace import Trace
 
 MATTERS = 0.05  # of a step: less is not worth a conclusion
 _HIGH = 0.2  # of a step
@@ -15,6 +20,7 @@ class Message(NamedTuple):
     severity: str | None = None
     coverage: str | None = None
     step: int | None = None
+    device: str | None = None
 
 
 class Options(NamedTuple):
@@ -42,6 +48,31 @@ def value_range(values: Iterable[float | None], least: float = 0) -> float | lis
     if not numbers or numbers[-1] < least:
         return None
     return numbers[0] if len(numbers) == 1 else [numbers[0], numbers[-1]]
+
+
+def operator_name(name: str) -> dict[str, str]:
+    """The name of an operator as parameters: in graphs the last part of its scope, with the whole name."""
+    last = name.rsplit("/", 1)[-1]
+    return {"operator": last} | ({"operator_full": name} if last != name else {})
+
+
+def covered_steps(trace: Trace, ranks: list[int]) -> tuple[int, int] | None:
+    """Of how many steps the device work is completely recorded, and the number of all; None if it is for all, or nothing is known."""
+    covered = coverage(trace)
+    partial = [rank for rank in ranks if covered.data.get(rank) in ("partial", "none")]
+    steps = covered.steps.filter(pl.col("rank").is_in([rank for rank in ranks if rank in covered.data]))
+    return (int(steps["complete"].sum()), steps.height) if partial else None
+
+
+def steps_left_out(topic: str, covered: tuple[int, int] | None, rank: int | None, device: str | None = None) -> Iterator[Message]:
+    """The steps that figures of device work leave out."""
+    if covered and covered[0]:
+        yield Message(topic, "coverage-device-steps", {"known": covered[0], "steps": covered[1]}, rank, device=device)
+
+
+def steps_text(covered: tuple[int, int] | None) -> str | None:
+    """`14 of 322 steps`"""
+    return f"{covered[0]:,} of {covered[1]:,} steps" if covered else None
 
 
 def column(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:

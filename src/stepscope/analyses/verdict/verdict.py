@@ -6,19 +6,25 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from stepscope.analyses.verdict._communication import communication_messages
+from stepscope.analyses.verdict._flops import flop_messages
 from stepscope.analyses.verdict._host import host_messages
 from stepscope.analyses.verdict._input import input_messages
+from stepscope.analyses.verdict._kernels import kernel_messages
+from stepscope.analyses.verdict._memory import memory_messages
 from stepscope.analyses.verdict._message import Message, Options
+from stepscope.analyses.verdict._operators import operator_messages
 from stepscope.analyses.verdict._overview import overview_messages
+from stepscope.analyses.verdict._problems import problem_messages
 from stepscope.analyses.verdict._steps import step_messages
 from stepscope.model.messages import render
 from stepscope.model.parameters import check_word
 from stepscope.model.trace import Trace
 
 COLUMNS = {
-    "topic": pl.String,  # overview, steps, communication, input (data preparation), host (CPU)
+    "topic": pl.String,  # overview, steps, operators, kernels, flops, memory, communication, input (data preparation), host (CPU), problems
     "rank": pl.Int32,  # null: of the whole run
     "step": pl.Int32,  # null: of all steps
+    "device": pl.String,  # operators: as in `operators`; memory: as in `memory`; null: of all
     "position": pl.Int32,  # within topic and rank; the headline has 0
     "severity": pl.String,  # info, low, medium, high; null for a statement
     "code": pl.String,
@@ -29,9 +35,14 @@ COLUMNS = {
 _TOPICS: dict[str, Callable[[Trace, Options], Iterator[Message]]] = {
     "overview": overview_messages,
     "steps": step_messages,
+    "operators": operator_messages,
+    "kernels": kernel_messages,
+    "flops": flop_messages,
+    "memory": memory_messages,
     "communication": communication_messages,
     "input": input_messages,
     "host": host_messages,
+    "problems": problem_messages,
 }
 
 
@@ -50,13 +61,17 @@ def verdict(
     """Per topic and rank, the headline first: a code with its parameters, and the sentence that page, terminal and report show.
 
     `topic` restricts the rows to one topic. A run of several ranks also has rows of the whole run, with a null rank, before those of
-    the ranks; communication has only these. With `per_step` the topic `steps` has rows for each step, too. `warmup` as in `overview`,
-    `fp_start`, `bp_end` and `clock` as in `step_trace`, `start_ns` and `end_ns` as in `cpu_use`.
+    the ranks; communication and problems have only these. Operators and memory have a headline for each device, the main one first.
+    With `per_step` the topic `steps` has rows for each step, too. `warmup` as in `overview`, `fp_start`, `bp_end` and `clock` as in
+    `step_trace`, `start_ns` and `end_ns` as in `cpu_use`.
     """
     topics = list(_TOPICS) if topic is None else [check_word("topic", topic, _TOPICS)]
     options = Options(per_step, warmup, {"fp_start": fp_start, "bp_end": bp_end, "clock": clock}, {"start_ns": start_ns, "end_ns": end_ns})
     messages = [message for name in topics for message in _TOPICS[name](trace, options)]
-    rows = {name: [getattr(message, name) for message in messages] for name in ("topic", "code", "rank", "severity", "coverage", "step")}
+    rows = {
+        name: [getattr(message, name) for message in messages]
+        for name in ("topic", "code", "rank", "severity", "coverage", "step", "device")
+    }
     rows["parameters"] = [json.dumps(message.parameters, ensure_ascii=False) for message in messages]
     rows["text"] = [render(message.code, message.parameters) for message in messages]
     return (
