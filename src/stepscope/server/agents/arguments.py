@@ -79,7 +79,7 @@ def checked(tool: str, arguments: Mapping[str, Any], properties: Mapping[str, Sc
     for name, value in values.items():
         if name not in properties:
             accepted = parameters.suggestion(name, properties) or "; it has no parameters"
-            raise UsageError(f"{tool} has no parameter '{_shown(name)}'{accepted}")
+            raise UsageError(f"{tool} has no parameter {_shown(name)}{accepted}")
         _check(name, value, properties[name])
     for name in required:
         if name not in values:
