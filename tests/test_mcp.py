@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import importlib.util
 import json
 import os
 import shutil
@@ -134,6 +135,20 @@ def test_the_answers_are_those_of_the_api(demo: Path) -> None:
         assert [row["total_ns"] for row in kernels["rows"]] == table["total_ns"].to_list()[: len(kernels["rows"])]
         [counted] = (await answer(client, "sql", sql="select count(*) as n from spans where step = 9"))["rows"]
         assert counted["n"] == trace.spans.collect()["step"].eq(9).sum()
+
+    talk(demo, conversation)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("stepscope.comparison") is None, reason="no comparison in this version")
+def test_a_run_compared_with_itself_has_no_difference(demo: Path) -> None:
+    async def conversation(client: ClientSession) -> None:
+        [row] = (await answer(client, "list_runs"))["rows"]
+        found = await answer(client, "compare", a=[row["id"]], b=[row["path"]], by="kernel", limit=5)
+        assert found["summary"]["rows"][0]["change_ns"] == 0 and found["conclusions"]["rows"]
+        assert len(found["operators"]["rows"]) <= 5
+        assert found["open"]["link"] == f"#/{row['id']}/compare?with={row['id']}"
+        assert "missing b" in await refusal(client, "compare", a=[row["id"]])
+        assert "a is empty" in await refusal(client, "compare", a=[], b=[row["id"]])
 
     talk(demo, conversation)
 

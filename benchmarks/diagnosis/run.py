@@ -1,7 +1,7 @@
 """Does the advice name the fault that was planted, and does it predict what the repair gains?
 
-Each script in `cases/` has one planted fault, and is its own repaired twin with FIXED=1. Record the faulty one, ask for its advice, and compare with
-the gain that the twin measures, unprofiled. Scripts in `cases/healthy/` have no fault: a high finding there is an error.
+Each script in `cases/` has one planted fault, and is its own repaired twin with FIXED=1. Record the faulty one, ask for its advice, and
+compare with the gain that the twin measures, unprofiled. Scripts in `cases/healthy/` have no fault: a high finding there is an error.
 
     python benchmarks/diagnosis/run.py                        # everything; the table is written to RESULTS.md
     python benchmarks/diagnosis/run.py --only 'jax/*'         # some cases
@@ -40,6 +40,7 @@ class Case(NamedTuple):
     culprit: tuple[str, ...]  # any of these in the culprit, the source or the title
     flags: tuple[str, ...]  # of the recording
     has_gain: bool  # else the fault costs memory, not time
+    clock: str  # cpu: time of the processor, which other programs hardly disturb; wall: the script waits for something
 
     @property
     def folder(self) -> Path:
@@ -76,7 +77,7 @@ def _case(file: Path) -> Case:
     return Case(name, file, about, *(constants.get(key, default) for key, default in _CONSTANTS.items()))
 
 
-_CONSTANTS: dict[str, Any] = {"RULES": (), "CULPRIT": (), "RECORD": (), "GAIN": True}
+_CONSTANTS: dict[str, Any] = {"RULES": (), "CULPRIT": (), "RECORD": (), "GAIN": True, "CLOCK": "cpu"}
 
 
 def record(case: Case) -> str | None:
@@ -191,6 +192,8 @@ def judge(case: Case, error: str | None = None) -> Judgement:
         return Judgement(case, error)
     file = case.folder / "measured.json"
     measured = json.loads(file.read_text()) if file.exists() else None
+    if measured and "error" not in measured:
+        measured = measured["wall" if case.world > 1 else case.clock]
     try:
         advice = stepscope.open(case.folder / "recording").analyse("advice")
     except StepscopeError as failure:
@@ -206,13 +209,15 @@ def report(judgements: list[Judgement], when: datetime) -> str:
     lines = [
         "# Diagnosis bench",
         "",
-        f"{when:%Y-%m-%d %H:%M}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}. `python benchmarks/diagnosis/run.py` writes this page; see its first lines.",
+        f"{when:%Y-%m-%d %H:%M}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}. `python benchmarks/diagnosis/run.py` writes this page.",
         "",
         *_totals(faults, healthy),
         "",
-        "**first**: the planted fault is the first finding. **named**: the finding about it names the operator, module, line or rank. **predicted**: gain per",
-        "step in the advice. **measured**: difference of the shortest blocks of both twins, unprofiled, with the quartiles over rounds of the differences.",
-        "**error**: predicted share of the step relative to the measured one.",
+        "- **first**: the planted fault is the first finding. **named**: the finding about it names the operator, module, line or rank.",
+        "- **predicted**: gain per step in the advice.",
+        "- **measured**: difference of the shortest blocks of both twins, unprofiled, and the quartiles over rounds of the differences. In CPU time;",
+        "  by the clock (marked *) where the script waits for storage, workers or ranks.",
+        "- **error**: predicted share of the step relative to the measured one.",
         "",
         "| case | planted | first finding | first | named | predicted | measured | error |",
         "|---|---|---|---|---|---|---|---|",
@@ -234,8 +239,9 @@ def _totals(faults: list[Judgement], healthy: list[Judgement]) -> Iterator[str]:
     yield f"- first finding: {_of(sum(item.is_first for item in judged), len(judged))} (target: 90 %)"
     yield f"- culprit named: {_of(sum(item.is_named for item in judged), len(judged))}"
     if errors:
-        yield f"- gain: median error {_percent(statistics.median(errors))} of the measured share (target: 20 %), over the {len(errors)} cases with both"
-        yield f"- gain in ms: median error {_percent(statistics.median(times))} of the measured time; a recorded step is longer than an unprofiled one"
+        share, time = _percent(statistics.median(errors)), _percent(statistics.median(times))
+        yield f"- gain: median error {share} of the measured share (target: 20 %), over the {len(errors)} cases with both"
+        yield f"- gain in ms: median error {time} of the measured time; a recorded step is longer than an unprofiled one"
     yield f"- healthy scripts with a high finding: {_of(sum(item.is_alarmed for item in healthy), len(healthy))} (target: none)"
     if failed := [item for item in (*faults, *healthy) if item.error]:
         yield f"- not judged: {', '.join(f'{item.case.name} ({item.error})' for item in failed)}"
@@ -261,7 +267,8 @@ def _measured(item: Judgement) -> str:
     if item.measured_ns is None or item.measured is None:
         return item.measured["error"] if item.measured else ""
     low, high = item.measured["gain_quartiles_ns"]
-    return f"{item.measured_ns / 1e6:.2f} ms, {_percent(item.measured_share or 0)} ({low / 1e6:.2f} to {high / 1e6:.2f})"
+    mark = "*" if item.case.world > 1 or item.case.clock == "wall" else ""
+    return f"{item.measured_ns / 1e6:.2f} ms, {_percent(item.measured_share or 0)} ({low / 1e6:.2f} to {high / 1e6:.2f}){mark}"
 
 
 def _finding(item: Judgement) -> str:

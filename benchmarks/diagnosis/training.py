@@ -1,7 +1,7 @@
 """What all scripts of the diagnosis bench share: the loop, and small models.
 
-A script defines one training step. With FIXED=1 it is the repaired twin. With TIMED=1 it trains as many steps as each line of the standard input says,
-and prints how long they took in all, so that both twins can be measured in turns.
+A script defines one training step. With FIXED=1 it is the repaired twin. With TIMED=1 it trains as many steps as each line of the standard
+input says, and prints how long they took in all, by the clock and in CPU time, so that both twins can be measured in turns.
 """
 
 import os
@@ -30,12 +30,12 @@ def train(step: Callable[[], Any], finish: Callable[[Any], Any] = lambda state: 
     if RANK == 0:
         print("ready", flush=True)
     while count := _requested_steps():
-        start = time.perf_counter_ns()
+        start, start_cpu = time.perf_counter_ns(), time.process_time_ns()
         for _ in range(count):
             state = step()
         finish(state)
         if RANK == 0:
-            print(time.perf_counter_ns() - start, flush=True)
+            print(time.perf_counter_ns() - start, time.process_time_ns() - start_cpu, flush=True)
 
 
 def _requested_steps() -> int:

@@ -9,6 +9,7 @@ from mindspore import nn
 from training import FIXED, endless, train
 
 RULES = ("input_wait",)
+CLOCK = "wall"
 CULPRIT = ("Generator", "worker", "dataset", "pipeline", "input")
 
 

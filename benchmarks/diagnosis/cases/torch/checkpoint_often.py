@@ -8,6 +8,7 @@ import tempfile
 from training import FIXED, torch_setup, train, update
 
 RULES = ("pauses", "checkpoint", "outlier_steps")
+CLOCK = "wall"
 CULPRIT = ("save", "checkpoint", "pause", "no operator")
 torch = torch_setup()
 model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))

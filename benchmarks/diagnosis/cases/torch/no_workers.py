@@ -5,6 +5,7 @@ import time
 from training import FIXED, endless, mlp, torch_setup, train, update
 
 RULES = ("input_wait",)
+CLOCK = "wall"
 CULPRIT = ("DataLoader", "num_workers", "loader")
 torch = torch_setup()
 

@@ -20,7 +20,9 @@ class Images(torch.utils.data.Dataset):
         return 256
 
 
-model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3, 2), torch.nn.Flatten(), torch.nn.LazyLinear(10))
+model = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3, 2), torch.nn.Flatten(), torch.nn.LazyLinear(10)
+)
 model(torch.rand(1, 3, 32, 32))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 batches = endless(torch.utils.data.DataLoader(Images(), batch_size=32))

@@ -8,6 +8,7 @@ from training import FIXED, mlp, torch_setup, train, update
 
 RULES = ("python_bound", "logging", "pauses", "host_operator")
 RECORD = ("--stack",)
+CLOCK = "wall"
 CULPRIT = ("fsync", "json", "dump", "synced_log", "log")
 torch = torch_setup()
 model = mlp()

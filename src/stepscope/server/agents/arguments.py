@@ -96,6 +96,8 @@ def _check(name: str, value: Any, schema: Schema) -> None:
     if "enum" in schema:
         parameters.check_word(name, value, schema["enum"])
     if isinstance(value, list):
+        if not value:
+            raise UsageError(f"{name} is empty; expected at least one item")
         for item in value:
             _check(f"an item of {name}", item, schema["items"])
 

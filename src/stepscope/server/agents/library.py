@@ -76,7 +76,7 @@ class Library:
         return run
 
     async def open(self, word: str | None, report: Report) -> OpenRun:
-        """A run, read if necessary. Reading stops when nobody waits for it any more."""
+        """A run, read if necessary. Reading stops when no call waits for it."""
         run = await self.find(word)
         opening = await self._traces.open(run)
         self._waiting[run.id] += 1
@@ -108,7 +108,7 @@ class Library:
             return await self.analysis(opened, Question("analyses", name, {}, rank, steps))
 
         async def has_left() -> bool:
-            return False  # a call that is cancelled ends here by an exception
+            return False  # a call that is canceled ends here by an exception
 
         content, _ = await self._queries.run(opened.trace, {"sql": sql, "rank": rank, "steps": steps}, analyse, has_left)
         return pl.read_ipc_stream(content)

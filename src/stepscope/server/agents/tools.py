@@ -1,6 +1,7 @@
 """The tools: each has a name, a schema of its arguments, and a function that returns a small answer."""
 
 import functools
+import importlib.util
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,7 @@ _PLACE: Schema = {
 }
 _NOTES: Schema = {"type": "array", "items": {"type": "string"}}
 _LARGEST_QUERY = 100_000  # characters
+_PART = 8_000  # bytes of each table of a comparison
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -78,6 +80,15 @@ def _tools() -> Iterator[Tool]:
         if name in analysis_names():
             properties = SELECTION | arguments.of_analysis(name) | TABLE
             yield Tool(name, text, properties, functools.partial(_of_analysis, name))
+    if importlib.util.find_spec(_COMPARISON):
+        yield Tool(
+            "compare",
+            "Compare two runs, or several runs per side: how much the step changed, whether that is more than noise, and which operators.",
+            _COMPARED,
+            _compare,
+            ("a", "b"),
+            answer={"a": _NOTES, "b": _NOTES, "conclusions": {"type": "object"}, "waterfall": {"type": "object"}, "open": _PLACE},
+        )
     yield Tool(
         "analysis",
         "Return the rows of any analysis of a run. `describe` lists the analyses and explains columns and parameters.",
@@ -104,6 +115,21 @@ def _tools() -> Iterator[Tool]:
         answer={"name": {"type": "string"}, "text": {"type": "string"}},
     )
 
+
+_COMPARISON = "stepscope.comparison"
+_RUNS: Schema = {"type": "array", "items": {"type": "string"}}
+_COMPARED: dict[str, Schema] = {
+    "a": _RUNS | {"description": "Runs of the baseline, by id or path."},
+    "b": _RUNS | {"description": "Runs to compare with it."},
+    "by": {
+        "type": "string",
+        "enum": ["operator", "family", "kernel", "shape", "phase", "module"],
+        "description": "Match operators by this. Default: operator.",
+    },
+    "rank": SELECTION["rank"],
+    "steps": SELECTION["steps"],
+    **PAGE,
+}
 
 _OF_ANALYSES = {
     "advice": "Return what to do about a run: findings by predicted gain, each with culprit, evidence, gain and fix. Use after summary.",
@@ -180,6 +206,27 @@ async def _sql(library: Library, words: dict[str, Any], report: Report) -> dict[
     frame = await library.query(opened, sql, words.get("rank"), words.get("steps"))
     place = places.of_page(opened.run, "query", rank=words.get("rank"), steps=words.get("steps"), sql=sql)
     return {"run": opened.run.id, **small(frame, **_page(words)), "notes": _notes(opened), "open": place}
+
+
+async def _compare(library: Library, words: dict[str, Any], report: Report) -> dict[str, Any]:
+    compare = importlib.import_module(f"{_COMPARISON}.compare").compare
+    sides = [[await library.open(word, report) for word in words[side]] for side in ("a", "b")]
+    steps = parameters.steps(words["steps"]) if "steps" in words else None
+
+    def tables_of() -> dict[str, Any]:
+        comparison = compare(*([opened.trace for opened in side] for side in sides), rank=words.get("rank"), steps=steps)
+        verdict = comparison.verdict.select("kind", "severity", "text")
+        return {
+            "conclusions": small(verdict),
+            "summary": small(comparison.summary),
+            "waterfall": small(comparison.waterfall, budget=_PART),
+            "operators": small(comparison.operators(words.get("by", "operator")), budget=_PART, **_page(words)),
+        }
+
+    first, second = (side[0].run for side in sides)
+    place = places.of_page(second, "compare", **{"with": first.id}, rank=words.get("rank"), steps=words.get("steps"))
+    names = {side: [opened.run.id for opened in runs] for side, runs in zip(("a", "b"), sides, strict=True)}
+    return {**names, **await library.threaded(tables_of), "open": place}
 
 
 async def _describe(library: Library, words: dict[str, Any], report: Report) -> dict[str, Any]:
