@@ -204,18 +204,18 @@ def judge(case: Case, error: str | None = None) -> Judgement:
 
 
 def report(judgements: list[Judgement], when: datetime) -> str:
-    """The table, with what it must show."""
+    """The page: totals beside their targets, then a row per case."""
     faults, healthy = [item for item in judgements if not item.case.is_healthy], [item for item in judgements if item.case.is_healthy]
     lines = [
         "# Diagnosis bench",
         "",
-        f"{when:%Y-%m-%d %H:%M}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}. `python benchmarks/diagnosis/run.py` writes this page.",
+        f"{when:%Y-%m-%d %H:%M}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}. Written by `python benchmarks/diagnosis/run.py`.",
         "",
         *_totals(faults, healthy),
         "",
         "- **first**: the planted fault is the first finding. **named**: the finding about it names the operator, module, line or rank.",
         "- **predicted**: gain per step in the advice.",
-        "- **measured**: difference of the shortest blocks of both twins, unprofiled, and the quartiles over rounds of the differences. In CPU time;",
+        "- **measured**: difference of the shortest blocks of both twins, unprofiled; in brackets its quartiles over rounds. In CPU time;",
         "  by the clock (marked *) where the script waits for storage, workers or ranks.",
         "- **error**: predicted share of the step relative to the measured one.",
         "",

@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("layout",)
+RULES = ("layout_conversion",)
 CULPRIT = ("nchwToNhwc", "nhwcToNchw", "layout", "channels_last")
 torch = torch_setup()
 blocks = (torch.nn.Conv2d(64, 64, 3, padding=1, bias=False) for _ in range(12))

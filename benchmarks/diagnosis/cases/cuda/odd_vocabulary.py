@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("misaligned_gemm",)
+RULES = ("misaligned_product",)
 CULPRIT = ("50257", "aten::mm", "aten::addmm")
 RECORD = ("--shapes",)
 torch = torch_setup()

@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("fused_operator", "fusible_sequence")
+RULES = ("unfused_attention", "elementwise_chain")
 CULPRIT = ("attention", "softmax", "aten::bmm", "aten::matmul")
 RECORD = ("--shapes",)
 torch = torch_setup()

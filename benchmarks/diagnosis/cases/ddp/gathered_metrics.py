@@ -4,7 +4,7 @@ import itertools
 
 from training import FIXED, ddp, join, mlp, torch_setup, train, update
 
-RULES = ("exposed", "exposed_communication", "small_packets", "synchronization", "bucket_size")
+RULES = ("exposed_communication", "small_transfers", "synchronization")
 CULPRIT = ("gather", "barrier", "communication", "allgather")
 torch = torch_setup()
 join()

@@ -2,7 +2,7 @@
 
 from training import FIXED, ddp, join, torch_setup, train
 
-RULES = ("exposed", "exposed_communication", "bucket_size", "small_packets")
+RULES = ("exposed_communication", "small_transfers")
 CULPRIT = ("allreduce", "all_reduce", "communication")
 torch = torch_setup()
 join()

@@ -4,7 +4,7 @@ import gc
 
 from training import FIXED, RANK, ddp, join, mlp, torch_setup, train, update
 
-RULES = ("slow_rank", "imbalance", "garbage_collection")
+RULES = ("slow_rank", "garbage_collection")
 CULPRIT = ("rank 1", "garbage", "gc")
 torch = torch_setup()
 join()

@@ -2,7 +2,7 @@
 
 from training import FIXED, ddp, join, torch_setup, train, update
 
-RULES = ("bucket_size", "small_packets")
+RULES = ("small_transfers",)
 CULPRIT = ("allreduce", "bucket", "all_reduce")
 torch = torch_setup()
 join()

@@ -7,7 +7,13 @@ from training import train
 
 net = nn.SequentialCell(*(layer for _ in range(4) for layer in (nn.Dense(512, 512), nn.ReLU())))
 optimizer = nn.SGD(net.trainable_params(), 0.001)
-gradient = ms.value_and_grad(lambda data: (net(data) ** 2).mean(), None, optimizer.parameters)
+
+
+def forward(data):
+    return (net(data) ** 2).mean()
+
+
+gradient = ms.value_and_grad(forward, None, optimizer.parameters)
 data = ms.Tensor(np.ones((256, 512), np.float32))
 
 

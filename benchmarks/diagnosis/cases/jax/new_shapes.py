@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from training import FIXED, train
 
-RULES = ("recompilation", "dynamic_shapes")
+RULES = ("recompilation", "changing_shapes")
 CULPRIT = ("compile", "recompil", "shape", "update")
 weights = [jax.random.normal(key, (128, 128)) / 12 for key in jax.random.split(jax.random.key(0), 4)]
 

@@ -11,7 +11,13 @@ RULES = ("host_copies", "synchronization", "python_bound", "host_operator")
 CULPRIT = ("asnumpy", "summary", "percentile", "fetched_weights", "step")
 net = nn.SequentialCell(*(nn.Dense(384, 384) for _ in range(6)))
 optimizer = nn.SGD(net.trainable_params(), 0.001)
-gradient = ms.value_and_grad(lambda data: (net(data) ** 2).mean(), None, optimizer.parameters)
+
+
+def forward(data):
+    return (net(data) ** 2).mean()
+
+
+gradient = ms.value_and_grad(forward, None, optimizer.parameters)
 data, numbers = ms.Tensor(np.ones((64, 384), np.float32)), itertools.count(1)
 
 

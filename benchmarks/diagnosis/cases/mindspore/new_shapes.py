@@ -7,11 +7,17 @@ import numpy as np
 from mindspore import nn
 from training import FIXED, train
 
-RULES = ("recompilation", "dynamic_shapes")
+RULES = ("recompilation", "changing_shapes")
 CULPRIT = ("compile", "recompil", "shape")
 net = nn.SequentialCell(nn.Dense(128, 128), nn.ReLU(), nn.Dense(128, 10))
 optimizer = nn.SGD(net.trainable_params(), 0.01)
-gradient = ms.value_and_grad(lambda data: (net(data) ** 2).mean(), None, optimizer.parameters)
+
+
+def forward(data):
+    return (net(data) ** 2).mean()
+
+
+gradient = ms.value_and_grad(forward, None, optimizer.parameters)
 numbers = itertools.count(17)
 
 

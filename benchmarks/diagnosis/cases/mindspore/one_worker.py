@@ -26,7 +26,13 @@ workers = 6 if FIXED else 1
 source = ds.GeneratorDataset(Stored(), ["row"], shuffle=False, num_parallel_workers=workers, python_multiprocessing=False).batch(32)
 net = nn.SequentialCell(nn.Dense(256, 128), nn.ReLU(), nn.Dense(128, 10))
 optimizer = nn.SGD(net.trainable_params(), 0.01)
-gradient = ms.value_and_grad(lambda data: (net(data) ** 2).mean(), None, optimizer.parameters)
+
+
+def forward(data):
+    return (net(data) ** 2).mean()
+
+
+gradient = ms.value_and_grad(forward, None, optimizer.parameters)
 
 
 @ms.jit

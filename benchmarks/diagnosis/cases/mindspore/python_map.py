@@ -21,7 +21,13 @@ if not FIXED:
 source = source.batch(64)
 net = nn.SequentialCell(nn.Dense(256, 128), nn.ReLU(), nn.Dense(128, 10))
 optimizer = nn.SGD(net.trainable_params(), 0.01)
-gradient = ms.value_and_grad(lambda data: (net(data) ** 2).mean(), None, optimizer.parameters)
+
+
+def forward(data):
+    return (net(data) ** 2).mean()
+
+
+gradient = ms.value_and_grad(forward, None, optimizer.parameters)
 
 
 @ms.jit

@@ -2,7 +2,7 @@
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("double_precision", "mixed_precision", "float64", "precision")
+RULES = ("double_precision", "mixed_precision")
 CULPRIT = ("float64", "double", "aten::addmm", "aten::mm")
 RECORD = ("--shapes",)
 torch = torch_setup()

@@ -4,7 +4,7 @@ import itertools
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("recompilation", "dynamic_shapes")
+RULES = ("recompilation", "changing_shapes")
 CULPRIT = ("compile", "recompil", "dynamo", "shape")
 torch = torch_setup()
 torch._dynamo.config.recompile_limit = 10_000

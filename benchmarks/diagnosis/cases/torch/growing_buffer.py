@@ -4,7 +4,7 @@ import itertools
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("host_operator", "copies", "leak", "memory_leak")
+RULES = ("host_operator", "contiguous_copies", "memory_growth")
 CULPRIT = ("aten::cat",)
 torch = torch_setup()
 model = mlp()

@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("leak", "memory_leak", "never_freed")
+RULES = ("memory_growth",)
 CULPRIT = ("aten::", "grow", "leak", "Linear", "kept")
 RECORD = ("--memory",)
 GAIN = False  # of memory, not of time

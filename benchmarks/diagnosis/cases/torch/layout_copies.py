@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("layout", "copies", "host_operator")
+RULES = ("layout_conversion", "contiguous_copies", "host_operator")
 CULPRIT = ("aten::contiguous", "aten::copy_", "aten::clone", "layout", "contiguous")
 torch = torch_setup()
 

@@ -2,7 +2,7 @@
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("host_operator", "tensor_on_cpu", "random")
+RULES = ("host_operator", "tensor_on_cpu")
 CULPRIT = ("aten::normal_", "aten::randn")
 torch = torch_setup()
 model = mlp()

@@ -2,7 +2,7 @@
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("recomputation", "repeated_work", "headroom", "activation_checkpointing")
+RULES = ("memory_headroom", "host_operator")
 CULPRIT = ("checkpoint", "recompute", "CheckpointFunction", "aten::addmm")
 torch = torch_setup()
 model = mlp(512, 6)

@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("conversions", "host_operator", "copies", "casts")
+RULES = ("type_conversion", "host_operator", "contiguous_copies")
 CULPRIT = ("aten::to", "aten::_to_copy", "aten::copy_", "ToCopyBackward")
 torch = torch_setup()
 

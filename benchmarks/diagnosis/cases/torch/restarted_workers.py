@@ -4,6 +4,7 @@ from training import FIXED, endless, mlp, torch_setup, train, update
 
 RULES = ("input_wait", "outlier_steps", "pauses")
 CLOCK = "wall"
+RECORD = ("--steps", "4:19")
 CULPRIT = ("DataLoader", "worker", "loader")
 torch = torch_setup()
 data = torch.utils.data.TensorDataset(torch.rand(128, 256))

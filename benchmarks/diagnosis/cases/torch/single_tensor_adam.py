@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("optimizer", "single_tensor_optimizer")
+RULES = ("optimizer_loop",)
 CULPRIT = ("Adam", "Optimizer.step", "optimizer", "_single_tensor")
 torch = torch_setup()
 model = torch.nn.Sequential(*(torch.nn.Linear(48, 48) for _ in range(100)))

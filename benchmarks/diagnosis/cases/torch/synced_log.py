@@ -6,7 +6,7 @@ import tempfile
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("python_bound", "logging", "pauses", "host_operator")
+RULES = ("python_bound", "pauses", "host_operator")
 RECORD = ("--stack",)
 CLOCK = "wall"
 CULPRIT = ("fsync", "json", "dump", "synced_log", "log")

@@ -4,7 +4,7 @@ import math
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("fused_operator", "fusible_sequence", "attention")
+RULES = ("unfused_attention", "elementwise_chain")
 CULPRIT = ("attention", "softmax", "scaled_dot_product", "aten::bmm", "baddbmm")
 RECORD = ("--shapes",)
 torch = torch_setup()
