@@ -1,19 +1,15 @@
 """Write docs/reference.md and the rules of docs/advice.md from the code, and the output in docs/cli.md: `make docs`. A test compares."""
 
 import argparse
-import ast
 import inspect
-import io
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from stepscope import exporters, readers
@@ -21,7 +17,7 @@ from stepscope.analyses.advice.engine.needs import NEEDS
 from stepscope.analyses.advice.rules import rules
 from stepscope.cli import parser
 from stepscope.cli.demo import RECORDING
-from stepscope.model import schema
+from stepscope.model import column_comments, schema
 from stepscope.model.parameters import bounds
 from stepscope.model.trace import analysis, analysis_names
 
@@ -141,7 +137,7 @@ def _analyses() -> Iterator[str]:
         yield inspect.cleandoc(item.question)
         yield inspect.getdoc(item.function) or ""
         yield _parameters(item.parameters)
-        yield _columns(item.columns, _comments(sys.modules[item.function.__module__], "COLUMNS"))
+        yield _columns(item.columns, column_comments.of_analysis(item.name))
 
 
 def _parameters(parameters: dict[str, inspect.Parameter]) -> str:
@@ -158,55 +154,18 @@ def _parameters(parameters: dict[str, inspect.Parameter]) -> str:
 
 
 def _tables() -> Iterator[str]:
-    tree = ast.parse(inspect.getsource(schema))
-    tables = next(node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "TABLES")
-    assert isinstance(tables, ast.Dict)
-    comments = _comments_by_line(schema)
-    for key in tables.keys:
-        assert isinstance(key, ast.Constant)
-        name = str(key.value)
+    for name, about in column_comments.above_keys(schema, "TABLES").items():
         yield f"### {name}"
-        yield comments.get(key.lineno - 1, "")
-        yield _columns(schema.TABLES[name], _comments(schema, name))
+        yield about
+        yield _columns(schema.TABLES[name], column_comments.of_keys(schema, name))
+    comments = column_comments.of_words(schema, "KINDS")
     yield "### Kinds of span"
-    yield _grid(("kind", "what it is"), [(f"`{kind}`", comments.get(line, "")) for kind, line in _words("KINDS")])
-
-
-def _words(name: str) -> Iterator[tuple[str, int]]:
-    """The items of a tuple in the schema, with their line numbers."""
-    tree = ast.parse(inspect.getsource(schema))
-    value = next(node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name)
-    assert isinstance(value, ast.Tuple)
-    for word in value.elts:
-        assert isinstance(word, ast.Constant)
-        yield str(word.value), word.lineno
+    yield _grid(("kind", "what it is"), [(f"`{kind}`", comments.get(kind, "")) for kind in schema.KINDS])
 
 
 def _columns(columns: dict[str, Any], comments: dict[str, str]) -> str:
     rows = [(f"`{name}`", str(dtype).split("(")[0], comments.get(name, "")) for name, dtype in columns.items()]
     return _grid(("column", "type", "meaning"), rows)
-
-
-def _comments(module: ModuleType, name: str) -> dict[str, str]:
-    """The comments after the keys of the dict with that name, or of the dict under that key."""
-    lines = _comments_by_line(module)
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        pairs: list[tuple[ast.expr | None, ast.expr]] = []
-        if isinstance(node, ast.Assign):
-            pairs = [(node.targets[0], node.value)]
-        elif isinstance(node, ast.Dict):
-            pairs = list(zip(node.keys, node.values, strict=True))
-        for key, value in pairs:
-            named = (isinstance(key, ast.Name) and key.id == name) or (isinstance(key, ast.Constant) and key.value == name)
-            if named and isinstance(value, ast.Dict):
-                keys = [key for key in value.keys if isinstance(key, ast.Constant)]
-                return {str(key.value): lines[key.lineno] for key in keys if key.lineno in lines}
-    return {}
-
-
-def _comments_by_line(module: ModuleType) -> dict[int, str]:
-    tokens = tokenize.generate_tokens(io.StringIO(inspect.getsource(module)).readline)
-    return {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
 
 
 def _readers() -> Iterator[str]:

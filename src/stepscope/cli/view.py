@@ -84,11 +84,11 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         http_server.serve(settings, listener, ready)
     sys.stdout.write("\rstopped\n" if sys.stdout.isatty() else "stopped\n")
-    _leave()
+    leave()
     return 0
 
 
-def _leave() -> None:
+def leave() -> None:
     """End without waiting for threads that compute, which Python would do."""
     import atexit
     import threading
