@@ -34,6 +34,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "end_ns": (-_INT64 - 1, _INT64),
     "at_ns": (-_INT64 - 1, _INT64),
     "min_share": (0, 1),
+    "run_noise": (0, 1),  # of a step
     "buckets": (1, 100_000),  # each bucket is a row, even an empty one
     "pixels": (1, 1_000_000),
     "offset": (0, _ROWS),
