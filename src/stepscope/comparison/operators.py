@@ -1,7 +1,10 @@
 """New, gone and changed operators, modules, kernels, shapes and phases, per typical step."""
 
+import math
+
 import polars as pl
 
+from stepscope.comparison import statistics
 from stepscope.comparison.side import Side, naming
 from stepscope.comparison.statistics import RUN_NOISE
 from stepscope.comparison.waterfall import both_sides
@@ -34,7 +37,7 @@ KEYS = {
     "module": ["scope"],
 }
 _WORK = ["compute", "exposed communication", "copy"]
-_CERTAIN = 3.0  # standard errors: of a hundred operators that did not change, less than one is called changed
+_CHANCE = 0.05  # of calling any operator changed if none did
 _LEAST = 0.0005  # of the step: smaller changes are not called changes
 
 
@@ -59,6 +62,7 @@ def operators(a: Side, b: Side, *, by: str = "operator", run_noise: float = RUN_
     rows = rows.with_columns(share=pl.col("change_ns") / difference if round(difference) else pl.lit(None, pl.Float64))
     whole = [name for name, dtype in COLUMNS.items() if dtype == pl.Int64]
     rows = rows.with_columns(pl.col(name).round() for name in whole if name in rows.columns)
+    rows = rows.with_columns(pl.col("a_calls", "b_calls").round(6))  # they are sums of fractions
     order = [pl.col("name")] if by == "module" else [-pl.col("change_ns").abs(), -pl.max_horizontal("a_ns", "b_ns"), pl.col("name")]
     rows = rows.sort(order, nulls_last=True).with_columns(pl.lit(None).alias(name) for name in COLUMNS if name not in rows.columns)
     return rows.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
@@ -109,7 +113,9 @@ def _with_states(rows: pl.DataFrame, a: Side, b: Side, rule: str, by: str, step:
     else:  # the noise of smaller groups is not measured: only the noise between runs is assumed
         rows = rows.with_columns(error_ns=pl.lit(None, pl.Float64))
     change = (pl.col("b_ns") - pl.col("a_ns")).abs()
-    changed = (change > _CERTAIN * pl.col("error_ns")) & (change >= _LEAST * step)
+    runs = sum(len(side.with_steps) for side in (a, b))
+    errors = statistics.t_quantile(1 - _CHANCE / 2 / max(rows.height, 1), runs - 2 if runs > 2 else math.inf)
+    changed = (change > errors * pl.col("error_ns")) & (change >= _LEAST * step)
     in_a, in_b = (pl.max_horizontal(f"{prefix}_ns", f"{prefix}_calls") > 0 for prefix in "ab")
     state = pl.when(~in_a).then(pl.lit("new")).when(~in_b).then(pl.lit("gone")).when(changed).then(pl.lit("changed"))
     return rows.with_columns(state=state.when(~changed).then(pl.lit("within noise")))

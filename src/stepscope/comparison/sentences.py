@@ -165,7 +165,8 @@ def _noise(a: Side, b: Side, run_noise: float) -> Iterator[Sentence]:
     counts = [sum(run.steps["counted"].sum() for run in side.runs) for side in (a, b)]
     yield Sentence("notice", "compare-sample", {"steps_a": counts[0], "steps_b": counts[1], "runs_a": runs[0], "runs_b": runs[1]})
     if max(runs) == 1 and run_noise:
-        yield Sentence("notice", "compare-one-run", {"noise": run_noise})
+        noise = max(step.run_noise(run_noise) for step in (a.step(), b.step()) if step is not None)
+        yield Sentence("notice", "compare-one-run", {"noise": noise})
     left_out = [sum(run.steps.height for run in side.runs) - count for side, count in zip((a, b), counts, strict=True)]
     if any(left_out):
         yield Sentence("notice", "compare-warmup", {"a": left_out[0], "b": left_out[1]})

@@ -72,7 +72,9 @@ class Side(NamedTuple):
         inside = pl.concat(within).group_by(columns).agg(inside=_known_sum(pl.col("error_ns")).sqrt() / count)
         between = ((pl.col("squares") - count * pl.col("mean") ** 2).clip(0) / max(count - 1, 1) / count).sqrt()
         known = value.join(inside, on=columns, how="left", nulls_equal=True)
-        assumed = (pl.col("inside") ** 2 + (run_noise * pl.col("mean")) ** 2).sqrt()
+        step = self.step()
+        noise = 0.0 if step is None else step.run_noise(run_noise)
+        assumed = (pl.col("inside") ** 2 + (noise * pl.col("mean")) ** 2).sqrt()
         return known.select(*columns, error_ns=assumed if count == 1 else pl.max_horizontal(between, "inside"))
 
     def figure(self, name: str) -> Estimate | None:

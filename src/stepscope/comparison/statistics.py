@@ -11,8 +11,10 @@ Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 # Two runs of one program differ by more than their steps show: placement of memory and threads, clocks, temperature. Only several runs per
-# side measure it. Where both sides have one run, this share of the step is assumed (docs/compare.md).
+# side measure it. Where both sides have one run, this share of the step is assumed, or, if it is more, this part of the spread of the steps
+# (the middle half, relative to the median): what disturbs the steps of a run differs from run to run (docs/compare.md).
 RUN_NOISE = 0.01
+_OF_SPREAD = 0.2
 _RESAMPLES = 1000
 _CELLS = 1 << 24  # random numbers held at a time
 _SEED = 20_000_003  # the same data has the same interval
@@ -25,6 +27,11 @@ class Estimate(NamedTuple):
     error: float | None  # standard error; None if one value is all there is
     freedom: float  # degrees of freedom of the error
     runs: int
+    spread: float = 0.0  # from the first to the third quartile of the steps, relative to the median
+
+    def run_noise(self, least: float) -> float:
+        """The share by which another run of the same program is assumed to differ; 0 where `least` is."""
+        return max(least, _OF_SPREAD * self.spread) if least else 0.0
 
 
 class Change(NamedTuple):
@@ -51,6 +58,7 @@ class Series(NamedTuple):
     median: float
     error: float | None
     effective: float  # the number of independent values with the same information
+    spread: float = 0.0  # as in Estimate
 
 
 def series(values: Floats) -> Series:
@@ -58,11 +66,13 @@ def series(values: Floats) -> Series:
     median, effective = float(np.median(values)), len(values) / correlation_time(values)
     if len(values) < 2:
         return Series(median, None, float(len(values)))
+    quartiles = np.quantile(values, [0.25, 0.75])
+    relative = float(quartiles[1] - quartiles[0]) / median if median > 0 else 0.0
     length = min(max(math.ceil(2 * correlation_time(values)), math.ceil(len(values) ** (1 / 3))), max(len(values) // 2, 1))
     medians = _block_medians(values, length)
     blocks = len(values) / length
     spread = float(medians.std()) * math.sqrt(blocks / max(blocks - 1, 0.5))
-    return Series(median, spread, max(effective, 1.0))
+    return Series(median, spread, max(effective, 1.0), relative)
 
 
 def correlation_time(values: Floats) -> float:
@@ -106,6 +116,7 @@ def of_run(each: Sequence[Series]) -> Series:
         float(np.mean([one.median for one in each])),
         float(np.mean(errors)) if len(errors) == len(each) else None,
         float(np.mean([one.effective for one in each])),
+        float(np.mean([one.spread for one in each])),
     )
 
 
@@ -116,7 +127,7 @@ def of_side(runs: Sequence[Series]) -> Estimate:
     steps = None if None in within else math.sqrt(sum((error or 0) ** 2 for error in within)) / len(runs)
     freedom = max(float(np.mean([run.effective for run in runs])) - 1, 1.0) if steps is not None else 0.0
     if len(runs) == 1:
-        return Estimate(float(medians[0]), steps, freedom, 1)
+        return Estimate(float(medians[0]), steps, freedom, 1, runs[0].spread)
     between = float(medians.std(ddof=1)) / math.sqrt(len(runs))
     if steps is not None and steps > between:
         return Estimate(float(medians.mean()), steps, freedom * len(runs), len(runs))
@@ -126,24 +137,23 @@ def of_side(runs: Sequence[Series]) -> Estimate:
 def change(baseline: Estimate, candidate: Estimate, confidence: float = CONFIDENCE, run_noise: float = RUN_NOISE) -> Change:
     """The relative change, with the interval of Welch's test on the logarithm: the ratio of two positive values has no negative end.
 
-    If one side has one run, the spread between runs of the other side counts for both; if both have one, `run_noise` does.
+    If one side has one run, the spread between runs of the other side counts for both; if both have one, `Estimate.run_noise` does.
     """
     share = candidate.value / baseline.value - 1
-    sides = [(side.value, side.error, side.freedom, side.runs) for side in (baseline, candidate)]
-    several = [side for side in sides if side[3] > 1]
+    several = [side for side in (baseline, candidate) if side.runs > 1]
     terms = []
-    for value, error, freedom, runs in sides:
-        if error is None and not several:
+    for side in (baseline, candidate):
+        if side.error is None and not several:
             return Change(share, None, None)
-        relative = (error or 0.0) / value
-        if runs == 1 and several:
+        relative = (side.error or 0.0) / side.value
+        if side.runs == 1 and several:
             other = several[0]
-            between = (other[1] or 0.0) / other[0] * math.sqrt(other[3])
-            terms.append((max(relative, between) ** 2, other[2] if between >= relative else freedom))
-        elif runs == 1:
-            terms += [(relative**2, freedom), (run_noise**2, math.inf)]
+            between = (other.error or 0.0) / other.value * math.sqrt(other.runs)
+            terms.append((max(relative, between) ** 2, other.freedom if between >= relative else side.freedom))
+        elif side.runs == 1:
+            terms += [(relative**2, side.freedom), (side.run_noise(run_noise) ** 2, math.inf)]
         else:
-            terms.append((relative**2, freedom))
+            terms.append((relative**2, side.freedom))
     variance = sum(term for term, _ in terms)
     if variance == 0:
         return Change(share, share, share)
