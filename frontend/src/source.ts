@@ -70,6 +70,8 @@ export interface Source {
   runs(): Promise<Run[]>;
   info(run: string): Promise<Info>;
   table(run: string, name: string, params: Params, signal?: AbortSignal): Promise<Table>;
+  /** A table of the comparison of two sets of runs; times are relative to the first run. A report has no other runs. */
+  compare?(baseline: string[], candidate: string[], name: string, params: Params): Promise<Table>;
   /** SQL over the tables and analyses; `part` restricts them to a rank and steps. */
   query(run: string, sql: string, part?: Params, signal?: AbortSignal): Promise<Table>;
   /** Download address of the table; null if there is none. */
@@ -101,6 +103,12 @@ export class HttpSource implements Source {
     const answer = await request(this.address(run, name, params), { signal });
     const rows = answer.headers.get("X-Stepscope-Rows");
     return Table.decode(await answer.arrayBuffer(), await this.origin(run), rows === null ? undefined : Number(rows));
+  }
+
+  async compare(baseline: string[], candidate: string[], name: string, params: Params): Promise<Table> {
+    const all = { baseline: baseline.join(), candidate: candidate.join(), ...params };
+    const answer = await request(`api/compare/${name}?${queryText(all)}`);
+    return Table.decode(await answer.arrayBuffer(), await this.origin(baseline[0]));
   }
 
   async query(run: string, sql: string, part: Params = {}, signal?: AbortSignal): Promise<Table> {
@@ -137,15 +145,20 @@ export class HttpSource implements Source {
 
   /** "tables/spans" is a raw table, "operators" an analysis. */
   private address(run: string, name: string, params: Params): string {
-    const query = new URLSearchParams();
-    for (const [key, value] of Object.entries(params)) {
-      if (value !== null && value !== undefined && value !== "")
-        query.set(key, value === true ? "1" : value === false ? "0" : String(value));
-    }
     const path = name.startsWith("tables/") ? name : `analyses/${name}`;
-    const text = query.toString();
+    const text = queryText(params);
     return `api/runs/${encodeURIComponent(run)}/${path}${text ? `?${text}` : ""}`;
   }
+}
+
+/** The parameters of an address. */
+function queryText(params: Params): string {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(params)) {
+    if (value !== null && value !== undefined && value !== "")
+      query.set(key, value === true ? "1" : value === false ? "0" : String(value));
+  }
+  return query.toString();
 }
 
 /** JSON whose integers beyond 2^53, such as times in ns, stay exact. */

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepscope.comparison.compare import compare
     from stepscope.io.open_run import open
     from stepscope.model.trace import Trace
     from stepscope.recording.callbacks import MarkSteps, StopAtEpoch, StopAtStep
@@ -30,6 +31,7 @@ __all__ = [
     "Trace",
     "_ExperimentalConfig",
     "__version__",
+    "compare",
     "mstx",
     "open",
     "profile",
@@ -52,6 +54,7 @@ _LAZY = {
     "StopAtEpoch": "recording.callbacks",
     "StopAtStep": "recording.callbacks",
     "Trace": "model.trace",
+    "compare": "comparison.compare",
     "mstx": "recording.collectors.annotations",
     "open": "io.open_run",
     "profile": "recording.profiler",

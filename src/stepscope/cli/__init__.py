@@ -19,7 +19,7 @@ from stepscope.model.parameters import nearest
 
 # In the order of the help: the most used first.
 COMMANDS = (
-    *("run", "attach", "jobs", "view", "summary", "advise", "whatif", "show", "query"),
+    *("run", "attach", "jobs", "view", "summary", "advise", "whatif", "compare", "gate", "show", "query"),
     *("list", "export", "msprof", "report", "mcp", "cache", "demo", "completion"),
 )
 EXAMPLES = """\
@@ -33,7 +33,7 @@ _INTERRUPTED, _PIPE_CLOSED = 130, 141  # the exit codes that a shell reports for
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 for bad data, 2 for wrong use."""
+    """Run a command and return its exit code: 0, 1 for bad data, 2 for wrong use; `gate` and `compare` also 3 and 4."""
     words = sys.argv[1:] if argv is None else argv
     own_words = words[: _own_word_count(words)]
     debug = "--debug" in own_words or bool(os.environ.get("STEPSCOPE_DEBUG"))

@@ -27,6 +27,10 @@ PATH_HELP = "Open a trace file, a run folder, or a folder of ranks."
 PATHS_HELP = "Open these files or folders. Default: the current folder."
 
 
+class Several(argparse._AppendAction):
+    """A flag for several values: it may be repeated, and with `--` after them one flag takes all words up to it."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises UsageError and suggests flags."""
 
@@ -68,17 +72,22 @@ class Parser(argparse.ArgumentParser):
     def split(self, words: list[str]) -> tuple[list[str], list[str]]:
         """Flags with their values, and all other words."""
         flags, places = list[str](), list[str]()
+        several = ""  # the flag whose values go on until --
         rest = iter(words)
         for word in rest:
             if word == "--":
                 places += rest
             elif not self._is_flag(word):
-                places.append(word)
+                if several:
+                    flags += [several, word]
+                else:
+                    places.append(word)
             else:
                 flags.append(word)
                 action = self._option_string_actions.get(word)
                 if action is not None and action.nargs != 0:
                     flags += itertools.islice(rest, 1)
+                several = word if isinstance(action, Several) and "--" in words else ""
         return flags, places
 
     def _is_flag(self, word: str) -> bool:

@@ -36,7 +36,7 @@ def operator_family(op_type: str | None, name: str | None) -> str:
 @functools.lru_cache(maxsize=1 << 16)
 def family(name: str) -> str:
     """The family of an operator type or kernel name; `other` for an unknown one."""
-    bare = _bare(name)
+    bare = bare_name(name)
     return next((family for family, pattern in _rules() if pattern.search(bare)), OTHER)
 
 
@@ -46,11 +46,12 @@ def _rules() -> list[tuple[str, re.Pattern[str]]]:
     return [(name, re.compile(pattern, re.ASCII)) for name, pattern in rules]
 
 
-def _bare(name: str) -> str:
+@functools.lru_cache(maxsize=1 << 16)
+def bare_name(name: str) -> str:
     """Lower case, without namespace and without suffixes for direction or version."""
     text = name
     if re.search("[<(]", text) and re.search("::|^void |<", text):
-        text = _kernel_words(text)
+        text = "_".join(functor_words(text)[:_TEMPLATE_NAMES])
     elif re.match(r"aclnn\w+_\w+_\w+", text, re.ASCII):
         text = text.split("_")[2]  # the interface, the implementation, and the operator
     elif not re.search("c10d|nccl", text):
@@ -63,11 +64,11 @@ def _bare(name: str) -> str:
     return _DIRECTED.sub("", _DIRECTED.sub("", short, count=1), count=1) or text
 
 
-def _kernel_words(text: str) -> str:
-    """The name of a C++ kernel and its functors, without parameters."""
-    words = _NAME_SPACE.sub(_library, text.replace("(anonymous namespace)::", ""))
+def functor_words(name: str) -> list[str]:
+    """The words of a C++ kernel: its name and its functors, without parameters and without words that show how it runs."""
+    words = _NAME_SPACE.sub(_library, name.replace("(anonymous namespace)::", ""))
     words = re.sub(r"[>\w]\((?!.*(\{lambda|<)).*\Z", lambda match: match[0][0], words, count=1, flags=re.ASCII)
-    return "_".join([word for word in _NAMES.findall(words) if not _WRAPPING.fullmatch(word)][:_TEMPLATE_NAMES])
+    return [word for word in _NAMES.findall(words) if not _WRAPPING.fullmatch(word)]
 
 
 def _library(match: re.Match[str]) -> str:

@@ -36,6 +36,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "min_share": (0, 1),
     "max_frames": (1, 1_000_000),
     "track": (-_INT32 - 1, _INT32),
+    "run_noise": (0, 1),  # of a step
     "buckets": (1, 100_000),  # each bucket is a row, even an empty one
     "pixels": (1, 1_000_000),
     "offset": (0, _ROWS),

@@ -113,7 +113,7 @@ class Answers:
         if question.offset or question.limit is not None:
             frame = frame.slice(question.offset, question.limit)
         header = {question.kind: question.name, "source": source, "rows_in_all": rows}
-        return _encode(frame, question.format, rows, scratch, question.name, header)
+        return encode(frame, question.format, rows, scratch, question.name, header)
 
     def analysis(self, trace: Trace, question: Question, run_key: tuple[Any, ...]) -> pl.DataFrame:
         """All rows of an analysis."""
@@ -128,7 +128,7 @@ def entity_tag(*identity: object) -> str:
     return hashlib.sha256(repr((_SERVER, identity)).encode()).hexdigest()[:32]
 
 
-def _encode(frame: pl.LazyFrame, format_name: str, rows: int, scratch: Path, name: str, header: Mapping[str, Any]) -> Answer:
+def encode(frame: pl.LazyFrame, format_name: str, rows: int, scratch: Path, name: str, header: Mapping[str, Any]) -> Answer:
     """The rows in a format. All formats but Arrow may be long and go through a file."""
     media_type = TYPES[format_name]
     if format_name == "arrow":

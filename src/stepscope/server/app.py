@@ -28,7 +28,7 @@ from stepscope.errors import DataError, StepscopeError, UsageError
 from stepscope.io import store
 from stepscope.model import parameters
 from stepscope.query.process import MEMORY
-from stepscope.server import answers, exports, live, pages, perfetto, timeline
+from stepscope.server import answers, comparisons, exports, live, pages, perfetto, timeline
 from stepscope.server.access import Access
 from stepscope.server.connections import Limits
 from stepscope.server.queries import QueryPool
@@ -77,6 +77,7 @@ class Server:
         self.list = RunList([*settings.roots, self.uploads.folder])
         self.traces = Traces(self.scratch, partial=settings.partial, step_name=settings.step_name, cache=settings.cache)
         self.answers = answers.Answers()
+        self.comparisons = comparisons.Comparisons()
         self.timelines = timeline.Timelines()
         self.queries = QueryPool(settings.query_s, settings.query_memory)
         self.watch = live.Watch(self._rows)
@@ -105,6 +106,7 @@ class Server:
             Route("/api/perfetto", self.perfetto_info),
             Route("/api/runs", self.runs),
             Route("/api/analyses", self.analyses),
+            Route("/api/compare/{table}", self.compare),
             Route("/api/events", self.events),
             Route("/api/uploads", self.upload, methods=["POST"]),
             Route("/api/runs/{run}", self.info),
@@ -242,6 +244,21 @@ class Server:
             )
         return await answer_response(request, answer, run.name, tag)
 
+    async def compare(self, request: Request) -> Response:
+        """A table of the comparison of two sets of runs: each is opened as for its own pages, and can be cancelled there."""
+        question = comparisons.parse_question(request.path_params["table"], query_words(request))
+        runs = [await self._run_of(run_id) for run_id in question.runs]
+        opened = [await self.traces.trace(run) for run in runs]
+        key = tuple((run.id, signature) for run, (_, _, signature) in zip(runs, opened, strict=True))
+        tag = answers.entity_tag(question, key)
+        if (unchanged := not_modified(request, tag)) is not None:
+            return unchanged
+        parts = [(trace, info["part"] and tuple(info["part"])) for trace, info, _ in opened]
+        largest = max((info for _, info, _ in opened), key=lambda info: int(info["tables"]["spans"]))
+        async with self._turn(largest, question.steps or largest["part"]):
+            answer = await self._threaded(lambda: self.comparisons.answer(question, parts, key, self.scratch), self._analysis_pool)
+        return await answer_response(request, answer, runs[-1].name, tag)
+
     async def query(self, request: Request) -> Response:
         run = await self._run(request)
         body = await json_body(request)
@@ -344,7 +361,9 @@ class Server:
                 self._scanned = True
 
     async def _run(self, request: Request) -> Run:
-        run_id = request.path_params["run"]
+        return await self._run_of(request.path_params["run"])
+
+    async def _run_of(self, run_id: str) -> Run:
         base_id, has_choice, choice = run_id.partition("~")  # the choice of steps follows the id
         run = self.list.run(base_id)
         # A live recording ends and moves: a capture becomes a run folder of the same id.
