@@ -1,4 +1,4 @@
-"""The program runs Python code, not operators, and nothing else works meanwhile.
+"""The program runs Python code, not operators, and nothing else works at that time.
 
 Fires for stretches of at least 0.5 ms (shorter ones are the cost of launching: `launch_bound`) inside idle gaps of the device (without one:
 of the operators) in which the thread of the program runs no operator, no call of the runtime and no input. With Python stacks the culprit
