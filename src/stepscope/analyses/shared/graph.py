@@ -31,6 +31,7 @@ _EVENT_NS = 20_000  # work starts within this time after the work of another str
 _QUEUED = 256  # launched tasks that have not started: launch calls then wait for a free slot
 _SLOW_CALL = 10  # times the median launch call, and at least:
 _SLOW_CALL_NS = 50_000
+_FAR = (1 << 63) // 4  # of a dependency that does not exist
 _HOST_WAIT_NS = 200_000  # a thread continues within this time after the end of a transfer on another thread
 
 
@@ -300,7 +301,7 @@ class _Rank:
         launched_by = np.searchsorted(cuts, self.launch, "right") - 2  # the stretch that ends with the launch
         launched_by = np.where(self.linked & (launched_by >= 0) & (launched_by < len(chain)), launched_by, -1)
         call = np.where(launched_by >= 0, cuts[np.clip(launched_by + 1, 0, len(cuts) - 1)], 0)
-        far = np.iinfo(np.int64).max // 4
+        far = _FAR
         after_call = np.where(launched_by >= 0, self.start - call, far)
         after_task = np.where(before >= 0, self.start - self.end[before], far)
         latency, gap = self._usual(after_call, after_task)
@@ -319,7 +320,7 @@ class _Rank:
 
     def _usual(self, after_call: Ints, after_task: Ints) -> tuple[int, int]:
         """From a launch to an idle stream until work starts, and from one task to the next that is already launched."""
-        at_once = after_call <= after_task
+        at_once = (after_call <= after_task) & (after_call < _FAR)
         queued = ~at_once & (after_task < 100_000)
         latency = int(np.median(after_call[at_once])) if at_once.any() else 0
         return latency, int(np.median(after_task[queued])) if queued.any() else 0
