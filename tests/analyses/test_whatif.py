@@ -1,15 +1,18 @@
 """Expected values are worked out by hand from the dependencies that each trace shows."""
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+import stepscope
 import tiny
 from stepscope.analyses.shared.changes import parse_scales
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
 
+SAMPLES = Path(__file__).parent.parent / "samples"
 TRACKS = """
     track  kind    label         device
     0      thread  main          -
@@ -193,3 +196,53 @@ def test_without_launches_work_follows_work_of_any_stream_and_the_program_takes_
     assert device_alone().whatif().select("step_ns", "replayed_ns").row(0) == (400_000, 400_000)
     row = device_alone().whatif(remove="communication").row(0, named=True)
     assert row["predicted_ns"] == 200_000  # 100 us, 5 us of the gap, 90 us, and 5 us until the step ends
+
+
+def test_a_recording_of_the_device_alone_follows_its_kernels() -> None:
+    # Two streams without launches: k3 starts 30 us after k2. The step ends 5 us after k3.
+    trace = tiny.trace(
+        spans="""
+            track  kind    name  start_ns  dur_ns  span
+            7      kernel  k1    0         40000   1
+            8      kernel  k2    5000      20000   2
+            8      kernel  k3    55000     40000   3
+        """,
+        tracks=TRACKS,
+        steps="""
+            step  start_ns  end_ns
+            0     0         100000
+        """,
+    )
+    (row,) = trace.analyse("whatif").to_dicts()
+    assert (row["step_ns"], row["replayed_ns"]) == (100_000, 100_000)
+    assert trace.analyse("whatif", scale="k3=0.5")["gain_ns"].item() == 20_000
+    assert trace.analyse("whatif", scale="k1=0")["gain_ns"].item() == 0
+
+
+def test_transfers_on_a_thread_that_also_runs_operators_leave_its_operators_in_the_program() -> None:
+    """As in JAX and MindSpore on the CPU: no thread runs operators only."""
+    trace = tiny.trace(
+        spans="""
+            track  kind           name        start_ns  dur_ns  span
+            0      op             a           0         30000   1
+            0      communication  all_reduce  30000     20000   2
+            0      op             b           50000     30000   3
+            0      communication  all_reduce  90000     10000   4
+            0      op             c           100000    50000   5
+        """,
+        tracks=TRACKS,
+        steps="""
+            step  start_ns  end_ns
+            0     0         90000
+            1     90000     150000
+        """,
+    )
+    assert trace.analyse("whatif").select("step_ns", "replayed_ns").row(0) == (75_000, 75_000)
+    assert trace.analyse("whatif", scale="b=0")["gain_ns"].item() == 15_000  # of the median of 60 and 60 us
+
+
+@pytest.mark.parametrize("path", ["prof/written-by-tests", "xplane/jax-0.10.2-cpu", "capture/stepscope-0.1.0/torch.capture"])
+def test_a_replay_without_changes_repeats_the_samples(path: str) -> None:
+    row = stepscope.open(SAMPLES / path).whatif().row(0, named=True)
+    assert row["step_ns"] > 0
+    assert row["replayed_ns"] == pytest.approx(row["step_ns"], rel=0.03)

@@ -31,6 +31,7 @@ _EVENT_NS = 20_000  # work starts within this time after the work of another str
 _QUEUED = 256  # launched tasks that have not started: launch calls then wait for a free slot
 _SLOW_CALL = 10  # times the median launch call, and at least:
 _SLOW_CALL_NS = 50_000
+_FAR = (1 << 63) // 4  # of a dependency that does not exist
 _HOST_WAIT_NS = 200_000  # a thread continues within this time after the end of a transfer on another thread
 
 
@@ -435,5 +436,4 @@ class _Rank:
         return silent.starts[waited], silent.ends[waited], last[waited]
 
 
-_FAR = np.iinfo(np.int64).max // 4  # from a dependency that a task does not have
 _NO_WAIT = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
