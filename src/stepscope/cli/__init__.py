@@ -19,7 +19,7 @@ from stepscope.model.parameters import nearest
 
 # In the order of the help: the most used first.
 COMMANDS = (
-    *("run", "attach", "jobs", "view", "summary", "advise", "show", "query"),
+    *("run", "attach", "jobs", "view", "summary", "advise", "whatif", "show", "query"),
     *("list", "export", "msprof", "report", "cache", "demo", "completion"),
 )
 EXAMPLES = """\
