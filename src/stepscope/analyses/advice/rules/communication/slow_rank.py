@@ -1,7 +1,8 @@
 """One rank takes longer than the others, which wait for it.
 
-Fires for a rank whose time per step without communication is more than 5 % above the median of the ranks. With the fix, its computation
-and its program take as long as those of the median rank.
+Fires for a rank whose time per step without communication is more than 5 % above the median of the ranks, in the median of the steps and
+in at least four fifths of them: other slow steps are noise. With the fix, its computation and its program take as long as those of the
+median rank.
 """
 
 from collections.abc import Iterator
@@ -16,20 +17,19 @@ APPLIES = ("several ranks",)
 ALL_RANKS = True
 LINK = "https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html"
 FIX = {"": "# compare the rank with another one: input, batch size, other jobs on its host, device clock"}
-_ABOVE = 0.05
+_ABOVE, _MOST_STEPS = 0.05, 0.8
+_USUAL = pl.col("own_ns").quantile(0.5, "lower")  # of two ranks, the faster one
 
 
 def slow_rank(run: Run) -> Iterator[Finding]:
-    own = _own_time(run)
-    if own.height < 2:
-        return
-    median = float(own["own_ns"].median())  # type: ignore[arg-type]
-    for rank, time in own.filter(pl.col("own_ns") > (1 + _ABOVE) * median).select("rank", "own_ns").iter_rows():
-        cause = _cause(run, rank)
+    slow = _own_time(run).filter(pl.col("excess") > _ABOVE, pl.col("slower") >= _MOST_STEPS)
+    for rank, time, excess in slow.select("rank", "own_ns", "excess").iter_rows():
+        usual = time / (1 + excess)
+        parameters = {"slow_rank": str(rank), "own": round(time), "median": round(usual), "excess": excess, "cause": _cause(run, rank)}
         yield Finding(
-            parameters={"slow_rank": str(rank), "own": round(time), "median": round(median), "excess": time / median - 1, "cause": cause},
-            evidence=Evidence("cluster_steps", {"per_step": False}, {"rank": rank}, {"own_ns": round(time), "median_ns": round(median)}),
-            changes=_as_fast(run, rank, median / time),
+            parameters=parameters,
+            evidence=Evidence("cluster_steps", {"per_step": False}, {"rank": rank}, {"own_ns": round(time), "median_ns": round(usual)}),
+            changes=_as_fast(run, rank, 1 / (1 + excess)),
             culprit=f"rank {rank}",
             spans=run.steps.filter(pl.col("rank") == rank).select("rank", "step", "start_ns", "end_ns"),
             confidence="medium",
@@ -37,10 +37,12 @@ def slow_rank(run: Run) -> Iterator[Finding]:
 
 
 def _own_time(run: Run) -> pl.DataFrame:
-    """Per rank the mean time of a step in which it does not communicate."""
+    """Per rank the median time of a step in which it does not communicate, how far it is above the other ranks, and in how many steps."""
     steps = run.table("cluster_steps").join(run.steps.select("rank", "step"), on=["rank", "step"], how="semi")
-    own = pl.col("total_ns") - pl.coalesce("exposed_ns", pl.lit(None, pl.Int64))
-    return steps.group_by("rank").agg(own_ns=own.mean()).drop_nulls().sort("rank")
+    own = steps.select("rank", "step", own_ns=pl.col("total_ns") - pl.col("exposed_ns")).drop_nulls()
+    own = own.filter(pl.len().over("step") > 1).with_columns(excess=pl.col("own_ns") / _USUAL.over("step") - 1)
+    by_rank = own.group_by("rank").agg(pl.col("own_ns", "excess").median(), slower=(pl.col("excess") > _ABOVE).mean())
+    return by_rank.sort("rank")
 
 
 def _as_fast(run: Run, rank: int, factor: float) -> tuple[Change, ...]:

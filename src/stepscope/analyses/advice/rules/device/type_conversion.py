@@ -1,6 +1,7 @@
 """Tensors are converted from one data type to another in every step.
 
-The fix keeps the tensors in the type in which they are used. Copies between host and device are no conversions.
+The fix keeps the tensors in the type in which they are used. Copies between host and device are no conversions, and neither are those of
+a number that an operator such as `aten::mul` gets from Python.
 """
 
 from collections.abc import Iterator
@@ -18,11 +19,12 @@ FIX = {
     "pytorch": "model = model.to(torch.bfloat16)  # convert weights and constants once, not in every step",
     "mindspore": "model.to_float(mindspore.float16)  # convert weights and constants once, not in every step",
 }
+_NUMBER = r"^\[\[\]"  # the first input has no dimensions
 _CONVERSIONS = ["aten::to", "aten::_to_copy", "Cast", "cast"]
 
 
 def type_conversion(run: Run) -> Iterator[Finding]:
-    calls = outermost(run, run.operators.filter(pl.col("name").is_in(_CONVERSIONS)))
+    calls = _of_tensors(run, outermost(run, run.operators.filter(pl.col("name").is_in(_CONVERSIONS))))
     work = work_under(run, calls)
     transfers = work.filter(pl.col("kind") == "copy").select("rank", span="call").unique()
     calls = calls.join(transfers, on=["rank", "span"], how="anti", maintain_order="left")
@@ -43,3 +45,11 @@ def type_conversion(run: Run) -> Iterator[Finding]:
         spans=calls.with_columns(time_ns(calls)).sort("time_ns", descending=True).select("rank", "step", "span"),
         confidence="low",
     )
+
+
+def _of_tensors(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls that do not convert a number, a tensor without dimensions. Without shapes, those that no other operator makes."""
+    if calls["shapes"].null_count() == 0:
+        return calls.filter(~pl.col("shapes").str.contains(_NUMBER))
+    top = outermost(run, run.operators.filter(pl.col("name").str.starts_with("aten::")))
+    return calls.join(top, on=["rank", "span"], how="semi", maintain_order="left")
