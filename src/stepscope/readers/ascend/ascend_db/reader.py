@@ -147,9 +147,9 @@ def _lost_device_work(database: Database, spans: pl.DataFrame) -> list[Problem]:
     kinds = set(spans["kind"].cast(pl.String).unique())
     lost = []
     if "communication" in kinds and database.select("TASK", "globalTaskId").is_empty():
-        lost.append(Problem("TASK", "no rows, though the device communicated: its kernels and copies are missing", 1))
+        lost.append(Problem("", "TASK has no rows, though the device communicated: its kernels and copies are missing", 1))
     if "communication" not in kinds and database.select("COMMUNICATION_TASK_INFO", "globalTaskId").height:
-        lost.append(Problem("COMMUNICATION_OP", "no rows, though COMMUNICATION_TASK_INFO has: the communication is missing", 1))
+        lost.append(Problem("", "COMMUNICATION_OP has no rows, though COMMUNICATION_TASK_INFO has: the communication is missing", 1))
     return lost
 
 
