@@ -243,9 +243,16 @@ def test_communication_is_exposed_hidden_or_absent() -> None:
 
 
 def test_the_share_of_exposed_communication_is_of_the_steps_whose_kernels_are_recorded() -> None:
-    steps = "step start_ns end_ns fp_start_ns bp_end_ns\n1 0 100 10 80\n2 100 400 110 380\n3 400 700 410 680"
-    spans = "kind  track  name  step  start_ns  dur_ns\nkernel  1  mm  1  0  50\nkernel  1  mm  1  90  10\ncommunication  2  ncclAllReduce  1  50  40"
-    trace = tiny.trace(spans=spans, steps=steps, tracks="track kind label device\n1 stream a 0\n2 stream b 0")
+    trace = tiny.trace(
+        spans="""
+            kind           track  name           step  start_ns  dur_ns
+            kernel         1      mm             1     0         50
+            communication  2      ncclAllReduce  1     50        40
+            kernel         1      mm             1     90        10
+        """,
+        steps="step start_ns end_ns fp_start_ns bp_end_ns\n1 0 100 10 80\n2 100 400 110 380\n3 400 700 410 680",
+        tracks="track kind label device\n1 stream a 0\n2 stream b 0",
+    )
     assert rows(trace, "communication")[0] == ("communication-exposed", "40.0 % of each step is exposed communication: 40 ns per step.")
 
 

@@ -212,3 +212,24 @@ def test_what_lies_beside_a_database_is_part_of_its_key_and_no_link_out_of_the_f
     (place / name).symlink_to(tmp_path / name)
     assert open_source.cached_run(Source(file, "ascend_db")) == keys[0]
     assert problems(stepscope.open(file))[name] == "a link that leads out of its folder, which is not followed"
+
+
+@pytest.mark.parametrize("table", ["TASK", "COMMUNICATION_OP"])
+def test_a_table_that_is_gone_is_no_idle_device(table: str, tmp_path: Path) -> None:
+    """The sample has compute, communication and its tasks: each of the three shows that the others ran."""
+    fill = [
+        "create table if not exists COMMUNICATION_TASK_INFO (globalTaskId)",
+        "insert into COMMUNICATION_TASK_INFO (globalTaskId) values (9999)",
+    ]
+    trace = stepscope.open(changed(tmp_path, *fill, f"drop table {table}"), cache=False)
+    assert trace.overview().select("compute_share", "idle_share", "exposed_communication_share").row(0) == (None, None, None)
+    assert any(what.startswith(f"{table} has no rows") for what in problems(trace).values())
+    headline = trace.verdict(topic="overview")["text"][0]
+    assert "unknown" in headline and "%" not in headline
+
+
+def test_kernels_without_their_table_are_known_by_the_types_of_their_tasks(tmp_path: Path) -> None:
+    whole = stepscope.open(SAMPLE, cache=False).overlap().select("computing_ns", "exposed_ns", "free_ns")
+    trace = stepscope.open(changed(tmp_path, "drop table COMPUTE_TASK_INFO"), cache=False)
+    assert trace.overlap().select("computing_ns", "exposed_ns", "free_ns").rows() == whole.rows()
+    assert problems(trace)["COMPUTE_TASK_INFO"] == "no rows: kernels have the names of their task types"

@@ -15,7 +15,7 @@ window:
 - *Edges.* In the step where the range begins or ends, recording may have stopped half way. The step is incomplete if launches without work,
   or the backward end of the source, are well beyond the range, and, next to a step that is not recorded, if it has fewer kernels than all
   other steps.
-- *Last calls.* Some sources keep only the last call of each operator: no step is complete.
+- *Loss known to the reader.* Some sources keep only the last call of each operator, or lost a table: no step is complete.
 
 For a rank without such work there are three cases: its kernels are missing (streams, an Ascend chip, launch calls or forward and backward
 times show that there is a device), it ran on the host (operators replace kernels), or nothing is known.
@@ -136,7 +136,7 @@ def _whole_coverage(trace: Trace) -> Coverage:
     for (rank, window), rows in steps.group_by("rank", "window", maintain_order=True):
         bound = bounds.get((int(rank), int(window)))
         complete = np.zeros(rows.height, np.bool_)
-        if bound is not None and not trace.meta.extra.get("last_calls_only"):
+        if bound is not None and not trace.meta.extra.get("incomplete_device_work"):
             starts, ends, counted = (rows[name].to_numpy() for name in ("start_ns", "end_ns", "count"))
             part = _Part(rows, starts, ends, counted, *bound)
             complete = part.on_device(launches.get(int(rank))) if rank in device else part.inside

@@ -63,6 +63,8 @@ def overview_messages(trace: Trace, options: Options) -> Iterator[Message]:
 
 
 def _without_steps(trace: Trace) -> str:
+    if trace.spans.head(1).collect().height:
+        return "no-steps"
     if trace.table("pipeline").head(1).collect().height:
         return "no-steps-input"
     cpu = trace.counters.filter(pl.col("series").cast(pl.String).str.starts_with("cpu")).head(1).collect()

@@ -66,7 +66,7 @@ def read(path: Path, options: Options) -> Trace:
         "problems": problem_frame(problems, path).with_columns(rank=pl.lit(ranks[0], pl.Int32)),
     }
     stages = {name: stage.get("devices") for name, stage in as_dict(document.get("stage_data")).items() if isinstance(stage, dict)}
-    extra = {"last_calls_only": True} | ({"stages": stages} if stages else {})
+    extra = {"incomplete_device_work": True} | ({"stages": stages} if stages else {})
     return Trace(tables, Meta(format="marey", framework="mindspore", ranks=ranks, extra=extra))
 
 

@@ -122,6 +122,8 @@ def _trace(database: Database, options: Options, rank: int | None) -> Trace:
     rank = next(
         number for number in (rank, *(ranks if len(ranks) == 1 else []), options.rank, 0) if number is not None and 0 <= number < 2**31
     )
+    lost = _lost_device_work(database, spans)
+    database.problems += lost
     exported_counters = database.exported("counters")
     if exported_counters["series"].null_count():  # exported by an earlier release
         exported_counters = add_counter_columns(exported_counters.lazy()).collect()
@@ -135,8 +137,23 @@ def _trace(database: Database, options: Options, rank: int | None) -> Trace:
         "devices": _devices(database, tracks),
         "problems": pl.concat([database.exported("problems"), problem_frame(database.problems, database.path)], how="diagonal_relaxed"),
     }
-    meta = msgspec.structs.replace(_meta(database), ranks=[rank])
+    meta = _meta(database)
+    extra = meta.extra | ({"incomplete_device_work": True} if lost else {})
+    meta = msgspec.structs.replace(meta, ranks=[rank], extra=extra)
     return Trace({name: rows.lazy().with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in tables.items()}, meta)
+
+
+def _lost_device_work(database: Database, spans: pl.DataFrame) -> list[Problem]:
+    """Tables without which the device seems to be idle, though others show that it worked."""
+    if "STEPSCOPE_SPANS" in database.names:
+        return []
+    kinds = set(spans["kind"].cast(pl.String).unique())
+    lost = []
+    if "communication" in kinds and database.select("TASK", "globalTaskId").is_empty():
+        lost.append(Problem("", "TASK has no rows, though the device communicated: its kernels and copies are missing", 1))
+    if "communication" not in kinds and database.select("COMMUNICATION_TASK_INFO", "globalTaskId").height:
+        lost.append(Problem("", "COMMUNICATION_OP has no rows, though COMMUNICATION_TASK_INFO has: the communication is missing", 1))
+    return lost
 
 
 def _assign_steps(database: Database, spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

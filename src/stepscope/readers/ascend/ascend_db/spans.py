@@ -14,6 +14,7 @@ from stepscope.readers.ascend.common.tables import drop_invalid
 from stepscope.readers.ascend.common.texts import json_lists
 from stepscope.readers.ascend.common.tracks import number_tracks
 from stepscope.readers.common.name_parts import add_track_columns
+from stepscope.readers.common.problems import Problem
 
 _ORDER = {"host": 0, "mark": 1, "cann": 2, "stream": 3, "group": 4, "plane": 5, "exporter": 6}
 _PLACE = ["layer", "pid", "thread", "device"]
@@ -118,7 +119,7 @@ def _marks(database: Database) -> pl.DataFrame:
 
 
 def _tasks(database: Database) -> pl.DataFrame:
-    """Tasks on streams. Tasks that COMPUTE_TASK_INFO describes are kernels."""
+    """Tasks on streams. Tasks that COMPUTE_TASK_INFO describes are kernels; without it, their types tell."""
     tasks = database.select(
         "TASK", "startNs endNs connectionId globalTaskId streamId taskId contextId modelId", texts="taskType", deviceId=pl.Int32,
         step=pl.Int32,
@@ -133,11 +134,16 @@ def _tasks(database: Database) -> pl.DataFrame:
     kind = task_kind(task_type).replace({"kernel": "other"})
     # Copies of a transfer are part of it; its waits are waits.
     transfers = database.select("COMMUNICATION_TASK_INFO", "globalTaskId")["globalTaskId"].unique()
+    is_transfer = pl.col("globalTaskId").is_in(transfers.implode())
     is_kernel = pl.col("core").is_not_null() | pl.col("name").is_not_null()
+    if kernels.is_empty():  # only the types of tasks show which are kernels
+        is_kernel = (task_kind(task_type) == "kernel") & ~is_transfer
+        if tasks.select(is_kernel.any()).item():
+            database.problems.append(Problem("COMPUTE_TASK_INFO", "no rows: kernels have the names of their task types", 0))
     kind = first_match(
         (is_kernel & name.str.contains(SERVING), "other"),
         (is_kernel, "kernel"),
-        (pl.col("globalTaskId").is_in(transfers.implode()) & kind.is_in(["copy", "set"]), "other"),
+        (is_transfer & kind.is_in(["copy", "set"]), "other"),
         default=kind,
     )
     core = pl.coalesce(unless_na(pl.col("core").cast(pl.String)), pl.when(is_kernel).then(task_type.replace(KERNEL_CORES)), task_type)

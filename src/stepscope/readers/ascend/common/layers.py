@@ -184,7 +184,8 @@ def _assign_steps(
     elif in_table.count():
         steps = steps_of_kernels(spans, in_table)
         step = steps_by_time(spans, steps)
-        problems.append(Problem(file, "only kernels have steps: a step lasts from the start of its first to the end of its last kernel", 0))
+        kernels = "from the start of its first to the end of its last kernel"
+        problems.append(Problem(file, f"only kernels have steps: a step is shown {kernels}, and took longer", 0))
     else:
         steps, remark = find_steps(spans)
         problems += [remark] if remark else []
