@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-import preloaded
 import stepscope
 from programs import free_port, needs
 from stepscope.errors import DataError
@@ -31,7 +30,15 @@ ENVIRONMENT = os.environ | {
 
 
 def train(out: Path, **arguments: Any) -> Path:
-    done = preloaded.run("mindspore", out.parent, str(SCRIPTS / "mindspore_train.py"), str(out), json.dumps(arguments), GLOG_v="3")
+    needs("mindspore")
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "mindspore_train.py", out, json.dumps(arguments)],
+        env=ENVIRONMENT,
+        cwd=out.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == (-signal.SIGKILL if arguments.get("killed") else 0), done.stderr[-3000:]
     return out
 
