@@ -9,8 +9,8 @@ ESLINT := $(MODULES)/eslint/bin/eslint.js --config frontend/eslint.config.js --c
 FRAMEWORKS ?= torch jax mindspore tensorflow
 comma := ,
 CHOSEN := $(subst $(comma), ,$(FRAMEWORKS))
-# Test processes side by side. Each needs a core and up to 2 GB of memory.
-WORKERS ?= 2
+# Test processes side by side, each with up to 2 GB of memory. Three keep two cores busy: they wait for browsers and jobs now and then.
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 TENSORFLOW_NEEDS := tensorflow-cpu msgspec numpy polars rich
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -20,9 +21,14 @@ settings.load_profile("stepscope")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Hundreds of tests start stepscope: without its bytecode beside it each of these processes would compile it anew, for a third of a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-# Folders and files that `make test-fast` leaves out: they start many processes, or read each sample for each law.
+# Folders and files that `make test-fast` leaves out: they start many processes, or read each sample for each law. They run first, those
+# with tests of many seconds before all others: the last tests of a run are short, so that no process waits long for the other one.
 SLOW = {
     *("collect", "fuzzing", "robustness", "soak", "web"),
     *(
@@ -38,6 +44,7 @@ SLOW = {
     *("test_msprof_back", "test_msprof_command", "test_msprof_export", "test_msprof_output", "test_packaging", "test_partial_jobs"),
     *("test_queries", "test_conversion", "test_samples", "test_timeline_beside_ascend", "test_timelines", "test_xplane"),
 }
+LONGEST = {"soak", "collect", "test_everywhere", "test_bad_input", "test_compare_checkouts", "test_device_steps", "test_packaging"}
 FRAMEWORKS = ("torch", "jax", "mindspore", "tensorflow")
 SHARED = ROOT.parent / "shared" / "data"
 
@@ -57,8 +64,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)
-        if item.path.is_relative_to(TESTS) and SLOW & {part.removesuffix(".py") for part in item.path.relative_to(TESTS).parts}:
+        if SLOW & places(item):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: (not LONGEST & places(item), not SLOW & places(item)))  # within a file they keep their order
+
+
+def places(item: pytest.Item) -> set[str]:
+    """The folders and the file of a test."""
+    inside = item.path.is_relative_to(TESTS)
+    return {part.removesuffix(".py") for part in item.path.relative_to(TESTS).parts} if inside else set()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -19,6 +19,8 @@ FILES = [
     "torch_public/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
     "torch_public/two_ranks/sampled_rank-1.json.gz",
 ]
+# With all that PyTorch records, of two ranks, and as an earlier PyTorch wrote it.
+ONE_OF_EACH = [FILES[1], FILES[3], FILES[4]]
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 

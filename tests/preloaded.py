@@ -7,12 +7,17 @@ takes apart all that was imported, which in a copy means to copy it first.
 import atexit
 import functools
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import programs
+
+LIMIT_S = 900
 
 # PyTorch imports its compiler when the first optimizer is made: that takes as long again.
 MODULES = {"torch": ["numpy", "torch", "torch._dynamo", "torch.profiler"], "mindspore": ["numpy", "mindspore", "mindspore.dataset"]}
@@ -71,7 +76,9 @@ class _Server:
         self._at_start = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | at_start
         words = [sys.executable, "-c", SERVER, *MODULES[framework]]
         variables = programs.environment(Path(self._folder.name), **self._at_start)
-        self._process = subprocess.Popen(words, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            words, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         assert self._answer() == "ready"
         atexit.register(self._end)
 
@@ -88,6 +95,8 @@ class _Server:
 
     def _answer(self) -> str:
         assert self._process.stdout
+        if not select.select([self._process.stdout], [], [], LIMIT_S)[0]:
+            os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.stdout.readline().strip()
 
     def _end(self) -> None:

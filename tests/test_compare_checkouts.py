@@ -38,9 +38,9 @@ def changed(tmp_path: Path) -> Path:
 
 
 def test_a_checkout_equals_itself() -> None:
-    code, lines = compare(ROOT, ROOT, "--exports")
+    code, lines = compare(ROOT, ROOT, "--exports", "--only", "*marey*")
     assert code == 0, lines
-    assert len(lines) == 1 and lines[0].startswith("2 of 2 inputs") and ": 0 differences" in lines[0]
+    assert len(lines) == 1 and lines[0].startswith("1 of 2 inputs") and ": 0 differences" in lines[0]
 
 
 def test_a_changed_value_a_lost_column_and_a_new_error_are_differences(changed: Path, tmp_path: Path) -> None:

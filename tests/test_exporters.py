@@ -289,7 +289,9 @@ def test_a_folder_of_other_things_is_never_replaced(form: str, trace: Trace, tmp
 @pytest.mark.parametrize("form", exporters.names())
 def test_a_failed_export_leaves_nothing(form: str, trace: Trace, tmp_path: Path) -> None:
     """A limit on the size of files is as good as a full disk: writing fails."""
-    run = export(Trace({**trace.tables, "spans": pl.concat([trace.spans.collect()] * 50)}, trace.meta), "parquet", tmp_path / "run")
+    many = pl.concat([trace.spans.collect()] * 50)
+    spans = many.with_columns(pl.int_range(pl.len()).cast(many.schema["span"]).alias("span"))
+    run = export(Trace({**trace.tables, "spans": spans}, trace.meta), "parquet", tmp_path / "run")
     code = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import kineto
 import tiny
+from volume import mostly_deep
 
 TRACKS = """
     track  kind    label         device
@@ -229,7 +230,7 @@ def test_a_trace_of_nothing_has_no_gaps() -> None:
     assert tiny.trace().gaps().height == 0
 
 
-@pytest.mark.parametrize("file", kineto.FILES)
+@pytest.mark.parametrize("file", mostly_deep(kineto.FILES, keep=kineto.ONE_OF_EACH))
 def test_gaps_and_busy_time_make_up_each_step(shared: Path, file: str) -> None:
     gaps = kineto.opened(shared / file).gaps()
     work = kineto.work(shared / file)
@@ -238,7 +239,7 @@ def test_gaps_and_busy_time_make_up_each_step(shared: Path, file: str) -> None:
         assert idle + kineto.covered(work, start, end) == end - start
 
 
-@pytest.mark.parametrize("file", kineto.FILES)
+@pytest.mark.parametrize("file", mostly_deep(kineto.FILES, keep=kineto.ONE_OF_EACH))
 def test_the_cause_is_launch_latency_if_the_call_began_before_the_gap(shared: Path, file: str) -> None:
     gaps = kineto.opened(shared / file).gaps()
     steps, calls = kineto.steps(shared / file).values(), kineto.launches(shared / file)

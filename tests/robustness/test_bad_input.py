@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from settling import until
+from stepscope.cli import main
 
 GOOD = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5, "args": {"External id": 1}}
 
@@ -68,17 +69,23 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
+# The command in this process: that a process of its own ends with this exit code is tested with the files below.
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_get_one_line_and_exit_code_1(tmp_path: Path, name: str) -> None:
+def test_bad_files_get_one_line_and_exit_code_1(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     content, complaint = BAD[name]
-    path, cache = tmp_path / "trace.json", tmp_path / "cache"
+    path = tmp_path / "trace.json"
     path.write_bytes(content)
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
     for words in (["summary", path], ["export", path, "--to", "parquet", "-o", tmp_path / "run"]):
-        result = stepscope(*words, cache=cache)
-        assert result.returncode == 1, result.stderr
-        assert result.stdout == ""
-        lines = result.stderr.splitlines()
-        assert len(lines) == 1 and "trace.json" in lines[0], result.stderr
+        code = main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        assert code == 1, err
+        assert out == ""
+        lines = err.splitlines()
+        assert len(lines) == 1 and "trace.json" in lines[0], err
         assert any(word in lines[0] for word in complaint.split("|")), lines[0]
         assert len(lines[0]) < 700  # the known formats are listed
     assert not (tmp_path / "run").exists()
