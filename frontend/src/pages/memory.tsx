@@ -78,8 +78,8 @@ function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
     { skip: range === null },
   );
   const trace = useTable("step_trace");
-  const said = param("at");
-  const moment = said !== undefined && Number.isFinite(Number(said)) ? Number(said) : device.at;
+  const asked = param("at");
+  const moment = asked !== undefined && Number.isFinite(Number(asked)) ? Number(asked) : device.at;
   const alive = useTable(
     "live_tensors",
     { device: device.device, at_ns: absoluteTime(moment) },
