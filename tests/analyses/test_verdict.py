@@ -13,6 +13,7 @@ import pytest
 import stepscope
 import tiny
 from stepscope.errors import UsageError
+from stepscope.model.kernel_names import short_name
 from stepscope.model.messages import LANGUAGES, catalog, render
 from stepscope.model.trace import Trace, UnprofiledSteps
 
@@ -576,3 +577,13 @@ def test_templates_render_ranges_plurals_lists_and_optional_parts() -> None:
     )
     with pytest.raises(UsageError, match="no language 'de'"):
         render("no-steps", {}, "de")
+
+
+def test_names_of_kernels_are_short_in_a_sentence() -> None:
+    for name, short in {
+        "void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)": "reduce_kernel<512, 1>",
+        "void (anonymous namespace)::softmax<float>(float*, int)": "softmax<float>",
+        "hcom_allReduce__586_0_1": "hcom_allReduce__586_0_1",
+        "x" * 61: "x" * 59 + "…",
+    }.items():
+        assert short_name(name) == short
