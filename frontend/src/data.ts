@@ -23,9 +23,10 @@ export const info = computed(() => (read.value?.id === place.value.run ? read.va
 
 /** The rank that the pages show: the one in the address if the run has it, else the first. */
 export function rank(): number | null {
-  const said = param("rank");
+  const asked = param("rank");
   const ranks = info.value?.ranks ?? [];
-  if (said !== undefined && said !== "all" && (ranks.length === 0 || ranks.includes(Number(said)))) return Number(said);
+  if (asked !== undefined && asked !== "all" && (ranks.length === 0 || ranks.includes(Number(asked))))
+    return Number(asked);
   return ranks[0] ?? null;
 }
 
@@ -87,8 +88,8 @@ export interface Options {
  * others.
  */
 export function shownSteps(): string | undefined {
-  const said = param("steps");
-  return said === "all" ? undefined : (said ?? info.value?.part?.join(":"));
+  const asked = param("steps");
+  return asked === "all" ? undefined : (asked ?? info.value?.part?.join(":"));
 }
 
 /** The value in the address that shows all steps. */

@@ -14,6 +14,6 @@ export class RequestError extends Error {
 export async function request(path: string, options?: RequestInit): Promise<Response> {
   const answer = await fetch(path, options);
   if (answer.ok) return answer;
-  const said = await answer.json().catch(() => ({}));
-  throw new RequestError(said.error ?? `${answer.status} ${answer.statusText}`, said.kind ?? "server", answer.status);
+  const body = await answer.json().catch(() => ({}));
+  throw new RequestError(body.error ?? `${answer.status} ${answer.statusText}`, body.kind ?? "server", answer.status);
 }

@@ -109,8 +109,8 @@ function Context({ now, page, children }: { now: Info; page: string; children: C
   const range = asked === undefined || asked === "all" ? null : stepRange(asked);
   const numbers = useStepNumbers(badRank);
   if (WHOLE.includes(page)) return <>{children}</>;
-  const wrong = (said: string, change: Change, way: string) => (
-    <Empty title={said} height={160}>
+  const wrong = (message: string, change: Change, way: string) => (
+    <Empty title={message} height={160}>
       <a href={link(change)}>{way}</a>
     </Empty>
   );
@@ -174,7 +174,7 @@ function Reading({ run }: { run: string }) {
     };
   }, [run]);
   const percent = at?.total ? units.text(units.share(at.done / at.total)) : "0 %";
-  const said = at?.total
+  const progress = at?.total
     ? fill(at.files > 1 ? t.readingFile : t.reading, {
         run,
         percent,
@@ -187,8 +187,8 @@ function Reading({ run }: { run: string }) {
     <div>
       {at && (
         <p class="reading" role="status">
-          {said}
-          <progress max={at.total || 1} value={at.done} aria-label={said} />
+          {progress}
+          <progress max={at.total || 1} value={at.done} aria-label={progress} />
           <button
             class="btn sm"
             onClick={() => void fetch(`api/runs/${encodeURIComponent(run)}/cancel`, { method: "POST" })}
@@ -197,7 +197,7 @@ function Reading({ run }: { run: string }) {
           </button>
         </p>
       )}
-      <Loading what={said} rows={10} />
+      <Loading what={progress} rows={10} />
     </div>
   );
 }
@@ -208,8 +208,8 @@ function exactValue(): string | null {
   const shown =
     document.querySelector<HTMLElement>(".q:hover") ??
     document.activeElement?.closest("a, button")?.querySelector<HTMLElement>(".q");
-  const said = /^[−-]?[\d,.e+-]+/.exec(shown?.title ?? "")?.[0];
-  return said ? said.replaceAll(",", "").replace("−", "-") : null;
+  const number = /^[−-]?[\d,.e+-]+/.exec(shown?.title ?? "")?.[0];
+  return number ? number.replaceAll(",", "").replace("−", "-") : null;
 }
 
 function typing(event: KeyboardEvent): boolean {

@@ -81,7 +81,7 @@ export interface Source {
   /** Of a report: the number of spans that it can search and sum. */
   carriedSpans?(): Promise<number>;
   /** Server-sent events; the returned function ends them. */
-  listen(path: string, hear: (event: string, data: unknown) => void): () => void;
+  listen(path: string, onEvent: (event: string, data: unknown) => void): () => void;
 }
 
 export class HttpSource implements Source {
@@ -131,9 +131,9 @@ export class HttpSource implements Source {
     return request(`api/runs/${encodeURIComponent(run)}/${path}`, { signal });
   }
 
-  listen(path: string, hear: (event: string, data: unknown) => void): () => void {
+  listen(path: string, onEvent: (event: string, data: unknown) => void): () => void {
     const stream = new EventSource(path);
-    const pass = (event: MessageEvent<string>) => hear(event.type, JSON.parse(event.data));
+    const pass = (event: MessageEvent<string>) => onEvent(event.type, JSON.parse(event.data));
     for (const name of ["runs", "state", "finished", "progress"]) stream.addEventListener(name, pass);
     return () => stream.close();
   }

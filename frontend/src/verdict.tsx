@@ -88,7 +88,7 @@ export function Messages({ of }: { of: Row[] }) {
     <>
       {of.map((row, at) => (
         <span key={row.code}>
-          {at > 0 && " "}
+          {at > 0 && messages()["word:between sentences"]}
           <Message of={row} />
         </span>
       ))}

@@ -13,6 +13,7 @@ import pytest
 import stepscope
 import tiny
 from stepscope.errors import UsageError
+from stepscope.model.kernel_names import short_name
 from stepscope.model.messages import LANGUAGES, catalog, render
 from stepscope.model.trace import Trace, UnprofiledSteps
 
@@ -498,6 +499,17 @@ def test_two_growing_steps_are_no_leak_yet() -> None:
     assert found["text"][2] == "100 MB more are allocated at the end of 2 steps than at their start."
 
 
+def test_a_few_bytes_more_in_each_step_are_no_leak() -> None:
+    steps = "step  start_ns  end_ns\n" + "".join(f"{n}  {n * 100}  {n * 100 + 100}\n" for n in range(3))
+    counters = 'name at_ns value unit\n"allocated_cpu" -1 100 bytes\n' + "".join(
+        f'"allocated_cpu" {n * 100 + 99} {200 + n * 100} bytes\n' for n in range(3)
+    )
+    assert rows(tiny.trace(counters=counters, steps=steps), "memory") == [
+        ("memory-peak-only", "400 B are allocated at the peak on cpu, in step 2."),
+        ("memory-growth", "300 B more are allocated at the end of 3 steps than at their start."),
+    ]
+
+
 def test_the_peak_of_memory_is_divided_by_category_and_operator() -> None:
     allocations = """
         device     bytes  alloc_ns  free_ns  op        category
@@ -595,3 +607,13 @@ def test_templates_render_ranges_plurals_lists_and_optional_parts() -> None:
     )
     with pytest.raises(UsageError, match="no language 'de'"):
         render("no-steps", {}, "de")
+
+
+def test_names_of_kernels_are_short_in_a_sentence() -> None:
+    for name, short in {
+        "void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)": "reduce_kernel<512, 1>",
+        "void (anonymous namespace)::softmax<float>(float*, int)": "softmax<float>",
+        "hcom_allReduce__586_0_1": "hcom_allReduce__586_0_1",
+        "x" * 61: "x" * 59 + "…",
+    }.items():
+        assert short_name(name) == short

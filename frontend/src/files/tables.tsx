@@ -144,10 +144,10 @@ export function Pairs({ of, id }: { of: Record<string, unknown>; id: string }) {
   const write = (name: string, value: unknown): ComponentChildren => {
     if (typeof value === "boolean") return value ? <Chip tone="good">{t.on}</Chip> : <span class="d3">{t.off}</span>;
     if (typeof value === "number" && name.endsWith("_bytes")) return <Bytes of={value} />;
-    const said = typeof value === "object" ? JSON.stringify(value) : String(value);
+    const written = typeof value === "object" ? JSON.stringify(value) : String(value);
     return (
-      <span class="mono cut" title={said}>
-        {said}
+      <span class="mono cut" title={written}>
+        {written}
       </span>
     );
   };
@@ -158,7 +158,7 @@ export function Pairs({ of, id }: { of: Record<string, unknown>; id: string }) {
           {entries.map(([name, value]) => (
             <tr key={name}>
               <td class="mono">{name}</td>
-              <td class="said">{write(name, value)}</td>
+              <td class="value">{write(name, value)}</td>
             </tr>
           ))}
         </tbody>

@@ -3,13 +3,11 @@ import { color, css } from "../colors";
 import { Card, Empty, Segmented, Swatch } from "../parts/basics";
 import { Grid } from "../parts/grid";
 import type { Column } from "../parts/grid_rows";
-import { Share, Time } from "../parts/quantity";
-import { Ring } from "../parts/ring";
 import { shortName } from "../parts/shapes";
+import { ShareBars, ShareRing, shareSummary, type Slice } from "../parts/shares";
 import { go, param } from "../state";
 import { fill, strings } from "../strings";
 import type { Table } from "../table";
-import * as units from "../units";
 import { useMemo } from "preact/hooks";
 
 const text = strings("kernels");
@@ -49,16 +47,20 @@ export function Activities({ table, id }: { table: Table; id: string }) {
   const chart = param("chart") ?? "pie";
   const shown = useMemo(() => {
     const all = names.map((one) => ({
+      key: one.name,
       name: one.name,
       label: shortName(one.name),
       value: one.value,
       color: color(one.name),
+      code: true,
     }));
     if (all.length <= TOP + 1) return all;
     return [
       ...all.slice(0, TOP),
       {
-        name: "",
+        key: "",
+        name: undefined,
+        code: false,
         label: fill(t.rest, { count: all.length - TOP }),
         value: all.slice(TOP).reduce((sum, one) => sum + one.value, 0),
         color: "var(--border-strong)",
@@ -67,9 +69,7 @@ export function Activities({ table, id }: { table: Table; id: string }) {
   }, [names, t, css("--op-elem")]);
   if (!table.rows) return <Empty title={id === "copies" ? t.noCopies : t.none} />;
   const several = new Set(table.num("device")).size > 1;
-  const most = Math.max(1, ...shown.map((one) => one.value));
-  const pick = (name: string) => name && go({ params: { sel: JSON.stringify([name]) } });
-  const written = units.time(total);
+  const pick = (slice: Slice) => slice.key && go({ params: { sel: JSON.stringify([slice.key]) } });
   const title = shown.length > TOP ? fill(t.top, { top: TOP }) : t.picture;
   const note =
     shown.length > TOP ? fill(t.topNote, { count: names.length - TOP }) : fill(t.all, { count: names.length });
@@ -124,10 +124,7 @@ export function Activities({ table, id }: { table: Table; id: string }) {
           { key: "launch_count", label: t.ways, help: t.waysHelp, hide: true },
         ]),
   ];
-  const summary = `${title}: ${shown
-    .slice(0, 5)
-    .map((one) => `${one.label} ${units.text(units.share(one.value / total))}`)
-    .join(", ")}`;
+  const summary = shareSummary(title, shown, total);
   return (
     <>
       <Card
@@ -146,46 +143,9 @@ export function Activities({ table, id }: { table: Table; id: string }) {
         }
       >
         {chart === "bar" ? (
-          <div class="opbars" role="img" aria-label={summary}>
-            {shown.map((one) => (
-              <button key={one.name} class="opbar wide" title={one.name} onClick={() => pick(one.name)}>
-                <span class="mono cut">{one.label}</span>
-                <span class="track">
-                  <i style={{ width: `${(one.value / most) * 100}%`, background: one.color }} />
-                </span>
-                <span class="r">
-                  <Time ns={one.value} />
-                </span>
-                <span class="r d2">
-                  <Share of={one.value / total} />
-                </span>
-              </button>
-            ))}
-          </div>
+          <ShareBars of={shown} total={total} summary={summary} onPick={pick} wide />
         ) : (
-          <div class="oppie">
-            <Ring
-              slices={shown.map((one) => ({ name: one.label, value: one.value, color: one.color }))}
-              total={written.value}
-              unit={written.unit}
-              label={summary}
-              onPick={(label) => pick(shown.find((one) => one.label === label)?.name ?? "")}
-            />
-            <div class="oplist kernels">
-              {shown.map((one) => (
-                <button key={one.name} class="one" onClick={() => pick(one.name)} title={one.name}>
-                  <Swatch color={one.color} />
-                  <span class={`cut ${one.name ? "mono" : ""}`}>{one.label}</span>
-                  <span class="r">
-                    <Time ns={one.value} />
-                  </span>
-                  <span class="r d2">
-                    <Share of={one.value / total} />
-                  </span>
-                </button>
-              ))}
-            </div>
-          </div>
+          <ShareRing of={shown} total={total} summary={summary} onPick={pick} list="kernels" />
         )}
       </Card>
       <section class="card opcard">

@@ -30,8 +30,8 @@ interface ShownProps {
 
 export function LiveRun({ t, run, now, version, paused, pending, over, toggle }: ShownProps) {
   const ranks = [...now.ranks.values()].sort((a, b) => a.rank - b.rank);
-  const said = Number(param("rank") ?? NaN);
-  const rank = now.ranks.get(said) ?? ranks[0];
+  const asked = Number(param("rank") ?? NaN);
+  const rank = now.ranks.get(asked) ?? ranks[0];
   // A snapshot: it does not change while the page is paused.
   const seen = useMemo(() => (rank ? snapshot(rank, ranks, now) : null), [version, rank?.rank]);
   const button = over ? null : (

@@ -51,7 +51,7 @@ export class Recording {
   samples = 0;
 
   /** Add new data. After a reconnect the server repeats everything: known data is skipped. */
-  hear(news: News): void {
+  add(news: News): void {
     for (const one of news.ranks) {
       const began = BigInt(one.origin_ns);
       this.origin ??= began;
@@ -86,21 +86,21 @@ export class Recording {
         for (const column of [rank.step, rank.start, rank.dur]) column.splice(0, over);
         rank.before += over;
       }
-      for (const told of one.counters) {
-        const key = `${told.name}\n${told.unit}`;
+      for (const series of one.counters) {
+        const key = `${series.name}\n${series.unit}`;
         const counter: Counter = rank.counters.get(key) ?? {
-          name: told.name,
-          unit: told.unit,
+          name: series.name,
+          unit: series.unit,
           at: [],
           value: [],
           seen: 0,
         };
         rank.counters.set(key, counter);
         const since = counter.at.at(-1) ?? -Infinity;
-        told.at_ns.forEach((at, index) => {
+        series.at_ns.forEach((at, index) => {
           if (at + shift <= since) return;
           counter.at.push(at + shift);
-          counter.value.push(told.value[index] ?? NaN);
+          counter.value.push(series.value[index] ?? NaN);
           counter.seen += 1;
           this.samples += 1;
         });

@@ -34,8 +34,8 @@ interface DetailsProps {
 
 export function Details({ device, moment, alive, peaks, blocks, shown, figures }: DetailsProps) {
   const t = text();
-  const said = param("tab") as Tab | undefined;
-  const tab = said && TABS.includes(said) ? said : "alive";
+  const asked = param("tab") as Tab | undefined;
+  const tab = asked && TABS.includes(asked) ? asked : "alive";
   const end = absoluteTime(Number(BigInt(info.value!.end_ns) - BigInt(info.value!.origin_ns)));
   const ops = useTable("allocations_by_op", { device: device.device, by_scope: true }, { skip: blocks === 0 });
   const last = useTable(

@@ -79,14 +79,14 @@ export function Label({ table, row }: { table: Table; row: number }) {
       </span>
     );
   }
-  const said =
+  const label =
     level === "operator" ? (table.str("scope")[row] ?? table.str("name")[row] ?? "") : (table.str("type")[row] ?? "");
-  const whole = level === "operator" ? `${table.str("name")[row]}\n${table.str("scope")[row] ?? ""}` : said;
+  const whole = level === "operator" ? `${table.str("name")[row]}\n${table.str("scope")[row] ?? ""}` : label;
   return (
     <span class="name mono" title={whole}>
       <Swatch color={shade(table, row)} />
       <span class={`cut ${level === "operator" ? "tail" : ""}`}>
-        <bdi>{said}</bdi>
+        <bdi>{label}</bdi>
       </span>
     </span>
   );

@@ -1,9 +1,8 @@
 /** Time by family and type as a chart. */
 import { color, css, family } from "../colors";
-import { Card, Segmented, Swatch } from "../parts/basics";
+import { Card, Segmented } from "../parts/basics";
 import { Chart } from "../parts/chart";
-import { Share, Time } from "../parts/quantity";
-import { Ring, type Slice } from "../parts/ring";
+import { ShareBars, ShareRing, shareSummary } from "../parts/shares";
 import { go, param } from "../state";
 import { fill, strings } from "../strings";
 import { Table } from "../table";
@@ -80,62 +79,21 @@ export function Picture({ mine, families, total }: { mine: Table; families: Sum[
       />
     </>
   );
-  const summary = `${title}: ${shown
-    .slice(0, 5)
-    .map((one) => `${one.label} ${units.text(units.share(total ? one.value / total : NaN))}`)
-    .join(", ")}`;
-  const written = units.time(total);
-  const most = Math.max(1, ...shown.map((one) => one.value));
+  const slices = shown.map((one) => ({
+    ...one,
+    color: one.color,
+    code: by === "type" && one.key !== "",
+    on: by === "family" && param("family") === one.key,
+  }));
+  const summary = shareSummary(title, slices, total);
   return (
     <Card title={title} note={note} tools={tools}>
       {chart === "bar" ? (
-        <div class="opbars" role="img" aria-label={summary}>
-          {shown.map((one) => (
-            <button key={one.key} class="opbar" onClick={() => pick(one)} title={one.label}>
-              <span class={`cut ${by === "type" && one.key ? "mono" : ""}`}>{one.label}</span>
-              <span class="track">
-                <i style={{ width: `${(one.value / most) * 100}%`, background: one.color }} />
-              </span>
-              <span class="r">
-                <Time ns={one.value} />
-              </span>
-              <span class="r d2">
-                <Share of={total ? one.value / total : NaN} />
-              </span>
-            </button>
-          ))}
-        </div>
+        <ShareBars of={slices} total={total} summary={summary} onPick={pick} />
       ) : chart === "treemap" ? (
         <Treemap mine={mine} shown={shown} by={by} total={total} label={summary} onPick={pick} />
       ) : (
-        <div class="oppie">
-          <Ring
-            slices={shown.map((one): Slice => ({ name: one.label, value: one.value, color: one.color }))}
-            total={written.value}
-            unit={written.unit}
-            label={summary}
-            onPick={(name) => pick(shown.find((one) => one.label === name))}
-          />
-          <div class={`oplist ${by}`}>
-            {shown.map((one) => (
-              <button
-                key={one.key}
-                class={`one ${param("family") === one.key && by === "family" ? "on" : ""}`}
-                onClick={() => pick(one)}
-                title={one.label}
-              >
-                <Swatch color={one.color} />
-                <span class={`cut ${by === "type" && one.key ? "mono" : ""}`}>{one.label}</span>
-                <span class="r">
-                  <Time ns={one.value} />
-                </span>
-                <span class="r d2">
-                  <Share of={total ? one.value / total : NaN} />
-                </span>
-              </button>
-            ))}
-          </div>
-        </div>
+        <ShareRing of={slices} total={total} summary={summary} onPick={pick} list={by} />
       )}
     </Card>
   );

@@ -2,9 +2,9 @@
 import { approve } from "../approval";
 import { color } from "../colors";
 import { useTable } from "../data";
-import { Await, Card, Empty } from "../parts/basics";
-import { Grid } from "../parts/grid";
+import { Await, Empty } from "../parts/basics";
 import type { Column } from "../parts/grid_rows";
+import { TableCard } from "../parts/table_card";
 import { source } from "../source";
 import { go } from "../state";
 import { fill, Sentence, strings } from "../strings";
@@ -56,25 +56,24 @@ export function Totals() {
           how,
         ]}
       />
-      <Card title={t.totalsTitle} note={t.totalsNote} flush>
-        <Grid
-          id="totals"
-          table={table}
-          columns={columns}
-          search={["name", "kind", "category"]}
-          sort="-total_ns"
-          what={t.whatNames}
-          onOpen={
-            source().isReport
-              ? undefined
-              : (of, row) => {
-                  approve(spansOf(of, row));
-                  go({ page: "query", params: { sql: spansOf(of, row) } });
-                }
-          }
-          label={t.totalsTitle}
-        />
-      </Card>
+      <TableCard
+        title={t.totalsTitle}
+        note={t.totalsNote}
+        of={table}
+        id="totals"
+        columns={columns}
+        search={["name", "kind", "category"]}
+        sort="-total_ns"
+        what={t.whatNames}
+        onOpen={
+          source().isReport
+            ? undefined
+            : (of, row) => {
+                approve(spansOf(of, row));
+                go({ page: "query", params: { sql: spansOf(of, row) } });
+              }
+        }
+      />
     </>
   );
 }

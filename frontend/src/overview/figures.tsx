@@ -15,8 +15,8 @@ const text = strings("overview");
 /** Samples in a batch, if recorded: Profiler.add_metadata("batch_size", "8"). */
 function batch(now: Info): number {
   const metadata = now.extra.metadata as Record<string, unknown> | undefined;
-  const said = Number(metadata?.batch_size);
-  return said > 0 ? said : NaN;
+  const size = Number(metadata?.batch_size);
+  return size > 0 ? size : NaN;
 }
 
 export function FigureTiles({

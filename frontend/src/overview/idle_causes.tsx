@@ -23,8 +23,8 @@ const WHY: Record<string, "why_host" | "why_launch" | "why_data" | "why_sync" | 
 };
 
 /** A number of gaps as a link to them, longest first, each with its place on the timeline. A report has no queries. */
-function gapLink(cause: string, device: number, said: string): ComponentChildren {
-  if (source().isReport) return said;
+function gapLink(cause: string, device: number, label: string): ComponentChildren {
+  if (source().isReport) return label;
   const where = [
     `cause = '${cause}'`,
     rank() !== null && `rank = ${rank()}`,
@@ -41,7 +41,7 @@ function gapLink(cause: string, device: number, said: string): ComponentChildren
         },
       })}
     >
-      {said}
+      {label}
     </a>
   );
 }

@@ -19,7 +19,7 @@ import { type HostStage, HostStages, stageRows } from "./stages";
 const text = strings("overview");
 
 interface Piece extends Stage {
-  said: string;
+  inSentence: string;
   /** The page with the rows behind it. */
   to?: Change & { page: string };
 }
@@ -45,21 +45,21 @@ function stepPieces(
   const all: Piece[] = [
     {
       name: work,
-      said: work.toLowerCase(),
+      inSentence: work.toLowerCase(),
       ns: value("computing_ns"),
       color: "var(--kind-compute)",
       to: { page: device ? "kernels" : "operators" },
     },
     {
       name: t.copy,
-      said: t.copy.toLowerCase(),
+      inSentence: t.copy.toLowerCase(),
       ns: value("copy_ns"),
       color: "var(--kind-copy)",
       to: { page: "kernels", params: { tab: "copies" } },
     },
     {
       name: t.comm,
-      said: t.comm.toLowerCase(),
+      inSentence: t.comm.toLowerCase(),
       ns: value("device_exposed_ns"),
       color: "var(--kind-communication)",
       to: { page: "communication" },
@@ -76,13 +76,13 @@ function stepPieces(
       const name = t[CAUSE_WORDS[cause] ?? "cause_unknown"];
       all.push(
         cause === "data wait"
-          ? { name, said: name.toLowerCase(), ns, color: "var(--kind-wait)", dark: true, to: { page: "data" } }
-          : { name, said: name, ns, hatch: true, to: { page: "advice" } },
+          ? { name, inSentence: name.toLowerCase(), ns, color: "var(--kind-wait)", dark: true, to: { page: "data" } }
+          : { name, inSentence: name, ns, hatch: true, to: { page: "advice" } },
       );
     }
   } else if (value("free_ns") > 0) {
     const name = device ? t.idleKind : t.noOperator;
-    all.push({ name, said: name.toLowerCase(), ns: value("free_ns"), hatch: true });
+    all.push({ name, inSentence: name.toLowerCase(), ns: value("free_ns"), hatch: true });
   }
   return all.filter((piece) => piece.ns > 0);
 }

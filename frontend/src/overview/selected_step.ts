@@ -12,8 +12,8 @@ export interface SelectedStep {
 export function selectedStep(overview: Table, overlap: Table | null): SelectedStep | null {
   if (!overlap || !overlap.rows || !overview.rows) return null;
   const [steps, totals] = [overlap.num("step"), overlap.num("total_ns")];
-  const said = param("sel") === undefined ? -1 : steps.indexOf(Number(param("sel")));
-  if (said >= 0) return { step: steps[said], row: said, how: "chosen" };
+  const chosen = param("sel") === undefined ? -1 : steps.indexOf(Number(param("sel")));
+  if (chosen >= 0) return { step: steps[chosen], row: chosen, how: "chosen" };
   const median = overview.num("step_ns")[0];
   // A step without device data has little to show.
   const free = overlap.num("free_ns");

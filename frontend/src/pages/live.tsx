@@ -84,7 +84,7 @@ function FollowedRun({ run }: { run: string }) {
   useEffect(() => {
     const close = source().listen(`api/runs/${encodeURIComponent(run)}/live`, (event, data) => {
       if (event === "state") {
-        recording.current.hear(data as News);
+        recording.current.add(data as News);
         if (still.current) setPending((count) => count + 1);
         else setVersion((count) => count + 1);
       } else if (event === "finished") {

@@ -18,6 +18,9 @@ import { useMemo } from "preact/hooks";
 
 const text = strings("memory");
 
+/** Memory is that of an NPU, whichever of its processors is listed. */
+const MEMORY_OF: Record<string, string> = { aicore: "npu", aicpu: "npu" };
+
 export default function Memory() {
   const t = text();
   const peaks = useTable("memory_peaks");
@@ -78,8 +81,8 @@ function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
     { skip: range === null },
   );
   const trace = useTable("step_trace");
-  const said = param("at");
-  const moment = said !== undefined && Number.isFinite(Number(said)) ? Number(said) : device.at;
+  const asked = param("at");
+  const moment = asked !== undefined && Number.isFinite(Number(asked)) ? Number(asked) : device.at;
   const alive = useTable(
     "live_tensors",
     { device: device.device, at_ns: absoluteTime(moment) },
@@ -89,7 +92,7 @@ function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
     () => peaks.pick(peaks.where((row) => peaks.str("device")[row] === device.device)),
     [peaks, device.device],
   );
-  const chip = info.value!.devices.find((one) => `${one.kind} ${one.device}` === device.device);
+  const chip = info.value!.devices.find((one) => `${MEMORY_OF[one.kind] ?? one.kind} ${one.device}` === device.device);
   const capacity = Number(chip?.memory_bytes ?? NaN) || NaN;
   const atPeak = useMemo(
     () =>

@@ -88,7 +88,7 @@ export default function Query() {
       </>
     );
   }
-  const said = [
+  const facts = [
     part.rank !== null && fill(t.rank, { rank: Number(part.rank) }),
     part.steps !== null && fill(t.steps, { steps: String(part.steps).replace(":", "–") }),
   ].filter(Boolean);
@@ -96,7 +96,7 @@ export default function Query() {
     <>
       <Verdict
         facts={[
-          said.length ? said.join(" · ") : t.whole,
+          facts.length ? facts.join(" · ") : t.whole,
           answer.data &&
             !answer.waiting &&
             Number.isFinite(took) &&

@@ -1,5 +1,6 @@
 // page: {"order": 80, "group": "performance", "icon": "timeline"}
 import "./timeline.css";
+import "./timeline_drawer.css";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { info, useFetched, useTable } from "../data";
 import { Empty, Loading, Trouble } from "../parts/basics";
@@ -59,16 +60,16 @@ function Building({ run }: { run: string }) {
       close();
     };
   }, [run]);
-  const said = fill(t.loading, { run: info.value?.name ?? run });
+  const message = fill(t.loading, { run: info.value?.name ?? run });
   return (
     <div>
       {share !== null && (
         <p class="reading" role="status">
-          {said} {units.text(units.share(share))}
-          <progress max={1} value={share} aria-label={said} />
+          {message} {units.text(units.share(share))}
+          <progress max={1} value={share} aria-label={message} />
         </p>
       )}
-      <Loading rows={12} what={said} />
+      <Loading rows={12} what={message} />
     </div>
   );
 }

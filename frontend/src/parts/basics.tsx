@@ -290,13 +290,13 @@ export function Empty({
 
 /** An error above the content that was loaded. */
 export function Trouble({ error }: { error: Error | string }) {
-  const said = typeof error === "string" ? error : error.message;
+  const message = typeof error === "string" ? error : error.message;
   return (
     <div class="trouble" role="alert">
       <b>{text().failed}</b>
-      <span class="mono">{said}</span>
+      <span class="mono">{message}</span>
       <span class="sp" />
-      <CopyButton value={said} />
+      <CopyButton value={message} />
     </div>
   );
 }

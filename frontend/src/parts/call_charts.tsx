@@ -91,10 +91,10 @@ export function Dots({ calls, color: shade }: { calls: Table; color: string }) {
       ink.lineTo(x(rule.at), height - bottom);
       ink.stroke();
       const middle = (x(rule.at) + Math.min(x(rule.end), width - right)) / 2;
-      const said = `${text().step.toLowerCase()} ${rule.step}`;
-      const half = ink.measureText(said).width / 2;
+      const title = `${text().step.toLowerCase()} ${rule.step}`;
+      const half = ink.measureText(title).width / 2;
       if (middle - half > free && middle + half < width) {
-        ink.fillText(said, middle, height - 4);
+        ink.fillText(title, middle, height - 4);
         free = middle + half + 8;
       }
     }

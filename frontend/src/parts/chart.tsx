@@ -52,9 +52,9 @@ export function Chart(props: ChartProps) {
     chart.current = ready.init(box.current, null, { renderer: "canvas" });
     chart.current.on("click", (item) => latest.current.onPick?.(item as unknown as ChartItem));
     chart.current.on("mousemove", (item) => {
-      const said = latest.current.tip?.(item as unknown as ChartItem);
+      const content = latest.current.tip?.(item as unknown as ChartItem);
       const event = (item as { event?: { event: MouseEvent } }).event?.event;
-      if (said && event) tip(event, said);
+      if (content && event) tip(event, content);
     });
     chart.current.on("mouseout", untip);
     chart.current.on("globalout", untip);

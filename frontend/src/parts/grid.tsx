@@ -1,6 +1,6 @@
 /** A table of any length: only visible rows are in the DOM. Sort, search and selected row are in the address. */
 import { source } from "../source";
-import { go, param, place, remember, remembered } from "../state";
+import { go, param, place } from "../state";
 import { fill, strings } from "../strings";
 import type { Table } from "../table";
 import * as units from "../units";
@@ -8,7 +8,8 @@ import { Chip, copyText } from "./basics";
 import { Icon } from "./icon";
 import { Cell, isName, scale } from "./grid_cell";
 import { type GridProps, usePages } from "./grid_pages";
-import { type Column, conditions, type Entry, markdown, sortRows, quantity, SCALE, visibleEntries } from "./grid_rows";
+import { type Column, conditions, type Entry, markdown, sortRows, quantity, visibleEntries } from "./grid_rows";
+import { Condition, save, useHidden } from "./grid_tools";
 import { Menu } from "./menu";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -329,80 +330,4 @@ export function Grid(props: GridProps) {
       </div>
     </div>
   );
-}
-
-export interface Condition {
-  text: string;
-  key: string;
-  most: boolean;
-  value: number;
-}
-
-export function Condition({ columns, onAdd }: { columns: Column[]; onAdd: (text: string) => void }) {
-  const t = text();
-  const submit = (event: Event) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    const found = /^(-?[\d.]+)\s*([a-zµ%]*)$/i.exec(String(form.get("value")).trim().replaceAll(",", ""));
-    if (!found) return;
-    const unit = found[2].toLowerCase();
-    onAdd(`${form.get("key")}${form.get("how")}${Number(found[1]) * (unit ? (SCALE[unit] ?? 1) : 1)}`);
-  };
-  return (
-    <form class="steprange" onSubmit={submit}>
-      <select name="key" aria-label={t.columns}>
-        {columns.map((column) => (
-          <option key={column.key} value={column.key}>
-            {column.label}
-          </option>
-        ))}
-      </select>
-      <select name="how" aria-label={t.filter}>
-        <option value=">=">{t.least}</option>
-        <option value="<=">{t.most}</option>
-      </select>
-      <input type="text" name="value" aria-label={t.value} title={t.value} placeholder="1 ms" required />
-      <button class="btn sm pri">{t.add}</button>
-    </form>
-  );
-}
-
-/**
- * The choice of the user; by default without rarely used columns and without columns that are empty in this recording.
- */
-function useHidden(id: string, columns: Column[], table: Table): [Set<string>, (key: string) => void] {
-  const [chosen, set] = useState(() => {
-    const said = remembered(`columns.${id}`);
-    return said === null ? null : new Set(said.split(","));
-  });
-  const names = columns.map((column) => column.key).join();
-  const usual = useMemo(
-    () =>
-      new Set(
-        columns
-          .filter(
-            (column, at) =>
-              column.hide || (at > 0 && table.rows > 0 && table.has(column.key) && table.blank(column.key)),
-          )
-          .map((column) => column.key),
-      ),
-    [table, names],
-  );
-  const hidden = chosen ?? usual;
-  const toggle = (key: string) => {
-    const next = new Set(hidden);
-    if (!next.delete(key)) next.add(key);
-    remember(`columns.${id}`, [...next].join(","));
-    set(next);
-  };
-  return [hidden, toggle];
-}
-
-export function save(name: string, content: string | Blob): void {
-  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type: "text/csv" }));
-  const anchor = document.createElement("a");
-  anchor.href = address;
-  anchor.download = name;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

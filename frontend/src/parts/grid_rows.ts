@@ -1,9 +1,16 @@
 /** Rows of a table in the order, search and folds of a grid. */
 import type { Table } from "../table";
 import * as units from "../units";
-import { Condition } from "./grid";
 import { isName } from "./grid_cell";
 import type { ComponentChildren } from "preact";
+
+/** A condition that a row must meet. */
+interface Condition {
+  text: string;
+  key: string;
+  most: boolean;
+  value: number;
+}
 
 export interface Column {
   key: string;

@@ -114,17 +114,17 @@ export function Histogram({
                 );
               })}
           {marks.map(([name, value]) => {
-            const said = `${name} ${write(value)}`;
-            const at = Math.min(x(value) + 3, width - said.length * 6);
+            const title = `${name} ${write(value)}`;
+            const at = Math.min(x(value) + 3, width - title.length * 6);
             const clear = at > free;
-            if (clear) free = at + said.length * 6 + 8;
+            if (clear) free = at + title.length * 6 + 8;
             return (
               <g key={name}>
-                <title>{said}</title>
+                <title>{title}</title>
                 <line class="ru" x1={x(value)} x2={x(value)} y1={top} y2={height - bottom} stroke="var(--text-2)" />
                 {clear && (
                   <text class="axis" x={at} y={top - 6}>
-                    {said}
+                    {title}
                   </text>
                 )}
               </g>

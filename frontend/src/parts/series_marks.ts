@@ -39,7 +39,7 @@ export interface SeriesProps {
   /** What x is: ns since the start, or step numbers. */
   xAs?: "time" | "count";
   height?: number;
-  /** Starts at zero unless said otherwise. */
+  /** Starts at zero unless this is false. */
   zero?: boolean;
   /** One on top of the other, the first at the bottom. */
   stacked?: boolean;

@@ -12,14 +12,14 @@ export function shapeText(json: string): string {
         : "scalar"
       : String(one),
   );
-  const told: string[] = [];
+  const texts: string[] = [];
   for (let at = 0; at < words.length; at++) {
     let times = 1;
     while (words[at + times] === words[at] && words[at] !== "scalar") times += 1;
-    told.push(times > 1 ? `${words[at]} × ${times}` : words[at]);
+    texts.push(times > 1 ? `${words[at]} × ${times}` : words[at]);
     at += times - 1;
   }
-  return told.join(" · ");
+  return texts.join(" · ");
 }
 
 const SHORT: Record<string, string> = {

@@ -11,7 +11,7 @@ export interface Stage {
   /** Dark text for light kinds. */
   dark?: boolean;
   /** The label inside the bar; by default its name. */
-  said?: string;
+  inSentence?: string;
 }
 
 /** Parts of one whole, side by side in one bar. */
@@ -39,8 +39,8 @@ export function StageBar({
           const time = units.text(units.time(stage.ns));
           // As much as fits: the rest is on hover and in the table.
           const rest = [
-            ` ${stage.said ?? stage.name} · ${units.text(units.share(part))}`,
-            ` ${stage.said ?? stage.name}`,
+            ` ${stage.inSentence ?? stage.name} · ${units.text(units.share(part))}`,
+            ` ${stage.inSentence ?? stage.name}`,
             "",
           ].find((more) => textWidth(time + more) + 24 < wide * width);
           const inside = rest !== undefined && (
@@ -79,8 +79,8 @@ export function StageBar({
 }
 
 /** Approximate width of 12 px letters; Chinese characters are square. */
-export function textWidth(said: string): number {
-  return [...said].reduce((sum, letter) => sum + (letter > "⺀" ? 12.5 : 6.6), 0);
+export function textWidth(text: string): number {
+  return [...text].reduce((sum, letter) => sum + (letter > "⺀" ? 12.5 : 6.6), 0);
 }
 
 /** A hatch for SVG: idle, or not counted. */

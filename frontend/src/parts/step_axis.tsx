@@ -1,7 +1,8 @@
 /** Axis, flags and keys of charts over steps. */
 import * as units from "../units";
 import { quantile } from "./histogram";
-import type { ComponentChildren } from "preact";
+import { untip } from "./tip";
+import type { ComponentChildren, SVGAttributes } from "preact";
 
 export interface Part {
   label: string;
@@ -29,7 +30,7 @@ export interface StepsProps {
 export function Flag({
   x,
   y,
-  text: said,
+  text: label,
   low,
   high,
 }: {
@@ -39,13 +40,13 @@ export function Flag({
   low: number;
   high: number;
 }) {
-  const wide = said.length * 7 + 10;
+  const wide = label.length * 7 + 10;
   const from = Math.max(low, Math.min(high - wide, x - wide / 2));
   return (
     <g>
       <rect x={from} y={y} width={wide} height="14" rx="3" fill="var(--accent)" />
       <text x={from + wide / 2} y={y + 11} text-anchor="middle" font-size="11" fill="var(--on-accent)">
-        {said}
+        {label}
       </text>
     </g>
   );
@@ -83,7 +84,7 @@ export function axis(steps: ArrayLike<number>, inner: number): number[] {
   return found.length > 1 ? found : [0, count - 1];
 }
 
-export function stepKeys(count: number, selected: number | null, onPick: (at: number | null) => void) {
+function stepKeys(count: number, selected: number | null, onPick: (at: number | null) => void) {
   return (event: KeyboardEvent) => {
     const now = selected ?? -1;
     const jump = Math.max(1, Math.round(count / 10));
@@ -102,4 +103,69 @@ export function stepKeys(count: number, selected: number | null, onPick: (at: nu
     else return;
     event.preventDefault();
   };
+}
+
+interface FrameProps extends SVGAttributes<SVGSVGElement> {
+  of: Pick<StepsProps, "steps" | "selected" | "onPick" | "onHover" | "label">;
+  width: number;
+  height: number;
+  /** Left of it are the labels of the levels. */
+  left: number;
+  inner: number;
+}
+
+/** The picture of a chart of steps, which is a slider for the keyboard; pointers are its owner's. */
+export function StepFrame({ of, width, height, left, inner, children, ...pointers }: FrameProps) {
+  const { steps, selected, onPick, onHover, label } = of;
+  const count = steps.length;
+  return (
+    <svg
+      width={width}
+      height={height}
+      class="steppick"
+      role="slider"
+      tabindex={0}
+      aria-label={label}
+      aria-valuemin={steps[0]}
+      aria-valuemax={steps[count - 1]}
+      aria-valuenow={selected === null ? undefined : steps[selected]}
+      onKeyDown={stepKeys(count, selected, onPick)}
+      onPointerLeave={() => {
+        onHover?.(null);
+        untip();
+      }}
+      {...pointers}
+    >
+      <rect x={left} y="0" width={inner} height={height} fill="transparent" />
+      {children}
+    </svg>
+  );
+}
+
+/** Labeled lines at these values. */
+export function Levels({
+  values,
+  labels,
+  y,
+  left,
+  right,
+}: {
+  values: number[];
+  labels: string[];
+  y: (value: number) => number;
+  left: number;
+  right: number;
+}) {
+  return (
+    <>
+      {values.map((value, at) => (
+        <g key={value}>
+          <line class="gl" x1={left} x2={right} y1={y(value)} y2={y(value)} />
+          <text class="axis" x={left - 6} y={y(value) + 4} text-anchor="end">
+            {labels[at]}
+          </text>
+        </g>
+      ))}
+    </>
+  );
 }

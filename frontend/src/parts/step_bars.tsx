@@ -2,8 +2,8 @@
 import * as units from "../units";
 import { useWidth } from "./basics";
 import { Hatch } from "./stage_bar";
-import { axis, axisEnd, Flag, type Part, spacedMarks, stepKeys, type StepsProps } from "./step_axis";
-import { tip, untip } from "./tip";
+import { axis, axisEnd, Flag, Levels, type Part, spacedMarks, StepFrame, type StepsProps } from "./step_axis";
+import { tip } from "./tip";
 import { useMemo, useState } from "preact/hooks";
 
 interface StepBarsProps extends StepsProps {
@@ -111,7 +111,6 @@ export function StepBars({
     const at = Math.max(0, Math.min(columns - 1, Math.floor((event.clientX - from - left) / slot)));
     return banded ? bins[at].slowest : at;
   };
-  const keys = stepKeys(count, selected, onPick);
   const one = (at: number, mark: string) => (
     <rect
       key={mark}
@@ -131,17 +130,12 @@ export function StepBars({
   return (
     <div ref={box} class="plot" style={{ height: `${height}px` }}>
       {width > 0 && count > 0 && paths && (
-        <svg
+        <StepFrame
+          of={{ steps, selected, onPick, onHover, label }}
           width={width}
           height={height}
-          class="steppick"
-          role="slider"
-          tabindex={0}
-          aria-label={label}
-          aria-valuemin={steps[0]}
-          aria-valuemax={steps[count - 1]}
-          aria-valuenow={selected === null ? undefined : steps[selected]}
-          onKeyDown={keys}
+          left={left}
+          inner={inner}
           onPointerDown={(event) => {
             event.currentTarget.setPointerCapture(event.pointerId);
             const at = place(event);
@@ -160,23 +154,11 @@ export function StepBars({
             if (Math.abs(column(from) - column(to)) < (banded ? 3 : 1) || !onRange) onPick(to);
             else onRange(Math.min(from, to), Math.max(from, to));
           }}
-          onPointerLeave={() => {
-            onHover?.(null);
-            untip();
-          }}
         >
           <defs>
             <Hatch id="left-out" />
           </defs>
-          <rect x={left} y="0" width={inner} height={height} fill="transparent" />
-          {levels.map((level, at) => (
-            <g key={level}>
-              <line class="gl" x1={left} x2={width - right} y1={y(level)} y2={y(level)} />
-              <text class="axis" x={left - 6} y={y(level) + 4} text-anchor="end">
-                {heights[at]}
-              </text>
-            </g>
-          ))}
+          <Levels values={levels} labels={heights} y={y} left={left} right={width - right} />
           {marked && <path d={marked} fill="var(--kind-wait)" fill-opacity=".16" />}
           {paths.slow.map((path, at) => (
             <path
@@ -275,7 +257,7 @@ export function StepBars({
               />
             </g>
           )}
-        </svg>
+        </StepFrame>
       )}
     </div>
   );

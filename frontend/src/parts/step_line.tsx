@@ -1,8 +1,8 @@
 /** A value per step as a line. */
 import * as units from "../units";
 import { useWidth } from "./basics";
-import { axis, stepKeys, type StepsProps } from "./step_axis";
-import { tip, untip } from "./tip";
+import { axis, Levels, StepFrame, type StepsProps } from "./step_axis";
+import { tip } from "./tip";
 import { useMemo } from "preact/hooks";
 
 interface StepLineProps extends StepsProps {
@@ -75,36 +75,19 @@ export function StepLine({
   return (
     <div ref={box} class="plot" style={{ height: `${height}px` }}>
       {width > 0 && count > 0 && (
-        <svg
+        <StepFrame
+          of={{ steps, selected, onPick, onHover, label }}
           width={width}
           height={height}
-          class="steppick"
-          role="slider"
-          tabindex={0}
-          aria-label={label}
-          aria-valuemin={steps[0]}
-          aria-valuemax={steps[count - 1]}
-          aria-valuenow={selected === null ? undefined : steps[selected]}
-          onKeyDown={stepKeys(count, selected, onPick)}
+          left={left}
+          inner={inner}
           onClick={(event) => onPick(place(event))}
           onPointerMove={(event) => {
             onHover?.(place(event));
             tip(event, say(place(event), 1));
           }}
-          onPointerLeave={() => {
-            onHover?.(null);
-            untip();
-          }}
         >
-          <rect x={left} y="0" width={inner} height={height} fill="transparent" />
-          {ticks.map((tick, at) => (
-            <g key={tick}>
-              <line class="gl" x1={left} x2={width - right} y1={y(tick)} y2={y(tick)} />
-              <text class="axis" x={left - 6} y={y(tick) + 4} text-anchor="end">
-                {labels[at]}
-              </text>
-            </g>
-          ))}
+          <Levels values={ticks} labels={labels} y={y} left={left} right={width - right} />
           <path class="ln" d={path} stroke={color} />
           {count < 30 &&
             Array.from(
@@ -137,7 +120,7 @@ export function StepLine({
           ))}
           {hovered !== null && hovered !== undefined && hovered !== selected && point(hovered, false)}
           {selected !== null && selected >= 0 && point(selected, true)}
-        </svg>
+        </StepFrame>
       )}
     </div>
   );

@@ -1,12 +1,12 @@
 /** Waits and queues, step by step. */
 import { useMemo, useState } from "preact/hooks";
 import { type Fetched, info, useTable } from "../data";
-import { Await, Card, Chip, Empty, Legend } from "../parts/basics";
+import { Card, Chip, Empty, Legend } from "../parts/basics";
 import { Time } from "../parts/quantity";
 import { type Column } from "../parts/grid_rows";
-import { Grid } from "../parts/grid";
 import { type Part } from "../parts/step_axis";
 import { StepBars } from "../parts/step_bars";
+import { TableCard } from "../parts/table_card";
 import { go, link, param } from "../state";
 import { Table } from "../table";
 import { fill, messages, strings } from "../strings";
@@ -290,17 +290,15 @@ function QueueTable({ queues }: { queues: Table }) {
     },
   ];
   return (
-    <Card title={t.table} flush>
-      <Grid
-        id="queues"
-        table={queues}
-        columns={columns}
-        search={["queue", "verdict"]}
-        label={t.table}
-        what={t.rows}
-        height={`${Math.min(12, queues.rows + 1) * 28 + 4}px`}
-      />
-    </Card>
+    <TableCard
+      title={t.table}
+      of={queues}
+      id="queues"
+      columns={columns}
+      search={["queue", "verdict"]}
+      what={t.rows}
+      most={12}
+    />
   );
 }
 
@@ -314,19 +312,14 @@ function Launches({ asked }: { asked: Fetched<Table> }) {
     { key: "empty_ns", label: t.wait },
   ];
   return (
-    <Card title={t.launch} note={t.launchNote} flush>
-      <Await of={asked}>
-        {(table) => (
-          <Grid
-            id="launch"
-            table={table}
-            columns={columns}
-            sort="-mean_length"
-            label={t.launch}
-            height={`${Math.min(8, table.rows + 1) * 28 + 4}px`}
-          />
-        )}
-      </Await>
-    </Card>
+    <TableCard
+      title={t.launch}
+      note={t.launchNote}
+      of={asked}
+      id="launch"
+      columns={columns}
+      sort="-mean_length"
+      most={8}
+    />
   );
 }

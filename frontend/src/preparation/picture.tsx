@@ -197,7 +197,7 @@ function QueueShape({ table, row, samples, from, to, on, onPick, onKey, readerNa
   const [left, right] = [from[0] + 12, Math.min(to[0] - (bend ? 26 : 14), from[0] + 220)];
   const cells = capacity > 0 && capacity <= CELLS ? capacity : 0;
   const inner = right - left - 6;
-  const low = share < 0.2;
+  const empty = ["bottleneck", "waits for input"].includes(table.str("verdict")[row] ?? "");
   const name = `${fill(t.intoQueue, { reader: readerName })}: ${units.text(units.share(share))}`;
   const turn = to[0] - 18;
   return (
@@ -251,7 +251,7 @@ function QueueShape({ table, row, samples, from, to, on, onPick, onKey, readerNa
         x={left}
         y={y + 34}
         width={right - left}
-        color={low ? "var(--kind-wait)" : "var(--kind-compute)"}
+        color={empty ? "var(--kind-wait)" : "var(--kind-compute)"}
       />
     </g>
   );

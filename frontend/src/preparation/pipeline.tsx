@@ -2,7 +2,7 @@
 import { info, useTable } from "../data";
 import { Card, Empty, Legend } from "../parts/basics";
 import { type Column } from "../parts/grid_rows";
-import { Grid } from "../parts/grid";
+import { TableCard } from "../parts/table_card";
 import { PageLink } from "../page_links";
 import { go, param } from "../state";
 import { Table } from "../table";
@@ -115,18 +115,16 @@ function Operators({ table, chosen }: { table: Table; chosen: number }) {
     { key: "hint", label: t.hint, as: "value", width: "minmax(120px, 2fr)" },
   ];
   return (
-    <Card title={t.opsTitle} flush>
-      <Grid
-        id="ops"
-        table={table}
-        columns={columns}
-        what={t.operators}
-        rowKey={(data, row) => data.raw("op_id", row)}
-        selected={chosen < 0 ? null : table.raw("op_id", chosen)}
-        onOpen={(data, row) => go({ params: { sel: data.raw("op_id", row) } }, true)}
-        label={t.opsTitle}
-        height={`${Math.min(12, table.rows + 1) * 28 + 4}px`}
-      />
-    </Card>
+    <TableCard
+      title={t.opsTitle}
+      of={table}
+      id="ops"
+      columns={columns}
+      what={t.operators}
+      rowKey={(data, row) => data.raw("op_id", row)}
+      selected={chosen < 0 ? null : table.raw("op_id", chosen)}
+      onOpen={(data, row) => go({ params: { sel: data.raw("op_id", row) } }, true)}
+      most={12}
+    />
   );
 }

@@ -1,7 +1,8 @@
 /** The result of a query. */
 import { color } from "../colors";
 import { Card, Empty, InlineBar, Segmented } from "../parts/basics";
-import { Grid, save } from "../parts/grid";
+import { Grid } from "../parts/grid";
+import { save } from "../parts/grid_tools";
 import type { Column } from "../parts/grid_rows";
 import { Quantity } from "../parts/quantity";
 import { Series } from "../parts/series";
@@ -23,8 +24,8 @@ type View = "table" | "bar" | "line";
 export function Result({ table }: { table: Table }) {
   const t = text();
   const numbers = table.names.filter((name) => !table.isText(name) && !table.blank(name));
-  const said = param("chart");
-  const view: View = said === "bar" || said === "line" ? said : "table";
+  const asked = param("chart");
+  const view: View = asked === "bar" || asked === "line" ? asked : "table";
   const words = table.names.filter((name) => table.isText(name));
   const y = numbers.includes(param("y") ?? "")
     ? param("y")!

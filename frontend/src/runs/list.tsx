@@ -60,8 +60,8 @@ function chips(info: Info): string {
   const names = new Map<string, number>();
   const known = info.devices.flatMap((one) => (one.kind !== "cpu" && one.name ? [one.name] : []));
   for (const name of known) names.set(name, (names.get(name) ?? 0) + 1);
-  const said = [...names].map(([name, count]) => (count > 1 ? `${count} × ${name}` : name)).join(", ");
-  return said || deviceWord(info) || (onDevice(info) ? "" : "CPU");
+  const named = [...names].map(([name, count]) => (count > 1 ? `${count} × ${name}` : name)).join(", ");
+  return named || deviceWord(info) || (onDevice(info) ? "" : "CPU");
 }
 
 export function List({ list, table, button }: { list: Run[]; table: Table; button: ComponentChildren }) {

@@ -38,15 +38,15 @@ export function Upload({ children }: { children: (button: ComponentChildren) => 
     };
     request.upload.onprogress = (event) => setSending({ ...state, sent: event.loaded });
     request.onload = () => {
-      let said: { id?: string; error?: string } = {};
+      let answer: { id?: string; error?: string } = {};
       try {
-        said = JSON.parse(request.responseText);
+        answer = JSON.parse(request.responseText);
       } catch {
         /* a response that is not ours: its status is enough */
       }
       if (request.status < 300 && others.length) send(others, together);
-      else if (request.status < 300 && said.id) go({ run: said.id, page: "overview" });
-      else fail(said.error ?? `${request.status} ${request.statusText}`);
+      else if (request.status < 300 && answer.id) go({ run: answer.id, page: "overview" });
+      else fail(answer.error ?? `${request.status} ${request.statusText}`);
     };
     request.onerror = () => fail(t.lost);
     request.onabort = () => setSending(null);

@@ -126,10 +126,10 @@ function Ranks({ now }: { now: Info }) {
         {now.ranks[0]}
       </span>
     );
-  const said = fill(t.rankOf, { rank: rank() ?? "–", count: now.ranks.length });
+  const label = fill(t.rankOf, { rank: rank() ?? "–", count: now.ranks.length });
   return (
     <Menu
-      label={`${t.rank} ${said}`}
+      label={`${t.rank} ${label}`}
       button={
         <>
           <span class="k">{t.rank}</span>

@@ -1,8 +1,8 @@
 /** Tables of stages and of steps. */
-import { Card, Swatch } from "../parts/basics";
-import { Grid } from "../parts/grid";
+import { Swatch } from "../parts/basics";
 import type { Column } from "../parts/grid_rows";
 import { Share, Time } from "../parts/quantity";
+import { TableCard } from "../parts/table_card";
 import { go, link } from "../state";
 import { strings } from "../strings";
 import { Table } from "../table";
@@ -134,18 +134,16 @@ export function AllSteps({ trace, selected }: { trace: Table; selected: string |
     },
   ];
   return (
-    <Card title={t.table} flush>
-      <Grid
-        id="steps"
-        table={trace}
-        columns={columns}
-        what={t.steps}
-        sort="step"
-        rowKey={(data, row) => data.raw("step", row)}
-        selected={selected}
-        onOpen={(data, row) => go({ params: { sel: data.raw("step", row) } })}
-        label={t.table}
-      />
-    </Card>
+    <TableCard
+      title={t.table}
+      of={trace}
+      id="steps"
+      columns={columns}
+      what={t.steps}
+      sort="step"
+      rowKey={(data, row) => data.raw("step", row)}
+      selected={selected}
+      onOpen={(data, row) => go({ params: { sel: data.raw("step", row) } })}
+    />
   );
 }

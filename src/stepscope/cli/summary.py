@@ -5,6 +5,7 @@
 
 import argparse
 import itertools
+import re
 import shlex
 import sys
 import textwrap
@@ -72,6 +73,7 @@ _NOTHING_RECORDED = {
     *("operators-none", "kernels-none", "flops-none", "memory-none"),
     *("communication-none", "communication-one-rank", "input-unknown", "cpu-none", "cpu-unknown"),
 }
+_UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|[kMGTP]?(?:B|FLOP))\b)")
 _BAR_LEVELS = "▁▂▃▄▅▆▇█"
 _LABEL, _BARS, _RANKS_SHOWN, _NARROWEST = 14, 60, 4, 60
 
@@ -155,11 +157,11 @@ def page(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     yield []
     headlines = _topic(values["verdict"], "overview")
     first, *others = dict.fromkeys(_text.clean(row["text"]) for row in headlines)
-    yield from ([(line, "bold")] for line in textwrap.wrap(first, width))
-    yield from ([(line, "")] for line in textwrap.wrap(" ".join(others), width))
+    yield from ([(line, "bold")] for line in _wrapped(first, width))
+    yield from ([(line, "")] for line in _wrapped(" ".join(others), width))
     for row in values["advice"]:
         yield []
-        yield from ([(line, "yellow")] for line in textwrap.wrap(advise.headline(row), width))
+        yield from ([(line, "yellow")] for line in _wrapped(advise.headline(row), width))
     yield from _step_lines(values, width)
     types = values["operator_types"]
     device = ", ".join(dict.fromkeys(row["device"] for row in types["rows"]))
@@ -217,9 +219,15 @@ def _conclusions(label: str, rows: list[dict[str, Any]], most: int, room: int) -
     else:
         texts = [" ".join([row["text"] for row in rows if row["device"] == rows[0]["device"]][:most])]
     for text in texts:
-        for line in textwrap.wrap(_text.clean(text), room):
+        for line in _wrapped(_text.clean(text), room):
             yield [_label(label), (line, "")]
             label = ""
+
+
+def _wrapped(sentences: str, width: int) -> list[str]:
+    """Lines of this width. A number stays beside its unit."""
+    joined = _UNIT.sub("\xa0", sentences)
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(joined, width)]
 
 
 def _range(write: Callable[[float], str], numbers: Sequence[float]) -> str:

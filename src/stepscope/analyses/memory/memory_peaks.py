@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope.analyses.shared.memory_samples import memory_samples
+from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -19,6 +20,7 @@ COLUMNS = {
 }
 
 
+@memoized
 def memory_peaks(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
     """Per rank, device and step: peak of allocated bytes, its timestamp and operator; peak of reserved bytes; growth.
 

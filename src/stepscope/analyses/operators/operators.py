@@ -12,6 +12,7 @@ from stepscope.analyses.shared.operator_calls import (
     with_device_steps,
     with_shapes,
 )
+from stepscope.model.memo import memoized
 from stepscope.model.parameters import check_word
 from stepscope.model.schema import DEVICES
 from stepscope.model.trace import Trace
@@ -40,6 +41,7 @@ COLUMNS = {
 _KEYS = ["rank", "device", "name", "type", "scope", "calls_of"]
 
 
+@memoized
 def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None) -> pl.DataFrame:
     """Per rank and device: operators by name, type and scope, the longest self time first, devices before the host.
 

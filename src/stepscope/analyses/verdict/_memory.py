@@ -16,7 +16,7 @@ _FULL = 0.92  # of the capacity: a slightly larger batch does not fit
 _UNUSED = 0.25  # of the reserved bytes
 _UNUSED_LEAST = 64 << 20  # bytes: allocators reserve in blocks, so less says nothing
 _GROWING_STEPS = 3  # that each leave more behind: two may still fill caches
-_GROWTH = 0.01  # of the peak
+_GROWTH, _GROWTH_LEAST = 0.01, 1 << 20  # of the peak; bytes
 _LARGE = 0.1  # of the peak: an operator whose blocks are less is no conclusion
 _OF_RANKS = {"memory-full": "memory-full-ranks", "memory-grows": "memory-grows-ranks", "memory-unused": "memory-unused-ranks"}
 _NAMED = 8  # ranks in a sentence
@@ -115,7 +115,7 @@ def _headline(row: _Row) -> _Text | None:
         what = "reserved" if used > peak else "allocated"
         return "memory-full", basic | {"share": used / capacity, "capacity": capacity, "what": what, "left": capacity - used}, "high"
     growth, steps = sum(row["growth"]), len(row["growth"])
-    if steps >= _GROWING_STEPS and min(row["growth"]) > 0 and growth > _GROWTH * peak:
+    if steps >= _GROWING_STEPS and min(row["growth"]) > 0 and growth > max(_GROWTH * peak, _GROWTH_LEAST):
         left = {"until_full": (capacity - used) * steps // growth} if capacity else {}
         return "memory-grows", basic | {"growth": growth, "steps": steps} | left, "high"
     unused = reserved - peak

@@ -15,7 +15,7 @@ from stepscope.model.trace import Trace
 
 def operator_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of all ranks together where there are several, then of each rank; per device, those of chips before the host."""
-    rows = operators(trace).select("rank", "device", "name", "type", "calls", "self_ns", "share")
+    rows = operators(trace, device=None).select("rank", "device", "name", "type", "calls", "self_ns", "share")
     ranks = trace.meta.ranks
     if len(ranks) > 1:
         yield from _messages(trace, rows, ranks, None)
