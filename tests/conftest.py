@@ -25,17 +25,9 @@ ROOT = TESTS.parent
 # Folders and files that `make test-fast` leaves out: they start many processes, or read each sample for each law.
 SLOW = {
     *("collect", "fuzzing", "robustness", "soak", "web"),
-    *(
-        "test_chrome_odd_values",
-        "test_cli",
-        "test_device_steps",
-        "test_docs",
-        "test_export_mindinsight",
-        "test_exporters",
-        "test_gaps",
-        "test_mcp",
-    ),
+    *("test_chrome_odd_values", "test_cli", "test_device_steps", "test_docs", "test_export_mindinsight", "test_exporters", "test_gaps"),
     *("test_msprof_back", "test_msprof_command", "test_msprof_export", "test_msprof_output", "test_packaging", "test_partial_jobs"),
+    *("test_diagnosis", "test_mcp"),
     *("test_queries", "test_conversion", "test_samples", "test_timeline_beside_ascend", "test_timelines", "test_xplane"),
 }
 FRAMEWORKS = ("torch", "jax", "mindspore", "tensorflow")
