@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 HERE = Path(__file__).parent
-ROUNDS = 6
-BLOCK_NS = 100_000_000
+ROUNDS = 4
+BLOCK_NS = 60_000_000
 PERIOD = 4  # steps of a block are a multiple: what happens every fourth step is in each block
 _PATIENCE_S = 180
 

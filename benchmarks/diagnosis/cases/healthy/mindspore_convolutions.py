@@ -10,7 +10,7 @@ optimizer = nn.Momentum(net.trainable_params(), 0.001, 0.9)
 
 
 def forward(data):
-    return (net(data) ** 2).mean()
+    return net(data).square().mean()
 
 
 gradient = ms.value_and_grad(forward, None, optimizer.parameters)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from training import FIXED, train
 
-RULES = ("host_operator", "python_bound", "elementwise_chain")
+RULES = ("small_operators", "host_operator", "python_bound", "elementwise_chain")
 CULPRIT = ("jit", "compile", "jit_missing", "dispatch", "dot_general", "step")
 keys = jax.random.split(jax.random.key(0), 6)
 weights = [jax.random.normal(key, (128, 128)) / 12 for key in keys]

@@ -24,7 +24,7 @@ optimizer = nn.SGD(net.trainable_params(), 0.01)
 
 
 def forward(data):
-    return (net(data) ** 2).mean()
+    return net(data).square().mean()
 
 
 gradient = ms.value_and_grad(forward, None, optimizer.parameters)

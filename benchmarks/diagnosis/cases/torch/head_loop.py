@@ -2,7 +2,7 @@
 
 from training import FIXED, torch_setup, train, update
 
-RULES = ("elementwise_chain", "host_operator")
+RULES = ("small_operators", "elementwise_chain", "host_operator")
 CULPRIT = ("aten::select", "aten::mm", "aten::matmul", "aten::stack", "head_loop", "select", "SelectBackward")
 torch = torch_setup()
 weights = torch.nn.Parameter(torch.rand(64, 32, 32) / 32)

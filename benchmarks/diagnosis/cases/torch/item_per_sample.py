@@ -2,7 +2,7 @@
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("synchronization", "host_operator", "python_bound", "elementwise_chain")
+RULES = ("small_operators", "synchronization", "host_operator", "python_bound", "elementwise_chain")
 CULPRIT = ("aten::item", "_local_scalar_dense", "aten::select", "item_per_sample", "item")
 torch = torch_setup()
 model, loss = mlp(), torch.nn.CrossEntropyLoss()

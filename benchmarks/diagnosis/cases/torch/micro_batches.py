@@ -2,7 +2,7 @@
 
 from training import FIXED, mlp, torch_setup, train
 
-RULES = ("elementwise_chain", "host_operator", "python_bound")
+RULES = ("small_operators", "elementwise_chain", "host_operator", "python_bound")
 CULPRIT = ("batch", "addmm", "Linear", "step", "AddmmBackward")
 torch = torch_setup()
 model = mlp(128, 6)

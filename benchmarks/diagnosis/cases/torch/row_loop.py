@@ -2,7 +2,7 @@
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("elementwise_chain", "host_operator", "python_bound")
+RULES = ("small_operators", "elementwise_chain", "host_operator", "python_bound")
 CULPRIT = ("aten::select", "select", "row_loop", "aten::cross_entropy_loss", "step")
 torch = torch_setup()
 model = mlp()
