@@ -1,6 +1,9 @@
 """Sessions of torch.profiler that follow each other in one process: no range of one may reach into the next, and nothing is kept alive."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from programs import needs
 from stepscope.model.trace import Trace
 
 needs("torch")
+SOURCE = Path(stepscope.__file__).parents[1]
 HEAD = """
 import gc, json, sys, threading, weakref
 import torch

@@ -112,6 +112,9 @@ def _notices(a: Side, b: Side, run_noise: float) -> Iterator[Sentence]:
         if values[0] != values[1]:
             known = {side.label.lower(): value or "not recorded" for side, value in zip((a, b), values, strict=True)}
             yield Sentence("notice", code, known, "medium")
+    on_device = [any(word in ("complete", "partial") for fact in side.fact("device_data") for word in fact) for side in (a, b)]
+    if on_device[0] != on_device[1] and all(side.has_parts for side in (a, b)):
+        yield Sentence("notice", "compare-device-work", {"side": "A" if on_device[0] else "B"}, "medium")
     yield from _recordings(a, b)
     yield from _matching(a, b)
     yield from _noise(a, b, run_noise)
