@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code, and the command output in docs/cli.md: `make docs`. A test compares both."""
+"""Write docs/reference.md and the rules of docs/advice.md from the code, and the output in docs/cli.md: `make docs`. A test compares."""
 
 import argparse
 import ast
@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from stepscope import exporters, readers
+from stepscope.analyses.advice.engine.needs import NEEDS
+from stepscope.analyses.advice.rules import rules
 from stepscope.cli import parser
 from stepscope.cli.demo import RECORDING
 from stepscope.model import schema
@@ -25,6 +27,8 @@ from stepscope.model.trace import analysis, analysis_names
 
 REFERENCE = Path(__file__).parent / "reference.md"
 CLI = Path(__file__).parent / "cli.md"
+ADVICE = Path(__file__).parent / "advice.md"
+_RULES = re.compile(r"(?<=<!-- rules -->\n).*?(?=<!-- end of rules -->)", re.DOTALL)
 
 
 def reference() -> str:
@@ -53,6 +57,18 @@ def reference() -> str:
         *_exporters(),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def with_rules(page: str) -> str:
+    """The page with a table of all rules of `advice`, one per topic."""
+    topics: dict[str, list[tuple[str, ...]]] = {}
+    for rule in rules():
+        needs = ", ".join(NEEDS[name].what for name in rule.needs) or "nothing"
+        first, _, rest = rule.symptom.partition("\n")
+        details = " ".join(rest.split())
+        topics.setdefault(rule.topic, []).append((f"`{rule.name}`", f"{first} {details}".strip(), needs, f"[page]({rule.link})"))
+    tables = (f"### Rules: {topic}\n\n{_grid(('rule', 'symptom', 'needs', 'read'), rows)}" for topic, rows in topics.items())
+    return _RULES.sub(lambda _: "\n" + "\n\n".join(tables) + "\n\n", page)
 
 
 def with_command_output(page: str) -> str:
@@ -218,4 +234,5 @@ def _grid(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 if __name__ == "__main__":
     REFERENCE.write_text(reference(), encoding="utf-8")
+    ADVICE.write_text(with_rules(ADVICE.read_text(encoding="utf-8")), encoding="utf-8")
     CLI.write_text(with_command_output(CLI.read_text(encoding="utf-8")), encoding="utf-8")

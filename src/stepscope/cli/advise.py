@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def headline(row: dict[str, Any]) -> str:
-    """`GPU is idle ...` with the gain of a finding, as one line."""
-    return f"{_text.clean(row['title'])} Fix: {_gain(row)}."
+    """The title of a finding with its gain, as one line."""
+    return f"{_text.clean(row['title'])} The fix gains {_gain(row)} ({row['confidence']} confidence)."
 
 
 def page(rows: list[dict[str, Any]], waterfall: list[dict[str, Any]], path: Path, width: int, *, everything: bool) -> Iterator[Line]:

@@ -108,7 +108,7 @@ def python_code(stacks: bool) -> Trace:
 def test_python_code_between_operators_is_named_by_its_line_where_stacks_are_recorded() -> None:
     row = finding(python_code(stacks=True), "python_bound")
     assert (row["source"], row["gain_ns"]) == ("train.py:41", 700_000)
-    assert row["title"].startswith("GPU is idle 700 µs per step while the program runs Python code at train.py:41")
+    assert row["title"].startswith("700 µs per step in Python code at train.py:41")
 
 
 def test_python_code_without_stacks_is_found_and_the_fix_tells_how_to_name_it() -> None:

@@ -28,6 +28,22 @@ def test_a_step_much_longer_than_the_others_costs_its_excess_over_all_steps() ->
     assert row["spans"] == [{"rank": 0, "step": 6, "start_ns": 600_000, "end_ns": 900_000}]
 
 
+def test_a_step_with_additional_time_without_operators_is_named_so() -> None:
+    row = finding(steps_of([100, 100, 100, 100, 100, 100, 300, 100, 100, 100]), "outlier_steps")
+    assert (row["culprit"], row["parameters"]["more"]) == ("no operator", 200_000)
+    assert "code without operators (Python, files) takes 200 µs more" in row["title"]
+
+
+def test_the_same_calls_that_take_longer_are_a_statement_without_a_gain() -> None:
+    spans, steps = ["track kind name start_ns dur_ns"], ["step start_ns end_ns"]
+    for step in range(10):
+        spans.append(f"0 op train {step * 1_000_000} {290_000 if step == 6 else 90_000}")
+        steps.append(f"{step} {step * 1_000_000} {step * 1_000_000 + (300_000 if step == 6 else 100_000)}")
+    trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps="\n".join(steps))
+    (row,) = rows(trace, "outlier_steps")
+    assert (row["status"], row["code"], row["gain_ns"]) == ("statement", "advice-outlier_steps-same", None)
+
+
 def test_steps_that_vary_as_usual_have_no_outliers() -> None:
     assert rows(steps_of([100, 104, 98, 101, 99, 103, 100, 97]), "outlier_steps") == []
 
@@ -43,6 +59,15 @@ def test_compilations_after_the_first_step_cost_their_time_over_all_steps() -> N
     trace = steps_of([100, 100, 100, 100], "0 other backend_compile 210000 40000")
     row = finding(trace, "recompilation")
     assert (row["gain_ns"], row["parameters"]["affected"]) == (10_000, 1)
+
+
+def test_a_function_of_jax_that_compiles_in_most_steps_is_named_and_gains_its_calls() -> None:
+    calls = [
+        f"0 other PjitFunction(update) {at + 10_000} 60000\n0 other backend_compile {at + 20_000} 40000" for at in (0, 100_000, 200_000)
+    ]
+    row = finding(steps_of([100, 100, 100], "\n".join(calls)), "recompilation")
+    # Every step is 60 us shorter: the calls trace and lower as well as compile.
+    assert (row["culprit"], row["gain_ns"]) == ("update", 60_000)
 
 
 def test_a_compilation_in_the_first_step_is_no_recompilation() -> None:

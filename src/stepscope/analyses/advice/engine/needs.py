@@ -107,6 +107,11 @@ NEEDS: dict[str, Need] = {
         _device_data("complete", "partial"),
         {"": "record the activities of the device"},
     ),
+    "work": Need(
+        "kernels, or operators of a run without a device",
+        _device_data("complete", "partial", "host"),
+        {"": "record the activities of the device"},
+    ),
     "launches": Need(
         "launch calls linked to kernels",
         lambda run: bool(run.work["launch_ns"].count()),
@@ -143,6 +148,11 @@ NEEDS: dict[str, Need] = {
     ),
     "allocations": Need("allocations", _filled("allocations", "bytes"), _kineto("--memory", "profile_memory=True")),
     "modules": Need("modules", _filled("spans", "scope"), _kineto("--stack", "with_modules=True")),
+    "loops": Need(
+        "operators with their modules",
+        lambda run: run.framework == "jax" or _filled("spans", "scope")(run) or "scope" in _kinds(run.trace),
+        {"": "record with `stepscope run`", "pytorch": "record with `stepscope run`, or `torch.profiler` with with_modules=True"},
+    ),
     "input": Need("waits for input", _spans("data"), {"": "record with `stepscope run --data`"}),
     "queues": Need("samples of input queues", _counter("depth"), {"": "record with `stepscope run --data`"}),
     "pipeline": Need("operators of the input pipeline", _filled("pipeline", "op_id"), {"": "record with `stepscope run --data`"}),

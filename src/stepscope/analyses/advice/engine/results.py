@@ -11,6 +11,8 @@ from stepscope.analyses.advice.engine.replays import Replays
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.advice.rules import Rule, rules
 from stepscope.analyses.shared.coverage import step_ranges
+from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.steps.overview import overview
 from stepscope.analyses.steps.recording_overhead import recording_overhead
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
@@ -161,7 +163,8 @@ def _statement(candidate: _Candidate) -> Ranked:
 def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> tuple[list[Ranked], list[Fix]]:
     step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
     left, likely = _left_of_idle(trace)
-    rows = [_replayed(replays, candidate, step_ns, left, likely) for candidate in candidates]
+    mean_ns = counting_steps(trace, None).select(pl.col("total_ns").mean().fill_null(0).round().cast(pl.Int64)).item()
+    rows = [_replayed(replays, candidate, step_ns, mean_ns, left, likely) for candidate in candidates]
     rows.sort(key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name))
     now = [row for row in rows if row.gain_share >= _SHOWN]
     behind = [row for row in rows if row.gain_share < _SHOWN and row.finding.changes][:_BEHIND]
@@ -179,7 +182,7 @@ def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> tup
     return now + hidden, fixes
 
 
-def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, left: float, likely: bool) -> Ranked:
+def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: int, left: float, likely: bool) -> Ranked:
     finding, rule = candidate.finding, candidate.rule
     confidence: str = finding.confidence
     gain, device, bottleneck = finding.gain_ns or 0, None, None
@@ -191,22 +194,25 @@ def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, left: float
         gain = round(gain * left)
         confidence = "low" if likely else confidence
     gain = max(gain, 0)
-    share = gain / step_ns if step_ns else 0.0
+    # A pause in single steps is part of the mean step, not of the median one.
+    whole = step_ns if finding.changes else max(mean_ns, step_ns)
+    share = gain / whole if whole else 0.0
     return Ranked(rule, finding, candidate.ranks, severity(share), gain, share, None, None, device, bottleneck, confidence)
 
 
 def _left_of_idle(trace: Trace) -> tuple[float, bool]:
-    """The part of idle time that is left without recording, and whether recording is likely to lengthen it by an unknown amount."""
-    rows = recording_overhead(trace)
-    known = rows.filter(pl.col("idle_unprofiled_share").is_not_null() & (pl.col("idle_share") > 0))
+    """The part of idle time that is left without recording, and whether recording is likely to lengthen it by an unknown amount.
+
+    On a rank without a device, operators get slower as well, so that the part left is at least that of the step.
+    """
+    rows = recording_overhead(trace).join(overview(trace).select("rank", "busy_share"), on="rank")
     likely = bool((rows["overhead"] == "likely").any())
-    if known.is_empty():
-        return 1.0, likely
-    idle = known.select(
-        recorded=(pl.col("idle_share") * pl.col("step_ns")).sum(),
-        bare=(pl.col("idle_unprofiled_share") * pl.col("unprofiled_step_ns")).sum(),
-    ).row(0)
-    return min(1.0, idle[1] / idle[0]), likely
+    slower = rows.filter(pl.col("overhead").is_in(["most of the idle time", "part of the idle time", "steps"]))
+    bare, step, busy = pl.col("unprofiled_step_ns"), pl.col("step_ns"), pl.col("busy_share").fill_null(0)
+    idle = (1 - busy) * step
+    left = pl.coalesce(pl.col("idle_unprofiled_share") * bare, pl.max_horizontal(bare - busy * step, idle * bare / step))
+    sums = slower.select(left=left.sum(), idle=idle.sum()).row(0)
+    return (min(1.0, sums[0] / sums[1]) if sums[1] else 1.0), likely
 
 
 def _waterfall(replays: Replays, rows: list[Ranked], step_ns: int) -> Iterator[Fix]:

@@ -66,9 +66,14 @@ class Run:
     @functools.cached_property
     def operators(self) -> pl.DataFrame:
         """All host operators of `steps`: rank, step, span, name, track, thread, depth, parent, start_ns, end_ns, dur_ns, self_ns,
-        device_ns and launches, the device work launched in it, shapes, dtypes, scope."""
+        device_ns and launches, the device work launched in it, outermost (inside no other operator), shapes, dtypes, scope."""
         columns = ("step", "name", "track", "depth", "parent", "shapes", "dtypes", "scope")
-        rows = host_operators(self.trace, *columns).drop("outer").with_columns(pl.col("name", "shapes", "dtypes", "scope").cast(pl.String))
+        rows = (
+            host_operators(self.trace, *columns)
+            .with_columns(outermost=pl.col("outer") < 0)
+            .drop("outer")
+            .with_columns(pl.col("name", "shapes", "dtypes", "scope").cast(pl.String))
+        )
         placed = self.in_steps(rows, "start_ns")
         thread = self.host.select("rank", "span", "thread")
         return placed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(

@@ -1,7 +1,8 @@
-"""The device is idle while the host runs an operator on the CPU.
+"""The host runs an operator that should not be there, and the device waits for it.
 
 Fires for operators that launch nothing and run in idle gaps of the device. The fix moves the operator to the device, to a worker of the
-input pipeline or out of the loop: then the host takes no time for it.
+input pipeline or out of the loop: then the host takes no time for it. In a run without a device it fires for operators that sort, count,
+draw random numbers, concatenate, scatter, or check for NaN: a training rarely has to compute them. So their gain is an upper bound.
 """
 
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_h
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.model import intervals
 
-NEEDS = ("steps", "device", "operators")
-APPLIES = ("with device",)
+NEEDS = ("steps", "work", "operators")
+APPLIES = ()
 HOST_BOUND = True
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 FIX = {
@@ -25,8 +26,40 @@ FIX = {
 _LEAST_NS = 100_000  # a call; shorter ones are the cost of launching
 
 
+_AVOIDABLE = (
+    r"^aten::(sort|argsort|msort|quantile|nanquantile|median|histc|histogram|bincount|unique\w*|_unique2|cat|normal_?|randn?|uniform_|"
+    r"randperm|randint|multinomial|scatter_?|scatter_add_?|one_hot|isnan|isinf|isfinite|nonzero|masked_select|index_put_?|"
+    r"embedding_dense_backward|linalg_svd|linalg_eigh)$"
+)
+
+
 def host_operator(run: Run) -> Iterator[Finding]:
-    idle = run.gaps.filter(pl.col("cause") == "host-bound", pl.col("device").is_not_null())
+    yield from _before_device(run) if run.work.height else _on_cpu(run)
+
+
+def _on_cpu(run: Run) -> Iterator[Finding]:
+    named = run.outside_input(run.operators.filter(pl.col("name").str.contains(_AVOIDABLE)))
+    # Of calls inside each other, the outermost.
+    named = named.sort("start_ns", "end_ns", descending=[False, True])
+    reach = pl.col("end_ns").cum_max().shift(1).over("rank", "thread")
+    for (name,), calls in named.filter(reach.is_null() | (pl.col("start_ns") >= reach)).group_by("name", maintain_order=True):
+        total = run.per_step(calls["dur_ns"])
+        yield Finding(
+            parameters={"operator": str(name), "time": total, "share": run.share(total)},
+            evidence=Evidence("operators", {}, {"name": str(name)}, {"total_ns": total}),
+            changes=(scale_host(calls),),
+            culprit=str(name),
+            source=run.source_of(calls),
+            spans=calls.sort("dur_ns", descending=True).select("rank", "step", "span"),
+            confidence="medium",
+            code="advice-host_operator-cpu",
+            fix="advice-host_operator-cpu-fix",
+            fix_code={"": ""},
+        )
+
+
+def _before_device(run: Run) -> Iterator[Finding]:
+    idle = run.gaps.filter(pl.col("cause") == "host-bound")
     busy_host = run.operators.filter((pl.col("launches") == 0) & (pl.col("dur_ns") >= _LEAST_NS))
     if idle.is_empty() or busy_host.is_empty():
         return

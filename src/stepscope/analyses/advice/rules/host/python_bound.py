@@ -1,8 +1,8 @@
-"""The device is idle while the program runs Python code, not operators.
+"""The program runs Python code, not operators, and nothing else works meanwhile.
 
-Fires for stretches of at least 0.5 ms (shorter ones are the cost of launching: `launch_bound`) inside idle gaps of the device in which the
-thread of the program runs no operator, no call of the runtime and no input. With Python stacks the culprit is the line of the program;
-stacks slow Python itself, so the gain is an upper bound.
+Fires for stretches of at least 0.5 ms (shorter ones are the cost of launching: `launch_bound`) inside idle gaps of the device (without one:
+of the operators) in which the thread of the program runs no operator, no call of the runtime and no input. With Python stacks the culprit
+is the line of the program; stacks slow Python itself, so the gain is an upper bound.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from stepscope.analyses.advice.engine.lines import lines_at
 from stepscope.analyses.advice.engine.run import CHAIN_NS, Run
 from stepscope.model import intervals
 
-NEEDS = ("steps", "device", "operators")
-APPLIES = ("with device",)
+NEEDS = ("steps", "work", "operators")
+APPLIES = ()
 HOST_BOUND = True
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 FIX = {
@@ -25,11 +25,11 @@ FIX = {
     "jax": "step = jax.jit(train_step)  # or move the work to the input pipeline",
     "": "",
 }
-_CALLS = ["op", "api", "sync", "data", "communication"]
+_CALLS = ["op", "api", "sync", "data", "communication", "other"]  # other: the runtimes of JAX and TensorFlow
 
 
 def python_bound(run: Run) -> Iterator[Finding]:
-    idle = run.gaps.filter(pl.col("cause") == "host-bound", pl.col("device").is_not_null())
+    idle = run.gaps.filter(pl.col("cause") == "host-bound")
     program = run.host.filter(pl.col("kind").is_in(_CALLS), pl.col("main") | pl.col("thread").is_in(run.launching_threads))
     if idle.is_empty() or program.is_empty():
         return

@@ -1,7 +1,8 @@
 """Some steps take much longer than the others.
 
 Fires for steps of more than 1.2 times the median and beyond the usual variation (median plus four times the distance of the quartiles).
-The gain per step is their additional time, over all steps. The culprit is what takes the most additional time in them.
+The gain per step is their additional time, over all steps. The culprit is what takes the most additional time in them, or no operator.
+Where the same calls, as often, take longer, something outside of the program slowed them: a statement without a gain.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ APPLIES = ()
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 FIX = {"": ""}
 _LONGER, _BEYOND, _LEAST_STEPS = 1.2, 4, 5
+_AS_OFTEN = 1.1
 _KINDS = ["op", "data", "sync", "python", "communication", "annotation", "kernel", "copy", "api"]
 
 
@@ -32,33 +34,40 @@ def outlier_steps(run: Run) -> Iterator[Finding]:
     if outliers.is_empty() or 2 * outliers.height > steps.height:
         return
     gain = round((int(outliers["total_ns"].sum()) - outliers.height * usual) / steps.height)
-    culprit, more = _difference(run, steps, outliers)
+    culprit, more, same_work = _difference(run, steps, outliers)
     numbers = ", ".join(str(step) for step in outliers["step"].head(5))
     parameters: dict[str, Any] = {"outliers": outliers.height, "steps": steps.height, "longest": int(outliers["total_ns"].to_numpy().max())}
-    parameters |= {"usual": round(usual), "numbers": numbers}
+    parameters |= {"usual": round(usual), "numbers": numbers, "more": round(more), "name": culprit}
     yield Finding(
-        parameters=parameters | ({"more": round(more), "name": culprit} if culprit else {}),
+        parameters=parameters,
         evidence=Evidence("step_times", {}, {}, {"gain_ns": gain, "outliers": outliers.height}),
         culprit=culprit,
-        gain_ns=gain,
+        gain_ns=None if same_work else gain,
         spans=outliers.sort("total_ns", descending=True).select("rank", "step", "start_ns", "end_ns"),
-        confidence="medium",
+        confidence="medium" if outliers.height > 1 else "low",
+        code="advice-outlier_steps-same" if same_work else None,
+        statement=same_work,
     )
 
 
-def _difference(run: Run, steps: pl.DataFrame, outliers: pl.DataFrame) -> tuple[str | None, float]:
-    """What takes the most additional time per outlier, of the spans by name, and how much; None if nothing explains a third of it."""
+def _difference(run: Run, steps: pl.DataFrame, outliers: pl.DataFrame) -> tuple[str, float, bool]:
+    """What takes the most additional time per outlier and how much, and whether it is the same work, as often, that took longer."""
     spans = host_spans(run.trace).filter(pl.col("kind").cast(pl.String).is_in(_KINDS), pl.col("name").is_not_null())
     rows = run.in_all_steps(spans.select("rank", "start_ns", "self_ns", pl.col("name").cast(pl.String)).collect(), "start_ns")
-    totals = rows.group_by("step", "name").agg(pl.col("self_ns").sum())
+    totals = rows.group_by("step", "name").agg(pl.col("self_ns").sum(), calls=pl.len())
     is_outlier = pl.col("step").is_in(outliers["step"].implode())
-    others = steps.height - outliers.height
+    counts = (outliers.height, steps.height - outliers.height)
+    sides = [(column, is_outlier if side == 0 else ~is_outlier, side) for column in ("self_ns", "calls") for side in (0, 1)]
     means = totals.group_by("name").agg(
-        inside=pl.col("self_ns").filter(is_outlier).sum() / outliers.height, outside=pl.col("self_ns").filter(~is_outlier).sum() / others
+        (pl.col(column).filter(chosen).sum() / counts[side]).alias(f"{column}_{side}") for column, chosen, side in sides
     )
-    means = means.with_columns(more=pl.col("inside") - pl.col("outside")).sort("more", "name", descending=[True, False])
-    usual = steps.filter(~is_outlier).select(pl.col("total_ns").mean()).item()
-    excess = outliers.select(pl.col("total_ns").mean()).item() - usual
-    if means.is_empty() or means["more"][0] < excess / 3:
-        return None, 0.0
-    return means["name"][0], float(means["more"][0])
+    means = means.with_columns(more=pl.col("self_ns_0") - pl.col("self_ns_1"))
+    usual, longer = (steps.filter(chosen).select(pl.col("total_ns").mean()).item() for chosen in (~is_outlier, is_outlier))
+    excess = longer - usual
+    longest = means.sort("more", "name", descending=[True, False]).head(1).to_dicts()
+    spread = sum(max(more, 0) for more in means["more"])
+    if longest and longest[0]["more"] >= excess / 3:
+        return longest[0]["name"], longest[0]["more"], longest[0]["calls_0"] <= _AS_OFTEN * longest[0]["calls_1"]
+    if spread >= excess / 2 and longest:  # many a little
+        return longest[0]["name"], longest[0]["more"], True
+    return "no operator", excess - spread, False

@@ -1,7 +1,7 @@
 """Code is compiled again in steps after the first ones.
 
-Fires for compilations inside steps other than the first: TorchDynamo and Inductor, XLA, MindSpore graphs. Shapes or values that change
-from step to step cause them. The gain per step is their time over all steps.
+Fires for compilations in at least two steps, or in one that is not the first: TorchDynamo and Inductor, XLA, MindSpore graphs. Shapes or
+values that change from step to step cause them. The gain per step is the time of the calls that compile, over all steps.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.advice.engine.findings import Evidence, Finding
+from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.model import intervals
 
@@ -23,10 +23,11 @@ FIX = {
     "tensorflow": "@tf.function(reduce_retracing=True)",
 }
 _COMPILES = (
-    r"(?i)^(backend_compile|xla_?compile|TfrtCpuClient::Compile|PjRt\w*Client::Compile|.*::CompileAndLoad|compile_fx|dynamo_timed|"
-    r"_compile\.compile_inner|CompileGraph|GraphCompile|GraphExecutor::Compile|MindSpore graph compile|TorchDynamo.*compil.*|"
-    r"convert_frame.*|PjitFunction.*compile.*|cache_miss)$|\bRecompil|torch/_dynamo/convert_frame\.py"
+    r"^(_compile\.compile_inner|compile_attempt_\d+|entire_frame_compile|backend_compile)( \(dynamo_timed\))?$|^dynamo$|"
+    r"^(backend_compile_and_load|backend_compile|lower_sharding_computation|PjRt\w*Client::Compile|Tfrt\w+::Compile|XlaCompile)$|"
+    r"(?i)CompileGraph|GraphCompile|compile_graph|^graph compile|torch/_dynamo/convert_frame\.py"
 )
+_CALL = r"^PjitFunction\((.*)\)$"  # the call of JAX that traces, lowers and compiles a function
 
 
 def recompilation(run: Run) -> Iterator[Finding]:
@@ -40,18 +41,45 @@ def recompilation(run: Run) -> Iterator[Finding]:
         .select("rank", "step", "span", pl.col("name").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .collect()
     )
-    rows = run.in_all_steps(rows, "start_ns").filter(pl.col("step") != run.first_step)
-    if rows.is_empty():
+    rows = run.in_all_steps(_outer_calls(run, rows), "start_ns")
+    steps_with = rows["step"].unique().to_list()
+    if rows.is_empty() or steps_with == [run.first_step]:
         return
     whole = intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
     gain = round(int(np.sum(whole.ends - whole.starts)) / steps.height)
-    affected = rows["step"].n_unique()
+    rare = 2 * len(steps_with) <= steps.height  # the median step does not compile
+    culprit = str(rows.with_columns(dur=pl.col("end_ns") - pl.col("start_ns")).sort("dur", "name", descending=[True, False])["name"][0])
     yield Finding(
-        parameters={"compiles": len(whole.starts), "affected": affected, "steps": steps.height, "time": gain},
+        parameters={"compiles": len(whole.starts), "affected": len(steps_with), "steps": steps.height, "time": gain, "name": culprit},
         evidence=Evidence("totals", {}, {"name": rows["name"][0]}, {"compile_ns": gain, "compiles": len(whole.starts)}),
-        culprit=str(rows["name"][0]),
+        culprit=culprit,
         source=run.source_of(rows),
-        gain_ns=gain,
+        changes=() if rare else (scale_host(rows),),
+        gain_ns=gain if rare else None,
         spans=rows.select("rank", "step", "span"),
         confidence="medium",
     )
+
+
+def _outer_calls(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
+    """The calls of functions that compile, with the function's name, where they are recorded; else the compilations."""
+    calls = (
+        run.trace.spans.filter(pl.col("name").cast(pl.String).str.contains(_CALL))
+        .select(
+            "rank",
+            "span",
+            "track",
+            name=pl.col("name").cast(pl.String).str.extract(_CALL),
+            start_ns="start_ns",
+            end_ns=pl.col("start_ns") + pl.col("dur_ns"),
+        )
+        .collect()
+        .sort("start_ns", "end_ns", descending=[False, True])
+    )
+    if calls.is_empty():
+        return rows
+    reach = pl.col("end_ns").cum_max().shift(1).over("rank", "track")
+    outer = calls.filter(reach.is_null() | (pl.col("start_ns") >= reach))
+    at = intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    compiles = intervals.covered(at, outer["start_ns"].to_numpy(), outer["end_ns"].to_numpy()) > 0
+    return outer.filter(pl.Series(compiles)).select("rank", "span", "name", "start_ns", "end_ns") if compiles.any() else rows

@@ -1,0 +1,107 @@
+"""The program calls many small operators one by one, in a loop of Python.
+
+Fires for at least 32 calls per step of the same short operator outside other operators, in the same module (a loop over rows, samples or
+tensors, not over layers), and for steps of JAX that call many compiled functions one by one. The fix computes all iterations with one call
+(a batched operator, a `_foreach_` operator, `jax.jit` of the step): the loop then takes the time of two iterations, so the gain is an upper
+bound.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host
+from stepscope.analyses.advice.engine.run import Run
+from stepscope.model import intervals
+
+NEEDS = ("steps", "loops")
+APPLIES = ()
+HOST_BOUND = True
+LINK = "https://docs.pytorch.org/docs/stable/generated/torch.vmap.html"
+FIX = {
+    "pytorch": "torch.vmap(f)(batch)  # or one operator for the whole batch; for lists of tensors: torch._foreach_mul_(tensors, 0.9)",
+    "jax": "step = jax.jit(train_step)  # one call per step; jax.vmap(f)(batch) for a loop over samples",
+    "mindspore": "@mindspore.jit  # compile the step; mindspore.vmap(f)(batch) for a loop over samples",
+    "tensorflow": "@tf.function  # compile the step; tf.vectorized_map(f, batch) for a loop over samples",
+}
+_LEAST, _SHORT_NS, _PAUSE_NS = 32, 200_000, 2_000_000  # calls per step; median call; between two calls of a loop
+_LEAST_FUNCTIONS = 16  # of JAX, per step
+_KEPT = 2  # iterations
+_FUNCTION = "PjitFunction("
+
+
+def small_operators(run: Run) -> Iterator[Finding]:
+    if run.framework == "jax":
+        yield from _functions(run)
+        return
+    chains = _chains(run)
+    if chains.is_empty():
+        return
+    bounds = intervals.merge(chains["first_ns"].to_numpy(), chains["last_ns"].to_numpy())
+    loop = intervals.enclosing(bounds.starts, bounds.ends, chains["first_ns"].to_numpy())
+    # A loop is named after the operator in it that takes the most time in the whole run: so it has one name in all steps.
+    ranked = chains.with_columns(pl.Series("loop", loop), whole=pl.col("total_ns").sum().over("name"))
+    ranked = ranked.sort("whole", "name", descending=[True, False])
+    named = ranked.group_by("loop", maintain_order=True).agg(
+        pl.col("name").first(), own=pl.col("calls").first(), calls=pl.col("calls").max()
+    )
+    for (name,), part in named.group_by("name", maintain_order=True):
+        rows = part["loop"].to_numpy()
+        ranges = {"start_ns": bounds.starts[rows], "end_ns": bounds.ends[rows], "factor": np.minimum(_KEPT / part["calls"].to_numpy(), 1)}
+        yield _finding(run, str(name), int(part["own"].sum()), pl.DataFrame(ranges))
+
+
+def _finding(run: Run, name: str, calls: int, ranges: pl.DataFrame) -> Finding:
+    ranges = ranges.with_columns(rank=pl.lit(run.rank, pl.Int32), dur=pl.col("end_ns") - pl.col("start_ns"))
+    placed = run.in_steps(ranges, "start_ns").sort("dur", descending=True)
+    total, count = run.per_step(placed["dur"]), round(calls / max(run.steps.height, 1))
+    spans = run.host.filter(pl.col("name").is_in([name, f"PjitFunction({name})"])).select("rank", "span").head(1_000)
+    return Finding(
+        parameters={"operator": name, "count": count, "time": total},
+        evidence=Evidence("operators", {}, {"name": name}, {"loop_ns": total, "calls": count}),
+        changes=(scale_host(placed, pl.col("factor")),),
+        culprit=name,
+        source=run.source_of(spans),
+        spans=placed.select("rank", "step", "start_ns", "end_ns"),
+        confidence="medium",
+        code="advice-small_operators-functions" if run.framework == "jax" else None,
+    )
+
+
+def _chains(run: Run) -> pl.DataFrame:
+    """Chains of calls: name, first_ns, last_ns, calls, total_ns."""
+    main = run.host.filter("main").select("rank", "thread").unique()
+    ops = run.operators.filter("outermost").join(main, on=["rank", "thread"], how="semi", maintain_order="left")
+    ops = run.outside_input(ops).sort("start_ns")
+    optimizer = run.host.filter((pl.col("kind") == "annotation") & pl.col("name").str.starts_with("Optimizer."))
+    ranges = intervals.merge(optimizer["start_ns"].to_numpy(), optimizer["end_ns"].to_numpy())
+    ops = ops.filter(pl.Series(intervals.enclosing(ranges.starts, ranges.ends, ops["start_ns"].to_numpy()) < 0))
+    key = ["rank", "step", "name", "scope"]
+    new = (pl.col("start_ns") - pl.col("end_ns").shift(1) > _PAUSE_NS).fill_null(False)
+    chains = ops.with_columns(chain=new.cum_sum().over(key)).group_by(*key, "chain", maintain_order=True)
+    rows = chains.agg(
+        first_ns=pl.col("start_ns").min(),
+        last_ns=pl.col("end_ns").max(),
+        calls=pl.len(),
+        total_ns=pl.col("dur_ns").sum(),
+        middle=pl.col("dur_ns").median(),
+    )
+    return rows.filter((pl.col("calls") >= _LEAST) & (pl.col("middle") <= _SHORT_NS))
+
+
+def _functions(run: Run) -> Iterator[Finding]:
+    """Steps that call many functions of JAX: all their time in which no operator runs."""
+    calls = run.host.filter("main", pl.col("name").str.starts_with(_FUNCTION)).sort("start_ns", "end_ns", descending=[False, True])
+    reach = pl.col("end_ns").cum_max().shift(1).over("rank", "track")
+    outer = calls.filter(reach.is_null() | (pl.col("start_ns") >= reach))
+    many = outer.filter(pl.len().over("rank", "step") >= _LEAST_FUNCTIONS)
+    if many.is_empty():
+        return
+    totals = many.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
+    whole = many.group_by("rank", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    ops = run.host.filter(pl.col("kind") == "op")
+    busy = intervals.merge(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
+    free = intervals.subtract(intervals.merge(whole["start_ns"].to_numpy(), whole["end_ns"].to_numpy()), busy)
+    ranges = pl.DataFrame({"start_ns": free.starts, "end_ns": free.ends, "factor": np.zeros(len(free.starts))})
+    yield _finding(run, totals["name"][0].removeprefix(_FUNCTION).removesuffix(")"), many.height, ranges)
