@@ -33,10 +33,10 @@ def test_the_gain_of_a_host_finding_is_the_part_of_the_idle_time_that_is_left_wi
     assert statement["title"].startswith("+100 % per recorded step: 600 µs, unprofiled 300 µs.")
 
 
-def test_where_the_overhead_is_unknown_but_likely_the_confidence_is_low() -> None:
+def test_where_the_overhead_is_unknown_but_likely_the_confidence_is_lower() -> None:
     trace = launches(options={"with_stack": True}).with_meta(framework="pytorch")
     row = finding(trace, "launch_bound")
-    assert (row["gain_ns"], row["confidence"]) == (532_000, "low")
+    assert (row["gain_ns"], row["confidence"]) == (532_000, "medium")
     (statement,) = rows(trace, "distortion")
     assert "stacks" in statement["title"]
 

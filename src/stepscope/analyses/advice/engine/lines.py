@@ -1,5 +1,8 @@
 """Lines of the program behind host spans, from recorded Python stacks."""
 
+import re
+import sys
+
 import numpy as np
 import polars as pl
 
@@ -10,6 +13,8 @@ from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
 _LINE = r"^(?:.*[/\\])?([^/\\]+)\((\d+)\)"  # `/home/me/train.py(41): step`
+# Frames of the standard library, whose paths may be cut to `json/encoder.py`.
+_STANDARD = rf"^({'|'.join(map(re.escape, sorted(sys.stdlib_module_names)))})([/\\]|\.py\()"
 
 
 def most_common(trace: Trace, spans: pl.DataFrame) -> str | None:
@@ -39,7 +44,7 @@ def _program_lines(trace: Trace) -> tuple[pl.DataFrame, Ints]:
         .collect()
     )
     names = host.filter(pl.col("kind") == "python")["name"].unique()
-    program = names.filter(names.str.contains(_LINE) & ~is_library(names))
+    program = names.filter(names.str.contains(_LINE) & ~is_library(names) & ~names.str.contains(_STANDARD))
     is_program = ((host["kind"] == "python") & host["name"].is_in(program.implode())).to_numpy()
     if not is_program.any():
         return host.head(0), np.empty(0, np.int64)

@@ -131,6 +131,11 @@ NEEDS: dict[str, Need] = {
     "api": Need(
         "calls of the device runtime", _spans("api"), {"": "record with `stepscope run`", "mindspore": "record with --level Level1"}
     ),
+    "program": Need(
+        "Python stacks, or kernels of a device",
+        lambda run: _has_streams(run) or "python" in _kinds(run.trace),
+        _kineto("--stack", "with_stack=True"),
+    ),
     "stacks": Need("Python stacks", _spans("python"), _kineto("--stack", "with_stack=True")),
     "collections": Need(
         "garbage collections",

@@ -119,6 +119,15 @@ def severity(share: float) -> str | None:
     return next((word for word, least in SEVERITIES if share >= least), None)
 
 
+def _severity(share: float, confidence: str) -> str | None:
+    """A finding of low confidence is at most medium: no page should alarm about a guess."""
+    word = severity(share)
+    return "medium" if word == "high" and confidence == "low" else word
+
+
+_LOWER = {"high": "medium", "medium": "low", "low": "low"}
+
+
 def _chosen_ranks(trace: Trace, replays: Replays) -> tuple[list[int], str | None]:
     """The ranks that rules for one rank look at: all, or the slowest, the fastest and others evenly between them by their step."""
     by_time = replays.unchanged.sort("step_ns", "rank", descending=[True, False])["rank"].to_list()
@@ -192,12 +201,12 @@ def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: in
         device = replays.device_ns(finding.changes)
     if rule.host_bound:
         gain = round(gain * left)
-        confidence = "low" if likely else confidence
+        confidence = _LOWER[confidence] if likely else confidence
     gain = max(gain, 0)
     # A pause in single steps is part of the mean step, not of the median one.
     whole = step_ns if finding.changes else max(mean_ns, step_ns)
     share = gain / whole if whole else 0.0
-    return Ranked(rule, finding, candidate.ranks, severity(share), gain, share, None, None, device, bottleneck, confidence)
+    return Ranked(rule, finding, candidate.ranks, _severity(share, confidence), gain, share, None, None, device, bottleneck, confidence)
 
 
 def _left_of_idle(trace: Trace) -> tuple[float, bool]:

@@ -31,6 +31,7 @@ _AVOIDABLE = (
     r"randperm|randint|multinomial|scatter_?|scatter_add_?|one_hot|isnan|isinf|isfinite|nonzero|masked_select|index_put_?|"
     r"embedding_dense_backward|linalg_svd|linalg_eigh)$"
 )
+_OF_BACKWARD = ["aten::embedding_dense_backward", "aten::isnan"]
 
 
 def host_operator(run: Run) -> Iterator[Finding]:
@@ -38,7 +39,8 @@ def host_operator(run: Run) -> Iterator[Finding]:
 
 
 def _on_cpu(run: Run) -> Iterator[Finding]:
-    named = run.outside_input(run.operators.filter(pl.col("name").str.contains(_AVOIDABLE)))
+    mine = pl.col("outermost") | pl.col("name").is_in(_OF_BACKWARD)  # others are part of an operator that the program calls
+    named = run.outside_input(run.operators.filter(pl.col("name").str.contains(_AVOIDABLE) & mine))
     # Of calls inside each other, the outermost.
     named = named.sort("start_ns", "end_ns", descending=[False, True])
     reach = pl.col("end_ns").cum_max().shift(1).over("rank", "thread")

@@ -1,8 +1,9 @@
-"""The program runs Python code, not operators, and nothing else works meanwhile.
+"""The program runs Python code, not operators, and nothing else works at that time.
 
 Fires for stretches of at least 0.5 ms (shorter ones are the cost of launching: `launch_bound`) inside idle gaps of the device (without one:
 of the operators) in which the thread of the program runs no operator, no call of the runtime and no input. With Python stacks the culprit
-is the line of the program; stacks slow Python itself, so the gain is an upper bound.
+is the line of the program; stacks slow Python itself, so the gain is an upper bound. Without a device it needs stacks: in such a time
+another process may have the core.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from stepscope.analyses.advice.engine.lines import lines_at
 from stepscope.analyses.advice.engine.run import CHAIN_NS, Run
 from stepscope.model import intervals
 
-NEEDS = ("steps", "work", "operators")
+NEEDS = ("steps", "work", "operators", "program")
 APPLIES = ()
 HOST_BOUND = True
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"

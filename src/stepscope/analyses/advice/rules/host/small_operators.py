@@ -29,6 +29,7 @@ _LEAST, _SHORT_NS, _PAUSE_NS = 32, 200_000, 2_000_000  # calls per step; median 
 _LEAST_FUNCTIONS = 16  # of JAX, per step
 _KEPT = 2  # iterations
 _FUNCTION = "PjitFunction("
+_BACKWARD = r"^autograd::|^torch::autograd::|Backward\d*$"  # follows the loop of the forward pass
 
 
 def small_operators(run: Run) -> Iterator[Finding]:
@@ -48,8 +49,20 @@ def small_operators(run: Run) -> Iterator[Finding]:
     )
     for (name,), part in named.group_by("name", maintain_order=True):
         rows = part["loop"].to_numpy()
-        ranges = {"start_ns": bounds.starts[rows], "end_ns": bounds.ends[rows], "factor": np.minimum(_KEPT / part["calls"].to_numpy(), 1)}
-        yield _finding(run, str(name), int(part["own"].sum()), pl.DataFrame(ranges))
+        factor = np.minimum(_KEPT / part["calls"].to_numpy(), 1)
+        ranges = pl.DataFrame({"start_ns": bounds.starts[rows], "end_ns": bounds.ends[rows], "factor": factor})
+        yield _finding(run, str(name), int(part["own"].sum()), pl.concat([ranges, _backward(run, ranges)]))
+
+
+def _backward(run: Run, loops: pl.DataFrame) -> pl.DataFrame:
+    """Calls of the backward pass that belong to operators in loops, with the factor of their loop."""
+    forward = loops.sort("start_ns")
+    ops = run.operators.filter(~pl.col("name").str.contains(_BACKWARD)).select("rank", "start_ns", flow_in="span").sort("start_ns")
+    inside = ops.join_asof(forward, on="start_ns", check_sortedness=False, coalesce=False, suffix="_loop")
+    inside = inside.filter(pl.col("start_ns") < pl.col("end_ns")).select("rank", "flow_in", "factor")
+    spans = run.trace.spans.filter((pl.col("kind") == "op") & pl.col("flow_in").is_not_null())
+    calls = spans.select("rank", "flow_in", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
+    return calls.join(inside, on=["rank", "flow_in"]).select(forward.columns)
 
 
 def _finding(run: Run, name: str, calls: int, ranges: pl.DataFrame) -> Finding:
@@ -73,7 +86,7 @@ def _chains(run: Run) -> pl.DataFrame:
     """Chains of calls: name, first_ns, last_ns, calls, total_ns."""
     main = run.host.filter("main").select("rank", "thread").unique()
     ops = run.operators.filter("outermost").join(main, on=["rank", "thread"], how="semi", maintain_order="left")
-    ops = run.outside_input(ops).sort("start_ns")
+    ops = run.outside_input(ops).filter(~pl.col("name").str.contains(_BACKWARD)).sort("start_ns")
     optimizer = run.host.filter((pl.col("kind") == "annotation") & pl.col("name").str.starts_with("Optimizer."))
     ranges = intervals.merge(optimizer["start_ns"].to_numpy(), optimizer["end_ns"].to_numpy())
     ops = ops.filter(pl.Series(intervals.enclosing(ranges.starts, ranges.ends, ops["start_ns"].to_numpy()) < 0))

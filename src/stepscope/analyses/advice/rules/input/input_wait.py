@@ -1,6 +1,6 @@
 """The step waits for its input.
 
-Fires for waits of the program for data, and names the cause, the first that holds: the CPU has no free core (more workers would slow it
+Fires for waits of the program for data, and names the cause, the first that holds: this run keeps the CPU full (more workers would slow it
 further); the loader runs in the training thread; the transfer to the device is late; an operator of the pipeline is the bottleneck; one of
 many batches is late; the queue of ready batches is empty; unknown. The gain is the step without these waits.
 """
@@ -28,6 +28,7 @@ _CPU_FIX = {
 }
 _SLOW_BATCH, _MOST = 10, 0.5  # times the median wait; of all waiting time
 _EMPTY = 0.2  # of the batches
+_OWN = 0.5  # of the cores
 
 
 def input_wait(run: Run) -> Iterator[Finding]:
@@ -56,7 +57,7 @@ def _cause(run: Run, waits: pl.DataFrame) -> tuple[str, str, dict[str, Any]]:
     name = str(waits["name"][0])
     use = run.table("cpu_use", of="machine")
     full = use.filter(pl.col("verdict") == "full").to_dicts()
-    if full:
+    if full and _is_own(run, full[0]["cores"]):
         busy = (full[0]["user_share"] or 0) + (full[0]["system_share"] or 0)
         return "cpu", "CPU", {"busy": busy} | ({"cores": full[0]["cores"]} if full[0]["cores"] else {})
     if _is_synchronous(run, name):
@@ -82,6 +83,12 @@ def _cause(run: Run, waits: pl.DataFrame) -> tuple[str, str, dict[str, Any]]:
         row = sampled.sort("empty", descending=True).row(0, named=True)
         return "empty", row["queue"], {"empty": row["empty"], "batches": row["batches"]}
     return "unknown", name, {}
+
+
+def _is_own(run: Run, cores: float | None) -> bool:
+    """Whether the processes of this run keep at least half of the cores busy; if that is unknown, a full CPU counts as its own."""
+    used = run.table("cpu_use", of="process")["busy_cores"].drop_nulls()
+    return not used.len() or not cores or used.sum() >= _OWN * cores
 
 
 def _is_synchronous(run: Run, name: str) -> bool:

@@ -1,7 +1,7 @@
 """The recording itself lengthens the steps.
 
 A statement: how much longer a recorded step is, or what was recorded that slows the host, and profiler work inside the steps. The gains
-of host-bound findings are reduced by the known overhead; where it is not known, their confidence is low.
+of host-bound findings are reduced by the known overhead; where it is not known, their confidence is lower.
 """
 
 from collections.abc import Iterator
