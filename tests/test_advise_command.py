@@ -55,9 +55,8 @@ def test_the_summary_shows_the_first_finding_and_the_way_to_the_others(capsys: p
 
 
 def test_whatif_answers_a_change_and_repeated_flags_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    assert output(capsys, "whatif", str(RECORDING)).splitlines()[0].endswith("per step, no change")
     faster = output(capsys, "whatif", str(RECORDING), "--scale", "aten::mm=0.5", "--scale", "aten::addmm=0.5", "--remove", "host")
-    assert "shorter" in faster.splitlines()[0]
+    assert " less (" in faster.splitlines()[0]
     (row,) = json.loads(output(capsys, "whatif", str(RECORDING), "--infinite-bandwidth", "--format", "json"))["rows"]
     assert row["gain_ns"] == 0  # one rank transfers nothing
 

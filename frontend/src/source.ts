@@ -94,7 +94,7 @@ export class HttpSource implements Source {
   }
 
   async info(run: string): Promise<Info> {
-    const info = exact(await (await request(`api/runs/${encodeURIComponent(run)}`)).text()) as Info;
+    const info = exactJson(await (await request(`api/runs/${encodeURIComponent(run)}`)).text()) as Info;
     this.origins.set(run, BigInt(info.origin_ns));
     return info;
   }
@@ -162,7 +162,7 @@ function queryText(params: Params): string {
 }
 
 /** JSON whose integers beyond 2^53, such as times in ns, stay exact. */
-function exact(json: string): unknown {
+export function exactJson(json: string): unknown {
   const keep = (_: string, value: unknown, written?: { source?: string }) =>
     Number.isInteger(value) && !Number.isSafeInteger(value) ? (written?.source ?? value) : value;
   return JSON.parse(json, keep as (key: string, value: unknown) => unknown);

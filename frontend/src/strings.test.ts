@@ -17,7 +17,7 @@ const examples = import.meta.glob<{ title: string }[]>(["./examples.json"], { ea
 const sections = Object.keys(en) as (keyof typeof en)[];
 const everything = Object.values(sources).join("\n");
 /** Sections whose keys are values of tables or names of modules. */
-const BY_VALUE = ["values", "pages", "families", "familiesInSentence"];
+const BY_VALUE = ["values", "pages", "families", "familiesInSentence", "limits"];
 
 test("both languages have the same sections", () => {
   expect(Object.keys(zh)).toEqual(Object.keys(en));

@@ -312,6 +312,8 @@ def test_figures_lead_to_their_place_on_the_timeline(server: "Serve", quiet: "Pa
     assert addresses
     for address in addresses:
         given = parse_qs(address.partition("?")[2])
+        if "span" in given and "t0" not in given:  # the timeline shows all of the span
+            continue
         start, end = int(given["t0"][0]), int(given["t1"][0])
         assert -1_000_000_000 <= start <= end <= length + 1_000_000_000
 
@@ -488,7 +490,7 @@ def test_advice_and_comparison_show_the_figures_of_the_analyses(server: "Serve",
     one, other = served.run("resnet50_h200"), served.run("jax-0.11.2-gpu")
     causes = stepscope.open(RESNET).gap_causes()
     quiet.evaluate(GO, f"#/{one}/advice")
-    titles = quiet.locator("main tbody .q").evaluate_all("all => all.map(e => e.title)")
+    titles = quiet.locator("main tbody td:not(:first-child) .q").evaluate_all("all => all.map(e => e.title)")
     assert [int(title.replace(",", "").split()[0]) for title in titles[::3]] == causes["total_ns"].to_list()
     assert [float(title) for title in titles[1::3]] == causes["share"].to_list()
     quiet.evaluate(GO, f"#/{one}/compare?with={other}")

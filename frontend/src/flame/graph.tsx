@@ -50,6 +50,8 @@ export function FlameGraph(props: GraphProps) {
   const whole = wholeHeight(layout, ruler);
   const height = Math.max(ROW, Math.min(tallest, whole));
   const labels = useRef(new Map<number, string>());
+  const tints = useRef<Tint[]>([]);
+  const drawnIn = useRef("");
   const scene = (): Scene => ({
     frames,
     layout,
@@ -59,7 +61,7 @@ export function FlameGraph(props: GraphProps) {
     top: scroll.current?.scrollTop ?? 0,
     inverted,
     ruler,
-    tint: props.tint ?? ((row) => tintOf(frames.kind[row], frames.name[row])),
+    tint: (row) => (tints.current[row] ??= props.tint?.(row) ?? tintOf(frames.kind[row], frames.name[row])),
     label: (row) => {
       let known = labels.current.get(row);
       if (known === undefined) labels.current.set(row, (known = labelOf(frames.name[row] ?? text().other)));
@@ -78,6 +80,7 @@ export function FlameGraph(props: GraphProps) {
     if (canvas.current!.width !== wide) canvas.current!.width = wide;
     if (canvas.current!.height !== tall) canvas.current!.height = tall;
     ink.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (drawnIn.current !== theme()) [tints.current, drawnIn.current] = [[], theme()];
     const of = scene();
     if (props.sceneOf) props.sceneOf.current = of;
     paint(ink, of);
@@ -87,6 +90,7 @@ export function FlameGraph(props: GraphProps) {
   const motion = useMotion(view, extent, latest, props.onView);
   useEffect(() => {
     labels.current.clear();
+    tints.current = [];
   }, [frames]);
   // Another selection brings its frame into view; without one, everything is.
   const key = selected >= 0 ? `${layout.x[selected]}:${layout.width[selected]}` : "";

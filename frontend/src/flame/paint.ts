@@ -53,48 +53,98 @@ export function depthAt(y: number, layout: Layout, inverted: boolean, ruler: boo
 const widths = new Map<string, number>();
 
 export function paint(ink: CanvasRenderingContext2D, scene: Scene): void {
-  const { layout, view, width, height, top } = scene;
+  const { layout, width, height, top } = scene;
   ink.clearRect(0, 0, width, height);
   ink.font = `11px ${css("--mono")}`;
   ink.textBaseline = "middle";
-  const scale = width / (view.right - view.left || 1);
-  const [surface, faint] = [css("--surface"), css("--text-3")];
-  const [plain, dimmed, hatch] = [1, 0.22, hatching(ink)];
+  ink.imageSmoothingEnabled = false;
+  const style = { surface: css("--surface"), faint: css("--text-3"), accent: css("--accent"), text: css("--text") };
+  const hatch = hatching(ink);
   for (let depth = 0; depth < layout.rows.length; depth++) {
     const y = topOf(depth, layout, scene.inverted, scene.ruler) - top;
-    if (y + ROW < 0 || y > height) continue;
-    const rows = layout.rows[depth];
-    let drawn = -1;
-    for (let at = firstVisible(layout, rows, view.left); at < rows.length; at++) {
-      const row = rows[at];
-      const x = (layout.x[row] - view.left) * scale;
-      if (x > width) break;
-      const end = x + layout.width[row] * scale;
-      const [from, to] = [Math.max(0, x), Math.min(width, end)];
-      if (to - from < 0.9) {
-        const pixel = Math.floor(from);
-        if (pixel === drawn) continue; // the pixel shows a neighbor
-        drawn = pixel;
-      }
-      const tint = scene.tint(row);
-      const pale = scene.matches !== null && !scene.matches.is[row];
-      ink.globalAlpha = pale ? dimmed : plain;
-      ink.fillStyle = tint.fill;
-      const size = Math.max(1, to - from - (to - from > 3 ? 1 : 0));
-      ink.fillRect(from, y, size, ROW - 1);
-      if (scene.frames.kind[row] === OTHER && size > 2) {
-        ink.fillStyle = hatch;
-        ink.fillRect(from, y, size, ROW - 1);
-      }
-      ink.globalAlpha = plain;
-      if (size > 26)
-        text(ink, scene.label(row), pale ? faint : tint.ink, from + PAD, y + (ROW - 1) / 2 + 0.5, size - 2 * PAD);
-      if (row === scene.selected || row === scene.hovered)
-        outline(ink, from, y, size, row === scene.selected ? css("--accent") : css("--text"), surface);
-    }
+    if (y + ROW >= 0 && y <= height) paintRow(ink, scene, layout.rows[depth], y, hatch, style);
   }
   ink.globalAlpha = 1;
-  if (scene.ruler) ruler(ink, scene, scale);
+  if (scene.ruler) ruler(ink, scene, width / (scene.view.right - scene.view.left || 1));
+}
+
+type Style = Record<"surface" | "faint" | "accent" | "text", string>;
+
+/** Frames narrower than this are one pixel of a line of pixels, which is stretched to the height of the row. */
+const NARROW = 2;
+const PALE = 0.22;
+
+function paintRow(
+  ink: CanvasRenderingContext2D,
+  scene: Scene,
+  rows: Int32Array,
+  y: number,
+  hatch: CanvasPattern,
+  style: Style,
+): void {
+  const { layout, view, width } = scene;
+  const scale = width / (view.right - view.left || 1);
+  const line = pixelLine(Math.ceil(width));
+  let narrow = false;
+  for (let at = firstVisible(layout, rows, view.left); at < rows.length; at++) {
+    const row = rows[at];
+    const x = (layout.x[row] - view.left) * scale;
+    if (x > width) break;
+    const [from, to] = [Math.max(0, x), Math.min(width, x + layout.width[row] * scale)];
+    const size = to - from;
+    const pale = scene.matches !== null && !scene.matches.is[row];
+    const marked = row === scene.selected || row === scene.hovered;
+    if (size < NARROW && !marked) {
+      const pixel = Math.min(line.colors.length - 1, Math.floor(from));
+      narrow = true;
+      const color = scene.tint(row).pixel;
+      line.colors[pixel] = pale ? ((color & 0xffffff) | (Math.round(255 * PALE) << 24)) >>> 0 : color;
+      // The pixel shows this frame: go on with the first one beyond it.
+      if (size < 1) at = Math.max(at, firstBeyond(layout, rows, at, view.left + (pixel + 1) / scale) - 1);
+      continue;
+    }
+    const tint = scene.tint(row);
+    const wide = Math.max(1, size - (size > 3 ? 1 : 0));
+    ink.globalAlpha = pale ? PALE : 1;
+    ink.fillStyle = tint.fill;
+    ink.fillRect(from, y, wide, ROW - 1);
+    if (scene.frames.kind[row] === OTHER && wide > 2) {
+      ink.fillStyle = hatch;
+      ink.fillRect(from, y, wide, ROW - 1);
+    }
+    ink.globalAlpha = 1;
+    if (wide > 26) text(ink, scene.label(row), pale ? style.faint : tint.ink, from + PAD, y + ROW / 2, wide - 2 * PAD);
+    if (marked) outline(ink, from, y, wide, row === scene.selected ? style.accent : style.text, style.surface);
+  }
+  ink.globalAlpha = 1;
+  if (narrow) ink.drawImage(line.drawn(), 0, 0, line.colors.length, 1, 0, y, line.colors.length, ROW - 1);
+}
+
+/** The first row from `at` on whose right end is beyond a place. */
+function firstBeyond(layout: Layout, rows: Int32Array, at: number, place: number): number {
+  let [low, high] = [at, rows.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (layout.x[rows[middle]] + layout.width[rows[middle]] <= place) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+const strip = document.createElement("canvas");
+
+/** One line of pixels, transparent at first. */
+function pixelLine(width: number): { colors: Uint32Array; drawn: () => HTMLCanvasElement } {
+  const image = new ImageData(Math.max(1, width), 1);
+  return {
+    colors: new Uint32Array(image.data.buffer),
+    drawn: () => {
+      if (strip.width !== image.width) strip.width = image.width;
+      strip.height = 1;
+      strip.getContext("2d")!.putImageData(image, 0, 0);
+      return strip;
+    },
+  };
 }
 
 function text(ink: CanvasRenderingContext2D, label: string, color: string, x: number, y: number, room: number): void {
@@ -197,30 +247,13 @@ export function svg(scene: Scene, title: string, tooltip: (row: number) => strin
       const label = scene.label(row);
       const cut = letters < 3 ? "" : label.length <= letters ? label : `${label.slice(0, letters - 1)}…`;
       parts.push(
-        `<g><title>${escaped(tooltip(row))}</title><rect x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.3, size - 0.5).toFixed(1)}" height="${ROW - 1}" fill="${hex(tint.fill)}"/>` +
-          (cut
-            ? `<text x="${(x + PAD).toFixed(1)}" y="${y + 13}" fill="${hex(tint.ink)}">${escaped(cut)}</text>`
-            : "") +
+        `<g><title>${escaped(tooltip(row))}</title><rect x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.3, size - 0.5).toFixed(1)}" height="${ROW - 1}" fill="${tint.fill}"/>` +
+          (cut ? `<text x="${(x + PAD).toFixed(1)}" y="${y + 13}" fill="${tint.ink}">${escaped(cut)}</text>` : "") +
           "</g>",
       );
     }
   }
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="monospace" font-size="11"><rect width="${width}" height="${height}" fill="${css("--surface")}"/><text x="4" y="15" fill="${css("--text")}">${escaped(title)}</text>${parts.join("")}</svg>`;
-}
-
-const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true })!;
-const plainColors = new Map<string, string>();
-
-/** Colors that every viewer of SVG understands: not oklch(from …). */
-function hex(color: string): string {
-  let known = plainColors.get(color);
-  if (!known) {
-    pen.fillStyle = color;
-    pen.fillRect(0, 0, 1, 1);
-    const [red, green, blue] = pen.getImageData(0, 0, 1, 1).data;
-    plainColors.set(color, (known = `rgb(${red},${green},${blue})`));
-  }
-  return known;
 }
 
 function escaped(text: string): string {

@@ -8,6 +8,24 @@ import { OTHER, sourceOf } from "./tree";
 export interface Tint {
   fill: string;
   ink: string;
+  /** The fill as in canvas memory: red, green, blue and alpha, lowest byte first. */
+  pixel: number;
+}
+
+const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true })!;
+const resolved = new Map<string, [string, number]>();
+
+/** A tint with plain colors: a color such as oklch(from …) is slow to parse, and viewers of SVG do not know it. */
+function tinted(fill: string, ink: string): Tint {
+  let color = resolved.get(fill);
+  if (!color) {
+    pen.fillStyle = fill;
+    pen.fillRect(0, 0, 1, 1);
+    const [red, green, blue] = pen.getImageData(0, 0, 1, 1).data;
+    color = [`rgb(${red},${green},${blue})`, (red | (green << 8) | (blue << 16) | (255 << 24)) >>> 0];
+    resolved.set(fill, color);
+  }
+  return { fill: color[0], ink, pixel: color[1] };
 }
 
 const HUES = [
@@ -34,8 +52,8 @@ export function tintOf(kind: string, name: string | null): Tint {
 }
 
 function found(kind: string, name: string): Tint {
-  if (kind === OTHER || FRAMES.has(kind)) return { fill: css("--sunken"), ink: css("--text-2") };
-  if (kind === "api") return { fill: css("--kind-host"), ink: css(theme() === "dark" ? "--on-kind" : "--text") };
+  if (kind === OTHER || FRAMES.has(kind)) return tinted(css("--sunken"), css("--text-2"));
+  if (kind === "api") return tinted(css("--kind-host"), css(theme() === "dark" ? "--on-kind" : "--text"));
   const hue =
     kind === "python" || kind === "scope"
       ? HUES[hash(familyName(kind, name)) % HUES.length]
@@ -43,7 +61,7 @@ function found(kind: string, name: string): Tint {
         ? token(kind === "op" || kind === "kernel" ? family(name) : spanFamily(name, null))
         : `--kind-${kindOf(kind)}`;
   const wait = hue === "--kind-wait";
-  return { fill: wait ? css(hue) : shade(name, css(hue)), ink: css(wait ? "--on-wait" : "--on-kind") };
+  return tinted(wait ? css(hue) : shade(name, css(hue)), css(wait ? "--on-wait" : "--on-kind"));
 }
 
 /** What frames of one color share: the package of a function, the class or name of a module without its number. */
@@ -70,13 +88,13 @@ function hash(text: string): number {
 /** Red where this run takes longer, blue where it is shorter; gray without a change. −1 to 1; NaN: unknown. */
 export function changeTint(change: number): Tint {
   const base = rgb(css("--kind-idle"));
-  if (!Number.isFinite(change)) return { fill: css("--sunken"), ink: css("--text-2") };
+  if (!Number.isFinite(change)) return tinted(css("--sunken"), css("--text-2"));
   // A change of 1 % is visible, one of 50 % has the full color.
   const strength = Math.min(1, Math.abs(change) * 2) * 0.85 + (Math.abs(change) >= 0.01 ? 0.15 : 0);
   const goal = rgb(css(change > 0 ? "--bad" : "--kind-compute"));
   const mixed = base.map((value, at) => Math.round(value + (goal[at] - value) * strength));
   const light = (0.2126 * mixed[0] + 0.7152 * mixed[1] + 0.0722 * mixed[2]) / 255;
-  return { fill: `rgb(${mixed.join(" ")})`, ink: light > 0.45 ? "#15181c" : "#ffffff" };
+  return tinted(`rgb(${mixed.join(" ")})`, light > 0.45 ? "#15181c" : "#ffffff");
 }
 
 function rgb(hex: string): number[] {

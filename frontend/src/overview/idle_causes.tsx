@@ -1,5 +1,6 @@
 /** Idle causes of the device. */
 import type { ComponentChildren } from "preact";
+import { CulpritText, useCulprits } from "../advice/culprit";
 import { type Fetched, rank } from "../data";
 import { deviceWord } from "../device";
 import { overheadOf } from "../overhead";
@@ -48,6 +49,7 @@ function gapLink(cause: string, device: number, label: string): ComponentChildre
 
 export function WhyCard({ now, causes, overview }: { now: Info; causes: Fetched<Table>; overview: Table }) {
   const t = text();
+  const known = useCulprits(!causes.data?.rows);
   if (causes.data && causes.data.rows === 0) return null;
   const word = deviceWord(now) ?? t.device;
   const over = overheadOf(overview, 0) !== null;
@@ -81,6 +83,7 @@ export function WhyCard({ now, causes, overview }: { now: Info; causes: Fetched<
                         <td title={fill(t.longest, { time: units.text(units.time(data.num("max_ns")[row])) })}>
                           {t[WHY[cause] ?? "why_unknown"]}
                           {devices > 1 && <span class="d3"> · {data.num("device")[row]}</span>}
+                          <CulpritText of={known} cause={cause} device={data.num("device")[row]} />
                         </td>
                         <td class="d3 wide">
                           {gapLink(

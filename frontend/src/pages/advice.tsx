@@ -1,145 +1,162 @@
 // page: {"order": 120, "group": "tools", "icon": "advice"}
-import { warmupParams, info, useTable } from "../data";
-import { deviceWord, onDevice } from "../device";
-import { OverheadNote, overheadOf } from "../overhead";
-import { Await, Card, CopyButton, Empty, Verdict } from "../parts/basics";
+/** Findings by gain, what they save together, what if, and what could not be checked. */
+import "./advice.css";
+import { useMemo } from "preact/hooks";
+import { Causes } from "../advice/causes";
+import { useDismissed, type Dismissed } from "../advice/dismissed";
+import { Finding, Title } from "../advice/finding";
+import { Fold } from "../advice/fold";
+import { adviceRows, byNeed, fallRows, identity, json, markdown, recoverable, type Advice } from "../advice/rows";
+import { Floors, Waterfall } from "../advice/waterfall";
+import { WhatIf } from "../advice/whatif";
+import { info, useTable } from "../data";
+import { onDevice } from "../device";
+import { copyText, Loading, Trouble, Verdict } from "../parts/basics";
+import { save } from "../parts/grid";
 import { Share, Time } from "../parts/quantity";
-import { PageLink } from "../page_links";
-import type { Change } from "../place";
-import { fill, Sentence, strings } from "../strings";
-import * as units from "../units";
+import { fill, messages, Sentence, strings } from "../strings";
 
 const text = strings("advice");
 
-type Words = ReturnType<typeof text>;
+export default function AdvicePage() {
+  const asked = useTable("advice", {}, { allRanks: true });
+  const fall = useTable("waterfall", {}, { allRanks: true });
+  const dismissed = useDismissed();
+  const rows = useMemo(() => (asked.data ? adviceRows(asked.data) : null), [asked.data]);
+  const falls = useMemo(() => (fall.data ? fallRows(fall.data) : []), [fall.data]);
+  const error = asked.error ?? fall.error;
+  if (error) return <Trouble error={error} />;
+  if (!rows) return <Loading rows={12} what={text().reading} />;
+  const shown = rows.filter((row) => !dismissed.reasons.has(identity(row)));
+  const hidden = rows.filter((row) => row.status !== "not checked" && dismissed.reasons.has(identity(row)));
+  const findings = shown.filter((row) => row.status === "finding");
+  const statements = shown.filter((row) => row.status === "statement");
+  return (
+    <div class={`advpage ${asked.waiting ? "stale" : ""}`}>
+      <Headline rows={rows} findings={findings} falls={falls} dismissed={dismissed} />
+      {dismissed.error && <Trouble error={dismissed.error} />}
+      {!dismissed.kept && hidden.length > 0 && <p class="warn small">{text().notKept}</p>}
+      {findings.map((row) => (
+        <Finding key={identity(row)} of={row} dismissed={dismissed} />
+      ))}
+      <Waterfall rows={falls} findings={findings} />
+      <div class="adv-cols">
+        <WhatIf />
+        <Floors />
+      </div>
+      {statements.length > 0 && <h2 class="adv-section">{text().statements}</h2>}
+      {statements.map((row) => (
+        <Finding key={identity(row)} of={row} dismissed={dismissed} />
+      ))}
+      {onDevice(info.value!) && <Causes />}
+      <NotChecked rows={rows.filter((row) => row.status === "not checked")} />
+      <Hidden rows={hidden} dismissed={dismissed} />
+    </div>
+  );
+}
 
-const CAUSES: Record<string, [keyof Words, keyof Words, Change & { page: string }]> = {
-  "host-bound": ["why_host", "to_operators", { page: "operators" }],
-  "launch latency": ["why_launch", "to_kernels", { page: "kernels" }],
-  "data wait": ["why_data", "to_data", { page: "data" }],
-  sync: ["why_sync", "to_steps", { page: "steps" }],
-  communication: ["why_comm", "to_communication", { page: "communication" }],
-  unknown: ["why_unknown", "to_timeline", { page: "timeline" }],
-};
+interface HeadlineProps {
+  rows: Advice[];
+  findings: Advice[];
+  falls: ReturnType<typeof fallRows>;
+  dismissed: Dismissed;
+}
 
-export default function Advice() {
+function Headline({ rows, findings, falls, dismissed }: HeadlineProps) {
   const t = text();
   const now = info.value!;
-  const device = onDevice(now);
-  const word = deviceWord(now) ?? "device";
-  const causes = useTable("gap_causes", warmupParams(), { skip: !device });
-  const overview = useTable("overview", warmupParams(), { skip: !device });
-  const over = overview.data !== null && overheadOf(overview.data, 0) !== null;
-  const none = overview.data?.rows && overview.data.num("device_steps")[0] === 0 ? t.unrecorded : t.none;
-  // Several trace files in a folder are one run here; on the command line each is named.
-  const path =
-    now.ranks.length > 1 && now.format === "chrome"
-      ? "PATH"
-      : /[^\w./-]/.test(now.path)
-        ? `'${now.path.replaceAll("'", "'\\''")}'`
-        : now.path;
-  const commands = [
-    [`stepscope show gap_causes ${path}`, t.sum],
-    [`stepscope show gaps ${path} --min-ns 100000`, t.each],
-    [`stepscope show launches ${path}`, t.launches],
-    [`stepscope query ${path} "select cause, sum(dur_ns) from gaps group by cause"`, t.sql],
+  const whole = recoverable(falls);
+  const healthy = rows.find((row) => row.status === "healthy");
+  const name = now.name.replace(/[^\w.-]+/g, "_");
+  const labels = {
+    gain: t.gain,
+    after: t.later,
+    of: t.ofStepPlain,
+    fix: t.fix,
+    source: t.source,
+    dismissed: t.dismissed,
+    notChecked: t.notChecked,
+  };
+  const asMarkdown = () => markdown(now.name, rows, dismissed.reasons, messages(), labels);
+  const exports = (
+    <span class="adv-export">
+      <button class="aslink" onClick={() => void copyText(asMarkdown())}>
+        {t.copyMarkdown}
+      </button>
+      {" · "}
+      <button class="aslink" onClick={() => save(`${name}-advice.md`, asMarkdown())}>
+        Markdown
+      </button>
+      {" · "}
+      <button
+        class="aslink"
+        onClick={() => save(`${name}-advice.json`, json(now.name, rows, dismissed.reasons, messages()))}
+      >
+        JSON
+      </button>
+    </span>
+  );
+  const facts = [
+    findings.length > 0 && fill(t.findingCount, { count: findings.length }),
+    rows[0]?.coverage && fill(t.replayedSteps, { coverage: rows[0].coverage }),
+    exports,
   ];
+  if (!rows.some((row) => row.status === "finding"))
+    return <Verdict facts={facts}>{healthy ? <Title of={healthy} /> : t.nothing}</Verdict>;
   return (
-    <>
-      <Verdict facts={[t.later]}>
-        {!device ? (
-          t.noDevice
-        ) : causes.data ? (
-          causes.data.rows ? (
-            <Sentence
-              template={over ? t.mostOver : t.most}
-              device={word}
-              share={
-                <b>
-                  <Share of={causes.data.num("share")[0]} />
-                </b>
-              }
-              left={
-                <b>
-                  <Share of={causes.data.num("unprofiled_share")[0]} />
-                </b>
-              }
-              cause={<b>{t[CAUSES[causes.data.str("cause")[0] ?? ""]?.[0] ?? "why_unknown"]}</b>}
-            />
-          ) : (
-            fill(none, { device: word })
-          )
-        ) : (
-          "…"
-        )}
-      </Verdict>
-      {device && (
-        <Card title={fill(t.causes, { device: word })} note={t.note}>
-          <OverheadNote />
-          <Await of={causes}>
-            {(data) =>
-              data.rows === 0 ? (
-                <Empty title={fill(none, { device: word })} />
-              ) : (
-                <table>
-                  <thead>
-                    <tr>
-                      <th>{t.cause}</th>
-                      <th>{t.gaps}</th>
-                      <th>{t.total}</th>
-                      <th>{t.share}</th>
-                      {over && <th>{t.unprofiled}</th>}
-                      <th>{t.longest}</th>
-                      <th class="tl">{t.look}</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {data
-                      .where(() => true)
-                      .map((row) => {
-                        const [why, to, where] = CAUSES[data.str("cause")[row] ?? ""] ?? CAUSES.unknown;
-                        return (
-                          <tr key={row}>
-                            <td>
-                              {t[why]} <span class="d3 mono">{data.str("cause")[row]}</span>
-                            </td>
-                            <td>{units.count(data.num("gaps")[row]).value}</td>
-                            <td>
-                              <Time ns={data.num("total_ns")[row]} />
-                            </td>
-                            <td class="b">
-                              <Share of={data.num("share")[row]} />
-                            </td>
-                            {over && (
-                              <td>
-                                <Share of={data.num("unprofiled_share")[row]} />
-                              </td>
-                            )}
-                            <td>
-                              <Time ns={data.num("max_ns")[row]} />
-                            </td>
-                            <td class="tl">
-                              <PageLink to={where}>{t[to]}</PageLink>
-                            </td>
-                          </tr>
-                        );
-                      })}
-                  </tbody>
-                </table>
-              )
-            }
-          </Await>
-        </Card>
+    <Verdict facts={facts}>
+      {Number.isFinite(whole.share) ? (
+        <Sentence
+          template={t.headline}
+          share={
+            <b>
+              <Share of={whole.share} />
+            </b>
+          }
+          before={
+            <b>
+              <Time ns={whole.before} />
+            </b>
+          }
+          after={
+            <b>
+              <Time ns={whole.after} />
+            </b>
+          }
+        />
+      ) : (
+        fill(t.findingCount, { count: findings.length })
       )}
-      <Card title={t.terminal}>
-        {commands.map(([command, about]) => (
-          <div key={command} class="codeline">
-            <pre class="code">{command}</pre>
-            <span class="d3 small">{about}</span>
-            <CopyButton value={command} />
-          </div>
-        ))}
-      </Card>
-    </>
+    </Verdict>
+  );
+}
+
+/** Rules without their data, by what has to be recorded. */
+function NotChecked({ rows }: { rows: Advice[] }) {
+  const t = text();
+  if (!rows.length) return null;
+  return (
+    <Fold class="card adv-fold" title={fill(t.notCheckedCount, { count: rows.length })}>
+      {() => (
+        <ul>
+          {byNeed(rows).map(([need, some]) => (
+            <li key={need}>
+              <p>{need}</p>
+              <p class="d3 mono small">{some.map((row) => row.rule).join(" · ")}</p>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Fold>
+  );
+}
+
+function Hidden({ rows, dismissed }: { rows: Advice[]; dismissed: Dismissed }) {
+  const t = text();
+  if (!rows.length) return null;
+  return (
+    <Fold class="card adv-fold" title={fill(t.dismissedCount, { count: rows.length })}>
+      {() => rows.map((row) => <Finding key={identity(row)} of={row} dismissed={dismissed} />)}
+    </Fold>
   );
 }

@@ -1,8 +1,10 @@
 // page: {"order": 20, "group": "performance", "icon": "overview"}
 import "./overview.css";
+import "./advice.css";
 import type { ComponentChildren } from "preact";
 import { warmupParams, info, rank, useTable } from "../data";
 import { onDevice } from "../device";
+import { AdviceRail } from "../advice/rail";
 import { Activity } from "../overview/activity";
 import { selectedStep } from "../overview/selected_step";
 import { FigureTiles } from "../overview/figures";
@@ -49,6 +51,7 @@ export default function Overview() {
           />
         </>
       )}
+      {overview.data.rows > 0 && <AdviceRail />}
       <div class="ov-cols">
         <div class="col">
           {overview.data.rows > 0 && <StepsCard overview={overview.data} overlap={overlap} chosen={chosen} />}

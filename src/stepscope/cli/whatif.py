@@ -50,23 +50,28 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     trace = open_trace(args.path, args)
-    chosen = bool(args.scale or args.remove or args.infinite_bandwidth)
+    count = len(args.scale) + len(args.remove) + args.infinite_bandwidth
+    chosen = count > 0
     changes = {"scale": ",".join(args.scale) or None, "remove": ",".join(args.remove) or None}
+    several = any("," in text for text in (*args.scale, *args.remove)) or count != 1
     if not chosen:
         from stepscope.analyses.shared.changes import REMOVABLE
 
         changes["remove"] = ",".join(REMOVABLE)
-    rows = trace.analyse("whatif", **changes, infinite_bandwidth=args.infinite_bandwidth, each=True)
+    rows = trace.analyse("whatif", **changes, infinite_bandwidth=args.infinite_bandwidth, each=several)
     if args.format == "text":
         width = max(_terminal.width(), _NARROWEST)
-        _terminal.write(page(rows.to_dicts(), args.path, width) if chosen else menu(rows.to_dicts(), args.path, width))
+        if chosen:
+            _terminal.write(page(rows.to_dicts(), width, args.path))
+        else:
+            _terminal.write(menu(rows.to_dicts(), trace.analyse("floors").to_dicts(), width, args.path))
         return 0
     options = argparse.Namespace(format=args.format, output=None, force=False, limit=0, sort=None, ascending=False, columns=None, wide=True)
     _output.write_table(rows.lazy(), options, trace, {"analysis": "whatif", "source": trace.meta.source})
     return 0
 
 
-def page(rows: list[dict[str, Any]], path: Path, width: int) -> Iterator[Line]:
+def page(rows: list[dict[str, Any]], width: int, path: Path) -> Iterator[Line]:
     """The answer, the three times of the step, and each change alone."""
     together = [row for row in rows if row["change"] is None]
     if not together:
@@ -78,12 +83,13 @@ def page(rows: list[dict[str, Any]], path: Path, width: int) -> Iterator[Line]:
     yield []
     yield from _times(slowest, width)
     own = [row for row in rows if row["change"] is not None and row["rank"] == slowest["rank"]]
-    yield []
-    yield from _gains([*own, slowest | {"change": "together"}] if len(own) > 1 else own, "change, alone", width)
+    if own:
+        yield []
+        yield from _gains([*own, slowest | {"change": "together"}], "change, alone", width)
     yield from _ranks(together)
 
 
-def menu(rows: list[dict[str, Any]], path: Path, width: int) -> Iterator[Line]:
+def menu(rows: list[dict[str, Any]], floors: list[dict[str, Any]], width: int, path: Path) -> Iterator[Line]:
     """The step as it is, and what it would gain without each kind of time."""
     together = [row for row in rows if row["change"] is None]
     if not together:
@@ -100,6 +106,11 @@ def menu(rows: list[dict[str, Any]], path: Path, width: int) -> Iterator[Line]:
     yield from _times(slowest | {"predicted_ns": None}, width)
     yield []
     yield from _gains(sorted(own, key=lambda row: -row["gain_ns"]), "without", width)
+    of_rank = [row for row in floors if row["rank"] == slowest["rank"] and row["floor"] != "measured"]
+    texts = [f"{row['floor']} {units.duration(row['step_ns'])}{' (limits)' if row['limits'] else ''}" for row in of_rank]
+    if texts:
+        yield []
+        yield from _wrapped(f"floors: {', '.join(texts)}", "", width)
     yield []
     quoted = shlex.quote(_text.clean(str(path)))
     yield from _wrapped(f'next  stepscope whatif {quoted} --scale "NAME=0.5" --remove {_word(best["change"])}', "dim", width)

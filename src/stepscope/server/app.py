@@ -31,6 +31,7 @@ from stepscope.query.process import MEMORY
 from stepscope.server import answers, comparisons, exports, live, pages, perfetto, timeline
 from stepscope.server.access import Access
 from stepscope.server.connections import Limits
+from stepscope.server.dismissals import Dismissals
 from stepscope.server.queries import QueryPool
 from stepscope.server.responses import answer_response, event_stream, json_body, json_response, not_modified, query_words, tagged
 from stepscope.server.runs import LARGE, Run, RunList
@@ -79,6 +80,7 @@ class Server:
         self.answers = answers.Answers()
         self.comparisons = comparisons.Comparisons()
         self.timelines = timeline.Timelines()
+        self.dismissals = Dismissals(use_cache=settings.cache)
         self.queries = QueryPool(settings.query_s, settings.query_memory)
         self.watch = live.Watch(self._rows)
         self._pool = ThreadPoolExecutor(_WORKERS, "stepscope-answer")
@@ -114,6 +116,7 @@ class Server:
             Route("/api/runs/{run}/cancel", self.cancel, methods=["POST"]),
             Route("/api/runs/{run}/analyses/{name}", functools.partial(self.table, "analyses")),
             Route("/api/runs/{run}/tables/{name}", functools.partial(self.table, "tables")),
+            Route("/api/runs/{run}/dismissed", self.dismissed, methods=["GET", "POST"]),
             Route("/api/runs/{run}/query", self.query, methods=["POST"]),
             Route("/api/runs/{run}/export/{format}", self.export),
             Route("/api/runs/{run}/live", self.live),
@@ -274,6 +277,18 @@ class Server:
 
         content, rows = await self.queries.run(trace, body, analyse, request.is_disconnected)
         return await answer_response(request, answers.Answer(content, rows, answers.TYPES["arrow"]), run.name)
+
+    async def dismissed(self, request: Request) -> Response:
+        """The findings that the user dismissed; POST changes them, which needs a token: any local program could send it."""
+        run = await self._run(request)
+        if request.method != "POST":
+            return json_response(
+                await self._threaded(lambda: self.dismissals.answer(run.path)) | {"can_change": self.settings.token is not None}
+            )
+        if self.settings.token is None:
+            raise HTTPException(403, "findings can only be dismissed on a server with a token")
+        body = await json_body(request)
+        return json_response(await self._threaded(lambda: self.dismissals.change(run.path, body)) | {"can_change": True})
 
     def _turn(self, info: dict[str, Any], steps: tuple[int, int] | None) -> contextlib.AbstractAsyncContextManager[Any]:
         """Analyses of all steps of a large run wait for each other: two at a time would need too much memory."""
