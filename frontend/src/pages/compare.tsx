@@ -5,7 +5,7 @@ import { Figures } from "../compare/figures";
 import { chosenKey, Operators } from "../compare/operators";
 import { Choose, sideIds, Sides } from "../compare/sides";
 import { Waterfall } from "../compare/waterfall";
-import { info, shownSteps, useFetched, type Fetched } from "../data";
+import { info, rank, shownSteps, useFetched, type Fetched } from "../data";
 import { Loading, Trouble, Verdict } from "../parts/basics";
 import { source, type Info, type Params } from "../source";
 import { param } from "../state";
@@ -29,17 +29,17 @@ export default function Compare() {
   );
 }
 
-/** A table of the comparison. The rank applies where the address names one: else a side is the mean over its ranks. */
-function useComparison(now: Info, name: string, params: Params = {}): Fetched<Table> {
+/** A table of the comparison, of the rank that the pages show where B has it: else a side is the mean over its ranks. */
+function useComparison(now: Info, other: Info | null, name: string, params: Params = {}): Fetched<Table> {
   const { a, b } = sideIds(now);
-  const chosen = param("rank");
+  const shown = rank();
   const all: Params = {
-    rank: chosen === undefined || chosen === "all" ? null : Number(chosen),
+    rank: shown !== null && other?.ranks.includes(shown) ? shown : null,
     steps: param("steps") === undefined ? null : shownSteps(),
     warmup: param("steps") || param("warmup") === "keep" ? 0 : null,
     ...params,
   };
-  const key = `${now.id}\ncompare\n${name}\n${a.join()}\n${b.join()}\n${JSON.stringify(all)}`;
+  const key = other && `${now.id}\ncompare\n${name}\n${a.join()}\n${b.join()}\n${JSON.stringify(all)}`;
   return useFetched(key, () => source().compare!(a, b, name, all));
 }
 
@@ -57,16 +57,19 @@ function sentences(table: Table, kind: string): Row[] {
 function Comparison({ now }: { now: Info }) {
   const t = text();
   const by = chosenKey();
-  const verdict = useComparison(now, "verdict");
-  const steps = useComparison(now, "steps");
-  const waterfall = useComparison(now, "waterfall");
-  const figures = useComparison(now, "figures");
-  const operators = useComparison(now, "operators", { by });
-  if (verdict.error)
+  const first = sideIds(now).b[0];
+  const other = useFetched(`${first}\ninfo`, () => source().info(first));
+  const verdict = useComparison(now, other.data, "verdict");
+  const steps = useComparison(now, other.data, "steps");
+  const waterfall = useComparison(now, other.data, "waterfall");
+  const figures = useComparison(now, other.data, "figures");
+  const operators = useComparison(now, other.data, "operators", { by });
+  const error = other.error ?? verdict.error;
+  if (error)
     return (
       <>
         <Sides now={now} />
-        <Trouble error={verdict.error} />
+        <Trouble error={error} />
         <Choose now={now} />
       </>
     );

@@ -248,7 +248,7 @@ class Server:
         return await answer_response(request, answer, run.name, tag)
 
     async def compare(self, request: Request) -> Response:
-        """A table of the comparison of two sets of runs: each is opened as for its own pages, and can be cancelled there."""
+        """A table of the comparison of two sets of runs: each is opened as for its own pages, and reading can be stopped there."""
         question = comparisons.parse_question(request.path_params["table"], query_words(request))
         runs = [await self._run_of(run_id) for run_id in question.runs]
         opened = [await self.traces.trace(run) for run in runs]
