@@ -11,6 +11,25 @@ const out = path.resolve(
   words.includes("--out") ? words[words.indexOf("--out") + 1] : path.join(here, "../src/stepscope/server/dist"),
 );
 
+// Sentences of `verdict` are needed by the first page, those of `advice` only where it is shown: `import texts from "messages:en"`, or
+// "advice-messages:en".
+const messages = {
+  name: "messages",
+  setup(build) {
+    build.onResolve({ filter: /^(advice-)?messages:(en|zh)$/ }, ({ path: name }) => ({
+      path: name,
+      namespace: "messages",
+    }));
+    build.onLoad({ filter: /.*/, namespace: "messages" }, async ({ path: name }) => {
+      const [part, language] = name.split(":");
+      const file = path.join(here, `../src/stepscope/model/strings/${language}.json`);
+      const all = Object.entries(JSON.parse(await readFile(file, "utf8")));
+      const some = all.filter(([code]) => code.startsWith("advice-") === part.startsWith("advice-"));
+      return { contents: JSON.stringify(Object.fromEntries(some)), loader: "json", watchFiles: [file] };
+    });
+  },
+};
+
 // The menu is the folder: `import pages from "pages"` lists src/pages/*.tsx. A page's first line says where it stands in the menu;
 // the page itself is loaded when it is opened. Styles beside a page or a part (src/pages/*.css, src/parts/*.css) are part of the one style
 // sheet, which is `import "styles"`, since nothing would load them later.
@@ -97,7 +116,7 @@ const common = {
   jsx: "automatic",
   jsxImportSource: "preact",
   define: { "process.env.NODE_ENV": '"production"' },
-  plugins: [pages],
+  plugins: [pages, messages],
   logLevel: "warning",
   metafile: true,
 };

@@ -1,4 +1,4 @@
-import messages from "../../src/stepscope/model/strings/en.json";
+import messages from "messages:en";
 import strings from "./strings/en.json";
 
 export default { strings, messages };

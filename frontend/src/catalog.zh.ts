@@ -1,4 +1,4 @@
-import messages from "../../src/stepscope/model/strings/zh.json";
+import messages from "messages:zh";
 import strings from "./strings/zh.json";
 
 export default { strings, messages };

@@ -22,3 +22,14 @@ declare module "timeline-worker" {
   const script: string;
   export default script;
 }
+
+/** Sentences of `verdict` and of `advice`, from src/stepscope/model/strings. */
+declare module "messages:*" {
+  const messages: Record<string, string>;
+  export default messages;
+}
+
+declare module "advice-messages:*" {
+  const messages: Record<string, string>;
+  export default messages;
+}

@@ -3,20 +3,23 @@ import { useState } from "preact/hooks";
 import { info } from "../data";
 import { CopyButton, Chip } from "../parts/basics";
 import { Share, Time } from "../parts/quantity";
-import { type Catalog, messageParts, numberText } from "../messages";
-import { fill, messages, Sentence, strings } from "../strings";
+import { messageParts, numberText } from "../messages";
+import { fill, Sentence, strings } from "../strings";
 import * as units from "../units";
 import type { Dismissed } from "./dismissed";
 import { EvidenceRows, Figures } from "./evidence";
 import { Fold } from "./fold";
 import { Places } from "./places";
 import { type Advice, fixText, identity, titleText } from "./rows";
+import { adviceTexts } from "./texts";
 
 const text = strings("advice");
 const limits = strings("limits");
 
 /** A sentence of a finding, its numbers in bold with the exact value on hover. */
-export function Title({ of, catalog = messages() }: { of: Advice; catalog?: Catalog }) {
+export function Title({ of }: { of: Advice }) {
+  const catalog = adviceTexts();
+  if (!catalog) return <>…</>;
   if (!catalog[of.code]) return <>{titleText(of, catalog)}</>;
   return (
     <>
@@ -128,7 +131,8 @@ const TONES = { high: "bad", medium: "warn", low: "line" } as const;
 
 function Fix({ of }: { of: Advice }) {
   const t = text();
-  const fix = fixText(of, messages());
+  const catalog = adviceTexts();
+  const fix = catalog && fixText(of, catalog);
   if (!fix && !of.snippet) return null;
   return (
     <>

@@ -3,11 +3,12 @@ import { useTable } from "../data";
 import { Await } from "../parts/basics";
 import { Share, Time } from "../parts/quantity";
 import { link } from "../state";
-import { fill, messages, Sentence, strings } from "../strings";
+import { fill, Sentence, strings } from "../strings";
 import { useDismissed } from "./dismissed";
 import { Gain, Title } from "./finding";
 import { Places } from "./places";
 import { adviceRows, fallRows, fixText, identity, recoverable } from "./rows";
+import { adviceTexts } from "./texts";
 
 const text = strings("advice");
 
@@ -18,6 +19,7 @@ export function AdviceRail() {
   const advice = useTable("advice", {}, { allRanks: true });
   const waterfall = useTable("waterfall", {}, { allRanks: true });
   const dismissed = useDismissed();
+  const texts = adviceTexts();
   return (
     <aside class="adv-rail" aria-label={t.rail}>
       <header class="hd">
@@ -57,7 +59,7 @@ export function AdviceRail() {
                     </h3>
                     <Gain of={row} />
                   </header>
-                  {row.fixCode && <p class="d2 small">{fixText(row, messages())}</p>}
+                  {texts && row.fixCode && <p class="d2 small">{fixText(row, texts)}</p>}
                   <Places of={row.spots.slice(0, 1)} />
                 </article>
               ))}

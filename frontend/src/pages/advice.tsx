@@ -7,14 +7,16 @@ import { useDismissed, type Dismissed } from "../advice/dismissed";
 import { Finding, Title } from "../advice/finding";
 import { Fold } from "../advice/fold";
 import { adviceRows, byNeed, fallRows, identity, json, markdown, recoverable, type Advice } from "../advice/rows";
+import { adviceTexts } from "../advice/texts";
 import { Floors, Waterfall } from "../advice/waterfall";
 import { WhatIf } from "../advice/whatif";
 import { info, useTable } from "../data";
 import { onDevice } from "../device";
+import type { Catalog } from "../messages";
 import { copyText, Loading, Trouble, Verdict } from "../parts/basics";
 import { save } from "../parts/grid";
 import { Share, Time } from "../parts/quantity";
-import { fill, messages, Sentence, strings } from "../strings";
+import { fill, Sentence, strings } from "../strings";
 
 const text = strings("advice");
 
@@ -24,16 +26,17 @@ export default function AdvicePage() {
   const dismissed = useDismissed();
   const rows = useMemo(() => (asked.data ? adviceRows(asked.data) : null), [asked.data]);
   const falls = useMemo(() => (fall.data ? fallRows(fall.data) : []), [fall.data]);
+  const texts = adviceTexts();
   const error = asked.error ?? fall.error;
   if (error) return <Trouble error={error} />;
-  if (!rows) return <Loading rows={12} what={text().reading} />;
+  if (!rows || !texts) return <Loading rows={12} what={text().reading} />;
   const shown = rows.filter((row) => !dismissed.reasons.has(identity(row)));
   const hidden = rows.filter((row) => row.status !== "not checked" && dismissed.reasons.has(identity(row)));
   const findings = shown.filter((row) => row.status === "finding");
   const statements = shown.filter((row) => row.status === "statement");
   return (
     <div class={`advpage ${asked.waiting ? "stale" : ""}`}>
-      <Headline rows={rows} findings={findings} falls={falls} dismissed={dismissed} />
+      <Headline texts={texts} rows={rows} findings={findings} falls={falls} dismissed={dismissed} />
       {dismissed.error && <Trouble error={dismissed.error} />}
       {!dismissed.kept && hidden.length > 0 && <p class="warn small">{text().notKept}</p>}
       {findings.map((row) => (
@@ -56,13 +59,14 @@ export default function AdvicePage() {
 }
 
 interface HeadlineProps {
+  texts: Catalog;
   rows: Advice[];
   findings: Advice[];
   falls: ReturnType<typeof fallRows>;
   dismissed: Dismissed;
 }
 
-function Headline({ rows, findings, falls, dismissed }: HeadlineProps) {
+function Headline({ texts, rows, findings, falls, dismissed }: HeadlineProps) {
   const t = text();
   const now = info.value!;
   const whole = recoverable(falls);
@@ -77,7 +81,7 @@ function Headline({ rows, findings, falls, dismissed }: HeadlineProps) {
     dismissed: t.dismissed,
     notChecked: t.notChecked,
   };
-  const asMarkdown = () => markdown(now.name, rows, dismissed.reasons, messages(), labels);
+  const asMarkdown = () => markdown(now.name, rows, dismissed.reasons, texts, labels);
   const exports = (
     <span class="adv-export">
       <button class="aslink" onClick={() => void copyText(asMarkdown())}>
@@ -90,7 +94,7 @@ function Headline({ rows, findings, falls, dismissed }: HeadlineProps) {
       {" · "}
       <button
         class="aslink"
-        onClick={() => save(`${name}-advice.json`, json(now.name, rows, dismissed.reasons, messages()))}
+        onClick={() => save(`${name}-advice.json`, json(now.name, rows, dismissed.reasons, texts))}
       >
         JSON
       </button>

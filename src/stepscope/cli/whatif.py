@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     trace = open_trace(args.path, args)
     count = len(args.scale) + len(args.remove) + args.infinite_bandwidth
     chosen = count > 0
-    changes = {"scale": ",".join(args.scale) or None, "remove": ",".join(args.remove) or None}
+    changes: dict[str, Any] = {"scale": ",".join(args.scale) or None, "remove": ",".join(args.remove) or None}
     several = any("," in text for text in (*args.scale, *args.remove)) or count != 1
     if not chosen:
         from stepscope.analyses.shared.changes import REMOVABLE

@@ -1,5 +1,6 @@
 """How long would a step take if some of its work took more or less time?"""
 
+import functools
 from collections.abc import Callable
 
 import polars as pl
@@ -61,14 +62,20 @@ def _changes(scale: str | None, remove: str | None, infinite_bandwidth: bool) ->
     """The changes by their names, in the order given."""
     changes: dict[str, Change] = {}
     for name, factor in parse_scales(scale or ""):
-        changes[f"{name}={factor:g}"] = lambda trace, graph, durations, name=name, factor=factor: scale_time(
-            trace, graph, durations, name, factor
-        )
+        changes[f"{name}={factor:g}"] = functools.partial(_scale, name, factor)
     for word in filter(None, (part.strip() for part in (remove or "").split(","))):
-        changes[f"remove {word}"] = lambda _, graph, durations, word=word: remove_time(graph, durations, word)
+        changes[f"remove {word}"] = functools.partial(_remove, word)
     if infinite_bandwidth:
         changes["infinite bandwidth"] = lambda _, graph, durations: without_transfer_time(graph, durations)
     return changes
+
+
+def _scale(name: str, factor: float, trace: Trace, graph: Graph, durations: Durations) -> None:
+    scale_time(trace, graph, durations, name, factor)
+
+
+def _remove(word: str, _: Trace, graph: Graph, durations: Durations) -> None:
+    remove_time(graph, durations, word)
 
 
 def _predicted(trace: Trace, graph: Graph, before: dict[str, Ints], changes: dict[str, Change]) -> pl.DataFrame:
