@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     trace = open_trace(args.path, args)
-    changes = {"scale": ",".join(args.scale) or None, "remove": ",".join(args.remove) or None}
-    rows = trace.analyse("whatif", **changes, infinite_bandwidth=args.infinite_bandwidth)
+    scale, remove = ",".join(args.scale) or None, ",".join(args.remove) or None
+    rows = trace.analyse("whatif", scale=scale, remove=remove, infinite_bandwidth=args.infinite_bandwidth)
     if args.format != "text":
         options = argparse.Namespace(
             format=args.format, output=None, force=False, limit=0, sort=None, ascending=False, columns=None, wide=True
