@@ -197,7 +197,7 @@ def judge(case: Case, error: str | None = None) -> Judgement:
     try:
         advice = stepscope.open(case.folder / "recording").analyse("advice")
     except StepscopeError as failure:
-        return Judgement(case, str(failure), measured=measured)
+        return Judgement(case, str(failure).replace(f"{case.folder}/", ""), measured=measured)
     rows = advice.sort("position").to_dicts()
     (case.folder / "advice.json").write_text(json.dumps(rows, default=str, indent=1))
     return Judgement(case, findings=tuple(row for row in rows if row["status"] in ("finding", "statement")), measured=measured)

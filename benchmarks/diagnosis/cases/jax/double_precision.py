@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from training import FIXED, train
 
 RULES = ("double_precision", "mixed_precision")
-CULPRIT = ("float64", "f64", "double", "dot")
+CULPRIT = ("float64", "f64", "double", "dot", "fusion", "64 bits")
 jax.config.update("jax_enable_x64", not FIXED)
 weights = [jax.random.normal(key, (512, 512)) / 22 for key in jax.random.split(jax.random.key(0), 4)]
 data = jnp.ones((256, 512))

@@ -3,7 +3,7 @@
 from training import FIXED, mlp, torch_setup, train, update
 
 RULES = ("double_precision", "mixed_precision")
-CULPRIT = ("float64", "double", "aten::addmm", "aten::mm")
+CULPRIT = ("float64", "double", "addmm", "aten::mm", "64 bits")
 RECORD = ("--shapes",)
 torch = torch_setup()
 dtype = torch.float32 if FIXED else torch.float64

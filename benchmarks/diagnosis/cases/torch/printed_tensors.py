@@ -4,7 +4,7 @@ import os
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("python_bound", "synchronization", "host_operator")
+RULES = ("pauses", "python_bound", "synchronization", "host_operator")
 RECORD = ("--stack",)
 CULPRIT = ("aten::item", "_local_scalar_dense", "printed_tensors", "print", "item", "_tensor_str")
 torch = torch_setup()
