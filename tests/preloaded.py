@@ -67,7 +67,7 @@ def run(
     programs.needs(framework)
     if sys.platform == "linux":
         return _server(framework, tuple(sorted(at_start.items()))).run(folder, words, variables or {}, teardown)
-    return programs.said(folder, sys.executable, *words, **at_start, **(variables or {}))
+    return programs.run_command(folder, sys.executable, *words, **at_start, **(variables or {}))
 
 
 class _Server:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from programs import SOURCE, STEPSCOPE, environment, said, started
+from programs import SOURCE, STEPSCOPE, environment, run_command, started
 from stepscope import store
 from stepscope.cli.demo import RECORDING
 from stepscope.model import schema
@@ -325,11 +325,11 @@ def test_standard_output_has_only_messages_of_the_protocol(demo: Path) -> None:
 
 
 def test_wrong_paths_and_a_missing_sdk_are_one_line_on_standard_error(tmp_path: Path) -> None:
-    missing = said(tmp_path, *STEPSCOPE, "mcp", "nowhere")
+    missing = run_command(tmp_path, *STEPSCOPE, "mcp", "nowhere")
     assert (missing.returncode, missing.stdout) == (1, "") and missing.stderr == "stepscope: nowhere: no such file or folder\n"
-    unnamed = said(tmp_path, *STEPSCOPE, "mcp")
+    unnamed = run_command(tmp_path, *STEPSCOPE, "mcp")
     assert unnamed.returncode == 2 and "PATH" in unnamed.stderr
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')\n")
-    without = said(tmp_path, *STEPSCOPE, "mcp", ".", PYTHONPATH=f"{tmp_path}:{SOURCE}")
+    without = run_command(tmp_path, *STEPSCOPE, "mcp", ".", PYTHONPATH=f"{tmp_path}:{SOURCE}")
     assert (without.returncode, without.stdout) == (1, "")
     assert without.stderr == "stepscope: mcp is not installed, which serving agents needs: pip install 'stepscope[mcp]'\n"

@@ -26,6 +26,10 @@ export function Title({ of }: { of: Advice }) {
       {messageParts(of.code, of.parameters, catalog).map((part, at) =>
         typeof part === "string" ? (
           part
+        ) : "name" in part ? (
+          <code key={at} title={part.whole}>
+            {part.name}
+          </code>
         ) : (
           <span
             key={at}

@@ -14,7 +14,7 @@ import { info, useTable } from "../data";
 import { onDevice } from "../device";
 import type { Catalog } from "../messages";
 import { copyText, Loading, Trouble, Verdict } from "../parts/basics";
-import { save } from "../parts/grid";
+import { save } from "../parts/grid_tools";
 import { Share, Time } from "../parts/quantity";
 import { fill, Sentence, strings } from "../strings";
 

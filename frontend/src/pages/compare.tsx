@@ -50,6 +50,7 @@ function sentences(table: Table, kind: string): Row[] {
       code: table.str("code")[row] ?? "",
       values: JSON.parse(table.str("parameters")[row] ?? "{}") as Row["values"],
       severity: table.str("severity")[row],
+      device: null,
       step: null,
     }));
 }

@@ -55,6 +55,10 @@ def whatif(
     )
 
 
+def _without(_: Trace, graph: Graph, durations: Durations, *, word: str) -> None:
+    remove_time(graph, durations, word)
+
+
 Change = Callable[[Trace, Graph, Durations], object]  # in place
 
 
