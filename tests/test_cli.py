@@ -845,7 +845,7 @@ def test_the_summary_answers_first_and_says_what_it_is(run: str, say) -> None:  
 def test_the_summary_has_a_stable_form_for_scripts(run: str, say) -> None:  # type: ignore[no-untyped-def]
     said = json.loads(say("summary", run, "--format", "json").out)
     assert list(said) == [
-        "source", "format", "framework", "versions", "world_size", "ranks", "devices", "verdict", "overview", "unprofiled_steps",
+        "source", "format", "framework", "versions", "world_size", "ranks", "devices", "verdict", "advice", "overview", "unprofiled_steps",
         "steps", "average_step", "stages", "operator_types", "kernels", "idle_causes", "totals", "memory_peaks", "problems",
     ]  # fmt: skip
     assert said["steps"] == [{"rank": 0, "step": 0, "total_ns": 100000}, {"rank": 0, "step": 1, "total_ns": 100000}]

@@ -174,8 +174,10 @@ def page(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     yield []
     fallback = "operators" if types["rows"] else "totals"
     details = next((name for start, name in _DETAILS.items() if headlines[0]["code"].startswith(start)), fallback)
-    command = f"stepscope advise {_quoted(path)}"
-    rest = f"   or stepscope show {details}, {', '.join(name for name in ('operators', 'step_trace') if name != details)}"
+    others = [name for name in ("operators", "step_trace", "verdict") if name != details]
+    command, rest = f"stepscope show {details} {_quoted(path)}", f"   or {', '.join(others)}"
+    if values["advice"]:
+        command, rest = f"stepscope advise {_quoted(path)}", f"   or stepscope show {details}, {', '.join(others[:2])}"
     yield [("next  ", "dim"), (command, ""), (rest if len(command) + len(rest) + 6 <= width else "", "dim")]
 
 
