@@ -59,7 +59,7 @@ def with_rules(page: str) -> str:
     """The page with a table of all rules of `advice`, one per topic."""
     topics: dict[str, list[tuple[str, ...]]] = {}
     for rule in rules():
-        needs = ", ".join(NEEDS[name].what for name in rule.needs) or "nothing"
+        needs = ", ".join(NEEDS[name].data for name in rule.needs) or "nothing"
         first, _, rest = rule.symptom.partition("\n")
         details = " ".join(rest.split())
         topics.setdefault(rule.topic, []).append((f"`{rule.name}`", f"{first} {details}".strip(), needs, f"[page]({rule.link})"))

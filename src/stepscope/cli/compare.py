@@ -83,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         _write(comparisons, args, None)
     checks = [] if limit is None else [gate.check(comparison, limit) for comparison, _, _ in comparisons]
-    for one in checks:
-        sys.stderr.write(f"stepscope: {gate.RESULTS[one.code]}: {_text.clean(gate.text(one))}\n")
+    for check in checks:
+        sys.stderr.write(f"stepscope: {gate.RESULTS[check.code]}: {_text.clean(gate.text(check))}\n")
     return gate.result(checks)
 
 

@@ -83,8 +83,8 @@ def _plain(comparison: "Comparison", checks: "list[Check]", names: _Names, code:
     from stepscope.comparison import gate
 
     yield _text.clean(comparison.verdict["text"][0])
-    for one in checks:
-        yield f"{gate.RESULTS[one.code].upper():<11}  {_text.clean(gate.text(one))}"
+    for check in checks:
+        yield f"{gate.RESULTS[check.code].upper():<11}  {_text.clean(gate.text(check))}"
     if code:
         yield from (f"  {_text.clean(line)}" for line in _reasons(comparison))
 
@@ -105,37 +105,39 @@ def _markdown(comparison: "Comparison", checks: "list[Check]", names: _Names, co
     icons = {gate.PASS: "✅", gate.SLOWER: "❌", gate.CANNOT_TELL: "❔"}
     yield f"### {icons[code]} Performance gate: {gate.RESULTS[code]}"
     yield from ("", _text.clean(comparison.verdict["text"][0]), "")
-    cells = [[f"`{one.limit.figure}`", *_check_cells(one), gate.RESULTS[one.code]] for one in checks]
+    cells = [[f"`{check.limit.figure}`", *_check_cells(check), gate.RESULTS[check.code]] for check in checks]
     yield from markdown_table(["figure", "A", "B", "limit", "result"], cells)
     yield from ("", f"A: `{names[0]}`, B: `{names[1]}`", "")
     yield from (f"- {_text.clean(line)}" for line in _reasons(comparison))
 
 
-def _check_cells(one: "Check") -> list[str]:
+def _check_cells(check: "Check") -> list[str]:
     from stepscope.comparison import gate
 
-    values = [gate.value_text(one.limit.figure, value) for value in (one.a, one.b)]
-    return [*values, f"{'max' if one.limit.largest else 'min'} {one.limit.text}"]
+    values = [gate.value_text(check.limit.figure, value) for value in (check.a, check.b)]
+    return [*values, f"{'max' if check.limit.largest else 'min'} {check.limit.text}"]
 
 
 def _junit(comparison: "Comparison", checks: "list[Check]", names: _Names, code: int) -> Iterator[str]:
     """A test per limit: exceeded is a failure, cannot tell an error."""
     from stepscope.comparison import gate
 
-    counts = {word: sum(one.code == number for one in checks) for word, number in (("failures", gate.SLOWER), ("errors", gate.CANNOT_TELL))}
+    counts = {
+        word: sum(check.code == number for check in checks) for word, number in (("failures", gate.SLOWER), ("errors", gate.CANNOT_TELL))
+    }
     attributes = {"tests": str(len(checks)), **{word: str(count) for word, count in counts.items()}}
     root = ElementTree.Element("testsuites", {"name": "stepscope gate", **attributes})
     suite = ElementTree.SubElement(root, "testsuite", {"name": "stepscope gate", **attributes, "skipped": "0", "time": "0"})
     details = "\n".join([comparison.verdict["text"][0], *_reasons(comparison)])
-    for one in checks:
-        kind = "max" if one.limit.largest else "min"
-        name = _xml_text(f"{one.limit.figure} {kind} {one.limit.text}")
+    for check in checks:
+        kind = "max" if check.limit.largest else "min"
+        name = _xml_text(f"{check.limit.figure} {kind} {check.limit.text}")
         case = ElementTree.SubElement(suite, "testcase", {"classname": "stepscope.gate", "name": name, "time": "0"})
-        message = _xml_text(gate.text(one))
-        if one.code == gate.PASS:
+        message = _xml_text(gate.text(check))
+        if check.code == gate.PASS:
             ElementTree.SubElement(case, "system-out").text = message
             continue
-        word, type_name = ("failure", "exceeded") if one.code == gate.SLOWER else ("error", "cannot tell")
+        word, type_name = ("failure", "exceeded") if check.code == gate.SLOWER else ("error", "cannot tell")
         ElementTree.SubElement(case, word, {"message": message, "type": type_name}).text = _xml_text(details)
     ElementTree.indent(root)
     yield '<?xml version="1.0" encoding="UTF-8"?>'
@@ -155,15 +157,15 @@ def _json(comparison: "Comparison", checks: "list[Check]", names: _Names, code: 
 
     rows: list[dict[str, Any]] = [
         {
-            "figure": one.limit.figure,
-            "limit": one.limit.text,
-            "kind": "max" if one.limit.largest else "min",
-            "of": one.limit.kind,
-            "result": gate.RESULTS[one.code],
-            **{name: getattr(one, name) for name in ("a", "b", "measured", "low", "high", "reason")},
-            "text": gate.text(one),
+            "figure": check.limit.figure,
+            "limit": check.limit.text,
+            "kind": "max" if check.limit.largest else "min",
+            "of": check.limit.kind,
+            "result": gate.RESULTS[check.code],
+            **{name: getattr(check, name) for name in ("a", "b", "measured", "low", "high", "reason")},
+            "text": gate.text(check),
         }
-        for one in checks
+        for check in checks
     ]
     summary = comparison.summary.row(0, named=True)
     values = {"result": gate.RESULTS[code], "exit_code": code, "a": names[0], "b": names[1], "checks": rows, "summary": summary}

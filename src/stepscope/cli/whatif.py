@@ -73,39 +73,39 @@ def run(args: argparse.Namespace) -> int:
 
 def page(rows: list[dict[str, Any]], width: int, path: Path) -> Iterator[Line]:
     """The answer, the three times of the step, and each change alone."""
-    together = [row for row in rows if row["change"] is None]
-    if not together:
+    combined = [row for row in rows if row["change"] is None]
+    if not combined:
         yield from _nothing(path)
         return
-    slowest = max(together, key=lambda row: row["replayed_ns"])
-    yield from _wrapped(_answer(slowest, len(together)), "bold", width)
+    slowest = max(combined, key=lambda row: row["replayed_ns"])
+    yield from _wrapped(_answer(slowest, len(combined)), "bold", width)
     yield from _wrapped(f"{_then(slowest)} limited by {_limit(slowest)}.", "", width)
     yield []
     yield from _times(slowest, width)
-    own = [row for row in rows if row["change"] is not None and row["rank"] == slowest["rank"]]
-    if own:
+    alone = [row for row in rows if row["change"] is not None and row["rank"] == slowest["rank"]]
+    if alone:
         yield []
-        yield from _gains([*own, slowest | {"change": "together"}], "change, alone", width)
-    yield from _ranks(together)
+        yield from _gains([*alone, slowest | {"change": "together"}], "change, alone", width)
+    yield from _ranks(combined)
 
 
 def menu(rows: list[dict[str, Any]], floors: list[dict[str, Any]], width: int, path: Path) -> Iterator[Line]:
     """The step as it is, and what it would gain without each kind of time."""
-    together = [row for row in rows if row["change"] is None]
-    if not together:
+    combined = [row for row in rows if row["change"] is None]
+    if not combined:
         yield from _nothing(path)
         return
-    slowest = max(together, key=lambda row: row["replayed_ns"])
-    own = [row for row in rows if row["change"] is not None and row["rank"] == slowest["rank"]]
-    best = max(own, key=lambda row: row["gain_ns"])
-    rank = f" on rank {slowest['rank']}" if len(together) > 1 else ""
+    slowest = max(combined, key=lambda row: row["replayed_ns"])
+    alone = [row for row in rows if row["change"] is not None and row["rank"] == slowest["rank"]]
+    best = max(alone, key=lambda row: row["gain_ns"])
+    rank = f" on rank {slowest['rank']}" if len(combined) > 1 else ""
     gain = f"{units.duration(best['gain_ns'])} less with --remove {_word(best['change'])}"
     answer = f"{units.duration(slowest['step_ns'])} per step{rank}; {gain}."
     yield from _wrapped(answer, "bold", width)
     yield []
     yield from _times(slowest | {"predicted_ns": None}, width)
     yield []
-    yield from _gains(sorted(own, key=lambda row: -row["gain_ns"]), "without", width)
+    yield from _gains(sorted(alone, key=lambda row: -row["gain_ns"]), "without", width)
     of_rank = [row for row in floors if row["rank"] == slowest["rank"] and row["floor"] != "measured"]
     texts = [f"{row['floor']} {units.duration(row['step_ns'])}{' (limits)' if row['limits'] else ''}" for row in of_rank]
     if texts:

@@ -179,10 +179,10 @@ def expand_paths(words: Iterable[str], exists: Callable[[str], bool] = os.path.e
         if exists(word) or not glob.has_magic(word):
             paths.append(Path(word))
             continue
-        found = sorted(glob.glob(word))  # noqa: PTH207  the pattern may be absolute
-        if not found:
+        matches = sorted(glob.glob(word))  # noqa: PTH207  the pattern may be absolute
+        if not matches:
             raise UsageError(f"no file matches {word}")
-        paths += map(Path, found)
+        paths += map(Path, matches)
     return paths
 
 

@@ -94,24 +94,24 @@ def check(comparison: Comparison, limit: Limit) -> Check:
 
 def result(checks: list[Check]) -> int:
     """The exit code: a limit that is exceeded counts more than one that cannot be checked."""
-    codes = {one.code for one in checks}
+    codes = {check.code for check in checks}
     return SLOWER if SLOWER in codes else CANNOT_TELL if CANNOT_TELL in codes else PASS
 
 
-def text(one: Check) -> str:
+def text(check: Check) -> str:
     """The result of a limit as a sentence."""
-    limit, name = one.limit, one.limit.figure
+    limit, name = check.limit, check.limit.figure
     bound = f"{'at most' if limit.largest else 'at least'} {limit.text}"
-    values = f"{value_text(name, one.a)} to {value_text(name, one.b)}"
-    if one.reason in ("not recorded", "no steps"):
-        missing = " and ".join(label for label, value in (("A", one.a), ("B", one.b)) if value is None) or "A"
-        return f"{name}: {one.reason} in {missing}; the limit is {bound}"
-    if one.measured is None:
+    values = f"{value_text(name, check.a)} to {value_text(name, check.b)}"
+    if check.reason in ("not recorded", "no steps"):
+        missing = " and ".join(label for label, value in (("A", check.a), ("B", check.b)) if value is None) or "A"
+        return f"{name}: {check.reason} in {missing}; the limit is {bound}"
+    if check.measured is None:
         return f"{name}: {values}; one step on a side shows no noise; the limit is {bound}"
-    measured = _amount_text(limit, one.measured)
+    measured = _amount_text(limit, check.measured)
     interval = ""
-    if one.low is not None and one.high is not None and one.high > one.low:
-        interval = f" (95 % interval {_amount_text(limit, one.low)} to {_amount_text(limit, one.high)})"
+    if check.low is not None and check.high is not None and check.high > check.low:
+        interval = f" (95 % interval {_amount_text(limit, check.low)} to {_amount_text(limit, check.high)})"
     change = "" if limit.kind == "value" else f", {measured}"
     return f"{name}: {values}{change}{interval}; the limit is {bound}"
 

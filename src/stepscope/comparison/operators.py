@@ -24,7 +24,7 @@ COLUMNS = {
     "a_calls": pl.Float64,  # per step
     "b_calls": pl.Float64,
     "calls_ns": pl.Int64,  # part of the change that more or fewer calls explain, at the time per call of A
-    "a_total_ns": pl.Int64,  # sum of the durations, also of those that overlap
+    "a_total_ns": pl.Int64,  # sum of the durations, also of overlapping ones
     "b_total_ns": pl.Int64,
     "error_ns": pl.Int64,  # standard error of the change
 }

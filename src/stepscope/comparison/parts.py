@@ -174,7 +174,7 @@ def _device_rows(trace: Trace) -> pl.DataFrame:
         pl.col("op").is_not_null() | pl.col("kind").cast(pl.String).is_in(["kernel", "copy", "set", "communication"])
     )
     texts = [pl.col(name).cast(pl.String) for name in ("op_type", "scope", "shapes")]
-    own = spans.select("rank", "span", *texts).collect()
+    named = spans.select("rank", "span", *texts).collect()
     ops = (
         trace.spans.filter(pl.col("kind") == "op")
         .select(
@@ -185,7 +185,7 @@ def _device_rows(trace: Trace) -> pl.DataFrame:
     rows = (
         work.drop("device", strict=False)
         .join(streams.unique(["rank", "track"]), on=["rank", "track"], how="left", maintain_order="left")
-        .join(own, on=["rank", "span"], how="left", maintain_order="left")
+        .join(named, on=["rank", "span"], how="left", maintain_order="left")
         .join(ops, on=["rank", "op"], how="left", maintain_order="left")
         .with_columns(name=pl.col("name").cast(pl.String), kind=pl.col("kind").cast(pl.String))
     )

@@ -122,8 +122,8 @@ def _notices(a: Side, b: Side, run_noise: float) -> Iterator[Sentence]:
 
 def _recordings(a: Side, b: Side) -> Iterator[Sentence]:
     options = [{name for fact in side.fact("options") for name, value in fact.items() if value} for side in (a, b)]
-    for label, own, other in (("A", options[0], options[1]), ("B", options[1], options[0])):
-        only = [_OPTIONS[name] for name in _OPTIONS if name in own - other]
+    for label, options_of_side, other in (("A", options[0], options[1]), ("B", options[1], options[0])):
+        only = [_OPTIONS[name] for name in _OPTIONS if name in options_of_side - other]
         if "stacks" in only:
             yield Sentence("notice", "compare-stacks", {"side": label}, "medium")
         if rest := [name for name in only if name != "stacks"]:

@@ -111,12 +111,12 @@ def _block_medians(values: Floats, length: int) -> Floats:
 
 def of_run(each: Sequence[Series]) -> Series:
     """The run of several ranks, whose steps rise and fall together: the mean of their medians, with the mean of their errors."""
-    errors = [one.error for one in each if one.error is not None]
+    errors = [estimate.error for estimate in each if estimate.error is not None]
     return Series(
-        float(np.mean([one.median for one in each])),
+        float(np.mean([estimate.median for estimate in each])),
         float(np.mean(errors)) if len(errors) == len(each) else None,
-        float(np.mean([one.effective for one in each])),
-        float(np.mean([one.spread for one in each])),
+        float(np.mean([estimate.effective for estimate in each])),
+        float(np.mean([estimate.spread for estimate in each])),
     )
 
 

@@ -35,9 +35,9 @@ def waterfall(a: Side, b: Side, rule: str, *, shown: int = _SHOWN) -> pl.DataFra
         rows = rows.with_columns(part=pl.when(pl.col("part") == COPY).then(pl.lit(IDLE["unknown"])).otherwise("part"))
     change = (pl.col("b_ns") - pl.col("a_ns")).abs()
     place = pl.when(pl.col("part") == COMPUTE).then(change.rank("ordinal", descending=True).over("part"))
-    own = (place <= shown).fill_null(False) & pl.col("operator").is_not_null()
+    has_row = (place <= shown).fill_null(False) & pl.col("operator").is_not_null()
     grouped = (
-        rows.with_columns(shown=pl.when(own).then("operator"))
+        rows.with_columns(shown=pl.when(has_row).then("operator"))
         .group_by("part", operator="shown", maintain_order=True)
         .agg(
             pl.col("a_ns", "b_ns").sum(),

@@ -118,8 +118,8 @@ def _healthy(result: Advice) -> dict[str, Any]:
 
 
 def _unchecked(item: Unchecked, result: Advice) -> dict[str, Any]:
-    row = _plain("not checked", "advice-not-checked", {"symptom": item.rule.symptom.splitlines()[0], "needs": item.what}, result)
-    return row | {"rule": item.rule.name, "topic": item.rule.topic, "not_checked": item.what, "link": item.rule.link or None}
+    row = _plain("not checked", "advice-not-checked", {"symptom": item.rule.symptom.splitlines()[0], "needs": item.needs}, result)
+    return row | {"rule": item.rule.name, "topic": item.rule.topic, "not_checked": item.needs, "link": item.rule.link or None}
 
 
 def _plain(status: str, code: str, parameters: dict[str, Any], result: Advice) -> dict[str, Any]:

@@ -96,12 +96,12 @@ def _batches(trace: Trace) -> pl.DataFrame:
     ops = ops.filter(~again, pl.col("step").is_not_null(), pl.col("shapes").is_not_null())
     for names, read in ((_EMBEDDING, _tokens), (_CONVOLUTION, _samples)):
         calls = ops.filter(pl.col("name").is_in(names)).select("rank", "step", "name", "shapes")
-        found = [
+        batches = [
             (rank, step, *value, f"{name} {shapes}")
             for rank, step, name, shapes in calls.iter_rows()
             if (value := read(shapes)) is not None
         ]
-        rows = pl.DataFrame(found, schema, orient="row")
+        rows = pl.DataFrame(batches, schema, orient="row")
         if rows.height:
             # The table of tokens is the largest; the input of the first convolution is the call with fewest channels.
             size = pl.col("size").max() if read is _tokens else pl.col("size").min()

@@ -98,16 +98,16 @@ def parse_scales(text: str) -> list[tuple[str, float]]:
     """Names and factors of `aten::mm=0.5,aten::add=0`."""
     pairs, at = [], 0
     while at < len(text):
-        found = _SCALE.match(text, at)
+        match = _SCALE.match(text, at)
         try:
-            factor = float(found[2]) if found else math.nan
+            factor = float(match[2]) if match else math.nan
         except ValueError:
             factor = math.nan
-        if found is None or not 0 <= factor <= 1e6:
-            item = found[0].rstrip(",") if found else text[at:]
+        if match is None or not 0 <= factor <= 1e6:
+            item = match[0].rstrip(",") if match else text[at:]
             raise UsageError(f"scale is {item!r}; expected NAME=FACTOR with a factor from 0 to 1000000, such as aten::mm=0.5")
-        pairs.append((found[1], factor))
-        at = found.end()
+        pairs.append((match[1], factor))
+        at = match.end()
     return pairs
 
 

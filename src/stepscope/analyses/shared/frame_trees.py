@@ -284,16 +284,16 @@ def _tree_of_modules(sums: pl.DataFrame) -> pl.DataFrame:
             path.append((kernel_kind, kernel))
         at = -1
         for depth, (kind, name) in enumerate(path):
-            here = index.setdefault((at, kind, name), len(rows))
-            if here == len(rows):
-                rows.append([here, None if at < 0 else at, depth, kind, name, 0, 0, 0, start, span, -1])
-            row = rows[here]
+            node = index.setdefault((at, kind, name), len(rows))
+            if node == len(rows):
+                rows.append([node, None if at < 0 else at, depth, kind, name, 0, 0, 0, start, span, -1])
+            row = rows[node]
             row[5] += calls
             row[6] += time
             row[8] = min(row[8], start)
             if longest > row[10]:
                 row[9], row[10] = span, longest
-            at = here
+            at = node
         rows[at][7] += time
     if not rows:
         return pl.DataFrame(schema=TREE)

@@ -397,13 +397,15 @@ class _Rank:
 
     def _blocking_launches(self) -> tuple[Ints, Ints, Ints]:
         taken = self.launched - self.launch
-        own = self.linked & self.tasks["on_device"].to_numpy() & self.tasks["launch_track"].is_in(self.threads).fill_null(False).to_numpy()
-        if not own.any():
+        of_program = (
+            self.linked & self.tasks["on_device"].to_numpy() & self.tasks["launch_track"].is_in(self.threads).fill_null(False).to_numpy()
+        )
+        if not of_program.any():
             return _NO_WAIT
-        slow = own & (taken > max(_SLOW_CALL * float(np.median(taken[own])), _SLOW_CALL_NS))
+        slow = of_program & (taken > max(_SLOW_CALL * float(np.median(taken[of_program])), _SLOW_CALL_NS))
         blocked = np.flatnonzero(slow & (self.end <= self.launched))  # a copy from pageable memory, a read
-        launches = np.sort(self.launch[own])
-        queued = np.searchsorted(launches, self.launch, "right") - np.searchsorted(np.sort(self.start[own]), self.launch, "right")
+        launches = np.sort(self.launch[of_program])
+        queued = np.searchsorted(launches, self.launch, "right") - np.searchsorted(np.sort(self.start[of_program]), self.launch, "right")
         full = np.flatnonzero(slow & (self.end > self.launched) & (queued >= _QUEUED))
         waits = self._waited(self.launch[full], self.launched[full])
         return (

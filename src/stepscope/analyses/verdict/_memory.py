@@ -112,8 +112,8 @@ def _headline(row: _Row) -> _Text | None:
     basic = {"device": row["device"]}
     used = max(row["most_reserved"] or 0, peak)
     if capacity and used > _FULL * capacity:
-        what = "reserved" if used > peak else "allocated"
-        return "memory-full", basic | {"share": used / capacity, "capacity": capacity, "what": what, "left": capacity - used}, "high"
+        quantity = "reserved" if used > peak else "allocated"
+        return "memory-full", basic | {"share": used / capacity, "capacity": capacity, "what": quantity, "left": capacity - used}, "high"
     growth, steps = sum(row["growth"]), len(row["growth"])
     if steps >= _GROWING_STEPS and min(row["growth"]) > 0 and growth > max(_GROWTH * peak, _GROWTH_LEAST):
         left = {"until_full": (capacity - used) * steps // growth} if capacity else {}
@@ -151,10 +151,10 @@ def _of_ranks(devices: list[_Row], texts: dict[tuple[int, str], list[_Text]]) ->
     """The ranks with a conclusion, and the range of the peaks of chips (of hosts, without chips)."""
     ranks = len({row["rank"] for row in devices})
     for code, code_of_ranks in _OF_RANKS.items():
-        found = {rank: level for (rank, _), rows in texts.items() for name, _, level in rows if name == code}
-        if found:
-            numbers = ", ".join(map(str, sorted(found)[:_NAMED])) + (", …" if len(found) > _NAMED else "")
-            yield code_of_ranks, {"count": len(found), "ranks": ranks, "numbers": numbers}, next(iter(found.values()))
+        levels = {rank: level for (rank, _), rows in texts.items() for name, _, level in rows if name == code}
+        if levels:
+            numbers = ", ".join(map(str, sorted(levels)[:_NAMED])) + (", …" if len(levels) > _NAMED else "")
+            yield code_of_ranks, {"count": len(levels), "ranks": ranks, "numbers": numbers}, next(iter(levels.values()))
     chips = [row for row in devices if not row["device"].startswith("cpu")] or devices
     peaks = [row for row in chips if row["peak_bytes"] is not None]
     if peaks:

@@ -28,8 +28,8 @@ def operator_messages(trace: Trace, options: Options) -> Iterator[Message]:
 def _messages(trace: Trace, rows: pl.DataFrame, ranks: list[int], number: int | None) -> Iterator[Message]:
     if rows.is_empty():
         yield _largest_total(trace, ranks, number)
-    found = rows["device"].unique()
-    for device in [name for name in DEVICES if name in found]:
+    present = rows["device"].unique()
+    for device in [name for name in DEVICES if name in present]:
         covered = covered_steps(trace, ranks) if device != "cpu" else None
         on_device = rows.filter(pl.col("device") == device)
         for code, parameters in _of_device(on_device, device, len(ranks)):

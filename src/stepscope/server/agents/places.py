@@ -31,8 +31,8 @@ def of_analysis(run: Run, name: str, rank: int | None, steps: str | None) -> dic
 
 def of_page(run: Run, page: str, **parameters: Any) -> dict[str, str]:
     """The link to a page, and the command that serves it. The server prints an address; the link is added to it."""
-    given = {name: value for name, value in sorted(parameters.items()) if value not in (None, "")}
-    query = urlencode(given, quote_via=quote, safe=":,")
+    filled = {name: value for name, value in sorted(parameters.items()) if value not in (None, "")}
+    query = urlencode(filled, quote_via=quote, safe=":,")
     return {
         "link": f"#/{quote(run.id)}/{page}" + (f"?{query}" if query else ""),
         "server": f"stepscope view {shlex.quote(str(run.root))}",

@@ -39,7 +39,7 @@ def create_server(library: Library) -> Server[Any]:
     tools = all_tools()
 
     async def list_tools(context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in tools.values()])
+        return types.ListToolsResult(tools=[_tool_type(tool) for tool in tools.values()])
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name not in tools:
@@ -76,7 +76,7 @@ def create_server(library: Library) -> Server[Any]:
     )
 
 
-def _described(tool: Tool) -> types.Tool:
+def _tool_type(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         description=tool.description,

@@ -15,7 +15,7 @@ from stepscope.model.trace import Trace
 class Need(NamedTuple):
     """A kind of data. `record` is the way to record it by framework, with the key "" for every other one."""
 
-    what: str
+    data: str
     has: Callable[[Run], bool]
     record: dict[str, str] = {}
 
@@ -32,7 +32,7 @@ def how_to_record(names: list[str], framework: str) -> str:
 
 def _sentence(need: Need, framework: str) -> str:
     record = need.record.get(framework, need.record.get(""))
-    return f"{need.what}: {record}" if record else need.what
+    return f"{need.data}: {record}" if record else need.data
 
 
 @memoized

@@ -43,7 +43,7 @@ class Ranked(NamedTuple):
 
 class Unchecked(NamedTuple):
     rule: Rule
-    what: str
+    needs: str
 
 
 class Fix(NamedTuple):
@@ -139,10 +139,10 @@ def _chosen_ranks(trace: Trace, replays: Replays) -> tuple[list[int], str | None
     return chosen, f"rules for one rank: ranks {step_ranges(chosen)} of {len(every):,}"
 
 
-def _merged(rule: Rule, found: list[tuple[Run, Finding]]) -> Iterator[_Candidate]:
+def _merged(rule: Rule, findings: list[tuple[Run, Finding]]) -> Iterator[_Candidate]:
     """Findings of several ranks with the same message and culprit are one: the first one, with the changes of all."""
     groups: dict[tuple[str | None, str | None, str | None], list[tuple[Run, Finding]]] = {}
-    for run, finding in found:
+    for run, finding in findings:
         groups.setdefault((finding.code, finding.culprit, finding.source), []).append((run, finding))
     for group in groups.values():
         changes = tuple(change for _, finding in group for change in finding.changes)

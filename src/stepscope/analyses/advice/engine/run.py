@@ -58,8 +58,8 @@ class Run:
         ops = self.operators.select("rank", op="span", op_name="name")
         work = device_work(self.trace).with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
         at = pl.coalesce("launch_ns", "start_ns")
-        placed = self.in_steps(work.with_columns(at_ns=at), "at_ns")
-        return placed.join(spans, on=["rank", "span"], how="left", maintain_order="left").join(
+        in_steps = self.in_steps(work.with_columns(at_ns=at), "at_ns")
+        return in_steps.join(spans, on=["rank", "span"], how="left", maintain_order="left").join(
             ops, on=["rank", "op"], how="left", maintain_order="left"
         )
 
@@ -74,9 +74,9 @@ class Run:
             .drop("outer")
             .with_columns(pl.col("name", "shapes", "dtypes", "scope").cast(pl.String))
         )
-        placed = self.in_steps(rows, "start_ns")
+        in_steps = self.in_steps(rows, "start_ns")
         thread = self.host.select("rank", "span", "thread")
-        return placed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
+        return in_steps.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
             thread, on=["rank", "span"], how="left", maintain_order="left"
         )
 
@@ -123,11 +123,11 @@ class Run:
 
     def in_steps(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
         """The rows whose timestamp lies in one of `steps`, with `step`."""
-        return _placed(rows, column, self.steps)
+        return _with_steps(rows, column, self.steps)
 
     def in_all_steps(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
         """The rows whose timestamp lies in one of `all_steps`, with `step`."""
-        return _placed(rows, column, self.all_steps)
+        return _with_steps(rows, column, self.all_steps)
 
     def per_step(self, durations: pl.Series) -> int:
         """The sum of durations in `steps` as the mean of a step."""
@@ -155,13 +155,13 @@ class Run:
         return rows if self.rank is None else rows.filter(pl.col("rank") == self.rank)
 
 
-def _placed(rows: pl.DataFrame, column: str, steps: pl.DataFrame) -> pl.DataFrame:
+def _with_steps(rows: pl.DataFrame, column: str, steps: pl.DataFrame) -> pl.DataFrame:
     bounds = steps.select("rank", "step", step_start="start_ns", step_end="end_ns").sort("step_start")
-    placed = (
+    in_steps = (
         rows.drop("step", strict=False)
         .with_row_index("order")
         .sort(column)
         .join_asof(bounds, left_on=column, right_on="step_start", by="rank", check_sortedness=False)
         .filter(pl.col(column) < pl.col("step_end"))
     )
-    return placed.sort("order").drop("order", "step_start", "step_end")
+    return in_steps.sort("order").drop("order", "step_start", "step_end")

@@ -39,9 +39,9 @@ def slow_rank(run: Run) -> Iterator[Finding]:
 def _own_time(run: Run) -> pl.DataFrame:
     """Per rank the median time of a step in which it does not communicate, how far it is above the other ranks, and in how many steps."""
     steps = run.table("cluster_steps").join(run.steps.select("rank", "step"), on=["rank", "step"], how="semi")
-    own = steps.select("rank", "step", own_ns=pl.col("total_ns") - pl.col("exposed_ns")).drop_nulls()
-    own = own.filter(pl.len().over("step") > 1).with_columns(excess=pl.col("own_ns") / _USUAL.over("step") - 1)
-    by_rank = own.group_by("rank").agg(pl.col("own_ns", "excess").median(), slower=(pl.col("excess") > _ABOVE).mean())
+    busy = steps.select("rank", "step", own_ns=pl.col("total_ns") - pl.col("exposed_ns")).drop_nulls()
+    busy = busy.filter(pl.len().over("step") > 1).with_columns(excess=pl.col("own_ns") / _USUAL.over("step") - 1)
+    by_rank = busy.group_by("rank").agg(pl.col("own_ns", "excess").median(), slower=(pl.col("excess") > _ABOVE).mean())
     return by_rank.sort("rank")
 
 

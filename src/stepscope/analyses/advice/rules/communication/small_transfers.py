@@ -1,4 +1,4 @@
-"""Many small transfers, each of which costs a latency.
+"""Many small transfers: each costs a latency.
 
 Fires for collectives of less than 1 MiB in the mean that run at least ten times per step. The fix merges them into transfers of up to
 25 MB: of all calls that are merged into one, only one pays what the fastest of them takes.

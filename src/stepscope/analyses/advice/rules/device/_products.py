@@ -17,7 +17,7 @@ def flop_work(run: Run) -> pl.DataFrame:
 
 
 def products(run: Run) -> pl.DataFrame:
-    """Those that are matrix products, with `dims`, the dimensions m, k and n."""
+    """The calls of `flop_work` for matrix products, with `dims`, the dimensions m, k and n."""
     calls = flop_work(run).filter(pl.col("name").is_in(list(_FIRST)))
     distinct = calls.select("name", "shapes").unique()
     dims = [_dims(name, shapes) for name, shapes in distinct.iter_rows()]

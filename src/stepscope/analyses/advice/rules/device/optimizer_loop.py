@@ -1,6 +1,6 @@
 """The optimizer updates one parameter after the other, with a few operators for each.
 
-Fires where most operators of an optimizer step are not those that update many tensors at once. The fix updates all parameters with one
+Fires where most operators of an optimizer step are not batched: they update one tensor each. The fix updates all parameters with one
 operator: then the loop of the host takes no time between the operators, and each operator, and each kernel, saves the cost of a call: what
 the fastest of them takes, at most 10 us for an operator and 5 us for a kernel.
 """
@@ -19,15 +19,15 @@ LINK = "https://docs.pytorch.org/docs/stable/optim.html#algorithms"
 FIX = {"pytorch": "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # or foreach=True"}
 _TOGETHER = r"_foreach_|_fused_|_compiled"
 _LEAST_CALLS = 20  # per step
-_CHEAPEST = 0.05  # quantile of the durations that is taken for the cost of a call
+_CHEAPEST = 0.05  # this quantile of the durations is the cost of a call
 _CALL_NS, _KERNEL_NS = 10_000, 5_000  # where all parameters are large, the fastest is no mere call
 
 
 def optimizer_loop(run: Run) -> Iterator[Finding]:
     ranges = annotated(run, "Optimizer.step#")
     calls = inside(top_level(run), ranges)
-    together = pl.col("name").str.contains(_TOGETHER)
-    singles = calls.filter(~together)
+    is_batched = pl.col("name").str.contains(_TOGETHER)
+    singles = calls.filter(~is_batched)
     if singles.height < _LEAST_CALLS * run.steps.height or singles.height < calls.height / 2:
         return
     total, cost = int(ranges["dur_ns"].sum()), min(float(singles["dur_ns"].quantile(_CHEAPEST) or 0), _CALL_NS)

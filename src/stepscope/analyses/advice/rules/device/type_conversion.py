@@ -48,7 +48,7 @@ def type_conversion(run: Run) -> Iterator[Finding]:
 
 
 def _of_tensors(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls that do not convert a number, a tensor without dimensions. Without shapes, those that no other operator makes."""
+    """The calls that do not convert a number, a tensor without dimensions. Without shapes, calls without an operator around them."""
     if calls["shapes"].null_count() == 0:
         return calls.filter(~pl.col("shapes").str.contains(_NUMBER))
     top = outermost(run, run.operators.filter(pl.col("name").str.starts_with("aten::")))

@@ -30,14 +30,14 @@ def unfused_attention(run: Run) -> Iterator[Finding]:
         before=pl.when("product").then("row").forward_fill().over(thread),
         after=pl.when("product").then("row").backward_fill().over(thread),
     )
-    found = calls.filter(
+    attention = calls.filter(
         "softmax", pl.col("row") - pl.col("before") <= _BETWEEN + 1, pl.col("after") - pl.col("row") <= _BETWEEN + 1
     ).select("before", "after")
-    if found.is_empty():
+    if attention.is_empty():
         return
-    between = calls.join_asof(found.sort("before").rename({"before": "from", "after": "to"}), left_on="row", right_on="from")
+    between = calls.join_asof(attention.sort("before").rename({"before": "from", "after": "to"}), left_on="row", right_on="from")
     between = between.filter(pl.col("row") > pl.col("from"), pl.col("row") < pl.col("to"))
-    total, count = run.per_step(time_ns(between)), round(found.height / run.steps.height)
+    total, count = run.per_step(time_ns(between)), round(attention.height / run.steps.height)
     softmax = between.filter("softmax")
     name = str(softmax["name"].mode().sort()[0])
     yield Finding(

@@ -67,16 +67,16 @@ def _backward(run: Run, loops: pl.DataFrame) -> pl.DataFrame:
 
 def _finding(run: Run, name: str, calls: int, ranges: pl.DataFrame) -> Finding:
     ranges = ranges.with_columns(rank=pl.lit(run.rank, pl.Int32), dur=pl.col("end_ns") - pl.col("start_ns"))
-    placed = run.in_steps(ranges, "start_ns").sort("dur", descending=True)
-    total, count = run.per_step(placed["dur"]), round(calls / max(run.steps.height, 1))
+    loops = run.in_steps(ranges, "start_ns").sort("dur", descending=True)
+    total, count = run.per_step(loops["dur"]), round(calls / max(run.steps.height, 1))
     spans = run.host.filter(pl.col("name").is_in([name, f"PjitFunction({name})"])).select("rank", "span").head(1_000)
     return Finding(
         parameters={"operator": name, "count": count, "time": total},
         evidence=Evidence("operators", {}, {"name": name}, {"loop_ns": total, "calls": count}),
-        changes=(scale_host(placed, pl.col("factor")),),
+        changes=(scale_host(loops, pl.col("factor")),),
         culprit=name,
         source=run.source_of(spans),
-        spans=placed.select("rank", "step", "start_ns", "end_ns"),
+        spans=loops.select("rank", "step", "start_ns", "end_ns"),
         confidence="medium",
         code="advice-small_operators-functions" if run.framework == "jax" else None,
     )

@@ -31,14 +31,14 @@ def peaks(run: Run) -> list[Peak]:
         f"{kind} {number}": size
         for kind, number, size in run.trace.devices.select(pl.col("kind").cast(pl.String), "device", "memory_bytes").collect().iter_rows()
     }
-    found = []
+    by_device = []
     for (device,), of_device in rows.group_by("device", maintain_order=True):
         highest = of_device.sort("peak_bytes", descending=True, maintain_order=True).row(0, named=True)
         reserved = of_device["reserved_bytes"].max()
         size = capacity.get(str(device)) or next(
             (size for name, size in capacity.items() if name.split()[-1] == str(device).split()[-1]), None
         )
-        found.append(
+        by_device.append(
             Peak(
                 str(device),
                 highest["step"],
@@ -49,4 +49,4 @@ def peaks(run: Run) -> list[Peak]:
                 size,
             )
         )
-    return found
+    return by_device

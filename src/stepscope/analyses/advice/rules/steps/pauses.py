@@ -53,7 +53,7 @@ def pauses(run: Run) -> Iterator[Finding]:
         .collect()
     )
     rows = run.in_all_steps(rows, "start_ns")
-    for what, pattern in (("checkpoint", _SAVES), ("logging", _LOGS)):
+    for kind, pattern in (("checkpoint", _SAVES), ("logging", _LOGS)):
         part = rows.filter(pl.col("called").str.contains(pattern))
         if part.is_empty() or steps.is_empty():
             continue
@@ -71,5 +71,5 @@ def pauses(run: Run) -> Iterator[Finding]:
             gain_ns=gain if rare else None,
             spans=longest.select("rank", "step", "span"),
             confidence="medium",
-            code=f"advice-pauses-{what}",
+            code=f"advice-pauses-{kind}",
         )

@@ -1,1 +1,0 @@
-import{b as o}from"./chunk-FMNM3LLC.js";import{fa as e}from"./chunk-RZVJIFAK.js";var s=e("families"),a=e("familiesInSentence"),c=["matmul","conv","reduce"];function f(t,n){let i=o(t??""),l=n===null||n===t?"other":o(n);return l!=="other"&&(i==="other"||/fusion|custom.?call/i.test(t??""))?l:i}export{s as a,a as b,c,f as d};
