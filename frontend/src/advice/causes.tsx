@@ -69,9 +69,9 @@ export function Causes() {
 
 function CauseRows({ data, over }: { data: Table; over: boolean }) {
   const t = text();
-  const known = useCulprits(false);
+  const { known, waiting } = useCulprits(false);
   return (
-    <div class="adv-rows">
+    <div class="adv-rows" aria-busy={waiting}>
       <table>
         <thead>
           <tr>

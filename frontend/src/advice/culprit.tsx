@@ -8,9 +8,10 @@ import { causeKey, culprits, type Culprit } from "./culprits";
 const text = strings("advice");
 
 /** What the host does in the idle time, by cause. */
-export function useCulprits(skip: boolean): Map<string, Culprit> {
+export function useCulprits(skip: boolean): { known: Map<string, Culprit>; waiting: boolean } {
   const gaps = useTable("gaps", { columns: "device,cause,dur_ns,host_activity" }, { skip });
-  return useMemo(() => (gaps.data ? culprits(gaps.data) : new Map<string, Culprit>()), [gaps.data]);
+  const known = useMemo(() => (gaps.data ? culprits(gaps.data) : new Map<string, Culprit>()), [gaps.data]);
+  return { known, waiting: !skip && gaps.waiting };
 }
 
 export function CulpritText({ of, cause, device }: { of: Map<string, Culprit>; cause: string | null; device: number }) {

@@ -65,7 +65,11 @@ export function WhatIf() {
           </select>
         )}
       </div>
-      {asked === null ? (
+      {JSON.stringify(asked) !== key ? (
+        <p class="d3" aria-busy="true">
+          {t.whatifWait}
+        </p>
+      ) : asked === null ? (
         <p class="d3">{t.whatifChoose}</p>
       ) : predicted.error ? (
         <Trouble error={predicted.error} />

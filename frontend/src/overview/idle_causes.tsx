@@ -49,7 +49,7 @@ function gapLink(cause: string, device: number, label: string): ComponentChildre
 
 export function WhyCard({ now, causes, overview }: { now: Info; causes: Fetched<Table>; overview: Table }) {
   const t = text();
-  const known = useCulprits(!causes.data?.rows);
+  const { known, waiting } = useCulprits(!causes.data?.rows);
   if (causes.data && causes.data.rows === 0) return null;
   const word = deviceWord(now) ?? t.device;
   const over = overheadOf(overview, 0) !== null;
@@ -60,7 +60,7 @@ export function WhyCard({ now, causes, overview }: { now: Info; causes: Fetched<
           const devices = new Set(data.num("device")).size;
           const most = Math.max(...data.num("total_ns"));
           return (
-            <table>
+            <table aria-busy={waiting}>
               {over && (
                 <thead>
                   <tr>
