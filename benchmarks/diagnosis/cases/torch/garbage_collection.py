@@ -4,9 +4,9 @@ import gc
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("garbage_collection", "python_bound")
+RULES = ("garbage_collection",)
 RECORD = ("--stack",)
-CULPRIT = ("gc", "garbage", "collect")
+CULPRIT = ("garbage collector", "garbage collection", "gc.collect")
 torch = torch_setup()
 
 
