@@ -133,7 +133,7 @@ def test_a_process_that_does_not_listen_is_told_how_to_start_it(job_folder: Path
     assert attached.returncode == 2 and attached.stderr.count("\n") == 1
     assert "stepscope run --idle" in attached.stderr and f"py-spy record -p {os.getpid()}" in attached.stderr
     assert "there is no process 4194305" in run_command(job_folder, *STEPSCOPE, "attach", "4194305").stderr
-    assert "no job 'train' listens job_folder" in run_command(job_folder, *STEPSCOPE, "attach", "train").stderr
+    assert "no job 'train' listens here" in run_command(job_folder, *STEPSCOPE, "attach", "train").stderr
     assert "no job on this machine can be recorded" in run_command(job_folder, *STEPSCOPE, "jobs").stderr
 
 
@@ -221,7 +221,7 @@ def test_a_folder_that_others_can_enter_is_closed_to_them(job_folder: Path, monk
 
 
 def test_another_user_is_not_answered(job_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel says who calls; job_folder everybody but us is another."""
+    """The kernel says who calls; here everybody but us is another."""
     agent = sockets.Agent(lambda request: {"heard": request})
     try:
         assert sockets.ask(agent.path, {"hello": 1}) == {"heard": {"hello": 1}}

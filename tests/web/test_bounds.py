@@ -14,9 +14,10 @@ from urllib.parse import quote
 import pytest
 from starlette.routing import Route
 
+from stepscope.comparison.compare import TABLES as COMPARISONS
 from stepscope.model import parameters, schema
 from stepscope.model.trace import analysis, analysis_names
-from stepscope.server import answers, exports, timeline
+from stepscope.server import answers, comparisons, exports, timeline
 from stepscope.server.app import Server, Settings
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -35,6 +36,7 @@ NO_NUMBERS = {
     "/api/runs/{run}/progress",
     "/api/runs/{run}/cancel",
     "/api/runs/{run}/live",
+    "/api/runs/{run}/dismissed",
     "/api/runs/{run}/timeline/progress",
 }
 # What parameters that an address needs are given while another one is extreme.
@@ -137,6 +139,8 @@ def addresses(path: str) -> list[tuple[str, dict[str, type]]]:
         return [(path.replace("{format}", name), common | numeric(exports.format_parameters(name))) for name in exports.names()]
     if "/timeline" in path:
         return [(path, numeric(parameters.of(timeline.ROUTES[path.partition("/timeline")[2]])))]
+    if path.endswith("/compare/{table}"):
+        return [(path.replace("{table}", name), comparisons.NUMBERS) for name in COMPARISONS]
     assert path.endswith("/query"), f"{path}: declare its numbers"
     return [(path, {"rank": int})]
 
@@ -154,6 +158,8 @@ def url(path: str, run: str, name: str, word: object) -> str:
         words = words if name in ("t0", "t1") else {name: word}
     for key in [key for key in words if f"{{{key}}}" in path]:
         path = path.replace(f"{{{key}}}", quote(str(words.pop(key)), safe=""))
+    if "/compare/" in path:
+        words |= {"baseline": run, "candidate": run}
     return path.replace("{run}", run) + "?" + "&".join(f"{key}={quote(str(one), safe='')}" for key, one in words.items())
 
 

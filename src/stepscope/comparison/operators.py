@@ -75,8 +75,8 @@ def matched_share(a: Side, b: Side, by: str = "operator") -> float | None:
     rows = _rows(a, b, naming(a, b), KEYS[by], {})
     both = (pl.col("a_calls") > 0) & (pl.col("b_calls") > 0)
     times = pl.col("a_total_ns") + pl.col("b_total_ns")
-    total = rows.select(times.sum()).item()
-    return float(rows.filter(both).select(times.sum()).item() / total) if total else None
+    total = math.fsum(rows.select(times).to_series())  # exact, so that the order of rows does not matter
+    return math.fsum(rows.filter(both).select(times).to_series()) / total if total else None
 
 
 def _rows(a: Side, b: Side, rule: str, keys: list[str], more: dict[str, pl.Expr]) -> pl.DataFrame:

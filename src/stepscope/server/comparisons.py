@@ -17,7 +17,7 @@ from stepscope.server import answers
 from stepscope.server.answers import Answer, part_of_trace
 
 MOST_RUNS = 16  # on a side
-_NUMBERS = {"rank": int, "warmup": int, "run_noise": float, "offset": int, "limit": int}
+NUMBERS = {"rank": int, "warmup": int, "run_noise": float, "offset": int, "limit": int}
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ def parse_question(table: str, words: Mapping[str, str]) -> Question:
     for name, runs in sides.items():
         if not 0 < len(runs) <= MOST_RUNS:
             raise UsageError(f"{name} has {len(runs)} runs; expected the ids of 1 to {MOST_RUNS} runs, separated by commas")
-    values: dict[str, Any] = {name: parameters.value(kind, name, rest.pop(name)) for name, kind in _NUMBERS.items() if name in rest}
+    values: dict[str, Any] = {name: parameters.value(kind, name, rest.pop(name)) for name, kind in NUMBERS.items() if name in rest}
     if "steps" in rest:
         values["steps"] = parameters.steps(rest.pop("steps"))
     if "by" in rest:
