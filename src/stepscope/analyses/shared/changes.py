@@ -78,7 +78,7 @@ def infinite_bandwidth(graph: Graph, durations: Durations) -> None:
 def scale(trace: Trace, graph: Graph, durations: Durations, name: str, factor: float) -> int:
     """Multiply the time of everything of this name, in place: how many tasks or host spans that were.
 
-    A name is that of a kernel, of the operator that launched it, or of a module (`layer1/conv1` with all below it). If no work of the
+    A name is that of a kernel, of an operator or its type, or of a module (`layer1/conv1` with all below it). If no work of the
     device has it, the time of host operators, modules, annotations and functions of this name changes.
     """
     tasks = _tasks(trace)
@@ -146,7 +146,7 @@ def _scale_host(trace: Trace, graph: Graph, durations: Durations, name: str, fac
     spans = (
         host_spans(trace)
         .filter(pl.col("kind").is_in(_HOST_KINDS))
-        .select("rank", pl.col("name", "scope").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        .select("rank", pl.col("name", "op_type", "scope").cast(pl.String), "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .collect()
     )
     rows = spans.filter(_matches(spans, name))
