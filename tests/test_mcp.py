@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def talk(folder: Path, conversation: Callable[[ClientSession], Awaitable[None]],
             except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised below: a task group would wrap it
                 failures.append(error)
 
-    asyncio.run(run())
+    # In a thread of its own: in this one, the browser of other tests may keep an event loop.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, run()).result()
     if failures:
         raise failures[0]
 

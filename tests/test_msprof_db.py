@@ -97,6 +97,7 @@ def test_every_answer_is_the_same_from_the_database(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
     before, after = there_and_back(raw, tmp_path / "room")
     names = [name for name in analysis_names() if name != "verdict"]
+    names.remove("advice")  # a database has no details of tasks, so that fewer rules can be checked
     assert [name for name in names if not same(answer(before, name), answer(after, name))] == []
     # The number of ranks, part of the coverage, is read from the links of a database, not from raw data.
     assert after.verdict().drop("coverage").equals(before.verdict().drop("coverage"))
@@ -124,6 +125,7 @@ def test_every_answer_of_every_case_is_the_same_from_the_database(case: Path, tm
         "roofline",
         "gaps",
     )
+    names.remove("advice")  # a database has no details of tasks, so that fewer rules can be checked
     assert [name for name in names if not same(answer(before, name), answer(after, name))] == []
 
 

@@ -109,7 +109,7 @@ def test_a_recording_that_says_only_what_was_reserved_has_a_summary(tmp_path: Pa
     table = folder / "ASCEND_PROFILER_OUTPUT" / "memory_record.csv"
     table.write_text(table.read_text().replace("Total Allocated(MB)", "lost"))
     assert cli.main(["summary", str(folder)]) == 0
-    assert "4.00 MiB reserved at the peak on npu 0" in capsys.readouterr().out
+    assert "4.19 MB are reserved at the peak on npu 0" in capsys.readouterr().out
 
 
 def test_a_shape_that_is_none_is_not_read_as_another(tmp_path: Path) -> None:

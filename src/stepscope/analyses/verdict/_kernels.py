@@ -70,7 +70,12 @@ def _texts(rows: pl.DataFrame, launched: pl.DataFrame, work: pl.DataFrame, ranks
 
 def _largest(rows: pl.DataFrame, total: int, ranks: int) -> _Text:
     """The longest kernel, and how many kernels take half of the time."""
-    names = rows.group_by("name").agg(pl.col("total_ns", "calls").sum()).sort(-pl.col("total_ns"), "name")
+    names = (
+        rows.with_columns(pl.col("name").fill_null("unnamed"))
+        .group_by("name")
+        .agg(pl.col("total_ns", "calls").sum())
+        .sort(-pl.col("total_ns"), "name")
+    )
     half = int((names["total_ns"].cum_sum() * 2 < total).sum()) + 1
     name, time, calls = names.row(0)
     parameters = {"share": time / total, "kernel": short_name(name), "kernel_full": name, "total": total}

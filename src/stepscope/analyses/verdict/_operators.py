@@ -71,5 +71,10 @@ def _largest_total(trace: Trace, ranks: list[int], number: int | None) -> Messag
     spans = totals(trace).filter(pl.col("rank").is_in(ranks), pl.col("kind") != "step")
     if spans.is_empty():
         return Message("operators", "operators-none", {}, number)
-    largest = spans.group_by("name").agg(pl.col("total_ns").sum()).sort(-pl.col("total_ns"), "name").row(0, named=True)
+    largest = (
+        spans.group_by(pl.col("name").fill_null("unnamed"))
+        .agg(pl.col("total_ns").sum())
+        .sort(-pl.col("total_ns"), "name")
+        .row(0, named=True)
+    )
     return Message("operators", "operators-totals", {"name": largest["name"], "time": largest["total_ns"]}, number)
