@@ -279,8 +279,14 @@ def test_a_call_is_answered_while_another_one_runs_which_can_be_cancelled(demo: 
 
 
 def query_processes() -> set[int]:
-    """The processes that the server started: they answer queries."""
-    return {child for server in children(os.getpid()) for child in children(server)}
+    """The processes that the server started: they answer queries. Other children of this process belong to other tests."""
+    return {child for server in children(os.getpid()) if is_server(server) for child in children(server)}
+
+
+def is_server(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"mcp" in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    return False
 
 
 def children(parent: int) -> set[int]:

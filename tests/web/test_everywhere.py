@@ -358,7 +358,7 @@ TERMS |= {
     "trace",
 }
 TERMS |= {"flop", "flops", "kflop", "mflop", "gflop", "tflop", "gpu", "rank", "run", "step", "shapes", "xla"}
-TERMS |= {"sxm", "markdown"}
+TERMS |= {"sxm", "markdown", "svg"}
 
 
 @pytest.mark.parametrize("place", [page for page in OF_A_RUN if page != "timeline"])
