@@ -286,6 +286,41 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "workspace_bytes": pl.Int64,
         "total_bytes": pl.Int64,
     },
+    # A group of ranks that communicate, with the progress that a flight recorder stored: numbers of the last operation of each state.
+    "process_groups": {
+        "rank": pl.Int32,
+        "group": Text,
+        "description": Text,
+        "members": pl.String,  # ranks, separated by commas
+        "enqueued": pl.Int64,
+        "started": pl.Int64,
+        "completed": pl.Int64,
+    },
+    # A collective or point-to-point operation that a flight recorder stored.
+    "flight_records": {
+        "rank": pl.Int32,
+        "record": pl.Int64,  # counts all operations of the rank
+        "group": Text,
+        "number": pl.Int64,  # counts the collectives of the group
+        "p2p_number": pl.Int64,  # counts the sends and receives of the group
+        "operation": pl.Int64,  # counts both
+        "is_p2p": pl.Boolean,
+        "name": Text,
+        "backend": Text,
+        "peer": pl.Int32,  # rank of the other side of a send or receive, within the group
+        "state": Text,  # scheduled, started, completed
+        "created_ns": pl.Int64,
+        "started_ns": pl.Int64,
+        "completed_ns": pl.Int64,
+        "input_shapes": Text,
+        "input_dtypes": Text,
+        "output_shapes": Text,
+        "output_dtypes": Text,
+        "timeout_ns": pl.Int64,
+        "thread": Text,
+        "line": Text,  # the innermost line of code outside of the framework: file:line function
+        "frames": pl.String,  # JSON text, the innermost first
+    },
     # Something in the input that could not be read, or a remark on how it was read.
     "problems": {
         "rank": pl.Int32,
@@ -311,6 +346,8 @@ _PRESENT = {
     **dict.fromkeys(SPAN_DETAILS, ("rank", "span")),
     "models": ("rank",),
     "fusions": ("rank",),
+    "process_groups": ("rank", "group"),
+    "flight_records": ("rank", "group"),
     "problems": ("what",),
 }
 _NOT_NEGATIVE = {"spans": ("dur_ns", "self_ns", "depth"), "allocations": ("bytes",), "links": ("bytes", "dur_ns"), "problems": ("lost",)}
