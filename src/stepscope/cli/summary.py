@@ -57,6 +57,7 @@ _DETAILS = {
     "device-copy": "kernels",
     "device-not": "step_trace",
     "device-partly": "step_trace",
+    "hang": "hangs",
 }
 # By label: the topic of `verdict`, and the number of its sentences.
 _CONCLUSIONS = {
@@ -130,10 +131,15 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "kernels": _top(kernels, "name", "total_ns"),
         "idle_causes": _top(causes, "cause", "total_ns", count="gaps") if causes is not None and causes.height else _NOTHING,
         # In place of operators, where the kinds of spans are unknown.
-        "totals": _NOTHING if types.height or kernels.height else _top(trace.analyse("totals"), "name", "self_ns"),
+        "totals": _NOTHING if types.height or kernels.height else _top(_lasting(trace.analyse("totals")), "name", "self_ns"),
         "memory_peaks": _rows(peaks.unique(["rank", "device"], keep="first", maintain_order=True)),
         "problems": _rows(trace.problems.collect()),
     }
+
+
+def _lasting(totals: "pl.DataFrame") -> "pl.DataFrame":
+    """Without instants."""
+    return totals.filter(totals["total_ns"] > 0)
 
 
 def _top(rows: "pl.DataFrame", name: str, time: str, keys: list[str] | None = None, count: str = "calls") -> dict[str, Any]:

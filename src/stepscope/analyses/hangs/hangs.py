@@ -32,7 +32,7 @@ COLUMNS = {
     "waits_for": pl.String,  # ranks, separated by commas
     "pending": pl.Int64,  # operations that the rank called and that are not completed
     "last_operation": pl.String,  # the last call of the rank, with its time and line
-    "last_ns": pl.Int64,
+    "last_ns": pl.Int64,  # since the first record of all ranks
     "last_line": pl.String,
 }
 _STRENGTH = {NOT_CALLED: 0, NO_DUMP: 1, NO_PARTNER: 2, BEHIND: 3}
@@ -183,7 +183,8 @@ def _awaited(waiting: Waiting) -> pl.DataFrame:
 
 
 def _last_calls(trace: Trace) -> pl.DataFrame:
-    last = trace.table("flight_records").sort("record").group_by("rank").agg(pl.col("name", "created_ns", "line").last())
+    records = trace.table("flight_records").with_columns(pl.col("created_ns") - pl.col("created_ns").min())
+    last = records.sort("record").group_by("rank").agg(pl.col("name", "created_ns", "line").last())
     return last.select(
         "rank", last_operation=pl.col("name").cast(pl.String), last_ns="created_ns", last_line=pl.col("line").cast(pl.String)
     ).collect()

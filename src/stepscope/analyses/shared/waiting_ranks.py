@@ -22,7 +22,7 @@ HEADS = {
     "name": pl.String,
     "is_p2p": pl.Boolean,
     "peer_rank": pl.Int32,
-    "created_ns": pl.Int64,
+    "created_ns": pl.Int64,  # since the first record of all ranks
     "line": pl.String,
     "signature": pl.String,
 }
@@ -45,6 +45,7 @@ def waiting_ranks(trace: Trace) -> Waiting:
     records = (
         trace.table("flight_records")
         .with_columns(pl.col("group", "name", "state", "line", "input_shapes", "input_dtypes").cast(pl.String))
+        .with_columns(pl.col("created_ns") - pl.col("created_ns").min())
         .collect()
     )
     groups = trace.table("process_groups").with_columns(pl.col("group").cast(pl.String)).collect()

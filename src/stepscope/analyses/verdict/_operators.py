@@ -69,7 +69,7 @@ def _sums(rows: pl.DataFrame, key: str) -> list[dict[str, Any]]:
 def _largest_total(trace: Trace, ranks: list[int], number: int | None) -> Message:
     """Where no operators are recorded: the largest total of other spans. Steps contain everything else."""
     spans = totals(trace).filter(pl.col("rank").is_in(ranks), pl.col("kind") != "step")
-    if spans.is_empty():
+    if not spans["total_ns"].sum():  # nothing, or instants only
         return Message("operators", "operators-none", {}, number)
     largest = (
         spans.group_by(pl.col("name").fill_null("unnamed"))

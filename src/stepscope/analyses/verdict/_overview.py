@@ -9,6 +9,7 @@ from stepscope.analyses.shared.warmup import counting_steps
 from stepscope.analyses.steps.gap_causes import gap_causes
 from stepscope.analyses.steps.overview import overview
 from stepscope.analyses.steps.step_times import step_times
+from stepscope.analyses.verdict._hangs import hang_messages
 from stepscope.analyses.verdict._message import MATTERS, Message, Options, column, known, severity, value_range
 from stepscope.model.trace import Trace
 
@@ -52,6 +53,9 @@ class _Rank(NamedTuple):
 def overview_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of the whole run where it has several ranks, then of each rank."""
     ranks = _ranks(trace, options.warmup)
+    if not ranks and (hang := list(hang_messages(trace, options))):
+        yield from (message._replace(topic="overview") for message in hang)
+        return
     if len(ranks) > 1:
         yield from _messages(trace, ranks, None)
     for rank in ranks:

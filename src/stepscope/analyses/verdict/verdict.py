@@ -7,6 +7,7 @@ import polars as pl
 
 from stepscope.analyses.verdict._communication import communication_messages
 from stepscope.analyses.verdict._flops import flop_messages
+from stepscope.analyses.verdict._hangs import hang_messages
 from stepscope.analyses.verdict._host import host_messages
 from stepscope.analyses.verdict._input import input_messages
 from stepscope.analyses.verdict._kernels import kernel_messages
@@ -21,7 +22,8 @@ from stepscope.model.parameters import check_word
 from stepscope.model.trace import Trace
 
 COLUMNS = {
-    "topic": pl.String,  # overview, steps, operators, kernels, flops, memory, communication, input (data preparation), host (CPU), problems
+    # overview, steps, operators, kernels, flops, memory, communication, input (data preparation), host (CPU), hangs, problems
+    "topic": pl.String,
     "rank": pl.Int32,  # null: of the whole run
     "step": pl.Int32,  # null: of all steps
     "device": pl.String,  # operators: as in `operators`; memory: as in `memory`; null: of all
@@ -42,6 +44,7 @@ _TOPICS: dict[str, Callable[[Trace, Options], Iterator[Message]]] = {
     "communication": communication_messages,
     "input": input_messages,
     "host": host_messages,
+    "hangs": hang_messages,
     "problems": problem_messages,
 }
 
@@ -61,7 +64,7 @@ def verdict(
     """Per topic and rank, the headline first: a code with its parameters, and the sentence that page, terminal and report show.
 
     `topic` restricts the rows to one topic. A run of several ranks also has rows of the whole run, with a null rank, before those of
-    the ranks; communication and problems have only these. Operators and memory have a headline for each device, the main one first.
+    the ranks; communication, hangs and problems have only these. Operators and memory have a headline for each device, the main one first.
     With `per_step` the topic `steps` has rows for each step, too. `warmup` as in `overview`, `fp_start`, `bp_end` and `clock` as in
     `step_trace`, `start_ns` and `end_ns` as in `cpu_use`.
     """
