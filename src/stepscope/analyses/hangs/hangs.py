@@ -141,7 +141,8 @@ def _in_transfer(waiting: Waiting) -> Iterable[int]:
     if oldest["is_p2p"][0]:
         return [rank for rank in (oldest["rank"][0], oldest["peer_rank"][0]) if rank is not None]
     same = waiting.heads.join(oldest.select("group", "number"), on=["group", "number"])
-    return sorted(same["rank"])
+    members = waiting.members.join(oldest.select("group"), on="group")
+    return sorted(same["rank"]) if same.height == members.height else []  # else it is unknown what a member did
 
 
 def _with_operations(causes: dict[int, str], waiting: Waiting) -> pl.DataFrame:

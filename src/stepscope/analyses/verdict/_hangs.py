@@ -33,7 +33,10 @@ def hang_messages(trace: Trace, options: Options) -> Iterator[Message]:
         if ranks.height:
             parameters = known(**_operation(ranks), waiting=waiting)
             yield Message("hangs", code, parameters | {"all": every} | _named(ranks["rank"].to_list()), severity="high")
-    if causes.is_empty():
+    if causes.is_empty() and waiting:
+        parameters = known(**_operation(rows.filter(pl.col("role") == "waiting")))
+        yield Message("hangs", "hang-unknown", parameters | {"waiting": waiting, "all": every}, severity="medium")
+    elif causes.is_empty():
         yield Message("hangs", "hang-none", {"ranks": rows.filter(pl.col("role") != "no dump").height}, severity="info")
     missing = rows.filter((pl.col("role") == "no dump") & (pl.col("why").is_null() | (pl.col("why") != "no dump")))
     if missing.height:
