@@ -24,7 +24,7 @@ VALUES = {
 }
 # Two real processes: rank 1 never calls the fourth all_reduce.
 JOB = """
-import os, sys, time
+import os, pickle, sys, time
 import torch, torch.distributed as dist
 import torch._C._distributed_c10d as recorder
 folder, rank = sys.argv[1], int(sys.argv[2])
@@ -32,9 +32,12 @@ dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=ran
 x = torch.ones(4)
 for _ in range(3):
     dist.all_reduce(x)
+dump = lambda: recorder._dump_fr_trace(True, True, False)
+while not all(entry["retired"] for entry in pickle.loads(dump())["entries"]):  # what is completed is noticed a little later
+    time.sleep(0.01)
 if rank == 0:
     work = dist.all_reduce(x, async_op=True)  # the line that waits
-for name, dump in (("dump", recorder._dump_fr_trace(True, True, False)), ("json", recorder._dump_fr_trace_json(True, False))):
+for name, dump in (("dump", dump()), ("json", recorder._dump_fr_trace_json(True, False))):
     os.makedirs(f"{folder}/{name}", exist_ok=True)
     with open(f"{folder}/{name}/trace_rank_{rank}", "wb") as file:
         file.write(dump)

@@ -71,11 +71,13 @@ def hangs(trace: Trace) -> pl.DataFrame:
         .otherwise(pl.lit("clear"))
     )
     shown = {name: pl.when(is_cause).then(name).otherwise(f"own_{name}") for name in ("group", "name", "number", "line")}
-    described = trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
+    descriptions = (
+        trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
+    )
     return (
         rows.with_columns(role=role, **shown)
         .rename({"name": "operation"})
-        .join(described, on="group", how="left")
+        .join(descriptions, on="group", how="left")
         .with_columns(pl.col("pending").fill_null(0), waits_for=pl.when(~is_cause | (pl.col("why") == DEADLOCK)).then("waits_for"))
         .sort("rank")
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
@@ -91,7 +93,7 @@ def _causes(trace: Trace, waiting: Waiting) -> pl.DataFrame:
     new: dict[int, str] = {}
     for _ in waiting.ranks:  # each round adds the edges of a rank
         sinks = sink_groups({rank: set(awaited) for rank, awaited in by_rank.items()})
-        # The host of a rank may be blocked by an operation that others hold up, although all called it.
+        # The host of a rank may be blocked by an operation that all called and others cannot complete yet.
         held = {
             ranks[0]: behind
             for ranks in sinks
@@ -110,7 +112,7 @@ def _causes(trace: Trace, waiting: Waiting) -> pl.DataFrame:
 
 
 def _reasons(waiting: Waiting, causes: set[int]) -> dict[int, dict[int, str]]:
-    """By rank and awaited rank: the strongest reason. Known causes wait for nobody."""
+    """By rank and awaited rank: the strongest reason. Known causes wait for no rank."""
     edges = waiting.edges.filter(~pl.col("rank").is_in(list(causes)))
     by_strength = edges.sort(pl.col("why").replace_strict(_STRENGTH, return_dtype=pl.Int8), maintain_order=True)
     by_rank: dict[int, dict[int, str]] = {}
@@ -124,7 +126,7 @@ def _of_sink(ranks: list[int], by_rank: dict[int, dict[int, str]]) -> dict[int, 
     reasons = {rank: [awaited[rank] for awaited in by_rank.values() if rank in awaited] for rank in ranks}
     if len(ranks) == 1:
         return {ranks[0]: min(reasons[ranks[0]], key=_STRENGTH.__getitem__)}
-    # A receive may be called long before it is needed: a rank that has not called a collective either is not held up by it.
+    # A receive may be called long before it is needed: a rank that has not called a collective either does not wait for it.
     held = {rank for rank in ranks if any(why in (NOT_CALLED, NO_DUMP) for awaited, why in by_rank[rank].items() if awaited in ranks)}
     late = [rank for rank in ranks if rank not in held and NOT_CALLED in reasons[rank]]
     free = [rank for rank in late if BEHIND not in by_rank[rank].values()]
@@ -150,10 +152,10 @@ def _with_operations(causes: dict[int, str], waiting: Waiting) -> pl.DataFrame:
     stopped = waiting.stopped.join(
         waiting.heads.select("rank", "group", "number", "record", "name", "line"), on=["rank", "group", "number"]
     ).with_columns(awaited="rank")
-    own = waiting.heads.with_columns(awaited="rank")
+    heads = waiting.heads.with_columns(awaited="rank")
     rows = []
     for rank, why in causes.items():
-        source = stopped if why == DEVICE_STOPPED else own if why in (MISMATCH, TRANSFER) else edges.filter(pl.col("why") == why)
+        source = stopped if why == DEVICE_STOPPED else heads if why in (MISMATCH, TRANSFER) else edges.filter(pl.col("why") == why)
         of_rank = source.filter(pl.col("awaited") == rank)
         if of_rank.is_empty():
             of_rank = edges.filter(pl.col("awaited") == rank)

@@ -41,7 +41,9 @@ def pending_collectives(trace: Trace) -> pl.DataFrame:
         has_completed=(pl.col("completed") >= pl.col("number")) & ~pl.col("rank").is_in("pending"),
     )
     different = mismatches(waiting.heads).group_by("group", "number").agg(different=_ranks(pl.col("rank")))
-    described = trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
+    descriptions = (
+        trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
+    )
     lists = {
         "called": pl.col("has_called"),
         "completed": pl.col("has_completed"),
@@ -52,7 +54,7 @@ def pending_collectives(trace: Trace) -> pl.DataFrame:
         each.group_by("group", "number", "operation", "first_ns", "last_ns", "line")
         .agg(members=pl.len(), **{name: _ranks(pl.col("rank").filter(condition)) for name, condition in lists.items()})
         .join(different, on=["group", "number"], how="left")
-        .join(described, on="group", how="left")
+        .join(descriptions, on="group", how="left")
         .sort("first_ns", "group", "number", nulls_last=True)
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )

@@ -26,10 +26,10 @@ COLUMNS = {
 
 def recorded_collectives(trace: Trace) -> pl.DataFrame:
     """The rows of a flight recorder: per rank in order of the calls."""
-    described = trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group")
+    descriptions = trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group")
     records = trace.table("flight_records").with_columns(pl.col("group").cast(pl.String))
     return (
-        records.join(described, on="group", how="left")
+        records.join(descriptions, on="group", how="left")
         .with_columns(operation="name", number=pl.when("is_p2p").then("p2p_number").otherwise("number"))
         .sort("rank", "record")
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())

@@ -1,4 +1,4 @@
-"""Ranks that wait for each other: the groups of a graph that wait for nobody else."""
+"""Ranks that wait for each other: the groups of a graph that wait for no other rank."""
 
 from collections.abc import Mapping
 

@@ -2,7 +2,7 @@
 
 The operations of a group run in order, so a rank waits in the first one that is not completed: the head of the group. It waits for the
 members that have not called this operation. A rank whose own operation is not completed although another member completed it waits for
-nobody: its device stopped. What a rank called is in its records, and in the counts of the group where it has only collectives (counts
+no rank: its device stopped. The calls of a rank are in its records, and in the counts of the group where it has only collectives (counts
 mix collectives with sends and receives).
 """
 
@@ -131,15 +131,17 @@ def _without_partner(heads: pl.DataFrame, dumped: list[int]) -> pl.DataFrame:
 
 def members_behind(waiting: Waiting, rank: int) -> list[int]:
     """The ranks that called the first pending operations of this rank, and have to complete another one before, or stopped."""
-    own = waiting.heads.filter(pl.col("rank") == rank)
+    rank_heads = waiting.heads.filter(pl.col("rank") == rank)
     first = waiting.heads.group_by("rank").agg(first=pl.col("record").min())
     stopped = waiting.stopped["rank"].unique().to_list()
     others = waiting.heads.filter(pl.col("rank") != rank).join(first, on="rank")
-    collective = own.filter(~pl.col("is_p2p")).select("group", own_number="number").join(others.filter(~pl.col("is_p2p")), on="group")
+    collective = (
+        rank_heads.filter(~pl.col("is_p2p")).select("group", own_number="number").join(others.filter(~pl.col("is_p2p")), on="group")
+    )
     late = (pl.col("number") < pl.col("own_number")) | (
         (pl.col("number") == pl.col("own_number")) & ((pl.col("first") < pl.col("record")) | pl.col("rank").is_in(stopped))
     )
-    partners = own.filter(pl.col("is_p2p")).select("group", rank="peer_rank", peer_rank="rank")
+    partners = rank_heads.filter(pl.col("is_p2p")).select("group", rank="peer_rank", peer_rank="rank")
     transfers = others.filter(pl.col("is_p2p")).join(partners, on=["group", "rank", "peer_rank"], how="semi")
     held = pl.concat(
         [

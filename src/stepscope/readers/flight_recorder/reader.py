@@ -51,10 +51,10 @@ def rank(path: Path) -> int | None:
 
 def read(path: Path, options: Options) -> Trace:
     document = _document(path)
-    own_rank = rank(path) if options.rank is None else options.rank
+    dump_rank = rank(path) if options.rank is None else options.rank
     problems: list[Problem] = []
-    if own_rank is None:
-        own_rank = 0
+    if dump_rank is None:
+        dump_rank = 0
         problems.append(Problem(path.name, "the name has no rank at its end, so it is shown as rank 0", 0))
     records = _records(as_list(document.get("entries")), problems)
     groups = _groups(document, records, problems)
@@ -66,11 +66,11 @@ def read(path: Path, options: Options) -> Trace:
         "flight_records": records,
         "problems": problem_frame(problems, path),
     }
-    ranked = {name: frame.with_columns(rank=pl.lit(own_rank, pl.Int32)) for name, frame in tables.items()}
+    ranked = {name: frame.with_columns(rank=pl.lit(dump_rank, pl.Int32)) for name, frame in tables.items()}
     versions = {"flight recorder": str(document.get("version"))} if document.get("version") else {}
     if library := document.get("nccl_version") or document.get("comm_lib_version"):
         versions["nccl"] = str(library)
-    meta = Meta(format="flight_recorder", framework="pytorch", versions=versions, world_size=_world_size(groups), ranks=[own_rank])
+    meta = Meta(format="flight_recorder", framework="pytorch", versions=versions, world_size=_world_size(groups), ranks=[dump_rank])
     return Trace(ranked, meta)
 
 
@@ -123,7 +123,7 @@ def _record(entry: dict[str, Any]) -> tuple[Any, ...]:
         _time(entry.get("time_created_ns")),
         _time(entry.get("time_discovered_started_ns")),
         _time(entry.get("time_discovered_completed_ns")),
-        *(_text(entry.get(f"{side}_{what}")) for side in ("input", "output") for what in ("sizes", "dtypes")),
+        *(_text(entry.get(f"{side}_{field}")) for side in ("input", "output") for field in ("sizes", "dtypes")),
         to_int(entry["timeout_ms"], 1_000_000) if entry.get("timeout_ms") is not None else None,
         " ".join(str(entry[key]) for key in ("thread_name", "thread_id") if entry.get(key)) or None,
         _line(frames),
@@ -168,7 +168,7 @@ def _line(frames: list[dict[str, Any]]) -> str | None:
 def _groups(document: dict[str, Any], records: pl.DataFrame, problems: list[Problem]) -> pl.DataFrame:
     """The rows of `process_groups`: of the configuration, the entries and the counts, which have numbers of their own for the groups."""
     configured = {str(name): as_dict(group) for name, group in as_dict(document.get("pg_config")).items() if str(name)}
-    described = {str(group[0]): str(group[1]) for group in _entry_groups(document)}
+    entry_groups = {str(group[0]): str(group[1]) for group in _entry_groups(document)}
     status = as_dict(document.get("pg_status"))
     names = _names_of_counts(list(configured), list(status), records)
     if status and len(names) < len(status):
@@ -177,11 +177,11 @@ def _groups(document: dict[str, Any], records: pl.DataFrame, problems: list[Prob
     rows = [
         (
             name,
-            str(configured.get(name, {}).get("desc") or described.get(name, "")) or None,
+            str(configured.get(name, {}).get("desc") or entry_groups.get(name, "")) or None,
             _members(configured.get(name, {}).get("ranks")),
             *(_count(counts.get(name, {}), state) for state in ("enqueued", "started", "completed")),
         )
-        for name in dict.fromkeys([*configured, *described, *names.values()])
+        for name in dict.fromkeys([*configured, *entry_groups, *names.values()])
     ]
     text = {"group": pl.String, "description": pl.String, "members": pl.String}
     frame = pl.DataFrame(rows, {**text, "enqueued": pl.Int64, "started": pl.Int64, "completed": pl.Int64}, orient="row")
