@@ -126,6 +126,22 @@ def test_sends_and_receives_do_not_make_the_counts_of_a_group_comparable(tmp_pat
     assert causes(write(tmp_path / "d", calls, counts)) == [(0, "transfer stopped"), (1, "transfer stopped")]
 
 
+def test_one_dump_alone_accuses_no_rank(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", {rank: [entry(1, "0", 1)] for rank in range(4)})
+    trace = stepscope.open(folder / "nccl_trace_rank_2", cache=False)
+    assert trace.hangs()["role"].to_list() == ["no dump", "no dump", "waiting", "no dump"]
+    (sentence,) = trace.verdict(topic="hangs")["text"]
+    assert sentence.startswith("1 dump of 4 ranks: rank 2 waits in all_reduce number 1 of default_pg 0")
+
+
+def test_one_rank_of_a_job_has_the_conclusion_of_the_whole_job(tmp_path: Path) -> None:
+    calls = {rank: [done(1, "0", 1), entry(2, "0", 2)] for rank in range(4)} | {2: [done(1, "0", 1)]}
+    trace = stepscope.open(write(tmp_path / "d", calls), cache=False)
+    for rank in range(4):
+        assert trace.hangs().filter(rank=rank).equals(trace.analyse("hangs", rank=rank))
+        assert trace.analyse("verdict", rank=rank, topic="overview").equals(trace.verdict(topic="overview"))
+
+
 def test_other_recordings_have_no_rows_and_no_sentence() -> None:
     trace = stepscope.Trace({"spans": pl.DataFrame({"name": ["a"]})})
     assert trace.hangs().is_empty()

@@ -20,6 +20,7 @@ const ICONS: Record<string, string> = {
   compare: "M6 2H2v12h4M10 2h4v12h-4M8 1v14",
   query: "M2 4l3.5 4L2 12M8 12h6",
   files: "M4 1.5h5l3 3v10H4zM9 1.5v3h3M6 8h4M6 11h4",
+  hangs: "M4 1.5h8M4 14.5h8M5 1.5c0 3.5 6 3.500 6 6.500s-6 3-6 6.500M11 1.500c0 3.500-6 3.500-6 6.500s6 3 6 6.500",
   live: "M8 8m-2 0a2 2 0 1 0 4 0a2 2 0 1 0-4 0M4 4a5.5 5.5 0 0 0 0 8M12 4a5.5 5.5 0 0 1 0 8",
   search: "M7 2.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9M10.5 10.5L14 14",
   export: "M8 2v8M5 7l3 3 3-3M2.5 13h11",

@@ -72,10 +72,12 @@ def hangs(trace: Trace) -> pl.DataFrame:
     )
     shown = {name: pl.when(is_cause).then(name).otherwise(f"own_{name}") for name in ("group", "name", "number", "line")}
     descriptions = (
-        trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
+        trace.whole.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
     )
+    asked = waiting.ranks if trace.whole is trace else trace.meta.ranks
     return (
-        rows.with_columns(role=role, **shown)
+        rows.filter(pl.col("rank").is_in(asked))
+        .with_columns(role=role, **shown)
         .rename({"name": "operation"})
         .join(descriptions, on="group", how="left")
         .with_columns(pl.col("pending").fill_null(0), waits_for=pl.when(~is_cause | (pl.col("why") == DEADLOCK)).then("waits_for"))
@@ -186,7 +188,7 @@ def _awaited(waiting: Waiting) -> pl.DataFrame:
 
 
 def _last_calls(trace: Trace) -> pl.DataFrame:
-    records = trace.table("flight_records").with_columns(pl.col("created_ns") - pl.col("created_ns").min())
+    records = trace.whole.table("flight_records").with_columns(pl.col("created_ns") - pl.col("created_ns").min())
     last = records.sort("record").group_by("rank").agg(pl.col("name", "created_ns", "line").last())
     return last.select(
         "rank", last_operation=pl.col("name").cast(pl.String), last_ns="created_ns", last_line=pl.col("line").cast(pl.String)

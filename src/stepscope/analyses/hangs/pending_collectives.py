@@ -42,7 +42,7 @@ def pending_collectives(trace: Trace) -> pl.DataFrame:
     )
     different = mismatches(waiting.heads).group_by("group", "number").agg(different=_ranks(pl.col("rank")))
     descriptions = (
-        trace.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
+        trace.whole.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
     )
     lists = {
         "called": pl.col("has_called"),

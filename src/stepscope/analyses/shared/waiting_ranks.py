@@ -42,6 +42,8 @@ class Waiting(NamedTuple):
 
 @memoized
 def waiting_ranks(trace: Trace) -> Waiting:
+    """Of the whole job, also for a trace of one of its ranks."""
+    trace = trace.whole
     records = (
         trace.table("flight_records")
         .with_columns(pl.col("group", "name", "state", "line", "input_shapes", "input_dtypes").cast(pl.String))
@@ -62,6 +64,8 @@ def waiting_ranks(trace: Trace) -> Waiting:
     why = pl.when(~has_dump).then(pl.lit(NO_DUMP)).when(pl.col("called") < pl.col("number")).then(pl.lit(NOT_CALLED))
     by_collective = others.with_columns(why=why).filter(pl.col("why").is_not_null())
     edges = pl.concat([by_collective.select(*EDGES), _without_partner(heads, dumped)]).sort("rank", "awaited", "record", "why")
+    if len(dumped) == 1:  # one file was opened, and not the folder
+        edges = edges.filter(pl.col("why") != NO_DUMP)
     pending = records.filter(pl.col("state") != "completed").group_by("rank").agg(pending=pl.len()).sort("rank")
     ranks = sorted({*members["rank"], *dumped})
     return Waiting(ranks, dumped, members, called, heads, stopped, edges, pending)

@@ -23,7 +23,7 @@ _RANKS_NAMED = 8
 
 def hang_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of the whole run: a sentence per kind of cause, then the ranks without a dump."""
-    rows = hangs(trace)
+    rows = hangs(trace.whole)
     if rows.is_empty():
         return
     causes = rows.filter(pl.col("role") == "cause")
@@ -35,6 +35,10 @@ def hang_messages(trace: Trace, options: Options) -> Iterator[Message]:
             yield Message("hangs", code, parameters | {"all": every} | _named(ranks["rank"].to_list()), severity="high")
     if causes.is_empty() and waiting:
         parameters = known(**_operation(rows.filter(pl.col("role") == "waiting")))
+        dumps = rows.filter(pl.col("role") != "no dump")["rank"].to_list()
+        if len(dumps) == 1 < every:
+            yield Message("hangs", "hang-one-dump", parameters | {"all": every} | _named(dumps), severity="medium")
+            return
         yield Message("hangs", "hang-unknown", parameters | {"waiting": waiting, "all": every}, severity="medium")
     elif causes.is_empty():
         yield Message("hangs", "hang-none", {"ranks": rows.filter(pl.col("role") != "no dump").height}, severity="info")
