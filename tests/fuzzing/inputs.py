@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 import ascend_kinds
+import flight_dumps
 import prof_kinds
 from stepscope.io import store
 from stepscope.recording import monitor
@@ -45,7 +46,7 @@ def make(room: Path, *, own: bool = False) -> None:
     shutil.rmtree(room.with_name(f"{room.name}.made"), ignore_errors=True)
 
 
-_AS_THEY_ARE = ("run", "cache", "timeline", "prof")
+_AS_THEY_ARE = ("run", "cache", "timeline", "prof", "flight_recorder")
 
 
 def find_inputs(room: Path) -> dict[str, dict[str, Path]]:
@@ -72,6 +73,10 @@ def _every(room: Path, own: bool) -> Iterator[tuple[str, str, Path]]:
     yield "marey", "by-hand", SAMPLES / "marey" / "by-hand"
     if (SHARED / "mindinsight" / "marey_graph").is_dir():
         yield "marey", "mindinsight", SHARED / "mindinsight" / "marey_graph"
+    calls = {rank: [flight_dumps.entry(1, "0", 1), flight_dumps.entry(2, "1", 1, "send 0->1")] for rank in (0, 1)}
+    yield "flight_recorder", "by-hand", flight_dumps.write(room / "dumps", calls, {0: {"0": (1, 0)}})
+    for path in sorted((SHARED / "flight_recorder").glob("*/_dump_12")):
+        yield "flight_recorder", path.parent.name, path
     run = _small_run(room / "small.run")
     yield "run", "resnet50", run
     yield "cache", "chrome", _small_chrome(room / "trace.json")

@@ -34,7 +34,7 @@ def sniff(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(_HEAD)
     pickled = head.startswith(b"\x80") and b"version" in head[:200]
-    is_json = re.match(rb'\s*\{\s*"(comm_lib_version|nccl_version|entries|pg_config|pg_status|version)"\s*:', head) is not None
+    is_json = re.match(rb'\s*\{\s*"\w+"\s*:', head) is not None
     return (pickled and any(key in head for key in _KEYS)) or (is_json and b'"traceEvents"' not in head and _is_dump(head))
 
 
@@ -68,8 +68,9 @@ def read(path: Path, options: Options) -> Trace:
     }
     ranked = {name: frame.with_columns(rank=pl.lit(dump_rank, pl.Int32)) for name, frame in tables.items()}
     versions = {"flight recorder": str(document.get("version"))} if document.get("version") else {}
-    if library := document.get("nccl_version") or document.get("comm_lib_version"):
-        versions["nccl"] = str(library)
+    for library in ("nccl", "hccl", "comm_lib"):
+        if document.get(f"{library}_version"):
+            versions[library] = str(document[f"{library}_version"])
     meta = Meta(format="flight_recorder", framework="pytorch", versions=versions, world_size=_world_size(groups), ranks=[dump_rank])
     return Trace(ranked, meta)
 
