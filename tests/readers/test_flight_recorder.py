@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -64,7 +65,7 @@ def test_a_pickle_that_builds_anything_else_is_refused(value: object, protocol: 
 
 def test_a_pickle_that_runs_a_command_runs_nothing_and_names_its_file(tmp_path: Path) -> None:
     class Command:
-        def __reduce__(self) -> object:
+        def __reduce__(self) -> tuple[Any, ...]:
             return os.system, (f"touch {tmp_path}/ran",)
 
     file = tmp_path / "nccl_trace_rank_0"
@@ -102,7 +103,7 @@ def test_counts_belong_to_groups_by_order_where_no_entry_names_them(tmp_path: Pa
 
 
 def test_invalid_entries_are_problems_and_the_others_open(tmp_path: Path) -> None:
-    broken = [{"process_group": ("0", "x")}, 5, entry(2, "0", 2) | {"time_created_ns": "soon"}]
+    broken: list[Any] = [{"process_group": ("0", "x")}, 5, entry(2, "0", 2) | {"time_created_ns": "soon"}]
     file = write(tmp_path / "d", {0: [entry(1, "0", 1), *broken]}) / "nccl_trace_rank_0"
     trace = stepscope.open(file, cache=False)
     assert trace.table("flight_records").collect().height == 1

@@ -27,7 +27,9 @@ from stepscope.model.trace import Trace, unread_problem
 _ENDINGS = re.compile(r"(\.pt\.trace|\.xplane)?\.(json|pb|gz|capture|txt)(\.gz)?$", re.IGNORECASE)
 # Names that profilers give their output, whatever the job.
 _TOOLS = re.compile(
-    r"profiler|ascend_(?:pt|ms)|ascend_profiler_output|cluster_analysis_output|mindstudio_profiler_output|trace_view", re.IGNORECASE
+    r"profiler|ascend_(?:pt|ms)|ascend_profiler_output|cluster_analysis_output|mindstudio_profiler_output|trace_view"
+    r"|(?:nccl|comm_lib)_trace",
+    re.IGNORECASE,
 )
 _QUIET_S = 30  # a job on another machine that has not written for this time counts as ended
 _MAX_FILES = 10_000  # of a folder, whose changes are noticed

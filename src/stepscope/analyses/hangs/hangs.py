@@ -74,9 +74,9 @@ def hangs(trace: Trace) -> pl.DataFrame:
     descriptions = (
         trace.whole.table("process_groups").select(pl.col("group", "description").cast(pl.String)).drop_nulls().unique("group").collect()
     )
-    asked = waiting.ranks if trace.whole is trace else trace.meta.ranks
+    shown_ranks = waiting.ranks if trace.whole is trace else trace.meta.ranks
     return (
-        rows.filter(pl.col("rank").is_in(asked))
+        rows.filter(pl.col("rank").is_in(shown_ranks))
         .with_columns(role=role, **shown)
         .rename({"name": "operation"})
         .join(descriptions, on="group", how="left")
