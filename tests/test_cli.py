@@ -1097,9 +1097,9 @@ def test_the_cache_says_what_it_holds_and_can_be_cleared(tmp_path: Path, say, ca
     file = chrome(tmp_path / "in" / "trace.json")
     say("summary", str(file))
     said = say("cache").out
-    assert "1 entry, " in said and str(file) in said
+    assert "2 entries, " in said and str(file) in said and f"{file} (summary)" in said
     assert say("summary", str(file), "--no-cache").code == 0
-    assert say("cache", "clear").out.startswith("removed 1 entry, ")
+    assert say("cache", "clear").out.startswith("removed 2 entries, ")
     assert say("cache").out == f"{cache}\n0 entries, 0 B of at most 20.0 GiB\n"
 
 

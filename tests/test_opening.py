@@ -317,7 +317,6 @@ def tarred() -> bytes:
         ("trace.json.xz", lzma.compress(b"{}"), r"compressed with xz; decompress it \(unxz\)"),
         ("snapshot.pickle", pickle.dumps({"segments": [], "device_traces": []}), "a PyTorch memory snapshot .* `stepscope run --memory`"),
         ("snapshot.pickle.gz", gzip.compress(pickle.dumps({"segments": [], "device_traces": []})), "a PyTorch memory snapshot"),
-        ("nccl_trace_rank_0", pickle.dumps({"version": "2.4", "pg_config": {}}), "an NCCL flight recorder dump"),
         ("x.pkl", pickle.dumps([1]), "a Python pickle, not a profile"),
         ("config.json", b'{"lr": 0.1}', "JSON without traceEvents"),
         (
@@ -361,7 +360,6 @@ def test_files_of_other_profilers_are_named(shared: Path) -> None:
     for pattern, words in (
         ("nsys/*.sqlite", "Nsight Systems"),
         ("memory_snapshot/*", "memory snapshot"),
-        ("flight_recorder/*/_dump_*", "flight recorder"),
     ):
         for file in list(shared.glob(pattern))[:3]:
             with pytest.raises(UnknownFormatError, match=words):

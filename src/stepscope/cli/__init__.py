@@ -93,7 +93,8 @@ def parser(words: list[str]) -> Parser:
     )
     top.add_argument("--version", action="version", version=f"stepscope {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name in COMMANDS:
+    # The command alone where there is one: each module takes time to import.
+    for name in words[:1] if words and words[0] in COMMANDS else COMMANDS:
         module = command(name)
         text = (module.__doc__ or "").strip()
         below = commands.add_parser(name, help=text.splitlines()[0], description=text, epilog=example_text(module.EXAMPLES))
@@ -107,6 +108,9 @@ def _run(words: list[str]) -> int:
         words = [words[at], *words[:at], *words[at + 1 :]]
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         raise UsageError(f"no command '{words[0]}'" + (nearest(words[0], COMMANDS) or _path_hint(words[0])))
+    if words == ["--version"]:
+        sys.stdout.write(f"stepscope {__version__}\n")
+        return 0
     top = parser(words)
     try:
         if not words or words[0].startswith("-"):

@@ -5,18 +5,19 @@
 
 import argparse
 import itertools
+import json
 import re
 import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.cli import _terminal, _text, advise
 from stepscope.cli._arguments import PATH_HELP, add_format, add_reading, open_trace
 from stepscope.cli._terminal import Line
+from stepscope.io.answers import cached_answer
 from stepscope.model import units
 from stepscope.model.tables import finite, json_text
 
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    values = figures(open_trace(args.path, args))
+    values = json.loads(_figures_text(args))
     if args.format == "json":
         sys.stdout.write((_text.clean(json_text(values)) if sys.stdout.isatty() else json_text(values)) + "\n")
     else:
@@ -94,8 +95,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _figures_text(args: argparse.Namespace) -> str:
+    """The figures as JSON, from the cache if the path was summarized before."""
+
+    def compute() -> str:
+        return json_text(figures(open_trace(args.path, args)))
+
+    options = (args.partial, args.step_name, args.rank, getattr(args, "steps", None))
+    return compute() if args.no_cache else cached_answer(args.path, "summary", options, compute)
+
+
 def figures(trace: "Trace") -> dict[str, Any]:
     """The figures of the summary as plain values: rows of analyses, and sums of them over ranks."""
+    from concurrent.futures import ThreadPoolExecutor
+
     import polars as pl
 
     from stepscope.analyses.shared.warmup import counting_steps

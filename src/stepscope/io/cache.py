@@ -32,8 +32,8 @@ _DAY = 86_400
 # Only folders with these names are ever removed: STEPSCOPE_CACHE may point at a folder that holds other things.
 _ENTRY = re.compile(r"[0-9a-f]{32}")
 _DRAFT = re.compile(r"\.reading\..+")
-# The file of an entry that names its source: of a run, a timeline, an inventory.
-_HEADERS = ("run.json", "timeline.json", "inventory.json")
+# The file of an entry that names its source: of a run, a timeline, an inventory, an answer.
+_HEADERS = ("run.json", "timeline.json", "inventory.json", "answer.json")
 _FILES = "files.json"
 _T = TypeVar("_T")
 
@@ -151,6 +151,11 @@ def get_or_build(
         raise UnusableError(f"{key} in it cannot be replaced")
     (on_built or trim)(entry)
     return load(entry)
+
+
+def load(key: str, load: Callable[[Path], _T]) -> _T | None:
+    """The entry of this key as `load` reads it; None where there is none, or a damaged one."""
+    return _load_entry(folder() / key, load, None)
 
 
 def _load_entry(entry: Path, load: Callable[[Path], _T], pins: "Pins | None") -> _T | None:

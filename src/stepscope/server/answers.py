@@ -1,20 +1,29 @@
 """Tables for the client: computed once, then sorted, cut and encoded for each request."""
 
+import contextlib
 import gzip
 import hashlib
+import json
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import polars as pl
 
+from stepscope.errors import StepscopeError
+from stepscope.io import answers as answers_cache
+from stepscope.io import cache
 from stepscope.model import parameters, schema, tables
 from stepscope.model.memo import Memo
 from stepscope.model.trace import Trace, analysis, analysis_names
+from stepscope.timeline.cache import entry_key
 
 MEMO_BYTES = 256 << 20
+# Tables that take longer and are smaller are kept in the cache, so that a page opens at once the next time.
+_KEPT_S, _KEPT_BYTES, _TABLE = 0.05, 32 << 20, "table.arrow"
 # An entity tag identifies the question, the files, and this server: another one may be another release.
 _SERVER = secrets.token_hex(8)
 NUMBERS = ("rank", "offset", "limit")  # of every table
@@ -99,12 +108,22 @@ class Answers:
     def __init__(self, limit: int = MEMO_BYTES) -> None:
         self._tables = Memo(limit)
 
-    def answer(self, trace: Trace, question: Question, run_key: tuple[Any, ...], scratch: Path, source: str) -> Answer:
+    def answer(
+        self,
+        trace: Trace,
+        question: Question,
+        run_key: tuple[Any, ...],
+        scratch: Path,
+        source: str,
+        *,
+        kept: tuple[Any, ...] | None = None,
+    ) -> Answer:
+        """`kept` identifies the files and how they were opened: with it, tables that take long are kept in the cache."""
         if question.kind == "tables":
             frame = question.part(trace).table(question.name)
             rows = self._tables.get((*run_key, *question.table_key, "rows"), lambda: frame.select(pl.len()).collect()).item()
         else:
-            table = self.analysis(trace, question, run_key)
+            table = self.analysis(trace, question, run_key, kept)
             frame, rows = table.lazy(), table.height
         if question.find is not None:
             frame = tables.matching(frame, question.find)
@@ -115,12 +134,45 @@ class Answers:
         header = {question.kind: question.name, "source": source, "rows_in_all": rows}
         return encode(frame, question.format, rows, scratch, question.name, header)
 
-    def analysis(self, trace: Trace, question: Question, run_key: tuple[Any, ...]) -> pl.DataFrame:
+    def analysis(self, trace: Trace, question: Question, run_key: tuple[Any, ...], kept: tuple[Any, ...] | None = None) -> pl.DataFrame:
         """All rows of an analysis."""
-        return self._tables.get(
-            (*run_key, *question.table_key),
-            lambda: trace.analyse(question.name, rank=question.rank, steps=question.steps, **question.options),
-        )
+
+        def compute() -> pl.DataFrame:
+            return trace.analyse(question.name, rank=question.rank, steps=question.steps, **question.options)
+
+        key = kept and entry_key("table", *kept, *question.table_key)
+        return self._tables.get((*run_key, *question.table_key), lambda: _cached(key, compute) if key else compute())
+
+
+def _cached(key: str, compute: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    """The table from the cache, or computed; it is kept if it took long."""
+    try:
+        table = cache.load(key, _read_table)
+    except (OSError, StepscopeError):
+        return compute()
+    if table is None:
+        began = time.perf_counter()
+        table = compute()
+        if time.perf_counter() - began >= _KEPT_S and table.estimated_size() <= _KEPT_BYTES:
+            computed = table
+            with contextlib.suppress(cache.UnusableError):
+                cache.get_or_build(key, lambda room: _write_table(room, computed), _read_table, on_built=lambda entry: None)
+    return table
+
+
+def _read_table(entry: Path) -> pl.DataFrame:
+    try:
+        return pl.read_ipc((entry / _TABLE).read_bytes())
+    except pl.exceptions.PolarsError as error:
+        raise ValueError("damaged table") from error
+
+
+def _write_table(room: Path, table: pl.DataFrame) -> Path:
+    folder = room / "table"
+    folder.mkdir()
+    (folder / answers_cache.HEADER).write_text(json.dumps({"source": "a table of the pages"}))
+    table.write_ipc(folder / _TABLE, compression="lz4")
+    return folder
 
 
 def entity_tag(*identity: object) -> str:

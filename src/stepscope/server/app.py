@@ -36,7 +36,7 @@ from stepscope.server.queries import QueryPool
 from stepscope.server.responses import answer_response, event_stream, json_body, json_response, not_modified, query_words, tagged
 from stepscope.server.runs import LARGE, Run, RunList
 from stepscope.server.timeline import Building
-from stepscope.server.traces import Opening, Traces
+from stepscope.server.traces import Opening, Signature, Traces
 from stepscope.server.uploads import Uploads
 
 _T = TypeVar("_T")
@@ -240,9 +240,10 @@ class Server:
         if (unchanged := not_modified(request, tag)) is not None:
             return unchanged
         is_slow = kind == "analyses" or info["tables"][question.name] > _MANY
+        kept = self._identity(run, signature) if self._has_cache(run) else None
         async with self._turn(info, question.steps) if is_slow else contextlib.nullcontext():
             answer = await self._threaded(
-                lambda: self.answers.answer(trace, question, (run.id, signature), self.scratch, str(run.path)),
+                lambda: self.answers.answer(trace, question, (run.id, signature), self.scratch, str(run.path), kept=kept),
                 self._analysis_pool if is_slow else self._pool,
             )
         return await answer_response(request, answer, run.name, tag)
@@ -325,9 +326,15 @@ class Server:
 
     async def _timeline(self, run: Run) -> Building:
         trace, info, signature = await self.traces.trace(run)
-        settings, ends = self.settings, (int(info["origin_ns"]), int(info["end_ns"]))
-        identity = run.id, signature, settings.partial, run.step_name or settings.step_name
-        return self.timelines.open(trace, ends, *identity, use_cache=settings.cache and run.state != "live")
+        ends = int(info["origin_ns"]), int(info["end_ns"])
+        return self.timelines.open(trace, ends, *self._identity(run, signature), use_cache=self._has_cache(run))
+
+    def _identity(self, run: Run, signature: Signature) -> tuple[str, Signature, bool, str | None]:
+        """Identifies the files of a run and how they are opened."""
+        return run.id, signature, self.settings.partial, run.step_name or self.settings.step_name
+
+    def _has_cache(self, run: Run) -> bool:
+        return self.settings.cache and run.state != "live"
 
     def _progress(self, job: Opening | Building) -> Response:
         async def events() -> AsyncIterator[tuple[str, Any]]:

@@ -60,14 +60,14 @@ def _size(trace: Trace) -> int:
 
 
 def entry_key(*identity: object) -> str:
-    """The key of a cache entry; it changes with the code that builds a timeline."""
+    """The key of a cache entry; it changes with the code that computes the entry."""
     return hashlib.sha256(repr((identity, _code())).encode()).hexdigest()[:32]
 
 
 @functools.cache
 def _code() -> list[tuple[str, int, int]]:
     package = Path(__file__).parents[1]
-    files = [file for part in ("model", "analyses", "timeline") for file in (package / part).rglob("*.py")]
+    files = [file for part in ("model", "io", "readers", "analyses", "timeline") for file in (package / part).rglob("*.py")]
     return sorted((str(file.relative_to(package)), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
 
 

@@ -31,7 +31,6 @@ _INSIDE = {
     ),
     "pickle": (
         (b"device_traces", _SNAPSHOT),
-        (b"pg_config", "an NCCL flight recorder dump (pickle), which stepscope does not read"),
     ),
     "JSON": (
         (b"speedscope.app", "a speedscope profile; open it on speedscope.app"),
