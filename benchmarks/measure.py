@@ -72,6 +72,13 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |\n" for line in lines)
 
 
+def bounds_of_median(ordered: list[float]) -> tuple[float, float]:
+    """Between which the true median lies, 19 times out of 20: as many values are below it as heads fall in so many throws."""
+    count = len(ordered)
+    beside = int(0.98 * count**0.5 + 0.5)
+    return ordered[max(count // 2 - beside, 0)], ordered[min((count - 1) // 2 + beside, count - 1)]
+
+
 def _largest(usage: resource.struct_rusage) -> int:
     """The kernel's own peak of the largest process, without gaps between samples; a process starts with the peak of who forked it, us."""
     ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

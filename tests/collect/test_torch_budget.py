@@ -41,6 +41,16 @@ def test_a_first_session_is_full_when_the_heap_has_grown_by_what_its_events_take
     assert budget.is_full(4)  # what was freed in between has hidden none of them
 
 
+def test_a_program_that_makes_events_fast_does_not_outrun_the_readings_of_the_heap() -> None:
+    world = World()
+    budget = world.budget(max_held_events=500_000)
+    seconds = 0.0
+    while not budget.is_full():
+        world.go_on(0.25, grown=31_000_000)  # 620,000 events of 200 bytes a second, as a loop over x.add(1) makes
+        seconds += 0.25
+    assert seconds <= 1.25  # 775,000 events; before, 2.5 s and 1,550,000
+
+
 def test_with_flops_half_as_many_events_are_held_as_each_takes_twice_the_memory() -> None:
     assert World().budget(max_held_events=500_000).held == 500_000
     assert World().budget(max_held_events=500_000, with_flops=True).held == 250_000

@@ -52,6 +52,8 @@ class Budget:
         self._heap_known = (heap := self._in_use()) is not None
         self._window, self._low = self._began, float("inf")  # when it began, and the least bytes of the heap in it
         self._base, self._grown = float(heap or 0), 0.0  # the same of the window before, and by how much it has risen in all
+        self._low_at = self._base_at = self._began  # when these were read
+        self._growth = 0.0  # bytes per second between the two
         self._events = 0.0  # that it may hold
 
     def is_full(self, steps: int = 0) -> bool:
@@ -62,7 +64,9 @@ class Budget:
         if self._events < most:
             return False
         self._read_heap(now)
-        by_heap = self._grown / _BYTES if self._heap_known else None
+        # The least of a window is that of its beginning: what was added since then is as much as before.
+        grown = self._grown + self._growth * (now - self._base_at)
+        by_heap = grown / _BYTES if self._heap_known else None
         expected = max((steps + 1) * self._per_step if steps else 0, seconds * self._rate) * _SAFETY
         if self._per_step:
             if steps and by_heap is not None:
@@ -77,10 +81,14 @@ class Budget:
     def _read_heap(self, now: float) -> None:
         """Memory that the program keeps counts as events; memory that it frees hides none."""
         if now - self._read_at >= _OFTEN_S:
-            self._read_at, self._low = now, min(self._low, self._in_use() or 0)
+            self._read_at, in_use = now, self._in_use() or 0
+            if in_use < self._low:
+                self._low, self._low_at = in_use, now
             if now - self._window >= _WINDOW_S:
-                self._grown += max(self._low - self._base, 0)
-                self._window, self._base, self._low = now, self._low, float("inf")
+                grown = max(self._low - self._base, 0)
+                self._grown += grown
+                self._growth = grown / max(self._low_at - self._base_at, _OFTEN_S)
+                self._window, self._base, self._base_at, self._low = now, self._low, self._low_at, float("inf")
 
     def may_write(self) -> bool:
         """Whether writing a session that is full takes at most its share of the time since the last pause."""
