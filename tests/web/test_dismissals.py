@@ -74,3 +74,11 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, monkeypatch: p
     file.write_text("[{")
     answer = ask()
     assert answer.status == 409 and str(file) in answer.json()["error"]
+
+
+def test_without_a_usable_cache_they_last_as_long_as_the_server(ask: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder of the cache would be")
+    assert ask().json() == {"dismissed": [], "kept": False, "can_change": True}
+    changed = ask(FINDING).json()
+    assert ([row["rule"] for row in changed["dismissed"]], changed["kept"]) == (["launch_bound"], False)
+    assert ask().json()["dismissed"] == changed["dismissed"]

@@ -3,6 +3,7 @@
 A finding is known by its rule, culprit and source line, so that it stays dismissed when its figures change a little.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -69,22 +70,24 @@ class Dismissals:
     def _load(self, path: Path) -> list[Dismissal]:
         if not self._use_cache or path in self._unsaved:
             return self._unsaved.setdefault(path, [])
-        file = _file(path)
         try:
+            file = _file(path)
             with file.open("rb") as stream:
                 content = stream.read(_LARGEST + 1)
         except FileNotFoundError:
             return []
+        except (OSError, UsageError):  # there is no cache to read
+            return self._unsaved.setdefault(path, [])
         try:
             return msgspec.json.decode(content, type=list[Dismissal])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(file, f"not a list of dismissed findings ({error}); remove the file") from error
 
     def _save(self, path: Path, rows: list[Dismissal]) -> None:
-        if not self._use_cache:
+        if not self._use_cache or path in self._unsaved:
             self._unsaved[path] = rows
             return
-        file = _file(path)
+        file = _file(path)  # `_load` found a cache
         draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}.tmp")
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -92,7 +95,8 @@ class Dismissals:
                 stream.write(msgspec.json.encode(rows))
             draft.replace(file)
         except OSError:  # a full disk, or a folder that cannot be written: the page shows that they are not kept
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
             self._unsaved[path] = rows
 
 
