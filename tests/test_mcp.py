@@ -219,6 +219,9 @@ def test_nothing_outside_the_folders_can_be_opened(demo: Path, tmp_path: Path) -
         assert "links to a file outside the served folder" in str((await answer(client, "list_runs"))["rows"])
         line = await refusal(client, "summary", run=str(demo / "link.json.gz"))
         assert "outside" in line
+        for word in ("\0", "a/\0"):
+            assert "internal error" not in await refusal(client, "list_runs", path=word) + await refusal(client, "summary", run=word)
+        assert len(await refusal(client, "summary", run="a" * 10_000)) < 600
         line = await refusal(client, "summary", run=str(tmp_path / "secret" / "not-there.json"))
         assert "outside the served folders" in line  # the same for files that do not exist
 
