@@ -874,6 +874,12 @@ def test_a_trace_without_steps_still_has_a_summary(spans: str, tmp_path: Path, s
     assert empty.code == 0
 
 
+def test_steps_without_a_duration_have_a_summary(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    trace = tiny.trace(spans="kind name start_ns dur_ns\nkernel k 5 0", steps="step start_ns end_ns how\n0 5 5 marker\n1 5 5 marker")
+    page = say("summary", written(trace, tmp_path / "run"))
+    assert page.code == 0 and "2 steps (0 to 1)" in page.out
+
+
 def test_an_empty_trace_has_a_summary(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     run = written(tiny.trace(), tmp_path / "run")
     assert say("summary", run).code == 0

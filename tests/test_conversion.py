@@ -205,7 +205,8 @@ def test_a_process_ends_with_the_one_that_asked_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked for in /proc")
-def test_ctrl_c_while_a_large_file_is_read_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_command_that_is_ended_while_a_large_file_is_read_leaves_nothing_behind(number: int, code: int, tmp_path: Path) -> None:
     file = large(tmp_path / "data" / "large.json")
     places = {"STEPSCOPE_CACHE": tmp_path / "cache", "TMPDIR": tmp_path / "tmp"}
     places["TMPDIR"].mkdir()
@@ -214,9 +215,9 @@ def test_ctrl_c_while_a_large_file_is_read_leaves_nothing_behind(tmp_path: Path)
         assert until(lambda: process.poll() is not None or list(tmp_path.glob("cache/.reading.*/scratch/*")))  # the first columns
         assert process.poll() is None
         below = descendants(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, b"")
+    assert (process.returncode, err) == (code, b"")
     assert below and gone(below)
     assert [path for place in places.values() for path in place.rglob("*")] == []
 

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -218,6 +219,9 @@ def test_nothing_outside_the_folders_can_be_opened(demo: Path, tmp_path: Path) -
         assert "links to a file outside the served folder" in str((await answer(client, "list_runs"))["rows"])
         line = await refusal(client, "summary", run=str(demo / "link.json.gz"))
         assert "outside" in line
+        for word in ("\0", "a/\0"):
+            assert "internal error" not in await refusal(client, "list_runs", path=word) + await refusal(client, "summary", run=word)
+        assert len(await refusal(client, "summary", run="a" * 10_000)) < 600
         line = await refusal(client, "summary", run=str(tmp_path / "secret" / "not-there.json"))
         assert "outside the served folders" in line  # the same for files that do not exist
 
@@ -342,3 +346,21 @@ def test_wrong_paths_and_a_missing_sdk_are_one_line_on_standard_error(tmp_path: 
     without = run_command(tmp_path, *STEPSCOPE, "mcp", ".", PYTHONPATH=f"{tmp_path}:{SOURCE}")
     assert (without.returncode, without.stdout) == (1, "")
     assert without.stderr == "stepscope: mcp is not installed, which serving agents needs: pip install 'stepscope[mcp]'\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_server_which_waits_for_its_client(number: int, code: int, demo: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stepscope", "mcp", str(demo)]
+    room = tmp_path / "temporary"
+    room.mkdir()
+    question = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(room)}
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(question).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(number)
+        assert process.wait(60) == code and process.stderr and process.stderr.read() == b""
+    assert list(room.iterdir()) == []

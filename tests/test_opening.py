@@ -576,8 +576,16 @@ def test_a_cache_that_cannot_be_used_is_done_without_and_told_of_once(
     assert output.count("\n") == 1 and "cannot be used (File name too long): results are not cached" in output
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataError("run", f"could not be written ({os.strerror(errno.ENOSPC)})"),
+        RuntimeError("RuntimeError: OSError: No space left on device (os error 28)"),  # as Polars raises it
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_full_cache_is_done_without_and_told_of_once(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The disk of the cache is full when its first table is written; that of temporary files is not."""
     monkeypatch.setattr(cache, "_notices", [])
@@ -585,7 +593,7 @@ def test_a_full_cache_is_done_without_and_told_of_once(
 
     def full(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
         if path.is_relative_to(folder):
-            raise DataError(path, f"could not be written ({os.strerror(errno.ENOSPC)})") from OSError(errno.ENOSPC, "full")
+            raise error
         write(trace, path, overwrite=overwrite)
 
     monkeypatch.setattr(store, "write", full)

@@ -296,6 +296,9 @@ def test_the_machine_is_free_or_full() -> None:
     ):
         sampled = counters + f'"cpu_user"  100000000  {user}  share\n"cpu_system"  100000000  0.0  share\n'
         assert rows(tiny.trace(counters=sampled), "host") == [(code, text)]
+        if user:
+            unknown_cores = sampled.replace('"cpu_cores"  0  4  cores\n', "")
+            assert rows(tiny.trace(counters=unknown_cores), "host") == [(code, re.sub(": [0-9.]+ of 4 cores on average", "", text))]
     assert rows(tiny.trace(), "host") == [("cpu-none", "This recording has no samples of the CPU.")]
 
 

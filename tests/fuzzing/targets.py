@@ -343,12 +343,17 @@ def _monitor(path: Path, trial: Trial) -> str:
     output: list[str] = []
     dynamic.say = output.append  # type: ignore[assignment,attr-defined]
     trial.doing("monitor")
-    monitor = dynamic.DynamicProfilerMonitor(path, output_path=trial.room / "recorded")
-    for _ in range(3):
-        monitor._next = 0.0
-        monitor._read_changes(False, False)
-        monitor.step()
-    monitor._recorder.stop("over")
+    before = Path.cwd()
+    os.chdir(trial.room)  # a mutant may name any folder to write to
+    try:
+        monitor = dynamic.DynamicProfilerMonitor(path, output_path=trial.room / "recorded")
+        for _ in range(3):
+            monitor._next = 0.0
+            monitor._read_changes(False, False)
+            monitor.step()
+        monitor._recorder.stop("over")
+    finally:
+        os.chdir(before)
     if internal := [line for line in output if line.startswith("dynamic profiling:")]:
         raise BrokenLawError("the monitor has no internal error", internal[0])
     return "refused" if monitor._status["rejected"] else "opened"

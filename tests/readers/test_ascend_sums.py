@@ -11,6 +11,7 @@ import pytest
 
 import stepscope
 from stepscope.model.trace import Trace
+from stepscope.readers.ascend.common.memory_tables import memory_counters
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "ascend" / "torch_npu"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="torch_npu's results are not here")
@@ -115,3 +116,14 @@ def test_a_damaged_timeline_leaves_what_lies_beside_it(kind: str, tmp_path: Path
     assert abs(found["computing_ns"][0] - whole["computing_ns"][0]) < 1000
     assert abs(found["communication_ns"][0] - whole["communication_ns"][0]) < 1000
     assert trace.problems.collect().filter(pl.col("lost") > 0)["where"].to_list() == [timeline.name]
+
+
+def test_a_number_of_another_script_is_no_number_of_a_device(tmp_path: Path) -> None:
+    """For which a regular expression would accept what the conversion refuses."""
+    folder = tmp_path / "ASCEND_PROFILER_OUTPUT"
+    folder.mkdir()
+    (folder / "npu_module_mem.csv").write_text(
+        "Component,Timestamp(us),Total Reserved(KB),Device\nHCCL,5.000\t,2.0,NPU:\u0663\nHCCL,6.000\t,3.0,NPU:1\n", encoding="utf-8"
+    )
+    rows = memory_counters(folder, []).select("number", "at_ns", "value").rows()
+    assert rows == [(0, 5000, 2048.0), (1, 6000, 3072.0)]

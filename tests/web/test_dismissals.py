@@ -1,6 +1,7 @@
 """Dismissed findings: kept with the run, changed only with the token, and bounded."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,26 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, monkeypatch: p
     file.write_text("[{")
     answer = ask()
     assert answer.status == 409 and str(file) in answer.json()["error"]
+
+
+def test_without_a_usable_cache_they_last_as_long_as_the_server(ask: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder of the cache would be")
+    assert ask().json() == {"dismissed": [], "kept": False, "can_change": True}
+    changed = ask(FINDING).json()
+    assert ([row["rule"] for row in changed["dismissed"]], changed["kept"]) == (["launch_bound"], False)
+    assert ask().json()["dismissed"] == changed["dismissed"]
+
+
+def test_two_runs_of_one_folder_have_their_own(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE", str(tmp_path / "cache"))
+    sample = SAMPLES.parents[1] / "chrome" / "torch-2.13.0" / "cpu_training.json.gz"
+    (tmp_path / "runs").mkdir()
+    for name in ("first_rank0", "first_rank1", "second_rank0", "second_rank1"):
+        shutil.copy(sample, tmp_path / "runs" / f"{name}.json.gz")
+    served = server(tmp_path / "runs")
+    runs = {row["name"]: row for row in served.ask("api/runs").json()["runs"]}
+    assert sorted(runs) == ["first", "second"] and len({row["path"] for row in runs.values()}) == 1
+    headers = {"Content-Type": "application/json"}
+    paths = {name: f"api/runs/{row['id']}/dismissed" for name, row in runs.items()}
+    assert served.ask(paths["first"], "POST", json.dumps(FINDING), headers).status == 200
+    assert {name: len(served.ask(path).json()["dismissed"]) for name, path in paths.items()} == {"first": 1, "second": 0}

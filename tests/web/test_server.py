@@ -785,7 +785,8 @@ def test_the_address_of_one_run_is_its_overview_and_that_of_several_the_list(tmp
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", started("--no-token", str(tmp_path))[0])  # the list says what is wrong
 
 
-def test_ctrl_c_does_not_wait_for_what_is_being_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_does_not_wait_for_what_is_being_read_and_leaves_nothing(number: int, tmp_path: Path) -> None:
     rows = [
         {"ph": "X", "cat": "cpu_op", "name": f"op{number % 100}", "pid": 1, "tid": 1, "ts": number, "dur": 0.5} for number in range(400_000)
     ]
@@ -804,7 +805,7 @@ def test_ctrl_c_does_not_wait_for_what_is_being_read(tmp_path: Path) -> None:
         connection.request("GET", f"/api/runs/{run}/progress")
         answer = connection.getresponse()
         assert answer.readline() == b"event: progress\n"  # it has begun
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert b"event: finished" in answer.read()
         connection.close()
         out, err = process.communicate(timeout=20)

@@ -7,11 +7,13 @@ import contextlib
 import importlib
 import os
 import shlex
+import signal
 import sys
 import traceback
 from types import ModuleType
 
 from stepscope import __version__
+from stepscope.cli import _signals
 from stepscope.cli._arguments import Parser, example_text, pins
 from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError, UsageError
@@ -29,7 +31,7 @@ stepscope run --steps 10:19 train.py --lr 0.1
 """
 _ANALYSIS_LIBRARIES = ("polars", "msgspec", "rich")  # a training image may not have them
 _TOP_FLAGS = ("--help", "-h", "--version")  # flags of `stepscope` itself
-_INTERRUPTED, _PIPE_CLOSED = 130, 141  # the exit codes that a shell reports for SIGINT and SIGPIPE
+_PIPE_CLOSED = 141  # the exit code that a shell reports for SIGPIPE
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,11 +42,13 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
+    arrived: list[int] = []
     try:
-        code = _run([*(word for word in own_words if word != "--debug"), *words[len(own_words) :]])
-        sys.stdout.flush()
+        with _signals.interrupting() as arrived:
+            code = _run([*(word for word in own_words if word != "--debug"), *words[len(own_words) :]])
+            sys.stdout.flush()
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return _signals.exit_code(*arrived or [signal.SIGINT])
     except BrokenPipeError:
         _abandon_stdout()
         return _PIPE_CLOSED

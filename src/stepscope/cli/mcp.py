@@ -5,11 +5,18 @@ Needs `pip install 'stepscope[mcp]'`. docs/agents.md has the configuration of us
 """
 
 import argparse
+import atexit
 import os
+import signal
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
+from stepscope.cli import _signals
 from stepscope.cli._arguments import add_read_options
 from stepscope.errors import DataError, StepscopeError
+
+if TYPE_CHECKING:
+    from stepscope.server.agents.library import Library
 
 EXAMPLES = """\
 stepscope mcp runs/
@@ -43,6 +50,9 @@ def run(args: argparse.Namespace) -> int:
     async def serve() -> None:
         folders = [Path(os.path.abspath(path)) for path in args.paths]  # noqa: PTH100 - links are kept
         library = Library(folders, partial=args.partial, step_name=args.step_name, cache=not args.no_cache)
+        for number in (signal.SIGINT, *_signals.ENDING):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(number, _end, library, number)
         try:
             await service.serve(library)
         finally:
@@ -51,3 +61,10 @@ def run(args: argparse.Namespace) -> int:
     asyncio.run(serve())
     leave()
     return 0
+
+
+def _end(library: "Library", number: int) -> NoReturn:
+    """End at once: the thread that waits for the client's next request cannot be interrupted."""
+    library.close()
+    atexit._run_exitfuncs()  # temporary files
+    os._exit(_signals.exit_code(number))

@@ -264,7 +264,8 @@ def _steps(values: dict[str, Any], room: int) -> Iterator[Line]:
     times = list(longest.values())
     per_bar = -(-len(times) // min(room, _BARS))
     heights = [max(times[first : first + per_bar]) for first in range(0, len(times), per_bar)]
-    bars = "".join(_BAR_LEVELS[min(time * len(_BAR_LEVELS) // max(times), len(_BAR_LEVELS) - 1)] for time in heights)
+    highest = max(times) or 1  # damaged files have steps without a duration
+    bars = "".join(_BAR_LEVELS[min(time * len(_BAR_LEVELS) // highest, len(_BAR_LEVELS) - 1)] for time in heights)
     overview = values["overview"]
     sources = ", ".join(dict.fromkeys(_STEP_SOURCES.get(word, word) for row in overview for word in row["steps_how"].split(", ")))
     numbers = f" ({min(longest)} to {max(longest)})" if len(times) > 1 else ""

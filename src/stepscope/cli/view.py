@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
 
     with contextlib.suppress(KeyboardInterrupt):
         http_server.serve(settings, listener, ready)
-    sys.stdout.write("\rstopped\n" if sys.stdout.isatty() else "stopped\n")
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        sys.stdout.write("\rstopped\n" if sys.stdout.isatty() else "stopped\n")
     leave()
     return 0
 

@@ -64,7 +64,7 @@ def read_here(task: Task, progress: Progress) -> None:
     try:
         with decode(path, task.format, scratch, partial=task.partial, rank=task.rank, progress=progress) as trace:
             store.write(trace, task.run)
-    except (OSError, StepscopeError) as error:
+    except (OSError, StepscopeError, RuntimeError) as error:  # Polars may report a full disk as a RuntimeError
         number = _error_number(error)
         if number in _DISK_FULL:
             raise NoRoomError(task.run, f"could not be written ({os.strerror(number)})") from error

@@ -86,7 +86,7 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
     except (pl.exceptions.InvalidOperationError, pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
         # Tables are lazy and computed while they are written: values that do not fit came from the source.
         raise DataError(trace.meta.source or path, f"damaged: its values do not fit the tables ({first_line(error)})") from error
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, RuntimeError) as error:  # RuntimeError: of a full disk, by one of the ways in which Polars writes
         raise DataError(path, f"could not be written ({first_line(error)})") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -158,7 +158,7 @@ def check_word(noun: str, word: str, words: Iterable[str]) -> str:
     """The word, if it is accepted; else a UsageError that lists the accepted words."""
     accepted = list(words)
     if word not in accepted:
-        raise UsageError(f"no {noun} '{word}'" + suggestion(word, accepted))
+        raise UsageError(f"no {noun} '{_shortened(word)}'" + suggestion(word, accepted))
     return word
 
 

@@ -163,8 +163,8 @@ def iterations(trace: Trace) -> pl.DataFrame:
     else:  # only the names contain the numbers
         name = pl.col("name").cast(pl.String)
         spans = spans.with_columns(
-            model=pl.col("tid").str.extract(r"^model (\d+)$").cast(pl.Int64, strict=False),
-            iteration=name.str.extract(r"(\d+)\s*$").cast(pl.Int64, strict=False),
+            model=pl.col("tid").str.extract(r"^model ([0-9]+)$").cast(pl.Int64, strict=False),
+            iteration=name.str.extract(r"([0-9]+)\s*$").cast(pl.Int64, strict=False),
         )
     columns = ("rank", "span", "device", "model", "iteration", "step", "start_ns", "dur_ns")
     return spans.select(columns).drop_nulls(["model", "iteration"]).collect()

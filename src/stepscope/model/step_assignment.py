@@ -19,7 +19,7 @@ _HANDS = 4  # work goes from the caller to a dispatcher to a pool and its helper
 def number_steps(ranges: pl.DataFrame, how: str) -> pl.DataFrame:
     """Ranges as steps: with the numbers in their names where all have one, else counted from 0."""
     ranges = ranges.sort("start_ns")
-    number = ranges["name"].str.extract(r"(\d+)\D*$").cast(pl.Int32, strict=False)
+    number = ranges["name"].str.extract(r"([0-9]+)\D*$").cast(pl.Int32, strict=False)
     numbered = how != "whole" and number.null_count() == 0 and number.is_unique().all()
     return ranges.select(
         step=number if numbered else pl.int_range(pl.len(), dtype=pl.Int32),

@@ -15,7 +15,7 @@ _BATCH = 1 << 14
 _LONGEST_FIND = 1000
 # First characters of cells that spreadsheets run as formulas, from OWASP (CSV injection; the last four are the wide signs of
 # Chinese and Japanese keyboards), and plain numbers, which are harmless.
-_FORMULA, _NUMBER = r"^[=+\-@\t\n\r\u{ff1d}\u{ff0b}\u{ff0d}\u{ff20}]", r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_FORMULA, _NUMBER = r"^[=+\-@\t\n\r\u{ff1d}\u{ff0b}\u{ff0d}\u{ff20}]", r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _CONTROLS = CONTROLS.replace("\t", "").replace("\n", "")  # in a cell these two are harmless
 _CONTROL = "[" + "".join(rf"\u{{{ord(character):x}}}" for character in _CONTROLS) + "]"
 

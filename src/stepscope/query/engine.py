@@ -181,7 +181,7 @@ def _line(error: BaseException, memory: int) -> str:
     if isinstance(error, MemoryError | duckdb.OutOfMemoryException) or "Out of Memory Error" in text:
         return too_large(memory)
     if isinstance(error, duckdb.PermissionException) or "are disabled by configuration" in text:
-        return "reaches for a file or the network; only the tables of the trace can be queried"
+        return "the query reaches for a file or the network; only the tables of the trace can be queried"
     line = text.split("\n\nLINE ")[0]
     line = re.sub(r"^(?:\w+ )+Error: ", "", line) if isinstance(error, duckdb.Error) else line
     return " ".join(line.split()) or type(error).__name__

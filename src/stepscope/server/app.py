@@ -284,12 +284,12 @@ class Server:
         run = await self._run(request)
         if request.method != "POST":
             return json_response(
-                await self._threaded(lambda: self.dismissals.answer(run.path)) | {"can_change": self.settings.token is not None}
+                await self._threaded(lambda: self.dismissals.answer(run.place)) | {"can_change": self.settings.token is not None}
             )
         if self.settings.token is None:
             raise HTTPException(403, "findings can only be dismissed on a server with a token")
         body = await json_body(request)
-        return json_response(await self._threaded(lambda: self.dismissals.change(run.path, body)) | {"can_change": True})
+        return json_response(await self._threaded(lambda: self.dismissals.change(run.place, body)) | {"can_change": True})
 
     def _turn(self, info: dict[str, Any], steps: tuple[int, int] | None) -> contextlib.AbstractAsyncContextManager[Any]:
         """Analyses of all steps of a large run wait for each other: two at a time would need too much memory."""

@@ -3,6 +3,7 @@
 A finding is known by its rule, culprit and source line, so that it stays dismissed when its figures change a little.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -40,12 +41,12 @@ class Dismissals:
         self._lock = threading.Lock()
         self._unsaved: dict[Path, list[Dismissal]] = {}
 
-    def answer(self, path: Path) -> dict[str, Any]:
-        """The dismissed findings of the run at this path, and whether they outlive the server."""
+    def answer(self, place: Path) -> dict[str, Any]:
+        """The dismissed findings of the run with this `place`, and whether they outlive the server."""
         with self._lock:
-            return self._answer(path, self._load(path))
+            return self._answer(place, self._load(place))
 
-    def change(self, path: Path, body: dict[str, Any]) -> dict[str, Any]:
+    def change(self, place: Path, body: dict[str, Any]) -> dict[str, Any]:
         """Dismiss a finding, or with `undo` restore it."""
         undo = body.get("undo", False)
         if not isinstance(undo, bool) or not set(body) <= {*_LONGEST, "undo"}:
@@ -55,36 +56,38 @@ class Dismissals:
             raise UsageError("rule is missing")
         made = Dismissal(**texts, at_s=int(time.time()))
         with self._lock:
-            rows = [row for row in self._load(path) if _key(row) != _key(made)]
+            rows = [row for row in self._load(place) if _key(row) != _key(made)]
             if not undo:
                 if len(rows) >= _MOST:
                     raise UsageError(f"{_MOST} findings of this run are dismissed; restore one first")
                 rows.append(made)
-            self._save(path, rows)
-            return self._answer(path, rows)
+            self._save(place, rows)
+            return self._answer(place, rows)
 
-    def _answer(self, path: Path, rows: list[Dismissal]) -> dict[str, Any]:
-        return {"dismissed": rows, "kept": path not in self._unsaved}
+    def _answer(self, place: Path, rows: list[Dismissal]) -> dict[str, Any]:
+        return {"dismissed": rows, "kept": place not in self._unsaved}
 
-    def _load(self, path: Path) -> list[Dismissal]:
-        if not self._use_cache or path in self._unsaved:
-            return self._unsaved.setdefault(path, [])
-        file = _file(path)
+    def _load(self, place: Path) -> list[Dismissal]:
+        if not self._use_cache or place in self._unsaved:
+            return self._unsaved.setdefault(place, [])
         try:
+            file = _file(place)
             with file.open("rb") as stream:
                 content = stream.read(_LARGEST + 1)
         except FileNotFoundError:
             return []
+        except (OSError, UsageError):  # there is no cache to read
+            return self._unsaved.setdefault(place, [])
         try:
             return msgspec.json.decode(content, type=list[Dismissal])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(file, f"not a list of dismissed findings ({error}); remove the file") from error
 
-    def _save(self, path: Path, rows: list[Dismissal]) -> None:
-        if not self._use_cache:
-            self._unsaved[path] = rows
+    def _save(self, place: Path, rows: list[Dismissal]) -> None:
+        if not self._use_cache or place in self._unsaved:
+            self._unsaved[place] = rows
             return
-        file = _file(path)
+        file = _file(place)  # `_load` found a cache
         draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}.tmp")
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -92,8 +95,9 @@ class Dismissals:
                 stream.write(msgspec.json.encode(rows))
             draft.replace(file)
         except OSError:  # a full disk, or a folder that cannot be written: the page shows that they are not kept
-            draft.unlink(missing_ok=True)
-            self._unsaved[path] = rows
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            self._unsaved[place] = rows
 
 
 def _key(row: Dismissal) -> tuple[str, str, str]:
@@ -108,6 +112,6 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _file(path: Path) -> Path:
-    name = hashlib.sha256(str(path.resolve()).encode(errors="surrogateescape")).hexdigest()[:32]
+def _file(place: Path) -> Path:
+    name = hashlib.sha256(str(place).encode(errors="surrogateescape")).hexdigest()[:32]
     return cache.folder() / FOLDER / f"{name}.json"

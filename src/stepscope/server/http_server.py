@@ -1,11 +1,14 @@
 """Start and end of the server on a port."""
 
+import contextlib
 import errno
 import functools
 import ipaddress
+import signal
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import uvicorn
@@ -87,6 +90,20 @@ class _HttpServer(uvicorn.Server):
             self._application.close()
             raise
         return f"#/{runs[0].id}/overview" if len(runs) == 1 and runs[0].state == "finished" else ""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGINT, SIGTERM and, where it is not ignored, SIGHUP of a closed terminal end the server."""
+        with super().capture_signals():
+            closed = getattr(signal, "SIGHUP", None)
+            if closed is None or threading.current_thread() is not threading.main_thread() or signal.getsignal(closed) == signal.SIG_IGN:
+                yield
+                return
+            before = signal.signal(closed, self.handle_exit)
+            try:
+                yield
+            finally:
+                signal.signal(closed, before)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

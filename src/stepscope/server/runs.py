@@ -65,6 +65,14 @@ class Run(msgspec.Struct, frozen=True):
         """The same run with other steps. It has its own id, so that no table of one is used for the other."""
         return msgspec.structs.replace(self, id=identity, step_name=step_name)
 
+    @property
+    def place(self) -> Path:
+        """Identifies the recording on this machine, whichever folder is served and whichever steps are chosen.
+
+        Several runs may be in one folder: the part of the id that comes from the names of their files tells them apart.
+        """
+        return self.path.resolve() / self.id.partition("~")[0].rpartition("-")[0]
+
     def exists(self) -> bool:
         return all(source.path.exists() for source in self.sources)
 

@@ -82,7 +82,7 @@ def _even(route: list[str]) -> pl.Expr:
 def _peer(calls: pl.DataFrame) -> pl.Expr:
     """The other side: of the args or the links of the call, or the other rank if its group, or the recording, has two ranks."""
     recorded = pl.when(pl.col("collective") == "send").then("dst").when(pl.col("collective") == "recv").then("src")
-    pair = pl.col("members").str.extract_all(r"\d+").cast(pl.List(pl.Int32))
+    pair = pl.col("members").str.extract_all(r"[0-9]+").cast(pl.List(pl.Int32))
     rank, two = pl.col("rank"), pl.col("group_size").fill_null(2) == 2
     member = pl.when(pair.list.len() == 2, pair.list.contains(rank)).then(pair.list.sum() - rank)
     in_group = pl.when(two, pl.col("group").is_not_null(), rank.n_unique().over("group", "members") == 2).then(

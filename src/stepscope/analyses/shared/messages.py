@@ -85,7 +85,7 @@ def messages(trace: Trace) -> pl.DataFrame:
         "partner",
         *_TIMES.values(),
         collective=pl.coalesce("collective", "named"),
-        group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__(\d+)_\d+_\d+$")),
+        group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__([0-9]+)_[0-9]+_[0-9]+$")),
         bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
     )
 

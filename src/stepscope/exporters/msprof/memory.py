@@ -42,7 +42,7 @@ def _record(totals: pl.DataFrame, component: str | None) -> pl.DataFrame:
 
 
 def _blocks(trace: Trace, totals: pl.DataFrame) -> pl.DataFrame:
-    device = pl.col("device").cast(pl.String).str.extract(r"^npu (\d+)$").cast(pl.Int32)
+    device = pl.col("device").cast(pl.String).str.extract(r"^npu ([0-9]+)$").cast(pl.Int32)
     rows = trace.allocations.select("bytes", "alloc_ns", "free_ns", pl.col("op").cast(pl.String), device=device).collect()
     rows = rows.filter(pl.col("device").is_not_null(), pl.col("alloc_ns").is_not_null()).sort("device", "alloc_ns", maintain_order=True)
     for when in ("alloc", "free"):

@@ -44,7 +44,7 @@ def _load_calls(piece: Path, problems: FileProblems, rank: str) -> pl.DataFrame 
     calls = _parse_times(times, problems)
     nth = pl.int_range(pl.len()).over("short")
     calls = calls.with_columns(nth=nth).join(_load_types(piece, problems, rank), on="name", how="left", maintain_order="left")
-    calls = calls.with_columns(op_type=pl.coalesce("op_type", pl.col("name").str.extract(r"([^/]*?)(?:-op\d+)?$")))
+    calls = calls.with_columns(op_type=pl.coalesce("op_type", pl.col("name").str.extract(r"([^/]*?)(?:-op[0-9]+)?$")))
     inputs = _load_inputs(piece, rank).with_columns(nth=nth)
     # Both files record the same calls: of a short name the nth line belongs to the nth call, if there are as many.
     counts = calls.group_by("short").len().join(inputs.group_by("short").len("lines"), on="short", how="left")

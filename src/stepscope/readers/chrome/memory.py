@@ -59,7 +59,7 @@ def _values_at(column: pl.Series, rows: Ints) -> pl.Series:
 def _with_device(memory: pl.DataFrame) -> pl.DataFrame:
     """Memory events with the device, as text and as owner and number. Files of stepscope's exporter have the text: `npu 0`, `cpu`."""
     kind = pl.col("device_type").replace_strict(_DEVICE_NAMES, default="device", return_dtype=pl.String)
-    exported = pl.col("device").str.extract_groups(r"(?s)^(?<owner>.*?)(?: (?<number>0|[1-9]\d{0,17}))?$").struct
+    exported = pl.col("device").str.extract_groups(r"(?s)^(?<owner>.*?)(?: (?<number>0|[1-9][0-9]{0,17}))?$").struct
     number = pl.when((pl.col("device_id") >= 0) & (kind != "cpu")).then("device_id").cast(pl.Int64)
     is_exported = pl.col("device").is_not_null()
     rows = memory.with_columns(

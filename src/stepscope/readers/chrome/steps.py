@@ -40,7 +40,7 @@ def assign_device_steps(spans: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.Da
     drawn = (
         spans.filter(pl.col("kind") == "annotation")
         .filter(on_gpu, name.is_in(markers.cast(pl.String).implode()))
-        .select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), step=name.str.extract(r"#(\d+)").cast(pl.Int32, strict=False))
+        .select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"), step=name.str.extract(r"#([0-9]+)").cast(pl.Int32, strict=False))
         .filter(pl.col("step").is_in(steps["step"].implode()))
     )
     if drawn.is_empty() or not markers.is_unique().all():  # with repeated names, the step of a range is unknown

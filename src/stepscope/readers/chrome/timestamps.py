@@ -53,7 +53,7 @@ def _to_float(value: int | float | str) -> float:
 
 def _from_texts(values: list[str]) -> pl.Series:
     text = pl.Series(values, dtype=pl.String).str.strip_chars('"')
-    groups = text.str.extract_groups(r"^(-?)(\d{1,16})(?:\.(\d+))?$").struct.unnest()
+    groups = text.str.extract_groups(r"^(-?)([0-9]{1,16})(?:\.([0-9]+))?$").struct.unnest()
     sign, whole, fraction = (groups.to_series(index) for index in range(3))
     digits = fraction.fill_null("").str.pad_end(4, "0")
     whole_ns = whole.cast(pl.Int64) * 1000 + digits.str.slice(0, 3).cast(pl.Int64) + (digits.str.slice(3, 1) >= "5").cast(pl.Int64)

@@ -185,7 +185,7 @@ def _load_batches(file: Path, offset: int, has_waits: bool, problems: FileProble
 
 def parse_milliseconds(text: pl.Expr) -> pl.Expr:
     """Milliseconds as text in nanoseconds, exactly."""
-    parts = text.str.extract_groups(r"^(\d+)(?:\.(\d*))?$").struct
+    parts = text.str.extract_groups(r"^([0-9]+)(?:\.([0-9]*))?$").struct
     digits = parts.field("2").fill_null("").str.slice(0, 7).str.pad_end(7, "0")
     exact = parts.field("1").cast(pl.Int64, strict=False) * 1_000_000 + (digits.cast(pl.Int64, strict=False) + 5) // 10
     return pl.coalesce(exact, (text.cast(pl.Float64, strict=False) * 1e6).round().cast(pl.Int64, strict=False))

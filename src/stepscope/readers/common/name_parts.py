@@ -12,18 +12,18 @@ import polars as pl
 
 # Names of counters as docs/data_model.md lists them. Groups: series, owner, number. The first match counts.
 _COUNTERS: tuple[tuple[str, dict[str, str]], ...] = (
-    (r"(?P<series>allocated|reserved) ?(?P<owner>.*?)(?: (?P<number>0|[1-9]\d{0,17}))?", {}),
-    (r"(?P<series>.+) (?P<owner>npu|gpu|tpu|xpu|cpu|cuda|rocm) (?P<number>0|[1-9]\d{0,17})", {}),
-    (r"queue (?P<number>\d{1,9}) (?P<series>depth|wait)", {"owner": "loader"}),
+    (r"(?P<series>allocated|reserved) ?(?P<owner>.*?)(?: (?P<number>0|[1-9][0-9]{0,17}))?", {}),
+    (r"(?P<series>.+) (?P<owner>npu|gpu|tpu|xpu|cpu|cuda|rocm) (?P<number>0|[1-9][0-9]{0,17})", {}),
+    (r"queue (?P<number>[0-9]{1,9}) (?P<series>depth|wait)", {"owner": "loader"}),
     (r"queue (?P<owner>iterator|device queue|device)", {"series": "depth"}),
     (r"(?P<series>pipeline time|push time|batch time) (?P<owner>iterator|device queue)", {}),
-    (r"queue (?P<number>\d{1,9})(?: .*)?", {"series": "depth", "owner": "operator"}),
-    (r"(?P<series>cpu user|cpu system) (?P<number>\d{1,9})(?: .*)?", {"owner": "operator"}),
-    (r"(?P<owner>process|data worker|child) (?P<number>[1-9]\d{0,17}) (?P<series>.+)", {}),
+    (r"queue (?P<number>[0-9]{1,9})(?: .*)?", {"series": "depth", "owner": "operator"}),
+    (r"(?P<series>cpu user|cpu system) (?P<number>[0-9]{1,9})(?: .*)?", {"owner": "operator"}),
+    (r"(?P<owner>process|data worker|child) (?P<number>[1-9][0-9]{0,17}) (?P<series>.+)", {}),
     (r"(?P<owner>process) (?P<series>cpu user|cpu system|memory|threads|(?:in)?voluntary switches)", {}),
 )
 _PARTS = pl.Struct({"series": pl.String, "owner": pl.String, "number": pl.Int64})
-_GROUP = pl.col("label").cast(pl.String).str.extract(r"^Group (.*) (?:Communication|Plane \d+)$")
+_GROUP = pl.col("label").cast(pl.String).str.extract(r"^Group (.*) (?:Communication|Plane [0-9]+)$")
 
 
 def add_counter_columns(counters: pl.LazyFrame) -> pl.LazyFrame:
@@ -57,13 +57,13 @@ def add_track_columns(tracks: pl.LazyFrame) -> pl.LazyFrame:
     return tracks.with_columns(
         stream=pl.when(is_stream).then(stream_number(tid)).cast(pl.Int64),
         communication_group=_GROUP,
-        plane=label.str.extract(r"^(?:Group .* )?Plane (\d{1,9})$").cast(pl.Int64, strict=False),
+        plane=label.str.extract(r"^(?:Group .* )?Plane ([0-9]{1,9})$").cast(pl.Int64, strict=False),
     )
 
 
 def stream_number(tid: pl.Expr) -> pl.Expr:
     """The number of a stream at the end of its id in a file; null for an id without a number."""
-    return tid.str.extract(r"(\d{1,9})\s*$").cast(pl.Int64)
+    return tid.str.extract(r"([0-9]{1,9})\s*$").cast(pl.Int64)
 
 
 # Of each table: a column that earlier releases lack, the columns that its derivation needs, and the derivation.

@@ -45,7 +45,7 @@ def read(path: Path, options: Options) -> Trace:
     calls = calls.with_columns(
         kind=pl.when(is_communication).then(pl.lit("communication")).otherwise(pl.lit("kernel")),
         track=is_communication.cast(pl.Int32),
-        op_type=pl.col("name").str.extract(r"^(.*?)(?:-op\d+)?$"),
+        op_type=pl.col("name").str.extract(r"^(.*?)(?:-op[0-9]+)?$"),
         category=pl.lit("AI_CORE"),
         scope=pl.col("name").replace_strict(scopes, default=None, return_dtype=pl.String) if scopes else pl.lit(None, pl.String),
     )

@@ -61,7 +61,7 @@ class Folder:
 
 def type_in_name(column: str) -> pl.Expr:
     """The operator type at the end of a full name: `Conv2D` of `Default/network/Conv2D-op12`."""
-    return pl.col(column).str.extract(r"([^/]*?)(?:-op\d+)?$")
+    return pl.col(column).str.extract(r"([^/]*?)(?:-op[0-9]+)?$")
 
 
 def scope_in_name(column: str) -> pl.Expr:

@@ -91,10 +91,10 @@ def _display_spans(folder: Folder, file: Path, operators: pl.DataFrame, origin: 
     """Chrome events. Process 9000 is the AI CPUs, 10000 is communication, others are devices; scopes have a level."""
     rows = _display_rows(folder, file).join(operators.drop("args"), on="name", how="left", maintain_order="left")
     is_gpu = file.name.startswith("gpu")
-    is_step = pl.col("short_name").str.contains(r"^\d+$")
+    is_step = pl.col("short_name").str.contains(r"^[0-9]+$")
     is_scope = pl.col("args").str.contains(r'"scope_level"') | (pl.col("tid") == "100001")
     is_communication, is_ai_cpu = pl.col("pid") == "10000", pl.col("pid") == "9000"
-    on_stream = pl.col("tid").str.contains(r"^\d+$") & ~is_scope & ~is_step
+    on_stream = pl.col("tid").str.contains(r"^[0-9]+$") & ~is_scope & ~is_step
     kind = first_match(
         (is_step, "step"),
         (is_scope, "scope"),

@@ -41,7 +41,7 @@ _FLAGS = {
     "memset_details": operations.IS_SET,
     "Memset_details": operations.IS_SET,
 }
-_SIZES = {"memcpy_details": r"\bsize:(\d+)", "memset_details": r"_bytes:(\d+)", "Memset_details": r"_bytes:(\d+)"}
+_SIZES = {"memcpy_details": r"\bsize:([0-9]+)", "memset_details": r"_bytes:([0-9]+)", "Memset_details": r"_bytes:([0-9]+)"}
 _WALL_CLOCK_PLANES = ("/host:CPU", "/host:python-tracer")  # each event reads the wall clock
 
 
@@ -55,7 +55,7 @@ class PlaneReader:
         self, plane: Plane, first_track: int, programs: Programs, start_ns: int | None, tensorflow: bool, wall: WallClock | None = None
     ) -> None:
         self.plane, self._programs, self._tensorflow = plane, programs, tensorflow
-        self.device = re.match(r"/device:([A-Za-z]+):(\d{1,9})(?!\d)", plane.name)
+        self.device = re.match(r"/device:([A-Za-z]+):([0-9]{1,9})(?![0-9])", plane.name)
         self.tracks: list[dict[str, object]] = []
         self.nameless = 0
         self._has_streams = any(line.name.startswith("Stream") for line in plane.lines)

@@ -115,7 +115,7 @@ def find_marked_steps(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     ), problems
 
 
-_NUMBER = pl.coalesce("step_num", pl.col("name").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64, strict=False))
+_NUMBER = pl.coalesce("step_num", pl.col("name").cast(pl.String).str.extract(r"([0-9]+)$").cast(pl.Int64, strict=False))
 
 
 def _innermost(marks: pl.DataFrame) -> pl.DataFrame:
@@ -198,7 +198,7 @@ _TYPES = {
 
 def _add_devices(memory: pl.DataFrame) -> pl.DataFrame:
     """`GPU_0_bfc` allocates on gpu 0; an allocator without a device in its name is shown as a device."""
-    number = pl.col("allocator").str.extract(r"^GPU_(\d{1,9})_bfc$").cast(pl.Int64)
+    number = pl.col("allocator").str.extract(r"^GPU_([0-9]{1,9})_bfc$").cast(pl.Int64)
     gpu = pl.when(number.is_not_null()).then(pl.lit("gpu"))
     host = pl.when(pl.col("allocator").str.contains(r"^(mkl)?cpu(_bfc)?$")).then(pl.lit("cpu"))
     rows = memory.with_columns(

@@ -27,6 +27,7 @@ _THREADS = 4
 _QUERY_S = 60.0
 _REPORT_S = 1.0  # between two reports of progress
 _NAMED = 10  # runs in the message of an error
+_SHOWN = 200  # characters of a name that does not exist
 
 
 class OpenRun:
@@ -115,6 +116,8 @@ class Library:
 
     def below(self, path: str) -> Path:
         """A path of the user as an absolute one. Only paths below the served folders are accepted, also behind links."""
+        if "\0" in path:
+            raise UsageError("the path contains a null character, which no path can")
         for folder in self.folders:
             place = Path(os.path.abspath(folder / path))  # noqa: PTH100 - links are kept, as in the list of runs
             if place.is_relative_to(folder) and place.resolve().is_relative_to(folder.resolve()) and (place.exists() or place == folder):
@@ -135,7 +138,7 @@ class Library:
         matches = [run for run in runs if run.id == word] or [run for run in runs if run.name == word]
         if not matches:
             if not _is_path(word):
-                raise UsageError(f"no run '{word}'" + (nearest(word, [run.id for run in runs]) or f"; there are {_listed(runs)}"))
+                raise UsageError(f"no run '{word[:_SHOWN]}'" + (nearest(word, [run.id for run in runs]) or f"; there are {_listed(runs)}"))
             place = self.below(word)
             matches = [run for run in runs if place in (run.path, *(source.path for source in run.sources))]
             matches = matches or [run for run in runs if run.path.is_relative_to(place)]

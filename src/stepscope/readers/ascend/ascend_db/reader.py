@@ -216,7 +216,7 @@ def _link_causes(database: Database, spans: pl.DataFrame) -> pl.DataFrame:
 
 def _op_type(kind: pl.Expr, name_of_op: pl.Series) -> pl.expr.whenthen.ChainedThen:
     name = pl.col("name").cast(pl.String)
-    type_in_path = pl.when(name.str.contains("/")).then(name.str.extract(r"([^/]*?)(?:-op\d+)?(?:_\d+)?$"))
+    type_in_path = pl.when(name.str.contains("/")).then(name.str.extract(r"([^/]*?)(?:-op[0-9]+)?(?:_[0-9]+)?$"))
     kernel_name = pl.when((kind == "kernel") & (pl.col("category").cast(pl.String) != "COMMUNICATION")).then(name)
     type_of_op = pl.when(pl.col("op").is_not_null()).then(name_of_op)
     device_work = kind.is_in(["kernel", "communication"]) | ((kind == "other") & name.str.contains(SERVING))

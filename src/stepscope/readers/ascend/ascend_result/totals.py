@@ -77,7 +77,7 @@ def _sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
     if rows.height and "Preparing" not in rows.columns:
         problems.append(Problem(_STEPS, NO_PREPARING, 0))
     sums = rows.select(
-        step=column(rows, "Step").str.extract(r"(\d{1,9})").cast(pl.Int32, strict=False).fill_null(0),
+        step=column(rows, "Step").str.extract(r"([0-9]{1,9})").cast(pl.Int32, strict=False).fill_null(0),
         **{name: nanoseconds(column(rows, names[name])) for name in _TIMES},
     ).with_columns(pl.col("preparing").fill_null(0))
     is_valid = pl.all_horizontal(pl.col(name) >= 0 for name in _SUMS) & (pl.col("overlapped") <= pl.col("computing"))

@@ -87,7 +87,7 @@ def _sums(path: Path, problems: list[Problem], begin_ns: int) -> pl.DataFrame:
         problems.append(Problem(_STEPS, NO_PREPARING, 0))
     sums = rows.select(
         rank=pl.col("Index").cast(pl.Int32, strict=False),
-        step=column(rows, "Step").str.extract(r"(\d+)").cast(pl.Int32, strict=False).fill_null(0),
+        step=column(rows, "Step").str.extract(r"([0-9]+)").cast(pl.Int32, strict=False).fill_null(0),
         **{name: nanoseconds(column(rows, _TABLE[name])) for name in times},
     ).with_columns(pl.col("preparing").fill_null(0))
     has_all = pl.all_horizontal(pl.all().is_not_null())

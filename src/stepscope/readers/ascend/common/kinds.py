@@ -76,7 +76,7 @@ def separate_collectives(spans: pl.DataFrame, tracks: pl.DataFrame) -> tuple[pl.
         return spans, tracks
     added = tracks.filter(pl.col("track").is_in(spans["track"].filter(tags).unique().to_list())).with_row_index("nth")
     added = added.with_columns(old="track", track=(pl.col("nth") + 1).cast(pl.Int32) + tracks["track"].max())
-    model = pl.col("label").str.extract(r"Model ID:\s*(\d+)")
+    model = pl.col("label").str.extract(r"Model ID:\s*([0-9]+)")
     added = added.with_columns(layer=pl.lit("communication"), label=pl.format("Reduce of model {}", model.fill_null("?")))
     numbers = spans["track"].replace(added["old"], added["track"])
     name = spans["name"].cast(pl.String).str.replace(r"^Reduce_\d+_(\d+)$", "Reduce $1").cast(pl.Categorical)

@@ -39,16 +39,16 @@ from stepscope.readers.common.problems import Problem, problem_frame
 
 # Args of tasks that have columns.
 _TASK_ARGS = {
-    "connection": (r'"connection_id":\s*"?(\d+)', pl.Int64),
+    "connection": (r'"connection_id":\s*"?([0-9]+)', pl.Int64),
     "task_type": (r'"[Tt]ask [Tt]ype":\s*"([^"]*)"', pl.String),
-    "bytes": (r'"size\((?:Byte|B)\)":\s*"?(\d+)', pl.Int64),
-    "src": (r'"src rank":\s*"?(\d+)', pl.Int64),
-    "dst": (r'"dst rank":\s*"?(\d+)', pl.Int64),
+    "bytes": (r'"size\((?:Byte|B)\)":\s*"?([0-9]+)', pl.Int64),
+    "src": (r'"src rank":\s*"?([0-9]+)', pl.Int64),
+    "dst": (r'"dst rank":\s*"?([0-9]+)', pl.Int64),
     "transport": (r'"transport type":\s*"([^"]*)"', pl.String),
     "link": (r'"link type":\s*"([^"]*)"', pl.String),
-    "iteration": (r'"Iteration ID":\s*"?(\d+)', pl.Int64),
-    "fp": (r'"FP Start":\s*"?(\d+(?:\.\d+)?)', pl.String),
-    "bp": (r'"BP End":\s*"?(\d+(?:\.\d+)?)', pl.String),
+    "iteration": (r'"Iteration ID":\s*"?([0-9]+)', pl.Int64),
+    "fp": (r'"FP Start":\s*"?([0-9]+(?:\.[0-9]+)?)', pl.String),
+    "bp": (r'"BP End":\s*"?([0-9]+(?:\.[0-9]+)?)', pl.String),
 }
 
 
@@ -155,7 +155,7 @@ def _flow_causes(spans: pl.DataFrame, flows: pl.DataFrame) -> tuple[Ints, Ints]:
 def _op_types(spans: pl.DataFrame, op: Ints, matches: Matches) -> pl.Expr:
     """Type of host operators: their name, or its last part. Type of device work: by the kernel table, its name or its operator."""
     name = pl.col("name").cast(pl.String)
-    type_in_name = pl.when(name.str.contains("/")).then(name.str.extract(r"([^/]*?)(?:-op\d+)?(?:_\d+)?$")).otherwise(name)
+    type_in_name = pl.when(name.str.contains("/")).then(name.str.extract(r"([^/]*?)(?:-op[0-9]+)?(?:_[0-9]+)?$")).otherwise(name)
     name_of_op = spans["name"].cast(pl.String).gather(np.maximum(op, 0)).set(pl.Series(op < 0), None)
     # The table gives a kernel inside a transfer the transfer's type.
     inside = (spans["kind"] == "kernel") & matches.values("core", spans.height).is_in(COMMUNICATION_CORES).fill_null(False)
@@ -201,7 +201,7 @@ def _assign_steps(
 def _iterations(spans: pl.DataFrame, task_args: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:
     """Steps that the device marked. Those of several models are numbered together, in the order in which they ended."""
     rows = spans.select("track", "kind", "start_ns", "dur_ns").with_columns(task_args["iteration", "fp", "bp"].get_columns())
-    models = tracks.filter(pl.col("layer") == "iterations").select("track", model=pl.col("label").str.extract(r"Model ID:\s*(\d+)"))
+    models = tracks.filter(pl.col("layer") == "iterations").select("track", model=pl.col("label").str.extract(r"Model ID:\s*([0-9]+)"))
     rows = (
         rows.filter((pl.col("kind") == "step") & pl.col("iteration").is_not_null())
         .join(models, on="track")

@@ -92,4 +92,4 @@ def _size(rows: pl.DataFrame, name: str) -> pl.Expr:
 
 def _npu(device: pl.Expr) -> pl.Expr:
     """The number in `NPU:0`; 0 for none."""
-    return device.str.extract(r"(\d{1,18})\s*$").cast(pl.Int64).fill_null(0)
+    return device.str.extract(r"([0-9]{1,18})\s*$").cast(pl.Int64).fill_null(0)

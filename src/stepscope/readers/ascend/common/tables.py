@@ -80,7 +80,7 @@ def column(rows: pl.DataFrame, *names: str) -> pl.Expr:
 
 def nanoseconds(text: pl.Expr) -> pl.Expr:
     """Microseconds as text, exactly."""
-    parts = text.str.extract_groups(r"^(-?)(\d+)(?:\.(\d*))?$").struct
+    parts = text.str.extract_groups(r"^(-?)([0-9]+)(?:\.([0-9]*))?$").struct
     whole, fraction = parts.field("2").cast(pl.Int64, strict=False), parts.field("3").fill_null("").str.slice(0, 4).str.pad_end(4, "0")
     exact = whole * 1000 + (fraction.cast(pl.Int64, strict=False) + 5) // 10
     exact = pl.when(parts.field("1") == "-").then(-exact).otherwise(exact)

@@ -80,7 +80,7 @@ def operators(folder: Path, clock: Clock, problems: list[Problem]) -> pl.DataFra
     rows = rows.filter(pl.col("text") != "flow")
     operator, is_op = pl.col("operator"), pl.col("kind") == "op"
     return rows.with_columns(
-        op_type=pl.when(is_op).then(operator.str.extract(r"([^/]*?)(?:-op\d+)?(?:_\d+)?$")),
+        op_type=pl.when(is_op).then(operator.str.extract(r"([^/]*?)(?:-op[0-9]+)?(?:_[0-9]+)?$")),
         module=pl.when(is_op & operator.str.contains("/")).then(operator.str.extract(r"^(.*)/[^/]*$")),
         args=pl.struct("step", "custom").struct.json_encode(),
         forward=_flow_starts(rows, flows),

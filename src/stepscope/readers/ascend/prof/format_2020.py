@@ -113,7 +113,7 @@ def _operator_descriptions(streams: dict[str, list[Path]]) -> pl.DataFrame:
     return rows.with_columns(
         name="op",
         scope=pl.col("op").str.extract(r"^(.*)/[^/]*$"),
-        op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$")),
+        op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op[0-9]+)?$")),
         args=args_json({"full name": "op", "Task Id": "task", "Block Num": "blocks", "tensors": "tensors"}),
     ).drop("tensors")
 
@@ -230,7 +230,7 @@ def _collectives(tags: Any, points: dict[int, str], descriptions: pl.DataFrame) 
     return rows.select(
         "shapes",
         "dtypes",
-        op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$"), pl.lit("collective")),
+        op_type=pl.coalesce("op_type", pl.col("op").str.extract(r"([^/]*?)(?:-op[0-9]+)?$"), pl.lit("collective")),
         scope=pl.coalesce("scope", pl.col("op").str.extract(r"^(.*)/[^/]*$")),
         name=pl.coalesce("op", pl.format("collective {}", "number")),
         kind=pl.lit("communication"),
@@ -261,7 +261,7 @@ def _aicpu(files: list[Path]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema).select(
         name="op",
         scope=pl.col("op").str.extract(r"^(.*)/[^/]*$"),
-        op_type=pl.col("op").str.extract(r"([^/]*?)(?:-op\d+)?$"),
+        op_type=pl.col("op").str.extract(r"([^/]*?)(?:-op[0-9]+)?$"),
         kind=pl.lit("kernel"),
         category=pl.lit("AI_CPU"),
         label=pl.lit("AI CPU"),
