@@ -147,7 +147,7 @@ FIRST_OF_FORMAT = list({format_of(path): path for path in reversed(SAMPLES)}.val
 
 @pytest.mark.parametrize("sample", mostly_deep(SAMPLES, FIRST_OF_FORMAT), ids=sample_name, indirect=True)
 def test_chrome_json_read_back_gives_the_same_answers(trace: Trace, tmp_path: Path) -> None:
-    if trace.spans.head(1).collect().is_empty():
+    if trace.spans.filter(pl.col("kind") != "instant").head(1).collect().is_empty():
         pytest.skip("nothing in it has a duration")
     out = tmp_path / ("trace.json.gz" if len(trace.meta.ranks) < 2 else "a file for each rank")
     chrome.export(trace, out)
