@@ -50,13 +50,20 @@ def read(path: Path, options: Options) -> Trace:
         problems.append(Problem("", f"several devices: {names}; each can be opened by itself", 0))
     info, clock = _read_info(_info_folder(folders[0]), problems)
     reports: list[Any] = []
+    damaged: list[tuple[Path, DataError]] = []
     for folder in folders:
         timelines = _timelines(folder)
         for file in timelines:
-            reports += _decode(file, len(reports), options, problems)
+            try:
+                reports += _decode(file, len(reports), options, problems)
+            except DataError as error:
+                damaged.append((file, error))
         problems += _unread_exports(folder)
         if not timelines and (summaries := _summaries(folder)):
             problems.append(Problem(summaries[0].name, "no timeline (msprof_*.json) next to it: only its kernels are shown", 0))
+    if damaged and not reports:
+        raise damaged[0][1]
+    problems += [Problem(file.name, f"{error.what} {error.where}".strip(), 1) for file, error in damaged]
     rows = read_slices([file for folder in folders for file in _summaries(folder)], problems)
     kernels = kernel_table(rows, "op_summary.csv", problems)
     trace = layers.assemble(
