@@ -15,6 +15,7 @@ import polars as pl
 from stepscope.model import schema, units
 from stepscope.readers.common.problems import Problem
 
+ANALYSIS_FILES = ("analysis.db", "communication_analyzer.db")  # what torch_npu's analysis writes next to a database
 _ROWS = 50_000  # at a time
 # Seconds of this thread's processor time: three readings of every table of the slowest real database take 0.1 s per megabyte.
 _LEAST_S, _PER_BYTE_S = 30.0, 4e-6

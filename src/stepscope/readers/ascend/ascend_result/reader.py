@@ -30,7 +30,8 @@ from stepscope.readers.ascend.common import layers
 from stepscope.readers.ascend.common.communication_tables import add_wait_times, matrix_links, wait_times
 from stepscope.readers.ascend.common.kernel_details import kernel_table
 from stepscope.readers.ascend.common.memory_tables import allocations, memory_counters
-from stepscope.readers.ascend.common.tables import add_rows, read_json, read_slices
+from stepscope.readers.ascend.common.step_sums import DeviceSums, counted_kernels, step_sums
+from stepscope.readers.ascend.common.tables import add_rows, is_cut, read_json, read_slices
 from stepscope.readers.ascend.framework import launches, records
 from stepscope.readers.ascend.msprof_output import reader as msprof_output
 from stepscope.readers.ascend.prof import reader as prof
@@ -239,7 +240,8 @@ def _read_text(path: Path, timeline: Path, kernels: list[Path], info: _Info, opt
                 raise
             problems.append(Problem(timeline.name, f"{error.what} {error.where}".strip(), 1))
     table = kernel_table(read_slices(kernels, problems), "kernel_details.csv", problems)
-    trace = layers.assemble(path, reports, problems, options, format="ascend_result", kernels=table, rank=info.rank)
+    sums = DeviceSums(step_sums(output, problems), counted_kernels(output), cut=not reports and any(is_cut(file) for file in kernels))
+    trace = layers.assemble(path, reports, problems, options, format="ascend_result", kernels=table, sums=sums, rank=info.rank)
     more_problems: list[Problem] = []
     memory = memory_counters(output, more_problems)
     in_timeline = trace.counters.select(pl.col("name").cast(pl.String), "at_ns").collect()

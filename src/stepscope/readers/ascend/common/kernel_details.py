@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope.model import units
-from stepscope.readers.ascend.common.tables import column, drop_invalid, nanoseconds
+from stepscope.readers.ascend.common.tables import COMMUNICATION_CORES, column, drop_invalid, nanoseconds
 from stepscope.readers.ascend.common.texts import json_lists
 from stepscope.readers.ascend.common.tracks import TRACK_COLUMNS
 from stepscope.readers.chrome.parts import load_part, part_files
@@ -27,7 +27,6 @@ KERNEL_COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "step": pl.String,
     "details": pl.String,  # JSON text of the other columns
 }
-COMMUNICATION_CORES = ["HCCL", "COMMUNICATION"]
 _COLUMNS_WITH_A_HOME = {
     *("Step Id", "Device_id", "Stream ID", "Name", "Op Name", "Type", "OP Type", "Accelerator Core", "Task Type"),
     *("Start Time(us)", "Task Start Time(us)", "Duration(us)", "Task Duration(us)", "Input Shapes", "Input Data Types"),

@@ -1,6 +1,7 @@
 """Raw data of Ascend devices and CANN: `PROF_*` directories, and the slices of 2020, decoded without Ascend's tools."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from stepscope.readers.ascend.prof.host import usage as prof_usage
 from stepscope.readers.ascend.prof.host.records import Host
 
 FORMAT = "Ascend PROF_* directory"
+_CORE_TASKS = r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|KERNEL_AI\w+|MIX_AI\w|AI[CV]_SQE)$"
+_LOST = 0.1  # of the tasks of a step on cores: a few may have no record of the host
 
 
 def sniff(path: Path) -> bool:
@@ -90,7 +93,7 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
         tables["spans"] = tables["spans"].with_columns(step=pl.lit(1, pl.Int32))
         links = [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height]
     tables |= {
-        "steps": steps,
+        "steps": _with_lost_work(steps, tables),
         "counters": pl.concat(
             [pl.DataFrame(schema=COLUMNS), *(frame for frame in (*samples, memory.counters) if frame.height)], how="diagonal"
         ),
@@ -114,6 +117,19 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
     )
     filled = {name: rows for name, rows in tables.items() if isinstance(rows, pl.LazyFrame) or rows.height}
     return Trace({name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in filled.items()}, meta)
+
+
+def _with_lost_work(steps: pl.DataFrame, tables: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> pl.DataFrame:
+    """The steps, marked if the host's records of tasks on cores are missing: what these tasks did, and whether they compute, is unknown."""
+    if "spans" not in tables or steps.is_empty():
+        return steps
+    spans = tables["spans"].lazy()
+    unknown = pl.col("kind") == "other"
+    if "op_type" in spans.collect_schema():
+        unknown &= pl.col("op_type").is_null()
+    on_core = spans.filter(pl.col("category").cast(pl.String).str.contains(_CORE_TASKS))
+    lost = on_core.group_by(pl.col("step").cast(pl.Int32)).agg(share=unknown.mean()).filter(pl.col("share") > _LOST).collect()
+    return steps.with_columns(device_work_lost=pl.when(pl.col("step").cast(pl.Int32).is_in(lost["step"].implode())).then(True))
 
 
 def _parts(
