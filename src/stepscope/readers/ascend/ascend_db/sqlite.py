@@ -203,7 +203,9 @@ class Database:
 
 
 def _column(values: tuple[Any, ...], name: str, dtype: Any) -> pl.Series:
-    """A typed column. SQLite does not enforce types: numbers may be text, and text may be numbers."""
+    """A typed column. SQLite does not enforce types: numbers may be text, and text may be numbers. It has no booleans, but 0 and 1."""
+    if dtype == pl.Boolean:
+        return _column(values, name, pl.Int64).cast(pl.Boolean)
     try:
         return pl.Series(name, values, dtype=dtype)
     except (TypeError, pl.exceptions.PolarsError, OverflowError):
