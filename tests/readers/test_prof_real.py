@@ -205,3 +205,22 @@ def test_a_directory_that_lost_half_of_a_file_does_not_call_the_device_idle(file
     trace = stepscope.open(copy, cache=False)
     assert trace.overview().select("device_data", "idle_share").row(0) == ("none", None)
     assert "some kernels are not recorded" in trace.verdict(topic="overview")["text"][0]
+
+
+STARTS = ("host/start_info", "host/host_start.log", "device_0/start_info.0", "device_0/host_start.log.0", "device_0/dev_start.log.0")
+
+
+@pytest.mark.parametrize("file", STARTS)
+def test_without_one_of_its_start_times_the_device_stays_beside_the_host(file: str, shared: Path, tmp_path: Path) -> None:
+    """Without host_start.log the kernels were 31 s before their launches, without start_info 56 years."""
+    found = sorted((shared / "ascend" / "real_prof" / "mul_pypto_b1").glob("PROF_*"))
+    if not found:
+        pytest.skip("no real PROF directory")
+    copy = Path(shutil.copytree(found[0], tmp_path / found[0].name, copy_function=shutil.copyfile))
+    (copy / file).unlink()
+    first = [
+        spans.group_by("kind").agg(pl.col("start_ns").min()).collect().filter(pl.col("kind").is_in(["api", "kernel"])).sort("kind")
+        for spans in (stepscope.open(path, cache=False).spans.with_columns(pl.col("kind").cast(pl.String)) for path in (found[0], copy))
+    ]
+    expected, shown = (rows["start_ns"].diff()[1] for rows in first)
+    assert shown == pytest.approx(expected, abs=10_000)

@@ -209,7 +209,7 @@ def _clock(path: Path, info: _Info, problems: list[Problem]) -> Clock:
     folder = next((folder for folder in sorted(path.glob("PROF_*")) if folder.is_dir()), None)
     notes = Notes(path)
     host, devices = sides(folder, notes) if folder else (None, [])
-    clock = framework_clock(info.entries, host, devices, notes)
+    clock = framework_clock(info.entries, host, devices)
     if clock is None:
         problems.append(Problem("FRAMEWORK", "the start of the framework's clock is unknown: its times are read as nanoseconds", 0))
         return Clock(0, 0, Fraction(1))

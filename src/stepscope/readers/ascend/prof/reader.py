@@ -45,7 +45,7 @@ def read(path: Path, options: Options) -> Trace:
     host_side, device_sides = sides(path, notes)
     if host_side is not None and not host_side.raw:
         host_side = None
-    host = _host(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
+    host = _host(host_side, host_clock(host_side, device_sides), notes) if host_side else None
     heap.give_back(host.tasks.height if host else 0)
     if host is None:
         notes.add(path, "no host data: tasks have no names")
@@ -85,7 +85,7 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
     steps = _steps(devices, host)
     memory = prof_memory.read(host_side, host, notes) if host_side and host else prof_memory.NONE
     samples = [device.counters for device in devices]
-    samples += [prof_usage.read(host_side, wall(host_side, notes), notes)] if host_side else []
+    samples += [prof_usage.read(host_side, wall(host_side), notes)] if host_side else []
     links = [_links(device, steps) for device in devices]
     tables = prof_spans.tables(_parts(host_side, host, devices, steps, info, notes))
     if steps.is_empty() and "spans" in tables:
@@ -170,7 +170,7 @@ def _chip(device: DeviceData) -> dict[str, object]:
         "clock_hz": side.core_hertz or None,
         "counter_hz": float(10**9 / clock.tick_ns),
         "counter_start": clock.base,
-        "monotonic_ns": clock.origin_ns - wall(side, Notes(side.path)),
+        "monotonic_ns": clock.origin_ns - wall(side),
         "wall_ns": clock.origin_ns,
     }
 
