@@ -100,6 +100,29 @@ def test_a_table_of_kernels_with_fewer_calls_than_are_counted_lost_some(tmp_path
     assert whole.overview()["device_data"].to_list() == ["complete"]
 
 
+def test_rows_that_waited_for_rows_which_are_missing_show_that_the_table_is_no_whole_step(tmp_path: Path) -> None:
+    """The second kernel waited 50 us for the one before it, and the last one in the table ended 200 us earlier."""
+    kernels = table((7, "a", 1000, 100), (7, "b", 1300, 200)).replace("Duration(us)\n", "Duration(us),Wait Time(us)\n")
+    kernels = kernels.replace(",100\n", ",100,0\t\n").replace(",200\n", ",200,50.000\t\n")
+    assert sentences(opened(result(tmp_path, kernels)))[0] == "NPU: some kernels are not recorded, so busy and idle time are unknown."
+    whole = opened(result(tmp_path / "whole", kernels.replace(",50.000", ",200.000")))
+    assert whole.overview()["device_data"].to_list() == ["complete"]
+
+
+def test_a_timeline_that_is_cut_off_is_not_idle(shared: Path, tmp_path: Path) -> None:
+    """The device computes for 12.7 % of the step; with half of the file it seemed to be 3.2 %."""
+    folder = shared / "ascend" / "trace_view"
+    if not folder.is_dir():
+        pytest.skip("no trace view")
+    copy = Path(shutil.copytree(folder, tmp_path / "trace_view", copy_function=shutil.copyfile))
+    content = (copy / "trace_view.json").read_bytes()
+    (copy / "trace_view.json").write_bytes(content[: len(content) // 2])
+    trace = stepscope.open(copy, cache=False, partial=True)
+    assert sentences(trace)[0].startswith("NPU: some kernels are not recorded, so busy and idle time are unknown.")
+    (copy / "trace_view.json").unlink()  # 29 rows of a table of 2.9 s remain
+    assert opened(copy).overview()["device_data"].to_list() == ["none"]
+
+
 # Real results of torch_npu. Step 50 of level0, rank 0: 8,827 us of computing, 85,517 us of communication (step_trace_time.csv).
 LEVEL0 = "ascend/torch_npu/text/level0/rank0_ascend_pt"
 

@@ -68,6 +68,7 @@ class DecodedFile(NamedTuple):
     header: dict[str, Any]
     reports: list[Report]
     problems: list[Problem]
+    cut: bool = False  # the end of the file is missing
 
 
 def decode_file(path: Path, options: Options) -> DecodedFile:
@@ -111,7 +112,8 @@ def _decode_file(path: Path, options: Options, *, exact: bool) -> DecodedFile:
             problems += _decode_rest(path, rest, opening, reports, options)
     if text.damage:
         problems.append(Problem("", text.damage, 0))
-    return DecodedFile(opening.header, reports, [*problems, *_oddity_problems(path, reports)])
+    cut = text.damage != "" or any(problem.lost for problem in problems)
+    return DecodedFile(opening.header, reports, [*problems, *_oddity_problems(path, reports)], cut)
 
 
 def _decode_rest(path: Path, rest: bytes, opening: texts.Opening, reports: list[Report], options: Options) -> Iterator[Problem]:

@@ -219,7 +219,7 @@ def _with_sums(steps: pl.DataFrame, spans: pl.DataFrame, tracks: pl.DataFrame, s
     steps = with_step_sums(steps, sums.steps, problems)
     if "device_computing_ns" not in steps.columns:
         steps = steps.with_columns(
-            pl.Series(name, _overlap_sums(steps, spans, tracks, track), pl.Int64)
+            pl.Series(name, [None] * steps.height if len(sums.gaps.starts) else _overlap_sums(steps, spans, tracks, track), pl.Int64)
             for name, track in (("device_computing_ns", "Computing"), ("device_communication_ns", "Communication"))
         )
     return with_lost_kernels(steps, sums, spans.filter(pl.col("kind") == "kernel").height, problems)

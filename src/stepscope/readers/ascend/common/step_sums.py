@@ -7,9 +7,10 @@ op_statistic.csv                                      per type of kernel: number
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
-from stepscope.model import units
+from stepscope.model import intervals, units
 from stepscope.readers.ascend.ascend_db.sqlite import ANALYSIS_FILES, read_rows
 from stepscope.readers.ascend.common.tables import COMMUNICATION_CORES, column, drop_invalid, nanoseconds, number, read_table
 from stepscope.readers.common.problems import Problem
@@ -19,6 +20,8 @@ STATISTIC_FILE = "op_statistic.csv"
 _TIMES = ("computing", "communication", "overlapped", "free", "preparing")  # preparing: before the first device work of the step
 SUMS = {"step": pl.Int32, **dict.fromkeys(_TIMES, pl.Int64)}
 _ENOUGH = 0.95  # of the kernels that op_statistic.csv counts
+_LOST = 0.05  # of a step: shorter gaps may be in it
+ALWAYS = intervals.Set(np.array([-(2**62)]), np.array([2**62]))
 
 
 def step_sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
@@ -63,6 +66,7 @@ class DeviceSums(NamedTuple):
     steps: pl.DataFrame  # columns: SUMS; preparing is null in tables of older tools
     kernels: int | None = None  # calls of kernels without communication; null: unknown
     cut: bool = False  # the table of kernels ends inside a row
+    gaps: intervals.Set = intervals.NONE  # when device work ran that is missing from the timeline or the table of kernels
 
     @property
     def durations(self) -> pl.DataFrame:
@@ -102,9 +106,10 @@ def with_lost_kernels(steps: pl.DataFrame, sums: DeviceSums, recorded: int, prob
     The table of kernels has the order of time: where it is cut off, its last step and those after it are not complete. More kernels in
     op_statistic.csv may be missing in any step.
     """
-    lost = pl.lit(False)
+    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    lost = pl.lit(pl.Series(intervals.covered(sums.gaps, starts, ends) > _LOST * (ends - starts)))
     if sums.cut:
-        lost = pl.col("step") == pl.col("step").max()
+        lost |= pl.col("step") == pl.col("step").max()
     if sums.kernels is not None and recorded < _ENOUGH * sums.kernels:
         texts = f"{sums.kernels:,} calls of kernels are counted in it, {recorded:,} are recorded"
         problems.append(Problem(STATISTIC_FILE, texts, sums.kernels - recorded))
