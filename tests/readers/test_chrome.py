@@ -405,3 +405,17 @@ def test_steps_that_only_the_gpu_has_last_until_the_next_one_starts(shared: Path
     assert "from its first device work to that of the next step" in " ".join(trace.verdict(topic="overview")["text"])
     # The steps do not divide the time of the host.
     assert "Stages are unknown" in trace.verdict(topic="steps")["text"][0]
+
+
+@pytest.mark.parametrize("part", [0.4, 0.5, 0.8, 0.98])
+def test_a_device_is_not_called_idle_where_the_end_of_the_file_is_missing(part: float, shared: Path, tmp_path: Path) -> None:
+    """The GPU computes for 64 % of each step. With half of the file, "operators run for 2.8 % of the step on the CPU"."""
+    path = shared / "torch_h200" / "gpt2_full.json.gz"
+    if not path.exists():
+        pytest.skip("no H200 trace")
+    content = path.read_bytes()
+    cut = tmp_path / path.name
+    cut.write_bytes(content[: int(part * len(content))])
+    trace = stepscope.open(cut, cache=False, partial=True)
+    assert trace.overview().select("device_data", "compute_share", "idle_share").row(0) == ("none", None, None)
+    assert "kernels are not recorded, so busy and idle time are unknown" in trace.verdict(topic="overview")["text"][0]

@@ -135,7 +135,7 @@ def _whole_coverage(trace: Trace) -> Coverage:
     work = _work(trace, pl.col("kind").is_in(DEVICE_WORK))
     device = set(work.filter(pl.col("count") > 0)["rank"])
     without = sorted(set(steps["rank"]) - device)
-    missing = _ranks_with_device(trace, without)
+    missing = _ranks_with_device(trace, without, set(steps.filter("lost")["rank"]))
     host_ranks = [rank for rank in without if rank not in missing]
     is_operator = (pl.col("kind") == "op") & pl.col("rank").is_in(host_ranks)
     operators = _work(trace, is_operator) if host_ranks else work.clear()
@@ -206,8 +206,8 @@ def _work(trace: Trace, selected: pl.Expr) -> pl.DataFrame:
     return work
 
 
-def _ranks_with_device(trace: Trace, ranks: list[int]) -> set[int]:
-    """The ranks that have a device, among ranks without recorded device work."""
+def _ranks_with_device(trace: Trace, ranks: list[int], cut: set[int]) -> set[int]:
+    """The ranks that have a device, among ranks without recorded device work. Of `cut` ranks, device work may be missing."""
     if not ranks:
         return set()
     tracks = trace.tracks.filter(pl.col("rank").is_in(ranks), (pl.col("kind") == "stream") | pl.col("device").is_not_null())
@@ -215,7 +215,7 @@ def _ranks_with_device(trace: Trace, ranks: list[int]) -> set[int]:
     work = work.select("rank", "track").unique().join(tracks.select("rank", "track"), on=["rank", "track"], how="semi")
     # A PyTorch trace lists every GPU of the machine; the tools of Ascend list only recorded chips.
     kind = pl.col("kind").cast(pl.String)
-    recorded = ~kind.is_in(["cpu", "hostcpu"] if trace.meta.format == "mindinsight" else ["cpu", "hostcpu", "gpu"])
+    recorded = ~kind.is_in(["cpu", "hostcpu"]) & ((kind != "gpu") | pl.lit(trace.meta.format == "mindinsight") | pl.col("rank").is_in(cut))
     devices = trace.devices.filter(pl.col("rank").is_in(ranks), recorded)
     calls = trace.spans.filter(pl.col("rank").is_in(ranks), pl.col("kind") == "api").select("rank", "name").unique()
     launches = calls.filter(pl.col("name").cast(pl.String).str.contains(LAUNCH))
