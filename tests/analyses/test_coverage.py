@@ -216,7 +216,7 @@ def test_figures_of_a_device_are_of_the_steps_whose_operators_were_all_recorded(
     assert device.filter(pl.col("name").str.starts_with("stream_"))["calls"].max() == 14
     assert device["device_steps"].unique().to_list() == [14]
     sentence = _sentence(trace)
-    assert "steps 1-14 of 322" in sentence
+    assert "steps 1-14 (14 of 322)" in sentence
     assert "0.7 % idle" in sentence
 
 
@@ -425,3 +425,21 @@ def test_copies_alone_do_not_show_that_a_device_was_idle_where_kernels_were_laun
     # Without a launch, the copies are all that ran.
     copies = "\n".join(line for line in spans.splitlines() if "cudaLaunchKernel" not in line)
     assert complete(tiny.trace(spans=copies, tracks=TRACKS, steps=steps)) == [True]
+
+
+def test_transfers_that_the_step_trace_and_the_timeline_have_count_once(shared: Path, tmp_path: Path) -> None:
+    """322 rows of step_trace_raw_1_detail_time.csv, the last one the average, have the same transfers as timeline_display_1.json."""
+    folder = shared / "ascend/legacy/expected/run_1"
+    if not folder.is_dir():
+        pytest.skip("no run_1")
+    copy = Path(shutil.copytree(folder, tmp_path / "run_1", copy_function=shutil.copyfile))
+    profiler = copy / "normal_run" / "profiler"
+    (profiler / "output_timeline_data_1.txt").unlink()
+    with (profiler / "step_trace_raw_1_detail_time.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    (column,) = [name for name in rows[0] if "stream_540_parallel_0" in name and name.endswith("start_point")]
+    steps = sum(row["step_num"] != "-" and int(float(row[column])) > 0 for row in rows)
+    trace = stepscope.open(copy, cache=False)
+    spans = trace.spans.filter(pl.col("name").cast(pl.String) == "stream_540_parallel_0").collect()
+    assert spans.height == steps == 322
+    assert "communication" in trace.verdict(topic="operators")["text"][0]

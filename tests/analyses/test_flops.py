@@ -260,3 +260,46 @@ def test_resnet_50_has_the_flops_of_the_literature(shared: Path) -> None:
     assert forward / images == pytest.approx(2 * 4.09e9, rel=0.005)  # torchvision: 4.09 G multiply-adds for an image of 224 x 224
     assert rows["utilization"].is_between(0.01, 1).all()
     assert rows["unknown_calls"].sum() == 0
+
+
+MIXED = """
+    span  track  kind    name       op_type    op  start_ns  dur_ns  step  shapes                dtypes
+    0     0      op      aten::mm   aten::mm   -   0         20      1     [[64,128],[128,256]]  ["half","half"]
+    1     1      kernel  gemm       aten::mm   0   30        40      1     -                     -
+    2     0      op      aten::bmm  aten::bmm  -   50        10      1     [[8,2,4],[8,4,3]]     ["float","float"]
+"""
+ONE_STEP = """
+    step  start_ns  end_ns
+    1     0         100
+"""
+
+
+def test_an_operator_on_the_host_does_not_hide_the_use_of_the_chip() -> None:
+    """4,194,304 in 40 ns is 104.9 TFLOP/s of 989.4; the 384 of the host have no peak."""
+    trace = tiny.trace(spans=MIXED, tracks=STREAM, devices=H200, steps=ONE_STEP)
+    texts = trace.verdict(topic="flops")["text"].to_list()
+    assert texts[0].startswith("10.6 % of the fp16 peak of NVIDIA H200")
+    assert "384 FLOP more in 1 call of matrix operators on the CPU." in texts
+    assert trace.overview()["utilization"][0] == pytest.approx(4_194_304 / 989.4e12 * 1e9 / 100, rel=1e-3)
+
+
+def test_the_device_of_an_operator_is_unknown_where_no_kernel_is_linked_to_one() -> None:
+    trace = tiny.trace(spans=MIXED.replace("aten::mm   0   30", "aten::mm   -   30"), tracks=STREAM, devices=H200, steps=ONE_STEP)
+    assert trace.flops().select("device", "time_ns", "flops_per_s").rows() == [(None, 0, None)] * 2
+    assert trace.verdict(topic="flops")["text"][0] == "4.19 MFLOP in matrix operators. Their time is not recorded."
+
+
+def test_rates_leave_out_steps_whose_kernels_are_not_all_recorded() -> None:
+    """Step 2 computes as much as step 1 and lost its kernel: at the time of step 1, its rate would seem to be twice as high."""
+    spans = (
+        MIXED
+        + """    3     0      op      aten::mm   aten::mm   -   100       20      2     [[64,128],[128,256]]  ["half","half"]
+    4     0      op      aten::mm   aten::mm   -   150       20      2     [[64,128],[128,256]]  ["half","half"]
+    5     1      kernel  gemm       aten::mm   3   130       10      2     -                     -
+"""
+    )
+    steps = ONE_STEP + "    2     100       200\n"
+    trace = tiny.trace(spans=spans, tracks=STREAM, devices=H200, steps=steps)
+    assert trace.overlap()["complete"].to_list() == [True, False]
+    row = trace.flops().filter(pl.col("name") == "aten::mm", pl.col("device") == "gpu").row(0, named=True)
+    assert (row["time_ns"], row["flops_per_s"]) == (40, pytest.approx(4_194_304 / 40e-9))

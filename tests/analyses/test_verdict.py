@@ -140,8 +140,8 @@ def test_shares_name_the_steps_that_they_cover() -> None:
     """
     steps = "step  start_ns  end_ns  how\n0  0  100  marker\n1  100  200  marker\n2  200  300  marker"
     found = tiny.trace(spans=spans, tracks=TRACKS, steps=steps).verdict(topic="overview")
-    assert found["coverage"].to_list()[0] == "steps 0-1 of 3"
-    assert "These shares cover steps 0-1 of 3: only their device work is completely recorded." in found["text"].to_list()
+    assert found["coverage"].to_list()[0] == "steps 0-1 (2 of 3)"
+    assert "These shares cover steps 0-1 (2 of 3): only their device work is completely recorded." in found["text"].to_list()
 
 
 def test_unknown_work_is_unknown_and_not_idle() -> None:

@@ -268,8 +268,8 @@ def test_without_a_timeline_steps_are_those_of_the_table_of_kernels(tmp_path: Pa
     )
     trace = stepscope.open(tmp_path / "x_ascend_pt", cache=False)
     assert trace.steps.select("step", "start_ns", "end_ns", "how").collect().rows() == [
-        (7, 10_000, 40_000, "marker"),
-        (9, 40_000, 60_000, "marker"),
+        (7, 10_000, 40_000, "device"),
+        (9, 40_000, 60_000, "device"),
     ]
     of = trace.spans.filter(pl.col("kind") == "kernel").select(pl.col("name").cast(pl.String), "start_ns", "step").sort("start_ns")
     assert of.collect().rows() == [("a", 10_000, 7), ("b", 20_000, 7), ("c", 35_000, 7), ("a", 40_000, 9), ("d", 80_000, None)]

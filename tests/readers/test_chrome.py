@@ -387,3 +387,35 @@ def test_shapes_of_one_model_on_two_chips_are_written_alike() -> None:
         rows = trace.spans.filter(pl.col("shapes").is_not_null()).select(pl.col("name", "shapes").cast(pl.String)).collect()
         assert rows.filter(pl.col("name") == "aten::embedding")["shapes"][0] == "[[151936, 1024], [16, 559], [], [], []]"
         assert not rows["shapes"].str.contains(r"[\n\r\t]|,[^ ]").any()
+
+
+def test_steps_that_only_the_gpu_has_last_until_the_next_one_starts(shared: Path, tmp_path: Path) -> None:
+    """Kineto draws ProfilerStep on the GPU from the first to the last kernel of one thread: 27 and 41 of 63 and 79 ms."""
+    path = shared / "torch_h200" / "resnet50_full.json.gz"
+    if not path.exists():
+        pytest.skip("no H200 trace")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    drawn = [event for event in events if event.get("cat") == "gpu_user_annotation" and event["name"].startswith("ProfilerStep#")]
+    first, second = sorted((float(event["ts"]), float(event["dur"])) for event in drawn)
+    trace = opened(write(tmp_path / "trace.json", [event for event in events if event.get("cat") != "user_annotation"]))
+    one, two = trace.steps.select("start_ns", "end_ns", "how").sort("start_ns").collect().rows()
+    assert (one[1] - one[0]) / 1000 == pytest.approx(second[0] - first[0], abs=0.01) and one[2] == "device"
+    last = max(float(event["ts"]) + float(event["dur"]) for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+    assert (two[1] - two[0]) / 1000 == pytest.approx(last - second[0], abs=0.01)
+    assert "from its first device work to that of the next step" in " ".join(trace.verdict(topic="overview")["text"])
+    # The steps do not divide the time of the host.
+    assert "Stages are unknown" in trace.verdict(topic="steps")["text"][0]
+
+
+@pytest.mark.parametrize("part", [0.4, 0.5, 0.8, 0.98])
+def test_a_device_is_not_called_idle_where_the_end_of_the_file_is_missing(part: float, shared: Path, tmp_path: Path) -> None:
+    """The GPU computes for 64 % of each step. With half of the file, "operators run for 2.8 % of the step on the CPU"."""
+    path = shared / "torch_h200" / "gpt2_full.json.gz"
+    if not path.exists():
+        pytest.skip("no H200 trace")
+    content = path.read_bytes()
+    cut = tmp_path / path.name
+    cut.write_bytes(content[: int(part * len(content))])
+    trace = stepscope.open(cut, cache=False, partial=True)
+    assert trace.overview().select("device_data", "compute_share", "idle_share").row(0) == ("none", None, None)
+    assert "kernels are not recorded, so busy and idle time are unknown" in trace.verdict(topic="overview")["text"][0]

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,20 @@ def test_what_msprof_exported_says_what_the_raw_data_says(path: Path) -> None:
         assert exported[column].to_list() == pytest.approx(steps[column].to_list(), abs=20 + 400 * mixed), column
     for name, total in kernels.items():
         assert written[name] == pytest.approx(total, abs=20 + (400 * mixed if "mix" in name else 0)), name
+
+
+def test_a_damaged_timeline_hides_no_other_of_its_device(shared: Path, tmp_path: Path) -> None:
+    """Ten iterations in a file each: the first is cut."""
+    found = sorted((shared / "ascend/prof_2023").glob("PROF_*COJGGGCANRMICFBC"))
+    if not found:
+        pytest.skip("no exports of 2023")
+    copy = Path(shutil.copytree(found[0], tmp_path / found[0].name, copy_function=shutil.copyfile))
+    (file,) = copy.rglob("msprof_0_2_10.json")
+    file.write_bytes(file.read_bytes()[:100_000])
+    trace = stepscope.open(copy, cache=False)
+    row = trace.overview().row(0, named=True)
+    assert (row["device_data"], row["device_steps"], row["steps"]) == ("partial", 8, 9)
+    assert any(where.startswith("msprof_0_2_10.json") for where in trace.problems.filter(pl.col("lost") > 0).collect()["where"])
+    # Its intact part may lack device work: the iteration in it does not count.
+    partial = stepscope.open(copy, cache=False, partial=True)
+    assert partial.overview().select("device_data", "device_steps").row(0) == ("partial", 8)

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import stepscope
 from stepscope import readers
 from stepscope.exporters.msprof import exporter as msprof
 from stepscope.exporters.msprof_db import exporter as msprof_db
@@ -186,3 +187,40 @@ def test_counters_in_our_database_have_msprofs_names_and_nanoseconds(tmp_path: P
     assert {name: count for name, (count, _) in ours.items()} == {name: theirs[name][0] for name in ours}
     assert {name: total for name, (_, total) in ours.items()} == pytest.approx({name: theirs[name][1] for name in ours}, rel=1e-6)
     assert theirs["aiv_total_time"][1] / 510 == pytest.approx(374_600, rel=0.01)  # of kernels that take 375 us
+
+
+LOSSES = ("host/data/aging.compact.task_track.slice_0", "host/data/aging.api_event.data.slice_0", "device_0/data/stars_soc.data.0.slice_0")
+
+
+@pytest.mark.parametrize("file", LOSSES)
+def test_a_directory_that_lost_half_of_a_file_does_not_call_the_device_idle(file: str, shared: Path, tmp_path: Path) -> None:
+    """300 kernels take 17.7 ms of 2.1 s. Half of the host's tasks, of its calls or of the device's log leave about 150 of them."""
+    found = sorted((shared / "ascend" / "real_prof" / "mul_pypto_b1").glob("PROF_*"))
+    if not found:
+        pytest.skip("no real PROF directory")
+    assert stepscope.open(found[0], cache=False).overview()["device_data"].to_list() == ["complete"]
+    copy = Path(shutil.copytree(found[0], tmp_path / found[0].name, copy_function=shutil.copyfile))
+    content = (copy / file).read_bytes()
+    (copy / file).write_bytes(content[: len(content) // 2 // 256 * 256])
+    trace = stepscope.open(copy, cache=False)
+    assert trace.overview().select("device_data", "idle_share").row(0) == ("none", None)
+    assert "some kernels are not recorded" in trace.verdict(topic="overview")["text"][0]
+
+
+STARTS = ("host/start_info", "host/host_start.log", "device_0/start_info.0", "device_0/host_start.log.0", "device_0/dev_start.log.0")
+
+
+@pytest.mark.parametrize("file", STARTS)
+def test_without_one_of_its_start_times_the_device_stays_beside_the_host(file: str, shared: Path, tmp_path: Path) -> None:
+    """Without host_start.log the kernels were 31 s before their launches, without start_info 56 years."""
+    found = sorted((shared / "ascend" / "real_prof" / "mul_pypto_b1").glob("PROF_*"))
+    if not found:
+        pytest.skip("no real PROF directory")
+    copy = Path(shutil.copytree(found[0], tmp_path / found[0].name, copy_function=shutil.copyfile))
+    (copy / file).unlink()
+    first = [
+        spans.group_by("kind").agg(pl.col("start_ns").min()).collect().filter(pl.col("kind").is_in(["api", "kernel"])).sort("kind")
+        for spans in (stepscope.open(path, cache=False).spans.with_columns(pl.col("kind").cast(pl.String)) for path in (found[0], copy))
+    ]
+    expected, shown = (rows["start_ns"].diff()[1] for rows in first)
+    assert shown == pytest.approx(expected, abs=10_000)

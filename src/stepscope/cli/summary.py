@@ -45,6 +45,7 @@ _STEP_SOURCES = {
     "marker": "marked by the profiler",
     "given": "chosen marker",
     "inferred": "inferred",
+    "device": "by the device work alone",
     "whole": "no markers: the whole recording",
     "device ranges": "device ranges on the device",
 }

@@ -94,7 +94,13 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "stage_ns": pl.Int64,  # the step less exposed receives: the time within its pipeline stage
         "receive_ns": pl.Int64,  # exposed receives
         "collective_ns": pl.Int64,  # exposed communication without receives
-        "how": Text,  # marker, given (the user chose what marks a step), inferred, whole (no marker: the trace is one step)
+        # Device work of the step according to the source's own sums and tables: if less is recorded, device work is missing.
+        "device_computing_ns": pl.Int64,
+        "device_communication_ns": pl.Int64,
+        "device_work_lost": pl.Boolean,  # true: the source shows that device work of this step is missing
+        # marker, given (the user chose what marks a step), inferred, device (the source has the device work of the step only),
+        # whole (no marker: the trace is one step)
+        "how": Text,
     },
     # A sample of a value.
     "counters": {

@@ -1,7 +1,10 @@
 """Rules for communication between ranks."""
 
+from pathlib import Path
+
 import pytest
 
+import stepscope
 import tiny
 from advice_rows import finding, missing, rows
 from device_steps import Call, step_of
@@ -35,6 +38,17 @@ def test_one_rank_cannot_be_compared() -> None:
 def test_exposed_transfers_gain_the_transfer_and_not_the_wait_for_a_slow_rank() -> None:
     row = finding(ranks([800_000, 1_000_000]), "exposed_communication")
     assert (row["gain_ns"], row["culprit"]) == (100_000, "gloo:all_reduce")
+
+
+def test_time_that_is_no_transfer_is_divided_as_the_recording_divides_it(shared: Path) -> None:
+    """communication.json of rank 0: 106 ms elapsed = 3.68 ms transit + 5.94 ms wait + 96.4 ms idle."""
+    folder = shared / "ascend/torch_npu/text/level1/rank0_ascend_pt"
+    if not folder.is_dir():
+        pytest.skip("no result of torch_npu")
+    found = rows(stepscope.open(folder, cache=False), "exposed_communication")
+    (row,) = [row for row in found if row["code"].endswith("-arrival")]
+    parts = [row["parameters"][name] / 1e6 for name in ("transit", "wait", "idle")]
+    assert parts == pytest.approx([3.68, 5.94, 96.4], rel=0.002)
 
 
 def test_a_job_of_one_rank_has_no_rule_for_communication() -> None:

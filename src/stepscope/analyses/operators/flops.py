@@ -28,7 +28,8 @@ def flops(trace: Trace) -> pl.DataFrame:
     `how` is recorded or from shapes: matrix products, convolutions and attention, forward and backward, if they are operators. A
     multiply-add is two; padding and masks save nothing. Calls without recorded FLOPs and without shapes are `unknown_calls`, and count in
     neither FLOPs nor time. `utilization` is the time that the chip would need at its dense peak for this precision over the time it took;
-    null if `peak_source` names no peak. A rank with only the sum of a step has one row, `whole step`.
+    null if `peak_source` names no peak. Time, rate and utilization leave out steps whose device work is not completely recorded. The
+    device is null if nothing shows where the operator ran. A rank with only the sum of a step has one row, `whole step`.
     """
     totals = flop_totals(flop_calls(trace), "rank", "device", "name")
     return (

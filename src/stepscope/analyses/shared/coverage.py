@@ -8,6 +8,8 @@ window:
 - *Launches.* Launch calls show the work that a device had to run. In a step outside the range, the device was idle if the step launches
   nothing; a launch call without work shows that the device was no longer recorded. Inside the range, a profiler with full buffers drops
   records: a step is incomplete if more than 5 % of its launches have no work.
+- *Operators.* Without launch calls, matrix products and convolutions show work: a step is incomplete if more than 5 % of these calls have
+  no device work. Only names with kernels in some call count; if no kernel is recorded at all, each name counts.
 - *Step trace.* If the source has forward start and backward end, or separate transfers in the step, a step without kernels was not
   recorded: the device did run it.
 - *Neither.* A step before the first or after the last kernel of a rank whose host is not recorded is unknown. The operator data of Ascend
@@ -15,7 +17,10 @@ window:
 - *Edges.* In the step where the range begins or ends, recording may have stopped half way. The step is incomplete if launches without work,
   or the backward end of the source, are well beyond the range, and, next to a step that is not recorded, if it has fewer kernels than all
   other steps.
-- *Loss known to the reader.* Some sources keep only the last call of each operator, or lost a table: no step is complete.
+- *Sums.* If the source also has the time that the device computed or communicated in a step, a step with less is incomplete. A source may
+  count work at the edge of a step in the next one, so the rank must lack as much over all steps.
+- *Loss known to the reader.* Some sources keep only the last call of each operator, or lost a table: no step is complete. Or the source
+  shows of a step that device work is missing.
 
 For a rank without such work there are three cases: its kernels are missing (streams, an Ascend chip, launch calls or forward and backward
 times show that there is a device), it ran on the host (operators replace kernels), or nothing is known.
@@ -26,6 +31,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.shared import lost_work
+from stepscope.analyses.shared.lost_work import LAUNCH, SUMS, Launches
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
 from stepscope.model.memo import memoized
@@ -36,12 +43,9 @@ from stepscope.model.windows import not_recorded, with_windows
 
 DATA = ("complete", "partial", "none", "host")  # of a device; host: there is none, host operators replace its kernels
 _EDGE = 0.05  # of a step: less may be missing at its start or end
-_LINKED = 0.9  # of the calls of a name have work: then the work of the others is lost
 _LOST = 0.05  # of the launches of a step: fewer may be without work
-_OPERATORS_ALONE = ("mindinsight", "marey", "cluster_output", "prof")  # formats that may have operators only; prof: raw data of 2020
-_LAUNCH = "(?i)launch"
-_KERNEL_LAUNCH = "^(cu|cuda|hip)[A-Za-z]*LaunchKernel"  # each of these calls runs one kernel, unless a graph captures it
-_BEGIN_CAPTURE, _END_CAPTURE = "(?i)Capture_?Begin|BeginCapture", "(?i)Capture_?End|EndCapture"
+# Formats that may have operators only; prof: raw data of 2020; ascend_result: a table of kernels without a timeline.
+_OPERATORS_ALONE = ("mindinsight", "marey", "cluster_output", "prof", "ascend_result")
 
 
 class Coverage(NamedTuple):
@@ -74,7 +78,8 @@ def ranks_without_copies(trace: Trace) -> list[int]:
     """The ranks whose source has only operators and transfers: whether the device copied is unknown."""
     if trace.meta.format not in _OPERATORS_ALONE:
         return []
-    with_copies = trace.whole.spans.filter(pl.col("kind").is_in(["copy", "set", "api"])).select(pl.col("rank").unique()).collect()["rank"]
+    others = ["copy", "set", "api", *(["op"] if trace.meta.format == "ascend_result" else [])]  # a timeline of torch_npu has copies
+    with_copies = trace.whole.spans.filter(pl.col("kind").is_in(others)).select(pl.col("rank").unique()).collect()["rank"]
     return sorted(rank for rank, data in coverage(trace).data.items() if data != "host" and rank not in with_copies)
 
 
@@ -111,12 +116,26 @@ def _data(complete: pl.Series, whole: str | None) -> str | None:
 
 @memoized
 def _whole_coverage(trace: Trace) -> Coverage:
-    columns = ["rank", "step", "start_ns", "end_ns", "device_start_ns", "device_end_ns", "fp_start_ns", "bp_end_ns"]
+    columns = [
+        "rank",
+        "step",
+        "start_ns",
+        "end_ns",
+        "device_start_ns",
+        "device_end_ns",
+        "fp_start_ns",
+        "bp_end_ns",
+        *SUMS,
+        "device_work_lost",
+    ]
     steps = trace.steps.select(columns).sort("rank", "start_ns").collect()
+    steps = steps.with_columns(lost=pl.col("device_work_lost").fill_null(False) | lost_work.below_sums(trace, steps)).drop(
+        *SUMS, "device_work_lost"
+    )
     work = _work(trace, pl.col("kind").is_in(DEVICE_WORK))
     device = set(work.filter(pl.col("count") > 0)["rank"])
     without = sorted(set(steps["rank"]) - device)
-    missing = _ranks_with_device(trace, without)
+    missing = _ranks_with_device(trace, without, set(steps.filter("lost")["rank"]))
     host_ranks = [rank for rank in without if rank not in missing]
     is_operator = (pl.col("kind") == "op") & pl.col("rank").is_in(host_ranks)
     operators = _work(trace, is_operator) if host_ranks else work.clear()
@@ -132,7 +151,9 @@ def _whole_coverage(trace: Trace) -> Coverage:
     parts: list[pl.DataFrame] = []
     # A MindInsight timeline links only some calls to their work: a call without work is no sign of lost records.
     linked = set(work.filter(pl.col("linked") > 0)["rank"]) if trace.meta.format != "mindinsight" else set()
-    launches = {rank: _launches(trace, rank) for rank in sorted(linked)}
+    launches = {rank: lost_work.launch_calls(trace, rank) for rank in sorted(linked)}
+    bare = pl.concat([steps.clear().select("rank", "step"), *(lost_work.steps_without_kernels(trace, rank) for rank in sorted(device))])
+    steps = steps.join(bare.with_columns(bare=True), on=["rank", "step"], how="left", maintain_order="left")
     for (rank, window), rows in steps.group_by("rank", "window", maintain_order=True):
         bound = bounds.get((int(rank), int(window)))
         complete = np.zeros(rows.height, np.bool_)
@@ -140,6 +161,7 @@ def _whole_coverage(trace: Trace) -> Coverage:
             starts, ends, counted = (rows[name].to_numpy() for name in ("start_ns", "end_ns", "count"))
             part = _Part(rows, starts, ends, counted, *bound)
             complete = part.on_device(launches.get(int(rank))) if rank in device else part.inside
+            complete = complete & ~(rows["lost"] | rows["bare"].fill_null(False)).to_numpy()
         parts.append(rows.with_columns(pl.Series("complete", complete)))
     schema = {"rank": pl.Int32, "step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "complete": pl.Boolean, "transfers": pl.Boolean}
     tables = [part.with_columns(pl.col("transfers") > 0).select(schema.keys()) for part in parts]
@@ -184,8 +206,8 @@ def _work(trace: Trace, selected: pl.Expr) -> pl.DataFrame:
     return work
 
 
-def _ranks_with_device(trace: Trace, ranks: list[int]) -> set[int]:
-    """The ranks that have a device, among ranks without recorded device work."""
+def _ranks_with_device(trace: Trace, ranks: list[int], cut: set[int]) -> set[int]:
+    """The ranks that have a device, among ranks without recorded device work. Of `cut` ranks, device work may be missing."""
     if not ranks:
         return set()
     tracks = trace.tracks.filter(pl.col("rank").is_in(ranks), (pl.col("kind") == "stream") | pl.col("device").is_not_null())
@@ -193,12 +215,14 @@ def _ranks_with_device(trace: Trace, ranks: list[int]) -> set[int]:
     work = work.select("rank", "track").unique().join(tracks.select("rank", "track"), on=["rank", "track"], how="semi")
     # A PyTorch trace lists every GPU of the machine; the tools of Ascend list only recorded chips.
     kind = pl.col("kind").cast(pl.String)
-    recorded = ~kind.is_in(["cpu", "hostcpu"] if trace.meta.format == "mindinsight" else ["cpu", "hostcpu", "gpu"])
+    recorded = ~kind.is_in(["cpu", "hostcpu"]) & ((kind != "gpu") | pl.lit(trace.meta.format == "mindinsight") | pl.col("rank").is_in(cut))
     devices = trace.devices.filter(pl.col("rank").is_in(ranks), recorded)
     calls = trace.spans.filter(pl.col("rank").is_in(ranks), pl.col("kind") == "api").select("rank", "name").unique()
-    launches = calls.filter(pl.col("name").cast(pl.String).str.contains(_LAUNCH))
+    launches = calls.filter(pl.col("name").cast(pl.String).str.contains(LAUNCH))
     columns = [frame.select(pl.col("rank").unique()).collect()["rank"] for frame in (work, devices, launches)]
-    return {int(rank) for column in columns for rank in column}
+    of_device = pl.col("device").cast(pl.String).str.contains("^(gpu|npu)")
+    blocks = trace.allocations.filter(pl.col("rank").is_in(ranks), of_device).select(pl.col("rank").unique())
+    return {int(rank) for column in [*columns, blocks.collect()["rank"]] for rank in column}
 
 
 def _bounds(trace: Trace, counts: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[int, int], tuple[int, int]]:
@@ -224,7 +248,7 @@ class _Part(NamedTuple):
     def inside(self) -> Bools:
         return ((self.ends > self.first) & (self.starts < self.last)) | (self.counts > 0)
 
-    def on_device(self, launches: "_Launches | None") -> Bools:
+    def on_device(self, launches: Launches | None) -> Bools:
         """Whether each step is complete; `launches` is None if no launch call has work."""
         if launches is None:
             complete = np.asarray(self.inside & ~((self.counts == 0) & self._ran()), np.bool_)
@@ -263,72 +287,3 @@ class _Part(NamedTuple):
 
 
 _NONE = np.empty(0, np.int64)
-
-
-class _Launches(NamedTuple):
-    """Launch calls of one rank without work."""
-
-    lost: Ints  # start of the calls without work, in order
-    steps: pl.DataFrame  # step, lost: whether launches have no work, incomplete: whether these are more than a few
-    gaps: intervals.Set  # when the missing work of incomplete steps ran, between recorded work
-
-
-def _launches(trace: Trace, rank: int) -> _Launches:
-    """The launch calls of a rank, and those without work.
-
-    Some calls launch nothing: a call that encloses another, or one that a graph captures. If the name of a call does not imply a kernel,
-    nearly all calls of that name must have work, in at least one step.
-    """
-    spans = trace.spans.filter(pl.col("rank") == rank)
-    calls = spans.filter(pl.col("kind") == "api")
-    # Few names, many calls: patterns are matched once per name.
-    names = calls.select("name").unique().with_columns(text=pl.col("name").cast(pl.String)).collect()
-    launching = names.filter(pl.col("text").str.contains(_LAUNCH)).with_columns(certain=pl.col("text").str.contains(_KERNEL_LAUNCH))
-    work = spans.filter(pl.col("kind").is_in(DEVICE_WORK), pl.col("flow_in").is_not_null())
-    work = work.group_by(span="flow_in").agg(first=pl.col("start_ns").min(), last=(pl.col("start_ns") + pl.col("dur_ns")).max())
-    launches = (
-        calls.select("span", "name", "start_ns", "step")
-        .join(launching.select("name", "certain").lazy(), on="name")
-        .join(work, on="span", how="left")
-        .collect()
-        .sort("start_ns")
-        .with_columns(lost=pl.col("first").is_null())
-    )
-    launches = launches.filter(~pl.Series(_captured(calls, names, launches["start_ns"].to_numpy()), dtype=pl.Boolean))
-    shares = (
-        launches.group_by("name", "step", "certain")
-        .agg(share=1 - pl.col("lost").mean())
-        .group_by("name", "certain")
-        .agg(pl.col("share").max())
-    )
-    # A call of a certain name may enclose the one that launches; without any kernel, all of these calls show lost kernels.
-    no_kernels = pl.lit(spans.filter(pl.col("kind").is_in(["kernel", "communication"])).head(1).collect().is_empty())
-    usual = shares.select("name", usual=pl.when(pl.col("certain") & (no_kernels | (pl.col("share") > 0))).then(1.0).otherwise("share"))
-    launches = launches.join(usual.filter(pl.col("usual") >= _LINKED), on="name", maintain_order="left")
-    missing = (pl.col("usual") + pl.col("lost") - 1).sum()
-    steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > _LOST * pl.len())
-    return _Launches(
-        launches.filter("lost")["start_ns"].to_numpy(),
-        steps,
-        _gaps(launches.join(steps.filter("incomplete"), on="step", how="left", maintain_order="left")),
-    )
-
-
-def _gaps(launches: pl.DataFrame) -> intervals.Set:
-    """From the end of the work before missing work to the start of the work after it."""
-    gaps = launches.select(
-        "lost", "incomplete", start=pl.max_horizontal("start_ns", pl.col("last").forward_fill()), end=pl.col("first").backward_fill()
-    )
-    gaps = gaps.filter("lost", "incomplete", pl.col("end") > pl.col("start"))
-    return intervals.merge(gaps["start"].to_numpy(), gaps["end"].to_numpy())
-
-
-def _captured(calls: pl.LazyFrame, names: pl.DataFrame, starts: Ints) -> Bools:
-    """Which launches a graph captures, so that they run nothing: launches between the start and the end of a capture."""
-    marks = names.select("name", begin=pl.col("text").str.contains(_BEGIN_CAPTURE), end=pl.col("text").str.contains(_END_CAPTURE))
-    marks = marks.filter(pl.col("begin") | pl.col("end"))
-    if marks.is_empty():
-        return np.zeros(len(starts), np.bool_)
-    captures = calls.select("name", "start_ns").join(marks.lazy(), on="name").sort("start_ns").collect()
-    begun = np.append(False, captures["begin"].to_numpy())
-    return np.asarray(begun[np.searchsorted(captures["start_ns"].to_numpy(), starts, "right")], np.bool_)

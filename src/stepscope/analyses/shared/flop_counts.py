@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.shared.coverage import coverage, unrecorded_steps
 from stepscope.analyses.shared.operator_calls import host_operators, launcher, nearest, on_devices, rows_of, upward
 from stepscope.model import chips
 from stepscope.model.intervals import Bools
@@ -27,8 +28,9 @@ def flop_calls(trace: Trace) -> pl.DataFrame:
     """A row per call that counts: rank, step, operator (its span on the host), device, name, scope, flops, precision, time_ns, ...
 
     Of nested operators the outer one counts; of an operator that calls itself again with other types, as under autocast, the inner one.
-    time_ns is the duration of the device work under it, or its own if it launched none. ideal_ns is the time that the chip would need at
-    the peak of this precision; peak_source is the source of the peak, or the reason why there is none.
+    time_ns is the duration of the device work under it, or its own if it launched none; null if its device work may be missing: the step
+    is not completely recorded, or nothing links device work to operators, so that also its device is unknown. ideal_ns is the time that
+    the chip would need at the peak of this precision; peak_source is the source of the peak, or the reason why there is none.
     """
     rows = pl.concat([_on_devices(trace), _on_host(trace, host_operators(trace, "step", "name", "scope", "shapes", "dtypes", "flops"))])
     rows = rows.join(_call_flops(rows), on=["name", "shapes", "dtypes", "values"], how="left", nulls_equal=True).with_columns(
@@ -49,22 +51,26 @@ def flop_calls(trace: Trace) -> pl.DataFrame:
 
 
 def flop_totals(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Totals of `flop_calls`: FLOPs, the time of the calls with known FLOPs, and the utilization of the peak."""
+    """Totals of `flop_calls`: FLOPs, the time of the calls with known FLOPs, and the rate and utilization of those with a known time."""
     known = pl.col("flops").is_not_null()
+    timed = known & pl.col("time_ns").is_not_null()
     return (
         rows.group_by(*keys, maintain_order=True)
         .agg(
             calls=pl.len().cast(pl.Int64),
             unknown_calls=(~known).sum().cast(pl.Int64),
             flops=pl.when(known.any()).then(pl.col("flops").sum()),
+            timed_flops=pl.col("flops").filter(timed).sum(),
             time_ns=pl.col("time_ns").filter(known).sum(),
-            ideal_ns=pl.when(pl.col("ideal_ns").filter(known).is_not_null().all() & known.any()).then(pl.col("ideal_ns").sum()),
+            ideal_ns=pl.when(pl.col("ideal_ns").filter(timed).is_not_null().all() & timed.any()).then(
+                pl.col("ideal_ns").filter(timed).sum()
+            ),
             how=_joined("how"),
             precision=_joined("precision"),
             peak_source=_joined("peak_source"),
         )
         .with_columns(pl.when(pl.col("time_ns") > 0).then(pl.col("time_ns")).alias("took_ns"))
-        .with_columns(flops_per_s=pl.col("flops") / pl.col("took_ns") * 1e9, utilization=pl.col("ideal_ns") / pl.col("took_ns"))
+        .with_columns(flops_per_s=pl.col("timed_flops") / pl.col("took_ns") * 1e9, utilization=pl.col("ideal_ns") / pl.col("took_ns"))
     )
 
 
@@ -137,6 +143,7 @@ _FORMULAS = {
                     _Formula(1, lambda dims, values: _attention_backward(*dims[1:4]))),
 }  # fmt: skip
 _CONVOLUTIONS = [name for name in _FORMULAS if "convolution" in name]  # they depend on more than shapes
+_LINKED = 0.95  # of the kernels of a rank
 _VALUES = r'"Concrete Inputs":\s*(\[(?:"[^"]*"|[^\]"])*\])'
 _TENSOR_CORES = r"(?i)tf32|xf32|tensorop|1688|nvjet"
 
@@ -177,22 +184,31 @@ def _on_host(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     recorded = trace.spans.filter(pl.col("kind").is_in(DEVICE_WORK) & pl.col("flops").is_not_null()).select("rank").unique().collect()
     device = on_devices(trace).group_by("rank").agg(pl.col("device").min()).collect()  # aicore before aicpu
     on_device = pl.col("launches") > 0
-    return (
-        calls.join(recorded, on="rank", how="anti")
-        .join(device, on="rank", how="left")
-        .select(
-            "rank",
-            "step",
-            pl.col("span").alias("operator"),
-            pl.when(on_device).then("device").otherwise(pl.lit("cpu")).alias("device"),
-            *(pl.col(column).cast(pl.String) for column in ("scope", "shapes", "dtypes")),
-            "name",
-            "values",
-            pl.col("flops").alias("recorded"),
-            pl.when(on_device).then("device_ns").otherwise("dur_ns").alias("time_ns"),
-            "tensor_cores",
-        )
+    calls = calls.join(recorded, on="rank", how="anti").join(device, on="rank", how="left")
+    unrecorded = unrecorded_steps(trace).with_columns(unrecorded=True)
+    not_linked = ~on_device & pl.col("rank").is_in(_ranks_without_links(trace))
+    calls = calls.join(unrecorded, on=["rank", "step"], how="left")
+    calls = calls.with_columns(unknown=pl.col("unrecorded").fill_null(False) | not_linked)
+    return calls.select(
+        "rank",
+        "step",
+        pl.col("span").alias("operator"),
+        pl.when(on_device).then("device").when(~pl.col("unknown")).then(pl.lit("cpu")).alias("device"),
+        *(pl.col(column).cast(pl.String) for column in ("scope", "shapes", "dtypes")),
+        "name",
+        "values",
+        pl.col("flops").alias("recorded"),
+        pl.when(~pl.col("unknown")).then(pl.when(on_device).then("device_ns").otherwise("dur_ns")).alias("time_ns"),
+        "tensor_cores",
     )
+
+
+def _ranks_without_links(trace: Trace) -> list[int]:
+    """The ranks with a device and too few links from kernels to operators: an operator without kernels may have run on the device."""
+    kernels = on_devices(trace).filter(pl.col("kind") == "kernel")
+    shares = kernels.group_by("rank").agg(linked=pl.col("op").is_not_null().mean()).filter(pl.col("linked") >= _LINKED)
+    with_device = [rank for rank, data in coverage(trace).data.items() if data in ("complete", "partial", "none")]
+    return sorted(set(with_device) - set(shares.collect()["rank"]))
 
 
 def _counts(ops: pl.DataFrame) -> pl.Series:
@@ -252,7 +268,7 @@ def _peaks(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _peak(device: str, precision: str | None, rank_chips: pl.DataFrame | None) -> tuple[float | None, str]:
+def _peak(device: str | None, precision: str | None, rank_chips: pl.DataFrame | None) -> tuple[float | None, str]:
     if device == "cpu":
         return None, "no peak is known for a host"
     if rank_chips is None:

@@ -124,7 +124,9 @@ def passes(trace: Trace) -> pl.DataFrame:
     possible. Backward ends with the last operator of the autograd engine, else the last range named backward.
     `last_ns` is the end of the last operator of the step's thread.
     """
-    spans, key = roles(trace), ["rank", "step"]
+    key = ["rank", "step"]
+    # Steps that only the device shows do not divide the host's time.
+    spans = roles(trace).join(trace.steps.filter(pl.col("how").cast(pl.String) == "device").select(key).collect(), on=key, how="anti")
     role, start, end = pl.col("role"), pl.col("start_ns"), pl.col("end_ns")
     backward_start = start.filter(role.is_in(["backward", "backward range"])).min()
     waits = spans.filter(role == "data").join(spans.group_by(key).agg(backward_ns=backward_start), on=key)

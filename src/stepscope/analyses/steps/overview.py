@@ -210,5 +210,7 @@ def _memory(trace: Trace) -> pl.DataFrame:
 
 def _flops(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     calls = flop_calls(trace).join(steps, on=["rank", "step"], how="semi").filter(pl.col("flops") > 0)
-    every = pl.col("ideal_ns").is_not_null().all()
-    return calls.group_by("rank").agg(pl.col("flops").sum(), ideal_ns=pl.when(every).then(pl.col("ideal_ns").sum()))
+    # Operators on the CPU of a job that uses a device are no use of the chip.
+    on_chip = (pl.col("device") != "cpu").fill_null(True)
+    every = pl.col("ideal_ns").filter(on_chip).is_not_null().all() & on_chip.any()
+    return calls.group_by("rank").agg(pl.col("flops").sum(), ideal_ns=pl.when(every).then(pl.col("ideal_ns").filter(on_chip).sum()))

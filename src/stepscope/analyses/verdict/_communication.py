@@ -22,6 +22,10 @@ def communication_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of all ranks together."""
     calls = communication(trace)
     if calls.is_empty():
+        summed = trace.steps.select(pl.col("device_communication_ns").mean().round().cast(pl.Int64)).collect().item()
+        if summed:
+            yield Message("communication", "communication-lost", {"communication": summed}, coverage=_rank_coverage(trace))
+            return
         alone = len(trace.meta.ranks) <= 1 and "strategy_stages" not in trace.meta.extra
         yield Message("communication", "communication-one-rank" if alone else "communication-none", {}, coverage=_rank_coverage(trace))
         return
@@ -31,19 +35,40 @@ def communication_messages(trace: Trace, options: Options) -> Iterator[Message]:
         step["device_ns"] = _recorded_step_ns(trace, options)  # of the steps that the exposed time covers
     covered_steps = _step_coverage(means) if step["exposed_ns"] is not None else None
     coverage = ", ".join(text for text in (covered_steps, _rank_coverage(trace)) if text) or None
-    code, parameters, level = _headline(calls, means, step)
-    yield Message("communication", code, parameters, severity=level, coverage=coverage)
-    device = step["device_ns"]
-    for code, name in (("communication-exposed-time", "exposed_ns"), ("communication-idle-time", "communication_idle_ns")):
-        time = step[name]
+    parts, divided = _divided(trace, options, step)
+    code, parameters, level = _headline(calls, means, step, parts)
+    if code == "communication-overlap-unknown" and _has_timestamps(trace):
+        code = "communication-overlap-lost"
+    in_parts = ", ".join(text for text in (divided or covered_steps, _rank_coverage(trace)) if text) or None
+    yield Message("communication", code, parameters, severity=level, coverage=in_parts if code == "communication-parts" else coverage)
+    for code, name, means_of, covered in (
+        ("communication-exposed-time", "exposed_ns", step, coverage),
+        ("communication-idle-time", "communication_idle_ns", parts, in_parts),
+    ):
+        time, device = means_of[name], means_of["device_ns"]
         if time is not None and device:
             much = "high" if time > _MUCH * device else None
-            yield Message("communication", code, {"time": round(time), "share": time / device}, severity=much, coverage=coverage)
+            yield Message("communication", code, {"time": round(time), "share": time / device}, severity=much, coverage=covered)
     if len(trace.meta.ranks) > 1 or calls["known_waits"].sum():
         yield Message("communication", "communication-waits", _waits(calls), coverage=_rank_coverage(trace))
 
 
-def _headline(calls: pl.DataFrame, means: pl.DataFrame, step: dict[str, float | None]) -> tuple[str, dict[str, Any], str | None]:
+_Means = dict[str, float | None]
+
+
+def _divided(trace: Trace, options: Options, step: _Means) -> tuple[_Means, str | None]:
+    """The means over the steps whose communication is divided into transit, wait and idle time, and which these are if they are not all."""
+    if step["transit_ns"] is None:
+        return step, None
+    rows = cluster_steps(trace).join(counting_steps(trace, options.warmup), on=["rank", "step"], how="semi")
+    divided = rows.filter(pl.col("transit_ns").is_not_null(), pl.col("communication_ns").is_not_null())
+    if divided.height in (0, rows.height):
+        return step, None
+    means: _Means = divided.select(pl.col(_TIMES).mean()).row(0, named=True)
+    return means, f"{divided.height:,} of {rows.height:,} steps"
+
+
+def _headline(calls: pl.DataFrame, means: pl.DataFrame, step: _Means, parts: _Means) -> tuple[str, dict[str, Any], str | None]:
     total, wait = int(calls["total_ns"].sum()), int(calls["wait_ns"].sum())
     times = {name.removesuffix("_ns"): None if time is None else round(time) for name, time in step.items()}
     if step["total_ns"] is None:
@@ -61,10 +86,21 @@ def _headline(calls: pl.DataFrame, means: pl.DataFrame, step: dict[str, float | 
         hidden = 1 - exposed / step["communication_ns"] if step["communication_ns"] else None
         return "communication-hidden", known(time=times["communication"], share=hidden), "info"
     parameters = known(share=share, time=times["communication"], exposed=times["exposed"], wait=times["wait"])
-    if step["transit_ns"] is not None:
-        return "communication-parts", parameters | known(transit=times["transit"], idle=times["communication_idle"]), severity(share)
+    if parts["transit_ns"] is not None:
+        divided = {name.removesuffix("_ns"): None if time is None else round(time) for name, time in parts.items()}
+        share = (parts["exposed_ns"] or 0) / parts["device_ns"] if parts["device_ns"] else share
+        divided |= {"time": divided["communication"], "idle": divided["communication_idle"]}
+        parameters = known(share=share, **{name: divided[name] for name in ("time", "exposed", "wait", "transit", "idle")})
+        return "communication-parts", parameters, severity(share)
     waiting = step["wait_ns"] is not None and step["wait_ns"] > _WAITING * step["communication_ns"]
     return ("communication-waiting" if waiting else "communication-exposed"), parameters, severity(share)
+
+
+def _has_timestamps(trace: Trace) -> bool:
+    """Whether the calls of communication have places on the timeline."""
+    streams = trace.tracks.filter(pl.col("kind").cast(pl.String) != "other").select("rank", "track")
+    calls = trace.spans.filter(pl.col("kind") == "communication").join(streams, on=["rank", "track"], how="semi")
+    return bool(calls.head(1).collect().height)
 
 
 def _mean(means: pl.DataFrame, name: str) -> float | None:

@@ -32,7 +32,8 @@ def flop_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of all ranks together where there are several, then of each rank."""
     calls = flop_calls(trace).filter(pl.col("flops").is_not_null() | pl.col("how").is_in(["unknown", "no shapes"]))
     # An operator whose kernels are lost would seem to be faster than it is.
-    calls = calls.join(unrecorded_steps(trace), on=["rank", "step"], how="anti", nulls_equal=False)
+    recorded = calls.join(unrecorded_steps(trace), on=["rank", "step"], how="anti", nulls_equal=False)
+    calls = pl.concat([recorded, calls.join(recorded.select("rank").unique(), on="rank", how="anti")])
     steps = {row["rank"]: row for row in overview(trace, warmup=options.warmup).to_dicts()}
     ranks = trace.meta.ranks
     for number in [*([None] if len(ranks) > 1 else []), *ranks] or [None]:
@@ -46,7 +47,13 @@ def flop_messages(trace: Trace, options: Options) -> Iterator[Message]:
 
 
 def _texts(trace: Trace, calls: pl.DataFrame, steps: list[_Row], ranks: list[int]) -> Iterator[tuple[str, _Row, str | None]]:
-    totals = flop_totals(calls, "rank").filter(pl.col("flops").is_not_null()).to_dicts()
+    counted = pl.col("flops").is_not_null()
+    # Operators on the CPU of a job that uses a device are no measure of the device.
+    at_device = calls.filter((pl.col("device") != "cpu").fill_null(True))
+    on_host = calls.clear()
+    if at_device.filter(counted).height:
+        calls, on_host = at_device, calls.filter(counted, pl.col("device") == "cpu")
+    totals = flop_totals(calls, "rank").filter(counted).to_dicts()
     if not totals:
         yield _step_sum(trace, ranks)
         return
@@ -62,8 +69,10 @@ def _texts(trace: Trace, calls: pl.DataFrame, steps: list[_Row], ranks: list[int
         level = "medium" if sum(used) / len(used) < _LOW else "info"
         yield "flops-utilization", {"share": value_range(used), "rate": rate} | names | peak | several, level
     else:
-        counted = {"flops": sum(column(totals, "flops"))} | known(rate=rate) | several
-        yield _without_peak(calls, rate is not None, names), counted | names, None
+        parameters = {"flops": sum(column(totals, "flops"))} | known(rate=rate) | several
+        yield _without_peak(calls, rate is not None, names), parameters | names, None
+    if on_host.height:
+        yield "flops-host-too", {"flops": int(on_host["flops"].sum()), "calls": on_host.height}, None
     yield from _operators(calls)
     if (unknown := sum(row["unknown_calls"] for row in totals)) > 0:
         yield "flops-unknown-calls", {"unknown": unknown, "calls": sum(row["calls"] for row in totals)}, None
@@ -85,7 +94,7 @@ def _operators(calls: pl.DataFrame) -> Iterator[tuple[str, _Row, str | None]]:
     rows = flop_totals(calls, "name").filter(pl.col("flops") > 0).sort(-pl.col("flops"), "name")
     if rows.height < 2:
         return
-    total, time = int(rows["flops"].sum()), int(rows["time_ns"].sum())
+    total, time = int(rows["flops"].sum()), int(rows["time_ns"].fill_null(0).sum())
     largest = rows.row(0, named=True)
     rates = known(rate=largest["flops_per_s"], utilization=largest["utilization"])
     yield "flops-largest", operator_name(largest["name"]) | {"share": largest["flops"] / total} | rates, None
@@ -97,7 +106,7 @@ def _operators(calls: pl.DataFrame) -> Iterator[tuple[str, _Row, str | None]]:
 
 def _step_sum(trace: Trace, ranks: list[int]) -> tuple[str, _Row, str | None]:
     """The sum of a step, where the source has only that."""
-    rows = flops(trace).filter(pl.col("rank").is_in(ranks), pl.col("flops").is_not_null()).to_dicts()
+    rows = flops(trace).filter(pl.col("rank").is_in(ranks), pl.col("flops").is_not_null(), pl.col("how") == "sum of a step").to_dicts()
     if not rows:
         return "flops-none", {}, None
     several = {"ranks": len(rows)} if len(ranks) > 1 else {}

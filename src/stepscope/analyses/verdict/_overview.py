@@ -116,7 +116,7 @@ def _messages(trace: Trace, ranks: list[_Rank], number: int | None) -> Iterator[
 
 _Text = tuple[str, dict[str, Any], str | None]  # code, parameters, severity
 _COVERAGE = {
-    "coverage-steps": "steps {steps} of {all}",
+    "coverage-steps": "steps {steps} ({known} of {all})",
     "coverage-some-steps": "some steps",
     "coverage-ranks": "{recorded} of {ranks} ranks",
 }
@@ -192,8 +192,11 @@ def _unknown(trace: Trace, ranks: list[_Rank]) -> _Text:
     stages = step_times(trace).filter(pl.col("rank").is_in(numbers)).select("stage", pl.col("mean_ns").round().cast(pl.Int64))
     forward, tail = (value_range(stages.filter(pl.col("stage") == stage)["mean_ns"]) for stage in ("forward and backward", "tail"))
     kernels = trace.spans.filter(pl.col("kind") == "kernel", pl.col("rank").is_in(numbers)).head(1).collect().height
-    code = "device-partly-recorded" if kernels else "device-not-recorded"
-    return code, {"device": ranks[0].device} | known(forward=forward, tail=tail), None
+    means = pl.col("device_computing_ns", "device_communication_ns").mean().round().cast(pl.Int64)
+    sums = trace.steps.filter(pl.col("rank").is_in(numbers)).group_by("rank").agg(means).collect()
+    compute, communication = (value_range(sums[f"device_{name}_ns"]) for name in ("computing", "communication"))
+    parts = known(forward=forward, tail=tail, compute=compute, communication=communication)
+    return "device-partly-recorded" if kernels else "device-not-recorded", {"device": ranks[0].device} | parts, None
 
 
 def _statements(ranks: list[_Rank]) -> Iterator[_Text]:
@@ -203,9 +206,9 @@ def _statements(ranks: list[_Rank]) -> Iterator[_Text]:
     if all(row["steps_how"] == "whole" for row in rows):
         yield "step-time-recording", {"step": step}, None
     elif len(ranks) == 1 and ranks[0].step is not None:
-        yield "step-time-one", {"number": ranks[0].step, "step": step}, None
+        yield "step-time-one-device" if _only_device(rows) else "step-time-one", {"number": ranks[0].step, "step": step}, None
     else:
-        yield "step-time", {"step": step}, None
+        yield "step-time-device" if _only_device(rows) else "step-time", {"step": step}, None
     shares = [rank for rank in ranks if rank.row["idle_share"] is not None]
     if not shares:
         return
@@ -221,7 +224,8 @@ def _coverage_messages(rows: list[dict[str, Any]]) -> Iterator[_Text]:
     recorded = [row for row in rows if row["device_steps"]]
     partial = [row for row in recorded if row["device_steps"] < row["steps"]]
     if partial and len({row["device_step_ranges"] for row in recorded}) == 1:
-        yield "coverage-steps", {"steps": partial[0]["device_step_ranges"], "all": partial[0]["steps"]}, None
+        numbers = {"steps": partial[0]["device_step_ranges"], "known": partial[0]["device_steps"], "all": partial[0]["steps"]}
+        yield "coverage-steps", numbers, None
     elif partial:
         yield "coverage-some-steps", {}, None
     if 0 < len(recorded) < len(rows):
@@ -257,7 +261,15 @@ def _step_times(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _only_device(rows: list[dict[str, Any]]) -> bool:
+    """Whether only the device's part of the steps is recorded."""
+    return any("device" in row["steps_how"].split(", ") for row in rows)
+
+
 def _period(ranks: list[_Rank]) -> str:
     if all(rank.row["steps_how"] == "whole" for rank in ranks):
         return "the recording"
-    return "the step" if all(rank.step is not None for rank in ranks) else "each step"
+    single = all(rank.step is not None for rank in ranks)
+    if single and _only_device([rank.row for rank in ranks]):
+        return "the device part of the step"
+    return "the step" if single else "each step"

@@ -36,7 +36,7 @@ def step_messages(trace: Trace, options: Options) -> Iterator[Message]:
         if "step" not in stages:
             yield Message("steps", "steps-none", {}, int(rank))
             continue
-        code, parameters, level = _typical_step(stages, whole=rows["how"][0] == "whole")
+        code, parameters, level = _typical_step(stages, how=rows["how"][-1])
         coverage = _coverage(stages, _STAGE_OF.get(code, parameters.get("stage")))
         yield Message("steps", code, parameters, int(rank), level, coverage)
         mean = _mean(stages, "exposed communication")
@@ -67,13 +67,15 @@ def _mean(stages: dict[str, _Row], stage: str) -> float:
     return stages[stage]["mean_ns"] or 0 if stage in stages else 0
 
 
-def _typical_step(stages: dict[str, _Row], *, whole: bool) -> tuple[str, dict[str, Any], str | None]:
+def _typical_step(stages: dict[str, _Row], *, how: str) -> tuple[str, dict[str, Any], str | None]:
     step = stages["step"]
     median = {"median": step["p50_ns"]}
     spread = {"min": step["min_ns"], "max": step["max_ns"]} if step["steps"] < _FEW else {"p99": step["p99_ns"]}
     shares = {stage: stages[stage]["share"] for stage in _STAGES if stage in stages and stages[stage]["share"] is not None}
     if step["steps"] == 1:
-        return "steps-recording" if whole else "steps-one-left" if step["left_out"] else "steps-one", median, None
+        if how == "device" and not step["left_out"]:
+            return "steps-one-device", median, None
+        return "steps-recording" if how == "whole" else "steps-one-left" if step["left_out"] else "steps-one", median, None
     if not shares:
         return "steps-undivided", median | spread, None
     if step["mean_ns"] > _SKEWED * step["p50_ns"]:

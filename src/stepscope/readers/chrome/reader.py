@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from stepscope.errors import DataError
 from stepscope.model import units
 from stepscope.model.trace import Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.common import layers, tracks
+from stepscope.readers.ascend.common.step_sums import ALWAYS, NO_SUMS
 from stepscope.readers.chrome import text as texts
 from stepscope.readers.chrome.columns import array_end, decode
 from stepscope.readers.chrome.kineto import assemble
@@ -21,6 +24,7 @@ from stepscope.readers.common.documents import unpack_head
 from stepscope.readers.common.problems import Problem
 
 _SNIFFED = 8 << 20
+_NOT_READ = "bytes behind the array of events are not read"
 FORMAT = "PyTorch/Chrome JSON (.json, .json.gz)"
 
 
@@ -42,8 +46,13 @@ def sniff(path: Path) -> bool:
 def read(path: Path, options: Options) -> Trace:
     file = decode_file(path, options)
     if "stepscope" not in file.header and tracks.claims(file.reports):  # stepscope's own files state the kind of each event
-        return layers.assemble(path, file.reports, file.problems, options, format="chrome")
-    return assemble(path, file.header, file.reports, file.problems, options)
+        sums = NO_SUMS._replace(gaps=ALWAYS) if file.cut else NO_SUMS
+        return layers.assemble(path, file.reports, file.problems, options, format="chrome", sums=sums)
+    trace = assemble(path, file.header, file.reports, file.problems, options)
+    if not file.cut:
+        return trace
+    # Events are not in the order of time: what is missing may be of any step.
+    return trace.with_tables(steps=trace.table("steps").with_columns(device_work_lost=pl.lit(True)))
 
 
 def rank(path: Path) -> int | None:
@@ -68,6 +77,7 @@ class DecodedFile(NamedTuple):
     header: dict[str, Any]
     reports: list[Report]
     problems: list[Problem]
+    cut: bool = False  # the end of the file is missing
 
 
 def decode_file(path: Path, options: Options) -> DecodedFile:
@@ -111,14 +121,15 @@ def _decode_file(path: Path, options: Options, *, exact: bool) -> DecodedFile:
             problems += _decode_rest(path, rest, opening, reports, options)
     if text.damage:
         problems.append(Problem("", text.damage, 0))
-    return DecodedFile(opening.header, reports, [*problems, *_oddity_problems(path, reports)])
+    cut = bool(text.damage) or any(problem.lost for problem in problems if not problem.what.endswith(_NOT_READ))
+    return DecodedFile(opening.header, reports, [*problems, *_oddity_problems(path, reports)], cut)
 
 
 def _decode_rest(path: Path, rest: bytes, opening: texts.Opening, reports: list[Report], options: Options) -> Iterator[Problem]:
     """Read the text behind the array of events: the rest of the header, and the further arrays that some files have."""
     if opening.bare:
         if rest.strip():
-            yield Problem("", f"{len(rest):,} bytes behind the array of events are not read", 1)
+            yield Problem("", f"{len(rest):,} {_NOT_READ}", 1)
         return
     arrays = 1
     while True:

@@ -136,8 +136,12 @@ def _read_rank(folder: Folder) -> Trace:
 def _load_spans(folder: Folder, steps: pl.DataFrame, collectives: pl.DataFrame, hccl: pl.DataFrame, *, has_host: bool) -> pl.DataFrame:
     """Device work and collectives with their times, then everything that has only durations."""
     operators = timeline.operators(folder)
-    timed = [pl.DataFrame(schema=SPANS), *timeline.timelines(folder, operators), collectives]
-    spans = pl.concat(timed, how="diagonal_relaxed")
+    drawn = pl.concat([pl.DataFrame(schema=SPANS), *timeline.timelines(folder, operators)], how="diagonal_relaxed")
+    call = ["kind", "name", "start_ns", "dur_ns"]
+    if collectives.height:  # a timeline may have those of the step trace, too
+        same = collectives.select(pl.col(name).cast(drawn.schema[name]) for name in call)
+        drawn = drawn.join(same, on=call, how="anti", maintain_order="left")
+    spans = pl.concat([drawn, collectives], how="diagonal_relaxed")
     has_kernels = (spans["kind"] == "kernel").any()
     ai_cpu = timeline.ai_cpu_calls(folder)
     if has_kernels and "AI_CPU" in spans["category"]:  # the same calls

@@ -21,15 +21,17 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import DataError
+from stepscope.model import intervals, units
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.ascend_db import communication
 from stepscope.readers.ascend.ascend_db.counters import counters
 from stepscope.readers.ascend.ascend_db.spans import load_spans
-from stepscope.readers.ascend.ascend_db.sqlite import Connection, Database, read_rows
+from stepscope.readers.ascend.ascend_db.sqlite import ANALYSIS_FILES, Connection, Database, read_rows
 from stepscope.readers.ascend.ascend_result import groups
 from stepscope.readers.ascend.common.communication_tables import WAIT_COLUMNS, add_wait_times
 from stepscope.readers.ascend.common.kinds import SERVING
+from stepscope.readers.ascend.common.step_sums import SUMS, database_sums, with_step_sums
 from stepscope.readers.ascend.common.steps import is_single_step, single_step
 from stepscope.readers.chrome.scopes import assign_scopes
 from stepscope.readers.chrome.spans import nest_spans
@@ -41,7 +43,6 @@ from stepscope.readers.common.problems import Problem, problem_frame
 FORMAT = "Ascend database (.db)"
 _HEAD = b"SQLite format 3\x00"
 _ONLY_IN_ASCEND = {"TASK", "CANN_API", "PYTORCH_API", "COMMUNICATION_OP", "COMPUTE_TASK_INFO"}
-ANALYSIS_FILES = ("analysis.db", "communication_analyzer.db")
 _TIMES = ("hccl_op_name", "group_name", "start_timestamp", "wait_time", "synchronization_time", "transit_time", "idle_time")
 _TRANSFERS = ("hccl_op_name", "transport_type", "transit_size", "transit_time")
 
@@ -74,7 +75,7 @@ def read_database(path: Path, options: Options, rank: int | None, problems: list
             database = Database(connection, problems)
             parallel = groups.read(path.parent, problems, _metadata(database))
             times = wait_times(path.parent, problems)
-            trace = _trace(database, options, rank)
+            trace = _trace(database, options, rank, _step_sums(path.parent, problems))
         return groups.add_groups(add_wait_times(trace, times), parallel)
     except sqlite3.Error as error:
         raise DataError(path, f"not a readable database ({error})") from error
@@ -105,12 +106,18 @@ def wait_times(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     return pl.DataFrame(schema=WAIT_COLUMNS)
 
 
+def _step_sums(folder: Path, problems: list[Problem]) -> pl.DataFrame:
+    present = [folder / name for name in ANALYSIS_FILES if (folder / name).is_file()]
+    inside = bool(present) and all(is_inside_folder(file) for file in present)
+    return database_sums(folder, problems) if inside else pl.DataFrame(schema=SUMS)
+
+
 def beside(path: Path) -> list[Path]:
     """The files next to a database that are read with it."""
     return [*groups.metadata_files(path.parent), *(file for name in ANALYSIS_FILES if is_inside_folder(file := path.parent / name))]
 
 
-def _trace(database: Database, options: Options, rank: int | None) -> Trace:
+def _trace(database: Database, options: Options, rank: int | None, sums: pl.DataFrame) -> Trace:
     spans, tracks = load_spans(database)
     if spans.is_empty():
         views = sorted(database.connection.others & _ONLY_IN_ASCEND)
@@ -118,12 +125,17 @@ def _trace(database: Database, options: Options, rank: int | None) -> Trace:
     spans, _ = nest_spans(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
     spans = assign_scopes(_link_causes(database, spans))
     steps, spans = _assign_steps(database, spans)
+    steps = with_step_sums(steps, sums, database.problems)
     ranks = database.table("RANK_DEVICE_MAP", rankId=pl.Int64)["rankId"].to_list()
     rank = next(
         number for number in (rank, *(ranks if len(ranks) == 1 else []), options.rank, 0) if number is not None and 0 <= number < 2**31
     )
-    lost = _lost_device_work(database, spans)
-    database.problems += lost
+    steps = _with_overlap_sums(steps, database)
+    orphans, lost = _orphans(database), _lost_device_work(database, spans)
+    if orphans:
+        unknown = pl.col("device_computing_ns").is_null() | pl.col("device_communication_ns").is_null()
+        steps = steps.with_columns(device_work_lost=pl.when(unknown).then(True))
+    database.problems += [*orphans, *lost]
     exported_counters = database.exported("counters")
     if exported_counters["series"].null_count():  # exported by an earlier release
         exported_counters = add_counter_columns(exported_counters.lazy()).collect()
@@ -154,6 +166,37 @@ def _lost_device_work(database: Database, spans: pl.DataFrame) -> list[Problem]:
     if "communication" not in kinds and database.select("COMMUNICATION_TASK_INFO", "globalTaskId").height:
         lost.append(Problem("", "COMMUNICATION_OP has no rows, though COMMUNICATION_TASK_INFO has: the communication is missing", 1))
     return lost
+
+
+def _orphans(database: Database) -> list[Problem]:
+    """Rows that describe work whose own row is missing."""
+    if "STEPSCOPE_SPANS" in database.names:
+        return []
+    rows = []
+    for details, key, table, noun in (
+        ("COMPUTE_TASK_INFO", "globalTaskId", "TASK", "kernel"),
+        ("COMMUNICATION_TASK_INFO", "opId", "COMMUNICATION_OP", "communication call"),
+    ):
+        detailed, present = (database.select(name, key)[key].drop_nulls().unique() for name in (details, table))
+        missing = int((~detailed.is_in(present.implode())).sum())
+        if present.len() and missing:
+            rows.append(Problem(table, f"{units.count(missing, noun)} of {details} without a row", missing))
+    return rows
+
+
+def _with_overlap_sums(steps: pl.DataFrame, database: Database) -> pl.DataFrame:
+    """The steps with the sums of OVERLAP_ANALYSIS, which its tool computed from all device work, where nothing else has them."""
+    sums = ("device_computing_ns", "device_communication_ns")
+    steps = steps.with_columns(pl.lit(None, pl.Int64).alias(name) for name in sums if name not in steps.columns)
+    rows = database.select("OVERLAP_ANALYSIS", "startNs endNs deviceId type").drop_nulls()
+    if rows.is_empty() or rows["deviceId"].n_unique() > 1 or (steps["how"].cast(pl.String) == "whole").all():
+        return steps
+    for kind, name in enumerate(sums):
+        times = rows.filter(pl.col("type") == kind, pl.col("endNs") > pl.col("startNs"))
+        busy = intervals.merge(times["startNs"].to_numpy(), times["endNs"].to_numpy())
+        covered = intervals.covered(busy, steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
+        steps = steps.with_columns(pl.coalesce(name, pl.Series(covered)).alias(name))
+    return steps
 
 
 def _assign_steps(database: Database, spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -137,7 +137,9 @@ def _tasks(database: Database) -> pl.DataFrame:
     is_transfer = pl.col("globalTaskId").is_in(transfers.implode())
     is_kernel = pl.col("core").is_not_null() | pl.col("name").is_not_null()
     if kernels.is_empty():  # only the types of tasks show which are kernels
-        is_kernel = (task_kind(task_type) == "kernel") & ~is_transfer
+        # A task that carries out a whole transfer is linked to the same call.
+        carries = pl.col("connectionId").is_in(database.select("COMMUNICATION_OP", "connectionId")["connectionId"].implode())
+        is_kernel = (task_kind(task_type) == "kernel") & ~is_transfer & ~carries.fill_null(False)
         if tasks.select(is_kernel.any()).item():
             database.problems.append(Problem("COMPUTE_TASK_INFO", "no rows: kernels have the names of their task types", 0))
     kind = first_match(

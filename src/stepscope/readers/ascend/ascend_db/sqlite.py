@@ -15,6 +15,7 @@ import polars as pl
 from stepscope.model import schema, units
 from stepscope.readers.common.problems import Problem
 
+ANALYSIS_FILES = ("analysis.db", "communication_analyzer.db")  # what torch_npu's analysis writes next to a database
 _ROWS = 50_000  # at a time
 # Seconds of this thread's processor time: three readings of every table of the slowest real database take 0.1 s per megabyte.
 _LEAST_S, _PER_BYTE_S = 30.0, 4e-6
@@ -202,7 +203,9 @@ class Database:
 
 
 def _column(values: tuple[Any, ...], name: str, dtype: Any) -> pl.Series:
-    """A typed column. SQLite does not enforce types: numbers may be text, and text may be numbers."""
+    """A typed column. SQLite does not enforce types: numbers may be text, and text may be numbers. It has no booleans, but 0 and 1."""
+    if dtype == pl.Boolean:
+        return _column(values, name, pl.Int64).cast(pl.Boolean)
     try:
         return pl.Series(name, values, dtype=dtype)
     except (TypeError, pl.exceptions.PolarsError, OverflowError):

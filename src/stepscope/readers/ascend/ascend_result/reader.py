@@ -22,6 +22,7 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import DataError
+from stepscope.model import intervals
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.ascend_db import reader as ascend_db
@@ -30,7 +31,8 @@ from stepscope.readers.ascend.common import layers
 from stepscope.readers.ascend.common.communication_tables import add_wait_times, matrix_links, wait_times
 from stepscope.readers.ascend.common.kernel_details import kernel_table
 from stepscope.readers.ascend.common.memory_tables import allocations, memory_counters
-from stepscope.readers.ascend.common.tables import add_rows, read_json, read_slices
+from stepscope.readers.ascend.common.step_sums import ALWAYS, DeviceSums, counted_kernels, step_sums
+from stepscope.readers.ascend.common.tables import add_rows, is_cut, read_json, read_slices
 from stepscope.readers.ascend.framework import launches, records
 from stepscope.readers.ascend.msprof_output import reader as msprof_output
 from stepscope.readers.ascend.prof import reader as prof
@@ -208,7 +210,7 @@ def _clock(path: Path, info: _Info, problems: list[Problem]) -> Clock:
     folder = next((folder for folder in sorted(path.glob("PROF_*")) if folder.is_dir()), None)
     notes = Notes(path)
     host, devices = sides(folder, notes) if folder else (None, [])
-    clock = framework_clock(info.entries, host, devices, notes)
+    clock = framework_clock(info.entries, host, devices)
     if clock is None:
         problems.append(Problem("FRAMEWORK", "the start of the framework's clock is unknown: its times are read as nanoseconds", 0))
         return Clock(0, 0, Fraction(1))
@@ -230,16 +232,21 @@ def _read_text(path: Path, timeline: Path, kernels: list[Path], info: _Info, opt
     """The text files of the output folder."""
     output = timeline.parent
     reports: list[Any] = []
+    is_cut_timeline = False
     if timeline.is_file():
         try:
             decoded = chrome.decode_file(timeline, options)
+            is_cut_timeline = decoded.cut
             reports, problems[:] = decoded.reports, [*problems, *decoded.problems]
         except DataError as error:  # the kernel table may be intact
             if not kernels:
                 raise
             problems.append(Problem(timeline.name, f"{error.what} {error.where}".strip(), 1))
     table = kernel_table(read_slices(kernels, problems), "kernel_details.csv", problems)
-    trace = layers.assemble(path, reports, problems, options, format="ascend_result", kernels=table, rank=info.rank)
+    gaps = table.gaps if not reports else ALWAYS if is_cut_timeline else intervals.NONE
+    cut = not reports and any(is_cut(file) for file in kernels)
+    sums = DeviceSums(step_sums(output, problems), counted_kernels(output), cut, gaps)
+    trace = layers.assemble(path, reports, problems, options, format="ascend_result", kernels=table, sums=sums, rank=info.rank)
     more_problems: list[Problem] = []
     memory = memory_counters(output, more_problems)
     in_timeline = trace.counters.select(pl.col("name").cast(pl.String), "at_ns").collect()

@@ -15,36 +15,27 @@ import polars as pl
 from stepscope.model import intervals
 from stepscope.model.trace import Meta, Trace, complete
 from stepscope.readers.ascend.ascend_db import reader as ascend_db
-from stepscope.readers.ascend.ascend_db.sqlite import read_rows
+from stepscope.readers.ascend.ascend_db.sqlite import ANALYSIS_FILES
 from stepscope.readers.ascend.common.communication_tables import add_wait_times, matrix_links, wait_times
 from stepscope.readers.ascend.common.memory_tables import allocations, memory_counters
-from stepscope.readers.ascend.common.tables import (
-    NO_PREPARING,
-    column,
-    drop_invalid,
-    nanoseconds,
-    nested_items,
-    read_json,
-    read_table,
-    report_lost,
-)
+from stepscope.readers.ascend.common.step_sums import STEPS_FILE, SUMS, step_sums, text_rows
+from stepscope.readers.ascend.common.tables import NO_PREPARING, nested_items, read_json, report_lost
 from stepscope.readers.ascend.common.tracks import number_tracks
 from stepscope.readers.common.documents import as_dict, digits_in, files, to_int
 from stepscope.readers.common.problems import Problem
 
-_STEPS = "step_trace_time.csv"
-_TIMES = ("computing", "communication", "overlapped", "free", "preparing")  # preparing: before the first device work of the step
-_SUMS = {"step": pl.Int32, **dict.fromkeys(_TIMES, pl.Int64)}
 _CALLS = {"step": pl.Int32, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64}
-FILES = (_STEPS, "communication.json", *ascend_db.ANALYSIS_FILES)
+FILES = (STEPS_FILE, "communication.json", *ANALYSIS_FILES)
 
 
 def read(output: Path, rank: int, begin_ns: int, problems: list[Problem]) -> Trace | None:
     """The steps of a rank as sums, and its communication calls; None if the folder has neither. `begin_ns` is the recording's start."""
-    sums, calls = _sums(output, problems), _calls(output, problems)
+    sums, calls = step_sums(output, problems), _calls(output, problems)
     if sums.is_empty() and calls.is_empty():
         return None
-    spans, steps = _draw(sums, calls, begin_ns, problems)
+    if sums["preparing"].null_count():
+        problems.append(Problem(STEPS_FILE, NO_PREPARING, 0))
+    spans, steps = _draw(sums.with_columns(pl.col("preparing").fill_null(0)), calls, begin_ns, problems)
     if sums.height:
         problems.append(Problem("", "no timeline: computing is drawn from the sums of each step, not as it ran", 0))
     spans, places = number_tracks(spans, ["label", "track_kind"])
@@ -64,34 +55,13 @@ def read(output: Path, rank: int, begin_ns: int, problems: list[Problem]) -> Tra
     return add_wait_times(Trace(ranked, Meta(ranks=[rank])), times)
 
 
-def _sums(output: Path, problems: list[Problem]) -> pl.DataFrame:
-    rows = read_table(output / _STEPS, problems) if (output / _STEPS).is_file() else pl.DataFrame()
-    names = {name: name.capitalize() for name in _SUMS}
-    if not rows.height:
-        columns = list(names.values())
-        texts = _text_rows(output, "StepTraceTime", columns, [])
-        if not texts:
-            columns.remove("Preparing")
-            texts = _text_rows(output, "StepTraceTime", columns, problems)
-        rows = pl.DataFrame(texts, dict.fromkeys(columns, pl.String), orient="row")
-    if rows.height and "Preparing" not in rows.columns:
-        problems.append(Problem(_STEPS, NO_PREPARING, 0))
-    sums = rows.select(
-        step=column(rows, "Step").str.extract(r"([0-9]{1,9})").cast(pl.Int32, strict=False).fill_null(0),
-        **{name: nanoseconds(column(rows, names[name])) for name in _TIMES},
-    ).with_columns(pl.col("preparing").fill_null(0))
-    is_valid = pl.all_horizontal(pl.col(name) >= 0 for name in _SUMS) & (pl.col("overlapped") <= pl.col("computing"))
-    valid = drop_invalid(sums, is_valid.fill_null(False), problems, _STEPS, "step", "without valid times")
-    return valid.sort("step").unique("step", keep="first", maintain_order=True)
-
-
 def _calls(output: Path, problems: list[Problem]) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = []
     for file in files(output, "communication.json"):
         for step, _, name, entry in nested_items(read_json(file, problems), 3):
             times = as_dict(as_dict(entry).get("Communication Time Info"))
             rows.append((step, name, times.get("Start Timestamp(us)"), times.get("Elapse Time(ms)")))
-    rows = rows or _text_rows(output, "CommAnalyzerTime", ("step", "hccl_op_name", "start_timestamp", "elapse_time"), problems)
+    rows = rows or text_rows(output, "CommAnalyzerTime", ("step", "hccl_op_name", "start_timestamp", "elapse_time"), problems)
     calls, invalid = [], 0
     for step, name, start, duration in rows:
         if str(name).startswith("Total Op Info"):
@@ -104,20 +74,12 @@ def _calls(output: Path, problems: list[Problem]) -> pl.DataFrame:
     return pl.DataFrame(calls, _CALLS, orient="row").sort("start_ns")
 
 
-def _text_rows(output: Path, table: str, columns: Any, problems: list[Problem]) -> list[tuple[Any, ...]]:
-    """The rows of the first database that has the table, each cell as text."""
-    for name in ascend_db.ANALYSIS_FILES:
-        if (output / name).is_file() and (rows := read_rows(output / name, table, tuple(columns), problems)) is not None:
-            return [tuple(None if cell is None else str(cell) for cell in row) for row in rows]
-    return []
-
-
 def _draw(sums: pl.DataFrame, calls: pl.DataFrame, begin_ns: int, problems: list[Problem]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Spans with their tracks, and steps, one after the other."""
     parts = [_spans("communication", calls, "Communication")]
     steps: list[tuple[int, int, int]] = []
     end = calls["start_ns"][0] if calls.height else begin_ns
-    for step, computing, communication, overlapped, free, preparing in sums.select(_SUMS.keys()).iter_rows():
+    for step, computing, communication, overlapped, free, preparing in sums.select(SUMS.keys()).iter_rows():
         step_calls = calls.filter(pl.col("step") == step)
         duration, alone = computing + communication - overlapped + free, computing - overlapped
         start = end + preparing
@@ -129,7 +91,7 @@ def _draw(sums: pl.DataFrame, calls: pl.DataFrame, begin_ns: int, problems: list
             in_calls = int((busy.ends - busy.starts).sum())
             if abs(in_calls - communication) > 0.01 * communication:
                 times = f"communication calls take {in_calls / 1e6:,.3f} ms, the sum of the step is {communication / 1e6:,.3f} ms"
-                problems.append(Problem(_STEPS, f"step {step}: {times}", 0))
+                problems.append(Problem(STEPS_FILE, f"step {step}: {times}", 0))
         else:
             busy = intervals.merge(np.array([start + alone]), np.array([start + alone + communication]))
             drawn = pl.DataFrame([(step, "communication", start + alone, communication)], _CALLS, orient="row")

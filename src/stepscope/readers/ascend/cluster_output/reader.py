@@ -31,7 +31,7 @@ from stepscope.readers.ascend.common.tables import (
     read_table,
     report_lost,
 )
-from stepscope.readers.common.documents import digits_in, to_index, to_int
+from stepscope.readers.common.documents import as_dict, as_list, digits_in, to_index, to_int
 from stepscope.readers.common.problems import Problem, problem_frame
 
 _STEPS, _DATABASE = "cluster_step_trace_time.csv", "cluster_analysis.db"
@@ -58,7 +58,10 @@ def read(path: Path, options: Options) -> Trace:
     if not ranks:
         raise DataError(path, "no rank in it")
     problems.append(Problem("", "only the sums of each step are recorded: they are drawn one after the other, not as they ran", 0))
-    spans = pl.concat([_draw(sums, _wait_args(sums, calls)), calls.drop(_PARTS)], how="diagonal_relaxed")
+    drawn = calls.drop(_PARTS)
+    if sums.is_empty():  # then the calls are all that is known of the communication
+        drawn = drawn.with_columns(kind=pl.lit("communication"), track_kind=pl.lit("stream"), device=pl.col("rank"))
+    spans = pl.concat([_draw(sums, _wait_args(sums, calls)), drawn], how="diagonal_relaxed")
     places = spans.select(_PLACE).unique(maintain_order=True).with_columns(track=pl.int_range(pl.len(), dtype=pl.Int32).over("rank"))
     spans = spans.join(places, on=_PLACE, how="left", nulls_equal=True, maintain_order="left")
     # Tracks are numbered within a rank, so spans are nested rank by rank.
@@ -72,8 +75,15 @@ def read(path: Path, options: Options) -> Trace:
         "devices": pl.DataFrame({"rank": ranks, "device": ranks, "kind": ["aicore"] * len(ranks)}),
         "problems": problem_frame(problems, path).with_columns(rank=pl.lit(ranks[0], pl.Int32)),
     }
-    meta = Meta(format="cluster_output", ranks=ranks, extra={"groups": groups} if groups else {})
+    world = len({*ranks, *_ranks_of_groups(groups)})
+    meta = Meta(format="cluster_output", ranks=ranks, world_size=world, extra={"groups": groups} if groups else {})
     return Trace({name: rows for name, rows in tables.items() if rows.width}, meta)
+
+
+def _ranks_of_groups(groups: Any) -> set[int]:
+    """All ranks of `{"collective": [[0, 1], [0]], "p2p": [[0, 1]]}`."""
+    lists = [members for kind in as_dict(groups).values() for members in as_list(kind)]
+    return {rank for members in lists for rank in as_list(members) if isinstance(rank, int) and 0 <= rank < 2**31}
 
 
 def _sums(path: Path, problems: list[Problem], begin_ns: int) -> pl.DataFrame:

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.model import units
-from stepscope.readers.ascend.common.tables import column, drop_invalid, nanoseconds
+from stepscope.model import intervals, units
+from stepscope.readers.ascend.common.tables import COMMUNICATION_CORES, column, drop_invalid, nanoseconds
 from stepscope.readers.ascend.common.texts import json_lists
 from stepscope.readers.ascend.common.tracks import TRACK_COLUMNS
 from stepscope.readers.chrome.parts import load_part, part_files
@@ -27,12 +27,12 @@ KERNEL_COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "step": pl.String,
     "details": pl.String,  # JSON text of the other columns
 }
-COMMUNICATION_CORES = ["HCCL", "COMMUNICATION"]
 _COLUMNS_WITH_A_HOME = {
     *("Step Id", "Device_id", "Stream ID", "Name", "Op Name", "Type", "OP Type", "Accelerator Core", "Task Type"),
     *("Start Time(us)", "Task Start Time(us)", "Duration(us)", "Task Duration(us)", "Input Shapes", "Input Data Types"),
 }
 _ROUNDING_NS = 2  # the kernel table and the timeline round the same timestamp differently
+_WAIT_ROUNDING_NS = 1000
 _MATCHED = ["core", "op_type", "shapes", "dtypes", "step", "details"]
 _PLACE = ["layer", "label", "device"]
 
@@ -40,6 +40,7 @@ _PLACE = ["layer", "label", "device"]
 class KernelTable(NamedTuple):
     rows: pl.DataFrame  # columns: KERNEL_COLUMNS
     file: str = ""
+    gaps: intervals.Set = intervals.NONE  # between rows, longer than the recorded wait: rows are missing there
 
 
 NO_KERNELS = KernelTable(pl.DataFrame(schema=KERNEL_COLUMNS))
@@ -61,11 +62,20 @@ def kernel_table(rows: pl.DataFrame, file: str, problems: list[Problem]) -> Kern
         shapes=_lists(rows, "Input Shapes"),
         dtypes=_lists(rows, "Input Data Types"),
         step=column(rows, "Step Id"),
+        wait_ns=nanoseconds(column(rows, "Wait Time(us)", "Task Wait Time(us)")),
         details=pl.struct(rest).struct.json_encode() if rest else pl.lit(None, pl.String),
     )
     is_valid = pl.col("name").is_not_null() & pl.col("start_ns").is_not_null() & (pl.col("dur_ns") >= 0)
     valid = drop_invalid(kernels, is_valid, problems, file, "row", "without a name, a start or a duration")
-    return KernelTable(valid.select(pl.col(name).cast(dtype) for name, dtype in KERNEL_COLUMNS.items()), file)
+    return KernelTable(valid.select(pl.col(name).cast(dtype) for name, dtype in KERNEL_COLUMNS.items()), file, _gaps(valid))
+
+
+def _gaps(rows: pl.DataFrame) -> intervals.Set:
+    """Where rows are missing: a row says how long its device waited since the end of the row before it."""
+    ends = (pl.col("start_ns") + pl.col("dur_ns")).cum_max().shift(1).over("device")
+    gaps = rows.sort("start_ns").select(start=ends, end=pl.col("start_ns") - pl.col("wait_ns"))
+    gaps = gaps.filter(pl.col("end") - pl.col("start") > _WAIT_ROUNDING_NS)
+    return intervals.merge(gaps["start"].to_numpy(), gaps["end"].to_numpy())
 
 
 def _lists(rows: pl.DataFrame, name: str) -> pl.Expr:

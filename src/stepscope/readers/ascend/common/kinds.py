@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import schema
-from stepscope.readers.ascend.common.kernel_details import COMMUNICATION_CORES, Matches
+from stepscope.readers.ascend.common.kernel_details import Matches
+from stepscope.readers.ascend.common.tables import COMMUNICATION_CORES
 from stepscope.readers.ascend.common.tracks import TRACK_COLUMNS, tracks_in
 from stepscope.readers.chrome.spans import classify_spans
 

@@ -24,10 +24,12 @@ from stepscope.model.step_assignment import nearest_around, steps_by_time
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.common.communication_tables import merged_args
-from stepscope.readers.ascend.common.kernel_details import COMMUNICATION_CORES, NO_KERNELS, KernelTable, Matches, end, match_kernels
+from stepscope.readers.ascend.common.kernel_details import NO_KERNELS, KernelTable, Matches, end, match_kernels
 from stepscope.readers.ascend.common.kinds import SERVING, classify, separate_collectives
 from stepscope.readers.ascend.common.samples import counter_table
+from stepscope.readers.ascend.common.step_sums import NO_SUMS, STEPS_FILE, DeviceSums, with_lost_kernels, with_step_sums
 from stepscope.readers.ascend.common.steps import is_single_step, single_step, steps_of_kernels
+from stepscope.readers.ascend.common.tables import COMMUNICATION_CORES, NO_PREPARING
 from stepscope.readers.ascend.common.texts import json_lists
 from stepscope.readers.ascend.common.tracks import describe_tracks, device_table, layers_of_spans, track_table, tracks_in
 from stepscope.readers.chrome.parts import close_pairs, load_part, part_files
@@ -60,6 +62,7 @@ def assemble(
     *,
     format: str,
     kernels: KernelTable = NO_KERNELS,
+    sums: DeviceSums = NO_SUMS,
     rank: int | None = None,
     device: int = 0,
 ) -> Trace:
@@ -78,7 +81,8 @@ def assemble(
     spans, _ = nest_spans(spans, pl.DataFrame(schema={"track": pl.Int32, "at_ns": pl.Int64}))
     spans = _link_causes(spans, load_part(scratch, "flows", local), tracks, matches)
     spans = assign_scopes(spans)
-    steps, spans = _assign_steps(spans, _iterations(spans, task_args, tracks), tracks, matches, kernels.file, problems)
+    steps, spans = _assign_steps(spans, _iterations(spans, task_args, tracks), tracks, matches, kernels.file, sums, problems)
+    steps = _with_sums(steps, spans, tracks, sums, problems)
     shown = ~pl.Series(_redundant(spans, tracks))
     tables: dict[str, pl.DataFrame | pl.LazyFrame] = {
         "spans": _add_passing_columns(spans, scratch, matches, task_args).filter(shown),
@@ -174,7 +178,13 @@ def _op_types(spans: pl.DataFrame, op: Ints, matches: Matches) -> pl.Expr:
 
 
 def _assign_steps(
-    spans: pl.DataFrame, iterations: pl.DataFrame, tracks: pl.DataFrame, matches: Matches, file: str, problems: list[Problem]
+    spans: pl.DataFrame,
+    iterations: pl.DataFrame,
+    tracks: pl.DataFrame,
+    matches: Matches,
+    file: str,
+    sums: DeviceSums,
+    problems: list[Problem],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The steps, and the spans with theirs: as the device, the kernel table or the framework marks them, in this order."""
     untimed = spans["track"].is_in(tracks_in(tracks, "untimed"))
@@ -182,10 +192,16 @@ def _assign_steps(
     if iterations.height:
         steps, step = iterations, steps_by_time(spans, iterations)
     elif in_table.count():
-        steps = steps_of_kernels(spans, in_table)
+        steps = steps_of_kernels(spans, in_table, sums.durations)
         step = steps_by_time(spans, steps)
-        kernels = "from the start of its first to the end of its last kernel"
-        problems.append(Problem(file, f"only kernels have steps: a step is shown {kernels}, and took longer", 0))
+        last = "the last step is shown until the end of its last kernel, and took longer"
+        if (steps["how"] == "device").any():
+            first = "a step is shown from its first kernel to that of the next step. The first step began earlier, and"
+        else:
+            first = f"the first step begins as in {STEPS_FILE}, and each step ends where the next one begins;"
+            if sums.steps["preparing"].null_count():
+                problems.append(Problem(STEPS_FILE, NO_PREPARING, 0))
+        problems.append(Problem(file, f"only kernels have steps: {first} {last}", 0))
     else:
         steps, remark = find_steps(spans)
         problems += [remark] if remark else []
@@ -196,6 +212,28 @@ def _assign_steps(
         step = spans["step"]
     numbers = step if iterations.height else pl.select(pl.coalesce(in_table, step)).to_series()
     return steps, spans.with_columns(step=numbers.set(untimed, None))
+
+
+def _with_sums(steps: pl.DataFrame, spans: pl.DataFrame, tracks: pl.DataFrame, sums: DeviceSums, problems: list[Problem]) -> pl.DataFrame:
+    """The steps with the sums of their device work: of their table, or of the tracks that the tools compute from all device work."""
+    steps = with_step_sums(steps, sums.steps, problems)
+    if "device_computing_ns" not in steps.columns:
+        steps = steps.with_columns(
+            pl.Series(name, [None] * steps.height if len(sums.gaps.starts) else _overlap_sums(steps, spans, tracks, track), pl.Int64)
+            for name, track in (("device_computing_ns", "Computing"), ("device_communication_ns", "Communication"))
+        )
+    return with_lost_kernels(steps, sums, spans.filter(pl.col("kind") == "kernel").height, problems)
+
+
+def _overlap_sums(steps: pl.DataFrame, spans: pl.DataFrame, tracks: pl.DataFrame, name: str) -> list[int | None]:
+    """Per step the time on a track of the overlap analysis; null if there is no such analysis, or one for each of several devices."""
+    overlap = tracks.filter(pl.col("layer") == "overlap")
+    if overlap["pid"].n_unique() != 1:
+        return [None] * steps.height
+    rows = spans.join(overlap.select("track"), on="track", how="semi").filter(pl.col("name").cast(pl.String) == name)
+    times = intervals.merge(rows["start_ns"].to_numpy(), (rows["start_ns"] + rows["dur_ns"]).to_numpy())
+    covered: list[int | None] = intervals.covered(times, steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()).tolist()
+    return covered
 
 
 def _iterations(spans: pl.DataFrame, task_args: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:

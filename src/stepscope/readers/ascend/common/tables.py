@@ -3,6 +3,7 @@
 Cells end with a tab, which keeps spreadsheets from rounding; a missing value is `N/A`; names of columns differ between versions.
 """
 
+import csv
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,8 +16,10 @@ from stepscope.model.trace import Trace
 from stepscope.readers.common.documents import as_dict, as_list, parse_json
 from stepscope.readers.common.problems import Problem
 
+COMMUNICATION_CORES = ["HCCL", "COMMUNICATION"]  # of rows of kernel tables
 # Of the sums of steps; `Preparing` is the time before the first device work of a step.
 NO_PREPARING = "no column Preparing: the time before the first device work of each step is missing, so steps took longer than shown"
+_LONGEST_ROW = 1 << 20  # bytes
 
 
 def read_table(file: Path, problems: list[Problem]) -> pl.DataFrame:
@@ -28,8 +31,22 @@ def read_table(file: Path, problems: list[Problem]) -> pl.DataFrame:
     return rows.select(pl.when(text.is_in(["N/A", ""])).then(None).otherwise(text).name.keep())
 
 
+def is_cut(file: Path) -> bool:
+    """Whether a table ends inside its last row: without an end of line, and with fewer cells than the first row has."""
+    with file.open("rb") as content:
+        head = content.readline(_LONGEST_ROW)
+        content.seek(max(file.stat().st_size - _LONGEST_ROW, 0))
+        last = content.read().rpartition(b"\n")[2]
+    if not last or file.suffix == ".json":
+        return False
+    first_row, last_row = (next(csv.reader([row.decode("utf-8", "replace").replace("\0", "")]), []) for row in (head, last))
+    return len(last_row) < len(first_row)
+
+
 def _csv_rows(file: Path, problems: list[Problem]) -> pl.DataFrame:
     try:
+        if is_cut(file):
+            problems.append(Problem(file.name, "cut off: the last row is not complete, and rows after it are missing", 1))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             rows = pl.read_csv(file, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy", ignore_errors=True)

@@ -17,10 +17,12 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import DataError
+from stepscope.model import intervals
 from stepscope.model.trace import Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.common import layers
 from stepscope.readers.ascend.common.kernel_details import kernel_table
+from stepscope.readers.ascend.common.step_sums import NO_SUMS
 from stepscope.readers.ascend.common.tables import add_rows, read_json, read_slices
 from stepscope.readers.chrome import reader as chrome
 from stepscope.readers.common.documents import OUTSIDE_LINK, as_dict, as_list, files, is_inside_folder, to_int
@@ -50,17 +52,28 @@ def read(path: Path, options: Options) -> Trace:
         problems.append(Problem("", f"several devices: {names}; each can be opened by itself", 0))
     info, clock = _read_info(_info_folder(folders[0]), problems)
     reports: list[Any] = []
+    damaged: list[tuple[Path, DataError]] = []
+    gaps = intervals.NONE
     for folder in folders:
         timelines = _timelines(folder)
         for file in timelines:
-            reports += _decode(file, len(reports), options, problems)
+            try:
+                decoded, part = _decode(file, len(reports), options, problems)
+                reports, gaps = [*reports, *decoded], intervals.join(gaps, part)
+            except DataError as error:
+                damaged.append((file, error))
         problems += _unread_exports(folder)
         if not timelines and (summaries := _summaries(folder)):
             problems.append(Problem(summaries[0].name, "no timeline (msprof_*.json) next to it: only its kernels are shown", 0))
+    if damaged and not reports:
+        raise damaged[0][1]
+    problems += [Problem(file.name, f"{error.what} {error.where}".strip(), 1) for file, error in damaged]
     rows = read_slices([file for folder in folders for file in _summaries(folder)], problems)
     kernels = kernel_table(rows, "op_summary.csv", problems)
+    sums = NO_SUMS._replace(gaps=gaps)
+    number, device = _rank(info), _device(folders[0])
     trace = layers.assemble(
-        path, reports, problems, options, format="msprof_output", kernels=kernels, rank=_rank(info), device=_device(folders[0])
+        path, reports, problems, options, format="msprof_output", kernels=kernels, sums=sums, rank=number, device=device
     )
     return _add_chip(_in_time_of_day(trace, clock), info)
 
@@ -180,8 +193,8 @@ def _device(folder: Path) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _decode(file: Path, first: int, options: Options, problems: list[Problem]) -> list[Any]:
-    """Decodes the events of a file into more files of the scratch folder, numbered from `first`."""
+def _decode(file: Path, first: int, options: Options, problems: list[Problem]) -> tuple[list[Any], intervals.Set]:
+    """Decodes the events of a file into more files of the scratch folder, numbered from `first`; when it lacks events, if it is cut off."""
     scratch = options.scratch / file.name
     scratch.mkdir()
     try:
@@ -191,13 +204,17 @@ def _decode(file: Path, first: int, options: Options, problems: list[Problem]) -
         if not options.partial and not is_empty:
             raise
         problems.append(Problem(file.name, f"{error.what} {error.where}".strip(), 0 if is_empty else 1))
-        return []
+        return [], intervals.NONE
+    gaps = intervals.NONE
+    if decoded.cut and (times := [pl.read_ipc(piece, columns=["start_ns", "dur_ns"]) for piece in scratch.glob("spans.*.arrow")]):
+        ends = pl.concat(times).select(first=pl.col("start_ns").min(), last=(pl.col("start_ns") + pl.col("dur_ns")).max())
+        gaps = intervals.merge(ends["first"].to_numpy(), ends["last"].to_numpy())
     for piece in scratch.glob("*.arrow"):
         part, number, _ = piece.name.split(".")
         piece.rename(options.scratch / f"{part}.{int(number) + first:06d}.arrow")
     shutil.rmtree(scratch)
     problems += [Problem(f"{file.name} {problem.where}".strip(), problem.what, problem.lost) for problem in decoded.problems]
-    return decoded.reports
+    return decoded.reports, gaps
 
 
 def _in_time_of_day(trace: Trace, clock: dict[str, Any]) -> Trace:

@@ -42,13 +42,16 @@ class Notes:
 
 
 class Side(NamedTuple):
-    """A data source of the directory, `host` or `device_N`: its raw files by name, and the contents of info.json and sample.json."""
+    """A data source of the directory, `host` or `device_N`: its raw files by name, and the contents of its other files."""
 
     path: Path
     device: int | None
     raw: dict[str, Path]
     info: dict[str, Any]
     sample: dict[str, Any]
+    start: dict[str, Any]  # start_info, that of another folder if it is missing
+    host_start: dict[str, int]  # host_start.log likewise
+    knows_start: bool = True  # whether host_start.log is its own
     expanded: bool = False  # more streams than the fields of a record can number: another encoding of stream and task
 
     def slices(self, pattern: str) -> list[Path]:
@@ -102,6 +105,8 @@ def sides(root: Path, notes: Notes) -> tuple[Side | None, list[Side]]:
         if (match := re.fullmatch(r"device_(\d{1,6})", path.name)) and path.is_dir()
     ]
     every = [side for side in (host, *devices) if side]
+    host = _with_start(host, every, notes) if host else None
+    devices = [_with_start(side, every, notes) for side in devices]
     # Only the host's files contain it; it applies to all devices.
     expanded = any(_is_expanded(side, notes) for side in every)
     chosen = [side._replace(expanded=expanded, sample=side.sample or _sample_of_others(side, every, notes)) for side in devices]
@@ -119,6 +124,16 @@ def _sample_of_others(side: Side, every: list[Side], notes: Notes) -> dict[str, 
     return other.sample
 
 
+def _with_start(side: Side, every: list[Side], notes: Notes) -> Side:
+    """The folder with the start times of another one where its own are missing: all devices start with the host, within milliseconds."""
+    start = next((other.start for other in (side, *every) if other.start), {})
+    host_start = next((other.host_start for other in (side, *every) if other.host_start), {})
+    for name, borrowed in (("start_info", start is not side.start), ("host_start.log", host_start is not side.host_start)):
+        if borrowed and (start if name == "start_info" else host_start):
+            notes.add(side.path, f"no readable {name}: that of another folder is used instead")
+    return side._replace(start=start, host_start=host_start, knows_start=bool(side.host_start))
+
+
 _EXPANSION = np.dtype([("magic", "<u2"), ("head", "V22"), ("status", "<u2"), ("rest", "V38")])
 
 
@@ -132,7 +147,10 @@ def _side(path: Path, device: int | None, notes: Notes) -> Side:
     if info is None:
         notes.add(path, "no info.json: defaults are used for the clock frequency and the chip")
     sample = _first(path, "sample.json")
-    return Side(path, device, raw_files(path / "data"), _json(info, notes), _json(sample, notes))
+    start = _json(_first(path, "start_info"), notes)
+    return Side(
+        path, device, raw_files(path / "data"), _json(info, notes), _json(sample, notes), start, _log(path, "host_start.log", notes)
+    )
 
 
 def raw_files(folder: Path) -> dict[str, Path]:
@@ -214,23 +232,23 @@ class Clock(NamedTuple):
         return rows.filter(pl.Series(possible))
 
 
-def host_clock(host: Side, devices: list[Side], notes: Notes) -> Clock:
-    log = _log(host.path, "host_start.log", notes)
+def host_clock(host: Side, devices: list[Side]) -> Clock:
+    log = host.host_start
     # Each info.json contains the frequency of the host's counter, so one of them is enough.
     mhz = next((side.host_mhz for side in (host, *devices) if side.info), Fraction(0))
-    past = wall(host, notes)
+    past = wall(host)
     if mhz <= 0:  # the counter is the monotonic clock
         return Clock(0, past, Fraction(1))
     return Clock(log.get("cntvct", 0), bounded_time(log.get("clock_monotonic_raw", 0) + past), 1000 / mhz)
 
 
-def framework_clock(profiler_info: dict[str, Any], host: Side | None, devices: list[Side], notes: Notes) -> Clock | None:
+def framework_clock(profiler_info: dict[str, Any], host: Side | None, devices: list[Side]) -> Clock | None:
     """The clock of the framework's own records, from CANN's files or from profiler_info.json; None if neither contains it."""
     start, end = (part if isinstance(part := profiler_info.get(key), dict) else {} for key in ("start_info", "end_info"))
     counts = start.get("syscnt_enable", True)  # MindSpore omits it and always reads the counter
     if host is not None and host.path.is_dir():
-        clock = host_clock(host, devices, notes)
-        return clock if counts else Clock(0, wall(host, notes), Fraction(1))
+        clock = host_clock(host, devices)
+        return clock if counts else Clock(0, wall(host), Fraction(1))
     past = number(end.get("collectionTimeEnd")) - number(end.get("MonotonicTimeEnd"))
     if not past:
         return None
@@ -248,18 +266,18 @@ def device_clock(device: Side, host: Side | None, usual_mhz: int, notes: Notes) 
         notes.add(
             device.path, f"the frequency of the device's counter is not recorded: {usual_mhz} MHz is assumed, the default of this chip"
         )
-    log = _log(device.path, "host_start.log", notes)
+    log = device.host_start
     start = _log(device.path, "dev_start.log", notes)
     host_mhz = device.host_mhz or (host.host_mhz if host else Fraction(0))
     late = int(log.get("cntvct_diff", 0) * 1000 / host_mhz) if host_mhz > 0 else 0
-    origin = log.get("clock_monotonic_raw", start.get("clock_monotonic_raw", 0)) + late + wall(device, notes)
-    return Clock(start.get("cntvct", 0), bounded_time(origin), 1000 / mhz), "cntvct" in start
+    origin = log.get("clock_monotonic_raw", start.get("clock_monotonic_raw", 0)) + late + wall(device)
+    return Clock(start.get("cntvct", 0), bounded_time(origin), 1000 / mhz), "cntvct" in start and device.knows_start
 
 
-def counter_clock(device: Side, notes: Notes) -> Clock:
+def counter_clock(device: Side) -> Clock:
     """The host's counter, from the files of the device: the driver's samples have its ticks as timestamps."""
-    log = _log(device.path, "host_start.log", Notes(notes.root))  # missing files are already reported by `device_clock`
-    past = wall(device, notes)
+    log = device.host_start
+    past = wall(device)
     if device.host_mhz <= 0:
         return Clock(0, past, Fraction(1))
     return Clock(log.get("cntvct", 0), bounded_time(log.get("clock_monotonic_raw", 0) + past), 1000 / device.host_mhz)
@@ -272,15 +290,14 @@ def device_start(device: Side) -> int:
     return int(match[1]) if match else 0
 
 
-def wall(side: Side, notes: Notes) -> int:
+def wall(side: Side) -> int:
     """Offset from the monotonic clock to the wall clock."""
-    begin = _json(_first(side.path, "start_info"), notes)
-    return bounded_time(int(number(begin.get("collectionTimeBegin")) * 1000) - int(number(begin.get("clockMonotonicRaw"))))
+    return bounded_time(int(number(side.start.get("collectionTimeBegin")) * 1000) - int(number(side.start.get("clockMonotonicRaw"))))
 
 
-def begin(side: Side, notes: Notes) -> int:
+def begin(side: Side) -> int:
     """Start of the recording, wall-clock time."""
-    return bounded_time(number(_json(_first(side.path, "start_info"), notes).get("collectionTimeBegin")) * 1000)
+    return bounded_time(number(side.start.get("collectionTimeBegin")) * 1000)
 
 
 def _log(folder: Path, name: str, notes: Notes) -> dict[str, int]:

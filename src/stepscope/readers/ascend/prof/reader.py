@@ -1,6 +1,7 @@
 """Raw data of Ascend devices and CANN: `PROF_*` directories, and the slices of 2020, decoded without Ascend's tools."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from stepscope.readers.ascend.prof.host import usage as prof_usage
 from stepscope.readers.ascend.prof.host.records import Host
 
 FORMAT = "Ascend PROF_* directory"
+_CORE_TASKS = r"^(AI_CORE|AI_VECTOR_CORE|AI_CPU|KERNEL_AI\w+|MIX_AI\w|AI[CV]_SQE)$"
+_LOST = 0.1  # of the tasks of a step on cores: a few may have no record of the host
 
 
 def sniff(path: Path) -> bool:
@@ -42,7 +45,7 @@ def read(path: Path, options: Options) -> Trace:
     host_side, device_sides = sides(path, notes)
     if host_side is not None and not host_side.raw:
         host_side = None
-    host = _host(host_side, host_clock(host_side, device_sides, notes), notes) if host_side else None
+    host = _host(host_side, host_clock(host_side, device_sides), notes) if host_side else None
     heap.give_back(host.tasks.height if host else 0)
     if host is None:
         notes.add(path, "no host data: tasks have no names")
@@ -82,7 +85,7 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
     steps = _steps(devices, host)
     memory = prof_memory.read(host_side, host, notes) if host_side and host else prof_memory.NONE
     samples = [device.counters for device in devices]
-    samples += [prof_usage.read(host_side, wall(host_side, notes), notes)] if host_side else []
+    samples += [prof_usage.read(host_side, wall(host_side), notes)] if host_side else []
     links = [_links(device, steps) for device in devices]
     tables = prof_spans.tables(_parts(host_side, host, devices, steps, info, notes))
     if steps.is_empty() and "spans" in tables:
@@ -90,7 +93,7 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
         tables["spans"] = tables["spans"].with_columns(step=pl.lit(1, pl.Int32))
         links = [rows.with_columns(step=pl.lit(1, pl.Int32)) for rows in links if rows.height]
     tables |= {
-        "steps": steps,
+        "steps": _with_lost_work(steps, tables),
         "counters": pl.concat(
             [pl.DataFrame(schema=COLUMNS), *(frame for frame in (*samples, memory.counters) if frame.height)], how="diagonal"
         ),
@@ -114,6 +117,19 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
     )
     filled = {name: rows for name, rows in tables.items() if isinstance(rows, pl.LazyFrame) or rows.height}
     return Trace({name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in filled.items()}, meta)
+
+
+def _with_lost_work(steps: pl.DataFrame, tables: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> pl.DataFrame:
+    """The steps, marked if the host's records of tasks on cores are missing: what these tasks did, and whether they compute, is unknown."""
+    if "spans" not in tables or steps.is_empty():
+        return steps
+    spans = tables["spans"].lazy()
+    unknown = pl.col("kind") == "other"
+    if "op_type" in spans.collect_schema():
+        unknown &= pl.col("op_type").is_null()
+    on_core = spans.filter(pl.col("category").cast(pl.String).str.contains(_CORE_TASKS))
+    lost = on_core.group_by(pl.col("step").cast(pl.Int32)).agg(share=unknown.mean()).filter(pl.col("share") > _LOST).collect()
+    return steps.with_columns(device_work_lost=pl.when(pl.col("step").cast(pl.Int32).is_in(lost["step"].implode())).then(True))
 
 
 def _parts(
@@ -154,7 +170,7 @@ def _chip(device: DeviceData) -> dict[str, object]:
         "clock_hz": side.core_hertz or None,
         "counter_hz": float(10**9 / clock.tick_ns),
         "counter_start": clock.base,
-        "monotonic_ns": clock.origin_ns - wall(side, Notes(side.path)),
+        "monotonic_ns": clock.origin_ns - wall(side),
         "wall_ns": clock.origin_ns,
     }
 

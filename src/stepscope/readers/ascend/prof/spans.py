@@ -71,7 +71,7 @@ def process(info: dict[str, Any]) -> str:
 
 
 def system_calls(side: Side, info: dict[str, Any], notes: Notes) -> list[Part]:
-    rows = usage.calls(side, begin(side, notes), notes)
+    rows = usage.calls(side, begin(side), notes)
     if rows.is_empty():
         return []
     spans = rows.select(

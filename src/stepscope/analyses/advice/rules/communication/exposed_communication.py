@@ -1,7 +1,7 @@
 """The device, or the program, waits for transfers between ranks that no computation hides.
 
 The fix hides transfers behind computation: they take no time of their own. Where the recording has the time of the transfers themselves,
-only this part is hidden, and the rest of the calls, which is time until other ranks arrive, is a finding of its own.
+only this part is hidden, and the rest of the calls, which waits for other ranks or is idle, is a finding of its own.
 """
 
 from collections.abc import Iterator
@@ -42,8 +42,10 @@ def exposed_communication(run: Run) -> Iterator[Finding]:
     part = (pl.col("recorded_transit_ns") / pl.col("dur_ns")).clip(0, 1) if known else pl.lit(1.0)
     yield Finding(parameters, evidence, (scale_work(calls, 1 - part),), name, spans=spans, confidence="medium")
     if known:
+        others = {"wait": calls["recorded_wait_ns"], "idle": calls["recorded_idle_ns"]}
+        rest = {name: run.per_step(times) for name, times in others.items() if times.null_count() == 0}
         yield Finding(
-            parameters,
+            parameters | rest,
             evidence,
             (scale_work(calls, part),),
             name,

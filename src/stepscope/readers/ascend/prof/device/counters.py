@@ -72,7 +72,7 @@ class Sampling(NamedTuple):
 
 def read(side: Side, clock: Clock, device_monotonic_ns: int, notes: Notes) -> pl.DataFrame:
     """The samples of all files, with the columns of counters."""
-    times = Sampling(clock, clock.origin_ns, clock.origin_ns - device_monotonic_ns, counter_clock(side, notes))
+    times = Sampling(clock, clock.origin_ns, clock.origin_ns - device_monotonic_ns, counter_clock(side))
     frames = [
         *(_memory(records(side.slices(rf"npu_mem\.{file}\.\d+"), _MEMORY, notes), side, times, word)
           for file, word in (("data", "memory used"), ("app", "process memory"))),

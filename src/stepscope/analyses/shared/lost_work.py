@@ -1,0 +1,153 @@
+"""Signs that device work of a step was not recorded: launch calls without work, operators without kernels, sums of the source."""
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from stepscope.model import intervals
+from stepscope.model.intervals import Bools, Ints
+from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.trace import Trace
+
+LOST = 0.05  # of the launches of a step: fewer may be without work
+_LINKED = 0.9  # of the calls of a name have work: then the work of the others is lost
+LAUNCH = "(?i)launch"
+# Each of these calls runs one kernel, unless a graph captures it, or a call inside it or around it runs the kernel.
+_KERNEL_LAUNCH = "^(cu|cuda|hip)[A-Za-z]*LaunchKernel"
+_RAW_LAUNCH = f"{_KERNEL_LAUNCH}|^aclrtLaunchKernel|^launch$|^KernelLaunch$"  # the exports of Ascend's tools lack some links
+_BEGIN_CAPTURE, _END_CAPTURE = "(?i)Capture_?Begin|BeginCapture", "(?i)Capture_?End|EndCapture"
+# Operators that always have a kernel on a device.
+_MATRIX = r"^aten::(mm|bmm|mv|addmm|baddbmm|convolution|convolution_backward|cudnn_convolution|miopen_convolution)$"
+_NONE = np.empty(0, np.int64)
+# Sums of the source, and the kind of the work in them.
+SUMS = {"device_computing_ns": "kernel", "device_communication_ns": "communication"}
+
+
+def below_sums(trace: Trace, steps: pl.DataFrame) -> pl.Series:
+    """Whether each step has less device work than the sums of its source."""
+    below = np.zeros(steps.height, np.bool_)
+    streams = trace.tracks.filter(pl.col("kind") == "stream").select("rank", "track")
+    start, end = (steps[f"device_{name}"].fill_null(steps[name]).to_numpy() for name in ("start_ns", "end_ns"))
+    for column, kind in SUMS.items():
+        for rank in steps.filter(pl.col(column).is_not_null())["rank"].unique().to_list():
+            at = np.flatnonzero(((steps["rank"] == rank) & steps[column].is_not_null()).to_numpy())
+            work = trace.spans.filter(pl.col("rank") == rank, pl.col("kind") == kind).join(streams, on=["rank", "track"], how="semi")
+            times = work.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns")).collect()
+            recorded = intervals.covered(intervals.merge(times["start_ns"].to_numpy(), times["end_ns"].to_numpy()), start[at], end[at])
+            sums = steps[column].gather(at).to_numpy()
+            missing = sums - recorded
+            below[at] |= (missing > LOST * sums) & (missing.sum() > LOST * sums)
+    return pl.Series(below)
+
+
+def steps_without_kernels(trace: Trace, rank: int) -> pl.DataFrame:
+    """The steps of a rank in which matrix operators have no device work, though others of their name have; none if launches are recorded.
+
+    Where no kernel is recorded at all, no operator has one: these steps have only copies.
+    """
+    spans = trace.spans.filter(pl.col("rank") == rank)
+    none = pl.DataFrame(schema={"rank": pl.Int32, "step": pl.Int32})
+    text = pl.col("name").cast(pl.String)
+    work = spans.filter(pl.col("kind").is_in(DEVICE_WORK), pl.col("op").is_not_null()).select("kind", span="op").collect()
+    if work.is_empty() or spans.filter(pl.col("kind") == "api", text.str.contains(LAUNCH)).head(1).collect().height:
+        return none
+    ops = spans.filter(pl.col("kind") == "op")
+    ops = ops.select("span", "name", "track", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    kernels = work.filter(pl.col("kind") == "kernel").select("span").unique()
+    launchers = ops.join(kernels.lazy(), on="span", how="semi").select("track", "start_ns").collect()
+    matrix = _with_lost(ops.filter(text.str.contains(_MATRIX)).collect(), launchers)
+    if spans.filter(pl.col("kind") == "kernel").head(1).collect().height:
+        matrix = matrix.filter(pl.col("name").is_in(matrix.filter(~pl.col("lost"))["name"].unique().implode()))
+    steps = matrix.drop_nulls("step").group_by("step").agg(pl.col("lost").mean()).filter(pl.col("lost") > LOST)
+    return steps.select(rank=pl.lit(rank, pl.Int32), step="step")
+
+
+def _with_lost(ops: pl.DataFrame, launchers: pl.DataFrame) -> pl.DataFrame:
+    """The operators with `lost`: no operator with device work starts in them."""
+    starts = {track: np.sort(rows["start_ns"].to_numpy()) for (track,), rows in launchers.group_by("track")}
+    parts = [ops.clear().with_columns(lost=pl.lit(False))]
+    for (track,), rows in ops.group_by("track"):
+        inside = starts.get(track, _NONE)
+        first = np.searchsorted(inside, rows["start_ns"].to_numpy(), "left")
+        last = np.searchsorted(inside, rows["end_ns"].to_numpy(), "right")
+        parts.append(rows.with_columns(lost=pl.Series(first == last)))
+    return pl.concat(parts)
+
+
+class Launches(NamedTuple):
+    """Launch calls of one rank without work."""
+
+    lost: Ints  # start of the calls without work, in order
+    steps: pl.DataFrame  # step, lost: whether launches have no work, incomplete: whether these are more than a few
+    gaps: intervals.Set  # when the missing work of incomplete steps ran, between recorded work
+
+
+def launch_calls(trace: Trace, rank: int) -> Launches:
+    """The launch calls of a rank, and those without work.
+
+    Some calls launch nothing: a call that encloses another, or one that a graph captures. If the name of a call does not imply a kernel,
+    nearly all calls of that name must have work, in at least one step.
+    """
+    spans = trace.spans.filter(pl.col("rank") == rank)
+    calls = spans.filter(pl.col("kind") == "api")
+    certain = _RAW_LAUNCH if trace.meta.format == "prof" else _KERNEL_LAUNCH
+    # Few names, many calls: patterns are matched once per name.
+    names = calls.select("name").unique().with_columns(text=pl.col("name").cast(pl.String)).collect()
+    launching = names.filter(pl.col("text").str.contains(LAUNCH)).with_columns(certain=pl.col("text").str.contains(certain))
+    # Some kernels count as other work, as they only serve communication.
+    streams = trace.tracks.filter(pl.col("rank") == rank, pl.col("kind") == "stream").select("track").collect()["track"]
+    on_device = pl.col("kind").is_in(DEVICE_WORK) | ((pl.col("kind") == "other") & pl.col("track").is_in(streams.implode()))
+    work = spans.filter(on_device, pl.col("flow_in").is_not_null())
+    work = work.group_by(span="flow_in").agg(first=pl.col("start_ns").min(), last=(pl.col("start_ns") + pl.col("dur_ns")).max())
+    with_work = work.select("span")
+    around = calls.join(with_work, on="span", how="semi").select(span="parent").drop_nulls().unique()
+    launches = (
+        calls.select("span", "parent", "name", "start_ns", "step")
+        .join(launching.select("name", "certain").lazy(), on="name")
+        .join(work, on="span", how="left")
+        .with_columns(lost=pl.col("first").is_null())
+        .join(around.with_columns(has_child=True), on="span", how="left")
+        .join(with_work.select(parent="span", has_parent=True), on="parent", how="left")
+        .filter(~(pl.col("lost") & pl.col("certain") & (pl.col("has_child").fill_null(False) | pl.col("has_parent").fill_null(False))))
+        .collect()
+        .sort("start_ns")
+    )
+    launches = launches.filter(~pl.Series(_captured(calls, names, launches["start_ns"].to_numpy()), dtype=pl.Boolean))
+    shares = (
+        launches.group_by("name", "step", "certain")
+        .agg(share=1 - pl.col("lost").mean())
+        .group_by("name", "certain")
+        .agg(pl.col("share").max())
+    )
+    # A call of a certain name may enclose the one that launches; without any kernel, all of these calls show lost kernels.
+    no_kernels = pl.lit(spans.filter(pl.col("kind").is_in(["kernel", "communication"])).head(1).collect().is_empty())
+    usual = shares.select("name", usual=pl.when(pl.col("certain") & (no_kernels | (pl.col("share") > 0))).then(1.0).otherwise("share"))
+    launches = launches.join(usual.filter(pl.col("usual") >= _LINKED), on="name", maintain_order="left")
+    missing = (pl.col("usual") + pl.col("lost") - 1).sum()
+    steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > LOST * pl.len())
+    return Launches(
+        launches.filter("lost")["start_ns"].to_numpy(),
+        steps,
+        _gaps(launches.join(steps.filter("incomplete"), on="step", how="left", maintain_order="left")),
+    )
+
+
+def _gaps(launches: pl.DataFrame) -> intervals.Set:
+    """From the end of the work before missing work to the start of the work after it."""
+    gaps = launches.select(
+        "lost", "incomplete", start=pl.max_horizontal("start_ns", pl.col("last").forward_fill()), end=pl.col("first").backward_fill()
+    )
+    gaps = gaps.filter("lost", "incomplete", pl.col("end") > pl.col("start"))
+    return intervals.merge(gaps["start"].to_numpy(), gaps["end"].to_numpy())
+
+
+def _captured(calls: pl.LazyFrame, names: pl.DataFrame, starts: Ints) -> Bools:
+    """Which launches a graph captures, so that they run nothing: launches between the start and the end of a capture."""
+    marks = names.select("name", begin=pl.col("text").str.contains(_BEGIN_CAPTURE), end=pl.col("text").str.contains(_END_CAPTURE))
+    marks = marks.filter(pl.col("begin") | pl.col("end"))
+    if marks.is_empty():
+        return np.zeros(len(starts), np.bool_)
+    captures = calls.select("name", "start_ns").join(marks.lazy(), on="name").sort("start_ns").collect()
+    begun = np.append(False, captures["begin"].to_numpy())
+    return np.asarray(begun[np.searchsorted(captures["start_ns"].to_numpy(), starts, "right")], np.bool_)
