@@ -292,6 +292,18 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "workspace_bytes": pl.Int64,
         "total_bytes": pl.Int64,
     },
+    # Operations of the stages of a pipeline-parallel job, by replica (data-parallel copy of the model) and micro-batch.
+    "stage_operations": {
+        "rank": pl.Int32,
+        "span": pl.Int64,
+        "stage": pl.Int32,
+        "replica": pl.Int32,
+        "operation": Text,  # forward-compute, backward-compute, forward-send, grads-reduce-scatter, ...
+        "sequence": pl.Int32,  # counts the operations of its name, rank and step
+        "chunk": pl.Int32,  # part of the model on its stage; -1 for none
+        "model_chunk": pl.Int32,  # part of the model; -1 for none
+        "micro_batch": pl.Int32,  # null for none
+    },
     # A group of ranks that communicate, with the progress that a flight recorder stored: numbers of the last operation of each state.
     "process_groups": {
         "rank": pl.Int32,

@@ -10,7 +10,7 @@ from typing import Any
 from stepscope.model.captures import Capture
 from stepscope.model.notices import error_line, say
 from stepscope.recording.collectors import Collector, annotations
-from stepscope.recording.collectors.options import FRAMEWORKS, Options, ProfilerLevel
+from stepscope.recording.collectors.options import FRAMEWORKS, Options, ProfilerActivity, ProfilerLevel
 
 
 def collectors(options: Options) -> list[Collector]:
@@ -24,6 +24,8 @@ def collectors(options: Options) -> list[Collector]:
             chosen_collectors.append(
                 _Absent(f"{name} is recorded; {others[0]} is imported, too: framework='{others[0]}' records that one instead")
             )
+    if ProfilerActivity.CPU in options.activities:
+        chosen_collectors.append(collector("garbage", options))
     if options.host_interval_ms:
         chosen_collectors.append(collector("host", options))
     if options.with_stack:

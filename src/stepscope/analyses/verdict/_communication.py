@@ -10,9 +10,10 @@ from stepscope.analyses.communication.communication import communication
 from stepscope.analyses.shared.warmup import counting_steps
 from stepscope.analyses.steps.overlap import overlap
 from stepscope.analyses.verdict._message import MATTERS, Message, Options, column, known, severity
+from stepscope.analyses.verdict._stragglers import straggler_messages
 from stepscope.model.trace import Trace
 
-_SLOWER, _OF_STEP = 1.1, 0.03  # a straggler computes longer than the others: by this factor, and by this share of its step
+_COMPUTES = ("more computation", "a lower device clock")
 _WAITING = 0.1  # of the communication
 _MUCH = 0.1  # of the step
 _TIMES = ("total_ns", "device_ns", "communication_ns", "exposed_ns", "wait_ns", "transit_ns", "communication_idle_ns")
@@ -20,8 +21,9 @@ _TIMES = ("total_ns", "device_ns", "communication_ns", "exposed_ns", "wait_ns", 
 
 def communication_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of all ranks together."""
-    calls = communication(trace)
+    calls, slow = communication(trace), list(straggler_messages(trace))
     if calls.is_empty():
+        yield from slow
         summed = trace.steps.select(pl.col("device_communication_ns").mean().round().cast(pl.Int64)).collect().item()
         if summed:
             yield Message("communication", "communication-lost", {"communication": summed}, coverage=_rank_coverage(trace))
@@ -35,12 +37,16 @@ def communication_messages(trace: Trace, options: Options) -> Iterator[Message]:
         step["device_ns"] = _recorded_step_ns(trace, options)  # of the steps that the exposed time covers
     covered_steps = _step_coverage(means) if step["exposed_ns"] is not None else None
     coverage = ", ".join(text for text in (covered_steps, _rank_coverage(trace)) if text) or None
+    compute = _straggler(means, slow)
+    if slow and compute is None:
+        yield from slow
     parts, divided = _divided(trace, options, step)
-    code, parameters, level = _headline(calls, means, step, parts)
+    code, parameters, level = _headline(calls, means, step, parts, compute)
     if code == "communication-overlap-unknown" and _has_timestamps(trace):
         code = "communication-overlap-lost"
     in_parts = ", ".join(text for text in (divided or covered_steps, _rank_coverage(trace)) if text) or None
     yield Message("communication", code, parameters, severity=level, coverage=in_parts if code == "communication-parts" else coverage)
+    yield from slow[1:] if compute is not None else []
     for code, name, means_of, covered in (
         ("communication-exposed-time", "exposed_ns", step, coverage),
         ("communication-idle-time", "communication_idle_ns", parts, in_parts),
@@ -68,7 +74,9 @@ def _divided(trace: Trace, options: Options, step: _Means) -> tuple[_Means, str 
     return means, f"{divided.height:,} of {rows.height:,} steps"
 
 
-def _headline(calls: pl.DataFrame, means: pl.DataFrame, step: _Means, parts: _Means) -> tuple[str, dict[str, Any], str | None]:
+def _headline(
+    calls: pl.DataFrame, means: pl.DataFrame, step: _Means, parts: _Means, slow: dict[str, Any] | None
+) -> tuple[str, dict[str, Any], str | None]:
     total, wait = int(calls["total_ns"].sum()), int(calls["wait_ns"].sum())
     times = {name.removesuffix("_ns"): None if time is None else round(time) for name, time in step.items()}
     if step["total_ns"] is None:
@@ -79,7 +87,7 @@ def _headline(calls: pl.DataFrame, means: pl.DataFrame, step: _Means, parts: _Me
         return "communication-exposed-unknown", known(time=times["communication"]), None
     exposed = step["exposed_ns"]
     share = exposed / step["device_ns"] if step["device_ns"] else 0
-    if slow := _straggler(means):
+    if slow is not None:
         code = "straggler" if "wait" in slow else "straggler-wait-unknown"
         return code, slow, severity(slow["share"])
     if share <= MATTERS:
@@ -117,21 +125,21 @@ def _recorded_step_ns(trace: Trace, options: Options) -> float | None:
     return mean
 
 
-def _straggler(means: pl.DataFrame) -> dict[str, Any] | None:
-    """The rank that computes longest, if that matters for the step and the rank does not wait for others itself."""
-    if means.height < 2 or means["computing_ns"].null_count():
+def _straggler(means: pl.DataFrame, slow: list[Message]) -> dict[str, Any] | None:
+    """The figures of the slowest rank, where it computes longer than the others."""
+    first = slow[0].parameters if slow and slow[0].code == "straggler-rank" else {}
+    if first.get("cause") not in _COMPUTES or means["computing_ns"].null_count():
         return None
-    rows = means.sort("computing_ns", descending=True, maintain_order=True).to_dicts()
-    slow, rest = rows[0], rows[1:]
+    rows = means.to_dicts()
+    rest = [row for row in rows if row["rank"] != first["rank"]]
+    mine = next((row for row in rows if row["rank"] == first["rank"]), None)
+    others = sum(row["computing_ns"] for row in rest) / len(rest) if rest else 0
+    if mine is None or mine["computing_ns"] <= others:
+        return None
     waits = column(rest, "wait_ns")
-    others = sum(row["computing_ns"] for row in rest) / len(rest)
     wait = sum(waits) / len(waits) if waits else None
-    more = slow["computing_ns"] - others
-    if slow["computing_ns"] < _SLOWER * others or more < _OF_STEP * slow["total_ns"]:
-        return None
-    if slow["wait_ns"] is not None and wait is not None and slow["wait_ns"] > wait:
-        return None
-    times = {"rank": slow["rank"], "compute": slow["computing_ns"], "others": round(others), "share": more / slow["total_ns"]}
+    share = (mine["computing_ns"] - others) / mine["total_ns"]
+    times = {"rank": mine["rank"], "compute": mine["computing_ns"], "others": round(others), "share": share}
     return times | known(wait=None if wait is None else round(wait))
 
 

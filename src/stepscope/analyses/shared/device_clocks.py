@@ -1,0 +1,16 @@
+"""The clock of the device of each rank."""
+
+import polars as pl
+
+from stepscope.model.memo import memoized
+from stepscope.model.trace import Trace
+
+
+@memoized
+def device_clocks(trace: Trace) -> dict[int, float]:
+    """Mean of the samples of the compute clock within the steps, by rank; ranks without samples are left out."""
+    series = pl.coalesce("series", "name").cast(pl.String).str.to_lowercase()
+    samples = trace.counters.filter(series.str.contains(r"clock|freq") & ~series.str.contains("mem|hbm|cpu"), pl.col("value") > 0)
+    bounds = trace.steps.group_by("rank").agg(first=pl.col("start_ns").min(), last=pl.col("end_ns").max())
+    inside = samples.join(bounds, on="rank").filter(pl.col("at_ns").is_between("first", "last"))
+    return {int(rank): float(value) for rank, value in inside.group_by("rank").agg(pl.col("value").mean()).collect().iter_rows()}

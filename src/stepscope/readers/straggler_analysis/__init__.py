@@ -1,0 +1,1 @@
+"""Marey graphs of MindInsight clusters."""
