@@ -20,7 +20,7 @@ from stepscope.readers.common.problems import Problem, problem_frame
 FORMAT = "StragglerAnalysis Parquet"
 _COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mc", "mb_id", "gmc")
 _KINDS = {"forward-compute": "kernel", "backward-compute": "kernel", "optimizer": "kernel", "gc": "python"}
-_TRACKS = ("computation", "forward-send", "forward-recv", "backward-send", "backward-recv", "collectives", "garbage collection")
+_TRACKS = ("computation", "forward-send", "forward-recv", "backward-send", "backward-recv", "collectives", "garbage collection", "steps")
 _LONGEST_S = 1e6
 _HEAD = b"PAR1"
 
@@ -50,13 +50,15 @@ def read(path: Path, options: Options) -> Trace:
     rows = _on_one_clock(rows)
     problems.append(Problem("start_ts", "times start again at 0 in each step: the time between two steps is not in the file", 0))
     ranks = sorted(rows["rank"].unique())
-    spans = pl.concat([complete(part) for part in rows.sort("start_ns").partition_by("rank")])
+    steps = _steps(rows)
+    every = pl.concat([rows, _step_spans(steps)], how="diagonal").sort("start_ns", maintain_order=True)
+    spans = pl.concat([complete(part) for part in every.partition_by("rank", maintain_order=True)])
     tables = {
         "spans": spans,
         "tracks": _tracks(spans),
-        "steps": _steps(rows),
+        "steps": steps,
         "devices": pl.DataFrame({"rank": ranks, "device": 0, "kind": "gpu"}),
-        "stage_operations": spans.rename({"name": "operation"}),
+        "stage_operations": spans.filter(pl.col("kind") != "step").rename({"name": "operation"}),
         "problems": problem_frame(problems, path).with_columns(rank=pl.lit(ranks[0], pl.Int32)),
     }
     extra = {"job": sizes} | ({"sharded_replicas": sizes["dsp_size"]} if "dsp_size" in sizes else {})
@@ -130,7 +132,7 @@ def _tracks(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.select("rank", "track").unique().sort("rank", "track").with_columns(
         group=pl.format("Rank {}", "rank"),
         label=pl.col("track").replace_strict(dict(enumerate(_TRACKS)), return_dtype=pl.String),
-        kind=pl.when(on_device).then(pl.lit("stream")).otherwise(pl.lit("thread")),
+        kind=pl.when(on_device).then(pl.lit("stream")).when(pl.col("track") == 7).then(pl.lit("annotation")).otherwise(pl.lit("thread")),
         device=pl.when(on_device).then(0),
         sort="track",
         pid=pl.col("rank").cast(pl.String),
@@ -144,3 +146,9 @@ def _steps(rows: pl.DataFrame) -> pl.DataFrame:
     of_job = rows.group_by("step").agg(pl.col("start_ns").min(), end_ns=end.max())
     of_ranks = rows.select("rank", "step").unique()
     return of_ranks.join(of_job, on="step").sort("rank", "step").with_columns(phase=pl.lit("train"), how=pl.lit("marker"))
+
+
+def _step_spans(steps: pl.DataFrame) -> pl.DataFrame:
+    duration = pl.col("end_ns") - pl.col("start_ns")
+    name = pl.format("ProfilerStep#{}", "step")
+    return steps.select("rank", "step", name=name, kind=pl.lit("step"), track=pl.lit(7, pl.Int32), start_ns="start_ns", dur_ns=duration)
