@@ -59,10 +59,10 @@ def stragglers(trace: Trace) -> pl.DataFrame:
     """One row per slow rank, host, link and pipeline stage; the largest loss first.
 
     A rank is compared with the other ranks of its stage, step by step, by the time that it needs for itself: the step without exposed
-    communication, whose clock is its own. The usual time is the median, so several slow ranks do not hide each other. A rank without complete device
-    work in a step is unknown there. The cause is the part with the largest excess over the peers: computation (frequency, if its device
-    clock is lower), waits for input, Python's garbage collector, or the rest of the host's time. Where all ranks of a host are slow,
-    it has one row. A link is slow below four fifths of the median bandwidth of its transport.
+    communication, whose clock is its own. The usual time is the median, so several slow ranks do not hide each other. A rank without
+    complete device work in a step is unknown there. The cause is the part with the largest excess over the peers: computation
+    (frequency, if its device clock is lower), waits for input, Python's garbage collector, or the rest of the host's time. Where all
+    ranks of a host are slow, it has one row. A link is slow below four fifths of the median bandwidth of its transport.
     """
     rows = [*_ranks(trace), *_stages(trace), *_links(trace)]
     table = pl.DataFrame(rows, COLUMNS, orient="row", strict=False)
