@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import stepscope
-from stepscope.analyses.shared.graph import build
-from stepscope.analyses.shared.replay import replay
+from stepscope.analyses.shared.replays.graph import build
+from stepscope.analyses.shared.replays.replay import replay
 from stepscope.errors import StepscopeError
 
 ROOT = Path(__file__).parent.parent

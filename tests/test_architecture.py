@@ -26,7 +26,7 @@ def layer(part: str) -> int:
 def test_every_package_has_a_layer() -> None:
     entries = {path.parts[0].removesuffix(".py") for path in MODULES}
     assert set.union(*LAYERS) == entries - {"__init__"}
-    assert len(entries) <= 15, "a new package at the top needs a reason"
+    assert len(entries - {"__init__", "__main__"}) <= 14, "a new package at the top needs a reason"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope.model import captures, clock
+from stepscope.model import captures
+from stepscope.process import clock
 from stepscope.readers.common.wall_clock import WallClock, session_clock
 
 S = 1_000_000_000

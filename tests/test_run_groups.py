@@ -18,8 +18,8 @@ from stepscope.errors import DataError
 from stepscope.io import discover, store
 from stepscope.io.sources import find_sources
 from stepscope.model import captures
+from stepscope.model.steps.windows import join_windows
 from stepscope.model.trace import Meta, Trace
-from stepscope.model.windows import join_windows
 from stepscope.server.runs import RunList
 
 SECOND = 10**9

@@ -130,7 +130,7 @@ def test_overlap_equals_counting_every_nanosecond(trace: Trace) -> None:
         if name in marked and start < high and start + length > low:
             first, last = max(start, low) - low, min(start + length, high) - low
             marked[name][first:last] = b"\1" * (last - first)
-    from stepscope.analyses.shared.step_windows import device_times
+    from stepscope.analyses.shared.steps.step_windows import device_times
     from stepscope.model import intervals
 
     _, _, busy = next(iter(device_times(trace.of_rank(step["rank"][0]))), (0, None, None))

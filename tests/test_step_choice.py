@@ -13,7 +13,7 @@ from programs import needs
 from stepscope.cli import main
 from stepscope.errors import UsageError
 from stepscope.io import store
-from stepscope.model.step_choice import markers
+from stepscope.model.steps.step_choice import markers
 from stepscope.model.trace import Trace
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -9,7 +9,7 @@ import pytest
 import stepscope
 import tiny
 from conftest import ROOT
-from stepscope.analyses.shared.counterparts import matched_calls
+from stepscope.analyses.shared.ranks.counterparts import matched_calls
 from stepscope.model.trace import Trace
 from stepscope.timeline import arrows, critical_path, layout
 from stepscope.timeline.layout import KINDS, build

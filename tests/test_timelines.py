@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import stepscope
 import tiny
 from conftest import ROOT, SHARED
-from stepscope.analyses.shared.step_windows import device_steps
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.steps.step_windows import device_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.errors import DataError, UsageError
 from stepscope.io import cache
 from stepscope.io.sources import find_sources

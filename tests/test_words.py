@@ -58,7 +58,6 @@ ALLOWED_NAMES = {
     "readers/common/problems.py: what": "the column `what` of the table `problems`",
     "readers/common/wire.py: what": "becomes the column `what` of the table `problems`",
     "readers/capture/reader.py: what": "the key in the header of a capture",
-    "analyses/shared/replay.py: own": "being rewritten",
 }
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stepscope.errors import DataError, StepscopeError, UsageError
-from stepscope.model.worker import Parent, Worker, WorkerEndedError
+from stepscope.process.worker import Parent, Worker, WorkerEndedError
 
 
 def serve(greeting: str) -> None:

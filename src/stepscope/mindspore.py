@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.errors import UsageError
-from stepscope.model.notices import say
+from stepscope.process.notices import say
 from stepscope.recording.callbacks import MarkSteps, StopAtEpoch, StopAtStep
 from stepscope.recording.collectors.annotations import mstx
 from stepscope.recording.collectors.options import (

@@ -5,7 +5,7 @@ import pytest
 
 import stepscope
 from flight_dumps import entry, write
-from stepscope.analyses.shared.cycles import sink_groups
+from stepscope.analyses.shared.ranks.cycles import sink_groups
 
 
 def causes(folder: Path) -> list[tuple[int, str]]:

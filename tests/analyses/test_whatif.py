@@ -8,7 +8,7 @@ import pytest
 
 import stepscope
 import tiny
-from stepscope.analyses.shared.changes import parse_scales
+from stepscope.analyses.shared.replays.changes import parse_scales
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
 

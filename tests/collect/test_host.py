@@ -14,7 +14,8 @@ import pytest
 
 import stepscope
 from programs import needs
-from stepscope.model import captures, clock
+from stepscope.model import captures
+from stepscope.process import clock
 from stepscope.readers.capture.tables import load_table
 from stepscope.recording.collectors import host
 from stepscope.recording.collectors.options import HostSystem, Options

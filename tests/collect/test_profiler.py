@@ -23,8 +23,9 @@ import tiny
 from programs import needs
 from stepscope import Profiler, ProfilerActivity, ProfilerLevel, profile, record_function, schedule
 from stepscope.errors import UsageError
-from stepscope.model import captures, notices
+from stepscope.model import captures
 from stepscope.model.trace import Meta, Trace
+from stepscope.process import notices
 from stepscope.recording import convert
 from stepscope.recording.collectors import options as choices_of
 from stepscope.recording.collectors.options import AicoreMetrics, ExperimentalConfig, Options

@@ -17,8 +17,9 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.model import captures, clock
+from stepscope.model import captures
 from stepscope.model.trace import Trace
+from stepscope.process import clock
 from stepscope.readers.capture.stacks import load_frames
 from stepscope.recording.collectors import stacks
 from stepscope.recording.collectors.options import Options

@@ -22,8 +22,8 @@ import pytest
 
 import chromium
 import settling
-from stepscope.server import http_server
 from stepscope.server.app import Settings
+from stepscope.server.http import http_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

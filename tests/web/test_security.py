@@ -18,7 +18,7 @@ import pytest
 
 from stepscope.model import captures
 from stepscope.server import uploads
-from stepscope.server.access import split_host
+from stepscope.server.http.access import split_host
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -708,7 +708,7 @@ def test_a_header_that_claims_a_prefix_is_not_believed(server: Serve) -> None:
 
 
 def test_without_a_build_the_page_says_how_to_make_one(server: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("stepscope.server.pages.DIST", tmp_path)
+    monkeypatch.setattr("stepscope.server.http.pages.DIST", tmp_path)
     answer = server(SAMPLES).ask("")
     assert answer.status == 503
     assert b"make frontend" in answer.body
@@ -823,7 +823,7 @@ def test_a_wrong_limit_of_the_cache_is_refused_before_anything_is_served(
 
 def test_a_port_that_is_taken_is_passed_over_unless_it_was_asked_for() -> None:
     from stepscope.errors import UsageError
-    from stepscope.server import http_server
+    from stepscope.server.http import http_server
 
     with http_server.listen("127.0.0.1", None) as first, http_server.listen("127.0.0.1", None) as second:
         assert first.getsockname()[1] != second.getsockname()[1]

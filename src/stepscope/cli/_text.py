@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stepscope.model.escapes import escape_controls
+from stepscope.process.escapes import escape_controls
 
 GAP = "  "
 _LEAST = 16  # columns that a shortened name keeps; a table that is still too wide loses its last columns

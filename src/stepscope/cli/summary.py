@@ -112,7 +112,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
 
     import polars as pl
 
-    from stepscope.analyses.shared.warmup import counting_steps
+    from stepscope.analyses.shared.steps.warmup import counting_steps
 
     kernels = trace.analyse("kernels")
     names = ["overview", "operator_types", "memory_peaks", "overlap"]

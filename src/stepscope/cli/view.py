@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
     import secrets
 
     from stepscope.io import cache
-    from stepscope.server import http_server
-    from stepscope.server.access import is_loopback
     from stepscope.server.app import Settings
+    from stepscope.server.http import http_server
+    from stepscope.server.http.access import is_loopback
 
     open_to_others = not is_loopback(args.host)
     if open_to_others and args.no_token:

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     changes: dict[str, Any] = {"scale": ",".join(args.scale) or None, "remove": ",".join(args.remove) or None}
     several = any("," in text for text in (*args.scale, *args.remove)) or count != 1
     if not chosen:
-        from stepscope.analyses.shared.changes import REMOVABLE
+        from stepscope.analyses.shared.replays.changes import REMOVABLE
 
         changes["remove"] = ",".join(REMOVABLE)
     rows = trace.analyse("whatif", **changes, infinite_bandwidth=args.infinite_bandwidth, each=several)

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import complete_steps, coverage
 from stepscope.analyses.shared.device_work import cut, device_work
-from stepscope.analyses.shared.host_phases import host_spans, main_threads, role_times, roles
 from stepscope.analyses.shared.operator_calls import host_operators
-from stepscope.analyses.shared.step_windows import device_steps
+from stepscope.analyses.shared.steps.coverage import complete_steps, coverage
+from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads, role_times, roles
+from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.analyses.steps.gaps import gaps
 from stepscope.comparison import names
 from stepscope.model import intervals

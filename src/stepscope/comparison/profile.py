@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import complete_steps, coverage, ranks_without_copies
-from stepscope.analyses.shared.step_windows import device_steps
-from stepscope.analyses.shared.warmup import counting_steps, host_steps
+from stepscope.analyses.shared.steps.coverage import complete_steps, coverage, ranks_without_copies
+from stepscope.analyses.shared.steps.step_windows import device_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps, host_steps
 from stepscope.analyses.steps.overview import overview
 from stepscope.comparison import statistics
 from stepscope.comparison.parts import LABELS, step_parts

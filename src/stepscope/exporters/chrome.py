@@ -21,7 +21,7 @@ from stepscope.exporters.common.json_lines import encode_distinct, fill_template
 from stepscope.exporters.common.ranks import File, write_ranks
 from stepscope.model import intervals
 from stepscope.model.counters import OWNER
-from stepscope.model.step_assignment import DEVICE_WORK, nearest_around
+from stepscope.model.steps.step_assignment import DEVICE_WORK, nearest_around
 from stepscope.model.trace import Trace
 from stepscope.readers.chrome.memory import ALLOCATORS
 

@@ -23,7 +23,8 @@ from typing import NamedTuple, TypeVar
 
 from stepscope.errors import NoRoomError, StepscopeError, UsageError
 from stepscope.io import cache_usage
-from stepscope.model import notices, units
+from stepscope.model import units
+from stepscope.process import notices
 
 DEFAULT_LIMIT = 20 << 30
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 16

@@ -16,9 +16,9 @@ import msgspec
 from stepscope import readers
 from stepscope.errors import DataError, NoRoomError, StepscopeError
 from stepscope.io import store
-from stepscope.model import step_choice
+from stepscope.model.steps import step_choice
 from stepscope.model.trace import Trace
-from stepscope.model.worker import Parent, Progress, Worker, WorkerEndedError
+from stepscope.process.worker import Parent, Progress, Worker, WorkerEndedError
 
 LARGE = 16 << 20  # bytes: below this, starting a process costs as much as reading, and no library call takes a second
 _REUSE_LIMIT = 256 << 20  # bytes: a worker that has read more holds much memory and is not used again

@@ -11,10 +11,10 @@ from stepscope.io import conversion, discover
 from stepscope.io.discover import Group, Recording, Source, rank_in_name
 from stepscope.io.open_source import SourceOpener
 from stepscope.io.sources import find_sources, known_formats
-from stepscope.model import step_choice
+from stepscope.model.steps import step_choice
+from stepscope.model.steps.windows import join_windows
 from stepscope.model.trace import Trace, combine, unread_problem
-from stepscope.model.windows import join_windows
-from stepscope.model.worker import Progress
+from stepscope.process.worker import Progress
 from stepscope.readers.common.unknown_files import folder_hint
 
 

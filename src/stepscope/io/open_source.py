@@ -16,7 +16,7 @@ from stepscope.io.discover import Source, rank_in_name
 from stepscope.io.sources import check_access, file_states, files_beside
 from stepscope.model import captures
 from stepscope.model.trace import Trace
-from stepscope.model.worker import Progress
+from stepscope.process.worker import Progress
 
 _ATTEMPTS = 2
 _CHANGED = "changed while it was being read, twice"

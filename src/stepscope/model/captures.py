@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepscope.errors import UsageError, first_line
-from stepscope.model import clock
+from stepscope.process import clock
 
 SUFFIX = ".capture"
 HEADER = "capture.json"

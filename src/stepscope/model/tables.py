@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from stepscope.errors import UsageError
-from stepscope.model.escapes import CONTROLS, escape
 from stepscope.model.parameters import suggestion
+from stepscope.process.escapes import CONTROLS, escape
 
 if TYPE_CHECKING:
     import polars as pl

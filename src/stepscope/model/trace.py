@@ -199,7 +199,7 @@ class Trace:
         Each occurrence of an annotation or function is a step; an operator or a kernel starts a step, which lasts until the next. * and ?
         match as in file names.
         """
-        chosen: Trace = importlib.import_module("stepscope.model.step_choice").with_steps(self, choice)
+        chosen: Trace = importlib.import_module("stepscope.model.steps.step_choice").with_steps(self, choice)
         return chosen
 
     def of_time(self, start_ns: int, end_ns: int) -> "Trace":

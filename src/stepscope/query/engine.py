@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.errors import UsageError
 from stepscope.model.tables import arrow
-from stepscope.model.worker import Parent
+from stepscope.process.worker import Parent
 from stepscope.query import sandbox
 from stepscope.query.process import too_large
 

@@ -6,7 +6,7 @@ import subprocess
 from typing import Any
 
 from stepscope.errors import StepscopeError, UsageError
-from stepscope.model.worker import Parent, Worker, WorkerEndedError
+from stepscope.process.worker import Parent, Worker, WorkerEndedError
 
 MEMORY = 2 * 10**9  # bytes that a query may use, and bytes of the tables that it reads
 

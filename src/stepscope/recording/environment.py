@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepscope.errors import StepscopeError, UsageError
-from stepscope.model.notices import say
+from stepscope.process.notices import say
 from stepscope.recording.collectors.options import from_json
 from stepscope.recording.process.runtime import runtime
 from stepscope.recording.profiler import Profiler

@@ -15,7 +15,7 @@ from typing import Any
 
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.model import captures, units
-from stepscope.model.escapes import escape_controls
+from stepscope.process.escapes import escape_controls
 
 _STARTUP = Path(__file__).parent / "startup"
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -21,7 +21,7 @@ from typing import Any
 
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.model.captures import SUFFIX
-from stepscope.model.notices import error_line, say
+from stepscope.process.notices import error_line, say
 from stepscope.recording import sources
 from stepscope.recording.attach.jobs import listen
 from stepscope.recording.callbacks import TrainCallback

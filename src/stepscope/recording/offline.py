@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.model import captures
-from stepscope.model.notices import say
+from stepscope.process.notices import say
 from stepscope.recording.window import wait_for_conversions
 
 

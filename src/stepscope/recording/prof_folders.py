@@ -27,7 +27,7 @@ from stepscope.io import open_run, store
 from stepscope.model import captures, units
 from stepscope.model.span_details import iterations as marked_iterations
 from stepscope.model.trace import Trace
-from stepscope.model.worker import Parent, Worker, WorkerEndedError
+from stepscope.process.worker import Parent, Worker, WorkerEndedError
 from stepscope.readers.ascend.prof import reader as prof
 from stepscope.recording import convert
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from stepscope.errors import UsageError
 from stepscope.model import captures
-from stepscope.model.notices import error_line, say
+from stepscope.process.notices import error_line, say
 from stepscope.recording import offline, sources
 from stepscope.recording.collectors import options as profiler_options
 from stepscope.recording.collectors import schedules

@@ -12,7 +12,7 @@ from typing import Any
 
 from stepscope.errors import StepscopeError
 from stepscope.model import units
-from stepscope.model.notices import error_line, say
+from stepscope.process.notices import error_line, say
 from stepscope.recording.process.signals import critical_section, run_on_main_thread
 from stepscope.recording.window_sequence import WindowSequence
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from stepscope.model.captures import Capture
-from stepscope.model.notices import error_line, say
+from stepscope.process.notices import error_line, say
 from stepscope.recording.collectors import Collector, annotations
 from stepscope.recording.collectors.options import FRAMEWORKS, Options, ProfilerActivity, ProfilerLevel
 

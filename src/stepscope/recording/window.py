@@ -19,9 +19,10 @@ import numpy as np
 
 from stepscope import __version__
 from stepscope.errors import UsageError
-from stepscope.model import captures, clock
+from stepscope.model import captures
 from stepscope.model.captures import Capture
-from stepscope.model.notices import error_line, say
+from stepscope.process import clock
+from stepscope.process.notices import error_line, say
 from stepscope.recording import sources
 from stepscope.recording.collectors import Collector
 from stepscope.recording.collectors import options as profiler_options

@@ -28,12 +28,13 @@ from stepscope.errors import DataError, StepscopeError, UsageError
 from stepscope.io import store
 from stepscope.model import parameters
 from stepscope.query.process import MEMORY
-from stepscope.server import answers, comparisons, exports, live, pages, perfetto, timeline
-from stepscope.server.access import Access
-from stepscope.server.connections import Limits
+from stepscope.server import answers, comparisons, exports, live, perfetto, timeline
 from stepscope.server.dismissals import Dismissals
+from stepscope.server.http import pages
+from stepscope.server.http.access import Access
+from stepscope.server.http.connections import Limits
+from stepscope.server.http.responses import answer_response, event_stream, json_body, json_response, not_modified, query_words, tagged
 from stepscope.server.queries import QueryPool
-from stepscope.server.responses import answer_response, event_stream, json_body, json_response, not_modified, query_words, tagged
 from stepscope.server.runs import LARGE, Run, RunList
 from stepscope.server.timeline import Building
 from stepscope.server.traces import Opening, Signature, Traces

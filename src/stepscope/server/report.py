@@ -16,7 +16,7 @@ from stepscope.model import units
 from stepscope.model.parameters import check_word
 from stepscope.model.trace import Trace
 from stepscope.server import RUN_PAGES
-from stepscope.server.pages import DIST
+from stepscope.server.http.pages import DIST
 from stepscope.server.runs import describe
 from stepscope.timeline import report as timeline_report
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from stepscope.analyses.shared.counterparts import matched_calls
+from stepscope.analyses.shared.ranks.counterparts import matched_calls
 from stepscope.model.trace import Trace
 from stepscope.timeline import details
 from stepscope.timeline.details import MANY, Memo

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import complete_steps
 from stepscope.analyses.shared.device_work import cut
+from stepscope.analyses.shared.steps.coverage import complete_steps
 from stepscope.errors import UsageError
 from stepscope.model import intervals, tables
 from stepscope.model.intervals import Ints

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.analyses.shared.coverage import coverage
-from stepscope.analyses.shared.step_windows import device_steps
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.steps.coverage import coverage
+from stepscope.analyses.shared.steps.step_windows import device_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.analyses.steps.overlap import step_parts
 from stepscope.model import intervals, schema
 from stepscope.model.intervals import Ints, Set

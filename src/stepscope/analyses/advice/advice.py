@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Finding
 from stepscope.analyses.advice.engine.results import Advice, Ranked, Unchecked, advice_of
-from stepscope.analyses.shared.coverage import step_ranges
+from stepscope.analyses.shared.steps.coverage import step_ranges
 from stepscope.model.messages import catalog, render
 from stepscope.model.trace import Trace
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.rank_steps import PARTS
-from stepscope.analyses.shared.stage_replay import StageJob, schedule_fault, stage_job, workers
-from stepscope.analyses.shared.step_replay import StepJob, step_job
+from stepscope.analyses.shared.ranks.rank_steps import PARTS
+from stepscope.analyses.shared.replays.stage_replay import StageJob, schedule_fault, stage_job, workers
+from stepscope.analyses.shared.replays.step_replay import StepJob, step_job
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 

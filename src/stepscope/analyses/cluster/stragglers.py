@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import step_ranges
-from stepscope.analyses.shared.device_clocks import device_clocks
-from stepscope.analyses.shared.rank_places import rank_places
-from stepscope.analyses.shared.rank_steps import PARTS
-from stepscope.analyses.shared.slow_links import slow_links, step_list
-from stepscope.analyses.shared.slow_ranks import Floats, SlowRanks, known_median, slow_ranks, usual
-from stepscope.analyses.shared.stage_replay import StageJob, stage_job
-from stepscope.analyses.shared.step_replay import StepJob, step_job
+from stepscope.analyses.shared.ranks.device_clocks import device_clocks
+from stepscope.analyses.shared.ranks.rank_places import rank_places
+from stepscope.analyses.shared.ranks.rank_steps import PARTS
+from stepscope.analyses.shared.ranks.slow_links import slow_links, step_list
+from stepscope.analyses.shared.ranks.slow_ranks import Floats, SlowRanks, known_median, slow_ranks, usual
+from stepscope.analyses.shared.replays.stage_replay import StageJob, stage_job
+from stepscope.analyses.shared.replays.step_replay import StepJob, step_job
+from stepscope.analyses.shared.steps.coverage import step_ranges
 from stepscope.model.intervals import Bools
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace

@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.counterparts import match_collectives, match_transfers
-from stepscope.analyses.shared.coverage import coverage
 from stepscope.analyses.shared.messages import messages
+from stepscope.analyses.shared.ranks.counterparts import match_collectives, match_transfers
+from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace

@@ -3,7 +3,7 @@
 import polars as pl
 
 from stepscope.analyses.communication.reduces import reduces
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.analyses.steps.step_trace import step_trace
 from stepscope.model.trace import Trace
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from stepscope.analyses.shared.cycles import sink_groups
-from stepscope.analyses.shared.waiting_ranks import (
+from stepscope.analyses.shared.ranks.cycles import sink_groups
+from stepscope.analyses.shared.ranks.waiting_ranks import (
     BEHIND,
     NO_DUMP,
     NO_PARTNER,

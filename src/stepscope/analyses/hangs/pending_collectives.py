@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.waiting_ranks import mismatches, waiting_ranks
+from stepscope.analyses.shared.ranks.waiting_ranks import mismatches, waiting_ranks
 from stepscope.model.trace import Trace
 
 COLUMNS = {

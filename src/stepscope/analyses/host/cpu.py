@@ -4,8 +4,8 @@ import polars as pl
 
 from stepscope.model.counters import OWNER
 from stepscope.model.parameters import check_word
+from stepscope.model.steps.windows import with_windows
 from stepscope.model.trace import Trace
-from stepscope.model.windows import with_windows
 
 COLUMNS = {
     "rank": pl.Int32,

@@ -3,8 +3,8 @@
 import polars as pl
 
 from stepscope.analyses.operators.queue_lengths import queue_lengths
+from stepscope.model.steps.windows import with_windows
 from stepscope.model.trace import Trace
-from stepscope.model.windows import with_windows
 
 COLUMNS = {
     "rank": pl.Int32,

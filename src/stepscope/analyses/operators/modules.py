@@ -4,7 +4,7 @@ import polars as pl
 
 from stepscope.analyses.shared.flop_counts import flop_calls
 from stepscope.analyses.shared.operator_calls import enclosing_rows, nearest, on_devices, rows_of
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
 COLUMNS = {

@@ -3,10 +3,10 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.changes import remove, unchanged
 from stepscope.analyses.shared.flop_counts import flop_calls
-from stepscope.analyses.shared.graph import KINDS, build
-from stepscope.analyses.shared.replay import replay
+from stepscope.analyses.shared.replays.changes import remove, unchanged
+from stepscope.analyses.shared.replays.graph import KINDS, build
+from stepscope.analyses.shared.replays.replay import replay
 from stepscope.model.trace import Trace
 
 COLUMNS = {

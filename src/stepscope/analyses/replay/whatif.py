@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import polars as pl
 
-from stepscope.analyses.shared.changes import Durations, parse_scales, unchanged
-from stepscope.analyses.shared.changes import infinite_bandwidth as without_transfer_time
-from stepscope.analyses.shared.changes import remove as remove_time
-from stepscope.analyses.shared.changes import scale as scale_time
-from stepscope.analyses.shared.coverage import step_ranges
-from stepscope.analyses.shared.graph import Graph, build
-from stepscope.analyses.shared.replay import path_shares, replay
+from stepscope.analyses.shared.replays.changes import Durations, parse_scales, unchanged
+from stepscope.analyses.shared.replays.changes import infinite_bandwidth as without_transfer_time
+from stepscope.analyses.shared.replays.changes import remove as remove_time
+from stepscope.analyses.shared.replays.changes import scale as scale_time
+from stepscope.analyses.shared.replays.graph import Graph, build
+from stepscope.analyses.shared.replays.replay import path_shares, replay
+from stepscope.analyses.shared.steps.coverage import step_ranges
 from stepscope.model.intervals import Ints
 from stepscope.model.trace import Trace
 

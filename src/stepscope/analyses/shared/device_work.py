@@ -7,13 +7,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.analyses.shared.coverage import coverage
-from stepscope.analyses.shared.host_phases import threads
+from stepscope.analyses.shared.steps.coverage import coverage
+from stepscope.analyses.shared.steps.host_phases import threads
 from stepscope.model import intervals
 from stepscope.model.intervals import Ints
 from stepscope.model.memo import memoized
 from stepscope.model.schema import KINDS
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
 

@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import coverage, unrecorded_steps
 from stepscope.analyses.shared.operator_calls import host_operators, launcher, nearest, on_devices, rows_of, upward
+from stepscope.analyses.shared.steps.coverage import coverage, unrecorded_steps
 from stepscope.model import chips
 from stepscope.model.intervals import Bools
 from stepscope.model.memo import memoized
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
 Dims = list[list[int]]  # of each input; [] for an input that is not a tensor

@@ -3,10 +3,10 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import coverage
+from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model.intervals import Bools, Ints
 from stepscope.model.memo import memoized
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
 

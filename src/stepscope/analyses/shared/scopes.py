@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
 _COLUMNS = {"rank": pl.Int32, "group": pl.String, "level": pl.Int32, "scope": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}

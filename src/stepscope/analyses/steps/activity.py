@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import unknown_times
 from stepscope.analyses.shared.device_work import Device, devices
 from stepscope.analyses.shared.memory_samples import memory_samples
-from stepscope.analyses.shared.step_windows import device_steps
+from stepscope.analyses.shared.steps.coverage import unknown_times
+from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.errors import UsageError
 from stepscope.model import intervals
 from stepscope.model.trace import Trace

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import unrecorded_steps
 from stepscope.analyses.shared.device_work import cut, device_work
-from stepscope.analyses.shared.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.steps.coverage import unrecorded_steps
+from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
 from stepscope.model.memo import memoized

@@ -2,10 +2,10 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.coverage import complete_steps
-from stepscope.analyses.shared.overhead import unprofiled
-from stepscope.analyses.shared.step_windows import device_steps
-from stepscope.analyses.shared.warmup import counting_steps, host_steps
+from stepscope.analyses.shared.steps.coverage import complete_steps
+from stepscope.analyses.shared.steps.overhead import unprofiled
+from stepscope.analyses.shared.steps.step_windows import device_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps, host_steps
 from stepscope.analyses.steps.gaps import gaps
 from stepscope.model.trace import Trace
 

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.analyses.shared.coverage import unknown_times
 from stepscope.analyses.shared.device_work import Device, SpanArrays, cut, devices, find, or_null, span_arrays
-from stepscope.analyses.shared.host_phases import main_threads, on_host
-from stepscope.analyses.shared.step_windows import device_steps
+from stepscope.analyses.shared.steps.coverage import unknown_times
+from stepscope.analyses.shared.steps.host_phases import main_threads, on_host
+from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints, Set
 from stepscope.model.memo import memoized

@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import coverage
-from stepscope.analyses.shared.step_windows import device_times
+from stepscope.analyses.shared.steps.coverage import coverage
+from stepscope.analyses.shared.steps.step_windows import device_times
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace

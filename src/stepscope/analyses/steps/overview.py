@@ -2,11 +2,11 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.coverage import complete_steps, coverage, ranks_without_copies, step_ranges
 from stepscope.analyses.shared.flop_counts import flop_calls
-from stepscope.analyses.shared.host_phases import host_spans, main_threads
-from stepscope.analyses.shared.overhead import with_overhead
-from stepscope.analyses.shared.warmup import counting_steps, host_steps
+from stepscope.analyses.shared.steps.coverage import complete_steps, coverage, ranks_without_copies, step_ranges
+from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.steps.overhead import with_overhead
+from stepscope.analyses.shared.steps.warmup import counting_steps, host_steps
 from stepscope.analyses.steps.overlap import overlap
 from stepscope.model import intervals
 from stepscope.model.counters import OWNER

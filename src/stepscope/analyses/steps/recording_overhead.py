@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.overhead import device_ranks, unprofiled
+from stepscope.analyses.shared.steps.overhead import device_ranks, unprofiled
 from stepscope.analyses.steps.overview import overview
 from stepscope.model.trace import Trace
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.model import step_choice
+from stepscope.model.steps import step_choice
 from stepscope.model.trace import Trace
 
 COLUMNS = {

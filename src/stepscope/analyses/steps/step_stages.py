@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.host_phases import passes, role_times, roles
+from stepscope.analyses.shared.steps.host_phases import passes, role_times, roles
 from stepscope.model import intervals
 from stepscope.model.intervals import Set
 from stepscope.model.trace import Trace

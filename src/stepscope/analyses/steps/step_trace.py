@@ -6,11 +6,11 @@ import fnmatch
 import polars as pl
 
 from stepscope.analyses.shared.device_work import device_work
-from stepscope.analyses.shared.host_phases import first_or_last, passes
+from stepscope.analyses.shared.steps.host_phases import first_or_last, passes
 from stepscope.errors import UsageError
 from stepscope.model.memo import memoized
+from stepscope.model.steps.windows import with_windows
 from stepscope.model.trace import Trace
-from stepscope.model.windows import with_windows
 
 COLUMNS = {
     "rank": pl.Int32,

@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.analyses.communication.cluster_steps import cluster_steps
 from stepscope.analyses.communication.communication import communication
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.analyses.steps.overlap import overlap
 from stepscope.analyses.verdict._message import MATTERS, Message, Options, column, known, severity
 from stepscope.analyses.verdict._stragglers import straggler_messages

@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 
 from stepscope.analyses.operators.flops import flops
-from stepscope.analyses.shared.coverage import unrecorded_steps
 from stepscope.analyses.shared.flop_counts import flop_calls, flop_totals
+from stepscope.analyses.shared.steps.coverage import unrecorded_steps
 from stepscope.analyses.steps.overview import overview
 from stepscope.analyses.verdict._message import (
     Message,

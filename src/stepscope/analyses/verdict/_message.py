@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from stepscope.analyses.shared.coverage import coverage
+from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model.trace import Trace
 
 MATTERS = 0.05  # of a step: less is not worth a conclusion

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.analyses.steps.gap_causes import gap_causes
 from stepscope.analyses.steps.overview import overview
 from stepscope.analyses.steps.step_times import step_times

@@ -16,9 +16,10 @@ from stepscope.errors import DataError, UsageError
 from stepscope.exporters import draft_output
 from stepscope.exporters.msprof import iterations, marks, memory, readme, summaries, timeline
 from stepscope.exporters.msprof.tasks import work
-from stepscope.model import heap, span_details
+from stepscope.model import span_details
 from stepscope.model.parameters import check_word, nearest
 from stepscope.model.trace import Trace
+from stepscope.process import heap
 
 _ROWS = 1_000_000
 _OURS = re.compile(r"README\.txt|[a-z_0-9]+_\d{14}\.(csv|json)")

@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import DataError
+from stepscope.model.steps.windows import join_numbers
 from stepscope.model.trace import Meta, Trace
-from stepscope.model.windows import join_numbers
 from stepscope.readers import Options
 from stepscope.readers.common import wall_clock
 from stepscope.readers.xplane.reader import read_file

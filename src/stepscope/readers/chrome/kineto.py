@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.step_assignment import steps_by_time
+from stepscope.model.steps.step_assignment import steps_by_time
 from stepscope.model.trace import Trace
 from stepscope.readers import Options
 from stepscope.readers.chrome.header import Exported, Header

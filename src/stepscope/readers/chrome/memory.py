@@ -5,7 +5,7 @@ import polars as pl
 
 from stepscope.model.counters import OWNER
 from stepscope.model.intervals import Ints
-from stepscope.model.step_assignment import nearest_around
+from stepscope.model.steps.step_assignment import nearest_around
 from stepscope.readers.common.allocations import memory_samples, pair_releases
 
 # Every operator that makes a tensor calls one of these: the operator that needs the memory is further out.

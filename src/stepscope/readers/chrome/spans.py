@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.model import intervals, schema
 from stepscope.model.intervals import Ints
-from stepscope.model.step_assignment import DEVICE_WORK, nearest_around
+from stepscope.model.steps.step_assignment import DEVICE_WORK, nearest_around
 
 # The first rule that matches decides: category, name, kind. Older releases of PyTorch wrote other categories.
 _RULES = (

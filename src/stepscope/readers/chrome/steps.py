@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.model.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch, steps_on_device
+from stepscope.model.steps.step_assignment import DEVICE_WORK, NO_MARKERS, number_steps, steps_by_launch, steps_on_device
 from stepscope.readers.common.problems import Problem
 
 STEP_LIKE = r"(?i)^\W*(train(ing)?|eval(uation)?|inference|profiler?)?[\s_:#.-]*(step|iter|iteration|batch)[\s_:#.-]*\d*\W*$"

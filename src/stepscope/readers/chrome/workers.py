@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from stepscope.errors import DataError
-from stepscope.model.worker import Parent, Worker, WorkerEndedError
+from stepscope.process.worker import Parent, Worker, WorkerEndedError
 from stepscope.readers import Options
 from stepscope.readers.chrome.columns import decode
 from stepscope.readers.chrome.parts import write_parts

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope.model.clock import TOLERANCE_NS
 from stepscope.model.intervals import Ints
+from stepscope.process.clock import TOLERANCE_NS
 
 _EVER = 1 << 62
 

@@ -5,7 +5,7 @@ import re
 import polars as pl
 
 from stepscope.model import schema, units
-from stepscope.model.step_assignment import steps_by_time
+from stepscope.model.steps.step_assignment import steps_by_time
 from stepscope.readers.ascend.common.tables import column, drop_invalid, number, read_json, read_table
 from stepscope.readers.common.documents import as_dict, files
 from stepscope.readers.common.problems import Problem

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stepscope.model import schema
 from stepscope.model.intervals import Bools, Ints
-from stepscope.model.step_assignment import REGIONS
+from stepscope.model.steps.step_assignment import REGIONS
 from stepscope.readers.common.wall_clock import WallClock
 from stepscope.readers.xplane import operations
 from stepscope.readers.xplane.operations import EventTexts, Operation, Programs

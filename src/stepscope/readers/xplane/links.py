@@ -6,7 +6,7 @@ import polars as pl
 from stepscope.model import intervals
 from stepscope.model.counters import OWNER
 from stepscope.model.intervals import Ints
-from stepscope.model.step_assignment import nearest_around, numbers_of, steps_by_handover
+from stepscope.model.steps.step_assignment import nearest_around, numbers_of, steps_by_handover
 from stepscope.readers.chrome.spans import optional_rows
 from stepscope.readers.chrome.steps import find_steps
 from stepscope.readers.common.allocations import memory_samples, pair_releases

@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.model import schema, units
-from stepscope.model.step_assignment import with_passes
+from stepscope.model.steps.step_assignment import with_passes
 from stepscope.model.trace import Meta, Trace, combine, unread_problem
 from stepscope.readers import Options
 from stepscope.readers.common import wire

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.errors import StepscopeError, UsageError
-from stepscope.model.notices import say
+from stepscope.process.notices import say
 from stepscope.recording.attach import sockets
 from stepscope.recording.process.signals import run_on_main_thread
 from stepscope.recording.recorder import Recorder, Request

@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.model import clock
 from stepscope.model.captures import Capture
+from stepscope.process import clock
 from stepscope.recording.collectors.options import HostSystem, Options
 
 Gauges = Iterator[tuple[str, float, str]]  # name, value, unit

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.model import clock
 from stepscope.model.captures import Capture, Column
+from stepscope.process import clock
 from stepscope.recording.collectors.options import Options, ProfilerActivity, ProfilerLevel, ascend_only
 
 _HELD = 256 << 20  # bytes of a file: a protocol buffer cannot be larger than 2 GiB, and JAX holds all of it in memory

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.model.notices import error_line, say
+from stepscope.process.notices import error_line, say
 from stepscope.recording.hooks import timed_start
 from stepscope.recording.process.runtime import runtime
 from stepscope.recording.process.signals import run_on_main_thread

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from stepscope.model.notices import error_line, say
+from stepscope.process.notices import error_line, say
 
 # Called with "before", "after" or "failed", and the module.
 Hook = Callable[[str, ModuleType], None]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from stepscope.model import notices
-from stepscope.model.notices import error_line, say
+from stepscope.process import notices
+from stepscope.process.notices import error_line, say
 from stepscope.recording.process.import_hooks import ImportHooks
 from stepscope.recording.process.patches import Patches
 from stepscope.recording.process.signals import Signals, critical_section

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from stepscope.model.notices import say
+from stepscope.process.notices import say
 
 # Signals with which schedulers and terminals end a job: Slurm's --signal is often USR1. Windows has two of them.
 _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGXCPU") if hasattr(signal, name)]

@@ -16,7 +16,7 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from stepscope.errors import UsageError
-from stepscope.model.notices import error_line, say
+from stepscope.process.notices import error_line, say
 from stepscope.recording.process.runtime import runtime
 
 _FORMS = "optimizer:NAME, function:MODULE.NAME, annotation:NAME or dataloader, such as function:__main__.train_step"

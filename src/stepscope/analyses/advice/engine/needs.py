@@ -6,7 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from stepscope.analyses.advice.engine.run import Run
-from stepscope.analyses.shared.coverage import coverage
+from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model import chips
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace

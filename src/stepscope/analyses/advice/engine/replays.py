@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Change
-from stepscope.analyses.shared.changes import NEVER, Durations, remove, unchanged
-from stepscope.analyses.shared.coverage import step_ranges, unrecorded_steps
-from stepscope.analyses.shared.graph import KINDS, Graph, build
-from stepscope.analyses.shared.replay import path_shares, replay
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.replays.changes import NEVER, Durations, remove, unchanged
+from stepscope.analyses.shared.replays.graph import KINDS, Graph, build
+from stepscope.analyses.shared.replays.replay import path_shares, replay
+from stepscope.analyses.shared.steps.coverage import step_ranges, unrecorded_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.model import intervals
 from stepscope.model.intervals import Ints
 from stepscope.model.trace import Trace

@@ -10,8 +10,8 @@ from stepscope.analyses.advice.engine.needs import device_word, how_to_record, m
 from stepscope.analyses.advice.engine.replays import Replays
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.advice.rules import Rule, rules
-from stepscope.analyses.shared.coverage import step_ranges
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.steps.coverage import step_ranges
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.analyses.steps.overview import overview
 from stepscope.analyses.steps.recording_overhead import recording_overhead
 from stepscope.model.memo import memoized

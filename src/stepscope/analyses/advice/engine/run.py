@@ -8,11 +8,11 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.lines import most_common
 from stepscope.analyses.shared.device_work import device_work
-from stepscope.analyses.shared.graph import Graph
-from stepscope.analyses.shared.host_phases import host_spans, main_threads
 from stepscope.analyses.shared.operator_calls import host_operators
-from stepscope.analyses.shared.step_windows import device_steps
-from stepscope.analyses.shared.warmup import counting_steps
+from stepscope.analyses.shared.replays.graph import Graph
+from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.steps.step_windows import device_steps
+from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.model import intervals
 from stepscope.model.trace import Trace
 

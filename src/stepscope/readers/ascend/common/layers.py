@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stepscope.errors import DataError
 from stepscope.model import intervals
 from stepscope.model.intervals import Ints
-from stepscope.model.step_assignment import nearest_around, steps_by_time
+from stepscope.model.steps.step_assignment import nearest_around, steps_by_time
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.common.communication_tables import merged_args

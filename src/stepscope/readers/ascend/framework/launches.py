@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.model import schema
 from stepscope.model.intervals import Ints
-from stepscope.model.step_assignment import steps_by_time
+from stepscope.model.steps.step_assignment import steps_by_time
 from stepscope.model.trace import Trace, complete
 from stepscope.readers.ascend.common.memory_tables import record_counters
 from stepscope.readers.ascend.framework.columns import sort_calls

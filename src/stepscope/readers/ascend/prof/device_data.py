@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.model import heap, units
+from stepscope.model import units
 from stepscope.model.counters import of_device
 from stepscope.model.intervals import Ints
+from stepscope.process import heap
 from stepscope.readers.ascend.prof import communication as prof_communication
 from stepscope.readers.ascend.prof import steps as prof_steps
 from stepscope.readers.ascend.prof.communication import Communication

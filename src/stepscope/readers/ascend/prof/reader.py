@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import DataError
-from stepscope.model import heap
 from stepscope.model.counters import COLUMNS
 from stepscope.model.trace import Meta, Trace
+from stepscope.process import heap
 from stepscope.readers import Options
 from stepscope.readers.ascend.common import steps as ascend_steps
 from stepscope.readers.ascend.prof import device_data, format_2020

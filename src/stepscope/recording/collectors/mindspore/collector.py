@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.model import clock
 from stepscope.model.captures import Capture
+from stepscope.process import clock
 from stepscope.recording.collectors.mindspore import ascend, loop
 from stepscope.recording.collectors.mindspore import cells as mindspore_cells
 from stepscope.recording.collectors.mindspore import graphs as mindspore_graphs

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from stepscope.model import clock
+from stepscope.process import clock
 from stepscope.recording.collectors.mindspore import jit
 from stepscope.recording.process.runtime import runtime
 

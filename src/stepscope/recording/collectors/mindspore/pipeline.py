@@ -7,8 +7,8 @@ that pipeline was removed, or where `init` is called while it exists (MindSpore 
 from pathlib import Path
 from typing import Any
 
-from stepscope.model import clock
 from stepscope.model.captures import Capture
+from stepscope.process import clock
 from stepscope.recording.collectors.mindspore import loop
 
 _INTERVAL_MS = 50  # between samples; MindSpore's 1,000 is too long for a short window

@@ -7,7 +7,7 @@ Measured with PyTorch 2.13: an event takes 0.2 to 0.3 KB while it is recorded. W
 import time
 from collections.abc import Callable
 
-from stepscope.model import heap
+from stepscope.process import heap
 from stepscope.recording.collectors.options import Options
 
 _BYTES = 200  # of an event while it is recorded; one with shapes takes more, and counts as several

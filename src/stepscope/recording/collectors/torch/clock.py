@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stepscope.model import clock, units
+from stepscope.model import units
 from stepscope.model.captures import Capture, Column
+from stepscope.process import clock
 
 Piece = tuple[str, Mapping[str, Column]]
 _ERROR_NS = 1_000_000

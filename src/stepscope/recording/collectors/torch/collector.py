@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.model import clock
 from stepscope.model.captures import Capture
-from stepscope.model.notices import say
+from stepscope.process import clock
+from stepscope.process.notices import say
 from stepscope.recording.collectors.nvml import Sampler
 from stepscope.recording.collectors.options import Options, ProfilerActivity, ProfilerLevel
 from stepscope.recording.collectors.torch import npu, ranges, sessions, surroundings

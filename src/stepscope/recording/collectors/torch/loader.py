@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.model import clock
 from stepscope.model.captures import Capture, Pace
+from stepscope.process import clock
 from stepscope.recording.process.runtime import runtime
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.analyses.advice.engine.findings import Change, Evidence, Finding, scale_host, scale_work
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.cluster.stragglers import CAUSE_WORDS
-from stepscope.analyses.shared.rank_steps import rank_steps
+from stepscope.analyses.shared.ranks.rank_steps import rank_steps
 
 NEEDS = ("steps", "communication", "ranks")
 APPLIES = ("several ranks",)

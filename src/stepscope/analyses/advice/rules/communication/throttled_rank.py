@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_work
 from stepscope.analyses.advice.engine.run import Run
-from stepscope.analyses.shared.device_clocks import device_clocks
+from stepscope.analyses.shared.ranks.device_clocks import device_clocks
 
 NEEDS = ("steps", "communication", "ranks", "clocks")
 APPLIES = ("several ranks", "with device")

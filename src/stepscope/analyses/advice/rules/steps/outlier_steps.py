@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
-from stepscope.analyses.shared.host_phases import host_spans
+from stepscope.analyses.shared.steps.host_phases import host_spans
 
 NEEDS = ("steps",)
 APPLIES = ()

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host
 from stepscope.analyses.advice.engine.run import Run
-from stepscope.analyses.shared.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.model import intervals
 
 NEEDS = ("steps", "ranges")

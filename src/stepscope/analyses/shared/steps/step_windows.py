@@ -2,10 +2,10 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.coverage import coverage
+from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
 LOST = 0.05  # of the launches of a step: fewer may be without work

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 # For work on the pages: node frontend/build.mjs --out FOLDER
-DIST = Path(os.environ.get("STEPSCOPE_WEB_DIST") or Path(__file__).parent / "dist")
+DIST = Path(os.environ.get("STEPSCOPE_WEB_DIST") or Path(__file__).parent.parent / "dist")
 _BASE = re.compile(r"<base\b[^>]*>", re.IGNORECASE)
 _HASHED = re.compile(r"-[0-9A-Za-z_]{8,}\.\w+$")
 _TYPES = {

@@ -31,15 +31,15 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared import lost_work
-from stepscope.analyses.shared.lost_work import LAUNCH, SUMS, Launches
+from stepscope.analyses.shared.steps import lost_work
+from stepscope.analyses.shared.steps.lost_work import LAUNCH, SUMS, Launches
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
 from stepscope.model.memo import memoized
 from stepscope.model.schema import TrackKind
-from stepscope.model.step_assignment import DEVICE_WORK
+from stepscope.model.steps.step_assignment import DEVICE_WORK
+from stepscope.model.steps.windows import not_recorded, with_windows
 from stepscope.model.trace import Trace
-from stepscope.model.windows import not_recorded, with_windows
 
 DATA = ("complete", "partial", "none", "host")  # of a device; host: there is none, host operators replace its kernels
 _EDGE = 0.05  # of a step: less may be missing at its start or end

@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.coverage import coverage
-from stepscope.analyses.shared.host_phases import host_spans, main_threads
-from stepscope.analyses.shared.step_windows import device_times
+from stepscope.analyses.shared.steps.coverage import coverage
+from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.steps.step_windows import device_times
 from stepscope.analyses.steps.overlap import step_parts
 from stepscope.model import intervals
 from stepscope.model.memo import memoized

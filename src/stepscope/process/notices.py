@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stepscope.errors import StepscopeError, first_line
-from stepscope.model.escapes import escape_controls
+from stepscope.process.escapes import escape_controls
 
 
 def say(message: str) -> str:

@@ -22,7 +22,7 @@ from typing import IO, Any, TypeVar, cast
 import msgspec
 
 from stepscope.errors import DataError, StepscopeError, first_line
-from stepscope.model import heap
+from stepscope.process import heap
 
 Progress = Callable[[int, int], None]
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from stepscope.errors import UsageError
 from stepscope.server.app import Server, Settings
-from stepscope.server.connections import Connection
+from stepscope.server.http.connections import Connection
 
 PORT = 7007
 _TRIED = 100

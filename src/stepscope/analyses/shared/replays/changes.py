@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.graph import KINDS, Graph
-from stepscope.analyses.shared.host_phases import host_spans
+from stepscope.analyses.shared.replays.graph import KINDS, Graph
+from stepscope.analyses.shared.steps.host_phases import host_spans
 from stepscope.errors import UsageError
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints

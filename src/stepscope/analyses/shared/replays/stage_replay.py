@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared import stage_schedule
-from stepscope.analyses.shared.stage_schedule import Schedule
+from stepscope.analyses.shared.replays import stage_schedule
+from stepscope.analyses.shared.replays.stage_schedule import Schedule
 from stepscope.model.intervals import Bools, Ints
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace

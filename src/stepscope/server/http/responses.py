@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from stepscope.errors import UsageError
 from stepscope.server import answers
-from stepscope.server.access import is_loopback
+from stepscope.server.http.access import is_loopback
 
 _LONGEST_BODY = 1 << 20
 _CACHING = {"Cache-Control": "private, no-cache"}

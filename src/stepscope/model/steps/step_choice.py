@@ -21,9 +21,17 @@ import polars as pl
 from stepscope.errors import UsageError
 from stepscope.model import intervals, schema
 from stepscope.model.intervals import Ints
-from stepscope.model.step_assignment import NO_MARKERS, REGIONS, number_steps, numbers_of, steps_by_handover, steps_by_launch, with_passes
+from stepscope.model.steps.step_assignment import (
+    NO_MARKERS,
+    REGIONS,
+    number_steps,
+    numbers_of,
+    steps_by_handover,
+    steps_by_launch,
+    with_passes,
+)
+from stepscope.model.steps.windows import windows_of
 from stepscope.model.trace import Trace
-from stepscope.model.windows import windows_of
 
 # Kinds of markers, in the order in which a name without a kind is looked up.
 KINDS = ("annotation", "function", "operator", "kernel")

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.rank_places import rank_places
-from stepscope.analyses.shared.rank_steps import PARTS, Matrix, rank_steps
-from stepscope.analyses.shared.slow_ranks import Floats, known_median, usual
+from stepscope.analyses.shared.ranks.rank_places import rank_places
+from stepscope.analyses.shared.ranks.rank_steps import PARTS, Matrix, rank_steps
+from stepscope.analyses.shared.ranks.slow_ranks import Floats, known_median, usual
 from stepscope.model.intervals import Bools
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace

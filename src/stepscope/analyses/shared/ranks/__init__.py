@@ -1,0 +1,1 @@
+"""Building blocks that compare the ranks of a job."""

@@ -1,0 +1,1 @@
+"""Building blocks that replay steps with changed durations."""

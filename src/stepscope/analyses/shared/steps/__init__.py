@@ -1,0 +1,1 @@
+"""Building blocks about steps: their device part, their phases, and what was recorded of them."""

@@ -1,0 +1,1 @@
+"""HTTP: the server, its connections, who may ask, and the files of the pages."""
