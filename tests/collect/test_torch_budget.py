@@ -109,7 +109,7 @@ def test_a_session_that_only_waited_says_nothing_of_the_next() -> None:
 
 def test_where_another_allocator_hides_the_heap_the_memory_of_the_process_tells() -> None:
     code = """
-        from stepscope.model import heap
+        from stepscope.process import heap
         assert not heap.counts_all()
         before = heap.resident()
         block = bytearray(b"x") * 50_000_000

@@ -53,14 +53,14 @@ def test_analyses_of_all_of_it_run_one_at_a_time_and_hold_up_neither_the_timelin
     first_in = threading.Event()
     answer = answers.Answers.answer
 
-    def slow(self: Any, trace: Any, request: Any, *more: Any) -> Any:
+    def slow(self: Any, trace: Any, request: Any, *more: Any, **named: Any) -> Any:
         if request.kind == "analyses" and request.steps is None:
             inside.append(request.name)
             most.append(len(inside))
             first_in.set()
             assert go.wait(30)
             inside.remove(request.name)
-        return answer(self, trace, request, *more)
+        return answer(self, trace, request, *more, **named)
 
     monkeypatch.setattr(answers.Answers, "answer", slow)
     names = ("overview", "kernels", "operators", "overlap", "step_trace", "gaps")
