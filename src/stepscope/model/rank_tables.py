@@ -172,6 +172,9 @@ TABLES: dict[str, dict[str, Any]] = {
     },
 }
 
+# The other tables of a summary: small ones, as the recordings have them.
+KEPT = ("steps", "tracks", "devices", "pipeline", "models", "stage_operations", "process_groups", "flight_records", "problems")
+
 
 def stored_rows(trace: "Trace", table: str) -> pl.DataFrame | None:
     """The rows of a table of a summary; None where the trace is no summary, so that they come from its spans."""
