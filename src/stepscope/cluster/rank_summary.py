@@ -16,7 +16,7 @@ from stepscope.analyses.shared.ranks.link_sums import link_sums
 from stepscope.analyses.shared.ranks.longest_spans import longest_spans
 from stepscope.analyses.shared.ranks.rank_collectives import rank_collectives
 from stepscope.analyses.shared.ranks.rank_steps import rank_steps
-from stepscope.analyses.shared.steps.coverage import coverage
+from stepscope.analyses.shared.steps.coverage import coverage, ranks_without_copies
 from stepscope.analyses.shared.steps.step_usage import step_usage
 from stepscope.analyses.steps.overlap import overlap
 from stepscope.analyses.steps.step_trace import step_trace
@@ -35,7 +35,7 @@ _OF_PROCESS = ("pid", "parent", "process")  # entries of a header that belong to
 
 def summary(trace: Trace, sources: dict[int, str] | None = None) -> Trace:
     """The trace with the figures of its ranks and without their spans. `sources` are the recordings of the ranks."""
-    tables = {
+    tables: dict[str, pl.LazyFrame | pl.DataFrame] = {
         "rank_figures": _figures(trace, sources or {}),
         "rank_coverage": coverage(trace).steps,
         "rank_steps": rank_steps(trace),
@@ -125,6 +125,7 @@ def _figures(trace: Trace, sources: dict[int, str]) -> pl.DataFrame:
         pl.Series("device_data", [data.get(rank) for rank in trace.meta.ranks], pl.String),
         pl.Series("device_clock", [clocks.get(rank) for rank in trace.meta.ranks], pl.Float64),
         pl.col("spans").fill_null(0),
+        copies_unknown=pl.col("rank").is_in(ranks_without_copies(trace)),
     )
 
 
