@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import DataError, UsageError
-from stepscope.model import intervals, notebook_cell, parameters, schema, selection
+from stepscope.model import intervals, notebook_cell, parameters, rank_tables, schema, selection
 from stepscope.model.memo import Memo
 
 _P = ParamSpec("_P")
@@ -52,6 +52,7 @@ class Meta(msgspec.Struct, kw_only=True, frozen=True):
     options: dict[str, Any] = {}  # options of the recording: shapes, memory, stack
     extra: dict[str, Any] = {}  # other fields of the source's header
     unprofiled_steps: list[UnprofiledSteps] = []  # per rank, where they are known
+    summary: bool = False  # the figures of each rank (`rank_tables`), without its spans
 
 
 class Trace:
@@ -122,6 +123,11 @@ class Trace:
     def whole(self) -> "Trace":
         """The trace that this one was narrowed from, with all ranks, steps and times; itself where it is not narrowed."""
         return self if self._whole is None else self._whole
+
+    @property
+    def is_part_of_steps(self) -> bool:
+        """Whether the trace has only some of the steps (`of_steps`)."""
+        return any(isinstance(part, tuple) and part[0] == "steps" for part in self._narrowing)
 
     def part(self, tables: Mapping[str, pl.LazyFrame | pl.DataFrame]) -> "Trace":
         """A narrowed trace: these tables, with some of the rows of this one."""
@@ -216,6 +222,8 @@ class Trace:
     def analyse(self, name: str, *, rank: int | None = None, steps: tuple[int, int] | None = None, **arguments: Any) -> pl.DataFrame:
         """The table of an analysis. `rank` restricts it to one rank, `steps` to the steps from a first to a last one, inclusive."""
         entry = analysis(name)
+        if self.meta.summary and not rank_tables.is_answered(name, entry.topic):
+            rank_tables.refuse_summary(self, f"data for {name}")
         trace = self if rank is None else self.of_rank(rank)
         trace = trace if steps is None else trace.of_steps(*steps)
         try:
@@ -256,6 +264,7 @@ class Analysis(msgspec.Struct, frozen=True):
     question: str
     function: Callable[..., pl.DataFrame]
     columns: dict[str, Any]
+    topic: str
     parameters: dict[str, Any]  # keyword-only parameters of the function: inspect.Parameter by name
 
 
@@ -273,9 +282,10 @@ def analysis(name: str) -> Analysis:
     if name not in names:
         near = difflib.get_close_matches(name.replace("-", "_"), names, 1)
         raise UsageError(f"no analysis '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; expected {', '.join(names)}"))
-    module = importlib.import_module(importlib.import_module("stepscope.analyses").module_name(name))
+    path = importlib.import_module("stepscope.analyses").module_name(name)
+    module = importlib.import_module(path)
     function = getattr(module, name)
-    return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), parameters.of(function))
+    return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), path.split(".")[2], parameters.of(function))
 
 
 def complete(spans: pl.DataFrame) -> pl.DataFrame:
@@ -310,6 +320,8 @@ def combine(traces: list[Trace]) -> Trace:
     if len(traces) == 1:
         return traces[0]
     first = traces[0].meta
+    if other := next((trace.meta.source for trace in traces if trace.meta.summary != first.summary), None):
+        raise DataError(other, f"a summary and recordings of ranks cannot be one run; the other is {first.source}")
     meta = Meta(
         source=first.source,
         format=first.format,
@@ -320,6 +332,7 @@ def combine(traces: list[Trace]) -> Trace:
         options=first.options | {key: True for t in traces for key, value in t.meta.options.items() if value is True},
         extra=first.extra | ({"windows": windows} if (windows := [row for t in traces for row in t.meta.extra.get("windows", [])]) else {}),
         unprofiled_steps=[steps for t in traces for steps in t.meta.unprofiled_steps],
+        summary=first.summary,
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
 
