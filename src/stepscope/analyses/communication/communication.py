@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.messages import messages
 from stepscope.analyses.shared.ranks.counterparts import match_collectives, match_transfers
+from stepscope.analyses.shared.ranks.rank_clocks import matchable_calls, rank_clocks
 from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
@@ -22,6 +22,7 @@ COLUMNS = {
     "max_ns": pl.Int64,
     "wait_ns": pl.Int64,  # of the calls with a known wait
     "known_waits": pl.Int64,  # calls with a known wait
+    "uncertain_wait_ns": pl.Int64,  # in calls whose wait is smaller than the uncertainty of the clocks
     "matched": pl.Int64,  # calls with a counterpart on the other recorded ranks
     "transit_ns": pl.Int64,  # data in transit, as recorded; null if it is not recorded for every call
     "idle_ns": pl.Int64,  # neither transit nor wait, as recorded
@@ -67,6 +68,7 @@ def communication(trace: Trace) -> pl.DataFrame:
             max_ns=duration.max(),
             wait_ns=pl.when(wait.count() > 0).then(wait.sum()),
             known_waits=wait.count(),
+            uncertain_wait_ns=pl.when(wait.count() > 0).then(pl.col("uncertain_wait_ns").sum()),
             matched=pl.col("comparable").sum(),
             transit_ns=sum_if_complete("recorded_transit_ns"),
             idle_ns=sum_if_complete("recorded_idle_ns"),
@@ -120,10 +122,15 @@ def sum_if_complete(column: str) -> pl.Expr:
 def waits(trace: Trace) -> pl.DataFrame:
     """Every communication call, with `wait_ns` if known and a `note` on its source or why it is unknown: the only definition of wait.
 
-    `comparable` calls have a counterpart on the other recorded ranks, with clocks that agree.
+    `comparable` calls have a counterpart on the other recorded ranks, with clocks that agree or can be aligned (`clock_offsets`).
+    `uncertain_wait_ns` is the wait if it is smaller than the uncertainty of the clocks, else 0.
     """
-    every, without_times = messages(trace), _calls_without_times(trace)
-    calls = match_collectives(every.join(without_times, on=["rank", "span"], how="anti", maintain_order="left"))
+    every = matchable_calls(trace)
+    clocks = rank_clocks(trace).select("rank", "offset_ns", "uncertainty_ns")
+    calls = every.filter("has_times").join(clocks, on="rank", how="left", maintain_order="left")
+    calls = calls.with_columns(pl.col("offset_ns", "uncertainty_ns").fill_null(0))
+    # On the clock of the first rank.
+    calls = match_collectives(calls.with_columns(pl.col("start_ns", "end_ns") + pl.col("offset_ns")))
     calls = calls.join(match_transfers(calls), on=["rank", "span"], how="left", maintain_order="left")
     paired = pl.col("call").is_not_null()
     calls = calls.with_columns(
@@ -148,6 +155,8 @@ def waits(trace: Trace) -> pl.DataFrame:
         .then(pl.lit("wait as the recording says"))
         .when(pl.col("comparable") & pl.col("is_collective") & (pl.col("group_size") > rank_count))
         .then(pl.lit("wait at least: some ranks of the group are not recorded"))
+        .when(pl.col("comparable") & (pl.col("offset_ns") != 0).any().over("group", "members"))
+        .then(pl.lit("wait on aligned clocks"))
         .when("comparable")
         .then(None)
         .when(pl.lit(calls["rank"].n_unique() == 1))
@@ -161,15 +170,14 @@ def waits(trace: Trace) -> pl.DataFrame:
         .otherwise(pl.lit("no wait: the other side of the transfer is not known")),
     )
     # Without timestamps there is only the recorded wait.
-    untimed = every.join(without_times, on=["rank", "span"]).with_columns(
+    untimed = every.filter(~pl.col("has_times")).with_columns(
         wait_ns="recorded_wait_ns", comparable=pl.lit(False), note=pl.when(recorded).then(pl.lit("wait as the recording says"))
     )
+    unsure = pl.col("uncertainty_ns") + pl.col("uncertainty_ns").max().over("group", "members")
+    calls = calls.with_columns(
+        pl.col("start_ns", "end_ns") - pl.col("offset_ns"),
+        uncertain_wait_ns=pl.when(pl.col("wait_ns").is_not_null()).then(
+            pl.when(~recorded & (pl.col("wait_ns") < unsure)).then("wait_ns").otherwise(0)
+        ),
+    )
     return pl.concat([calls, untimed], how="diagonal")
-
-
-def _calls_without_times(trace: Trace) -> pl.DataFrame:
-    """The calls with a duration, but without timestamps."""
-    tracks = trace.tracks.filter(pl.col("kind") == "other").select("rank", "track")
-    calls = trace.spans.filter(pl.col("kind") == "communication").join(tracks, on=["rank", "track"], how="semi")
-    untimed: pl.DataFrame = calls.select("rank", "span", has_times=pl.lit(False)).collect()
-    return untimed
