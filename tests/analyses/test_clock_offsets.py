@@ -55,7 +55,7 @@ def test_ranks_that_end_every_call_together_are_aligned_exactly() -> None:
         """
     )
     # Rank 1's clock is 1000 ahead. Rank 1 comes 80 late in step 1, rank 0 80 late in step 2. In transit: 10 and 20.
-    # Rank 1 starts step 1 at 1180, rank 0 ends it at 190: at most -990. Rank 0 starts step 2 at 380, rank 1 ends it at 1400: at least -1020.
+    # Rank 1 starts step 1 at 1180, rank 0 ends it at 190: at most -990. Rank 0 starts step 2 at 380, rank 1 ends at 1400: at least -1020.
     tiny.assert_rows(
         trace.clock_offsets(),
         """

@@ -20,7 +20,7 @@ CLOCK_COLUMNS = {
     "least_ns": pl.Int64,  # bounds that follow from the order of starts and ends alone
     "most_ns": pl.Int64,
     "calls": pl.Int64,  # that the offset follows from
-    "state": pl.String,  # reference, same host, agrees (0 is within the uncertainty), differs, drifts, unknown
+    "state": pl.String,  # reference, same host, agrees (0 is within the uncertainty), differs, inconsistent, unknown
 }
 _SHORTEST, _LEAST_CALLS = 0.25, 5  # of the calls, the shortest ones tell most
 
@@ -114,5 +114,5 @@ def _offsets(aligned: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
         least_ns="least_ns",
         most_ns="most_ns",
         calls="calls",
-        state=pl.when(~possible).then(pl.lit("drifts")).when(agrees).then(pl.lit("agrees")).otherwise(pl.lit("differs")),
+        state=pl.when(~possible).then(pl.lit("inconsistent")).when(agrees).then(pl.lit("agrees")).otherwise(pl.lit("differs")),
     ).cast(_CLOCKS)  # type: ignore[arg-type]
