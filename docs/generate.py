@@ -154,10 +154,10 @@ def _parameters(parameters: dict[str, inspect.Parameter]) -> str:
 
 
 def _tables() -> Iterator[str]:
-    for name, about in column_comments.above_keys(schema, "TABLES").items():
+    for name, about in column_comments.of_tables().items():
         yield f"### {name}"
         yield about
-        yield _columns(schema.TABLES[name], column_comments.of_keys(schema, name))
+        yield _columns(schema.TABLES[name], column_comments.of_table(name))
     comments = column_comments.of_words(schema, "KINDS")
     yield "### Kinds of span"
     yield _grid(("kind", "what it is"), [(f"`{kind}`", comments.get(kind, "")) for kind in schema.KINDS])

@@ -63,7 +63,7 @@ _LAZY = {
     "tensorboard_trace_handler": "recording.trace_handler",
 }
 
-_MODULES = {"store": "io.store", "reading": "io.conversion"}  # documented under these names
+_MODULES = {"cluster": "cluster", "store": "io.store", "reading": "io.conversion"}  # documented under these names
 
 
 def __getattr__(name: str) -> Any:

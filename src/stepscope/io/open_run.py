@@ -82,11 +82,11 @@ class _Ranks:
                 if rank is not None and _is_other_rank(recording, rank, is_open=rank in self._group_of_rank):
                     continue
                 try:
-                    trace, errors = _open_recording(recording, opener)
+                    trace, errors = open_recording(recording, opener)
                 except DataError as error:
                     if not discover.has_others(recording, group, self._groups):
                         raise
-                    self._failed.append((error, _expected_rank(recording)))
+                    self._failed.append((error, expected_rank(recording)))
                     continue
                 self._failed += [(error, trace.meta.ranks[0]) for error in errors]
                 if rank is None or rank in trace.meta.ranks:
@@ -117,7 +117,7 @@ class _Ranks:
         return trace.with_problems(rows + [unread_problem(error, failed_rank) for error, failed_rank in failed])
 
 
-def _open_recording(recording: Recording, opener: SourceOpener) -> tuple[Trace, list[DataError]]:
+def open_recording(recording: Recording, opener: SourceOpener) -> tuple[Trace, list[DataError]]:
     """The windows of one process as one trace, with the rank that it has in the run, and the errors of windows that cannot be read."""
     windows, errors = list[Trace](), list[DataError]()
     for source in recording.sources:
@@ -142,7 +142,8 @@ def _is_other_rank(recording: Recording, rank: int, *, is_open: bool) -> bool:
     return recording.rank != rank if recording.rank is not None else is_open and not _may_have(recording, rank)
 
 
-def _expected_rank(recording: Recording) -> int | None:
+def expected_rank(recording: Recording) -> int | None:
+    """The rank of a recording that is not open yet; None where its name does not contain it."""
     source = recording.sources[0]
     return discover.rank_of(source.path, source.format) if recording.rank is None else recording.rank
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import polars as pl
+import polars.selectors as cs
 
 from stepscope.errors import DataError, UsageError, first_line
-from stepscope.model import schema, units
+from stepscope.model import rank_tables, schema, units
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers.common.name_parts import complete_table
 
@@ -38,7 +39,7 @@ def read(path: Path) -> Trace:
             if not file.is_file():
                 raise DataError(file, "missing; the header of the run folder lists it")
             tables[name] = _scan(file, name)
-    if "spans" not in tables:
+    if "spans" not in tables and not meta.summary:
         raise DataError(path, "the run folder has no spans.parquet")
     _opened.pop(path, None)
     _opened[path] = None
@@ -95,9 +96,12 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
 def _write_tables(trace: Trace, folder: Path) -> None:
     """Write every table. Invalid rows, from whichever reader, are left out and reported in `problems`."""
     invalid_rows = list[dict[str, Any]]()
-    for name, frame in sorted(trace.tables.items(), key=lambda item: item[0] == "problems"):
+    for name in sorted(_table_names(trace), key=lambda name: name == "problems"):
+        frame = trace.table(name)
+        if trace.meta.summary:  # categories are written in the order in which a process met them: not the same bytes in each
+            frame = frame.with_columns(cs.categorical().cast(pl.String))
         file = folder / f"{name}.parquet"
-        _sink(trace.with_problems(invalid_rows).problems if name == "problems" else frame, file)
+        _sink(trace.with_problems(invalid_rows).problems if name == "problems" and invalid_rows else frame, file)
         if name != "problems" and (counts := schema.invalid_counts(pl.scan_parquet(file, glob=False), name)):
             _sink(frame.filter(schema.is_valid(name)), file)
             place = {"rank": trace.meta.ranks[0] if trace.meta.ranks else None, "file": trace.meta.source, "where": name}
@@ -106,11 +110,32 @@ def _write_tables(trace: Trace, folder: Path) -> None:
             ]
 
 
+def move(folder: Path, path: Path, *, overwrite: bool = False) -> None:
+    """Move a complete run folder to its place, on the same disk."""
+    try:
+        folder.chmod(0o777 & ~_umask())
+        if overwrite and path.exists():
+            _replace(folder, path)
+        else:
+            folder.rename(path)
+    except OSError as error:
+        raise DataError(path, f"could not be written ({error.strerror or first_line(error)})") from error
+
+
+def _table_names(trace: Trace) -> list[str]:
+    """The tables of a recording, or those of a summary."""
+    return (
+        [*rank_tables.KEPT, *rank_tables.TABLES]
+        if trace.meta.summary
+        else [name for name in schema.TABLES if name not in rank_tables.TABLES]
+    )
+
+
 def _write_header(trace: Trace, file: Path) -> None:
     from stepscope import __version__
 
     devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
-    record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": list(trace.tables), "devices": devices}
+    record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": _table_names(trace), "devices": devices}
     file.write_bytes(msgspec.json.format(_encode(record | msgspec.to_builtins(trace.meta))) + b"\n")
 
 

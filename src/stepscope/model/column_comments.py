@@ -8,6 +8,18 @@ import io
 import tokenize
 from types import ModuleType
 
+from stepscope.model import rank_tables, schema
+
+
+def of_tables() -> dict[str, str]:
+    """What one row of each table is."""
+    return above_keys(schema, "TABLES") | above_keys(rank_tables, "TABLES")
+
+
+def of_table(name: str) -> dict[str, str]:
+    """The meaning of each column of a table that has one."""
+    return of_keys(rank_tables if name in rank_tables.TABLES else schema, name)
+
 
 def of_analysis(name: str) -> dict[str, str]:
     """The meaning of each column of an analysis that has one."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model import rank_tables
+
 # Kinds of spans. `op` runs on the host, `kernel` on a device. `instant` has no duration. `other`: no rule applies.
 KINDS = (
     "step",  # one iteration, as the framework or the user marked it
@@ -356,6 +358,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
 }
 
 SPAN_DETAILS = [name for name, columns in TABLES.items() if "span" in columns and name != "spans"]
+TABLES |= rank_tables.TABLES
 
 # Rules that hold in every row of every trace: analyses rely on them.
 _PRESENT = {
@@ -374,6 +377,7 @@ _PRESENT = {
     "process_groups": ("rank", "group"),
     "flight_records": ("rank", "group"),
     "problems": ("what",),
+    **dict.fromkeys(rank_tables.TABLES, ("rank",)),
 }
 _NOT_NEGATIVE = {"spans": ("dur_ns", "self_ns", "depth"), "allocations": ("bytes",), "links": ("bytes", "dur_ns"), "problems": ("lost",)}
 _TIMES = {"spans": ("start_ns", "dur_ns"), "steps": ("start_ns", "end_ns"), "counters": ("at_ns",), "allocations": ("alloc_ns", "free_ns")}

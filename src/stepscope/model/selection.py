@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from stepscope.model import rank_tables
+
 Tables = Mapping[str, pl.LazyFrame]
 
 
@@ -31,10 +33,15 @@ def rows_of_steps(tables: Tables, first: int, last: int) -> dict[str, pl.LazyFra
         & (pl.col("alloc_ns").is_null() | (pl.col("alloc_ns") < pl.col("to_ns")))
         & (pl.col("free_ns").is_null() | (pl.col("free_ns") > pl.col("from_ns"))),
     }
-    return {"steps": steps} | {
-        name: candidates[name].join(time, on="rank", how="left", maintain_order="left").filter(rule).drop("from_ns", "to_ns")
-        for name, rule in rules.items()
-    }
+    of_ranks = {name: tables[name].filter(within) for name, columns in rank_tables.TABLES.items() if "step" in columns}
+    return (
+        {"steps": steps}
+        | of_ranks
+        | {
+            name: candidates[name].join(time, on="rank", how="left", maintain_order="left").filter(rule).drop("from_ns", "to_ns")
+            for name, rule in rules.items()
+        }
+    )
 
 
 def rows_of_time(tables: Tables, start_ns: int, end_ns: int) -> dict[str, pl.LazyFrame]:

@@ -52,6 +52,7 @@ class Meta(msgspec.Struct, kw_only=True, frozen=True):
     options: dict[str, Any] = {}  # options of the recording: shapes, memory, stack
     extra: dict[str, Any] = {}  # other fields of the source's header
     unprofiled_steps: list[UnprofiledSteps] = []  # per rank, where they are known
+    summary: bool = False  # the figures of each rank (`rank_tables`), without its spans
 
 
 class Trace:
@@ -122,6 +123,11 @@ class Trace:
     def whole(self) -> "Trace":
         """The trace that this one was narrowed from, with all ranks, steps and times; itself where it is not narrowed."""
         return self if self._whole is None else self._whole
+
+    @property
+    def is_part_of_steps(self) -> bool:
+        """Whether the trace has only some of the steps (`of_steps`)."""
+        return any(isinstance(part, tuple) and part[0] == "steps" for part in self._narrowing)
 
     def part(self, tables: Mapping[str, pl.LazyFrame | pl.DataFrame]) -> "Trace":
         """A narrowed trace: these tables, with some of the rows of this one."""
@@ -310,6 +316,8 @@ def combine(traces: list[Trace]) -> Trace:
     if len(traces) == 1:
         return traces[0]
     first = traces[0].meta
+    if other := next((trace.meta.source for trace in traces if trace.meta.summary != first.summary), None):
+        raise DataError(other, f"a summary and recordings of ranks cannot be one run; the other is {first.source}")
     meta = Meta(
         source=first.source,
         format=first.format,
@@ -320,6 +328,7 @@ def combine(traces: list[Trace]) -> Trace:
         options=first.options | {key: True for t in traces for key, value in t.meta.options.items() if value is True},
         extra=first.extra | ({"windows": windows} if (windows := [row for t in traces for row in t.meta.extra.get("windows", [])]) else {}),
         unprofiled_steps=[steps for t in traces for steps in t.meta.unprofiled_steps],
+        summary=first.summary,
     )
     return Trace({name: pl.concat([t.table(name) for t in traces]) for name in schema.TABLES}, meta)
 

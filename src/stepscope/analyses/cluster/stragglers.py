@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.shared.ranks.device_clocks import device_clocks
+from stepscope.analyses.shared.ranks.longest_spans import longest_spans
 from stepscope.analyses.shared.ranks.rank_places import rank_places
 from stepscope.analyses.shared.ranks.rank_steps import PARTS
 from stepscope.analyses.shared.ranks.slow_links import slow_links, step_list
@@ -296,15 +297,11 @@ def _longest_spans(trace: Trace, job: StepJob, slow_rows: list[_Found]) -> dict[
     if not slow_rows:
         return {}
     worst = [(job.ranks[entry.place], job.steps[int(np.argmax(np.where(entry.slow, entry.excess, -np.inf)))]) for entry in slow_rows]
-    at = pl.LazyFrame(worst, {"rank": pl.Int32, "step": pl.Int32}, orient="row").with_columns(
+    at = pl.DataFrame(worst, {"rank": pl.Int32, "step": pl.Int32}, orient="row").with_columns(
         pl.Series("cause", [_figures(job, entry, {})["cause"] for entry in slow_rows], pl.String)
     )
-    kind, collection = pl.col("kind").cast(pl.String), pl.col("category").cast(pl.String) == "gc"
-    cause = pl.when(collection).then(pl.lit("garbage_collection")).when(kind == "data").then(pl.lit("input"))
-    cause = cause.when(kind.is_in(["kernel", "op"])).then(pl.lit("compute"))
-    rows = trace.spans.join(at.select("rank", "step"), on=["rank", "step"], how="semi").with_columns(cause=cause)
-    longest = rows.select("rank", "step", "cause", "span", "dur_ns").join(at, on=["rank", "step", "cause"], how="semi")
-    return dict(longest.sort("dur_ns", "span").group_by("rank").agg(pl.col("span").last()).collect().iter_rows())
+    rows = longest_spans(trace, at.select("rank", "step")).join(at, on=["rank", "step", "cause"], how="semi")
+    return dict(rows.sort("dur_ns", "span").group_by("rank").agg(pl.col("span").last()).iter_rows())
 
 
 def _ms(time: float) -> float:

@@ -1,12 +1,10 @@
 """How long does communication take, how much of it is waiting for other ranks, and how fast is the rest?"""
 
-import numpy as np
 import polars as pl
 
 from stepscope.analyses.shared.ranks.counterparts import match_collectives, match_transfers
 from stepscope.analyses.shared.ranks.rank_clocks import matchable_calls, rank_clocks
 from stepscope.analyses.shared.steps.coverage import coverage
-from stepscope.model import intervals
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
@@ -87,27 +85,13 @@ def communication(trace: Trace) -> pl.DataFrame:
 
 
 def _with_overlap(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls with `overlapped_ns`, the time during which their rank computes: on a device, or in operators if there is no device."""
-    work = (
-        trace.table("spans")
-        .filter(pl.col("kind").is_in(["kernel", "op"]))
-        .select("rank", "start_ns", on_device=pl.col("kind") == "kernel", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-        .filter(pl.col("on_device") == pl.col("on_device").any().over("rank"))
-        .collect()
-    )
-    overlapped = np.zeros(calls.height, np.int64)
-    for (rank,), rows in calls.with_row_index().group_by("rank"):
-        rank_work = work.filter(pl.col("rank") == rank)
-        computing = intervals.merge(rank_work["start_ns"].to_numpy(), rank_work["end_ns"].to_numpy())
-        overlapped[rows["index"].to_numpy()] = intervals.covered(computing, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    # The overlap is unknown for calls without timestamps, and while kernels are not recorded.
+    """The calls, with a null `overlapped_ns` where it is unknown: without timestamps, and while kernels are not recorded."""
     covered = coverage(trace)
     unknown = covered.steps.filter(~pl.col("complete")).select("rank", "step", unknown=True)
     unrecorded = pl.col("rank").is_in([rank for rank, data in covered.data.items() if data == "none"])
     known = pl.col("has_times").fill_null(True) & pl.col("unknown").is_null() & ~unrecorded
     return (
-        calls.with_columns(pl.Series("overlapped_ns", overlapped))
-        .join(unknown, on=["rank", "step"], how="left", maintain_order="left")
+        calls.join(unknown, on=["rank", "step"], how="left", maintain_order="left")
         .with_columns(overlapped_ns=pl.when(known).then("overlapped_ns"))
         .drop("unknown")
     )

@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from stepscope.analyses.shared.ranks.link_sums import link_sums, sums_of_links
+from stepscope.model.rank_tables import refuse_summary
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -21,22 +23,21 @@ def links(trace: Trace, *, step: int | None = None, op: str | None = None) -> pl
 
     A transfer without recorded bytes or time counts only as a transfer.
     """
-    rows = trace.table("links").with_columns(pl.col("op", "transport").cast(pl.String))
-    if step is not None:
-        rows = rows.filter(pl.col("step") == step)
     if op is not None:
-        rows = rows.filter(pl.col("op") == op)
-    whole = pl.col("bytes").is_not_null() & pl.col("dur_ns").is_not_null()
-    seconds = pl.col("dur_ns").filter(whole).sum() / 1e9
+        refuse_summary(trace, "operators of links")
+        text = pl.col("op").cast(pl.String)
+        rows = sums_of_links(trace.table("links").filter(text == op))
+    else:
+        rows = link_sums(trace)
+    rows = rows if step is None else rows.filter(pl.col("step") == step)
+    seconds = pl.col("sized_ns").sum() / 1e9
     return (
         rows.group_by("rank", "src", "dst", "transport")
         .agg(
-            transfers=pl.len(),
-            bytes=pl.col("bytes").sum(),
+            pl.col("transfers", "bytes").sum(),
             total_ns=pl.col("dur_ns").sum(),
-            bytes_per_s=pl.when(seconds > 0).then(pl.col("bytes").filter(whole).sum() / seconds),
+            bytes_per_s=pl.when(seconds > 0).then(pl.col("sized_bytes").sum() / seconds),
         )
         .sort("rank", "src", "dst", "transport")
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
-        .collect()
     )

@@ -4,6 +4,7 @@ import polars as pl
 
 from stepscope.analyses.shared.memory_samples import memory_samples
 from stepscope.model.memo import memoized
+from stepscope.model.rank_tables import stored_rows
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -27,6 +28,8 @@ def memory_peaks(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
     A step starts with the bytes allocated before it: if these are its peak, it has no operator. Growth is the last value in the step less
     the first. Samples outside every step have a row with a null step.
     """
+    if (stored := stored_rows(trace, "rank_memory_peaks")) is not None:
+        return stored if device is None else stored.filter(pl.col("device") == device)
     samples = memory_samples(trace, device).sort("at_ns", maintain_order=True)
     steps = trace.table("steps").select("rank", "step", "start_ns", "end_ns").sort("start_ns").collect()
     inside = samples.join_asof(steps, left_on="at_ns", right_on="start_ns", by="rank", check_sortedness=False).with_columns(

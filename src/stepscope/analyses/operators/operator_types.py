@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope.analyses.operators.operators import operators
+from stepscope.model.rank_tables import stored_rows
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -23,6 +24,8 @@ COLUMNS = {
 
 def operator_types(trace: Trace, *, device: str | None = None) -> pl.DataFrame:
     """Per rank and device: totals of `operators` by type, the longest self time first."""
+    if (stored := stored_rows(trace, "rank_operator_types")) is not None:
+        return stored if device is None else stored.filter(pl.col("device") == device)
     return (
         operators(trace, device=device)
         .group_by("rank", "device", "type", maintain_order=True)

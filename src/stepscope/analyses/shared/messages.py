@@ -9,6 +9,7 @@ import msgspec
 import polars as pl
 
 from stepscope.model.memo import memoized
+from stepscope.model.rank_tables import stored_rows
 from stepscope.model.trace import Trace
 
 # The first match in the letters of a name counts: `ncclDevKernel_ReduceScatter_Sum_f32`, `hcom_allReduce__868_0_1`, `gloo:all_reduce`.
@@ -57,6 +58,9 @@ def messages(trace: Trace) -> pl.DataFrame:
 
     Bytes are those of the span, else of the larger of input and output, from its args or from those of the host calls around its launch.
     """
+    if (stored := stored_rows(trace, "rank_collectives")) is not None:
+        names = {"sequence": "seq", **{name: f"recorded_{name}" for name in _TIMES}}
+        return stored.drop("overlapped_ns", "has_times").rename(names)
     calls = (
         trace.table("spans")
         .filter(pl.col("kind") == "communication")

@@ -7,6 +7,7 @@ from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.analyses.shared.steps.step_windows import device_times
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
+from stepscope.model.rank_tables import stored_rows
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -38,6 +39,8 @@ def overlap(trace: Trace) -> pl.DataFrame:
     If a step is not `complete`, these parts are null: missing data is not idle time. Transfers from a separate source, as in the step trace
     of Ascend, are `communication_ns` also in such steps.
     """
+    if (stored := stored_rows(trace, "rank_overlap")) is not None:
+        return stored
     steps_of: dict[int, pl.DataFrame] = {}
     times: dict[int, list[dict[str, intervals.Ints]]] = {}
     for rank, steps, busy in device_times(trace):

@@ -2,14 +2,12 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.flop_counts import flop_calls
+from stepscope.analyses.shared.peak_memory import peak_memory
 from stepscope.analyses.shared.steps.coverage import complete_steps, coverage, ranks_without_copies, step_ranges
-from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.analyses.shared.steps.overhead import with_overhead
+from stepscope.analyses.shared.steps.step_usage import known_sum, step_usage
 from stepscope.analyses.shared.steps.warmup import counting_steps, host_steps
 from stepscope.analyses.steps.overlap import overlap
-from stepscope.model import intervals
-from stepscope.model.counters import OWNER
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
@@ -83,9 +81,8 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
         _device_names(trace),
         _device_steps(trace, steps, recorded),
         _device_shares(trace, device_steps),
-        _input_waits(trace, steps),
-        _memory(trace),
-        _flops(trace, device_steps),
+        _usage(trace, steps, device_steps),
+        peak_memory(trace),
     ):
         rows = rows.join(part, on="rank", how="left", maintain_order="left")
     total = pl.col("recorded_ns")
@@ -161,56 +158,13 @@ def _device_shares(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     return shares.with_columns(busy_share=1 - pl.col("idle_share"), copy_share=copies)
 
 
-def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
-    loading = (
-        host_spans(trace)
-        .filter(pl.col("kind") == "data")
-        .select("rank", "thread", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-        .collect()
-    )
-    waits = loading.join(main_threads(trace), on=["rank", "thread"], how="semi").partition_by("rank", as_dict=True)
-    times = []
-    for rank in loading["rank"].unique():
-        rows = waits.get((rank,), loading.clear())
-        times.append((rank, _within(steps, rank, intervals.merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()))))
-    return pl.DataFrame(times, schema={"rank": pl.Int32, "waited_ns": pl.Int64}, orient="row")
-
-
-def _within(steps: pl.DataFrame, rank: object, times: intervals.Set) -> int:
-    rows = steps.filter(pl.col("rank") == rank)
-    return int(intervals.covered(times, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()).sum())
-
-
-def _memory(trace: Trace) -> pl.DataFrame:
-    """The highest sample, or the bytes allocated before the first one, as in `memory_peaks`."""
-    key, at = ["rank", "device"], pl.col("at_ns")
-    of_devices = (pl.col("series").cast(pl.String) == "allocated") & (pl.col("owner").cast(pl.String) != "")
-    samples = (
-        trace.counters.filter(of_devices, pl.col("unit").cast(pl.String) == "bytes")
-        .group_by("rank", device=OWNER)
-        .agg(peak=pl.col("value").max(), first=pl.col("value").filter(at == at.min()).last(), first_ns=at.min())
-    )
-    allocated, freed = pl.col("alloc_ns") == pl.col("first_ns"), pl.col("alloc_ns").is_null() & (pl.col("free_ns") == pl.col("first_ns"))
-    changes = (
-        trace.allocations.select("rank", pl.col("device").cast(pl.String), "bytes", "alloc_ns", "free_ns")
-        .join(samples, on=key)
-        .group_by(key)
-        .agg(
-            change=pl.col("bytes").filter(freed).sum()
-            - pl.col("bytes").filter(allocated & (pl.col("free_ns").ne_missing(pl.col("first_ns")))).sum()
-        )
-    )
-    peak = pl.max_horizontal("peak", pl.col("first") + pl.col("change").fill_null(0))
-    on_host = pl.col("device") == "cpu"
-    peaks = samples.join(changes, on=key, how="left").with_columns(peak=peak).group_by("rank")
-    best = peaks.agg(gpu=pl.col("peak").filter(~on_host).max(), cpu=pl.col("peak").max())
-    memory: pl.DataFrame = best.select("rank", peak_memory_bytes=pl.coalesce("gpu", "cpu")).collect()
-    return memory
-
-
-def _flops(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
-    calls = flop_calls(trace).join(steps, on=["rank", "step"], how="semi").filter(pl.col("flops") > 0)
-    # Operators on the CPU of a job that uses a device are no use of the chip.
-    on_chip = (pl.col("device") != "cpu").fill_null(True)
-    every = pl.col("ideal_ns").filter(on_chip).is_not_null().all() & on_chip.any()
-    return calls.group_by("rank").agg(pl.col("flops").sum(), ideal_ns=pl.when(every).then(pl.col("ideal_ns").filter(on_chip).sum()))
+def _usage(trace: Trace, steps: pl.DataFrame, device_steps: pl.DataFrame) -> pl.DataFrame:
+    """Waits for input in these steps, and FLOPs in the steps whose device work is completely recorded; null where they are unknown."""
+    usage = step_usage(trace)
+    waits = usage.join(steps, on=["rank", "step"], how="semi").group_by("rank").agg(waited_ns=known_sum("input_wait_ns"))
+    counted = usage.join(device_steps, on=["rank", "step"], how="semi").group_by("rank").agg(
+        known_sum("flops"), known_sum("chip_ns"), pl.col("chip_calls", "chip_unknown").sum()
+    )  # fmt: skip
+    every = (pl.col("chip_unknown") == 0) & (pl.col("chip_calls") > 0)
+    flops = counted.select("rank", "flops", ideal_ns=pl.when(every).then("chip_ns"))
+    return waits.join(flops, on="rank", how="left")

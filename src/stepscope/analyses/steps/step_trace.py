@@ -9,6 +9,7 @@ from stepscope.analyses.shared.device_work import device_work
 from stepscope.analyses.shared.steps.host_phases import first_or_last, passes
 from stepscope.errors import UsageError
 from stepscope.model.memo import memoized
+from stepscope.model.rank_tables import refuse_summary, stored_rows
 from stepscope.model.steps.windows import with_windows
 from stepscope.model.trace import Trace
 
@@ -58,6 +59,10 @@ def step_trace(trace: Trace, *, fp_start: str | None = None, bp_end: str | None 
     """
     if clock not in ("host", "device"):
         raise UsageError(f"clock is '{clock}'; expected host or device")
+    if fp_start is not None or bp_end is not None or clock != "host":
+        refuse_summary(trace, "operators, and no bounds on the device")
+    if (stored := stored_rows(trace, "rank_step_trace")) is not None:
+        return stored
     fp_start = _recorded_name(trace, "fp_start") if fp_start is None else fp_start
     bp_end = _recorded_name(trace, "bp_end") if bp_end is None else bp_end
     rows: pl.DataFrame = (

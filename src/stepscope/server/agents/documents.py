@@ -32,7 +32,7 @@ def index() -> str:
     lines += ["## Analyses: tools `analysis` and `sql`", ""]
     lines += [f"- `{name}`: {analysis(name).question.splitlines()[0]}" for name in analysis_names()]
     lines += ["", "## Tables: tool `sql`", ""]
-    lines += [f"- `{name}`: {about}" for name, about in column_comments.above_keys(schema, "TABLES").items()]
+    lines += [f"- `{name}`: {about}" for name, about in column_comments.of_tables().items()]
     return "\n".join(lines) + "\n"
 
 
@@ -46,8 +46,8 @@ def describe(name: str) -> str:
 
 
 def of_table(name: str) -> str:
-    about = column_comments.above_keys(schema, "TABLES").get(name, "")
-    lines = [f"# Table {name}", "", about, "", *_columns(schema.TABLES[name], column_comments.of_keys(schema, name))]
+    about = column_comments.of_tables().get(name, "")
+    lines = [f"# Table {name}", "", about, "", *_columns(schema.TABLES[name], column_comments.of_table(name))]
     if name == "spans":
         comments = column_comments.of_words(schema, "KINDS")
         lines += ["", "Values of `kind`:", "", *(f"- `{kind}`: {comments.get(kind, '')}".rstrip(": ") for kind in schema.KINDS)]

@@ -9,25 +9,18 @@ from stepscope.analyses.shared.steps.step_windows import device_times
 from stepscope.analyses.steps.overlap import step_parts
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
+from stepscope.model.rank_tables import TABLES, stored_rows
 from stepscope.model.trace import Trace
 
 PARTS = ("compute", "input", "collection", "host")
-COLUMNS = {
-    "rank": pl.Int32,
-    "step": pl.Int32,
-    "total_ns": pl.Int64,
-    "own_ns": pl.Int64,  # the step without exposed communication: what this rank needs, without waits for others
-    "compute_ns": pl.Int64,  # kernels; on a rank without a device operators of the host, outside of waits for input
-    "input_ns": pl.Int64,  # waits for input
-    "collection_ns": pl.Int64,  # Python's garbage collector
-    "host_ns": pl.Int64,  # the rest
-    "work": pl.Int64,  # number of kernels or operators; null if unknown
-}
+COLUMNS = TABLES["rank_steps"]
 
 
 @memoized
 def rank_steps(trace: Trace) -> pl.DataFrame:
     """The steps of all ranks whose work is completely recorded; others are unknown and have no row."""
+    if (stored := stored_rows(trace, "rank_steps")) is not None:
+        return stored
     input_times, collections = _input_times(trace), _collections(trace)
     complete = coverage(trace).steps.filter("complete").select("rank", "step")
     on_host = {rank for rank, data in coverage(trace).data.items() if data == "host"}

@@ -4,6 +4,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.communication.communication import waits
+from stepscope.analyses.shared.ranks.link_sums import link_sums
+from stepscope.analyses.shared.ranks.rank_collectives import rank_collectives
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
@@ -50,13 +52,14 @@ def slow_links(trace: Trace) -> pl.DataFrame:
 
 def _recorded(trace: Trace) -> pl.DataFrame:
     """Transfers of `links`, where the source has bytes and time."""
-    rows = trace.table("links").filter(pl.col("src") != pl.col("dst"), pl.col("bytes") > 0, pl.col("dur_ns") > 0)
-    return rows.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items()).collect()
+    rows = link_sums(trace).filter(pl.col("src") != pl.col("dst"), pl.col("moved_bytes") > 0)
+    rows = rows.with_columns(bytes="moved_bytes", dur_ns="moved_ns")
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _transfers(trace: Trace) -> pl.DataFrame:
     """Receives with a known sender, from when both sides have begun."""
-    if len(trace.meta.ranks) < _LEAST_LINKS or not trace.spans.filter(pl.col("kind") == "communication").limit(1).collect().height:
+    if len(trace.meta.ranks) < _LEAST_LINKS or not _has_transfers(trace):
         return pl.DataFrame(schema=COLUMNS)
     calls = waits(trace)
     if not {"last_start", "comparable", "bytes", "role", "src", "call"} <= set(calls.columns):
@@ -66,6 +69,11 @@ def _transfers(trace: Trace) -> pl.DataFrame:
     transit = pl.coalesce("recorded_transit_ns", pl.col("end_ns") - pl.col("last_start"))
     rows = received.select("step", "bytes", src="sender", dst="rank", transport=pl.lit(_TRANSFERRED), dur_ns=transit)
     return rows.filter(pl.col("dur_ns") > 0).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+
+
+def _has_transfers(trace: Trace) -> bool:
+    """Whether there are sends and receives; matching all collectives for none takes long."""
+    return bool(rank_collectives(trace)["collective"].is_in(["send", "recv", "send_recv"]).any())
 
 
 def step_list(steps: pl.Series) -> list[int]:

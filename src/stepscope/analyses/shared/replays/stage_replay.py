@@ -137,7 +137,7 @@ def _stage_job(trace: Trace) -> StageJob | str | None:
 def operations(trace: Trace) -> pl.DataFrame:
     """rank, stage, replica, step, operation, sequence, chunk, model_chunk, start_ns and end_ns since the start of the step."""
     columns = ("rank", "stage", "replica", "step", "operation", "sequence", "chunk", "model_chunk")
-    spans = trace.spans.select("rank", "span", "step", "start_ns", "dur_ns")
+    spans = trace.table("rank_operations") if trace.meta.summary else trace.spans.select("rank", "span", "step", "start_ns", "dur_ns")
     begins = trace.steps.group_by("step").agg(begin=pl.col("start_ns").min())
     rows = trace.table("stage_operations").join(spans, on=["rank", "span"]).join(begins, on="step").collect()
     start = pl.col("start_ns") - pl.col("begin")

@@ -36,6 +36,7 @@ from stepscope.analyses.shared.steps.lost_work import LAUNCH, SUMS, Launches
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
 from stepscope.model.memo import memoized
+from stepscope.model.rank_tables import stored_rows
 from stepscope.model.schema import TrackKind
 from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.steps.windows import not_recorded, with_windows
@@ -116,6 +117,8 @@ def _data(complete: pl.Series, whole: str | None) -> str | None:
 
 @memoized
 def _whole_coverage(trace: Trace) -> Coverage:
+    if (stored := stored_rows(trace, "rank_coverage")) is not None:
+        return Coverage(stored, dict(trace.table("rank_figures").select("rank", "device_data").collect().iter_rows()))
     columns = [
         "rank",
         "step",
