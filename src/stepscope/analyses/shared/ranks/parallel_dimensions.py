@@ -28,7 +28,7 @@ _WORDS = {
 _DIMENSION = {word: name for name, words in _WORDS.items() for word in words.split()}
 # Words of names such as TENSOR_MODEL_PARALLEL_GROUP and mesh_dp_shard that do not change the dimension.
 _FILLERS = {"group", "parallel", "model", "mesh", "pg", "process", "default", "world", "size", "comm"}
-_PARTS = {"shard", "replicate", "sharded", "replicated"}  # of data parallelism: two groups divide it
+_PARTS = {"shard": "shard", "sharded": "shard", "replicate": "replica", "replicated": "replica"}  # two groups divide data parallelism
 _ONE_SIDED = ("send", "recv", "send_recv")
 _MAX_WORLD = 1 << 17
 
@@ -89,12 +89,12 @@ def _named(trace: Trace) -> Iterator[ParallelGroup]:
     parts: dict[str, dict[str, list[ParallelGroup]]] = {}
     for group, description, members in names.sort("group", "members").iter_rows():
         if (dimension := dimension_of(description)) is not None:
-            part = next((word for word in _PARTS if word in re.findall(r"[a-z]+", description.lower())), "")
+            part = next((_PARTS[word] for word in re.findall(r"[a-z]+", description.lower()) if word in _PARTS), "")
             found = ParallelGroup(dimension, group, _ranks(members), NAMED)
-            parts.setdefault(dimension, {}).setdefault(part.removesuffix("d"), []).append(found)
+            parts.setdefault(dimension, {}).setdefault(part, []).append(found)
     for by_part in parts.values():
-        if {"shard", "replicate"} <= set(by_part):
-            yield from _joined(by_part["shard"], by_part["replicate"])
+        if {"shard", "replica"} <= set(by_part):
+            yield from _joined(by_part["shard"], by_part["replica"])
         else:
             yield from next(iter(by_part.values()))
 
