@@ -92,7 +92,7 @@ def test_ranks_of_one_host_share_a_clock_and_their_waits_are_certain() -> None:
     assert alone.communication()["uncertain_wait_ns"].sum() == 0 < alone.communication()["wait_ns"].sum()
 
 
-def test_ranks_without_a_common_call_have_no_offset() -> None:
+def test_ranks_without_a_common_call_have_a_reference_of_their_own() -> None:
     trace = tiny.trace(
         spans="""
             rank  kind           name           step  start_ns  dur_ns
@@ -100,7 +100,23 @@ def test_ranks_without_a_common_call_have_no_offset() -> None:
             1     kernel         gemm           1     110       80
         """
     )
-    assert [(row["offset_ns"], row["state"]) for row in trace.clock_offsets().to_dicts()] == [(0, "reference"), (None, "unknown")]
+    assert trace.clock_offsets().select("reference", "offset_ns", "state").rows() == [(0, 0, "reference"), (1, 0, "reference")]
+
+
+def test_transfers_in_both_directions_bound_the_offset() -> None:
+    trace = tiny.trace(
+        spans="""
+            rank  kind           name      step  start_ns  dur_ns  bytes
+            0     communication  ncclSend  1     100       20      8
+            1     communication  ncclRecv  1     1000      130     8
+            1     communication  ncclSend  1     1300      30      16
+            0     communication  ncclRecv  1     250       90      16
+        """
+    )
+    # Rank 1 receives until 1130 what rank 0 sends from 100 on: at least -1030. Rank 0 receives until 340 what rank 1 sends from
+    # 1300 on: at most -960.
+    row = trace.clock_offsets().row(1, named=True)
+    assert (row["least_ns"], row["most_ns"], row["offset_ns"], row["uncertainty_ns"], row["state"]) == (-1030, -960, -995, 35, "differs")
 
 
 def test_groups_that_share_a_rank_with_others_are_aligned_through_it() -> None:

@@ -24,10 +24,12 @@ def pipeline() -> Trace:
             if rank >= 2:
                 spans.append(f"{rank} 8 communication ncclRecv {step} {now * MS} {20 * MS} 8")
                 now += 20
+            else:  # while it computes
+                spans.append(f"{rank} 9 communication ncclSend {step} {now * MS} {10 * MS} 8")
             spans.append(f"{rank} 7 kernel gemm {step} {now * MS} {compute * MS} -")
             if collective:
                 spans.append(f"{rank} 8 communication ncclAllReduce {step} {(now + compute) * MS} {collective * MS} 8")
-    tracks = "\n".join(f"{rank} 7 stream a 0\n{rank} 8 stream b 0" for rank in work)
+    tracks = "\n".join(f"{rank} 7 stream a 0\n{rank} 8 stream b 0\n{rank} 9 stream c 0" for rank in work)
     groups = "\n".join(
         f"{rank} {name} {name} {','.join(map(str, members))}"
         for name, every in {"pp": [(0, 2), (1, 3)], "dp": [(0, 1), (2, 3)]}.items()

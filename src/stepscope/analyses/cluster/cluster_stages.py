@@ -52,8 +52,8 @@ def cluster_stages(trace: Trace, *, per_step: bool = True, warmup: int | None = 
         pl.when(recorded)
         .then("receive_ns")
         .otherwise(
-            pl.when(pl.col("exposed_ns").is_not_null() & pl.lit(mode == PIPELINE)).then(
-                pl.min_horizontal(pl.col("received_ns").fill_null(0), "exposed_ns")
+            pl.when(pl.col("exposed_ns").is_not_null() & pl.col("received_ns").is_not_null()).then(
+                pl.min_horizontal("received_ns", "exposed_ns")
             )
         )
     )
@@ -77,7 +77,10 @@ def cluster_stages(trace: Trace, *, per_step: bool = True, warmup: int | None = 
 
 
 def _receives(trace: Trace) -> pl.DataFrame:
-    """rank, step, received_ns: receives while the rank does not compute."""
-    calls = waits(trace).filter(pl.col("step").is_not_null(), pl.col("collective").is_in(["recv", "send_recv"]))
+    """rank, step, received_ns: receives while the rank does not compute; of all steps of the ranks whose transfers are recorded."""
+    calls = waits(trace).filter(pl.col("step").is_not_null())
     alone = pl.col("end_ns") - pl.col("start_ns") - pl.col("overlapped_ns")
-    return calls.group_by("rank", "step").agg(received_ns=alone.sum())
+    received = calls.filter(pl.col("collective").is_in(["recv", "send_recv"])).group_by("rank", "step").agg(received_ns=alone.sum())
+    transferring = calls.filter(pl.col("collective").is_in(["send", "recv", "send_recv"])).select("rank").unique()
+    steps = trace.steps.select("rank", "step").collect().join(transferring, on="rank", how="semi")
+    return steps.join(received, on=["rank", "step"], how="left").with_columns(pl.col("received_ns").fill_null(0))

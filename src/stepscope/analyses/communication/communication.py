@@ -124,7 +124,9 @@ def waits(trace: Trace) -> pl.DataFrame:
         meeting=pl.col("meeting") | (pl.col("role") == "recv").fill_null(False),
         first_end=pl.when(paired).then("end_ns").otherwise("first_end"),
     )
-    calls = calls.with_columns(impossible=pl.col("matched") & pl.col("meeting") & (pl.col("first_end") < pl.col("last_start")))
+    unsure = pl.col("uncertainty_ns") + pl.col("uncertainty_ns").max().over("group", "members")
+    too_early = pl.col("first_end") + unsure < pl.col("last_start")
+    calls = calls.with_columns(impossible=pl.col("matched") & pl.col("meeting") & too_early)
     impossible_calls = calls.filter(pl.col("matched") & pl.col("meeting"))["impossible"]
     one_clock = impossible_calls.sum() <= _IMPOSSIBLE_SHARE * impossible_calls.len()
     impossible = pl.when(paired).then(pl.col("impossible").any().over("call")).otherwise("impossible")
@@ -157,7 +159,6 @@ def waits(trace: Trace) -> pl.DataFrame:
     untimed = every.filter(~pl.col("has_times")).with_columns(
         wait_ns="recorded_wait_ns", comparable=pl.lit(False), note=pl.when(recorded).then(pl.lit("wait as the recording says"))
     )
-    unsure = pl.col("uncertainty_ns") + pl.col("uncertainty_ns").max().over("group", "members")
     calls = calls.with_columns(
         pl.col("start_ns", "end_ns") - pl.col("offset_ns"),
         uncertain_wait_ns=pl.when(pl.col("wait_ns").is_not_null()).then(

@@ -73,5 +73,5 @@ def _dimensions(trace: Trace) -> Iterator[Message]:
     for group in parallel_groups_of(trace):
         sizes[group.dimension] = max(sizes.get(group.dimension, 0), len(group.members))
     if sizes:
-        text = " × ".join(f"{name.upper()} {sizes[name]}" for name in DIMENSIONS if name in sizes)
+        text = " x ".join(f"{name.upper()} {sizes[name]}" for name in DIMENSIONS if name in sizes)
         yield Message("cluster", "cluster-dimensions", {"dimensions": text})

@@ -66,7 +66,8 @@ def verdict(
     """Per topic and rank, the headline first: a code with its parameters, and the sentence that page, terminal and report show.
 
     `topic` restricts the rows to one topic. A run of several ranks also has rows of the whole run, with a null rank, before those of
-    the ranks; communication, cluster, hangs and problems have only these. Operators and memory have a headline for each device, the main one first.
+    the ranks; communication, cluster, hangs and problems have only these. Operators and memory have a headline for each device, the
+    main one first.
     With `per_step` the topic `steps` has rows for each step, too. `warmup` as in `overview`, `fp_start`, `bp_end` and `clock` as in
     `step_trace`, `start_ns` and `end_ns` as in `cpu_use`.
     """
