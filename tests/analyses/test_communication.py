@@ -221,18 +221,32 @@ def test_where_ranks_of_the_group_are_missing_a_wait_is_the_least_it_can_be() ->
     assert set(got["note"]) == {"wait at least: some ranks of the group are not recorded"}
 
 
-def test_clocks_on_which_a_rank_leaves_before_another_enters_give_no_wait() -> None:
+def test_clocks_on_which_a_rank_leaves_before_another_enters_are_aligned() -> None:
     trace = tiny.trace(
         spans="""
             rank  kind           name             step  start_ns  dur_ns  bytes
             0     communication  gloo:all_reduce  0     0         50      8
-            1     communication  gloo:all_reduce  0     1000      50      8
+            1     communication  gloo:all_reduce  0     1010      40      8
             0     communication  gloo:broadcast   0     100       50      8
-            1     communication  gloo:broadcast   0     1100      50      8
+            1     communication  gloo:broadcast   0     1120      30      8
+        """
+    )
+    # The ends of the reduce are 1000 apart, so rank 1 started 10 after rank 0, and the broadcast 20: less than the 40 of its transit.
+    got = trace.communication()
+    assert got.select("wait_ns", "uncertain_wait_ns").rows() == [(10, 10), (20, 20), (0, 0), (0, 0)]
+    assert got["note"].unique().to_list() == ["wait on aligned clocks"]
+
+
+def test_clocks_that_no_collective_aligns_give_no_wait() -> None:
+    trace = tiny.trace(
+        spans="""
+            rank  kind           name       step  start_ns  dur_ns  bytes
+            0     communication  gloo:send  0     1000      50      8
+            1     communication  gloo:recv  0     0         50      8
         """
     )
     got = trace.communication()
-    assert got["wait_ns"].to_list() == [None] * 4
+    assert got["wait_ns"].to_list() == [None] * 2
     assert got["note"].unique().to_list() == ["no wait: the ranks' clocks differ, or calls are missing"]
 
 

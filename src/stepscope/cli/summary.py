@@ -68,13 +68,14 @@ _CONCLUSIONS = {
     "compute": ("flops", 3),
     "memory": ("memory", 3),
     "communication": ("communication", 1),
+    "ranks": ("cluster", 4),
     "input": ("input", 1),
     "CPU": ("host", 1),
 }
 # A summary has no line for what is not recorded.
 _NOTHING_RECORDED = {
     *("operators-none", "kernels-none", "flops-none", "memory-none"),
-    *("communication-none", "communication-one-rank", "input-unknown", "cpu-none", "cpu-unknown"),
+    *("communication-none", "communication-one-rank", "cluster-one-rank", "input-unknown", "cpu-none", "cpu-unknown"),
 }
 _UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|[kMGTP]?(?:B|FLOP))\b)")
 _BAR_LEVELS = "▁▂▃▄▅▆▇█"
@@ -235,7 +236,9 @@ def _step_lines(values: dict[str, Any], width: int) -> Iterator[Line]:
     if average and average["device_ns"]:
         yield from _average(average, room, len(values["ranks"]))
     for label, (topic, most) in _CONCLUSIONS.items():
-        yield from _conclusions(label, _topic(values["verdict"], topic), most, room)
+        rows = _topic(values["verdict"], topic)
+        # The line of communication names the stragglers.
+        yield from _conclusions(label, [row for row in rows if topic != "cluster" or not row["code"].startswith("straggler")], most, room)
 
 
 def _conclusions(label: str, rows: list[dict[str, Any]], most: int, room: int) -> Iterator[Line]:

@@ -9,6 +9,7 @@ from stepscope.errors import DataError, UnknownFormatError, UsageError
 from stepscope.io import cache as run_cache
 from stepscope.io import conversion, discover
 from stepscope.io.discover import Group, Recording, Source, rank_in_name
+from stepscope.io.host_names import with_host
 from stepscope.io.open_source import SourceOpener
 from stepscope.io.sources import find_sources, known_formats
 from stepscope.model.steps import step_choice
@@ -126,7 +127,7 @@ def open_recording(recording: Recording, opener: SourceOpener) -> tuple[Trace, l
             errors.append(error)
     if not windows:
         raise errors[0]
-    trace = join_windows(windows)
+    trace = with_host(join_windows(windows), recording.sources[0].path)
     if len(recording.sources) > 1:
         trace = trace.with_meta(source=str(recording.sources[0].path.parent))
     return (trace if recording.rank is None else trace.as_rank(recording.rank)), errors

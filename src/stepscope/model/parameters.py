@@ -39,6 +39,9 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "run_noise": (0, 1),  # of a step
     "buckets": (1, 100_000),  # each bucket is a row, even an empty one
     "pixels": (1, 1_000_000),
+    "replica": (0, _INT32),
+    "max_rows": (1, 4096),
+    "max_columns": (1, 10_000),
     "offset": (0, _ROWS),
     "limit": (0, _ROWS),
     # of the timeline

@@ -170,6 +170,11 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "monotonic_ns": pl.Int64,
         "wall_ns": pl.Int64,
     },
+    # The machine of a rank.
+    "hosts": {
+        "rank": pl.Int32,
+        "host": Text,
+    },
     # Details of spans on an Ascend device: streams, marks and tagged ranges. 4294967295 is Ascend's number for no model and no context.
     "tasks": {
         "rank": pl.Int32,
@@ -306,7 +311,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "model_chunk": pl.Int32,  # part of the model; -1 for none
         "micro_batch": pl.Int32,  # null for none
     },
-    # A group of ranks that communicate, with the progress that a flight recorder stored: numbers of the last operation of each state.
+    # A group of ranks that communicate, as a rank knows it; with the progress that a flight recorder stored: numbers of the last operation
+    # of each state.
     "process_groups": {
         "rank": pl.Int32,
         "group": Text,
@@ -364,6 +370,7 @@ _PRESENT = {
     "pipeline": ("rank", "op_id"),
     "links": ("rank",),
     "devices": ("rank",),
+    "hosts": ("rank", "host"),
     **dict.fromkeys(SPAN_DETAILS, ("rank", "span")),
     "models": ("rank",),
     "fusions": ("rank",),

@@ -26,6 +26,7 @@ COLUMNS = {
     "free_ns": pl.Int64,
     "host_exposed_ns": pl.Int64,
     "wait_ns": pl.Int64,  # for other ranks, in calls with a known wait
+    "uncertain_wait_ns": pl.Int64,  # in calls whose wait is smaller than the uncertainty of the clocks
     "known_waits": pl.Int64,  # calls with a known wait
     "matched": pl.Int64,  # calls with a counterpart on the other recorded ranks
     "transit_ns": pl.Int64,  # data in transit, as recorded for every call of the step
@@ -58,6 +59,7 @@ def cluster_steps(trace: Trace, *, per_step: bool = True, warmup: int | None = N
         .group_by(key)
         .agg(
             wait_ns=pl.when(pl.col("wait_ns").count() > 0).then(pl.col("wait_ns").sum()),
+            uncertain_wait_ns=pl.when(pl.col("wait_ns").count() > 0).then(pl.col("uncertain_wait_ns").sum()),
             known_waits=pl.col("wait_ns").count(),
             matched=pl.col("comparable").sum(),
             transit_ns=sum_if_complete("recorded_transit_ns"),

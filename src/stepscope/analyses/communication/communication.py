@@ -2,9 +2,8 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.messages import messages
 from stepscope.analyses.shared.ranks.counterparts import match_collectives, match_transfers
-from stepscope.analyses.shared.ranks.rank_collectives import rank_collectives
+from stepscope.analyses.shared.ranks.rank_clocks import matchable_calls, rank_clocks
 from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
@@ -21,6 +20,7 @@ COLUMNS = {
     "max_ns": pl.Int64,
     "wait_ns": pl.Int64,  # of the calls with a known wait
     "known_waits": pl.Int64,  # calls with a known wait
+    "uncertain_wait_ns": pl.Int64,  # in calls whose wait is smaller than the uncertainty of the clocks
     "matched": pl.Int64,  # calls with a counterpart on the other recorded ranks
     "transit_ns": pl.Int64,  # data in transit, as recorded; null if it is not recorded for every call
     "idle_ns": pl.Int64,  # neither transit nor wait, as recorded
@@ -66,6 +66,7 @@ def communication(trace: Trace) -> pl.DataFrame:
             max_ns=duration.max(),
             wait_ns=pl.when(wait.count() > 0).then(wait.sum()),
             known_waits=wait.count(),
+            uncertain_wait_ns=pl.when(wait.count() > 0).then(pl.col("uncertain_wait_ns").sum()),
             matched=pl.col("comparable").sum(),
             transit_ns=sum_if_complete("recorded_transit_ns"),
             idle_ns=sum_if_complete("recorded_idle_ns"),
@@ -84,16 +85,13 @@ def communication(trace: Trace) -> pl.DataFrame:
 
 
 def _with_overlap(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls with `overlapped_ns`, the time during which their rank computes: on a device, or in operators if there is no device."""
-    overlapped = rank_collectives(trace).select("rank", "span", "overlapped_ns")
-    # The overlap is unknown for calls without timestamps, and while kernels are not recorded.
+    """The calls, with a null `overlapped_ns` where it is unknown: without timestamps, and while kernels are not recorded."""
     covered = coverage(trace)
     unknown = covered.steps.filter(~pl.col("complete")).select("rank", "step", unknown=True)
     unrecorded = pl.col("rank").is_in([rank for rank, data in covered.data.items() if data == "none"])
     known = pl.col("has_times").fill_null(True) & pl.col("unknown").is_null() & ~unrecorded
     return (
-        calls.join(overlapped, on=["rank", "span"], how="left", maintain_order="left")
-        .join(unknown, on=["rank", "step"], how="left", maintain_order="left")
+        calls.join(unknown, on=["rank", "step"], how="left", maintain_order="left")
         .with_columns(overlapped_ns=pl.when(known).then("overlapped_ns"))
         .drop("unknown")
     )
@@ -108,11 +106,15 @@ def sum_if_complete(column: str) -> pl.Expr:
 def waits(trace: Trace) -> pl.DataFrame:
     """Every communication call, with `wait_ns` if known and a `note` on its source or why it is unknown: the only definition of wait.
 
-    `comparable` calls have a counterpart on the other recorded ranks, with clocks that agree.
+    `comparable` calls have a counterpart on the other recorded ranks, with clocks that agree or can be aligned (`clock_offsets`).
+    `uncertain_wait_ns` is the wait if it is smaller than the uncertainty of the clocks, else 0.
     """
-    every = messages(trace)
-    without_times = rank_collectives(trace).filter(~pl.col("has_times")).select("rank", "span", "has_times")
-    calls = match_collectives(every.join(without_times, on=["rank", "span"], how="anti", maintain_order="left"))
+    every = matchable_calls(trace)
+    clocks = rank_clocks(trace).select("rank", "offset_ns", "uncertainty_ns")
+    calls = every.filter("has_times").join(clocks, on="rank", how="left", maintain_order="left")
+    calls = calls.with_columns(pl.col("offset_ns", "uncertainty_ns").fill_null(0))
+    # On the clock of the first rank.
+    calls = match_collectives(calls.with_columns(pl.col("start_ns", "end_ns") + pl.col("offset_ns")))
     calls = calls.join(match_transfers(calls), on=["rank", "span"], how="left", maintain_order="left")
     paired = pl.col("call").is_not_null()
     calls = calls.with_columns(
@@ -122,7 +124,9 @@ def waits(trace: Trace) -> pl.DataFrame:
         meeting=pl.col("meeting") | (pl.col("role") == "recv").fill_null(False),
         first_end=pl.when(paired).then("end_ns").otherwise("first_end"),
     )
-    calls = calls.with_columns(impossible=pl.col("matched") & pl.col("meeting") & (pl.col("first_end") < pl.col("last_start")))
+    unsure = pl.col("uncertainty_ns") + pl.col("uncertainty_ns").max().over("group", "members")
+    too_early = pl.col("first_end") + unsure < pl.col("last_start")
+    calls = calls.with_columns(impossible=pl.col("matched") & pl.col("meeting") & too_early)
     impossible_calls = calls.filter(pl.col("matched") & pl.col("meeting"))["impossible"]
     one_clock = impossible_calls.sum() <= _IMPOSSIBLE_SHARE * impossible_calls.len()
     impossible = pl.when(paired).then(pl.col("impossible").any().over("call")).otherwise("impossible")
@@ -137,6 +141,8 @@ def waits(trace: Trace) -> pl.DataFrame:
         .then(pl.lit("wait as the recording says"))
         .when(pl.col("comparable") & pl.col("is_collective") & (pl.col("group_size") > rank_count))
         .then(pl.lit("wait at least: some ranks of the group are not recorded"))
+        .when(pl.col("comparable") & (pl.col("offset_ns") != 0).any().over("group", "members"))
+        .then(pl.lit("wait on aligned clocks"))
         .when("comparable")
         .then(None)
         .when(pl.lit(calls["rank"].n_unique() == 1))
@@ -150,7 +156,13 @@ def waits(trace: Trace) -> pl.DataFrame:
         .otherwise(pl.lit("no wait: the other side of the transfer is not known")),
     )
     # Without timestamps there is only the recorded wait.
-    untimed = every.join(without_times, on=["rank", "span"]).with_columns(
+    untimed = every.filter(~pl.col("has_times")).with_columns(
         wait_ns="recorded_wait_ns", comparable=pl.lit(False), note=pl.when(recorded).then(pl.lit("wait as the recording says"))
+    )
+    calls = calls.with_columns(
+        pl.col("start_ns", "end_ns") - pl.col("offset_ns"),
+        uncertain_wait_ns=pl.when(pl.col("wait_ns").is_not_null()).then(
+            pl.when(~recorded & (pl.col("wait_ns") < unsure)).then("wait_ns").otherwise(0)
+        ),
     )
     return pl.concat([calls, untimed], how="diagonal")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
+from stepscope.analyses.verdict._cluster import cluster_messages
 from stepscope.analyses.verdict._communication import communication_messages
 from stepscope.analyses.verdict._flops import flop_messages
 from stepscope.analyses.verdict._hangs import hang_messages
@@ -22,7 +23,7 @@ from stepscope.model.parameters import check_word
 from stepscope.model.trace import Trace
 
 COLUMNS = {
-    # overview, steps, operators, kernels, flops, memory, communication, input (data preparation), host (CPU), hangs, problems
+    # overview, steps, operators, kernels, flops, memory, communication, cluster, input (data preparation), host (CPU), hangs, problems
     "topic": pl.String,
     "rank": pl.Int32,  # null: of the whole run
     "step": pl.Int32,  # null: of all steps
@@ -42,6 +43,7 @@ _TOPICS: dict[str, Callable[[Trace, Options], Iterator[Message]]] = {
     "flops": flop_messages,
     "memory": memory_messages,
     "communication": communication_messages,
+    "cluster": cluster_messages,
     "input": input_messages,
     "host": host_messages,
     "hangs": hang_messages,
@@ -65,7 +67,8 @@ def verdict(
     """Per topic and rank, the headline first: a code with its parameters, and the sentence that page, terminal and report show.
 
     `topic` restricts the rows to one topic. A run of several ranks also has rows of the whole run, with a null rank, before those of
-    the ranks; communication, hangs and problems have only these. Operators and memory have a headline for each device, the main one first.
+    the ranks; communication, cluster, hangs and problems have only these. Operators and memory have a headline for each device, the
+    main one first.
     With `per_step` the topic `steps` has rows for each step, too. `warmup` as in `overview`, `fp_start`, `bp_end` and `clock` as in
     `step_trace`, `start_ns` and `end_ns` as in `cpu_use`.
     """

@@ -62,7 +62,7 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
         return Trace({"problems": problem_frame(problems, path.name)}, Meta(framework="pytorch"))
     torch_header = header.get("torch", {})
     reports[0].metadata = _track_metadata(reports, header.get("pid"), as_dict(torch_header.get("threads")))
-    job = {"rank": header.get("rank", 0), "world_size": header.get("world_size", 1)}
+    job = {"rank": header.get("rank", 0), "world_size": header.get("world_size", 1), "pg_config": header.get("pg_config", [])}
     return assemble(path, as_dict(torch_header.get("header")) | {"distributedInfo": job}, reports, problems, options)
 
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from stepscope.model import schema
 from stepscope.model.trace import Meta, UnprofiledSteps
+from stepscope.readers.common.documents import as_dict, as_list, member_text
 from stepscope.readers.common.problems import Problem
 
 _Time = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
@@ -68,6 +69,21 @@ class Header:
             self._ignore("distributedInfo", job)
             job = {}
         return self._number(job, "rank", "distributedInfo: "), self._number(job, "world_size", "distributedInfo: ")
+
+    def process_groups(self) -> pl.DataFrame:
+        """The groups that the rank is in: `pg_config`, a list, or in early versions an object by name."""
+        job = self._entries.get("distributedInfo")
+        groups = job.get("pg_config") if isinstance(job, dict) else None
+        rows = list[tuple[str, str | None, str | None]]()
+        entries = groups.items() if isinstance(groups, dict) else ((None, entry) for entry in as_list(groups))
+        for key, entry in entries:
+            group = as_dict(entry)
+            name = group.get("pg_name", key)
+            if name is None:
+                self._ignore("distributedInfo: pg_config", entry)
+            else:
+                rows.append((str(name), str(group.get("pg_desc") or "") or None, member_text(group.get("ranks"))))
+        return pl.DataFrame(rows, {"group": pl.String, "description": pl.String, "members": pl.String}, orient="row")
 
     def devices(self) -> pl.DataFrame:
         properties = self._entries.get("deviceProperties", [])

@@ -50,6 +50,7 @@ def assemble(path: Path, entries: Mapping[str, Any], reports: Sequence[Report], 
         "links": exported.table("links"),
         "allocations": allocation_table(memory, spans),
         "devices": exported.table("devices") if exported.devices else header.devices(),
+        "process_groups": header.process_groups(),
     }
     tables["problems"] = problem_frame(problems, path)
     meta = header.meta(rank, world, bool((spans["kind"] == "op").any()), _recorded_options(spans, memory, passing))

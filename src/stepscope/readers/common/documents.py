@@ -77,6 +77,14 @@ def to_index(value: Any) -> int:
     return number
 
 
+def member_text(ranks: Any) -> str | None:
+    """The ranks of a group as a column has them, `0,1`; flight recorders write them as text: "[0, 1]". None where some are left out."""
+    if isinstance(ranks, str):
+        return None if "..." in ranks else ",".join(re.findall(r"[0-9]{1,9}", ranks)) or None
+    numbers = [rank for rank in as_list(ranks) if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31]
+    return ",".join(map(str, numbers)) or None
+
+
 def digits_in(text: str) -> int | None:
     """The digits of a text as a number; None where there are none, or too many."""
     digits = "".join(re.findall(r"[0-9]", text))

@@ -16,7 +16,7 @@ from stepscope.model import schema
 from stepscope.model.trace import Meta, Trace, complete
 from stepscope.readers import Options
 from stepscope.readers.ascend.common.tables import report_lost
-from stepscope.readers.common.documents import as_dict, as_list, parse_json, to_index, to_int
+from stepscope.readers.common.documents import as_dict, as_list, member_text, parse_json, to_index, to_int
 from stepscope.readers.common.problems import Problem, problem_frame
 from stepscope.readers.flight_recorder import plain_pickle
 
@@ -179,7 +179,7 @@ def _groups(document: dict[str, Any], records: pl.DataFrame, problems: list[Prob
         (
             name,
             str(configured.get(name, {}).get("desc") or entry_groups.get(name, "")) or None,
-            _members(configured.get(name, {}).get("ranks")),
+            member_text(configured.get(name, {}).get("ranks")),
             *(_count(counts.get(name, {}), state) for state in ("enqueued", "started", "completed")),
         )
         for name in dict.fromkeys([*configured, *entry_groups, *names.values()])
@@ -214,12 +214,6 @@ def _count(counts: dict[str, Any], state: str) -> int | None:
     except ValueError:
         return None
     return value if value >= 0 else None
-
-
-def _members(ranks: Any) -> str | None:
-    """The ranks of a group, which the recorder writes as text: "[0, 1]"."""
-    numbers = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else [str(rank) for rank in as_list(ranks)]
-    return ",".join(numbers) or None
 
 
 def _world_size(groups: pl.DataFrame) -> int | None:

@@ -10,7 +10,7 @@ _MEETING = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier
 _ONE_SIDED = ["send", "recv", "send_recv"]
 _GROUP = ["collective", "group", "members"]
 _KEY = [*_GROUP, "seq", "in_step", "size"]
-_CALL = [*_KEY, "nth"]
+CALL = [*_KEY, "nth"]
 
 
 def match_collectives(calls: pl.DataFrame) -> pl.DataFrame:
@@ -29,10 +29,10 @@ def match_collectives(calls: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(nth=pl.int_range(pl.len()).over("rank", *_KEY))
         .with_columns(
-            everywhere=(pl.len().over(_CALL) == ranks.over(_GROUP)) & (ranks.over(_GROUP) > 1),
+            everywhere=(pl.len().over(CALL) == ranks.over(_GROUP)) & (ranks.over(_GROUP) > 1),
             as_often=pl.len().over(_KEY) == ranks.over(_KEY) * (pl.col("nth").max().over(_KEY) + 1),
-            last_start=pl.col("start_ns").max().over(_CALL),
-            first_end=pl.col("end_ns").min().over(_CALL),
+            last_start=pl.col("start_ns").max().over(CALL),
+            first_end=pl.col("end_ns").min().over(CALL),
         )
         .with_columns(matched=pl.col("is_collective") & pl.col("everywhere") & pl.col("as_often"))
     )
@@ -41,9 +41,9 @@ def match_collectives(calls: pl.DataFrame) -> pl.DataFrame:
 def matched_calls(trace: Trace) -> pl.DataFrame:
     """The calls with a counterpart on other ranks: rank, span, role (together, send or recv) and `call`, the same for all counterparts."""
     calls = messages(trace)
-    matched = match_collectives(calls).filter("matched").select("rank", "span", *_CALL)
-    numbers = matched.select(_CALL).unique(maintain_order=True).with_row_index("call")
-    rows = matched.join(numbers, on=_CALL, nulls_equal=True).select("rank", "span", pl.col("call").cast(pl.Int64), role=pl.lit("together"))
+    matched = match_collectives(calls).filter("matched").select("rank", "span", *CALL)
+    numbers = matched.select(CALL).unique(maintain_order=True).with_row_index("call")
+    rows = matched.join(numbers, on=CALL, nulls_equal=True).select("rank", "span", pl.col("call").cast(pl.Int64), role=pl.lit("together"))
     return pl.concat([rows, match_transfers(calls).with_columns(pl.col("call") + numbers.height)]).sort("rank", "span")
 
 

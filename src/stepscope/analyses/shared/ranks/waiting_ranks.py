@@ -51,6 +51,8 @@ def waiting_ranks(trace: Trace) -> Waiting:
         .collect()
     )
     groups = trace.table("process_groups").with_columns(pl.col("group").cast(pl.String)).collect()
+    if records.is_empty() and not groups["enqueued"].count():  # other sources list the groups of a rank without its progress
+        groups = groups.clear()
     members = _members(groups, records)
     called = _called(groups, records)
     heads = _heads(records, members)

@@ -20,7 +20,7 @@ from stepscope.model import schema, units
 from stepscope.model.trace import Trace
 from stepscope.readers.ascend.common.communication_tables import add_args
 from stepscope.readers.ascend.common.tables import read_json, report_lost
-from stepscope.readers.common.documents import OUTSIDE_LINK, as_dict, as_list, is_inside_folder, parse_json, to_index
+from stepscope.readers.common.documents import OUTSIDE_LINK, as_dict, as_list, is_inside_folder, member_text, parse_json, to_index
 from stepscope.readers.common.problems import Problem
 
 FILE = "profiler_metadata.json"
@@ -49,6 +49,7 @@ class Parallel(NamedTuple):
     groups: dict[str, list[int]]  # communicator's name -> ranks of the job, in the order of the group
     numbers: dict[str, str]  # communicator's number -> its name
     sizes: dict[str, int]  # tp, pp, dp, cp, ep, world_size
+    descriptions: dict[str, str] = {}  # communicator's name -> what the framework calls the group: dp, tp, pp, ...
 
     def group_of_call(self, group: str | None, call: str | None) -> str | None:
         """The communicator's name: from the group's name or number, else from the number's last three digits in the name of the call."""
@@ -79,7 +80,7 @@ def _places(folder: Path) -> list[Path]:
 
 def parse(metadata: Mapping[str, Any], problems: list[Problem]) -> Parallel:
     """From the two entries, each an object or the JSON text of one."""
-    groups, invalid = dict[str, list[int]](), 0
+    groups, descriptions, invalid = dict[str, list[int]](), dict[str, str](), 0
     for name, entry in _object(metadata.get("parallel_group_info")).items():
         try:
             ranks = [to_index(rank) for rank in as_list(as_dict(entry).get("global_ranks"))]
@@ -87,6 +88,7 @@ def parse(metadata: Mapping[str, Any], problems: list[Problem]) -> Parallel:
             ranks = []
         if ranks:
             groups[str(name)] = ranks
+            descriptions[str(name)] = str(as_dict(entry).get("group_name") or "")
         invalid += not ranks
     report_lost(problems, FILE, invalid, "group", "without ranks")
     args, sizes = _object(metadata.get("distributed_args")), {}
@@ -94,7 +96,7 @@ def parse(metadata: Mapping[str, Any], problems: list[Problem]) -> Parallel:
         size = args.get(long, args.get(short))
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _MAX_RANKS:
             sizes[short] = size
-    return Parallel(groups, {str(group_number(name)): name for name in groups}, sizes)
+    return Parallel(groups, {str(group_number(name)): name for name in groups}, sizes, descriptions)
 
 
 def _object(entry: Any) -> dict[str, Any]:
@@ -145,7 +147,17 @@ def _with_sizes(trace: Trace, links: pl.DataFrame, parallel: Parallel) -> Trace:
     world = parallel.sizes.get("world_size", max([trace.meta.ranks[0] + 1, *counts]) if max(counts, default=0) > 1 else None)
     sizes = {name: size for name, size in parallel.sizes.items() if name != "world_size"}
     extra = trace.meta.extra | ({"parallel": sizes} if sizes else {})
-    return trace.with_meta(extra=extra, world_size=max(world or 0, trace.meta.world_size or 0) or None)
+    return _with_groups(trace, parallel).with_meta(extra=extra, world_size=max(world or 0, trace.meta.world_size or 0) or None)
+
+
+def _with_groups(trace: Trace, parallel: Parallel) -> Trace:
+    """The trace with a row of `process_groups` for each group."""
+    rank = trace.meta.ranks[0]
+    rows = [(rank, name, parallel.descriptions.get(name) or None, member_text(ranks)) for name, ranks in parallel.groups.items()]
+    if not rows:
+        return trace
+    columns = {name: schema.TABLES["process_groups"][name] for name in ("rank", "group", "description", "members")}
+    return trace.with_tables(process_groups=pl.DataFrame(rows, columns, orient="row"))
 
 
 def _with_global_ranks(trace: Trace, links: pl.DataFrame, parallel: Parallel) -> Trace:

@@ -31,7 +31,7 @@ from stepscope.readers.ascend.common.tables import (
     read_table,
     report_lost,
 )
-from stepscope.readers.common.documents import as_dict, as_list, digits_in, to_index, to_int
+from stepscope.readers.common.documents import as_dict, as_list, digits_in, member_text, to_index, to_int
 from stepscope.readers.common.problems import Problem, problem_frame
 
 _STEPS, _DATABASE = "cluster_step_trace_time.csv", "cluster_analysis.db"
@@ -73,11 +73,25 @@ def read(path: Path, options: Options) -> Trace:
         "steps": sums.select("rank", "step", "start_ns", "end_ns", how=pl.lit("marker")),
         "links": links,
         "devices": pl.DataFrame({"rank": ranks, "device": ranks, "kind": ["aicore"] * len(ranks)}),
+        "process_groups": _process_groups(groups),
         "problems": problem_frame(problems, path).with_columns(rank=pl.lit(ranks[0], pl.Int32)),
     }
     world = len({*ranks, *_ranks_of_groups(groups)})
     meta = Meta(format="cluster_output", ranks=ranks, world_size=world, extra={"groups": groups} if groups else {})
     return Trace({name: rows for name, rows in tables.items() if rows.width}, meta)
+
+
+def _process_groups(groups: Any) -> pl.DataFrame:
+    """The groups of several ranks: those that transfer between two ranks are of pipeline stages, and have no other name."""
+    lists = [(kind, member_text(members)) for kind, entries in as_dict(groups).items() for members in as_list(entries)]
+    rows = [
+        (int(rank), f"{kind} {','.join(ranks)}", kind, ",".join(ranks))
+        for kind, text in lists
+        if len(ranks := sorted((text or "").split(","), key=lambda word: int(word or 0))) > 1
+        for rank in ranks
+    ]
+    columns = {"rank": pl.Int32, "group": pl.String, "description": pl.String, "members": pl.String}
+    return pl.DataFrame(rows, columns, orient="row")
 
 
 def _ranks_of_groups(groups: Any) -> set[int]:

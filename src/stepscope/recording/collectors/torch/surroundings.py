@@ -81,13 +81,16 @@ def _text(file: Path) -> str:
 
 
 def job() -> dict[str, Any] | None:
-    """Rank and world size of the process group; launchers may not set them."""
+    """Rank and world size of the process group, which launchers may not set, and the groups that the rank is in."""
     import torch
 
     if not collectives.is_initialized():
         return None
+    # The function that torch.profiler calls for its header; early versions of PyTorch lack it.
+    configuration = getattr(torch.distributed.distributed_c10d, "_get_all_pg_configs", None)
     return {
         "rank": torch.distributed.get_rank(),
         "world_size": torch.distributed.get_world_size(),
         "backend": torch.distributed.get_backend(),
+        "pg_config": configuration() if configuration is not None else [],
     }
