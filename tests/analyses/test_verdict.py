@@ -417,6 +417,26 @@ def test_steps_without_complete_device_data_are_named_where_they_are_left_out() 
         assert "Only 2 of 3 steps have complete device data; the others are left out." in found["text"].to_list()
 
 
+def test_ranks_without_complete_device_data_do_not_count_in_shares_of_all_ranks() -> None:
+    """Only transfers of rank 1 are recorded: they are no part of the kernel time of the run."""
+    spans = """
+        rank  track  kind           name              start_ns  dur_ns  span  step  flow_in
+        0     7      kernel         MatMul            10        60      0     0     -
+        0     7      kernel         Add               70        20      1     0     -
+        1     0      api            cudaLaunchKernel  10        1       0     0     -
+        1     0      api            cudaLaunchKernel  20        1       1     0     -
+        1     7      communication  AllReduce         30        900     2     0     1
+    """
+    tracks = "rank track kind device\n0 7 stream 0\n1 0 thread -\n1 7 stream 0"
+    trace = tiny.trace(spans=spans, tracks=tracks, steps="rank step start_ns end_ns how\n0 0 0 100 marker\n1 0 0 1000 marker")
+    assert trace.overview()["device_data"].to_list() == ["complete", "none"]
+    left_out = "1 of 2 ranks are left out: their device work is not completely recorded."
+    for topic, share in (("operators", "75.0 % of the device time"), ("kernels", "75.0 % of the kernel time")):
+        texts = trace.verdict(topic=topic).filter(pl.col("rank").is_null())["text"].to_list()
+        assert texts[0].startswith(share) and "over" not in texts[0]
+        assert left_out in texts
+
+
 # A product of 64 x 32 and 32 x 16 matrices has 2 x 64 x 32 x 16 = 65,536 FLOPs.
 PRODUCT = """
     track  kind    name      op_type   op  start_ns  dur_ns  span  flow_in  step  shapes             dtypes
