@@ -230,7 +230,7 @@ def _step_lines(values: dict[str, Any], width: int) -> Iterator[Line]:
 
 
 def _conclusions(label: str, rows: list[dict[str, Any]], most: int, room: int) -> Iterator[Line]:
-    """The first sentences of a topic and its coverage, of its main device; of several ranks without a common conclusion, the headline of each."""
+    """The first sentences of a topic and its coverage, of its main device; without a common conclusion, the headline of each rank."""
     if not rows or rows[0]["code"] in _NOTHING_RECORDED:
         return
     ranks = dict.fromkeys(row["rank"] for row in rows)
