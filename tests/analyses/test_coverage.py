@@ -216,7 +216,7 @@ def test_figures_of_a_device_are_of_the_steps_whose_operators_were_all_recorded(
     assert device.filter(pl.col("name").str.starts_with("stream_"))["calls"].max() == 14
     assert device["device_steps"].unique().to_list() == [14]
     sentence = _sentence(trace)
-    assert "steps 1-14 (14 of 322)" in sentence
+    assert "14 of 322 steps (1-14)" in sentence
     assert "0.7 % idle" in sentence
 
 

@@ -141,7 +141,7 @@ def test_shares_name_the_steps_that_they_cover() -> None:
     steps = "step  start_ns  end_ns  how\n0  0  100  marker\n1  100  200  marker\n2  200  300  marker"
     found = tiny.trace(spans=spans, tracks=TRACKS, steps=steps).verdict(topic="overview")
     assert found["coverage"].to_list()[0] == "steps 0-1 (2 of 3)"
-    assert "These shares cover steps 0-1 (2 of 3): only their device work is completely recorded." in found["text"].to_list()
+    assert "These shares cover 2 of 3 steps (0-1): the device work of the others is not completely recorded." in found["text"].to_list()
 
 
 def test_unknown_work_is_unknown_and_not_idle() -> None:
@@ -414,7 +414,7 @@ def test_steps_without_complete_device_data_are_named_where_they_are_left_out() 
     for topic in ("kernels", "operators"):
         found = trace.verdict(topic=topic)
         assert found["coverage"][0] == "2 of 3 steps"
-        assert "Only 2 of 3 steps have complete device data; the others are left out." in found["text"].to_list()
+        assert "Device data is complete for 2 of 3 steps; the others are left out." in found["text"].to_list()
 
 
 def test_ranks_without_complete_device_data_do_not_count_in_shares_of_all_ranks() -> None:

@@ -285,7 +285,7 @@ def _steps(values: dict[str, Any], room: int) -> Iterator[Line]:
 def _average(average: dict[str, Any], room: int, ranks: int) -> Iterator[Line]:
     """The parts of the average step on the device; on the host it may be longer or shorter."""
     total, room = average["device_ns"], room - 10
-    edges = [0, *itertools.accumulate(average[column] for _, column, _, _ in _PARTS)]
+    edges = [0, *itertools.accumulate(average[column] or 0 for _, column, _, _ in _PARTS)]
     cells = [round(edge * room / total) for edge in edges]
     pieces = [(sign * (cells[index + 1] - cells[index]), style) for index, (_, _, sign, style) in enumerate(_PARTS)]
     yield [_label("average step"), *pieces, (f" {units.duration(total)}", "bold")]
