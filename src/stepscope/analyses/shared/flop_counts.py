@@ -31,7 +31,8 @@ def flop_calls(trace: Trace) -> pl.DataFrame:
     Of nested operators the outer one counts; of an operator that calls itself again with other types, as under autocast, the inner one.
     time_ns is the duration of the device work under it, or its own if it launched none; null if its device work may be missing: the step
     is not completely recorded, its launch calls have no device work, or nothing links device work to operators, so that also its device
-    is unknown. ideal_ns is the time that the chip would need at the peak of this precision; peak_source is the source of the peak, or the reason why there is none.
+    is unknown. ideal_ns is the time that the chip would need at the peak of this precision; peak_source is the source of the peak, or the
+    reason why there is none.
     """
     rows = pl.concat(
         [_on_devices(trace), _on_host(trace, host_operators(trace, "track", "step", "name", "scope", "shapes", "dtypes", "flops"))]
