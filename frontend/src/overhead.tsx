@@ -13,6 +13,9 @@ export interface Overhead {
   step: number;
   idle: number;
   left: number;
+  /** The range of `left`, as unprofiled steps vary. */
+  low: number;
+  high: number;
 }
 
 /**
@@ -28,6 +31,8 @@ export function overheadOf(overview: Table, row: number): Overhead | null {
     step: value("step_ns"),
     idle: 1 - value("busy_share"),
     left: value("idle_unprofiled_share"),
+    low: value("idle_unprofiled_low_share"),
+    high: value("idle_unprofiled_high_share"),
   };
 }
 

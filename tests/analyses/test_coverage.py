@@ -174,6 +174,24 @@ def test_operators_do_not_replace_kernels_that_were_launched_and_not_recorded() 
     assert launching.activity().is_empty()
 
 
+@pytest.mark.parametrize(
+    ("operator", "data"),
+    [
+        ("aten::cudnn_convolution", "none"),
+        ("aten::miopen_batch_norm", "none"),
+        ("aten::_flash_attention_forward", "none"),
+        ("aten::cudnn_is_acceptable", "host"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "host"),
+    ],
+)
+def test_operators_of_gpus_do_not_replace_kernels(operator: str, data: str) -> None:
+    """A profiler without CUDA activities records no launch calls: operators only launch, and take no time of their own."""
+    spans = f"track kind name start_ns dur_ns step\n0 op {operator} 10 50 1\n0 op aten::add 60 20 1"
+    overview = tiny.trace(spans=spans, steps="step start_ns end_ns\n1 0 100").overview()
+    assert overview["device_data"].item() == data
+    assert overview["compute_share"].item() == (0.7 if data == "host" else None)
+
+
 def _sentence(trace: Trace) -> str:
     """The conclusions of the summary."""
     rows = trace.verdict(topic="overview")
@@ -216,7 +234,7 @@ def test_figures_of_a_device_are_of_the_steps_whose_operators_were_all_recorded(
     assert device.filter(pl.col("name").str.starts_with("stream_"))["calls"].max() == 14
     assert device["device_steps"].unique().to_list() == [14]
     sentence = _sentence(trace)
-    assert "steps 1-14 (14 of 322)" in sentence
+    assert "14 of 322 steps (1-14)" in sentence
     assert "0.7 % idle" in sentence
 
 

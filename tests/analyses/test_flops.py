@@ -283,6 +283,28 @@ def test_an_operator_on_the_host_does_not_hide_the_use_of_the_chip() -> None:
     assert trace.overview()["utilization"][0] == pytest.approx(4_194_304 / 989.4e12 * 1e9 / 100, rel=1e-3)
 
 
+def test_an_operator_whose_launch_has_no_kernel_did_not_run_on_the_host() -> None:
+    """The record of one kernel of thirty is lost: its step still counts as complete."""
+    launched = "".join(
+        f'\n{n} 0 op aten::mm aten::mm - {n} 9 [[64,128],[128,256]] ["half","half"] - 0'
+        f"\n{n + 1} 0 api cudaLaunchKernel - - {n + 1} 2 - - - 0"
+        + ("" if n == 150 else f"\n{n + 2} 1 kernel gemm aten::mm {n} {n + 3} 5 - - {n + 1} 0")
+        for n in range(0, 300, 10)
+    )
+    spans = "span track kind name op_type op start_ns dur_ns shapes dtypes flow_in step" + launched
+    trace = tiny.trace(spans=spans, tracks=STREAM, devices=H200, steps="step start_ns end_ns\n0 0 300")
+    assert trace.overview()["device_data"].item() == "complete"
+    tiny.assert_rows(
+        trace.flops(),
+        """
+        device  calls  flops      time_ns
+        gpu     29     121634816  145
+        -       1      4194304    0
+        """,
+    )
+    assert not [text for text in trace.verdict(topic="flops")["text"] if "CPU" in text]
+
+
 def test_the_device_of_an_operator_is_unknown_where_no_kernel_is_linked_to_one() -> None:
     trace = tiny.trace(spans=MIXED.replace("aten::mm   0   30", "aten::mm   -   30"), tracks=STREAM, devices=H200, steps=ONE_STEP)
     assert trace.flops().select("device", "time_ns", "flops_per_s").rows() == [(None, 0, None)] * 2

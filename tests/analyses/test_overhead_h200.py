@@ -38,7 +38,10 @@ def test_idle_time_of_an_unprofiled_job_is_given_within_a_tenth_of_its_step(job:
     copies = trace.spans.filter(pl.col("kind") == "copy").select(pl.col("dur_ns").sum()).collect().item() / len(JOBS[job]["steps"])
     work = JOBS[job]["graph_ns"] + copies
     assert row["idle_unprofiled_share"] == pytest.approx(1 - work / JOBS[job]["bare_step_ns"], abs=0.1)
-    assert row["idle_unprofiled_share"] == pytest.approx(1 - work / row["unprofiled_step_ns"], abs=0.05)
+    assert row["idle_unprofiled_share"] == pytest.approx(1 - work / row["unprofiled_step_ns"], rel=0.05)
+    # The kernels' own time in a step of a separate process lies in the range; with stacks it is 0.5 points below it: that step is faster.
+    busy = trace.spans.select(pl.col("dur_ns").sum()).collect().item() / len(JOBS[job]["steps"])
+    assert row["idle_unprofiled_low_share"] - 0.005 <= 1 - busy / JOBS[job]["bare_step_ns"] <= row["idle_unprofiled_high_share"]
     assert row["overhead"] == ("most of the idle time" if job == "resnet" else "part of the idle time")
     assert trace.gap_causes()["unprofiled_share"].sum() == pytest.approx(row["idle_unprofiled_share"])
 

@@ -115,7 +115,7 @@ def test_recording_overhead_is_the_headline_where_it_is_most_of_the_idle_time() 
     assert found["code"].to_list() == ["recording-overhead-most", "recording-idle", "idle-cause-input", "step-time", "device-time"]
     assert found["text"].to_list()[:3] == [
         "60 ns per step unprofiled, 100 ns while recorded (+67 %): idle time here is mostly profiling overhead.",
-        "GPU is idle 53.5 % of each step while recorded, about 22.5 % unprofiled.",
+        "GPU is idle 53.5 % of each step while recorded, about 22.5 % unprofiled (19.8 % to 25.0 %, as unprofiled steps vary).",
         "Main cause, about 22.5 % of each step unprofiled: the host waits for input data.",
     ]
 
@@ -141,7 +141,7 @@ def test_shares_name_the_steps_that_they_cover() -> None:
     steps = "step  start_ns  end_ns  how\n0  0  100  marker\n1  100  200  marker\n2  200  300  marker"
     found = tiny.trace(spans=spans, tracks=TRACKS, steps=steps).verdict(topic="overview")
     assert found["coverage"].to_list()[0] == "steps 0-1 (2 of 3)"
-    assert "These shares cover steps 0-1 (2 of 3): only their device work is completely recorded." in found["text"].to_list()
+    assert "These shares cover 2 of 3 steps (0-1): the device work of the others is not completely recorded." in found["text"].to_list()
 
 
 def test_unknown_work_is_unknown_and_not_idle() -> None:
@@ -414,7 +414,27 @@ def test_steps_without_complete_device_data_are_named_where_they_are_left_out() 
     for topic in ("kernels", "operators"):
         found = trace.verdict(topic=topic)
         assert found["coverage"][0] == "2 of 3 steps"
-        assert "Only 2 of 3 steps have complete device data; the others are left out." in found["text"].to_list()
+        assert "Device data is complete for 2 of 3 steps; the others are left out." in found["text"].to_list()
+
+
+def test_ranks_without_complete_device_data_do_not_count_in_shares_of_all_ranks() -> None:
+    """Only transfers of rank 1 are recorded: they are no part of the kernel time of the run."""
+    spans = """
+        rank  track  kind           name              start_ns  dur_ns  span  step  flow_in
+        0     7      kernel         MatMul            10        60      0     0     -
+        0     7      kernel         Add               70        20      1     0     -
+        1     0      api            cudaLaunchKernel  10        1       0     0     -
+        1     0      api            cudaLaunchKernel  20        1       1     0     -
+        1     7      communication  AllReduce         30        900     2     0     1
+    """
+    tracks = "rank track kind device\n0 7 stream 0\n1 0 thread -\n1 7 stream 0"
+    trace = tiny.trace(spans=spans, tracks=tracks, steps="rank step start_ns end_ns how\n0 0 0 100 marker\n1 0 0 1000 marker")
+    assert trace.overview()["device_data"].to_list() == ["complete", "none"]
+    left_out = "1 of 2 ranks are left out: their device work is not completely recorded."
+    for topic, share in (("operators", "75.0 % of the device time"), ("kernels", "75.0 % of the kernel time")):
+        texts = trace.verdict(topic=topic).filter(pl.col("rank").is_null())["text"].to_list()
+        assert texts[0].startswith(share) and "over" not in texts[0]
+        assert left_out in texts
 
 
 # A product of 64 x 32 and 32 x 16 matrices has 2 x 64 x 32 x 16 = 65,536 FLOPs.

@@ -53,6 +53,7 @@ def test_the_headline_of_a_table_of_kernels_rests_on_their_span(tmp_path: Path) 
         "From its first to its last device work, step 7 takes 500 µs; the time of the host before and after it is not recorded.",
     ]
     assert trace.overview()["copy_share"].to_list() == [None]  # the table has no copies
+    assert trace.overlap()["copy_ns"].unique().to_list() == trace.cluster_steps()["copy_ns"].unique().to_list() == [None]
     assert sentences(trace, "steps")[0].startswith("The only recorded step takes 500 µs from its first to its last device work;")
 
 

@@ -131,7 +131,9 @@ export function FigureTiles({
           !Number.isFinite(value("compute_share")) ? (
             noWork
           ) : over ? (
-            <span title={split}>{fill(t.bareIdle, { value: part(over.left) })}</span>
+            <span title={split}>
+              {fill(t.bareIdle, { value: part(over.left), low: part(over.low), high: part(over.high) })}
+            </span>
           ) : device ? (
             <span title={split}>{split}</span>
           ) : (

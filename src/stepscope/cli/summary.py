@@ -242,7 +242,7 @@ def _step_lines(values: dict[str, Any], width: int) -> Iterator[Line]:
 
 
 def _conclusions(label: str, rows: list[dict[str, Any]], most: int, room: int) -> Iterator[Line]:
-    """The sentences of a topic, of its main device; of several ranks without a common conclusion, the headline of each."""
+    """The first sentences of a topic and its coverage, of its main device; without a common conclusion, the headline of each rank."""
     if not rows or rows[0]["code"] in _NOTHING_RECORDED:
         return
     ranks = dict.fromkeys(row["rank"] for row in rows)
@@ -251,7 +251,9 @@ def _conclusions(label: str, rows: list[dict[str, Any]], most: int, room: int) -
         texts = [f"rank {rank}: {text}" for rank, text in headlines[:_RANKS_SHOWN]]
         texts += [f"and {units.count(len(ranks) - _RANKS_SHOWN, 'more rank')}"] if len(ranks) > _RANKS_SHOWN else []
     else:
-        texts = [" ".join([row["text"] for row in rows if row["device"] == rows[0]["device"]][:most])]
+        rows = [row for row in rows if row["device"] == rows[0]["device"]]
+        shown = [row for at, row in enumerate(rows) if at < most or row["code"].startswith("coverage")]
+        texts = [" ".join(row["text"] for row in shown)]
     for text in texts:
         for line in _wrapped(_text.clean(text), room):
             yield [_label(label), (line, "")]
@@ -295,7 +297,7 @@ def _steps(values: dict[str, Any], room: int) -> Iterator[Line]:
 def _average(average: dict[str, Any], room: int, ranks: int) -> Iterator[Line]:
     """The parts of the average step on the device; on the host it may be longer or shorter."""
     total, room = average["device_ns"], room - 10
-    edges = [0, *itertools.accumulate(average[column] for _, column, _, _ in _PARTS)]
+    edges = [0, *itertools.accumulate(average[column] or 0 for _, column, _, _ in _PARTS)]
     cells = [round(edge * room / total) for edge in edges]
     pieces = [(sign * (cells[index + 1] - cells[index]), style) for index, (_, _, sign, style) in enumerate(_PARTS)]
     yield [_label("average step"), *pieces, (f" {units.duration(total)}", "bold")]

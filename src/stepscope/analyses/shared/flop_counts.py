@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope.analyses.shared.operator_calls import host_operators, launcher, nearest, on_devices, rows_of, upward
 from stepscope.analyses.shared.steps.coverage import coverage, unrecorded_steps
+from stepscope.analyses.shared.steps.lost_work import LAUNCH, with_starts
 from stepscope.model import chips
 from stepscope.model.intervals import Bools
 from stepscope.model.memo import memoized
@@ -29,10 +30,13 @@ def flop_calls(trace: Trace) -> pl.DataFrame:
 
     Of nested operators the outer one counts; of an operator that calls itself again with other types, as under autocast, the inner one.
     time_ns is the duration of the device work under it, or its own if it launched none; null if its device work may be missing: the step
-    is not completely recorded, or nothing links device work to operators, so that also its device is unknown. ideal_ns is the time that
-    the chip would need at the peak of this precision; peak_source is the source of the peak, or the reason why there is none.
+    is not completely recorded, its launch calls have no device work, or nothing links device work to operators, so that also its device
+    is unknown. ideal_ns is the time that the chip would need at the peak of this precision; peak_source is the source of the peak, or the
+    reason why there is none.
     """
-    rows = pl.concat([_on_devices(trace), _on_host(trace, host_operators(trace, "step", "name", "scope", "shapes", "dtypes", "flops"))])
+    rows = pl.concat(
+        [_on_devices(trace), _on_host(trace, host_operators(trace, "track", "step", "name", "scope", "shapes", "dtypes", "flops"))]
+    )
     rows = rows.join(_call_flops(rows), on=["name", "shapes", "dtypes", "values"], how="left", nulls_equal=True).with_columns(
         flops=pl.coalesce("recorded", "derived"),
         how=pl.when(pl.col("recorded").is_not_null())
@@ -186,9 +190,9 @@ def _on_host(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     on_device = pl.col("launches") > 0
     calls = calls.join(recorded, on="rank", how="anti").join(device, on="rank", how="left")
     unrecorded = unrecorded_steps(trace).with_columns(unrecorded=True)
-    not_linked = ~on_device & pl.col("rank").is_in(_ranks_without_links(trace))
-    calls = calls.join(unrecorded, on=["rank", "step"], how="left")
-    calls = calls.with_columns(unknown=pl.col("unrecorded").fill_null(False) | not_linked)
+    not_linked = pl.col("rank").is_in(_ranks_without_links(trace)) | pl.col("starts")
+    calls = _with_launches(trace, calls.join(unrecorded, on=["rank", "step"], how="left"))
+    calls = calls.with_columns(unknown=pl.col("unrecorded").fill_null(False) | (~on_device & not_linked))
     return calls.select(
         "rank",
         "step",
@@ -201,6 +205,13 @@ def _on_host(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
         pl.when(~pl.col("unknown")).then(pl.when(on_device).then("device_ns").otherwise("dur_ns")).alias("time_ns"),
         "tensor_cores",
     )
+
+
+def _with_launches(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls with `starts`: whether a launch call starts in them. Without device work, its record is lost."""
+    launches = trace.spans.filter(pl.col("kind") == "api", pl.col("name").cast(pl.String).str.contains(LAUNCH))
+    ends = calls.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    return with_starts(ends, launches.select("rank", "track", "start_ns").collect(), "rank", "track")
 
 
 def _ranks_without_links(trace: Trace) -> list[int]:

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.steps.coverage import coverage
+from stepscope.analyses.shared.steps.coverage import coverage, ranks_without_copies
 from stepscope.analyses.shared.steps.step_windows import device_times
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
@@ -20,7 +20,7 @@ COLUMNS = {
     "overlapped_ns": pl.Int64,
     "exposed_ns": pl.Int64,
     "device_exposed_ns": pl.Int64,  # exposed communication on the device: transfers over gloo or MPI run on the host
-    "copy_ns": pl.Int64,
+    "copy_ns": pl.Int64,  # null if the source has only operators
     "free_ns": pl.Int64,
     "complete": pl.Boolean,  # the device's work in this step is completely recorded
     "host_exposed_ns": pl.Int64,  # exposed communication on the host, while the device is idle
@@ -64,6 +64,7 @@ def overlap(trace: Trace) -> pl.DataFrame:
             communication_ns=pl.when(pl.col("complete") | pl.col("transfers")).then("communication_ns"),
         )
         .with_columns(device_ns=device, free_ns=device - pl.col("computing_ns") - pl.col("device_exposed_ns") - pl.col("copy_ns"))
+        .with_columns(copy_ns=pl.when(~pl.col("rank").is_in(ranks_without_copies(trace))).then("copy_ns"))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
 

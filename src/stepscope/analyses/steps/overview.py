@@ -38,6 +38,8 @@ COLUMNS = {
     "utilization": pl.Float64,
     "unprofiled_step_ns": pl.Int64,  # median of steps while nothing was recorded; null if unknown
     "idle_unprofiled_share": pl.Float64,  # of the device, without recording overhead: see recording_overhead
+    "idle_unprofiled_low_share": pl.Float64,  # its range, as unprofiled steps vary
+    "idle_unprofiled_high_share": pl.Float64,
     "overhead": pl.String,  # recording overhead: most of the idle time, part of the idle time, steps, small, likely; null: unknown
     "slowed_by": pl.String,  # recorded data that slows the host: stacks, shapes, memory
 }
@@ -59,7 +61,7 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
     the time that the thread that runs the steps waits for data, per step on average and as a share; null if the input is not recorded.
     Peak memory is the maximum allocated on the device, or on the host if device memory is not recorded, over the whole recording. FLOPs are
     those of all operators in steps that `flops` can count, null if there is none; utilization is the time that the chip would need for them
-    at its dense peaks over the time in steps, null if a peak is unknown. All figures are those while recording; the last four columns, as
+    at its dense peaks over the time in steps, null if a peak is unknown. All figures are those while recording; the last six columns, as
     in `recording_overhead`, estimate the unprofiled step.
     """
     every_step = host_steps(trace)

@@ -17,6 +17,8 @@ COLUMNS = {
     "overhead_share": pl.Float64,  # additional time of a recorded step, of the unprofiled step
     "idle_share": pl.Float64,  # of the device while recorded
     "idle_unprofiled_share": pl.Float64,  # of the device, of the unprofiled step: an estimate
+    "idle_unprofiled_low_share": pl.Float64,  # of a step as short as unprofiled_p10_ns
+    "idle_unprofiled_high_share": pl.Float64,  # of a step as long as unprofiled_p90_ns
     "overhead": pl.String,  # most of the idle time, part of the idle time, steps (no device), small, likely (by slowed_by); null: unknown
     "slowed_by": pl.String,  # recorded data that slows the host: stacks, shapes, memory
 }
@@ -26,11 +28,12 @@ def recording_overhead(trace: Trace, *, warmup: int | None = None) -> pl.DataFra
     """One row per rank. Recordings of stepscope time steps outside of their window (`trace.meta.unprofiled_steps`); other traces cannot.
 
     Recording slows the host and hardly the device. So in an unprofiled step the device is busy as long as in a recorded step (the mean,
-    transfers included), and idle for the rest. Recorded steps are slower if their median is more than 5 % above the unprofiled one and
-    above 90 % of the unprofiled steps. Idle time is mostly overhead if the remaining share is less than half of the recorded one.
-    Unprofiled figures are null if none are known, and for chosen or inferred steps, which have other boundaries. To measure the overhead
-    then, compare with a run recorded without the options in `slowed_by`, or record some steps with `stepscope run --steps`. `warmup` as in
-    `overview`.
+    transfers included), and idle for the rest. Unprofiled steps vary, and so does their idle time: the low share is that of a step as
+    short as `unprofiled_p10_ns`, the high share that of one as long as `unprofiled_p90_ns`. Recorded steps are slower if their median is
+    more than 5 % above the unprofiled one and above 90 % of the unprofiled steps. Idle time is mostly overhead if the remaining share is
+    less than half of the recorded one. Unprofiled figures are null if none are known, and for chosen or inferred steps, which have other
+    boundaries. To measure the overhead then, compare with a run recorded without the options in `slowed_by`, or record some steps with
+    `stepscope run --steps`. `warmup` as in `overview`.
     """
     rows = overview(trace, warmup=warmup)
     timed = unprofiled(trace, rows).drop("unprofiled_step_ns")

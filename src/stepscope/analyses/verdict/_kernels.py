@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.analyses.operators.kernels import kernels
 from stepscope.analyses.operators.launches import launches
 from stepscope.analyses.shared.operator_calls import in_recorded_steps, on_devices
-from stepscope.analyses.verdict._message import Message, Options, covered_steps, steps_left_out, steps_text
+from stepscope.analyses.verdict._message import Message, Options, covered_steps, known_shares, steps_left_out, steps_text
 from stepscope.model.kernel_names import short_name
 from stepscope.model.trace import Trace
 
@@ -26,9 +26,14 @@ def kernel_messages(trace: Trace, options: Options) -> Iterator[Message]:
         chosen = ranks if number is None else [number]
         of_ranks = pl.col("rank").is_in(chosen)
         covered = covered_steps(trace, chosen)
-        for code, parameters, level in _texts(rows.filter(of_ranks), launched.filter(of_ranks), work.filter(of_ranks), len(chosen)):
+        known, left_out = known_shares(rows.filter(of_ranks))
+        if left_out:
+            of_ranks &= pl.col("rank").is_in(known["rank"].unique().to_list())
+        for code, parameters, level in _texts(known, launched.filter(of_ranks), work.filter(of_ranks)):
             yield Message("kernels", code, parameters, number, level, steps_text(covered) if parameters else None)
-        if rows.filter(of_ranks).height:
+        if left_out:
+            yield Message("kernels", "coverage-ranks", left_out, number)
+        if known.height:
             yield from steps_left_out("kernels", covered, number)
 
 
@@ -51,7 +56,7 @@ def _device_work(trace: Trace) -> pl.DataFrame:
     return sums
 
 
-def _texts(rows: pl.DataFrame, launched: pl.DataFrame, work: pl.DataFrame, ranks: int) -> Iterator[_Text]:
+def _texts(rows: pl.DataFrame, launched: pl.DataFrame, work: pl.DataFrame) -> Iterator[_Text]:
     if rows.is_empty():
         copies = int(work["copies_ns"].sum())
         yield ("kernels-copies", {"time": copies}, None) if copies else ("kernels-none", {}, None)
@@ -60,7 +65,7 @@ def _texts(rows: pl.DataFrame, launched: pl.DataFrame, work: pl.DataFrame, ranks
     if not total or rows["share"].null_count() == rows.height:  # unknown: no step is completely recorded
         yield "kernels-incomplete", {"time": total, "calls": count}, None
         return
-    yield _largest(rows, total, ranks)
+    yield _largest(rows, total)
     short, short_ns = int(work["short_calls"].sum()), int(work["short_ns"].sum())
     if short > _MANY * count:
         parameters = {"share": short / count, "calls": count, "limit": _SHORT_NS, "time": short_ns, "time_share": short_ns / total}
@@ -68,7 +73,7 @@ def _texts(rows: pl.DataFrame, launched: pl.DataFrame, work: pl.DataFrame, ranks
     yield from _launches(launched)
 
 
-def _largest(rows: pl.DataFrame, total: int, ranks: int) -> _Text:
+def _largest(rows: pl.DataFrame, total: int) -> _Text:
     """The longest kernel, and how many kernels take half of the time."""
     names = (
         rows.with_columns(pl.col("name").fill_null("unnamed"))
@@ -79,6 +84,7 @@ def _largest(rows: pl.DataFrame, total: int, ranks: int) -> _Text:
     half = int((names["total_ns"].cum_sum() * 2 < total).sum()) + 1
     name, time, calls = names.row(0)
     parameters = {"share": time / total, "kernel": short_name(name), "kernel_full": name, "total": total}
+    ranks = rows["rank"].n_unique()
     parameters |= {"ranks": ranks} if ranks > 1 else {}
     if half == 1:
         return "kernels-one", parameters | {"time": time, "calls": calls}, None

@@ -70,6 +70,18 @@ def steps_left_out(topic: str, covered: tuple[int, int] | None, rank: int | None
         yield Message(topic, "coverage-device-steps", {"known": covered[0], "steps": covered[1]}, rank, device=device)
 
 
+def known_shares(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any] | None]:
+    """The rows of ranks with known shares, and how many other ranks are left out. If no share is known, all rows.
+
+    `rows` has rank and share. Without complete steps, a rank has some of its kernels: their times do not compare with those of others.
+    """
+    shares = rows.filter(pl.col("share").is_not_null().any().over("rank"))
+    every, used = rows["rank"].n_unique(), shares["rank"].n_unique()
+    if not used:
+        return rows, None
+    return shares, {"missing": every - used, "ranks": every} if used < every else None
+
+
 def steps_text(covered: tuple[int, int] | None) -> str | None:
     """`14 of 322 steps`"""
     return f"{covered[0]:,} of {covered[1]:,} steps" if covered else None

@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.analyses.operators.operators import operators
 from stepscope.analyses.operators.totals import totals
-from stepscope.analyses.verdict._message import Message, Options, covered_steps, steps_left_out, steps_text
+from stepscope.analyses.verdict._message import Message, Options, covered_steps, known_shares, steps_left_out, steps_text
 from stepscope.model.families import PRODUCTS, operator_family
 from stepscope.model.schema import DEVICES
 from stepscope.model.trace import Trace
@@ -31,14 +31,16 @@ def _messages(trace: Trace, rows: pl.DataFrame, ranks: list[int], number: int | 
     present = rows["device"].unique()
     for device in [name for name in DEVICES if name in present]:
         covered = covered_steps(trace, ranks) if device != "cpu" else None
-        on_device = rows.filter(pl.col("device") == device)
-        for code, parameters in _of_device(on_device, device, len(ranks)):
+        on_device, left_out = known_shares(rows.filter(pl.col("device") == device))
+        for code, parameters in _of_device(on_device, device):
             yield Message("operators", code, parameters, number, coverage=steps_text(covered), device=device)
+        if left_out:
+            yield Message("operators", "coverage-ranks", left_out, number, device=device)
         yield from steps_left_out("operators", covered, number, device)
 
 
-def _of_device(rows: pl.DataFrame, device: str, ranks: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    total = int(rows["self_ns"].sum())
+def _of_device(rows: pl.DataFrame, device: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    total, ranks = int(rows["self_ns"].sum()), rows["rank"].n_unique()
     where = {"where": "host operator time" if device == "cpu" else "device time"} | ({"ranks": ranks} if ranks > 1 else {})
     if not total or rows["share"].null_count() == rows.height:  # unknown: no step is completely recorded
         yield "operators-incomplete", where | {"time": total}

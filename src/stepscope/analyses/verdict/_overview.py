@@ -146,7 +146,12 @@ def _headlines(trace: Trace, ranks: list[_Rank]) -> Iterator[_Text]:
         return
     most = all(row["overhead"] == _MOST for row in slowed)
     yield "recording-overhead-most" if most else "recording-overhead-part", _step_times(slowed), level
-    idle = known(idle=value_range(1 - row["busy_share"] for row in slowed), left=value_range(column(slowed, "idle_unprofiled_share")))
+    spread = value_range(value for end in ("low", "high") for value in column(slowed, f"idle_unprofiled_{end}_share"))
+    idle = known(
+        idle=value_range(1 - row["busy_share"] for row in slowed),
+        left=value_range(column(slowed, "idle_unprofiled_share")),
+        spread=spread if isinstance(spread, list) else None,
+    )
     yield "recording-idle", {"device": device_ranks[0].device, **idle}, None
     if code in _UNPROFILED_CODES:
         yield _UNPROFILED_CODES[code], parameters, level

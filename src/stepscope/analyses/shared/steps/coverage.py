@@ -22,8 +22,8 @@ window:
 - *Loss known to the reader.* Some sources keep only the last call of each operator, or lost a table: no step is complete. Or the source
   shows of a step that device work is missing.
 
-For a rank without such work there are three cases: its kernels are missing (streams, an Ascend chip, launch calls or forward and backward
-times show that there is a device), it ran on the host (operators replace kernels), or nothing is known.
+For a rank without such work there are three cases: its kernels are missing (streams, an Ascend chip, launch calls, operators of GPUs or
+forward and backward times show that there is a device), it ran on the host (operators replace kernels), or nothing is known.
 """
 
 from typing import NamedTuple
@@ -46,6 +46,9 @@ DATA = ("complete", "partial", "none", "host")  # of a device; host: there is no
 _EDGE = 0.05  # of a step: less may be missing at its start or end
 _LOST = 0.05  # of the launches of a step: fewer may be without work
 # Formats that may have operators only; prof: raw data of 2020; ascend_result: a table of kernels without a timeline.
+# Operators of PyTorch that run on GPUs only: a profiler without CUDA activities records them without launch calls.
+_GPU_OPERATORS = r"^aten::(cudnn_|miopen_|_flash_attention_|_efficient_attention_|_scaled_dot_product_(efficient|cudnn)_attention)"
+_CPU_OPERATORS = ["aten::cudnn_is_acceptable"]
 _OPERATORS_ALONE = ("mindinsight", "marey", "cluster_output", "prof", "ascend_result")
 
 
@@ -224,7 +227,9 @@ def _ranks_with_device(trace: Trace, ranks: list[int], cut: set[int]) -> set[int
     devices = trace.devices.filter(pl.col("rank").is_in(ranks), recorded)
     calls = trace.spans.filter(pl.col("rank").is_in(ranks), pl.col("kind") == "api").select("rank", "name").unique()
     launches = calls.filter(pl.col("name").cast(pl.String).str.contains(LAUNCH))
-    columns = [frame.select(pl.col("rank").unique()).collect()["rank"] for frame in (work, devices, launches)]
+    names = trace.spans.filter(pl.col("rank").is_in(ranks), pl.col("kind") == "op").select("rank", pl.col("name").cast(pl.String)).unique()
+    on_gpu = names.filter(pl.col("name").str.contains(_GPU_OPERATORS), ~pl.col("name").is_in(_CPU_OPERATORS))
+    columns = [frame.select(pl.col("rank").unique()).collect()["rank"] for frame in (work, devices, launches, on_gpu)]
     of_device = pl.col("device").cast(pl.String).str.contains("^(gpu|npu)")
     blocks = trace.allocations.filter(pl.col("rank").is_in(ranks), of_device).select(pl.col("rank").unique())
     return {int(rank) for column in [*columns, blocks.collect()["rank"]] for rank in column}

@@ -56,22 +56,22 @@ def steps_without_kernels(trace: Trace, rank: int) -> pl.DataFrame:
     ops = ops.select("span", "name", "track", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     kernels = work.filter(pl.col("kind") == "kernel").select("span").unique()
     launchers = ops.join(kernels.lazy(), on="span", how="semi").select("track", "start_ns").collect()
-    matrix = _with_lost(ops.filter(text.str.contains(_MATRIX)).collect(), launchers)
+    matrix = with_starts(ops.filter(text.str.contains(_MATRIX)).collect(), launchers, "track").with_columns(lost=~pl.col("starts"))
     if spans.filter(pl.col("kind") == "kernel").head(1).collect().height:
         matrix = matrix.filter(pl.col("name").is_in(matrix.filter(~pl.col("lost"))["name"].unique().implode()))
     steps = matrix.drop_nulls("step").group_by("step").agg(pl.col("lost").mean()).filter(pl.col("lost") > LOST)
     return steps.select(rank=pl.lit(rank, pl.Int32), step="step")
 
 
-def _with_lost(ops: pl.DataFrame, launchers: pl.DataFrame) -> pl.DataFrame:
-    """The operators with `lost`: no operator with device work starts in them."""
-    starts = {track: np.sort(rows["start_ns"].to_numpy()) for (track,), rows in launchers.group_by("track")}
-    parts = [ops.clear().with_columns(lost=pl.lit(False))]
-    for (track,), rows in ops.group_by("track"):
-        inside = starts.get(track, _NONE)
+def with_starts(spans: pl.DataFrame, inner: pl.DataFrame, *key: str) -> pl.DataFrame:
+    """The spans with `starts`: whether one of the inner spans with the same key starts in them."""
+    times = {group: np.sort(rows["start_ns"].to_numpy()) for group, rows in inner.group_by(key)}
+    parts = [spans.clear().with_columns(starts=pl.lit(False))]
+    for group, rows in spans.group_by(key, maintain_order=True):
+        inside = times.get(group, _NONE)
         first = np.searchsorted(inside, rows["start_ns"].to_numpy(), "left")
         last = np.searchsorted(inside, rows["end_ns"].to_numpy(), "right")
-        parts.append(rows.with_columns(lost=pl.Series(first == last)))
+        parts.append(rows.with_columns(starts=pl.Series(first < last)))
     return pl.concat(parts)
 
 

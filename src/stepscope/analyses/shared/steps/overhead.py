@@ -11,15 +11,15 @@ _SLOW = {"with_stack": "stacks", "record_shapes": "shapes", "profile_memory": "m
 
 
 def with_overhead(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
-    """One row per rank with the columns unprofiled_step_ns, idle_unprofiled_share, overhead and slowed_by.
+    """One row per rank with the columns unprofiled_step_ns, idle_unprofiled_share and its range, overhead and slowed_by.
 
     `rows` has rank, steps, steps_how, step_ns, total_ns (of the steps) and busy_share.
     """
     rows = rows.join(unprofiled(trace, rows), on="rank", how="left", maintain_order="left")
     bare, step, mean = pl.col("unprofiled_step_ns"), pl.col("step_ns"), pl.col("total_ns") / pl.col("steps")
     # Recording slows the host, not the device: the device is busy as long as before, and idle for the rest of the shorter step.
-    busy = pl.min_horizontal(pl.col("busy_share") * mean, bare)
-    idle, idle_bare = 1 - pl.col("busy_share"), (bare - busy) / bare
+    busy, idle = pl.col("busy_share") * mean, 1 - pl.col("busy_share")
+    idle_bare, idle_low, idle_high = (_idle_share(busy, pl.col(f"unprofiled_{name}_ns")) for name in ("step", "p10", "p90"))
     known = pl.col("rank").is_in(device_ranks(trace)) & pl.col("busy_share").is_not_null()
     slower = (step > _SLOWER * bare) & (step > pl.col("unprofiled_p90_ns"))
     overhead = (
@@ -36,9 +36,15 @@ def with_overhead(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     )
     return rows.with_columns(
         idle_unprofiled_share=pl.when(known).then(idle_bare),
+        idle_unprofiled_low_share=pl.when(known).then(idle_low),
+        idle_unprofiled_high_share=pl.when(known).then(idle_high),
         overhead=overhead,
         slowed_by=pl.lit(", ".join(slowed_by(trace)) or None, pl.String),
     )
+
+
+def _idle_share(busy_ns: pl.Expr, step_ns: pl.Expr) -> pl.Expr:
+    return pl.when(step_ns > 0).then((1 - busy_ns / step_ns).clip(0))
 
 
 def unprofiled(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:

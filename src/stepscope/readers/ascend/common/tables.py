@@ -39,7 +39,10 @@ def is_cut(file: Path) -> bool:
         last = content.read().rpartition(b"\n")[2]
     if not last or file.suffix == ".json":
         return False
-    first_row, last_row = (next(csv.reader([row.decode("utf-8", "replace").replace("\0", "")]), []) for row in (head, last))
+    try:
+        first_row, last_row = (next(csv.reader([row.decode("utf-8", "replace").replace("\0", "")]), []) for row in (head, last))
+    except csv.Error:  # a carriage return inside a row, or a cell beyond 128 KiB: the parser of the table decides
+        return False
     return len(last_row) < len(first_row)
 
 
