@@ -1,8 +1,9 @@
 """stepscope: see where the time, memory and communication of neural-network training go."""
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in `typing`, which takes longer to load than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from stepscope.comparison.compare import compare
     from stepscope.io.open_run import open
     from stepscope.model.trace import Trace
@@ -66,7 +67,7 @@ _LAZY = {
 _MODULES = {"cluster": "cluster", "store": "io.store", "reading": "io.conversion"}  # documented under these names
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     import importlib
 
     if name == "_ExperimentalConfig":

@@ -1,6 +1,8 @@
 """The errors. The command line prints each as one line."""
 
-from pathlib import Path
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class StepscopeError(Exception):
@@ -30,7 +32,7 @@ class UsageError(StepscopeError):
 class DataError(StepscopeError):
     """Invalid data at `path`: `where` in it, and `what` is wrong."""
 
-    def __init__(self, path: Path | str, what: str, where: str = "") -> None:
+    def __init__(self, path: "Path | str", what: str, where: str = "") -> None:
         self.path, self.what, self.where = str(path), what, where
         super().__init__(": ".join(part for part in (self.path, where, what) if part))
 

@@ -6,18 +6,19 @@ Large libraries are only imported when a command runs, so that help, version and
 import contextlib
 import importlib
 import os
-import shlex
 import signal
 import sys
-import traceback
-from types import ModuleType
 
 from stepscope import __version__
 from stepscope.cli import _signals
-from stepscope.cli._arguments import Parser, example_text, pins
-from stepscope.cli._text import clean
 from stepscope.errors import StepscopeError, UsageError
-from stepscope.model.parameters import nearest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from types import ModuleType
+
+    from stepscope.cli._arguments import Parser
 
 # In the order of the help: the most used first.
 COMMANDS = (
@@ -53,16 +54,17 @@ def main(argv: list[str] | None = None) -> int:
         _abandon_stdout()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001  every error is printed here as one line
+        from stepscope.cli._text import clean
+
         if debug:
+            import traceback
+
             sys.stderr.writelines(clean(line) + "\n" for line in traceback.format_exc().splitlines())
         with contextlib.suppress(OSError):
             sys.stderr.write(f"stepscope: {clean(_message(error))}\n")
         if isinstance(error, OSError) and error.filename is None:
             _abandon_stdout()
         return error.exit_code if isinstance(error, StepscopeError) else 1
-    finally:
-        while pins:
-            pins.pop().release()
     return code
 
 
@@ -83,12 +85,14 @@ def _command_at(words: list[str]) -> int:
     return next((at for at, word in enumerate(words) if word in COMMANDS), 0)
 
 
-def command(name: str) -> ModuleType:
+def command(name: str) -> "ModuleType":
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def parser(words: list[str]) -> Parser:
+def parser(words: list[str]) -> "Parser":
     """The parser of a command line. The words select the flags of an analysis or exporter."""
+    from stepscope.cli._arguments import Parser, example_text
+
     top = Parser(
         prog="stepscope",
         description="Profile neural-network training: time, memory and communication.",
@@ -111,7 +115,7 @@ def _run(words: list[str]) -> int:
     if at := _command_at(words):
         words = [words[at], *words[:at], *words[at + 1 :]]
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        raise UsageError(f"no command '{words[0]}'" + (nearest(words[0], COMMANDS) or _path_hint(words[0])))
+        raise UsageError(_unknown_command(words[0]))
     if words == ["--version"]:
         sys.stdout.write(f"stepscope {__version__}\n")
         return 0
@@ -129,14 +133,31 @@ def _run(words: list[str]) -> int:
         return int(end.code or 0)
     if extra:
         below.refuse(extra, words[1:])
-    code: int = args.run(args)
+    return _exit_code(args)
+
+
+def _exit_code(args: "argparse.Namespace") -> int:
+    """The exit code of a command, whose cache entries are released at its end."""
+    from stepscope.cli._arguments import pins
+
+    try:
+        code: int = args.run(args)
+    finally:
+        while pins:
+            pins.pop().release()
     return code
 
 
-def _path_hint(word: str) -> str:
+def _unknown_command(word: str) -> str:
+    import shlex
+
+    from stepscope.model.parameters import nearest
+
+    if near := nearest(word, COMMANDS):
+        return f"no command '{word}'{near}"
     if os.path.exists(word):  # noqa: PTH110 - any text, of any length
-        return f"; to open a trace: stepscope view {shlex.quote(word)}, or stepscope summary {shlex.quote(word)}"
-    return "; `stepscope --help` lists the commands"
+        return f"no command '{word}'; to open a trace: stepscope view {shlex.quote(word)}, or stepscope summary {shlex.quote(word)}"
+    return f"no command '{word}'; `stepscope --help` lists the commands"
 
 
 def _message(error: Exception) -> str:

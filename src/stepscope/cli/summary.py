@@ -113,6 +113,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
 
     import polars as pl
 
+    from stepscope.analyses.advice.advice import main_finding
     from stepscope.analyses.shared.steps.warmup import counting_steps
 
     kernels = _rows_or_none(trace, "kernels")
@@ -133,7 +134,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
         **{name: getattr(meta, name) for name in ("source", "format", "framework", "versions", "world_size", "ranks")},
         "devices": trace.devices.select("name").drop_nulls().unique(maintain_order=True).collect()["name"].to_list(),
         "verdict": _rows(verdict),
-        "advice": _rows(_rows_or_none(trace, "advice").filter(pl.col("status") == "finding").head(1)),
+        "advice": [] if trace.meta.summary else _rows(main_finding(trace)),
         "overview": _rows(tables["overview"]),
         "unprofiled_steps": [
             {name: getattr(steps, name) for name in ("rank", "count", "median_ns", "p10_ns", "p90_ns")} for steps in meta.unprofiled_steps

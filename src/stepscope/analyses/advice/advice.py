@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Finding
-from stepscope.analyses.advice.engine.results import Advice, Ranked, Unchecked, advice_of
+from stepscope.analyses.advice.engine.results import Advice, Ranked, Unchecked, advice_of, first_finding
 from stepscope.analyses.shared.steps.coverage import step_ranges
 from stepscope.model.messages import catalog, render
 from stepscope.model.trace import Trace
@@ -60,6 +60,16 @@ def advice(trace: Trace) -> pl.DataFrame:
         rows.append(_healthy(result))
     rows += [_row(ranked, result, "statement", trace) for ranked in result.statements]
     rows += [_unchecked(item, result) for item in result.unchecked]
+    return _table(rows)
+
+
+def main_finding(trace: Trace) -> pl.DataFrame:
+    """The first row of `advice` if it is a finding, in half of the time."""
+    result = first_finding(trace)
+    return _table([_row(ranked, result, "finding", trace) for ranked in result.findings])
+
+
+def _table(rows: list[dict[str, Any]]) -> pl.DataFrame:
     frame = pl.DataFrame(rows, {name: dtype for name, dtype in COLUMNS.items() if name != "position"})
     return frame.with_columns(position=pl.int_range(pl.len(), dtype=pl.Int32)).select(*COLUMNS)
 

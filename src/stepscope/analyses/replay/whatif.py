@@ -87,14 +87,15 @@ def _predicted(trace: Trace, graph: Graph, before: dict[str, Ints], changes: dic
     changed = unchanged(graph)
     for apply in changes.values():
         apply(trace, graph, changed)
-    times = before | {"predicted_ns": graph.step_times(replay(graph, *changed))}
+    ends = replay(graph, *changed)
+    times = before | {"predicted_ns": graph.step_times(ends)}
     rows = graph.steps.select("rank", "step").with_columns(pl.Series(name, time) for name, time in times.items())
     medians = rows.group_by("rank", maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("steps"),
         pl.col(*times).median().round().cast(pl.Int64),
         coverage=pl.col("step").map_batches(_numbers, return_dtype=pl.String, returns_scalar=True),
     )
-    return medians.join(path_shares(graph, *changed), on="rank", how="left", maintain_order="left")
+    return medians.join(path_shares(graph, ends, *changed), on="rank", how="left", maintain_order="left")
 
 
 def _numbers(steps: pl.Series) -> str:

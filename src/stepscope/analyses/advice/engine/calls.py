@@ -5,12 +5,12 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Change, scale_host, scale_work
 from stepscope.analyses.advice.engine.run import Run
-from stepscope.analyses.shared.operator_calls import host_operators, nearest, rows_of
+from stepscope.analyses.shared.operator_calls import nearest, rows_of
 
 
 def work_under(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
     """The device work of these calls (rank, span) and of operators inside them: rows of `run.work` with `call`, the span of the call."""
-    operators = host_operators(run.trace)
+    operators = run.nesting
     rows = rows_of(operators, calls["rank"], calls["span"])
     marked = np.zeros(operators.height, np.bool_)
     marked[rows[rows >= 0]] = True
@@ -20,20 +20,6 @@ def work_under(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
     call = np.where(operator >= 0, np.append(around, -1)[operator], -1)
     spans = operators["span"].gather(pl.Series(np.maximum(call, 0))) if operators.height else pl.Series([], dtype=pl.Int64)
     return work.with_columns(spans.alias("call")).filter(pl.Series(call >= 0))
-
-
-def outermost(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
-    """These calls (rank, span) without those inside another one of them."""
-    operators = host_operators(run.trace)
-    rows = rows_of(operators, calls["rank"], calls["span"])
-    marked = np.zeros(operators.height, np.bool_)
-    marked[rows[rows >= 0]] = True
-    return calls.filter(pl.Series((rows >= 0) & (nearest(operators["outer"].to_numpy(), marked)[rows] < 0)))
-
-
-def top_level(run: Run) -> pl.DataFrame:
-    """The operators of `run.operators` that no other operator calls, by rank, thread and start."""
-    return outermost(run, run.operators).sort("rank", "thread", "start_ns")
 
 
 def time_ns(calls: pl.DataFrame) -> pl.Series:

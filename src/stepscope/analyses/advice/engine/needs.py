@@ -37,18 +37,23 @@ def _sentence(need: Need, framework: str) -> str:
 
 @memoized
 def _kinds(trace: Trace) -> frozenset[str]:
-    return frozenset(trace.spans.select(pl.col("kind").cast(pl.String).unique()).collect()["kind"].to_list())
+    return frozenset(trace.spans.select(pl.col("kind").unique()).collect()["kind"].to_list())
 
 
 @memoized
 def _categories(trace: Trace) -> frozenset[str]:
-    return frozenset(trace.spans.select(pl.col("category").cast(pl.String).unique()).collect()["category"].drop_nulls().to_list())
+    return frozenset(trace.spans.select(pl.col("category").unique()).collect()["category"].drop_nulls().to_list())
+
+
+@memoized
+def _is_filled(trace: Trace, table: str, column: str) -> bool:
+    return bool(trace.table(table).select(pl.col(column).count()).collect().item())
 
 
 @memoized
 def _series(trace: Trace) -> frozenset[tuple[str, str]]:
     """Series of the counters with their owners."""
-    rows = trace.counters.select(pl.col("series", "owner").cast(pl.String).fill_null("")).unique().collect()
+    rows = trace.counters.select("series", "owner").unique().select(pl.col("series", "owner").cast(pl.String).fill_null("")).collect()
     return frozenset(rows.iter_rows())
 
 
@@ -57,7 +62,7 @@ def _spans(kind: str) -> Callable[[Run], bool]:
 
 
 def _filled(table: str, column: str) -> Callable[[Run], bool]:
-    return lambda run: bool(run.trace.table(table).select(pl.col(column).count()).collect().item())
+    return lambda run: _is_filled(run.trace, table, column)
 
 
 def _counter(*words: str) -> Callable[[Run], bool]:

@@ -32,6 +32,7 @@ class Outcome(NamedTuple):
     step_ns: int  # of the rank that gains most: all ranks of a job have about the same
     gain_ns: int
     bottleneck: str | None
+    device_ns: int  # time per step that the device works less, whether or not the step gets shorter
 
 
 class Replays:
@@ -40,6 +41,7 @@ class Replays:
     def __init__(self, trace: Trace) -> None:
         self.trace, self.coverage = representative(trace)
         self.graph = build(self.trace)
+        self._outcomes: dict[tuple[int, ...], tuple[list[Change], Outcome]] = {}  # by the ids of the changes, which it keeps alive
 
     @functools.cached_property
     def unchanged(self) -> pl.DataFrame:
@@ -48,25 +50,34 @@ class Replays:
 
     def outcome(self, changes: Iterable[Change]) -> Outcome:
         """The steps with all of these changes together: overlapping ones count once."""
-        steps = self._steps(self._changed(list(changes)))
+        wanted = list(changes)
+        key = tuple(id(change) for change in wanted)
+        if key not in self._outcomes:
+            self._outcomes[key] = wanted, self._outcome(wanted)
+        return self._outcomes[key][1]
+
+    def _outcome(self, changes: list[Change]) -> Outcome:
+        durations = self._changed(changes)
+        device_ns = self._device_ns(durations)
+        steps = self._steps(durations)
         both = self.unchanged.select("rank", before="step_ns").join(steps, on="rank")
         both = both.with_columns(gain=pl.col("before") - pl.col("step_ns")).sort("gain", descending=True, maintain_order=True)
         if both.is_empty():
-            return Outcome(steps, 0, 0, None)
+            return Outcome(steps, 0, 0, None, device_ns)
         first = both.row(0, named=True)
-        return Outcome(steps, int(first["step_ns"]), int(first["gain"]), first["bottleneck"])
+        return Outcome(steps, int(first["step_ns"]), int(first["gain"]), first["bottleneck"], device_ns)
 
-    def device_ns(self, changes: Iterable[Change]) -> int:
-        """Time per step that the device works less with these changes, whether or not the step gets shorter."""
+    def _device_ns(self, durations: Durations) -> int:
         tasks = np.isin(self.graph.kind, [KINDS.index(kind) for kind in ("kernel", "copy", "communication")])
-        less = (self.graph.duration - self._changed(list(changes)).duration)[tasks].sum()
+        less = (self.graph.duration - durations.duration)[tasks].sum()
         return round(float(less) / max(self.graph.steps.height, 1))
 
     def _steps(self, durations: Durations) -> pl.DataFrame:
-        times = self.graph.step_times(replay(self.graph, *durations))
+        ends = replay(self.graph, *durations)
+        times = self.graph.step_times(ends)
         rows = self.graph.steps.select("rank").with_columns(step_ns=pl.Series(times))
         medians = rows.group_by("rank", maintain_order=True).agg(pl.col("step_ns").median().round().cast(pl.Int64))
-        return medians.join(path_shares(self.graph, *durations), on="rank", how="left", maintain_order="left")
+        return medians.join(path_shares(self.graph, ends, *durations), on="rank", how="left", maintain_order="left")
 
     def _changed(self, changes: list[Change]) -> Durations:
         graph, durations = self.graph, unchanged(self.graph)

@@ -77,6 +77,23 @@ class _Candidate(NamedTuple):
 @memoized
 def advice_of(trace: Trace) -> Advice:
     """All findings of a trace, ranked."""
+    advice, replays, behind = _gains(trace)
+    waterfall = list(_waterfall(replays, advice.findings + behind, int(replays.unchanged["step_ns"].max() or 0)))  # type: ignore[arg-type]
+    findings = advice.findings + _hidden(replays, advice.findings, behind, waterfall)
+    final = {id(row.finding): row for row in findings}
+    fixes = [fix._replace(ranked=final[id(fix.ranked.finding)]) for fix in waterfall if id(fix.ranked.finding) in final]
+    return advice._replace(findings=findings, waterfall=fixes)
+
+
+def first_finding(trace: Trace) -> Advice:
+    """Advice with the finding of the largest gain alone: it takes half of the replays."""
+    advice, _, _ = _gains(trace)
+    return advice._replace(findings=advice.findings[:1])
+
+
+@memoized
+def _gains(trace: Trace) -> tuple[Advice, Replays, list[Ranked]]:
+    """Advice with the findings that gain now, without a waterfall; the replays, and the findings that may gain behind these."""
     replays = Replays(trace)
     ranks, coverage = _chosen_ranks(trace, replays)
     runs = {rank: Run(trace, rank, replays.graph, replays.unchanged) for rank in ranks}
@@ -95,23 +112,15 @@ def advice_of(trace: Trace) -> Advice:
             unchecked.append(Unchecked(rule, how_to_record(missing(able[0], rule.needs), trace.meta.framework)))
         else:
             not_applicable += 1
-    findings, waterfall = _ranked(trace, replays, _explained(candidates))
+    rows = _ranked(trace, replays, _explained(candidates))
+    behind = [row for row in rows if row.gain_share < _SHOWN and row.finding.changes][:_BEHIND]
     statements = [_statement(candidate) for candidate in candidates if candidate.finding.statement]
     step = replays.unchanged.sort("step_ns", descending=True, maintain_order=True)
     step_ns, limited_by = step.select("step_ns", "bottleneck").row(0) if step.height else (0, None)
     text = ", ".join(part for part in (replays.coverage, coverage) if part) or None
-    return Advice(
-        findings,
-        statements,
-        unchecked,
-        checked,
-        not_applicable,
-        waterfall,
-        step_ns,
-        device_word(whole),
-        limited_by,
-        text,
-    )
+    now = [row for row in rows if row.gain_share >= _SHOWN]
+    advice = Advice(now, statements, unchecked, checked, not_applicable, [], step_ns, device_word(whole), limited_by, text)
+    return advice, replays, behind
 
 
 def severity(share: float) -> str | None:
@@ -169,26 +178,25 @@ def _statement(candidate: _Candidate) -> Ranked:
     return Ranked(candidate.rule, finding, candidate.ranks, None, 0, 0.0, None, None, None, None, finding.confidence)
 
 
-def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> tuple[list[Ranked], list[Fix]]:
+def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> list[Ranked]:
+    """All candidates by their gain."""
     step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
     left, likely = _left_of_idle(trace)
     mean_ns = counting_steps(trace, None).select(pl.col("total_ns").mean().fill_null(0).round().cast(pl.Int64)).item()
     rows = [_replayed(replays, candidate, step_ns, mean_ns, left, likely) for candidate in candidates]
-    rows.sort(key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name))
-    now = [row for row in rows if row.gain_share >= _SHOWN]
-    behind = [row for row in rows if row.gain_share < _SHOWN and row.finding.changes][:_BEHIND]
-    waterfall = list(_waterfall(replays, now + behind, step_ns))
+    return sorted(rows, key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name))
+
+
+def _hidden(replays: Replays, now: list[Ranked], behind: list[Ranked], waterfall: list[Fix]) -> list[Ranked]:
+    """The findings that gain once those that gain now are fixed."""
+    step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
     later = {id(fix.ranked): fix.before_ns - fix.after_ns for fix in waterfall}
     hidden = []
     for row in behind:
         gain = later.get(id(row), 0)
         if step_ns and now and gain >= _SHOWN * step_ns:
             hidden.append(row._replace(later_ns=gain, after=_revealing(replays, now, row, gain), severity="low"))
-    hidden.sort(key=lambda row: -(row.later_ns or 0))
-    shown = {id(row.finding) for row in now + hidden}
-    final = {id(row.finding): row for row in now + hidden}
-    fixes = [fix._replace(ranked=final[id(fix.ranked.finding)]) for fix in waterfall if id(fix.ranked.finding) in shown]
-    return now + hidden, fixes
+    return sorted(hidden, key=lambda row: -(row.later_ns or 0))
 
 
 def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: int, left: float, likely: bool) -> Ranked:
@@ -197,8 +205,7 @@ def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: in
     gain, device, bottleneck = finding.gain_ns or 0, None, None
     if finding.changes:
         outcome = replays.outcome(finding.changes)
-        gain, bottleneck = outcome.gain_ns, outcome.bottleneck
-        device = replays.device_ns(finding.changes)
+        gain, bottleneck, device = outcome.gain_ns, outcome.bottleneck, outcome.device_ns
     if rule.host_bound:
         gain = round(gain * left)
         confidence = _LOWER[confidence] if likely else confidence

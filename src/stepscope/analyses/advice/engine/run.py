@@ -4,11 +4,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from stepscope.analyses.advice.engine.lines import most_common
 from stepscope.analyses.shared.device_work import device_work
-from stepscope.analyses.shared.operator_calls import host_operators
+from stepscope.analyses.shared.operator_calls import host_operators, nearest, rows_of
 from stepscope.analyses.shared.replays.graph import Graph
 from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.analyses.shared.steps.step_windows import device_steps
@@ -26,7 +27,8 @@ class Run:
     """Rank `rank` of a recording; all ranks where it is None. Figures per step are means over `steps`."""
 
     def __init__(self, trace: Trace, rank: int | None, graph: Graph, typical: pl.DataFrame) -> None:
-        self.trace = trace if rank is None else trace.of_rank(rank)
+        # The only rank is the whole trace, which has computed most of the shared results.
+        self.trace = trace if rank is None or trace.meta.ranks == [rank] else trace.of_rank(rank)
         self.rank = rank
         self._graph = graph
         self._typical = typical
@@ -54,13 +56,14 @@ class Run:
     def work(self) -> pl.DataFrame:
         """Device work launched in `steps`: rank, step, span, kind, name, type, track, start_ns, end_ns, dur_ns, launch_ns, launched_ns,
         launch_track, op and op_name, the operator that launched it."""
-        spans = self.trace.spans.select("rank", "span", type=pl.col("op_type").cast(pl.String)).collect()
+        spans = self.trace.spans.select("rank", "span", type="op_type").collect()
         ops = self.operators.select("rank", op="span", op_name="name")
-        work = device_work(self.trace).with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
-        at = pl.coalesce("launch_ns", "start_ns")
-        in_steps = self.in_steps(work.with_columns(at_ns=at), "at_ns")
-        return in_steps.join(spans, on=["rank", "span"], how="left", maintain_order="left").join(
-            ops, on=["rank", "op"], how="left", maintain_order="left"
+        in_steps = self.in_steps(device_work(self.trace).with_columns(at_ns=pl.coalesce("launch_ns", "start_ns")), "at_ns")
+        return (
+            in_steps.with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
+            .join(spans, on=["rank", "span"], how="left", maintain_order="left")
+            .with_columns(pl.col("type").cast(pl.String))
+            .join(ops, on=["rank", "op"], how="left", maintain_order="left")
         )
 
     @functools.cached_property
@@ -68,17 +71,28 @@ class Run:
         """All host operators of `steps`: rank, step, span, name, track, thread, depth, parent, start_ns, end_ns, dur_ns, self_ns,
         device_ns and launches, the device work launched in it, outermost (inside no other operator), shapes, dtypes, scope."""
         columns = ("step", "name", "track", "depth", "parent", "shapes", "dtypes", "scope")
-        rows = (
-            host_operators(self.trace, *columns)
-            .with_columns(outermost=pl.col("outer") < 0)
-            .drop("outer")
-            .with_columns(pl.col("name", "shapes", "dtypes", "scope").cast(pl.String))
-        )
-        in_steps = self.in_steps(rows, "start_ns")
+        rows = host_operators(self.trace, *columns).with_columns(outermost=pl.col("outer") < 0).drop("outer")
+        texts = pl.col("name", "shapes", "dtypes", "scope").cast(pl.String)
+        in_steps = self.in_steps(rows, "start_ns").with_columns(texts, end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         thread = self.host.select("rank", "span", "thread")
-        return in_steps.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).join(
-            thread, on=["rank", "span"], how="left", maintain_order="left"
-        )
+        return in_steps.join(thread, on=["rank", "span"], how="left", maintain_order="left")
+
+    @functools.cached_property
+    def nesting(self) -> pl.DataFrame:
+        """rank, span and outer of all host operators of the recording, as in `host_operators`."""
+        return host_operators(self.trace).select("rank", "span", "outer")
+
+    @functools.cached_property
+    def top_level(self) -> pl.DataFrame:
+        """The operators of `steps` that no other one of them calls, by rank, thread and start."""
+        return self.outermost(self.operators).sort("rank", "thread", "start_ns")
+
+    def outermost(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """These calls of operators (rank, span) without those inside another one of them."""
+        rows = rows_of(self.nesting, calls["rank"], calls["span"])
+        marked = np.zeros(self.nesting.height, np.bool_)
+        marked[rows[rows >= 0]] = True
+        return calls.filter(pl.Series((rows >= 0) & (nearest(self.nesting["outer"].to_numpy(), marked)[rows] < 0)))
 
     @functools.cached_property
     def host(self) -> pl.DataFrame:
@@ -87,11 +101,11 @@ class Run:
         `main`: on the thread that runs the steps.
         """
         columns = ("rank", "span", "name", "track", "thread", "depth", "parent", "start_ns", "dur_ns")
-        rows = host_spans(self.trace).select(*columns, pl.col("kind").cast(pl.String)).collect()
+        near = pl.col("start_ns").is_between(self.steps["start_ns"].min(), self.steps["end_ns"].max())
+        rows = self.in_steps(host_spans(self.trace).filter(near).select(*columns, "kind").collect(), "start_ns")
+        rows = rows.with_columns(pl.col("name", "kind").cast(pl.String), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         main = main_threads(self.trace).with_columns(main=True)
-        rows = rows.with_columns(pl.col("name").cast(pl.String), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-        rows = rows.join(main, on=["rank", "thread"], how="left", maintain_order="left").with_columns(pl.col("main").fill_null(False))
-        return self.in_steps(rows, "start_ns")
+        return rows.join(main, on=["rank", "thread"], how="left", maintain_order="left").with_columns(pl.col("main").fill_null(False))
 
     @functools.cached_property
     def all_steps(self) -> pl.DataFrame:
@@ -157,8 +171,10 @@ class Run:
 
 def _with_steps(rows: pl.DataFrame, column: str, steps: pl.DataFrame) -> pl.DataFrame:
     bounds = steps.select("rank", "step", step_start="start_ns", step_end="end_ns").sort("step_start")
+    near = pl.col(column).is_between(bounds["step_start"].min(), bounds["step_end"].max())  # sorting all rows would take longer
     in_steps = (
         rows.drop("step", strict=False)
+        .filter(near)
         .with_row_index("order")
         .sort(column)
         .join_asof(bounds, left_on=column, right_on="step_start", by="rank", check_sortedness=False)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.calls import removed, time_ns, top_level
+from stepscope.analyses.advice.engine.calls import removed, time_ns
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 
@@ -20,7 +20,7 @@ _BIAS = r"^\[\[[^\]]*\],\s*\[[^\]]*\],\s*\[\s*\d"  # the third input has a shape
 
 
 def bias_before_norm(run: Run) -> Iterator[Finding]:
-    calls = top_level(run)
+    calls = run.top_level
     following = pl.col("name").shift(-1).over("rank", "thread")
     convolution = pl.col("name").str.contains(r"^aten::(?:conv\d?d?|convolution|_convolution)$")
     wasted = calls.with_columns(following=following).filter(

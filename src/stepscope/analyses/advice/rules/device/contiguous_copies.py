@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.calls import inside, outermost, removed, time_ns
+from stepscope.analyses.advice.engine.calls import inside, removed, time_ns
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 
@@ -19,7 +19,7 @@ FIX = {"pytorch": "x = x.transpose(1, 2).contiguous()  # once, before the loop; 
 
 
 def contiguous_copies(run: Run) -> Iterator[Finding]:
-    calls = outermost(run, run.operators.filter(pl.col("name") == "aten::contiguous"))
+    calls = run.outermost(run.operators.filter(pl.col("name") == "aten::contiguous"))
     copies = inside(run.operators.filter(pl.col("name") == "aten::copy_"), calls)
     around = calls.sort("start_ns").select("rank", "thread", call="span", call_start="start_ns")
     copied = copies.sort("start_ns").join_asof(

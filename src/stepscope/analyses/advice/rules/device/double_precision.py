@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.calls import faster, outermost, time_ns
+from stepscope.analyses.advice.engine.calls import faster, time_ns
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 
@@ -27,7 +27,7 @@ _FACTOR = 0.5
 
 def double_precision(run: Run) -> Iterator[Finding]:
     calls = run.operators.filter(pl.col("dtypes").str.contains(_DOUBLE).fill_null(False))
-    calls = outermost(run, calls)
+    calls = run.outermost(calls)
     if calls.is_empty():
         return
     calls = calls.with_columns(time_ns(calls))

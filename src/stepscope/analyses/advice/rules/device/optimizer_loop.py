@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.calls import annotated, inside, top_level, work_under
+from stepscope.analyses.advice.engine.calls import annotated, inside, work_under
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, scale_work
 from stepscope.analyses.advice.engine.run import Run
 
@@ -25,7 +25,7 @@ _CALL_NS, _KERNEL_NS = 10_000, 5_000  # where all parameters are large, the fast
 
 def optimizer_loop(run: Run) -> Iterator[Finding]:
     ranges = annotated(run, "Optimizer.step#")
-    calls = inside(top_level(run), ranges)
+    calls = inside(run.top_level, ranges)
     is_batched = pl.col("name").str.contains(_TOGETHER)
     singles = calls.filter(~is_batched)
     if singles.height < _LEAST_CALLS * run.steps.height or singles.height < calls.height / 2:

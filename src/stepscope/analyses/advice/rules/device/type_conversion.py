@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.calls import outermost, removed, time_ns, work_under
+from stepscope.analyses.advice.engine.calls import removed, time_ns, work_under
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 
@@ -24,7 +24,7 @@ _CONVERSIONS = ["aten::to", "aten::_to_copy", "Cast", "cast"]
 
 
 def type_conversion(run: Run) -> Iterator[Finding]:
-    calls = _of_tensors(run, outermost(run, run.operators.filter(pl.col("name").is_in(_CONVERSIONS))))
+    calls = _of_tensors(run, run.outermost(run.operators.filter(pl.col("name").is_in(_CONVERSIONS))))
     work = work_under(run, calls)
     transfers = work.filter(pl.col("kind") == "copy").select("rank", span="call").unique()
     calls = calls.join(transfers, on=["rank", "span"], how="anti", maintain_order="left")
@@ -51,5 +51,5 @@ def _of_tensors(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
     """The calls that do not convert a number, a tensor without dimensions. Without shapes, calls without an operator around them."""
     if calls["shapes"].null_count() == 0:
         return calls.filter(~pl.col("shapes").str.contains(_NUMBER))
-    top = outermost(run, run.operators.filter(pl.col("name").str.starts_with("aten::")))
+    top = run.outermost(run.operators.filter(pl.col("name").str.starts_with("aten::")))
     return calls.join(top, on=["rank", "span"], how="semi", maintain_order="left")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.calls import removed, time_ns, top_level
+from stepscope.analyses.advice.engine.calls import removed, time_ns
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 
@@ -22,7 +22,7 @@ _BETWEEN = 8  # operators between a product and the softmax: scale, mask, add, d
 
 
 def unfused_attention(run: Run) -> Iterator[Finding]:
-    calls = top_level(run).with_columns(
+    calls = run.top_level.with_columns(
         product=pl.col("name").str.contains(_PRODUCT), softmax=pl.col("name").str.contains(_SOFTMAX), row=pl.int_range(pl.len())
     )
     thread = ["rank", "thread", "step"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.analyses.advice.engine.calls import annotated, inside, removed, time_ns, top_level
+from stepscope.analyses.advice.engine.calls import annotated, inside, removed, time_ns
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 
@@ -20,7 +20,7 @@ FIX = {"pytorch": "optimizer.zero_grad(set_to_none=True)"}
 
 def zero_grad(run: Run) -> Iterator[Finding]:
     ranges = annotated(run, "Optimizer.zero_grad#")
-    calls = inside(top_level(run), ranges)
+    calls = inside(run.top_level, ranges)
     calls = calls.filter(pl.col("name").str.contains(r"zero_|fill_"))
     if calls.is_empty():
         return
