@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -23,7 +22,7 @@ class ScannerHook(BuildHookInterface[Any]):
         library = _library(Path(self.root, "src", SCANNER, "library.py"))
         if version == "editable":
             if reason := library.build(library.FILE):
-                print(f"stepscope: the scanner of Chrome traces was not compiled ({reason}); Python reads them", file=sys.stderr)
+                self.app.display_warning(f"The scanner of Chrome traces was not compiled ({reason}): Python reads them")
             return
         target = os.environ.get(TARGET)
         self._folder = tempfile.TemporaryDirectory(prefix="stepscope.")

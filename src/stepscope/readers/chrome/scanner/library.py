@@ -1,4 +1,4 @@
-"""The compiled scanner: which file it is, how it is built, and how it is loaded. Only the standard library: the build imports this module."""
+"""The compiled scanner: how it is built and loaded. Only the standard library: the build imports this module alone."""
 
 import ctypes
 import functools
@@ -43,11 +43,11 @@ def load() -> ctypes.CDLL | None:
         library.stepscope_scanner_version.restype = ctypes.c_uint32
         if library.stepscope_scanner_version() != version():
             return None
-        text = [ctypes.c_void_p, ctypes.c_int64]
-        library.stepscope_scan.argtypes = [*text, ctypes.c_uint32, ctypes.c_bool, ctypes.POINTER(Result)]
-        library.stepscope_free.argtypes = [ctypes.POINTER(Result)]
-        rows = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
-        library.stepscope_texts.argtypes = [*text, *rows, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+        text, size, result = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(Result)
+        library.stepscope_scan.argtypes = [text, size, ctypes.c_uint32, ctypes.c_bool, result]
+        library.stepscope_free.argtypes = [result]
+        rows, count, stride = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        library.stepscope_texts.argtypes = [text, size, rows, count, stride, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
     except (OSError, AttributeError):
         return None
     return library

@@ -45,10 +45,16 @@ _TRACK = np.dtype(
     ]
 )
 # The tables of a result, in their order.
-_TABLES = {
-    **{name: _SPAN for name in ("spans", "pairs", "others")},
-    **{"flows": _FLOW, "memory": _MEMORY, "times": _TIME, "odd": _ODD},
-    **{name: _TEXT for name in ("name", "category", "shapes", "dtypes", "module")},
+_DICTIONARIES = ("name", "category", "shapes", "dtypes", "module")
+_TABLES: dict[str, np.dtype[Any]] = {
+    "spans": _SPAN,
+    "pairs": _SPAN,
+    "others": _SPAN,  # metadata and counters
+    "flows": _FLOW,
+    "memory": _MEMORY,
+    "times": _TIME,
+    "odd": _ODD,
+    **dict.fromkeys(_DICTIONARIES, _TEXT),
     "tracks": _TRACK,
 }
 _NO_TEXT = 2**32 - 1
@@ -79,7 +85,7 @@ class _Piece:
     def __init__(self, library: ctypes.CDLL, text: NDArray[np.uint8], result: Result) -> None:
         self._library, self._text = library, text
         self.tables = {name: _rows(table, dtype) for table, (name, dtype) in zip(result.tables, _TABLES.items(), strict=True)}
-        self._distinct = {name: self._distinct_texts(name) for name in ("name", "category", "shapes", "dtypes", "module")}
+        self._distinct = {name: self._distinct_texts(name) for name in _DICTIONARIES}
 
     def add_times(self, from_digits: bool) -> bool:
         """Fill in the times that the scan leaves to Python; False where the Python path has to decide about all of them."""
