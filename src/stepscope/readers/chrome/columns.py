@@ -6,7 +6,7 @@ the columns are written to disk.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from stepscope.readers.chrome.text import JSON
 from stepscope.readers.chrome.timestamps import MISSING, start_and_duration
 from stepscope.readers.common.documents import replace_lone_surrogates
 
-_INSTANTS = ["i", "I", "R", "n"]
+INSTANTS = ["i", "I", "R", "n"]
 _PAIRED = ["B", "E", "b", "e", "S", "F"]
 _ASYNC = frozenset("bneSTFp")
 _FLOWS = ["s", "t", "f"]
@@ -102,15 +102,15 @@ def _columns(records: Records, report: Report) -> dict[str, pl.DataFrame]:
     is_complete, is_other = phase == "X", phase.is_in(["M", "C", *_PAIRED, *_FLOWS])
     _report_bad_times(frame, records, report)
     report.metadata = [
-        (event.name, event.pid, event.tid, _parse_args(bytes(event.args)))
+        (event.name, event.pid, event.tid, parse_args(bytes(event.args)))
         for event in (events[row] for row in frame["phase"].eq("M").arg_true())
     ]
     spans = frame.filter(has_time & ((is_complete & (pl.col("dur_ns") >= 0)) | ~(is_complete | is_other | memory)))
     parts = {
         "spans": spans.with_columns(
             dur_ns=pl.when(is_complete).then("dur_ns").otherwise(0),
-            instant=phase.is_in(_INSTANTS),
-            known_phase=is_complete | phase.is_in(_INSTANTS),
+            instant=phase.is_in(INSTANTS),
+            known_phase=is_complete | phase.is_in(INSTANTS),
         ).drop("phase", "flow"),
         "pairs": frame.filter(has_time & phase.is_in(_PAIRED)).drop("dur_ns"),
         "flows": frame.filter(has_time & phase.is_in(_FLOWS)).select("phase", "category", "flow", "track", at_ns="start_ns"),
@@ -166,7 +166,7 @@ def _report_bad_times(frame: pl.DataFrame, records: Records, report: Report) -> 
             report.add_oddity(description, first, records.bad_times.get(first, example), count=len(rows), lost=len(rows))
 
 
-def _parse_args(args: bytes) -> Any:
+def parse_args(args: bytes) -> Any:
     try:
         return msgspec.json.decode(args)
     except (UnicodeDecodeError, msgspec.ValidationError):  # bytes that are no text, numbers that no column holds
@@ -214,9 +214,12 @@ def _track_key(event: Event) -> TrackKey:
 
 
 def _integers(values: list[int]) -> pl.Series:
-    """-1 is null."""
-    numbers = pl.Series(values, dtype=pl.Int64)
-    return numbers.set(numbers == -1, None)
+    return null_at(-1, pl.Series(values, dtype=pl.Int64))
+
+
+def null_at(missing: int, numbers: pl.Series) -> pl.Series:
+    """The numbers, with null for one of them."""
+    return numbers.set(numbers == missing, None)
 
 
 def _texts(values: list[bytes]) -> pl.Series:
@@ -251,16 +254,20 @@ def memory_frame(rows: pl.DataFrame, args: bytes, numbers: Sequence[int], report
 
 
 def _counters(frame: pl.DataFrame, is_counter: pl.Expr, numbers: Sequence[int], report: Report) -> pl.DataFrame:
-    """One row per number in the arguments of a counter event."""
-    samples = []
     rows = frame.with_row_index("row").filter(is_counter).select("row", "track", "name", "flow", "start_ns", "args")
-    for row, track, name, flow, time, args in rows.iter_rows():
-        for key, value in _parse_args((args or "{}").encode()).items():
+    return counter_frame(((numbers[row], *values) for row, *values in rows.iter_rows()), report)
+
+
+def counter_frame(events: Iterable[tuple[Any, ...]], report: Report) -> pl.DataFrame:
+    """One row per number in the arguments of a counter event. Of each event: its number in the array, track, name, id, time, arguments."""
+    samples = []
+    for event, track, name, flow, time, args in events:
+        for key, value in parse_args((args or "{}").encode()).items():
             if (number := _finite(value)) is not None:
                 samples.append((track, f"{name}[{flow}] {key}" if flow else f"{name} {key}", time, number))
             else:
                 example = f"{name} {key}: {msgspec.json.encode(value).decode()}"
-                report.add_oddity("values of counters that are not numbers", numbers[row], example, lost=1)
+                report.add_oddity("values of counters that are not numbers", event, example, lost=1)
     columns = {"track": pl.Int32, "name": pl.Categorical, "at_ns": pl.Int64, "value": pl.Float64}
     return pl.DataFrame(samples, schema=columns, orient="row")
 

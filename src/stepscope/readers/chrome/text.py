@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -82,8 +83,14 @@ class Text:
 
     def read_at(self, offset: int, size: int) -> bytes:
         """A part of a plain file."""
-        self._file.seek(offset)
-        return self._file.read(size)
+        return os.pread(self._file.fileno(), size, offset)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Read a part of a plain file into a buffer; the number of bytes, fewer only at the end of the file."""
+        done = 0
+        while done < len(buffer) and (count := os.preadv(self._file.fileno(), [buffer[done:]], offset + done)):
+            done += count
+        return done
 
     def event_array(self, piece: Piece) -> bytes:
         return event_array(self.read_at(piece.offset, piece.size) if piece.body is None else piece.body, piece.last)
