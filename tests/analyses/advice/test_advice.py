@@ -41,7 +41,7 @@ def two_problems() -> Trace:
 
 
 def rule(name: str, find: object) -> Rule:
-    return Rule(name, "device", "Symptom.", (), (), "", {}, (), False, False, find)  # type: ignore[arg-type]
+    return Rule(name, "device", "Symptom.", (), (), "", {}, (), False, False, False, find)  # type: ignore[arg-type]
 
 
 def advised(trace: Trace, monkeypatch: pytest.MonkeyPatch, *given: Rule) -> results.Advice:

@@ -161,7 +161,12 @@ NEEDS: dict[str, Need] = {
     "modules": Need("modules", _filled("spans", "scope"), _kineto("--stack", "with_modules=True")),
     "loops": Need(
         "operators with their modules",
-        lambda run: run.framework == "jax" or _filled("spans", "scope")(run) or "scope" in _kinds(run.trace),
+        lambda run: (
+            run.framework == "jax"
+            or bool(run.options().get("with_modules"))
+            or _filled("spans", "scope")(run)
+            or "scope" in _kinds(run.trace)
+        ),
         {"": "record with `stepscope run`", "pytorch": "record with `stepscope run`, or `torch.profiler` with with_modules=True"},
     ),
     "input": Need("waits for input", _spans("data"), {"": "record with `stepscope run --data`"}),

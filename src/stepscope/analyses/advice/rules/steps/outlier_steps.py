@@ -16,6 +16,7 @@ from stepscope.analyses.shared.steps.host_phases import host_spans
 
 NEEDS = ("steps",)
 APPLIES = ()
+NOTICE = True
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 FIX = {"": ""}
 _LONGER, _BEYOND, _LEAST_STEPS = 1.2, 4, 5
