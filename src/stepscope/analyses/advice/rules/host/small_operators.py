@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.advice.engine.calls import BACKWARD
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.model import intervals
@@ -26,10 +27,12 @@ FIX = {
     "tensorflow": "@tf.function  # compile the step; tf.vectorized_map(f, batch) for a loop over samples",
 }
 _LEAST, _SHORT_NS, _PAUSE_NS = 32, 200_000, 2_000_000  # calls per step; median call; between two calls of a loop
+_AS_USUAL = 4  # a pause of up to as many usual ones belongs to the loop
+_PART = 4  # calls of a part of a loop
+_SMALL = 0.5  # of the time of a loop at most in long operators
 _LEAST_FUNCTIONS = 16  # of JAX, per step
 _KEPT = 2  # iterations
 _FUNCTION = "PjitFunction("
-_BACKWARD = r"^autograd::|^torch::autograd::|Backward\d*$"  # follows the loop of the forward pass
 
 
 def small_operators(run: Run) -> Iterator[Finding]:
@@ -45,11 +48,11 @@ def small_operators(run: Run) -> Iterator[Finding]:
     ranked = chains.with_columns(pl.Series("loop", loop), whole=pl.col("total_ns").sum().over("name"))
     ranked = ranked.sort("whole", "name", descending=[True, False])
     named = ranked.group_by("loop", maintain_order=True).agg(
-        pl.col("name").first(), own=pl.col("calls").first(), calls=pl.col("calls").max()
+        pl.col("name").first(), own=pl.col("calls").first(), iterations=pl.col("iterations").max()
     )
     for (name,), part in named.group_by("name", maintain_order=True):
         rows = part["loop"].to_numpy()
-        factor = np.minimum(_KEPT / part["calls"].to_numpy(), 1)
+        factor = np.minimum(_KEPT / part["iterations"].to_numpy(), 1)
         ranges = pl.DataFrame({"start_ns": bounds.starts[rows], "end_ns": bounds.ends[rows], "factor": factor})
         yield _finding(run, str(name), int(part["own"].sum()), pl.concat([ranges, _backward(run, ranges)]))
 
@@ -57,7 +60,7 @@ def small_operators(run: Run) -> Iterator[Finding]:
 def _backward(run: Run, loops: pl.DataFrame) -> pl.DataFrame:
     """Calls of the backward pass that belong to operators in loops, with the factor of their loop."""
     forward = loops.sort("start_ns")
-    ops = run.operators.filter(~pl.col("name").str.contains(_BACKWARD)).select("rank", "start_ns", flow_in="span").sort("start_ns")
+    ops = run.operators.filter(~pl.col("name").str.contains(BACKWARD)).select("rank", "start_ns", flow_in="span").sort("start_ns")
     inside = ops.join_asof(forward, on="start_ns", check_sortedness=False, coalesce=False, suffix="_loop")
     inside = inside.filter(pl.col("start_ns") < pl.col("end_ns")).select("rank", "flow_in", "factor")
     spans = run.trace.spans.filter((pl.col("kind") == "op") & pl.col("flow_in").is_not_null())
@@ -83,16 +86,17 @@ def _finding(run: Run, name: str, calls: int, ranges: pl.DataFrame) -> Finding:
 
 
 def _chains(run: Run) -> pl.DataFrame:
-    """Chains of calls: name, first_ns, last_ns, calls, total_ns."""
+    """Chains of calls, the parts of a loop that long pauses interrupt: name, first_ns, last_ns, calls, total_ns, iterations of the loop."""
     main = run.host.filter("main").select("rank", "thread").unique()
     ops = run.operators.filter("outermost").join(main, on=["rank", "thread"], how="semi", maintain_order="left")
-    ops = run.outside_input(ops).filter(~pl.col("name").str.contains(_BACKWARD)).sort("start_ns")
+    ops = run.outside_input(ops).filter(~pl.col("name").str.contains(BACKWARD)).sort("start_ns")
     optimizer = run.host.filter((pl.col("kind") == "annotation") & pl.col("name").str.starts_with("Optimizer."))
     ranges = intervals.merge(optimizer["start_ns"].to_numpy(), optimizer["end_ns"].to_numpy())
     ops = ops.filter(pl.Series(intervals.enclosing(ranges.starts, ranges.ends, ops["start_ns"].to_numpy()) < 0))
     key = ["rank", "step", "name", "scope"]
-    new = (pl.col("start_ns") - pl.col("end_ns").shift(1) > _PAUSE_NS).fill_null(False)
-    chains = ops.with_columns(chain=new.cum_sum().over(key)).group_by(*key, "chain", maintain_order=True)
+    ops = ops.with_columns(pause=(pl.col("start_ns") - pl.col("end_ns").shift(1)).over(key))
+    new = pl.col("pause") > pl.max_horizontal(pl.lit(_PAUSE_NS), _AS_USUAL * pl.col("pause").median().over(key))
+    chains = ops.with_columns(chain=new.fill_null(False).cum_sum().over(key)).group_by(*key, "chain", maintain_order=True)
     rows = chains.agg(
         first_ns=pl.col("start_ns").min(),
         last_ns=pl.col("end_ns").max(),
@@ -100,7 +104,16 @@ def _chains(run: Run) -> pl.DataFrame:
         total_ns=pl.col("dur_ns").sum(),
         middle=pl.col("dur_ns").median(),
     )
-    return rows.filter((pl.col("calls") >= _LEAST) & (pl.col("middle") <= _SHORT_NS))
+    rows = rows.with_columns(iterations=pl.col("calls").sum().over(key)).filter(
+        pl.col("iterations") >= _LEAST, pl.col("calls") >= _PART, pl.col("middle") <= _SHORT_NS
+    )
+    every = run.operators.filter("outermost").join(main, on=["rank", "thread"], how="semi")
+    # Names, not single calls: another program may interrupt a short one.
+    long = every.filter(pl.col("dur_ns").median().over("name", "scope") > _SHORT_NS)
+    taken = intervals.covered(
+        intervals.merge(long["start_ns"].to_numpy(), long["end_ns"].to_numpy()), rows["first_ns"].to_numpy(), rows["last_ns"].to_numpy()
+    )
+    return rows.filter(pl.Series(taken) <= _SMALL * (pl.col("last_ns") - pl.col("first_ns")))
 
 
 def _functions(run: Run) -> Iterator[Finding]:

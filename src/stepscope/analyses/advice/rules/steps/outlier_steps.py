@@ -1,6 +1,6 @@
 """Some steps take much longer than the others.
 
-Fires for steps of more than 1.2 times the median and beyond the usual variation (median plus four times the distance of the quartiles).
+Fires for steps of more than 1.2 times the median and beyond the usual variation (median plus eight times the median distance from it).
 The gain per step is their additional time, over all steps. The culprit is what takes the most additional time in them, or no operator.
 Where the same calls, as often, take longer, something outside of the program slowed them: a statement without a gain.
 """
@@ -19,7 +19,7 @@ APPLIES = ()
 NOTICE = True
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 FIX = {"": ""}
-_LONGER, _BEYOND, _LEAST_STEPS = 1.2, 4, 5
+_LONGER, _BEYOND, _LEAST_STEPS = 1.2, 8, 5
 _AS_OFTEN = 1.1
 _KINDS = ["op", "data", "sync", "python", "communication", "annotation", "kernel", "copy", "api"]
 
@@ -29,8 +29,8 @@ def outlier_steps(run: Run) -> Iterator[Finding]:
     if steps.height < _LEAST_STEPS:
         return
     time = pl.col("total_ns")
-    usual, low, high = steps.select(time.median(), low=time.quantile(0.25), high=time.quantile(0.75)).row(0)
-    limit = max(_LONGER * usual, usual + _BEYOND * (high - low))
+    usual = steps.select(time.median()).item()
+    limit = max(_LONGER * usual, usual + _BEYOND * steps.select((time - usual).abs().median()).item())
     outliers = steps.filter(time > limit)
     if outliers.is_empty() or 2 * outliers.height > steps.height:
         return
