@@ -7,7 +7,6 @@ from stepscope.analyses.advice.engine.findings import Change, scale_host, scale_
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.shared.operator_calls import host_operators, nearest, rows_of
 
-
 BACKWARD = r"^autograd::|^torch::autograd::|Backward\d*$"  # operators of PyTorch's backward pass
 
 

@@ -173,6 +173,7 @@ NEEDS: dict[str, Need] = {
     "queues": Need("samples of input queues", _counter("depth"), {"": "record with `stepscope run --data`"}),
     "pipeline": Need("operators of the input pipeline", _filled("pipeline", "op_id"), {"": "record with `stepscope run --data`"}),
     "cpu": Need("CPU samples", _counter("cpu user"), {"": "record with `stepscope run` for at least a second"}),
+    "compute threads": Need("the number of compute threads", _counter("compute threads"), {"": "record with `stepscope run`"}),
     "clocks": Need("samples of the device clock", _counter("clock", "freq", "Freq"), {"": "record with `stepscope run` on the device"}),
     "chip": Need("a chip with known peaks", _known_chip, {"": "add the chip to model/chips.py"}),
     "communication": Need("communication", _spans("communication"), {"": "record a job of several ranks"}),

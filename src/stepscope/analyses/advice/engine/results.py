@@ -233,10 +233,11 @@ def _without_explained(replays: Replays, rows: list[Ranked], step_ns: int) -> li
             part = max(before - replays.outcome([*changes, *row.finding.changes]).step_ns, 0) / max(alone, 1)
             if part * row.gain_share < _SHOWN:
                 continue
-            if part < _REVEALS:
-                share = part * row.gain_share
-                row = row._replace(gain_ns=round(part * row.gain_ns), gain_share=share, severity=_severity(share, row.confidence))
-        kept.append(row)
+            share = part * row.gain_share
+            less = {"gain_ns": round(part * row.gain_ns), "gain_share": share, "severity": _severity(share, row.confidence)}
+            kept.append(row._replace(**less) if part < _REVEALS else row)
+        else:
+            kept.append(row)
     return kept
 
 

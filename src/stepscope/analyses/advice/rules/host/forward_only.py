@@ -7,7 +7,6 @@ once per many steps: these calls take no time.
 
 from collections.abc import Iterator
 
-import numpy as np
 import polars as pl
 
 from stepscope.analyses.advice.engine.calls import calls_of_modules, inside, removed, top_level

@@ -2,8 +2,9 @@
 
 Fires for stretches of at least 0.5 ms (shorter ones are the cost of launching: `launch_bound`) inside idle gaps of the device (without one:
 of the operators) in which the thread of the program runs no operator, no call of the runtime and no input. With Python stacks the culprit
-is the line of the program; stacks slow Python itself, so the gain is an upper bound. Without stacks it is the call before or after it. Without
-a device and stacks, only stretches beside the same call in most steps count, with low confidence: another process may have the core.
+is the line of the program; stacks slow Python itself, so the gain is an upper bound. Without stacks it is the call before or after it.
+Without a device and stacks, only stretches beside the same call in most steps count, with low confidence: another process may have the
+core.
 """
 
 from collections.abc import Iterator

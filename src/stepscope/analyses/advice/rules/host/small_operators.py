@@ -1,7 +1,8 @@
 """The program calls many small operators one by one, in a loop of Python.
 
 Fires for at least 32 calls per step of the same short operator outside other operators, in the same module (a loop over rows, samples or
-tensors, not over layers), and for steps of JAX that call many compiled functions one by one. The fix computes all iterations with one call
+tensors, not over layers), for steps of JAX that call many compiled functions one by one, and for steps of MindSpore in PyNative mode whose
+operators take less time than their calls. The fix computes all iterations with one call
 (a batched operator, a `_foreach_` operator, `jax.jit` of the step): the loop then takes the time of two iterations, so the gain is an upper
 bound.
 """
@@ -39,6 +40,8 @@ def small_operators(run: Run) -> Iterator[Finding]:
     if run.framework == "jax":
         yield from _functions(run)
         return
+    if run.framework == "mindspore" and run.trace.meta.extra.get("mode") == "pynative":
+        yield from _eager(run)
     chains = _chains(run)
     if chains.is_empty():
         return
@@ -68,7 +71,7 @@ def _backward(run: Run, loops: pl.DataFrame) -> pl.DataFrame:
     return calls.join(inside, on=["rank", "flow_in"]).select(forward.columns)
 
 
-def _finding(run: Run, name: str, calls: int, ranges: pl.DataFrame) -> Finding:
+def _finding(run: Run, name: str, calls: int, ranges: pl.DataFrame, kind: str = "") -> Finding:
     ranges = ranges.with_columns(rank=pl.lit(run.rank, pl.Int32), dur=pl.col("end_ns") - pl.col("start_ns"))
     loops = run.in_steps(ranges, "start_ns").sort("dur", descending=True)
     total, count = run.per_step(loops["dur"]), round(calls / max(run.steps.height, 1))
@@ -81,7 +84,7 @@ def _finding(run: Run, name: str, calls: int, ranges: pl.DataFrame) -> Finding:
         source=run.source_of(spans),
         spans=loops.select("rank", "step", "start_ns", "end_ns"),
         confidence="medium",
-        code="advice-small_operators-functions" if run.framework == "jax" else None,
+        code=f"advice-small_operators-{kind}" if kind else None,
     )
 
 
@@ -125,9 +128,27 @@ def _functions(run: Run) -> Iterator[Finding]:
     if many.is_empty():
         return
     totals = many.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
-    whole = many.group_by("rank", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    name = totals["name"][0].removeprefix(_FUNCTION).removesuffix(")")
+    yield _finding(run, name, many.height, _without_operators(run, many), "functions")
+
+
+def _eager(run: Run) -> Iterator[Finding]:
+    """Steps in PyNative mode whose operators take less time than Python takes to call them: all their time in which no operator runs."""
+    ops = run.operators.filter("outermost")
+    if ops.height < _LEAST_FUNCTIONS * run.steps.height:
+        return
+    ranges = _without_operators(run, ops)
+    usual = ops.select(pl.col("dur_ns").median().over("name").sum()).item()  # another program may interrupt single operators
+    if int((ranges["end_ns"] - ranges["start_ns"]).sum()) < usual:
+        return
+    totals = ops.group_by("name").agg(pl.col("dur_ns").sum()).sort("dur_ns", "name", descending=[True, False])
+    yield _finding(run, str(totals["name"][0]), ops.height, ranges, "eager")
+
+
+def _without_operators(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
+    """Time from the first to the last of these calls of a step in which no operator runs: start_ns, end_ns, factor."""
+    whole = calls.group_by("rank", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     ops = run.host.filter(pl.col("kind") == "op")
     busy = intervals.merge(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
     free = intervals.subtract(intervals.merge(whole["start_ns"].to_numpy(), whole["end_ns"].to_numpy()), busy)
-    ranges = pl.DataFrame({"start_ns": free.starts, "end_ns": free.ends, "factor": np.zeros(len(free.starts))})
-    yield _finding(run, totals["name"][0].removeprefix(_FUNCTION).removesuffix(")"), many.height, ranges)
+    return pl.DataFrame({"start_ns": free.starts, "end_ns": free.ends, "factor": np.zeros(len(free.starts))})
