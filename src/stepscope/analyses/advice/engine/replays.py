@@ -42,6 +42,10 @@ class Replays:
         self.graph = build(self.trace)
 
     @functools.cached_property
+    def has_device(self) -> bool:
+        return bool(np.isin(self.graph.kind, [KINDS.index(kind) for kind in ("kernel", "copy")]).any())
+
+    @functools.cached_property
     def unchanged(self) -> pl.DataFrame:
         """rank, step_ns, bottleneck, bottleneck_share without a change."""
         return self._steps(unchanged(self.graph))

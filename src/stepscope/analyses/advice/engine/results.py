@@ -6,6 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Change, Finding
+from stepscope.analyses.advice.engine.machine import is_disturbed
 from stepscope.analyses.advice.engine.needs import device_word, how_to_record, missing
 from stepscope.analyses.advice.engine.replays import Replays
 from stepscope.analyses.advice.engine.run import Run
@@ -69,12 +70,13 @@ class Advice(NamedTuple):
 
 
 class _Unprofiled(NamedTuple):
-    """The part of recorded times that is left while nothing is recorded."""
+    """The part of recorded times that is left while nothing is recorded, and what else lengthens them."""
 
     of_step: float
     of_host: float  # of idle time of the device, which is time of the host
     of_work: float
     is_likely_shorter: bool  # by an unknown amount
+    is_disturbed: bool  # other programs used the CPU
 
 
 class _Candidate(NamedTuple):
@@ -212,6 +214,8 @@ def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: in
         device = replays.device_ns(finding.changes)
     if rule.host_bound:
         confidence = _LOWER[confidence] if unprofiled.is_likely_shorter else confidence
+    if unprofiled.is_disturbed and (rule.host_bound or not replays.has_device):
+        confidence = "low"
     gain = max(round(gain * (unprofiled.of_host if rule.host_bound else unprofiled.of_work)), 0)
     # A pause in single steps is part of the mean step, not of the median one.
     whole = (step_ns if finding.changes else max(mean_ns, step_ns)) * unprofiled.of_step
@@ -233,12 +237,15 @@ def _without_explained(replays: Replays, rows: list[Ranked], step_ns: int) -> li
             part = max(before - replays.outcome([*changes, *row.finding.changes]).step_ns, 0) / max(alone, 1)
             if part * row.gain_share < _SHOWN:
                 continue
-            share = part * row.gain_share
-            less = {"gain_ns": round(part * row.gain_ns), "gain_share": share, "severity": _severity(share, row.confidence)}
-            kept.append(row._replace(**less) if part < _REVEALS else row)
+            kept.append(_with_gain(row, part) if part < _REVEALS else row)
         else:
             kept.append(row)
     return kept
+
+
+def _with_gain(row: Ranked, part: float) -> Ranked:
+    share = part * row.gain_share
+    return row._replace(gain_ns=round(part * row.gain_ns), gain_share=share, severity=_severity(share, row.confidence))
 
 
 def _unprofiled(trace: Trace) -> _Unprofiled:
@@ -256,7 +263,7 @@ def _unprofiled(trace: Trace) -> _Unprofiled:
     sums = slower.select(**{name: column.sum() for name, column in columns.items()}).row(0, named=True)
     of_step = min(1.0, sums["bare"] / sums["step"]) if sums["step"] else 1.0
     of_host = min(1.0, sums["left"] / sums["idle"]) if sums["idle"] else of_step
-    return _Unprofiled(of_step, of_host, 1.0 if sums["devices"] else of_step, likely)
+    return _Unprofiled(of_step, of_host, 1.0 if sums["devices"] else of_step, likely, is_disturbed(trace))
 
 
 def _waterfall(replays: Replays, rows: list[Ranked], step_ns: int) -> Iterator[Fix]:
