@@ -147,6 +147,10 @@ class Judgement(NamedTuple):
         return bool(ranked) and ranked[0]["rule"] in self.case.rules
 
     @property
+    def is_first_and_named(self) -> bool:
+        return self.is_first and self.is_named
+
+    @property
     def is_named(self) -> bool:
         return any(self.names(row) for row in self.findings if row["rule"] in self.case.rules)
 
@@ -237,6 +241,7 @@ def _totals(faults: list[Judgement], healthy: list[Judgement]) -> Iterator[str]:
     errors = [abs(item.share_error) for item in judged if item.share_error is not None]
     times = [abs(item.time_error) for item in judged if item.time_error is not None]
     yield f"- first finding: {_of(sum(item.is_first for item in judged), len(judged))} (target: 90 %)"
+    yield f"- first finding, culprit named: {_of(sum(item.is_first_and_named for item in judged), len(judged))}"
     yield f"- culprit named: {_of(sum(item.is_named for item in judged), len(judged))}"
     if errors:
         share, time = _percent(statistics.median(errors)), _percent(statistics.median(times))

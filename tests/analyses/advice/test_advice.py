@@ -41,7 +41,7 @@ def two_problems() -> Trace:
 
 
 def rule(name: str, find: object) -> Rule:
-    return Rule(name, "device", "Symptom.", (), (), "", {}, (), False, False, find)  # type: ignore[arg-type]
+    return Rule(name, "device", "Symptom.", (), (), "", {}, (), False, False, False, find)  # type: ignore[arg-type]
 
 
 def advised(trace: Trace, monkeypatch: pytest.MonkeyPatch, *given: Rule) -> results.Advice:
@@ -171,3 +171,23 @@ def test_the_changes_of_a_finding_have_factors_that_shorten() -> None:
     frame = tiny.trace(spans="track kind name start_ns dur_ns\n0 op a 0 100").spans.select("rank", "span").collect()
     assert findings.scale_work(frame, 2.0).rows.height == 0
     assert findings.scale_work(frame, 0.5).rows["factor"].to_list() == [0.5]
+
+
+def test_a_symptom_keeps_the_gain_that_its_causes_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    def symptom(run: Run):  # type: ignore[no-untyped-def]
+        yield Finding({}, Evidence("operators"), (scale_host(run.steps),), "all", generic=True)
+
+    # Without `slow`, the kernel ends last, at 64 us; without the program it starts 1 us earlier, when the step begins.
+    alone = advised(two_problems(), monkeypatch, rule("a", symptom))
+    assert [(found.rule.name, found.gain_ns) for found in alone.findings] == [("a", 37_000)]
+    advice = advised(two_problems().with_meta(source="again"), monkeypatch, rule("a", symptom), rule("b", slow_host))
+    assert [(found.rule.name, found.gain_ns) for found in advice.findings] == [("b", 36_000), ("a", 1_000)]
+
+
+def test_notices_about_the_recording_follow_statements_about_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def state(run: Run):  # type: ignore[no-untyped-def]
+        yield Finding({}, Evidence("operators"), statement=True)
+
+    notice = rule("a", state)._replace(notice=True)
+    advice = advised(two_problems(), monkeypatch, notice, rule("b", state))
+    assert [statement.rule.name for statement in advice.statements] == ["b", "a"]

@@ -89,3 +89,27 @@ def test_many_small_transfers_gain_the_latency_of_all_but_one() -> None:
     assert row["gain_ns"] == pytest.approx(20 * 50_000 * (1 - 1 / 20), abs=10_000)
     assert rows(small(5, 1_000), "small_transfers") == []
     assert rows(small(20, 2 << 20), "small_transfers") == []
+
+
+def test_many_transfers_of_unknown_size_become_one() -> None:
+    spans = ["rank kind name start_ns dur_ns span", "0 op aten::mm 0 100000 1"]
+    spans += [f"0 communication gloo:all_reduce {100_000 + i * 40_000} 40000 {2 + i}" for i in range(25)]
+    trace = tiny.trace(spans="\n".join(spans), tracks="track kind label\n0 thread main", steps="step start_ns end_ns\n0 0 1100000")
+    trace = trace.with_meta(framework="pytorch", world_size=2)
+    row = finding(trace, "small_transfers")
+    assert (row["gain_ns"], row["confidence"], row["parameters"]["calls"]) == (24 * 40_000, "low", 25)
+    assert "size" not in row["parameters"]
+    assert finding(trace, "exposed_communication")["gain_ns"] == pytest.approx(40_000, rel=0.1)  # the merged transfer
+
+
+def test_operators_of_one_rank_only_gain_their_time() -> None:
+    spans = ["rank kind name start_ns dur_ns span"]
+    for rank in (0, 1):
+        spans.append(f"{rank} op aten::mm 0 500000 1")
+        spans.append(f"{rank} communication gloo:all_reduce {500_000 + 200_000 * rank} {300_000 - 200_000 * rank} 3")
+    spans.append("1 op aten::linalg_svdvals 500000 200000 2")
+    tracks = "rank track kind label\n0 0 thread main\n1 0 thread main"
+    trace = tiny.trace(spans="\n".join(spans), tracks=tracks, steps="rank step start_ns end_ns\n0 0 0 800000\n1 0 0 800000")
+    row = finding(trace.with_meta(framework="pytorch", world_size=2), "uneven_work")
+    assert (row["culprit"], row["gain_ns"]) == ("rank 1, aten::linalg_svdvals", 200_000)
+    assert rows(ranks([800_000, 1_000_000]), "uneven_work") == []

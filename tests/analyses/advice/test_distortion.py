@@ -52,3 +52,31 @@ def test_profiler_work_inside_the_steps_is_named_with_its_share() -> None:
     (row,) = rows(launches(extra='0 other "Activity_Buffer_Request" 590000 9000 999 -'), "distortion")
     assert row["code"] == "advice-distortion-flush"
     assert row["parameters"]["time"] == 9_000
+
+
+def crowded(own: float, world_size: int = 1) -> Trace:
+    """A step of 1 ms that sorts for half of it; in the second before its end, the machine of 2 cores has none free."""
+    spans = "track kind name start_ns dur_ns\n0 op aten::mm 0 500000\n0 op aten::sort 500000 500000"
+    counters = ["name at_ns value unit", '"cpu_cores" 0 2 cores']
+    for at in (0, 1_000_000_000):
+        shares = {"cpu user": 0.9, "cpu system": 0.1, "cpu io": 0.0, "cpu idle": 0.0, "cpu steal": 0.0} if at else {}
+        counters += [f'"{name.replace(" ", "_")}" {at} {value} share' for name, value in shares.items()]
+        counters += [f'"process_7_cpu_user" {at} {own} cores', f'"process_7_cpu_system" {at} 0.0 cores'] if at else []
+        counters.append(f'"run_queue" {at} 3 processes')
+    steps = "step start_ns end_ns how\n0 0 1000000 marker"
+    trace = tiny.trace(spans=spans, tracks="track kind label\n0 thread main", steps=steps, counters="\n".join(counters))
+    return trace.with_meta(framework="pytorch", world_size=world_size)
+
+
+def test_other_programs_on_a_full_machine_are_stated_and_lower_the_confidence() -> None:
+    (row,) = rows(crowded(0.2), "other_programs")
+    assert row["title"].startswith("Other programs used the CPU while this was recorded: 100.0 % of 2 cores busy, 10.0 % with this run")
+    found = finding(crowded(0.2), "host_operator")
+    assert (found["gain_ns"], found["confidence"], found["severity"]) == (500_000, "low", "medium")
+
+
+@pytest.mark.parametrize(("own", "world_size"), [(1.8, 1), (0.2, 8)])
+def test_a_machine_that_the_run_fills_itself_or_ranks_that_are_not_open_is_not_disturbed(own: float, world_size: int) -> None:
+    trace = crowded(own, world_size)
+    assert rows(trace, "other_programs") == []
+    assert finding(trace, "host_operator")["confidence"] == "medium"

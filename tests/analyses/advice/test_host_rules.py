@@ -113,7 +113,7 @@ def test_python_code_between_operators_is_named_by_its_line_where_stacks_are_rec
 
 def test_python_code_without_stacks_is_found_and_the_fix_tells_how_to_name_it() -> None:
     row = finding(python_code(stacks=False), "python_bound")
-    assert (row["culprit"], row["gain_ns"]) == (None, 700_000)
+    assert (row["culprit"], row["gain_ns"]) == ("aten::add", 700_000)
     assert "--stack" in row["fix"]
 
 
@@ -194,3 +194,21 @@ def test_a_garbage_collection_costs_its_time_over_all_steps() -> None:
 
 def test_a_recording_without_collections_tells_how_to_record_them() -> None:
     assert "garbage collections" in missing(collections("-"), "garbage_collection")
+
+
+def threads(count: int, ranks: int = 1) -> Trace:
+    spans = ["rank track kind name start_ns dur_ns", *(f"{rank} 0 op aten::mm 0 100" for rank in range(ranks))]
+    steps = ["rank step start_ns end_ns", *(f"{rank} 0 0 100" for rank in range(ranks))]
+    counters = ["rank name at_ns value unit"]
+    for rank in range(ranks):
+        counters += [f'{rank} "compute_threads" 0 {count} threads', f'{rank} "cpu_cores" 0 4 cores']
+    trace = tiny.trace(spans="\n".join(spans), steps="\n".join(steps), counters="\n".join(counters))
+    return trace.with_meta(framework="pytorch")
+
+
+def test_more_compute_threads_than_cores_are_stated() -> None:
+    (row,) = rows(threads(32), "thread_count")
+    assert (row["status"], row["culprit"], row["gain_ns"]) == ("statement", "32 threads", None)
+    assert row["title"] == "Operators on the CPU use 32 threads on 4 cores: they wait for each other."
+    assert rows(threads(4), "thread_count") == []
+    assert rows(threads(4, ranks=2), "thread_count") == []  # the hosts of the ranks are not known

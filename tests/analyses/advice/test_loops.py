@@ -73,3 +73,37 @@ def test_an_operator_that_a_training_rarely_needs_gains_at_most_its_time(operato
 @pytest.mark.parametrize("operator", ["aten::addmm", "aten::bernoulli_", "aten::relu", "aten::convolution"])
 def test_the_operators_of_a_model_are_no_finding(operator: str) -> None:
     assert rows(sorting(operator), "host_operator") == []
+
+
+def test_a_loop_that_another_program_interrupts_is_one_loop_without_the_interruption() -> None:
+    spans = ["track kind name start_ns dur_ns scope"]
+    for i in range(40):
+        at = i * 10_000 + (30_000_000 if i >= 20 else 0)
+        spans.append(f"0 op aten::select {at} 5000 -")
+    steps = "step start_ns end_ns\n0 0 30400000"
+    trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps=steps)
+    row = finding(trace.with_meta(framework="pytorch", options={"with_modules": True}), "small_operators")
+    # Two parts of 195 us, which take 2 of 40 iterations after the fix; the 30 ms between them stay.
+    assert row["gain_ns"] == 2 * (195_000 - round(195_000 / 20))
+
+
+def test_a_loop_of_long_operators_is_no_loop_of_small_ones() -> None:
+    spans = ["track kind name start_ns dur_ns scope"]
+    for i in range(40):
+        spans += [f"0 op aten::select {i * 500_000} 5000 -", f"0 op aten::mm {i * 500_000 + 6_000} 490000 -"]
+    trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps="step start_ns end_ns\n0 0 20000000")
+    assert rows(trace.with_meta(framework="pytorch", options={"with_modules": True}), "small_operators") == []
+
+
+def eager(dur_ns: int) -> Trace:
+    """20 operators of MindSpore, one every 10 us."""
+    spans = ["track kind name start_ns dur_ns", *(f"0 op MatMul {i * 10_000} {dur_ns}" for i in range(20))]
+    trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps="step start_ns end_ns\n0 0 200000")
+    return trace.with_meta(framework="mindspore", extra={"mode": "pynative"}, options={"with_modules": True})
+
+
+def test_a_step_in_pynative_mode_gains_the_time_between_its_operators() -> None:
+    row = finding(eager(1_000), "small_operators")
+    assert (row["code"], row["gain_ns"], row["culprit"]) == ("advice-small_operators-eager", 19 * 9_000, "MatMul")
+    assert "mindspore.jit" in row["snippet"]
+    assert rows(eager(8_000), "small_operators") == []

@@ -134,3 +134,14 @@ def test_blocks_that_do_not_fill_the_cores_take_the_rounds_of_full_ones() -> Non
     row = finding(step_of(calls, "mindspore", tasks=tasks, devices="device name kind cores\n0 Ascend910B aicore 20"), "block_count")
     assert (row["culprit"], row["parameters"]["blocks"], row["parameters"]["cores"]) == ("MatMul", 30, 20)
     assert row["gain_ns"] == 25_000  # 30 blocks are two rounds of 20 cores: 100 us x (1 - 30 / 40)
+
+
+def test_the_batch_count_of_a_normalization_is_no_operator_between_it_and_its_convolution() -> None:
+    count = Call("aten::add_", None, 1_000)
+    adds = Call("aten::add_", "k", 50_000, around="aten::conv2d")
+    trace = step_of([LONG, adds, count, Call("aten::batch_norm", "bn", 80_000)])
+    spans = trace.spans.collect().to_dicts()
+    for span in spans:
+        span["shapes"] = {"aten::conv2d": CONVOLUTION, "aten::add_": "[[],[],[]]"}.get(span["name"], span["shapes"])
+    schema = dict(trace.spans.collect_schema())
+    assert finding(trace.with_tables(spans=pl.DataFrame(spans, schema)), "bias_before_norm")["gain_ns"] == 50_000

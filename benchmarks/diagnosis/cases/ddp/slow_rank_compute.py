@@ -2,7 +2,7 @@
 
 from training import FIXED, RANK, ddp, join, mlp, torch_setup, train, update
 
-RULES = ("slow_rank",)
+RULES = ("slow_rank", "uneven_work")
 CULPRIT = ("rank 1",)
 torch = torch_setup()
 join()

@@ -2,8 +2,8 @@
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("memory_headroom", "host_operator")
-CULPRIT = ("checkpoint", "recompute", "CheckpointFunction", "aten::addmm")
+RULES = ("recomputation", "memory_headroom", "host_operator")
+CULPRIT = ("checkpoint", "recompute", "CheckpointFunction", "computed again", "aten::addmm")
 torch = torch_setup()
 model = mlp(512, 6)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

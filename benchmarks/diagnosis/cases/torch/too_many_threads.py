@@ -4,7 +4,7 @@ import os
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("cpu_oversubscription",)
+RULES = ("thread_count",)
 CLOCK = "wall"
 CULPRIT = ("thread",)
 torch = torch_setup(threads=1 if FIXED else 16 * (os.cpu_count() or 1))

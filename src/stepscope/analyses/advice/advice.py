@@ -26,11 +26,11 @@ COLUMNS = {
     "source": pl.String,  # file:line, where stacks are recorded
     "evidence": pl.String,  # JSON object: analysis, arguments, rows (column to value), figures
     "gain_ns": pl.Int64,  # of a step, now
-    "gain_share": pl.Float64,  # of the step
+    "gain_share": pl.Float64,  # of the step; of an unprofiled one where the recording has timed some
     "later_ns": pl.Int64,  # gain once the findings above it are fixed, where it gains less than 1 % now
     "after": pl.String,  # the rule of the finding that hides it now
     "device_ns": pl.Int64,  # device time per step that it frees
-    "step_ns": pl.Int64,  # of the replay, to which shares refer
+    "step_ns": pl.Int64,  # of the replay
     "limited_by": pl.String,  # now, most of the critical path is: host, input, launch, kernel, copy, communication
     "next_bottleneck": pl.String,  # the same after the fix
     "confidence": pl.String,  # high, medium, low

@@ -5,6 +5,7 @@ the last at the stop.
 
     cpu user, cpu system, cpu io, cpu idle, cpu steal          share of the machine's CPU time; they add up to 1
     cpu cores                                                  cores of the machine (once)
+    compute threads                                            threads that PyTorch uses for an operator on the CPU (once)
     run queue                                                  processes that run or are ready to run
     context switches                                           1/s, of the machine
     memory used, memory available                              bytes, of the machine
@@ -107,6 +108,8 @@ class Collector:
         rows = [(name, at, value, unit) for name, value, unit in self._source.gauges()]
         if not self._before:
             rows.append(("cpu cores", at, float(os.cpu_count() or 1), "cores"))
+            if torch := sys.modules.get("torch"):
+                rows.append(("compute threads", at, float(torch.get_num_threads()), "threads"))
         shares = _shares(now, self._before, 1 if ends else _TICKS)
         if not shares:  # too few ticks: the next sample covers this time, too
             now |= {name: total for name, total in self._before.items() if name in _SHARES}

@@ -7,6 +7,18 @@ from stepscope.analyses.advice.engine.findings import Change, scale_host, scale_
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.shared.operator_calls import nearest, rows_of
 
+BACKWARD = r"^autograd::|^torch::autograd::|Backward\d*$"  # operators of PyTorch's backward pass
+
+
+def calls_of_modules(run: Run, *, in_backward: bool) -> pl.DataFrame:
+    """Calls of modules that no other module calls, as `run.host` has them: those inside operators of the backward pass, or the others."""
+    calls = run.host.filter(pl.col("kind") == "scope").sort("start_ns", "end_ns", descending=[False, True])
+    reach = pl.col("end_ns").cum_max().shift(1).over("rank", "track")
+    calls = calls.filter(reach.is_null() | (pl.col("start_ns") >= reach))
+    backward = run.operators.filter("outermost", pl.col("name").str.contains(BACKWARD))
+    within = inside(calls, backward.sort("start_ns"))
+    return calls.join(within.select("rank", "span"), on=["rank", "span"], how="semi" if in_backward else "anti", maintain_order="left")
+
 
 def work_under(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
     """The device work of these calls (rank, span) and of operators inside them: rows of `run.work` with `call`, the span of the call."""

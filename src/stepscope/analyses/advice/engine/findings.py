@@ -70,3 +70,4 @@ class Finding(NamedTuple):
     fix: str | None = None
     fix_code: dict[str, str] | None = None  # in place of the rule's FIX
     statement: bool = False  # states something without a gain: never ranked, always shown
+    generic: bool = False  # names a symptom: it has only the gain that the causes beside it leave

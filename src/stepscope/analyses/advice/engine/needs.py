@@ -166,13 +166,19 @@ NEEDS: dict[str, Need] = {
     "modules": Need("modules", _filled("spans", "scope"), _kineto("--stack", "with_modules=True")),
     "loops": Need(
         "operators with their modules",
-        lambda run: run.framework == "jax" or _filled("spans", "scope")(run) or "scope" in _kinds(run.trace),
+        lambda run: (
+            run.framework == "jax"
+            or bool(run.options().get("with_modules"))
+            or _filled("spans", "scope")(run)
+            or "scope" in _kinds(run.trace)
+        ),
         {"": "record with `stepscope run`", "pytorch": "record with `stepscope run`, or `torch.profiler` with with_modules=True"},
     ),
     "input": Need("waits for input", _spans("data"), {"": "record with `stepscope run --data`"}),
     "queues": Need("samples of input queues", _counter("depth"), {"": "record with `stepscope run --data`"}),
     "pipeline": Need("operators of the input pipeline", _filled("pipeline", "op_id"), {"": "record with `stepscope run --data`"}),
     "cpu": Need("CPU samples", _counter("cpu user"), {"": "record with `stepscope run` for at least a second"}),
+    "compute threads": Need("the number of compute threads", _counter("compute threads"), {"": "record with `stepscope run`"}),
     "clocks": Need("samples of the device clock", _counter("clock", "freq", "Freq"), {"": "record with `stepscope run` on the device"}),
     "chip": Need("a chip with known peaks", _known_chip, {"": "add the chip to model/chips.py"}),
     "communication": Need("communication", _spans("communication"), {"": "record a job of several ranks"}),

@@ -44,6 +44,10 @@ class Replays:
         self._outcomes: dict[tuple[int, ...], tuple[list[Change], Outcome]] = {}  # by the ids of the changes, which it keeps alive
 
     @functools.cached_property
+    def has_device(self) -> bool:
+        return bool(np.isin(self.graph.kind, [KINDS.index(kind) for kind in ("kernel", "copy")]).any())
+
+    @functools.cached_property
     def unchanged(self) -> pl.DataFrame:
         """rank, step_ns, bottleneck, bottleneck_share without a change."""
         return self._steps(unchanged(self.graph))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Change, Finding
+from stepscope.analyses.advice.engine.machine import is_disturbed
 from stepscope.analyses.advice.engine.needs import device_word, how_to_record, missing
 from stepscope.analyses.advice.engine.replays import Replays
 from stepscope.analyses.advice.engine.run import Run
@@ -68,6 +69,16 @@ class Advice(NamedTuple):
     coverage: str | None  # which steps and ranks were replayed; null: all
 
 
+class _Unprofiled(NamedTuple):
+    """The part of recorded times that is left while nothing is recorded, and what else lengthens them."""
+
+    of_step: float
+    of_host: float  # of idle time of the device, which is time of the host
+    of_work: float
+    is_likely_shorter: bool  # by an unknown amount
+    is_disturbed: bool  # other programs used the CPU
+
+
 class _Candidate(NamedTuple):
     rule: Rule
     finding: Finding
@@ -115,6 +126,7 @@ def _gains(trace: Trace) -> tuple[Advice, Replays, list[Ranked]]:
     rows = _ranked(trace, replays, _explained(candidates))
     behind = [row for row in rows if row.gain_share < _SHOWN and row.finding.changes][:_BEHIND]
     statements = [_statement(candidate) for candidate in candidates if candidate.finding.statement]
+    statements.sort(key=lambda row: row.rule.notice)
     step = replays.unchanged.sort("step_ns", descending=True, maintain_order=True)
     step_ns, limited_by = step.select("step_ns", "bottleneck").row(0) if step.height else (0, None)
     text = ", ".join(part for part in (replays.coverage, coverage) if part) or None
@@ -181,9 +193,10 @@ def _statement(candidate: _Candidate) -> Ranked:
 def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> list[Ranked]:
     """All candidates by their gain."""
     step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
-    left, likely = _left_of_idle(trace)
+    unprofiled = _unprofiled(trace)
     mean_ns = counting_steps(trace, None).select(pl.col("total_ns").mean().fill_null(0).round().cast(pl.Int64)).item()
-    rows = [_replayed(replays, candidate, step_ns, mean_ns, left, likely) for candidate in candidates]
+    rows = [_replayed(replays, candidate, step_ns, mean_ns, unprofiled) for candidate in candidates]
+    rows = _without_explained(replays, rows, step_ns)
     return sorted(rows, key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name))
 
 
@@ -199,7 +212,7 @@ def _hidden(replays: Replays, now: list[Ranked], behind: list[Ranked], waterfall
     return sorted(hidden, key=lambda row: -(row.later_ns or 0))
 
 
-def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: int, left: float, likely: bool) -> Ranked:
+def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: int, unprofiled: _Unprofiled) -> Ranked:
     finding, rule = candidate.finding, candidate.rule
     confidence: str = finding.confidence
     gain, device, bottleneck = finding.gain_ns or 0, None, None
@@ -207,19 +220,45 @@ def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: in
         outcome = replays.outcome(finding.changes)
         gain, bottleneck, device = outcome.gain_ns, outcome.bottleneck, outcome.device_ns
     if rule.host_bound:
-        gain = round(gain * left)
-        confidence = _LOWER[confidence] if likely else confidence
-    gain = max(gain, 0)
+        confidence = _LOWER[confidence] if unprofiled.is_likely_shorter else confidence
+    if unprofiled.is_disturbed and (rule.host_bound or not replays.has_device):
+        confidence = "low"
+    gain = max(round(gain * (unprofiled.of_host if rule.host_bound else unprofiled.of_work)), 0)
     # A pause in single steps is part of the mean step, not of the median one.
-    whole = step_ns if finding.changes else max(mean_ns, step_ns)
-    share = gain / whole if whole else 0.0
+    whole = (step_ns if finding.changes else max(mean_ns, step_ns)) * unprofiled.of_step
+    share = min(gain / whole, 1.0) if whole else 0.0
     return Ranked(rule, finding, candidate.ranks, _severity(share, confidence), gain, share, None, None, device, bottleneck, confidence)
 
 
-def _left_of_idle(trace: Trace) -> tuple[float, bool]:
-    """The part of idle time that is left without recording, and whether recording is likely to lengthen it by an unknown amount.
+def _without_explained(replays: Replays, rows: list[Ranked], step_ns: int) -> list[Ranked]:
+    """The findings; a generic one keeps the gain that is left once its causes beside it are fixed, if that is worth a finding."""
+    causes = [row for row in rows if not row.finding.generic and row.gain_share >= _SHOWN]
+    changes = [change for row in causes for change in row.finding.changes]
+    if not changes or len(causes) == len(rows):
+        return rows
+    before = replays.outcome(changes).step_ns
+    kept = []
+    for row in rows:
+        if row.finding.generic and row.finding.changes and row.gain_ns:
+            alone = replays.outcome(row.finding.changes).gain_ns
+            part = max(before - replays.outcome([*changes, *row.finding.changes]).step_ns, 0) / max(alone, 1)
+            if part * row.gain_share < _SHOWN:
+                continue
+            kept.append(_with_gain(row, part) if part < _REVEALS else row)
+        else:
+            kept.append(row)
+    return kept
 
-    On a rank without a device, operators get slower as well, so that the part left is at least that of the step.
+
+def _with_gain(row: Ranked, part: float) -> Ranked:
+    share = part * row.gain_share
+    return row._replace(gain_ns=round(part * row.gain_ns), gain_share=share, severity=_severity(share, row.confidence))
+
+
+def _unprofiled(trace: Trace) -> _Unprofiled:
+    """From the steps that were timed while nothing was recorded, where these are shorter.
+
+    On a rank without a device, all work gets slower: each part of the step shrinks as the step does, and has the same share of it.
     """
     rows = recording_overhead(trace).join(overview(trace).select("rank", "busy_share"), on="rank")
     likely = bool((rows["overhead"] == "likely").any())
@@ -227,8 +266,11 @@ def _left_of_idle(trace: Trace) -> tuple[float, bool]:
     bare, step, busy = pl.col("unprofiled_step_ns"), pl.col("step_ns"), pl.col("busy_share").fill_null(0)
     idle = (1 - busy) * step
     left = pl.coalesce(pl.col("idle_unprofiled_share") * bare, pl.max_horizontal(bare - busy * step, idle * bare / step))
-    sums = slower.select(left=left.sum(), idle=idle.sum()).row(0)
-    return (min(1.0, sums[0] / sums[1]) if sums[1] else 1.0), likely
+    columns = {"left": left, "idle": idle, "bare": bare, "step": step, "devices": pl.col("idle_share").count()}
+    sums = slower.select(**{name: column.sum() for name, column in columns.items()}).row(0, named=True)
+    of_step = min(1.0, sums["bare"] / sums["step"]) if sums["step"] else 1.0
+    of_host = min(1.0, sums["left"] / sums["idle"]) if sums["idle"] else of_step
+    return _Unprofiled(of_step, of_host, 1.0 if sums["devices"] else of_step, likely, is_disturbed(trace))
 
 
 def _waterfall(replays: Replays, rows: list[Ranked], step_ns: int) -> Iterator[Fix]:

@@ -9,6 +9,7 @@ A rule is a module with
 - `FIX`: code to copy by framework, with the key "" for every other framework,
 - optional `EXPLAINS`: rules whose findings with the same culprit are the same problem, seen less precisely: these are left out,
 - optional `HOST_BOUND = True`: what it gains is time of the host, which the recording itself lengthens: see `recording_overhead`,
+- optional `NOTICE = True`: its statements are about the recording or chance, not about the program: they follow all others,
 - optional `ALL_RANKS = True`: it is called once for the run, else once per rank,
 - a function of the module's name: `Run` to its findings.
 """
@@ -33,6 +34,7 @@ class Rule(NamedTuple):
     fix: dict[str, str]
     explains: tuple[str, ...]
     host_bound: bool
+    notice: bool
     all_ranks: bool
     find: Callable[[Run], Iterator[Finding]]
 
@@ -55,6 +57,7 @@ def _rule(file: Path) -> Rule:
         fix=module.FIX,
         explains=getattr(module, "EXPLAINS", ()),
         host_bound=getattr(module, "HOST_BOUND", False),
+        notice=getattr(module, "NOTICE", False),
         all_ranks=getattr(module, "ALL_RANKS", False),
         find=getattr(module, file.stem),
     )

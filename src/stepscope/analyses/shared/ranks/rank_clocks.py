@@ -74,8 +74,8 @@ def _transfers(calls: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
             shortest=pl.lit(None, pl.Int64),
         )
         .select(*_CALLS)
-        .cast(_CALLS)
-    )  # type: ignore[arg-type]
+        .cast(_CALLS)  # type: ignore[arg-type]
+    )
 
 
 def matchable_calls(trace: Trace) -> pl.DataFrame:

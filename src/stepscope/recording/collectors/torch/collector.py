@@ -20,6 +20,7 @@ from stepscope.recording.collectors.torch.clock import Session
 from stepscope.recording.collectors.torch.collectives import Collectives
 from stepscope.recording.collectors.torch.loader import Watch
 from stepscope.recording.collectors.torch.modules import Ranges
+from stepscope.recording.collectors.torch.saves import Saves
 from stepscope.recording.collectors.torch.session_writer import CLOCK_ERROR_NS, SessionWriter
 from stepscope.recording.process.signals import run_on_main_thread
 
@@ -73,7 +74,7 @@ class Collector:
         self._budget = Budget(self._options, older=not surroundings.has_activity_records())
         self._begin()
         sessions.listen(self._give_way)
-        self._extras = [Watch(capture)]
+        self._extras = [Watch(capture), Saves()]
         if self._options.with_modules:
             self._extras.append(Ranges())
         if torch.cuda.is_available() and self._options.host_interval_ms and ProfilerActivity.GPU in self._options.activities:

@@ -40,7 +40,7 @@ def exposed_communication(run: Run) -> Iterator[Finding]:
     parameters = {"exposed": per_step, "operator": name} | ({"transit": in_transit} if known else {})
     spans = calls.sort("dur_ns", descending=True).select("rank", "step", "span")
     part = (pl.col("recorded_transit_ns") / pl.col("dur_ns")).clip(0, 1) if known else pl.lit(1.0)
-    yield Finding(parameters, evidence, (scale_work(calls, 1 - part),), name, spans=spans, confidence="medium")
+    yield Finding(parameters, evidence, (scale_work(calls, 1 - part),), name, spans=spans, confidence="medium", generic=True)
     if known:
         others = {"wait": calls["recorded_wait_ns"], "idle": calls["recorded_idle_ns"]}
         rest = {name: run.per_step(times) for name, times in others.items() if times.null_count() == 0}
@@ -51,6 +51,7 @@ def exposed_communication(run: Run) -> Iterator[Finding]:
             name,
             spans=spans,
             confidence="medium",
+            generic=True,
             code="advice-exposed_communication-arrival",
             fix="advice-exposed_communication-arrival-fix",
             fix_code=_ARRIVAL,

@@ -1,7 +1,8 @@
 """Many small transfers: each costs a latency.
 
-Fires for collectives of less than 1 MiB in the mean that run at least ten times per step. The fix merges them into transfers of up to
-25 MB: of all calls that are merged into one, only one pays what the fastest of them takes.
+Fires for collectives of less than 1 MiB in the mean that run at least ten times per step; where their size is not recorded, for at least
+20 of usually less than 2 ms. The fix merges them into transfers of up to 25 MB: of all calls that are merged into one, only one pays what
+the fastest of them takes; below 64 KiB, or of unknown size, only one takes time at all.
 """
 
 import math
@@ -22,28 +23,36 @@ FIX = {
     "jax": "XLA_FLAGS=--xla_gpu_all_reduce_combine_threshold_bytes=26214400 python train.py",
 }
 _SMALL, _MERGED, _LEAST_CALLS, _CHEAPEST = 1 << 20, 25_000_000, 10, 0.1
+_LEAST_UNSIZED, _SHORT_NS = 20, 2_000_000  # calls per step, and their median time, where their size is unknown
+_LATENCY_ONLY = 1 << 16  # bytes: the time of smaller transfers hardly depends on their size
 
 
 def small_transfers(run: Run) -> Iterator[Finding]:
-    calls = waits(run.trace).filter(pl.col("is_collective"), pl.col("bytes") > 0)
+    calls = waits(run.trace).filter(pl.col("is_collective"), (pl.col("bytes") > 0).fill_null(True))
     calls = run.in_steps(calls.drop("step").with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")), "start_ns")
     for (name,), rows in calls.group_by("name", maintain_order=True):
         count = rows.height / run.steps.height
-        size = float(rows["bytes"].mean())  # type: ignore[arg-type]
-        if size >= _SMALL or count < _LEAST_CALLS:
+        known = rows["bytes"].null_count() == 0
+        size = float(rows["bytes"].mean()) if known else 0.0  # type: ignore[arg-type]
+        is_short = known or float(rows["dur_ns"].median() or 0) < _SHORT_NS  # type: ignore[arg-type]
+        if size >= _SMALL or count < (_LEAST_CALLS if known else _LEAST_UNSIZED) or not is_short:
             continue
-        merged = math.ceil(count * size / _MERGED)
+        merged = max(math.ceil(count * size / _MERGED), 1)
         cost = float(rows["dur_ns"].quantile(_CHEAPEST) or 0) * (1 - merged / count)
-        factor = 1 - cost / pl.col("dur_ns").clip(1)
+        factor = pl.lit(merged / count) if size < _LATENCY_ONLY else 1 - cost / pl.col("dur_ns").clip(1)
         total = run.per_step(rows["dur_ns"])
         launches = run.operators.filter(pl.col("name") == name)
         yield Finding(
-            parameters={"operator": str(name), "calls": round(count), "size": round(size), "time": total, "merged": merged},
+            parameters={"operator": str(name), "calls": round(count), "time": total, "merged": merged}
+            | ({"size": round(size)} if known else {}),
             evidence=Evidence(
-                "communication", {}, {"name": str(name)}, {"total_ns": total, "calls": round(count), "size_bytes": round(size)}
+                "communication",
+                {},
+                {"name": str(name)},
+                {"total_ns": total, "calls": round(count)} | ({"size_bytes": round(size)} if known else {}),
             ),
             changes=(scale_work(rows, factor), *((scale_host(launches, merged / count),) if launches.height else ())),
             culprit=str(name),
             spans=rows.sort("dur_ns", descending=True).select("rank", "step", "span"),
-            confidence="medium",
+            confidence="medium" if known else "low",
         )

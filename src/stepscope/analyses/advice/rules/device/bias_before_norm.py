@@ -16,11 +16,12 @@ NEEDS = ("steps", "operators", "shapes")
 APPLIES = ("pytorch",)
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 FIX = {"pytorch": "nn.Conv2d(c_in, c_out, 3, bias=False)  # followed by nn.BatchNorm2d(c_out)"}
+# BatchNorm counts its batches first, by adding to a number: that `aten::add_` is between the two.
 _BIAS = r"^\[\[[^\]]*\],\s*\[[^\]]*\],\s*\[\s*\d"  # the third input has a shape
 
 
 def bias_before_norm(run: Run) -> Iterator[Finding]:
-    calls = run.top_level
+    calls = run.top_level.filter(~((pl.col("name") == "aten::add_") & pl.col("shapes").str.starts_with("[[],").fill_null(False)))
     following = pl.col("name").shift(-1).over("rank", "thread")
     convolution = pl.col("name").str.contains(r"^aten::(?:conv\d?d?|convolution|_convolution)$")
     wasted = calls.with_columns(following=following).filter(

@@ -2,7 +2,8 @@
 
 Fires for operators that launch nothing and run in idle gaps of the device. The fix moves the operator to the device, to a worker of the
 input pipeline or out of the loop: then the host takes no time for it. In a run without a device it fires for operators that sort, count,
-draw random numbers, concatenate, scatter, or check for NaN: a training rarely has to compute them. So their gain is an upper bound.
+draw random numbers, concatenate, copy, scatter, check for NaN, or call Python from compiled code: a training rarely has to compute them. So
+their gain is an upper bound.
 """
 
 from collections.abc import Iterator
@@ -27,9 +28,10 @@ _LEAST_NS = 100_000  # a call; shorter ones are the cost of launching
 
 
 _AVOIDABLE = (
-    r"^aten::(sort|argsort|msort|quantile|nanquantile|median|histc|histogram|bincount|unique\w*|_unique2|cat|normal_?|randn?|uniform_|"
+    r"^aten::(sort|argsort|msort|quantile|nanquantile|median|histc|histogram|bincount|unique\w*|_unique2|cat|clone|copy_|normal_?|randn?|uniform_|"
     r"randperm|randint|multinomial|scatter_?|scatter_add_?|one_hot|isnan|isinf|isfinite|nonzero|masked_select|index_put_?|"
-    r"embedding_dense_backward|linalg_svd|linalg_eigh)$"
+    r"embedding_dense_backward|linalg_svd|linalg_eigh)$|"
+    r"^(pure_|io_|debug_)?callback(\.\d+)?$"  # of JAX: a compiled function that calls Python
 )
 _OF_BACKWARD = ["aten::embedding_dense_backward", "aten::isnan"]
 

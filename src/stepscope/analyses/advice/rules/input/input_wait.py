@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, remove_time
+from stepscope.analyses.advice.engine.machine import full_machine
 from stepscope.analyses.advice.engine.run import Run
 
 NEEDS = ("steps", "input")
@@ -28,7 +29,6 @@ _CPU_FIX = {
 }
 _SLOW_BATCH, _MOST = 10, 0.5  # times the median wait; of all waiting time
 _EMPTY = 0.2  # of the batches
-_OWN = 0.5  # of the cores
 
 
 def input_wait(run: Run) -> Iterator[Finding]:
@@ -55,11 +55,9 @@ def input_wait(run: Run) -> Iterator[Finding]:
 def _cause(run: Run, waits: pl.DataFrame) -> tuple[str, str, dict[str, Any]]:
     """The cause, the culprit, and more parameters of the message."""
     name = str(waits["name"][0])
-    use = run.table("cpu_use", of="machine")
-    full = use.filter(pl.col("verdict") == "full").to_dicts()
-    if full and _is_own(run, full[0]["cores"]):
-        busy = (full[0]["user_share"] or 0) + (full[0]["system_share"] or 0)
-        return "cpu", "CPU", {"busy": busy} | ({"cores": full[0]["cores"]} if full[0]["cores"] else {})
+    machine = full_machine(run.trace)
+    if machine and machine.is_own:
+        return "cpu", "CPU", {"busy": machine.busy_share} | ({"cores": machine.cores} if machine.cores else {})
     if _is_synchronous(run, name):
         return "synchronous", name, {}
     queues = run.table("data_queues", per_step=False)
@@ -83,12 +81,6 @@ def _cause(run: Run, waits: pl.DataFrame) -> tuple[str, str, dict[str, Any]]:
         row = sampled.sort("empty", descending=True).row(0, named=True)
         return "empty", row["queue"], {"empty": row["empty"], "batches": row["batches"]}
     return "unknown", name, {}
-
-
-def _is_own(run: Run, cores: float | None) -> bool:
-    """Whether the processes of this run keep at least half of the cores busy; if that is unknown, a full CPU counts as its own."""
-    used = run.table("cpu_use", of="process")["busy_cores"].drop_nulls()
-    return not used.len() or not cores or used.sum() >= _OWN * cores
 
 
 def _is_synchronous(run: Run, name: str) -> bool:

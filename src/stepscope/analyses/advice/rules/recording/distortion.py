@@ -14,6 +14,7 @@ from stepscope.analyses.advice.engine.run import Run
 
 NEEDS = ("steps",)
 APPLIES = ()
+NOTICE = True
 LINK = "https://docs.pytorch.org/docs/stable/profiler.html"
 FIX = {
     "": "stepscope run --steps 10:19 train.py  # without --stack, --shapes and --memory",

@@ -1,8 +1,9 @@
 """Some steps take much longer than the others.
 
-Fires for steps of more than 1.2 times the median and beyond the usual variation (median plus four times the distance of the quartiles).
+Fires for steps of more than 1.2 times the median and beyond the usual variation (median plus eight times the median distance from it).
 The gain per step is their additional time, over all steps. The culprit is what takes the most additional time in them, or no operator.
-Where the same calls, as often, take longer, something outside of the program slowed them: a statement without a gain.
+Where the same calls, as often, take longer, something outside of the program slowed them: a statement without a gain, and so is additional
+time without an operator while other programs use the CPU, unless the steps are at equal distances.
 """
 
 from collections.abc import Iterator
@@ -11,15 +12,18 @@ from typing import Any
 import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
+from stepscope.analyses.advice.engine.machine import is_disturbed
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.shared.steps.host_phases import host_spans
 
 NEEDS = ("steps",)
 APPLIES = ()
+NOTICE = True
 LINK = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 FIX = {"": ""}
-_LONGER, _BEYOND, _LEAST_STEPS = 1.2, 4, 5
+_LONGER, _BEYOND, _LEAST_STEPS = 1.2, 8, 5
 _AS_OFTEN = 1.1
+_NO_OPERATOR = "no operator"
 _KINDS = ["op", "data", "sync", "python", "communication", "annotation", "kernel", "copy", "api"]
 
 
@@ -28,13 +32,16 @@ def outlier_steps(run: Run) -> Iterator[Finding]:
     if steps.height < _LEAST_STEPS:
         return
     time = pl.col("total_ns")
-    usual, low, high = steps.select(time.median(), low=time.quantile(0.25), high=time.quantile(0.75)).row(0)
-    limit = max(_LONGER * usual, usual + _BEYOND * (high - low))
+    usual = steps.select(time.median()).item()
+    limit = max(_LONGER * usual, usual + _BEYOND * steps.select((time - usual).abs().median()).item())
     outliers = steps.filter(time > limit)
     if outliers.is_empty() or 2 * outliers.height > steps.height:
         return
     gain = round((int(outliers["total_ns"].sum()) - outliers.height * usual) / steps.height)
     culprit, more, same_work = _difference(run, steps, outliers)
+    distances = outliers["step"].sort().diff().drop_nulls()
+    is_regular = len(distances) > 1 and distances.n_unique() == 1 and distances[0] > 1  # such as a checkpoint every 100 steps
+    by_others = culprit == _NO_OPERATOR and not is_regular and is_disturbed(run.trace)
     numbers = ", ".join(str(step) for step in outliers["step"].head(5))
     parameters: dict[str, Any] = {"outliers": outliers.height, "steps": steps.height, "longest": int(outliers["total_ns"].to_numpy().max())}
     parameters |= {"usual": round(usual), "numbers": numbers, "more": round(more), "name": culprit}
@@ -42,11 +49,11 @@ def outlier_steps(run: Run) -> Iterator[Finding]:
         parameters=parameters,
         evidence=Evidence("step_times", {}, {}, {"gain_ns": gain, "outliers": outliers.height}),
         culprit=culprit,
-        gain_ns=None if same_work else gain,
+        gain_ns=None if same_work or by_others else gain,
         spans=outliers.sort("total_ns", descending=True).select("rank", "step", "start_ns", "end_ns"),
         confidence="medium" if outliers.height > 1 else "low",
-        code="advice-outlier_steps-same" if same_work else None,
-        statement=same_work,
+        code="advice-outlier_steps-same" if same_work else "advice-outlier_steps-others" if by_others else None,
+        statement=same_work or by_others,
     )
 
 
@@ -70,4 +77,4 @@ def _difference(run: Run, steps: pl.DataFrame, outliers: pl.DataFrame) -> tuple[
         return longest[0]["name"], longest[0]["more"], longest[0]["calls_0"] <= _AS_OFTEN * longest[0]["calls_1"]
     if spread >= excess / 2 and longest:  # many a little
         return longest[0]["name"], longest[0]["more"], True
-    return "no operator", excess - spread, False
+    return _NO_OPERATOR, excess - spread, False

@@ -25,7 +25,7 @@ FIX = {
 _COMPILES = (
     r"^(_compile\.compile_inner|compile_attempt_\d+|entire_frame_compile|backend_compile)( \(dynamo_timed\))?$|^dynamo$|"
     r"^(backend_compile_and_load|backend_compile|lower_sharding_computation|PjRt\w*Client::Compile|Tfrt\w+::Compile|XlaCompile)$|"
-    r"(?i)CompileGraph|GraphCompile|compile_graph|^graph compile|torch/_dynamo/convert_frame\.py"
+    r"^compile \w+$|(?i)CompileGraph|GraphCompile|compile_graph|^graph compile|torch/_dynamo/convert_frame\.py"
 )
 _CALL = r"^PjitFunction\((.*)\)$"  # the call of JAX that traces, lowers and compiles a function
 

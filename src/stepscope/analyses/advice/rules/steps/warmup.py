@@ -10,6 +10,7 @@ from stepscope.analyses.advice.engine.run import Run
 
 NEEDS = ("steps",)
 APPLIES = ()
+NOTICE = True
 LINK = "https://docs.pytorch.org/docs/stable/profiler.html#torch.profiler.schedule"
 FIX = {"": "stepscope run --steps 10:19 train.py  # record after compilation, allocation and the start of the input pipeline"}
 
