@@ -148,7 +148,7 @@ def test_an_upload_that_stops_leaves_nothing_behind(server: Any) -> None:
 def test_who_does_not_take_the_answer_is_hung_up_on(tmp_path: Path) -> None:
     """Otherwise the answer would be kept in memory for as long as the client likes."""
     code = (
-        "import sys; from pathlib import Path; from stepscope.server import http_server; from stepscope.server.app import Settings\n"
+        "import sys; from pathlib import Path; from stepscope.server.http import http_server; from stepscope.server.app import Settings\n"
         "from stepscope.server.http.connections import Limits\n"
         "listener = http_server.listen('127.0.0.1', 0); print(listener.getsockname()[1], flush=True)\n"
         "http_server.serve(Settings(roots=[Path(sys.argv[1])], token=None, limits=Limits(answer=1.0)), listener)"
