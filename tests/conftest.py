@@ -17,7 +17,7 @@ settings.register_profile(
 )
 settings.load_profile("stepscope")
 
-# A shell that starts the tests in the background makes them ignore Ctrl-C, and nohup makes them ignore SIGHUP: so would all that they start.
+# In the background of a shell the tests would ignore Ctrl-C, and under nohup SIGHUP: so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
