@@ -11,6 +11,27 @@ const out = path.resolve(
   words.includes("--out") ? words[words.indexOf("--out") + 1] : path.join(here, "../src/stepscope/server/dist"),
 );
 
+// Sections of src/strings that the frame and the list of runs need; the others load with the first page of a run.
+const FIRST_SECTIONS = ["basics", "grid", "overhead", "pages", "runs", "shell", "values"];
+
+// `import strings from "strings:en"` has these sections, "page-strings:en" the others.
+const strings = {
+  name: "strings",
+  setup(build) {
+    build.onResolve({ filter: /^(page-)?strings:(en|zh)$/ }, ({ path: name }) => ({
+      path: name,
+      namespace: "strings",
+    }));
+    build.onLoad({ filter: /.*/, namespace: "strings" }, async ({ path: name }) => {
+      const [part, language] = name.split(":");
+      const file = path.join(here, `src/strings/${language}.json`);
+      const all = Object.entries(JSON.parse(await readFile(file, "utf8")));
+      const some = all.filter(([section]) => FIRST_SECTIONS.includes(section) === (part === "strings"));
+      return { contents: JSON.stringify(Object.fromEntries(some)), loader: "json", watchFiles: [file] };
+    });
+  },
+};
+
 // Sentences of `verdict` are needed by the first page, those of `advice` only where it is shown: `import texts from "messages:en"`, or
 // "advice-messages:en".
 const messages = {
@@ -116,7 +137,7 @@ const common = {
   jsx: "automatic",
   jsxImportSource: "preact",
   define: { "process.env.NODE_ENV": '"production"' },
-  plugins: [pages, messages],
+  plugins: [pages, strings, messages],
   logLevel: "warning",
   metafile: true,
 };

@@ -17,9 +17,11 @@ settings.register_profile(
 )
 settings.load_profile("stepscope")
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and so everything they start.
+# In the background of a shell the tests would ignore Ctrl-C, and under nohup SIGHUP: so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Hundreds of tests start stepscope: without its bytecode beside it each of these processes would compile it anew, for a third of a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -26,15 +26,19 @@ COUNT_REQUESTS = """
         return ask(...words).finally(() => window.requestsUnderWay--);
     };
 """
-# Several frames in a row, because what came with one may ask for more in the next. `.loading` of a page that is never going to load, and
-# a picture that moves for ever, are the test's own business: it is told after the time is over by what it then looks for.
-_SETTLED = """(patience) => new Promise((done) => {
-    const until = performance.now() + patience;
-    let calm = 0;
+# Several frames in a row, because the data of one may request more in the next. A page that never finishes loading or never stops moving
+# is not waited for longer than `patience`; the test fails at its next assertion. Requests take longer on a busy machine: `patience` counts
+# from the last one.
+_SETTLED = """([patience, patienceOfRequests]) => new Promise((done) => {
+    const start = performance.now();
+    let last = start, calm = 0;
     const look = () => {
-        const busy = window.requestsUnderWay > 0 || document.querySelector(".loading, .stale, [aria-busy=true]");
+        const now = performance.now();
+        if (window.requestsUnderWay > 0 && now < start + patienceOfRequests) last = now;
+        const headline = document.querySelector("main h1")?.textContent;
+        const busy = window.requestsUnderWay > 0 || headline === "…" || document.querySelector(".loading, .stale, [aria-busy=true]");
         calm = busy ? 0 : calm + 1;
-        if (calm > 3 || performance.now() > until) done();
+        if (calm > 3 || now > last + patience) done();
         else requestAnimationFrame(() => setTimeout(look));
     };
     look();
@@ -52,11 +56,11 @@ def until(look: Callable[[], Answer], right: Callable[[Answer], bool] = bool, pa
 def settle(page: Any, patience_ms: int = 10_000) -> None:
     from playwright.sync_api import Error
 
-    for _ in range(3):  # an action may have led to another document, which takes the question with it
+    for _ in range(3):  # an action may have led to another document, which ends the evaluation
         if page.is_closed():
             return
         try:
-            page.evaluate(_SETTLED, patience_ms)
+            page.evaluate(_SETTLED, [patience_ms, 1000 * PATIENCE_S])
         except Error as error:
             if "context was destroyed" not in str(error) and "navigat" not in str(error):
                 raise

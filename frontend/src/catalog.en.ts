@@ -1,4 +1,4 @@
 import messages from "messages:en";
-import strings from "./strings/en.json";
+import strings from "strings:en";
 
 export default { strings, messages };

@@ -1,4 +1,4 @@
 import messages from "messages:zh";
-import strings from "./strings/zh.json";
+import strings from "strings:zh";
 
 export default { strings, messages };

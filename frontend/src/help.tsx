@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { withPageStrings } from "./strings";
 
 export const helpOpen = signal(false);
 
@@ -16,7 +17,7 @@ export function Help() {
   const open = helpOpen.value;
   useEffect(() => {
     if (!open || loaded) return;
-    void import("./help_content").then((module) => {
+    void withPageStrings(import("./help_content")).then((module) => {
       loaded = module.HelpContent;
       again((n) => n + 1);
     });

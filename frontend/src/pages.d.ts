@@ -23,6 +23,17 @@ declare module "timeline-worker" {
   export default script;
 }
 
+/** Sections of src/strings: those of the frame and of the list of runs, and those of the other pages. */
+declare module "strings:*" {
+  const strings: import("./strings").Strings;
+  export default strings;
+}
+
+declare module "page-strings:*" {
+  const strings: import("./strings").Strings;
+  export default strings;
+}
+
 /** Sentences of `verdict` and of `advice`, from src/stepscope/model/strings. */
 declare module "messages:*" {
   const messages: Record<string, string>;

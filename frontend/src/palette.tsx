@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { withPageStrings } from "./strings";
 
 export const paletteOpen = signal(false);
 
@@ -16,7 +17,7 @@ export function Palette() {
   const open = paletteOpen.value;
   useEffect(() => {
     if (!open || loaded) return;
-    void import("./search/dialog").then((module) => {
+    void withPageStrings(import("./search/dialog")).then((module) => {
       loaded = module.SearchDialog;
       again((n) => n + 1);
     });

@@ -6,10 +6,12 @@ import { setSource } from "./source";
 import { isPlace } from "./place";
 import { language } from "./state";
 import { ReportSource } from "./report_source";
-import { loadStrings } from "./strings";
+import { loadPageStrings, loadStrings } from "./strings";
 
 const source = new ReportSource();
 setSource(source);
 Object.assign(window, { reportSource: source }); // for the console
 if (!location.hash || !isPlace(location.hash)) location.hash = source.start;
-void loadStrings(language()).then(() => render(<Shell />, document.getElementById("app")!));
+void loadStrings(language())
+  .then(() => loadPageStrings())
+  .then(() => render(<Shell />, document.getElementById("app")!));

@@ -10,7 +10,7 @@ import { span, stepRange, useStepNumbers } from "./shell/step_range";
 import { Top } from "./shell/top_bar";
 import { type Info, source } from "./source";
 import { go, language, link, param, place } from "./state";
-import { fill, strings } from "./strings";
+import { fill, strings, withPageStrings } from "./strings";
 import * as units from "./units";
 import pages from "pages";
 import type { Page } from "pages";
@@ -42,7 +42,7 @@ export function Shell() {
   }, []);
   const found = pages.find((one) => one.id === page);
   // The code of the page is loaded while the run is being opened.
-  useEffect(() => void found?.load().catch(() => undefined), [found]);
+  useEffect(() => void (found && load(found).catch(() => undefined)), [found]);
   useEffect(() => {
     const title = found ? titles()[found.id] : "";
     document.title = [title, info.value?.name, "stepscope"].filter(Boolean).join(" · ");
@@ -225,12 +225,17 @@ function typing(event: KeyboardEvent): boolean {
 
 const loaded = new Map<string, ComponentType>();
 
+/** The code of a page, with its texts. The frame has those of the list of runs. */
+function load(page: Page): ReturnType<Page["load"]> {
+  return page.id === "runs" ? page.load() : withPageStrings(page.load());
+}
+
 function Opened({ page }: { page: Page }) {
   const [, again] = useState(0);
   const [error, setError] = useState<Error | null>(null);
   useEffect(() => {
     if (loaded.has(page.id)) return;
-    page.load().then((module) => {
+    load(page).then((module) => {
       loaded.set(page.id, module.default);
       again((n) => n + 1);
     }, setError);

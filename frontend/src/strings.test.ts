@@ -54,6 +54,11 @@ describe.each(sections)("%s", (section) => {
   });
 });
 
+test("every page has a title in the menu, and every title a page", () => {
+  const pages = Object.keys(sources).flatMap((file) => /^\.\/pages\/(\w+)\.tsx$/.exec(file)?.[1] ?? []);
+  expect(Object.keys(en.pages).sort()).toEqual(pages.sort());
+});
+
 test("the sources have no text in Chinese but names of languages and words to search for", () => {
   const chinese = Object.entries(sources).flatMap(([file, source]) =>
     source

@@ -11,13 +11,30 @@ export type Strings = typeof english;
 
 const catalogs: Partial<Record<Language, { strings: Strings; messages: Catalog }>> = {};
 
-/** Load the texts of a language. A browser loads those of the language it shows. */
+const pageTexts: Partial<Record<Language, Promise<void>>> = {};
+
+/** Load the texts of a language that the frame and the list of runs need. A browser loads those of the language it shows. */
 export async function loadStrings(of: Language): Promise<void> {
   catalogs[of] ??= (of === "zh" ? await import("./catalog.zh") : await import("./catalog.en")).default;
 }
 
+/** Load the texts of all other pages. */
+export function loadPageStrings(of: Language = language()): Promise<void> {
+  return (pageTexts[of] ??= (of === "zh" ? import("page-strings:zh") : import("page-strings:en")).then((more) => {
+    const catalog = catalogs[of]!;
+    catalogs[of] = { ...catalog, strings: { ...more.default, ...catalog.strings } };
+  }));
+}
+
+/** A module that is loaded when it is first shown, with its texts. */
+export async function withPageStrings<Module>(module: Promise<Module>): Promise<Module> {
+  await loadPageStrings();
+  return module;
+}
+
 export async function switchLanguage(to: Language): Promise<void> {
   await loadStrings(to);
+  await loadPageStrings(to);
   setLanguage(to);
 }
 

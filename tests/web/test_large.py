@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import stepscope
+from settling import PATIENCE_S
 from stepscope.server import answers, app, runs
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def test_analyses_of_all_of_it_run_one_at_a_time_and_hold_up_neither_the_timelin
             inside.append(request.name)
             most.append(len(inside))
             first_in.set()
-            assert go.wait(30)
+            assert go.wait(PATIENCE_S)
             inside.remove(request.name)
         return answer(self, trace, request, *more, **named)
 
@@ -67,7 +68,7 @@ def test_analyses_of_all_of_it_run_one_at_a_time_and_hold_up_neither_the_timelin
     threads = [threading.Thread(target=served.ask, args=(f"api/runs/{run}/analyses/{name}",)) for name in names]
     for thread in threads:
         thread.start()
-    assert first_in.wait(30)
+    assert first_in.wait(PATIENCE_S)
     try:
         assert served.ask(f"api/runs/{run}/timeline").json()["events"] == 23_860
         assert served.ask(f"api/runs/{run}/tables/steps?format=json").json()["rows_in_all"] == 4
@@ -75,7 +76,7 @@ def test_analyses_of_all_of_it_run_one_at_a_time_and_hold_up_neither_the_timelin
     finally:
         go.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
     assert len(most) == len(names) and max(most) == 1
 
 
