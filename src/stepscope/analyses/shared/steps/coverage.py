@@ -19,6 +19,8 @@ window:
   other steps.
 - *Sums.* If the source also has the time that the device computed or communicated in a step, a step with less is incomplete. A source may
   count work at the edge of a step in the next one, so the rank must lack as much over all steps.
+- *Waits.* While the host waits for the device, the device has work. A step is incomplete if the host waits for more than 5 % of it, at
+  least 10 ms at a time, and no work is recorded: it was launched before the recording began, or the file leaves it out.
 - *Loss known to the reader.* Some sources keep only the last call of each operator, or lost a table: no step is complete. Or the source
   shows of a step that device work is missing.
 
@@ -155,6 +157,7 @@ def _whole_coverage(trace: Trace) -> Coverage:
     # A MindInsight timeline links only some calls to their work: a call without work is no sign of lost records.
     linked = set(work.filter(pl.col("linked") > 0)["rank"]) if trace.meta.format != "mindinsight" else set()
     launches = {rank: lost_work.launch_calls(trace, rank) for rank in sorted(linked)}
+    waits = {rank: lost_work.waits_without_work(trace, rank) for rank in sorted(device)}
     bare = pl.concat([steps.clear().select("rank", "step"), *(lost_work.steps_without_kernels(trace, rank) for rank in sorted(device))])
     steps = steps.join(bare.with_columns(bare=True), on=["rank", "step"], how="left", maintain_order="left")
     for (rank, window), rows in steps.group_by("rank", "window", maintain_order=True):
@@ -165,6 +168,7 @@ def _whole_coverage(trace: Trace) -> Coverage:
             part = _Part(rows, starts, ends, counted, *bound)
             complete = part.on_device(launches.get(int(rank))) if rank in device else part.inside
             complete = complete & ~(rows["lost"] | rows["bare"].fill_null(False)).to_numpy()
+            complete &= ~part.covered_by(waits.get(int(rank), intervals.NONE))
         parts.append(rows.with_columns(pl.Series("complete", complete)))
     schema = {"rank": pl.Int32, "step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "complete": pl.Boolean, "transfers": pl.Boolean}
     tables = [part.with_columns(pl.col("transfers") > 0).select(schema.keys()) for part in parts]
@@ -261,10 +265,14 @@ class _Part(NamedTuple):
         flags = self.steps.select("step").join(launches.steps, on="step", how="left", maintain_order="left")
         lost, incomplete = (flags[name].fill_null(False).to_numpy() for name in ("lost", "incomplete"))
         # A device runs later than its host: the gap in its records may be in a later step than the launches.
-        start, end = (self.steps[f"device_{name}"].fill_null(self.steps[name]).to_numpy() for name in ("start_ns", "end_ns"))
-        incomplete = incomplete | (intervals.covered(launches.gaps, start, end) > _EDGE * (end - start))
+        incomplete = incomplete | self.covered_by(launches.gaps)
         complete = np.asarray(~incomplete & ~((self.counts == 0) & (lost | self._ran())), np.bool_)
         return complete & ~self._cut(complete, launches.lost)
+
+    def covered_by(self, times: intervals.Set) -> Bools:
+        """Whether more than a few percent of each step on the device lie in these times."""
+        start, end = (self.steps[f"device_{name}"].fill_null(self.steps[name]).to_numpy() for name in ("start_ns", "end_ns"))
+        return np.asarray(intervals.covered(times, start, end) > _EDGE * (end - start), np.bool_)
 
     def _ran(self) -> Bools:
         """The steps that the device ran according to the source."""
