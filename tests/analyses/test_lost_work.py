@@ -207,6 +207,30 @@ def test_a_host_that_does_not_wait_for_the_device_shows_no_missing_work(before: 
     assert complete(tiny.trace(spans=changed, tracks=TRACKS, steps=WAIT_STEPS)) == [True, True]
 
 
+QUEUED = """
+    span  track  kind    name              start_ns  dur_ns  step  flow_in
+    0     0      api     cudaLaunchKernel  100000    5000    1     -
+    1     0      api     cudaLaunchKernel  110000    5000    1     -
+    2     7      kernel  a                 4000000   200000  1     0
+    3     7      kernel  b                 4200000   600000  1     1
+"""
+
+
+def test_a_device_that_leaves_the_first_work_in_its_queue_was_busy_with_work_from_before_the_recording() -> None:
+    """Only idle time is unknown: both kernels of the step are recorded."""
+    steps = "step start_ns end_ns\n1 0 5000000"
+    trace = tiny.trace(spans=QUEUED, tracks=TRACKS, steps=steps)
+    assert trace.overview().select("device_data", "idle_share").row(0) == ("none", None)
+    assert headline(trace) == "Device: some kernels are not recorded, so busy and idle time are unknown."
+    assert trace.kernels().select("name", "share", "device_steps").rows() == [("b", 0.75, 1), ("a", 0.25, 1)]
+    assert trace.verdict(topic="kernels")["text"][0] == "75.0 % of the kernel time goes to one kernel, b: 600 ns of 800 ns.".replace(
+        "ns", "µs"
+    )
+    # Started at once.
+    prompt = tiny.trace(spans=QUEUED.replace("4000000", " 120000").replace("4200000", " 320000"), tracks=TRACKS, steps=steps)
+    assert prompt.overview().select("device_data", "idle_share").row(0) == ("complete", 0.84)
+
+
 def test_stages_of_the_host_are_no_step_trace() -> None:
     """The tail of a recording of the device is known only from the source, not from operators of the host."""
     spans = """

@@ -78,9 +78,10 @@ def with_starts(spans: pl.DataFrame, inner: pl.DataFrame, *key: str) -> pl.DataF
 
 
 class Launches(NamedTuple):
-    """Launch calls of one rank without work."""
+    """Launch calls of one rank."""
 
     lost: Ints  # start of the calls without work, in order
+    returned: Ints  # end of the calls with work, in order
     steps: pl.DataFrame  # step, lost: whether launches have no work, incomplete: whether these are more than a few
     gaps: intervals.Set  # when the missing work of incomplete steps ran, between recorded work
 
@@ -105,7 +106,7 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
     with_work = work.select("span")
     around = calls.join(with_work, on="span", how="semi").select(span="parent").drop_nulls().unique()
     launches = (
-        calls.select("span", "parent", "name", "start_ns", "step")
+        calls.select("span", "parent", "name", "start_ns", "dur_ns", "step")
         .join(launching.select("name", "certain").lazy(), on="name")
         .join(work, on="span", how="left")
         .with_columns(lost=pl.col("first").is_null())
@@ -130,6 +131,7 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
     steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > LOST * pl.len())
     return Launches(
         launches.filter("lost")["start_ns"].to_numpy(),
+        launches.filter(~pl.col("lost")).select(pl.col("start_ns") + pl.col("dur_ns")).to_series().sort().to_numpy(),
         steps,
         _gaps(launches.join(steps.filter("incomplete"), on="step", how="left", maintain_order="left")),
     )
