@@ -169,3 +169,83 @@ def test_a_launch_whose_kernel_another_call_of_it_started_lost_nothing() -> None
     assert complete(tiny.trace(spans=spans, tracks=TRACKS, steps=one).with_meta(format="prof")) == [True]
     alone = spans + "        6     0      api     launch        60        5       1     -\n"
     assert complete(tiny.trace(spans=alone, tracks=TRACKS, steps=one).with_meta(format="prof")) == [False]
+
+
+# Step 1: a copy waits 40 ms for work before its step that is not recorded. Step 2: the host waits for a kernel of 40 ms.
+WAITS = """
+    span  track  kind    name                   start_ns   dur_ns    step  flow_in  bytes
+    0     7      kernel  a                      100000     1000      1     -        -
+    1     0      api     hipMemcpyWithStream    200000     40000000  1     -        -
+    2     7      copy    Memcpy                 40190000   5000      1     1        60
+    3     7      kernel  b                      41000000   59000000  1     -        -
+    4     7      kernel  c                      100000000  40000000  2     -        -
+    5     0      sync    hipDeviceSynchronize   100000000  50000000  2     -        -
+    6     7      kernel  d                      150000000  50000000  2     -        -
+"""
+WAIT_STEPS = "step start_ns end_ns\n1 0 100000000\n2 100000000 200000000"
+
+
+def test_a_step_in_which_the_host_waits_for_a_device_without_work_is_incomplete() -> None:
+    trace = tiny.trace(spans=WAITS, tracks=TRACKS, steps=WAIT_STEPS)
+    assert complete(trace) == [False, False]
+    # A call may return a few milliseconds after the work.
+    returned = tiny.trace(spans=WAITS.replace("100000000  50000000", "100000000  49000000"), tracks=TRACKS, steps=WAIT_STEPS)
+    assert complete(returned) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("1        60", "1        40000000"),  # a host that stages 40 MB does not wait
+        ("40000000  1     -", "20000000  1     -"),  # a call that returns before its copy does not wait for it
+        ("hipMemcpyWithStream    200000     ", "hipMemcpyWithStream    39000000   "),  # too short
+    ],
+)
+def test_a_host_that_does_not_wait_for_the_device_shows_no_missing_work(before: str, after: str) -> None:
+    changed = WAITS.replace(before, after, 1).replace("100000000  50000000", "100000000  49000000")
+    assert changed.count(after)
+    assert complete(tiny.trace(spans=changed, tracks=TRACKS, steps=WAIT_STEPS)) == [True, True]
+
+
+QUEUED = """
+    span  track  kind    name              start_ns  dur_ns  step  flow_in
+    0     0      api     cudaLaunchKernel  100000    5000    1     -
+    1     0      api     cudaLaunchKernel  110000    5000    1     -
+    2     7      kernel  a                 4000000   200000  1     0
+    3     7      kernel  b                 4200000   600000  1     1
+"""
+
+
+def test_a_device_that_leaves_the_first_work_in_its_queue_was_busy_with_work_from_before_the_recording() -> None:
+    """Only idle time is unknown: both kernels of the step are recorded."""
+    steps = "step start_ns end_ns\n1 0 5000000"
+    trace = tiny.trace(spans=QUEUED, tracks=TRACKS, steps=steps)
+    assert trace.overview().select("device_data", "idle_share").row(0) == ("none", None)
+    assert headline(trace) == "Device: some kernels are not recorded, so busy and idle time are unknown."
+    assert trace.kernels().select("name", "share", "device_steps").rows() == [("b", 0.75, 1), ("a", 0.25, 1)]
+    assert trace.verdict(topic="kernels")["text"][0] == "75.0 % of the kernel time goes to one kernel, b: 600 ns of 800 ns.".replace(
+        "ns", "µs"
+    )
+    # Started at once.
+    prompt = tiny.trace(spans=QUEUED.replace("4000000", " 120000").replace("4200000", " 320000"), tracks=TRACKS, steps=steps)
+    assert prompt.overview().select("device_data", "idle_share").row(0) == ("complete", 0.84)
+
+
+def test_stages_of_the_host_are_no_step_trace() -> None:
+    """The tail of a recording of the device is known only from the source, not from operators of the host."""
+    spans = """
+        span  track  kind  name              start_ns  dur_ns  step
+        0     0      op    aten::mm          10        20      1
+        1     0      op    autograd::engine::evaluate_function:_MmBackward0  40  20  1
+        2     0      api   cudaLaunchKernel  12        2       1
+    """
+    trace = tiny.trace(spans=spans, tracks=TRACKS, steps="step start_ns end_ns\n1 0 100")
+    assert headline(trace) == "Device: kernels are not recorded, so busy and idle time are unknown."
+
+
+def test_a_serving_trace_without_the_kernels_of_the_batch_before_is_not_idle(shared: Path) -> None:
+    """A blocking copy of 60 bytes waits 493 ms for kernels of another batch, which the file does not have."""
+    file = shared / "tracelens" / "inference" / "sglang_prefilldecode"
+    if not file.exists():
+        pytest.skip("no SGLang trace")
+    assert headline(stepscope.open(file, cache=False)) == "GPU: some kernels are not recorded, so busy and idle time are unknown."

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.shared.operator_calls import host_operators, launcher, nearest, on_devices, rows_of, upward
-from stepscope.analyses.shared.steps.coverage import coverage, unrecorded_steps
+from stepscope.analyses.shared.steps.coverage import coverage, steps_with_lost_work
 from stepscope.analyses.shared.steps.lost_work import LAUNCH, with_starts
 from stepscope.model import chips
 from stepscope.model.intervals import Bools
@@ -189,7 +189,7 @@ def _on_host(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
     device = on_devices(trace).group_by("rank").agg(pl.col("device").min()).collect()  # aicore before aicpu
     on_device = pl.col("launches") > 0
     calls = calls.join(recorded, on="rank", how="anti").join(device, on="rank", how="left")
-    unrecorded = unrecorded_steps(trace).with_columns(unrecorded=True)
+    unrecorded = steps_with_lost_work(trace).with_columns(unrecorded=True)
     not_linked = pl.col("rank").is_in(_ranks_without_links(trace)) | pl.col("starts")
     calls = _with_launches(trace, calls.join(unrecorded, on=["rank", "step"], how="left"))
     calls = calls.with_columns(unknown=pl.col("unrecorded").fill_null(False) | (~on_device & not_linked))

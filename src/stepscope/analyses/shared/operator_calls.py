@@ -29,21 +29,21 @@ def on_devices(trace: Trace) -> pl.LazyFrame:
 
 
 def in_recorded_steps(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
-    """Device work without incompletely recorded steps, on ranks that also have complete steps.
+    """Device work without steps that lost some of theirs, on ranks that also have complete steps.
 
     Otherwise transfers of all steps would be compared with the kernels of a few.
     """
     covered = coverage(trace)
-    ranks = [rank for rank, data in covered.data.items() if data == "partial"]
-    incomplete = covered.steps.filter(pl.col("rank").is_in(ranks) & ~pl.col("complete")).select("rank", "step")
+    ranks = [rank for rank, data in covered.launched.items() if data == "partial"]
+    incomplete = covered.steps.filter(pl.col("rank").is_in(ranks) & ~pl.col("launched")).select("rank", "step")
     return work.join(incomplete.lazy(), on=["rank", "step"], how="anti") if ranks else work
 
 
 def with_device_steps(trace: Trace, rows: pl.DataFrame, on_device: pl.Expr, *shares: str) -> pl.DataFrame:
     """Rows of device work with `device_steps`, the number of steps that they cover; if it is 0, shares are unknown."""
     covered = coverage(trace)
-    counts = covered.steps.group_by("rank").agg(device_steps=pl.col("complete").sum().cast(pl.Int64))
-    on_device = on_device & pl.col("rank").is_in([rank for rank, data in covered.data.items() if data not in ("host", None)])
+    counts = covered.steps.group_by("rank").agg(device_steps=pl.col("launched").sum().cast(pl.Int64))
+    on_device = on_device & pl.col("rank").is_in([rank for rank, data in covered.launched.items() if data not in ("host", None)])
     known = ~on_device | (pl.col("device_steps").fill_null(1) > 0)
     return (
         rows.join(counts, on="rank", how="left", maintain_order="left")

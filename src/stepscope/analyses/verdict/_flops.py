@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.analyses.operators.flops import flops
 from stepscope.analyses.shared.flop_counts import flop_calls, flop_totals
-from stepscope.analyses.shared.steps.coverage import unrecorded_steps
+from stepscope.analyses.shared.steps.coverage import steps_with_lost_work
 from stepscope.analyses.steps.overview import overview
 from stepscope.analyses.verdict._message import (
     Message,
@@ -32,7 +32,7 @@ def flop_messages(trace: Trace, options: Options) -> Iterator[Message]:
     """Of all ranks together where there are several, then of each rank."""
     calls = flop_calls(trace).filter(pl.col("flops").is_not_null() | pl.col("how").is_in(["unknown", "no shapes"]))
     # An operator whose kernels are lost would seem to be faster than it is.
-    recorded = calls.join(unrecorded_steps(trace), on=["rank", "step"], how="anti", nulls_equal=False)
+    recorded = calls.join(steps_with_lost_work(trace), on=["rank", "step"], how="anti", nulls_equal=False)
     calls = pl.concat([recorded, calls.join(recorded.select("rank").unique(), on="rank", how="anti")])
     steps = {row["rank"]: row for row in overview(trace, warmup=options.warmup).to_dicts()}
     ranks = trace.meta.ranks

@@ -57,11 +57,11 @@ def operator_name(name: str) -> dict[str, str]:
 
 
 def covered_steps(trace: Trace, ranks: list[int]) -> tuple[int, int] | None:
-    """Of how many steps the device work is completely recorded, and the number of all; None if it is for all, or nothing is known."""
+    """Of how many steps all launched work is recorded, and the number of all; None if it is of all, or nothing is known."""
     covered = coverage(trace)
-    partial = [rank for rank in ranks if covered.data.get(rank) in ("partial", "none")]
-    steps = covered.steps.filter(pl.col("rank").is_in([rank for rank in ranks if rank in covered.data]))
-    return (int(steps["complete"].sum()), steps.height) if partial else None
+    partial = [rank for rank in ranks if covered.launched.get(rank) in ("partial", "none")]
+    steps = covered.steps.filter(pl.col("rank").is_in([rank for rank in ranks if rank in covered.launched]))
+    return (int(steps["launched"].sum()), steps.height) if partial else None
 
 
 def steps_left_out(topic: str, covered: tuple[int, int] | None, rank: int | None, device: str | None = None) -> Iterator[Message]:

@@ -194,14 +194,17 @@ def _unknown(trace: Trace, ranks: list[_Rank]) -> _Text:
     if "none" not in data:
         return ("work-unknown" if data == {None} else "work-not-recorded"), {}, None
     numbers = [rank.row["rank"] for rank in ranks]
-    stages = step_times(trace).filter(pl.col("rank").is_in(numbers)).select("stage", pl.col("mean_ns").round().cast(pl.Int64))
+    # Of the source: stages from the operators of the host say nothing about the device.
+    traced = trace.steps.filter(pl.col("fp_start_ns").is_not_null(), pl.col("bp_end_ns").is_not_null()).select("rank").unique().collect()
+    stages = step_times(trace).filter(pl.col("rank").is_in(numbers)).join(traced, on="rank", how="semi")
+    stages = stages.select("stage", pl.col("mean_ns").round().cast(pl.Int64))
     forward, tail = (value_range(stages.filter(pl.col("stage") == stage)["mean_ns"]) for stage in ("forward and backward", "tail"))
-    kernels = trace.spans.filter(pl.col("kind") == "kernel", pl.col("rank").is_in(numbers)).head(1).collect().height
+    work = trace.spans.filter(pl.col("kind").is_in(["kernel", "communication"]), pl.col("rank").is_in(numbers)).head(1).collect().height
     means = pl.col("device_computing_ns", "device_communication_ns").mean().round().cast(pl.Int64)
     sums = trace.steps.filter(pl.col("rank").is_in(numbers)).group_by("rank").agg(means).collect()
     compute, communication = (value_range(sums[f"device_{name}_ns"]) for name in ("computing", "communication"))
     parts = known(forward=forward, tail=tail, compute=compute, communication=communication)
-    return "device-partly-recorded" if kernels else "device-not-recorded", {"device": ranks[0].device} | parts, None
+    return "device-partly-recorded" if work else "device-not-recorded", {"device": ranks[0].device} | parts, None
 
 
 def _statements(ranks: list[_Rank]) -> Iterator[_Text]:

@@ -19,6 +19,9 @@ window:
   other steps.
 - *Sums.* If the source also has the time that the device computed or communicated in a step, a step with less is incomplete. A source may
   count work at the edge of a step in the next one, so the rank must lack as much over all steps.
+- *Other work.* Work that was launched before the recording began, or that the file leaves out, is not recorded, but the step waits for it.
+  A step is incomplete if for more than 5 % of it the host waits for the device, at least 10 ms at a time, and no work is recorded, or if
+  the first work stays in its queue for so long. Then the work of the step itself is complete (`launched`): only idle time is unknown.
 - *Loss known to the reader.* Some sources keep only the last call of each operator, or lost a table: no step is complete. Or the source
   shows of a step that device work is missing.
 
@@ -52,9 +55,21 @@ _CPU_OPERATORS = ["aten::cudnn_is_acceptable"]
 _OPERATORS_ALONE = ("mindinsight", "marey", "cluster_output", "prof", "ascend_result")
 
 
+_STEPS = {
+    "rank": pl.Int32,
+    "step": pl.Int32,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "complete": pl.Boolean,
+    "launched": pl.Boolean,  # all work that the step launched is recorded, if not all that ran in it
+    "transfers": pl.Boolean,  # transfers are recorded apart from kernels
+}
+
+
 class Coverage(NamedTuple):
-    steps: pl.DataFrame  # rank, step, start_ns, end_ns, complete, transfers: whether transfers are recorded apart from kernels
+    steps: pl.DataFrame  # as in _STEPS
     data: dict[int, str | None]  # per rank one of DATA; None if no span is known to be work
+    launched: dict[int, str | None]  # the same of the work that steps launched
 
 
 def coverage(trace: Trace) -> Coverage:
@@ -63,7 +78,16 @@ def coverage(trace: Trace) -> Coverage:
     if trace.whole is trace:
         return whole
     steps = whole.steps.join(trace.steps.select("rank", "step").unique().collect(), on=["rank", "step"], how="semi", maintain_order="left")
-    return Coverage(steps, {int(rank): _data(rows["complete"], whole.data[int(rank)]) for (rank,), rows in steps.group_by("rank")})
+    return _by_rank(steps, whole.data, whole.launched)
+
+
+def _by_rank(steps: pl.DataFrame, data: dict[int, str | None], launched: dict[int, str | None]) -> Coverage:
+    parts = {int(str(rank)): rows for (rank,), rows in steps.group_by("rank", maintain_order=True)}
+    return Coverage(
+        steps,
+        {rank: _data(rows["complete"], data.get(rank)) for rank, rows in parts.items()},
+        {rank: _data(rows["launched"], launched.get(rank)) for rank, rows in parts.items()},
+    )
 
 
 def complete_steps(trace: Trace) -> pl.DataFrame:
@@ -76,6 +100,13 @@ def unrecorded_steps(trace: Trace) -> pl.DataFrame:
     covered = coverage(trace)
     ranks = [rank for rank, data in covered.data.items() if data in ("partial", "none")]
     return covered.steps.filter(pl.col("rank").is_in(ranks) & ~pl.col("complete")).select("rank", "step")
+
+
+def steps_with_lost_work(trace: Trace) -> pl.DataFrame:
+    """Rank and step of every step that a device ran and of which some launched work is not recorded."""
+    covered = coverage(trace)
+    ranks = [rank for rank, data in covered.launched.items() if data in ("partial", "none")]
+    return covered.steps.filter(pl.col("rank").is_in(ranks) & ~pl.col("launched")).select("rank", "step")
 
 
 def ranks_without_copies(trace: Trace) -> list[int]:
@@ -160,23 +191,24 @@ def _whole_coverage(trace: Trace) -> Coverage:
     # A MindInsight timeline links only some calls to their work: a call without work is no sign of lost records.
     linked = set(work.filter(pl.col("linked") > 0)["rank"]) if trace.meta.format != "mindinsight" else set()
     launches = {rank: lost_work.launch_calls(trace, rank) for rank in sorted(linked)}
+    waits = {rank: lost_work.waits_without_work(trace, rank) for rank in sorted(device)}
     bare = pl.concat([steps.clear().select("rank", "step"), *(lost_work.steps_without_kernels(trace, rank) for rank in sorted(device))])
     steps = steps.join(bare.with_columns(bare=True), on=["rank", "step"], how="left", maintain_order="left")
     for (rank, window), rows in steps.group_by("rank", "window", maintain_order=True):
         bound = bounds.get((int(rank), int(window)))
-        complete = np.zeros(rows.height, np.bool_)
+        complete, busy = np.zeros(rows.height, np.bool_), np.zeros(rows.height, np.bool_)
         if bound is not None and not trace.meta.extra.get("incomplete_device_work"):
             starts, ends, counted = (rows[name].to_numpy() for name in ("start_ns", "end_ns", "count"))
             part = _Part(rows, starts, ends, counted, *bound)
-            complete = part.on_device(launches.get(int(rank))) if rank in device else part.inside
+            of_rank = launches.get(int(rank))
+            complete = part.on_device(of_rank) if rank in device else part.inside
             complete = complete & ~(rows["lost"] | rows["bare"].fill_null(False)).to_numpy()
-        parts.append(rows.with_columns(pl.Series("complete", complete)))
-    schema = {"rank": pl.Int32, "step": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "complete": pl.Boolean, "transfers": pl.Boolean}
-    tables = [part.with_columns(pl.col("transfers") > 0).select(schema.keys()) for part in parts]
-    every = pl.concat([pl.DataFrame(schema=schema), *tables])
-    kinds = dict.fromkeys(device, "complete") | dict.fromkeys(on_host, "host") | dict.fromkeys(missing, "none")
-    data = {int(rank): _data(rows["complete"], kinds.get(int(rank))) for (rank,), rows in every.group_by("rank", maintain_order=True)}
-    return Coverage(every, data)
+            busy = part.covered_by(waits.get(int(rank), intervals.NONE)) | part.queued(_NONE if of_rank is None else of_rank.returned)
+        parts.append(rows.with_columns(pl.Series("complete", complete & ~busy), pl.Series("launched", complete)))
+    tables = [part.with_columns(pl.col("transfers") > 0).select(_STEPS.keys()) for part in parts]
+    groups: list[tuple[str, set[int]]] = [("complete", device), ("host", on_host), ("none", missing)]
+    kinds: dict[int, str | None] = {rank: kind for kind, group in groups for rank in group}
+    return _by_rank(pl.concat([pl.DataFrame(schema=_STEPS), *tables]), kinds, kinds)
 
 
 _COUNTS = {
@@ -266,10 +298,20 @@ class _Part(NamedTuple):
         flags = self.steps.select("step").join(launches.steps, on="step", how="left", maintain_order="left")
         lost, incomplete = (flags[name].fill_null(False).to_numpy() for name in ("lost", "incomplete"))
         # A device runs later than its host: the gap in its records may be in a later step than the launches.
-        start, end = (self.steps[f"device_{name}"].fill_null(self.steps[name]).to_numpy() for name in ("start_ns", "end_ns"))
-        incomplete = incomplete | (intervals.covered(launches.gaps, start, end) > _EDGE * (end - start))
+        incomplete = incomplete | self.covered_by(launches.gaps)
         complete = np.asarray(~incomplete & ~((self.counts == 0) & (lost | self._ran())), np.bool_)
         return complete & ~self._cut(complete, launches.lost)
+
+    def queued(self, returned: Ints) -> Bools:
+        """The step in which the first work begins, if its launch call returned long before."""
+        wait = self.first - next(iter(returned[np.searchsorted(returned, self.starts[0], "left") :]), self.first)
+        begins = (self.starts < self.first) & (self.ends > self.first)
+        return np.asarray(begins & (wait > np.maximum((self.ends - self.starts) * _EDGE, _QUEUED_NS)), np.bool_)
+
+    def covered_by(self, times: intervals.Set) -> Bools:
+        """Whether more than a few percent of each step on the device lie in these times."""
+        start, end = (self.steps[f"device_{name}"].fill_null(self.steps[name]).to_numpy() for name in ("start_ns", "end_ns"))
+        return np.asarray(intervals.covered(times, start, end) > _EDGE * (end - start), np.bool_)
 
     def _ran(self) -> Bools:
         """The steps that the device ran according to the source."""
@@ -297,3 +339,4 @@ class _Part(NamedTuple):
 
 
 _NONE = np.empty(0, np.int64)
+_QUEUED_NS = 1_000_000  # an idle device begins sooner with what is launched; on Ascend after up to 6 ms, less than 5 % of such steps

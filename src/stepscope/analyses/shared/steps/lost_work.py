@@ -1,4 +1,4 @@
-"""Signs that device work of a step was not recorded: launch calls without work, operators without kernels, sums of the source."""
+"""Signs that device work of a step was not recorded: launch calls without work, operators without kernels, waits for no work, sums."""
 
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ _RAW_LAUNCH = f"{_KERNEL_LAUNCH}|^aclrtLaunchKernel|^launch$|^KernelLaunch$"  # 
 _BEGIN_CAPTURE, _END_CAPTURE = "(?i)Capture_?Begin|BeginCapture", "(?i)Capture_?End|EndCapture"
 # Operators that always have a kernel on a device.
 _MATRIX = r"^aten::(mm|bmm|mv|addmm|baddbmm|convolution|convolution_backward|cudnn_convolution|miopen_convolution)$"
+_LONG_WAIT_NS = 10_000_000  # a call that waits for the device returns sooner after the last work; on Ascend after up to 6 ms
+_STAGED_BYTES_PER_NS = 1  # from pageable memory: slow, so that the wait is not overestimated
 _NONE = np.empty(0, np.int64)
 # Sums of the source, and the kind of the work in them.
 SUMS = {"device_computing_ns": "kernel", "device_communication_ns": "communication"}
@@ -76,9 +78,10 @@ def with_starts(spans: pl.DataFrame, inner: pl.DataFrame, *key: str) -> pl.DataF
 
 
 class Launches(NamedTuple):
-    """Launch calls of one rank without work."""
+    """Launch calls of one rank."""
 
     lost: Ints  # start of the calls without work, in order
+    returned: Ints  # end of the calls with work, in order
     steps: pl.DataFrame  # step, lost: whether launches have no work, incomplete: whether these are more than a few
     gaps: intervals.Set  # when the missing work of incomplete steps ran, between recorded work
 
@@ -103,7 +106,7 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
     with_work = work.select("span")
     around = calls.join(with_work, on="span", how="semi").select(span="parent").drop_nulls().unique()
     launches = (
-        calls.select("span", "parent", "name", "start_ns", "step")
+        calls.select("span", "parent", "name", "start_ns", "dur_ns", "step")
         .join(launching.select("name", "certain").lazy(), on="name")
         .join(work, on="span", how="left")
         .with_columns(lost=pl.col("first").is_null())
@@ -128,9 +131,40 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
     steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > LOST * pl.len())
     return Launches(
         launches.filter("lost")["start_ns"].to_numpy(),
+        launches.filter(~pl.col("lost")).select(pl.col("start_ns") + pl.col("dur_ns")).to_series().sort().to_numpy(),
         steps,
         _gaps(launches.join(steps.filter("incomplete"), on="step", how="left", maintain_order="left")),
     )
+
+
+def waits_without_work(trace: Trace, rank: int) -> intervals.Set:
+    """When the host waits long for a device that runs no recorded work: in synchronizing calls, and in copies until they start.
+
+    Work that was launched before the recording began, or in a part that the file leaves out, is not recorded.
+    """
+    spans = trace.spans.filter(pl.col("rank") == rank)
+    streams = trace.tracks.filter(pl.col("rank") == rank, pl.col("kind") == "stream").select("track").collect()["track"].implode()
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    long = pl.col("dur_ns") >= _LONG_WAIT_NS
+    syncs = spans.filter(pl.col("kind") == "sync", long, ~pl.col("track").is_in(streams)).select("start_ns", end_ns=end)
+    copies = spans.filter(pl.col("kind") == "copy").select(span="flow_in", copy_ns="start_ns", copied_ns=end, copied_bytes="bytes")
+    staged = (pl.col("copied_bytes").fill_null(0) / _STAGED_BYTES_PER_NS).cast(pl.Int64)
+    blocking = (
+        spans.filter(pl.col("kind") == "api", long)
+        .join(copies, on="span")
+        .filter(end >= pl.col("copied_ns"))
+        .select("start_ns", end_ns=pl.col("copy_ns") - staged)
+    )
+    waits = pl.concat([syncs, blocking]).filter(pl.col("end_ns") - pl.col("start_ns") >= _LONG_WAIT_NS).collect()
+    if waits.is_empty():
+        return intervals.NONE
+    on_device = (pl.col("kind") != "sync") & pl.col("track").is_in(streams)
+    near = on_device & (end > waits["start_ns"].min()) & (pl.col("start_ns") < waits["end_ns"].max())
+    work = spans.filter(near).select("start_ns", end_ns=end).collect()
+    times = [intervals.merge(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()) for part in (waits, work)]
+    bare = intervals.subtract(*times)
+    lasting = bare.ends - bare.starts >= _LONG_WAIT_NS
+    return intervals.Set(bare.starts[lasting], bare.ends[lasting])
 
 
 def _gaps(launches: pl.DataFrame) -> intervals.Set:
