@@ -1,6 +1,5 @@
 """Large timelines in the cache: plain arrays that are mapped into memory, so that they open at once and use little of it."""
 
-import functools
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -61,14 +60,8 @@ def _size(trace: Trace) -> int:
 
 def entry_key(*identity: object) -> str:
     """The key of a cache entry; it changes with the code that computes the entry."""
-    return hashlib.sha256(repr((identity, _code())).encode()).hexdigest()[:32]
-
-
-@functools.cache
-def _code() -> list[tuple[str, int, int]]:
-    package = Path(__file__).parents[1]
-    files = [file for part in ("model", "io", "readers", "analyses", "timeline") for file in (package / part).rglob("*.py")]
-    return sorted((str(file.relative_to(package)), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    code = cache.code_version("model", "io", "readers", "analyses", "timeline")
+    return hashlib.sha256(repr((identity, code)).encode()).hexdigest()[:32]
 
 
 _INDEX = ("offsets", "lowest", "places", "first_chunk", "chunks", "sample_offsets", "least", "most")

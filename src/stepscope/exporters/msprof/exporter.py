@@ -7,6 +7,7 @@ import datetime
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
@@ -111,12 +112,18 @@ def _write(trace: Trace, folder: Path, summary_format: str, wanted: set[str] | N
     contents = work(trace)
     heap.give_back(spans)
     at = datetime.datetime.now().strftime("%Y%m%d%H%M%S")
-    _timeline(iterations.step_events(contents), folder / f"step_trace_{at}.json")
-    _timeline(timeline.events(contents, wanted), folder / f"msprof_{at}.json")
-    more = {"msprof_tx": marks.table(contents), **memory.tables(trace)}
-    for name, portions in (summaries.tables(contents) | {name: iter([rows]) for name, rows in more.items()}).items():
-        taken = summary_format == "json" and name == "step_trace"  # the timeline has this name
-        _table(portions, folder, f"{name}_summary" if taken else name, at, summary_format)
+
+    def write_timelines() -> None:
+        _timeline(iterations.step_events(contents), folder / f"step_trace_{at}.json")
+        _timeline(timeline.events(contents, wanted), folder / f"msprof_{at}.json")
+
+    with ThreadPoolExecutor(1) as other:  # while this thread writes the tables; most of both is done by Polars
+        timelines = other.submit(write_timelines)
+        more = {"msprof_tx": marks.table(contents), **memory.tables(trace)}
+        for name, portions in (summaries.tables(contents) | {name: iter([rows]) for name, rows in more.items()}).items():
+            taken = summary_format == "json" and name == "step_trace"  # the timeline has this name
+            _table(portions, folder, f"{name}_summary" if taken else name, at, summary_format)
+        timelines.result()
     (folder / "README.txt").write_text(readme.text({_kind(file) for file in folder.iterdir()}), encoding="utf-8")
 
 

@@ -69,12 +69,14 @@ def op_summary(work: Work) -> Iterator[pl.DataFrame]:
     # Only the previous operator counts, even if an earlier one still runs.
     free = pl.col("start_ns") - (pl.col("start_ns") + pl.col("dur_ns")).shift(1).over("device")
     order = order.with_columns(wait_ns=free.clip(0).fill_null(0))
+    none = _task_details(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
+    columns = _kernel_rows(work, none).schema
     for part in order.iter_slices(_PORTION):
         of_kernels, of_operators = (part.filter(pl.col("other") == other) for other in (0, 1))
         rows = pl.concat(
             [
                 _kernel_rows(work, _task_details(work, of_kernels["row"]).hstack(of_kernels.select("wait_ns"))),
-                _operator_rows(work, work.operators[of_operators["row"]].hstack(of_operators.select("wait_ns"))),
+                _operator_rows(work, work.operators[of_operators["row"]].hstack(of_operators.select("wait_ns")), columns),
             ]
         )
         yield _in_time_order(rows, part)
@@ -141,11 +143,15 @@ def _kernel_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_OTHER_CORES = {"MIX_AIC": ("aiv_",), "MIX_AIV": ("aic_", "aicore_", "cube_")}  # counters of the cores that do not start the kernel
+
+
 def _of_known_blocks(rows: pl.DataFrame, counters: list[str]) -> pl.DataFrame:
     """Counters with msprof's zeros: those of the other kind of core (MIX) if its number of blocks is unknown, and mean times if the
     number of all blocks is unknown."""
     unknown = pl.col("mix_blocks").fill_null(0) == 0
-    other = {"MIX_AIC": ("aiv_",), "MIX_AIV": ("aic_", "aicore_", "cube_")}
+    present = set(rows["category"].unique())
+    other = {kind: prefixes for kind, prefixes in _OTHER_CORES.items() if kind in present}
     cycles = next((name for name in counters if name.endswith("total_cycles")), None)
     if cycles is not None:
         no_mean = (pl.col("blocks").fill_null(0) == 0) & pl.col(cycles).is_not_null()
@@ -190,7 +196,8 @@ def _is_ascend(work: Work) -> bool:
     return work.tasks["task"].count() > 0
 
 
-def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
+def _operator_rows(work: Work, rows: pl.DataFrame, columns: pl.Schema) -> pl.DataFrame:
+    """Communication operators with the columns of kernels."""
     known: dict[str, pl.Expr] = {
         "Device_id": pl.col("device"),
         "Model ID": pl.col("model"),
@@ -202,8 +209,6 @@ def _operator_rows(work: Work, rows: pl.DataFrame) -> pl.DataFrame:
         "Task Wait Time(us)": us("wait_ns"),
         "Block Num": pl.lit(0, pl.Int64) if _is_ascend(work) else pl.lit(None, pl.Int64),
     }
-    none = _task_details(work, pl.Series(dtype=pl.UInt32)).with_columns(wait_ns=pl.lit(0, pl.Int64))
-    columns = _kernel_rows(work, none).schema
     return rows.select(known.get(name, pl.lit(None, dtype)).cast(dtype).alias(name) for name, dtype in columns.items())
 
 

@@ -70,17 +70,20 @@ class Run:
     def operators(self) -> pl.DataFrame:
         """All host operators of `steps`: rank, step, span, name, track, thread, depth, parent, start_ns, end_ns, dur_ns, self_ns,
         device_ns and launches, the device work launched in it, outermost (inside no other operator), shapes, dtypes, scope."""
-        columns = ("step", "name", "track", "depth", "parent", "shapes", "dtypes", "scope")
-        rows = host_operators(self.trace, *columns).with_columns(outermost=pl.col("outer") < 0).drop("outer")
+        columns = ("rank", "span", "start_ns", "dur_ns", "name", "track", "depth", "parent", "shapes", "dtypes", "scope")
+        near = pl.col("start_ns").is_between(self.steps["start_ns"].min(), self.steps["end_ns"].max())
+        ops = self.trace.spans.filter(pl.col("kind") == "op", near).select(columns).collect()
+        nesting = self.nesting[rows_of(self.nesting, ops["rank"], ops["span"])].drop("rank", "span")
+        rows = self.in_steps(ops.hstack(nesting).with_columns(outermost=pl.col("outer") < 0).drop("outer"), "start_ns")
         texts = pl.col("name", "shapes", "dtypes", "scope").cast(pl.String)
-        in_steps = self.in_steps(rows, "start_ns").with_columns(texts, end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+        in_steps = rows.with_columns(texts, end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         thread = self.host.select("rank", "span", "thread")
         return in_steps.join(thread, on=["rank", "span"], how="left", maintain_order="left")
 
     @functools.cached_property
     def nesting(self) -> pl.DataFrame:
-        """rank, span and outer of all host operators of the recording, as in `host_operators`."""
-        return host_operators(self.trace).select("rank", "span", "outer")
+        """rank, span, outer, self_ns, device_ns and launches of all host operators of the recording, as in `host_operators`."""
+        return host_operators(self.trace).drop("start_ns", "dur_ns")
 
     @functools.cached_property
     def top_level(self) -> pl.DataFrame:
