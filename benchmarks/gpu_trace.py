@@ -1,64 +1,72 @@
-"""Repeat a real GPU trace, with shifted times and numbers, to about a size: gpu_trace.py MEGABYTES OUTPUT.json [SOURCE.json.gz]
+"""Write a large GPU trace: a recorded Kineto trace, repeated with later times, higher ids and further step numbers.
 
-The text stays as PyTorch wrote it, line breaks and blanks included.
+python benchmarks/gpu_trace.py TRACE.json.gz MEGABYTES OUTPUT.json
 """
 
-import argparse
 import gzip
 import re
+import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "samples" / "chrome" / "torch-2.11" / "h200_modules.json.gz"
-_OPENING = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
-_CLOSING = re.compile(rb"\s*\]\s*,?\s*\"traceName\"")
-_NUMBERED = rb'"(?:correlation|External id|id|Python id|Python parent id|Ev Idx|Sequence number)"\s*:\s*'
-_SHIFTED = re.compile(rb'("ts"\s*:\s*)(\d+\.\d+)|(' + _NUMBERED + rb")(\d+)|(ProfilerStep#)(\d+)")
-_NS = 1000  # in a microsecond, the unit of the text
+_FIRST, _LAST = b'"traceEvents": [\n', b"\n  ],\n"
+_EVENT = re.compile(rb"\n  \},(?=\n  \{)")
+_TIME = re.compile(rb'"ts": (\d+)\.(\d{3})')
+_DURATION = re.compile(rb'"dur": (\d+)\.(\d{3})')
+_STEP = re.compile(rb"ProfilerStep#(\d+)")
+_IDS = re.compile(rb'"(External id|correlation|Ev Idx|Sequence number|id)": (\d+)')
+_STEP_EVENT = b'"cat": "user_annotation", "name": "ProfilerStep#'
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("megabytes", type=int)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("source", type=Path, nargs="?", default=SAMPLE)
-    args = parser.parse_args()
-    repeat_trace(args.source, args.megabytes * 1_000_000, args.output)
-
-
-def repeat_trace(source: Path, size: int, output: Path) -> None:
+    source, megabytes, output = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     text = gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
-    opening = _OPENING.search(text)
-    closing = next(_CLOSING.finditer(text, opening.end())) if opening else None
-    if opening is None or closing is None:
-        raise SystemExit(f"{source}: not a trace of PyTorch")
-    events = text[opening.end() : closing.start()]
-    matches = list(_SHIFTED.finditer(events))
-    times = [int(Decimal(match[2].decode()) * _NS) for match in matches if match[2]]
-    numbers = [int(match[4]) for match in matches if match[4]]
-    steps = {int(match[6]) for match in matches if match[6]}
-    period = (max(times) - min(times)) * 11 // 10
-    distance = 10 ** len(str(max(numbers)))  # no number of one repetition is one of another
+    head, _, rest = text.partition(_FIRST)
+    body, _, tail = rest.rpartition(_LAST)
+    draft = output.with_suffix(".draft")
+    with draft.open("wb") as file:
+        file.write(head + _FIRST)
+        written = 0
+        for part in _copies(body):
+            file.write(part if not written else b",\n" + part)
+            written += len(part)
+            if written >= megabytes * 1_000_000:
+                break
+        file.write(_LAST + tail)
+    draft.rename(output)
 
-    partial = output.with_name(f"{output.name}.partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    with partial.open("wb") as file:
-        file.write(text[: opening.end()])
-        count = max(1, size // len(events))
-        for repetition in range(count):
 
-            def shift(match: re.Match[bytes], repetition: int = repetition) -> bytes:
-                if match[1]:
-                    time = int(Decimal(match[2].decode()) * _NS) + repetition * period
-                    return b"%s%d.%03d" % (match[1], time // _NS, time % _NS)
-                if match[3]:
-                    return b"%s%d" % (match[3], int(match[4]) + repetition * distance)
-                return b"%s%d" % (match[5], int(match[6]) + repetition * len(steps))
+def _copies(body: bytes) -> Iterator[bytes]:
+    """The events, then only those of the recording again, each time later by the length of the recording."""
+    yield body
+    events = [event for event in _EVENT.split(body) if b'"ph": "M"' not in event and b'"cat": "Trace"' not in event]
+    repeated = b"\n  },".join(events)
+    steps = [event for event in events if _STEP_EVENT in event]
+    numbers = [int(step) for event in steps for step in _STEP.findall(event)]
+    starts = [_picoseconds(_TIME, event) for event in steps]
+    ends = [start + _picoseconds(_DURATION, event) for start, event in zip(starts, steps, strict=True)]
+    length, count = max(ends) - min(starts), max(numbers) - min(numbers) + 1
+    most = max(int(number) for _, number in _IDS.findall(body)) + 1
+    copy = 0
+    while True:
+        copy += 1
+        yield _shifted(repeated, copy * length, copy * most, copy * count)
 
-            file.write(_SHIFTED.sub(shift, events))
-            file.write(b",\n  " if repetition < count - 1 else b"")
-        file.write(text[closing.start() :])
-    partial.replace(output)
+
+def _picoseconds(pattern: re.Pattern[bytes], event: bytes) -> int:
+    match = pattern.search(event)
+    assert match is not None
+    return int(match[1] + match[2])
+
+
+def _shifted(events: bytes, time: int, ids: int, steps: int) -> bytes:
+    def later(match: re.Match[bytes]) -> bytes:
+        return b'"ts": %s' % str(Decimal(int(match[1] + match[2]) + time).scaleb(-3)).encode()
+
+    events = _TIME.sub(later, events)
+    events = _IDS.sub(lambda match: b'"%s": %d' % (match[1], int(match[2]) + ids if int(match[2]) else 0), events)
+    return _STEP.sub(lambda match: b"ProfilerStep#%d" % (int(match[1]) + steps), events)
 
 
 if __name__ == "__main__":

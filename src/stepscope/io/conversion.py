@@ -19,8 +19,10 @@ from stepscope.io import store
 from stepscope.model.steps import step_choice
 from stepscope.model.trace import Trace
 from stepscope.process.worker import Parent, Progress, Worker, WorkerEndedError
+from stepscope.readers.chrome.scanner.choice import chosen_library
 
 LARGE = 16 << 20  # bytes: below this, starting a process costs as much as reading, and no library call takes a second
+LARGE_SCANNED = 256 << 20  # the same for Chrome traces that the compiled scanner reads
 _REUSE_LIMIT = 256 << 20  # bytes: a worker that has read more holds much memory and is not used again
 _COMPRESSION_RATIO = 16
 _TURN_S = 0.1  # how often a caller that waits for a worker checks whether it is still wanted
@@ -78,9 +80,13 @@ def large_apart() -> Iterator[Read]:
     """A `read` for `stepscope.open` that converts large files in a worker process, so that an interrupt stops it at once."""
     workers = Workers()
     try:
-        yield lambda task, progress: (read_here if _size(Path(task.path)) < LARGE else workers.read)(task, progress)
+        yield lambda task, progress: (read_here if _size(Path(task.path)) < _large(task) else workers.read)(task, progress)
     finally:
         workers.close()
+
+
+def _large(task: Task) -> int:
+    return LARGE_SCANNED if task.format == "chrome" and chosen_library() else LARGE
 
 
 class Workers:

@@ -106,17 +106,17 @@ class _Workers:
 
     def __init__(self, path: Path, folder: Path) -> None:
         self._path, self._folder = path, folder
-        self._own = threading.local()
+        self._thread = threading.local()
         self._all: list[Worker] = []
         self._lock = threading.Lock()
         self._closed = False
 
     def decode(self, piece: Piece) -> Report:
         try:
-            if not hasattr(self._own, "worker"):
-                self._own.worker = self._start()
+            if not hasattr(self._thread, "worker"):
+                self._thread.worker = self._start()
             message = (piece.number, piece.offset, piece.size, piece.body is None, piece.last)
-            _, report = self._own.worker.ask(message, piece.body or b"")
+            _, report = self._thread.worker.ask(message, piece.body or b"")
         except WorkerEndedError as error:
             raise DataError(self._path, f"a process that decoded it ended ({error})") from None
         return msgspec.json.decode(report, type=Report)

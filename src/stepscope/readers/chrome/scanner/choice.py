@@ -14,7 +14,7 @@ def chosen_library() -> ctypes.CDLL | None:
     choice = os.environ.get(VARIABLE) or "any"
     if choice not in ("any", "native", "python"):
         raise UsageError(f"{VARIABLE}={choice}: expected native or python")
-    found = None if choice == "python" else library.load()
-    if choice == "native" and found is None:
+    compiled = None if choice == "python" else library.load()
+    if choice == "native" and compiled is None:
         raise UsageError(f"{VARIABLE}=native: the compiled scanner is not built ({library.FILE.name}); unset {VARIABLE}, or build it")
-    return found
+    return compiled
