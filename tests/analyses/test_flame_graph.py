@@ -201,3 +201,14 @@ def test_the_trees_of_a_recording_add_up_to_its_host_and_device_time() -> None:
 def test_a_trace_without_spans_has_an_empty_tree() -> None:
     trace = tiny.trace(steps="step  start_ns  end_ns\n0  0  10")
     assert trace.flame_graph().height == trace.flame_graph(by="device").height == trace.flame_chart().height == 0
+
+
+@pytest.mark.parametrize("by", ["host", "device", "modules"])
+def test_functions_have_all_their_calls_however_small_the_frames_are(by: str) -> None:
+    trace = stepscope.open(SAMPLE)
+    functions, whole = trace.flame_functions(by=by), trace.flame_graph(by=by, min_share=0, max_frames=1_000_000)
+    sums = whole.group_by("name", "kind").agg(calls=pl.col("calls").sum(), self_ns=pl.col("self_ns").sum())
+    key = ["name", "kind", "calls", "self_ns"]
+    assert functions.select(key).sort(key).equals(sums.select(key).sort(key))
+    if by == "host":
+        assert functions.drop("self_share", "share").equals(trace.hot_functions().drop("self_share", "share"))

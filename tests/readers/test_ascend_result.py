@@ -175,7 +175,7 @@ def test_everything_happens_as_often_in_text_and_in_the_database(level: str, ran
     assert text["sync", "Notify Wait"] == 112
 
 
-_OF_STACKS = {"callers", "hot_functions", "hot_paths", "flame_graph", "flame_chart", "advice", "waterfall"}
+_OF_STACKS = {"callers", "hot_functions", "hot_paths", "flame_graph", "flame_functions", "flame_chart", "advice", "waterfall"}
 
 
 @pytest.mark.parametrize("rank", [0, 1])

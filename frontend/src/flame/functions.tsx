@@ -1,5 +1,6 @@
 /** Functions of the graph by self time: each opens its callers and callees. */
 import { useMemo } from "preact/hooks";
+import { useTable } from "../data";
 import { PageLink } from "../page_links";
 import { Card } from "../parts/basics";
 import { Grid } from "../parts/grid";
@@ -7,16 +8,15 @@ import { source } from "../source";
 import { go } from "../state";
 import { strings } from "../strings";
 import { Table } from "../table";
-import type { Choices } from "./choices";
+import { treeParams, type Choices } from "./choices";
 import type { Figures } from "./details";
 import { tintOf } from "./tints";
-import type { Frames } from "./tree";
 
 const text = strings("flame");
 
-export function Functions({ of, frames, figures }: { of: Choices; frames: Frames; figures: Figures }) {
+export function Functions({ of, all, figures }: { of: Choices; all: Table; figures: Figures }) {
   const t = text();
-  const table = useMemo(() => totals(frames, figures), [frames, figures.steps, figures.whole]);
+  const table = useMemo(() => perStep(all, figures), [all, figures.steps]);
   const color = (row: number) => tintOf(table.str("kind")[row] ?? "", table.str("name")[row]).fill;
   return (
     <Card
@@ -62,34 +62,23 @@ export function Functions({ of, frames, figures }: { of: Choices; frames: Frames
   );
 }
 
-/** Frames by name: a frame inside another of its name is a part of that one. Merged frames have no name. */
-function totals(frames: Frames, { steps, whole }: Figures): Table {
-  const index = new Map<string, number>();
-  const rows: { name: string; kind: string; calls: number; self: number; total: number }[] = [];
-  for (let row = 0; row < frames.count; row++) {
-    const name = frames.name[row];
-    if (name === null) continue;
-    const key = `${frames.kind[row]}\n${name}`;
-    let at = index.get(key);
-    if (at === undefined) {
-      index.set(key, (at = rows.length));
-      rows.push({ name, kind: frames.kind[row], calls: 0, self: 0, total: 0 });
-    }
-    rows[at].calls += frames.calls[row];
-    rows[at].self += frames.self[row];
-    let above = frames.parent[row];
-    while (above >= 0 && (frames.name[above] !== name || frames.kind[above] !== frames.kind[row]))
-      above = frames.parent[above];
-    if (above < 0) rows[at].total += frames.total[row];
-  }
+/** The functions of the whole tree, without the limits of what is drawn; null until they are there. */
+export function useFunctions(of: Choices, per: { steps?: string }): Table | null {
+  return useTable("flame_functions", { ...treeParams(of), ...per }).data ?? null;
+}
+
+/** The functions of the rank, per step. */
+function perStep(all: Table, { steps }: Figures): Table {
   const per = steps || 1;
+  const names = [...Array(all.rows).keys()];
+  const numbers = (name: string) => Array.from(all.num(name));
   return Table.of({
-    name: rows.map((row) => row.name),
-    kind: rows.map((row) => row.kind),
-    calls: rows.map((row) => Number((row.calls / per).toPrecision(12))),
-    self_ns: rows.map((row) => Math.round(row.self / per)),
-    self_share: rows.map((row) => row.self / whole),
-    total_ns: rows.map((row) => Math.round(row.total / per)),
-    share: rows.map((row) => row.total / whole),
+    name: names.map((row) => all.str("name")[row]),
+    kind: names.map((row) => all.str("kind")[row]),
+    calls: numbers("calls").map((value) => Number((value / per).toPrecision(12))),
+    self_ns: numbers("self_ns").map((value) => Math.round(value / per)),
+    self_share: numbers("self_share"),
+    total_ns: numbers("total_ns").map((value) => Math.round(value / per)),
+    share: numbers("share"),
   });
 }

@@ -9,7 +9,7 @@ import { fill, Sentence, strings } from "../strings";
 import { saveSvg } from "../pages/flame";
 import { type Choices, treeParams, useShownSteps } from "./choices";
 import { type Figures, Selected, TipOf } from "./details";
-import { Functions } from "./functions";
+import { Functions, useFunctions } from "./functions";
 import { FlameGraph } from "./graph";
 import { Name } from "./name";
 import { labelOf, type Scene } from "./paint";
@@ -28,6 +28,7 @@ export function Sandwich({ of }: { of: Choices }) {
   const per = of.perStep && steps?.range ? { steps: steps.range } : {};
   const params = { ...treeParams({ ...of, byThread: false }), ...per };
   const whole = useTable("flame_graph", params);
+  const functions = useFunctions({ ...of, byThread: false }, per);
   const down = useTable("flame_graph", { ...params, function: name }, { skip: report });
   const up = useTable("flame_graph", { ...params, function: name, callers_of: true }, { skip: report });
   const all = useMemo(() => whole.data && framesOf(whole.data), [whole.data]);
@@ -46,7 +47,7 @@ export function Sandwich({ of }: { of: Choices }) {
         {back}
       </Empty>
     );
-  if (!all || !callees || !callers) return <Loading rows={14} />;
+  if (!all || !functions || !callees || !callers) return <Loading rows={14} />;
   const total = leftHeavy(all).whole;
   const figures: Figures = { whole: total, steps: of.perStep ? (steps?.count ?? 0) : 0 };
   if (!callees.count)
@@ -85,7 +86,7 @@ export function Sandwich({ of }: { of: Choices }) {
       {selection.row >= 0 && (
         <Selected of={callees} row={selection.row} figures={figures} onSelect={selection.select} />
       )}
-      <Functions of={of} frames={all} figures={figures} />
+      <Functions of={of} all={functions} figures={figures} />
     </div>
   );
 }

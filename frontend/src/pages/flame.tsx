@@ -5,7 +5,7 @@ import { useMemo, useRef } from "preact/hooks";
 import { choices, treeParams, useShownSteps, type Choices } from "../flame/choices";
 import { Selected, TipOf } from "../flame/details";
 import { DifferenceGraph } from "../flame/difference";
-import { Functions } from "../flame/functions";
+import { Functions, useFunctions } from "../flame/functions";
 import { FlameGraph } from "../flame/graph";
 import { svg, type Scene } from "../flame/paint";
 import { Name } from "../flame/name";
@@ -21,6 +21,7 @@ import { deviceWord, onDevice } from "../device";
 import { Empty, Loading, Trouble, Verdict } from "../parts/basics";
 import { Share } from "../parts/quantity";
 import { fill, Sentence, strings } from "../strings";
+import type { Table } from "../table";
 import * as units from "../units";
 
 const text = strings("flame");
@@ -37,6 +38,7 @@ function Tree({ of }: { of: Choices }) {
   const steps = useShownSteps();
   const per = of.perStep && steps?.range ? { steps: steps.range } : {};
   const asked = useTable("flame_graph", { ...treeParams(of), ...per });
+  const functions = useFunctions(of, per);
   const graph = useMemo(() => {
     if (!asked.data) return null;
     const frames = framesOf(asked.data);
@@ -46,7 +48,7 @@ function Tree({ of }: { of: Choices }) {
   const selection = useSelection(graph?.frames ?? null, found);
   const scene = useRef<Scene | null>(null);
   if (asked.error) return <Trouble error={asked.error} />;
-  if (!graph) return <Loading rows={14} />;
+  if (!graph || !functions) return <Loading rows={14} />;
   const { frames, layout } = graph;
   if (!frames.count)
     return (
@@ -63,7 +65,7 @@ function Tree({ of }: { of: Choices }) {
   );
   return (
     <div class={`flamepage ${asked.waiting ? "stale" : ""}`}>
-      <Headline of={of} frames={frames} whole={layout.whole} steps={figures.steps} />
+      <Headline of={of} frames={frames} functions={functions} whole={layout.whole} steps={figures.steps} />
       <NoStacks />
       <section class="card">
         <Toolbar
@@ -88,22 +90,26 @@ function Tree({ of }: { of: Choices }) {
         <p class="flame-hint d3 small">{t.hint}</p>
       </section>
       {selection.row >= 0 && <Selected of={frames} row={selection.row} figures={figures} onSelect={selection.select} />}
-      <Functions of={of} frames={frames} figures={figures} />
+      <Functions of={of} all={functions} figures={figures} />
     </div>
   );
 }
 
 /** The function with the most self time. */
-function Headline({ of, frames, whole, steps }: { of: Choices; frames: Frames; whole: number; steps: number }) {
+function Headline({
+  of,
+  frames,
+  functions,
+  whole,
+  steps,
+}: {
+  of: Choices;
+  frames: Frames;
+  functions: Table;
+  whole: number;
+  steps: number;
+}) {
   const t = text();
-  const top = useMemo(() => {
-    const sums = new Map<string, number>();
-    for (let row = 0; row < frames.count; row++) {
-      const name = frames.name[row];
-      if (name !== null) sums.set(name, (sums.get(name) ?? 0) + frames.self[row]);
-    }
-    return [...sums].reduce((most, one) => (one[1] > most[1] ? one : most), ["", 0] as [string, number]);
-  }, [frames]);
   const time = units.text(units.time(whole / (steps || 1)));
   return (
     <Verdict
@@ -116,11 +122,11 @@ function Headline({ of, frames, whole, steps }: { of: Choices; frames: Frames; w
         template={t.most}
         share={
           <b>
-            <Share of={top[1] / whole} />
+            <Share of={functions.num("self_share")[0]} />
           </b>
         }
         what={timeName(of)}
-        name={<Name of={top[0]} />}
+        name={<Name of={functions.str("name")[0] ?? ""} />}
       />
     </Verdict>
   );

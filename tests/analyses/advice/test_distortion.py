@@ -70,7 +70,7 @@ def crowded(own: float, world_size: int = 1) -> Trace:
 
 def test_other_programs_on_a_full_machine_are_stated_and_lower_the_confidence() -> None:
     (row,) = rows(crowded(0.2), "other_programs")
-    assert row["title"].startswith("Other programs used the CPU while this was recorded: 100.0 % of 2 cores busy, 10.0 % with this run")
+    assert row["title"].startswith("Other programs used the CPU while this was recorded: 100.0 % of 2 cores busy, 10.0 % by this run")
     found = finding(crowded(0.2), "host_operator")
     assert (found["gain_ns"], found["confidence"], found["severity"]) == (500_000, "low", "medium")
 

@@ -212,3 +212,26 @@ def test_more_compute_threads_than_cores_are_stated() -> None:
     assert row["title"] == "Operators on the CPU use 32 threads on 4 cores: they wait for each other."
     assert rows(threads(4), "thread_count") == []
     assert rows(threads(4, ranks=2), "thread_count") == []  # the hosts of the ranks are not known
+
+
+def test_the_sentence_names_operator_time_and_line() -> None:
+    """An MLP whose input of 129 ms per step is drawn on the CPU for the GPU, which then works for 26 ms of 155 ms."""
+    trace = tiny.trace(
+        spans="""
+            track  kind    name                                 start_ns   dur_ns     span  flow_in  op
+            0      python  "/job/train.py(41):_step"            0          155000000  1     -        -
+            0      op      aten::normal_                        0          129000000  2     -        -
+            0      op      aten::copy_                          129000000  3000000    3     -        -
+            0      api     cudaMemcpyAsync                      129000000  2900000    4     -        -
+            0      op      aten::addmm                          132000000  1000000    5     -        -
+            0      api     cudaLaunchKernel                     132000000  10000      6     -        -
+            7      copy    "Memcpy_HtoD_(Pageable_->_Device)"   129050000  2800000    7     4        3
+            7      kernel  gemm                                 132000000  23000000   8     6        5
+        """,
+        tracks=TRACKS,
+        steps="step start_ns end_ns\n0 0 155000000",
+    ).with_meta(framework="pytorch")
+    row = finding(trace, "tensor_on_cpu")
+    assert row["position"] == 0
+    assert row["title"] == "GPU is idle 83.4 % of each step while the CPU runs aten::normal_ (129 ms per step, train.py:41)."
+    assert row["fix"].startswith("Create the tensor on the GPU")

@@ -63,3 +63,19 @@ def test_without_modules_the_rules_are_not_checked(rule: str) -> None:
     spans = "track kind name start_ns dur_ns\n0 op aten::linear 0 100"
     trace = tiny.trace(spans=spans, tracks=TRACKS, steps="step start_ns end_ns\n0 0 100").with_meta(framework="pytorch")
     assert "with_modules=True" in missing(trace, rule)
+
+
+def test_anomaly_detection_gains_its_checks_and_the_stacks_of_operators_with_a_gradient() -> None:
+    spans = """
+        track  kind  name                                          start_ns  dur_ns  span  flow_in
+        0      op    aten::relu                                    0         50000   1     -
+        0      op    aten::clamp_min                               45000     5000    2     -
+        0      op    autograd::engine::evaluate_function:Relu   50000     50000   3     -
+        0      op    ReluBackward0                                 50000     20000   4     1
+        0      op    aten::isnan                                   70000     10000   5     -
+        0      op    aten::any                                     80000     10000   6     -
+    """
+    trace = tiny.trace(spans=spans, tracks=TRACKS, steps="step start_ns end_ns\n0 0 100000").with_meta(framework="pytorch")
+    row = finding(trace, "anomaly_detection")
+    assert (row["gain_ns"], row["culprit"], row["parameters"]["checks"]) == (45_000 + 20_000, "aten::isnan", 1)
+    assert rows(trace, "host_operator") == []

@@ -1,9 +1,12 @@
 """Rules for the precision and the shapes of matrix products. The chip is an H100: 989.4 TFLOP/s in bf16, 494.7 in TF32, 67 in fp32."""
 
+import polars as pl
 import pytest
 
+import stepscope
 from advice_rows import finding, missing, rows
 from device_steps import Call, step_of
+from stepscope.cli.demo import RECORDING
 
 H100 = "NVIDIA_H100_80GB_HBM3"
 BF16 = '["c10::BFloat16","c10::BFloat16"]'
@@ -80,3 +83,15 @@ def test_64_bit_operators_take_half_of_their_time_in_32_bits() -> None:
     trace = step_of([double, Call("aten::mul", None, 600_000, "[[1000]]", '["float"]')])
     row = finding(trace, "double_precision")
     assert (row["gain_ns"], row["culprit"], row["step_ns"]) == (200_000, "aten::add", 1_000_000)
+
+
+def test_padding_the_vocabulary_of_gpt2_gains_once_the_launches_no_longer_limit_the_step() -> None:
+    """The demo: GPT-2 on an H200, whose critical path is on the host."""
+    advice = stepscope.open(RECORDING).analyse("advice")
+    position = dict(advice.filter(status="finding").select("rule", "position").iter_rows())
+    row = advice.row(by_predicate=pl.col("rule") == "misaligned_product", named=True)
+    assert advice["limited_by"][0] == "host" and advice["rule"][0] == "launch_bound"
+    assert (row["gain_ns"], row["after"], row["culprit"]) == (0, "launch_bound", "aten::mm, dimension 50257")
+    assert row["later_ns"] == pytest.approx(12.7e6, rel=0.02) and row["device_ns"] == pytest.approx(12.7e6, rel=0.02)
+    assert position["misaligned_product"] > position["launch_bound"]
+    assert row["title"].startswith("3 calls of aten::mm per step with the dimension 50257 reach 12.4 % of the peak")

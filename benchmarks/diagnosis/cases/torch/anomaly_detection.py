@@ -2,7 +2,7 @@
 
 from training import FIXED, mlp, torch_setup, train, update
 
-RULES = ("python_bound", "host_operator")
+RULES = ("anomaly_detection", "python_bound", "host_operator")
 CULPRIT = ("anomaly", "aten::isnan", "aten::any", "isnan", "traceback")
 torch = torch_setup()
 torch.autograd.set_detect_anomaly(not FIXED)

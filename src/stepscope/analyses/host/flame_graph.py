@@ -34,11 +34,11 @@ def flame_graph(
     exact name call, or with `callers_of` who calls them: an inverted tree. Frames below `min_share` of the time, or beyond the largest
     `max_frames`, are merged into a node of the kind "other frames" per parent: self times always add up to the whole.
     """
-    check_word("tree", by, _TIMES)
+    check_tree(by)
     ranks = trace.table("spans").select(pl.col("rank").unique().sort()).collect().to_series().to_list()
     parts = []
     for rank in ranks:
-        tree = _tree_of_rank(trace, rank, by, by_thread)
+        tree = tree_of_rank(trace, rank, by, by_thread)
         whole = whole_ns(tree)
         part = tree if function is None else (callers if callers_of else callees)(tree, function)
         shares = {name: pl.col(column) / whole if whole else None for name, column in (("share", "total_ns"), ("self_share", "self_ns"))}
@@ -47,7 +47,12 @@ def flame_graph(
     return pl.concat([pl.DataFrame(schema=COLUMNS), *parts])
 
 
-def _tree_of_rank(trace: Trace, rank: int, by: str, by_thread: bool) -> pl.DataFrame:
+def check_tree(by: str) -> None:
+    check_word("tree", by, _TIMES)
+
+
+def tree_of_rank(trace: Trace, rank: int, by: str, by_thread: bool) -> pl.DataFrame:
+    """The whole tree of a rank, with the columns TREE."""
     if by == "host":
         return host_tree(trace, rank, by_thread)
     return device_tree(trace, rank) if by == "device" else module_tree(trace, rank)

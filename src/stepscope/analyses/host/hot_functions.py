@@ -1,9 +1,8 @@
 """In which functions does the host spend its time?"""
 
-import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.call_paths import call_tree, outermost_ns, parent_rows
+from stepscope.analyses.shared.call_paths import call_tree, inside_itself, outermost_ns
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -25,7 +24,7 @@ def hot_functions(trace: Trace, *, root: str | None = None) -> pl.DataFrame:
     frames whose name contains that text. Shares are of the time of all outermost calls of the rank.
     """
     tree = call_tree(trace, root)
-    outermost = ~_inside_itself(tree)
+    outermost = ~inside_itself(tree)
     return (
         tree.with_columns(outermost=outermost)
         .group_by("rank", "name", "kind")
@@ -35,19 +34,3 @@ def hot_functions(trace: Trace, *, root: str | None = None) -> pl.DataFrame:
         .sort("rank", "self_ns", "name", descending=[False, True, False])
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
-
-
-def _inside_itself(tree: pl.DataFrame) -> pl.Series:
-    """Whether a node has a node of the same name and kind above it."""
-    up = parent_rows(tree)
-    function = tree.select(pl.struct("name", "kind").rank("dense")).to_series().to_numpy()
-    inside = np.zeros(tree.height, np.bool_)
-    at = up.copy()
-    rows = np.flatnonzero(at >= 0)
-    while len(rows):
-        again = function[at[rows]] == function[rows]
-        inside[rows[again]] = True
-        rows = rows[~again]
-        at[rows] = up[at[rows]]
-        rows = rows[at[rows] >= 0]
-    return pl.Series(inside)

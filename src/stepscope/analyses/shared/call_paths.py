@@ -148,3 +148,19 @@ def _parent_rows(spans: pl.DataFrame) -> Ints:
     """For each row the row of its parent; -1 for none."""
     rank = pl.zeros(spans.height, dtype=pl.Int32, eager=True)
     return enclosing_rows(spans.with_columns(rank.alias("rank")))
+
+
+def inside_itself(tree: pl.DataFrame) -> pl.Series:
+    """Whether a node has a node of the same name and kind above it."""
+    up = parent_rows(tree)
+    function = tree.select(pl.struct("name", "kind").rank("dense")).to_series().to_numpy()
+    inside = np.zeros(tree.height, np.bool_)
+    at = up.copy()
+    rows = np.flatnonzero(at >= 0)
+    while len(rows):
+        again = function[at[rows]] == function[rows]
+        inside[rows[again]] = True
+        rows = rows[~again]
+        at[rows] = up[at[rows]]
+        rows = rows[at[rows] >= 0]
+    return pl.Series(inside)

@@ -10,16 +10,16 @@ _OWN = 0.5  # of the cores
 
 
 class FullMachine(NamedTuple):
-    """A machine without a free core. In cores, where they are known."""
+    """A machine without a free core."""
 
     cores: float | None
     busy_share: float
-    own_cores: float | None  # of the recorded processes
+    used_cores: float | None  # by the recorded processes
 
     @property
     def is_own(self) -> bool:
         """Whether the processes of the run keep at least half of the cores busy; if that is unknown, a full CPU counts as theirs."""
-        return self.own_cores is None or not self.cores or self.own_cores >= _OWN * self.cores
+        return self.used_cores is None or not self.cores or self.used_cores >= _OWN * self.cores
 
 
 def is_disturbed(trace: Trace) -> bool:
@@ -35,7 +35,7 @@ def full_machine(trace: Trace) -> FullMachine | None:
     full = [row for row in cpu_use(trace, of="machine").to_dicts() if row["verdict"] == "full"]
     if not full:
         return None
-    own = cpu_use(trace, of="process")["busy_cores"].drop_nulls()
+    used = cpu_use(trace, of="process")["busy_cores"].drop_nulls()
     complete = len(trace.meta.ranks) >= (trace.meta.world_size or 1)  # else ranks that are not open may use the rest
     busy = (full[0]["user_share"] or 0) + (full[0]["system_share"] or 0)
-    return FullMachine(full[0]["cores"], busy, float(own.sum()) if own.len() and complete else None)
+    return FullMachine(full[0]["cores"], busy, float(used.sum()) if used.len() and complete else None)

@@ -22,9 +22,9 @@ def other_programs(run: Run) -> Iterator[Finding]:
     machine = full_machine(run.trace)
     if machine is None or machine.is_own or not machine.cores:
         return
-    own = machine.own_cores or 0.0
+    share = (machine.used_cores or 0.0) / machine.cores
     yield Finding(
-        parameters={"busy": machine.busy_share, "cores": round(machine.cores), "own": own / machine.cores},
-        evidence=Evidence("cpu_use", {"of": "process"}, {}, {"busy_share": machine.busy_share, "own_share": own / machine.cores}),
+        parameters={"busy": machine.busy_share, "cores": round(machine.cores), "used": share},
+        evidence=Evidence("cpu_use", {"of": "process"}, {}, {"busy_share": machine.busy_share, "used_share": share}),
         statement=True,
     )
