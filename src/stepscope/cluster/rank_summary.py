@@ -30,6 +30,8 @@ from stepscope.io.open_source import SourceOpener
 from stepscope.model import rank_tables
 from stepscope.model.trace import Trace, combine, unread_problem
 
+# Spans of a batch up to this number are read once, with all columns; of more, each analysis reads the columns that it needs.
+_IN_MEMORY = 1 << 20
 _OF_PROCESS = ("pid", "parent", "process")  # entries of a header that belong to one process
 
 
@@ -75,6 +77,8 @@ def write_batch(batch: Batch, out: Path, room: Path) -> Status:
         }:
             raise DataError(batch.parts[0].name, f"two recordings of rank {min(double)} in this run")
         whole = combine(traces)
+        if whole.spans.select(pl.len()).collect().item() <= _IN_MEMORY:
+            whole = whole.with_tables(spans=whole.spans.collect())
         result = summary(whole, sources)
         store.write(result, out)
         spans = int(result.table("rank_figures").select(pl.col("spans").sum()).collect().item())
