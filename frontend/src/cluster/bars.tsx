@@ -18,18 +18,15 @@ const LAYERS = [
   { key: "input_ns", color: "--kind-wait" },
   { key: "exposed_ns", color: "--kind-communication" },
 ] as const;
-const [LEFT, BOTTOM, HEIGHT] = [52, 18, 262];
+const [LEFT, BOTTOM, HEIGHT] = [52, 18, 244];
 
 export function Bars({ places }: { places: Table }) {
   const t = text();
   const by = grouping(places);
   const asked = useTable("cluster_ranks", { by: by === "rank" ? null : by, ...warmupParams() }, { allRanks: true });
   return (
-    <Card
-      title={t.bars}
-      note={t.barsNote}
-      tools={<Legend of={LAYERS.map((layer) => ({ label: t[layer.key], color: `var(${layer.color})` }))} />}
-    >
+    <Card title={t.bars} note={t.barsNote}>
+      <Legend of={LAYERS.map((layer) => ({ label: t[layer.key], color: `var(${layer.color})` }))} />
       <Await of={asked}>
         {(table) =>
           table.blank("own_ns") ? (

@@ -53,7 +53,7 @@ export function Heat({
   const [box, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState<[number, number]>([0, 0]);
-  const left = 58,
+  const left = Math.max(58, Math.min(110, 14 + 6 * Math.max(...rows.map((row) => row.length + rowTitle.length)))),
     bottom = 20;
   const tall = Math.max(4, Math.min(24, Math.floor(420 / rows.length)));
   const height = tall * rows.length;
