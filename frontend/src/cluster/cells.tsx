@@ -34,7 +34,7 @@ export function Cells({ places }: { places: Table }) {
     {
       figure: figure.key,
       by: by === "rank" ? null : by,
-      sort: order === "rank" ? null : order,
+      order: order === "rank" ? null : order,
       max_rows: ROWS,
       max_columns: COLUMNS,
     },

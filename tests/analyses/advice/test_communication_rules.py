@@ -121,7 +121,7 @@ def test_a_rank_and_a_stage_with_uneven_flops_are_stated() -> None:
         trace = ranks([800_000] * len(flops))
         work = trace.spans.collect()
         size = [flops[rank] if kind == "op" else None for rank, kind in work.select("rank", "kind").iter_rows()]
-        tables = {"spans": work.with_columns(flops=pl.Series(size, dtype=pl.Int64))}
+        tables = {"spans": work.with_columns(flops=pl.Series(size, dtype=pl.Int64), step=pl.lit(0, pl.Int32))}
         if stages:
             tables["process_groups"] = tiny.trace(process_groups=stages).table("process_groups").collect()
         return trace.with_tables(**tables)

@@ -31,7 +31,7 @@ _WORDS = {"dp": "data", "tp": "tensor", "cp": "context", "ep": "expert"}
 
 def parallel_communication(run: Run) -> Iterator[Finding]:
     steps = rank_steps(run.trace).drop_nulls("compute_ns")
-    calls = waits(run.trace).filter(pl.col("step").is_not_null()).join(steps.select("rank", "step"), on=["rank", "step"], how="semi")
+    calls = run.in_steps(waits(run.trace).drop("step"), "start_ns").join(steps.select("rank", "step"), on=["rank", "step"], how="semi")
     calls = calls.join(call_dimensions(run.trace), on=["rank", "group", "members"], nulls_equal=True)
     exposed = (pl.col("end_ns") - pl.col("start_ns") - pl.col("overlapped_ns")).clip(0)
     places = rank_places(run.trace).select("rank", "stage")
