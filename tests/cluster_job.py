@@ -7,6 +7,7 @@ the end. `python tests/cluster_job.py RANKS FOLDER` writes the folder of its sum
 import json
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,8 @@ from stepscope.io import store
 from stepscope.model.trace import Meta, Trace, complete
 
 MS = 1_000_000
-Ints, Floats = NDArray[np.int64], NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
 TP, PP, STEPS, STEP = 8, 4, 12, 100 * MS
 SLOW_RANK, SLOW_HOST, SLOW_LINK = 13, 2, (8, 16)
 
@@ -51,9 +53,9 @@ def _step(number: Ints, stage: Ints, host: Ints, offset: Ints, step: int, chance
     ranks, random = len(number), chance
     load = np.where(host == SLOW_HOST, 9.0, 2.0) * MS * random.uniform(0.95, 1.05, ranks)
     compute = 50 * MS * random.normal(1, 0.006, ranks) * np.where(number == SLOW_RANK, 1.25, 1.0)
-    begin = step * STEP - offset
+    begin: Floats = (step * STEP - offset).astype(np.float64)
     received = np.where(stage > 0, 4 * MS * stage, 0)
-    at = begin + load + received
+    at: Floats = begin + load + received
     rows = [_rows(number, 0, "data", "next", step, begin, load)]
     per_stage = ranks // PP
     later, earlier = number[stage > 0], number[stage < PP - 1]

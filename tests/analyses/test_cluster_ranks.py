@@ -82,7 +82,7 @@ def test_cells_have_the_figure_of_each_rank_and_step() -> None:
     table = pipeline().cluster_cells(figure="compute_ns")
     assert table.height == 16 and table.filter(table["rank"] == 3)["value"].to_list() == [80.0 * MS] * 4
     assert table["usual"].unique().to_list() == [60.0 * MS]
-    slowest = pipeline().cluster_cells(figure="compute_ns", sort="value").filter(table["column"] == 0)
+    slowest = pipeline().cluster_cells(figure="compute_ns", order="value").filter(table["column"] == 0)
     assert slowest["label"].to_list() == ["3", "0", "1", "2"]
 
 

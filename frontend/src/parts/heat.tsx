@@ -21,6 +21,10 @@ interface HeatProps {
   onPick?: (row: number, column: number) => void;
   say: (row: number, column: number) => ComponentChildren;
   rowTitle?: string;
+  /** Names of the columns instead of their numbers. */
+  names?: string[];
+  /** Cells as wide as the space allows. */
+  stretch?: boolean;
   label: string;
 }
 
@@ -33,16 +37,28 @@ export function heatRange(values: Float64Array): { low: number; high: number; mo
 }
 
 /** One cell per row and column. With more columns than pixels, each pixel shows its largest value. */
-export function Heat({ rows, columns, values, color, selected, onPick, say, rowTitle = "", label }: HeatProps) {
+export function Heat({
+  rows,
+  columns,
+  values,
+  color,
+  selected,
+  onPick,
+  say,
+  rowTitle = "",
+  names,
+  stretch,
+  label,
+}: HeatProps) {
   const [box, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState<[number, number]>([0, 0]);
-  const left = 58,
+  const left = Math.max(58, Math.min(110, 14 + 6 * Math.max(...rows.map((row) => row.length + rowTitle.length)))),
     bottom = 20;
   const tall = Math.max(4, Math.min(24, Math.floor(420 / rows.length)));
   const height = tall * rows.length;
   const inner = Math.max(10, width - left - 12);
-  const wide = Math.min(inner / columns.length, 64);
+  const wide = Math.min(inner / columns.length, stretch ? 240 : 64);
   const shade = theme();
   const { low, high } = useMemo(() => heatRange(values), [values]);
   useEffect(() => {
@@ -136,7 +152,7 @@ export function Heat({ rows, columns, values, color, selected, onPick, say, rowT
       )}
       {axis(columns, Math.max(10, wide * columns.length)).map((column) => (
         <span key={column} class="hx" style={{ left: `${left + (column + 0.5) * wide}px`, top: `${height + 4}px` }}>
-          {units.count(columns[column]).value}
+          {names ? names[column] : units.count(columns[column]).value}
         </span>
       ))}
     </div>

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import stepscope
@@ -113,3 +114,47 @@ def test_operators_of_one_rank_only_gain_their_time() -> None:
     row = finding(trace.with_meta(framework="pytorch", world_size=2), "uneven_work")
     assert (row["culprit"], row["gain_ns"]) == ("rank 1, aten::linalg_svdvals", 200_000)
     assert rows(ranks([800_000, 1_000_000]), "uneven_work") == []
+
+
+def test_exposed_communication_of_a_dimension_is_compared_with_computation() -> None:
+    (row,) = rows(ranks([800_000, 800_000], transfer=200_000), "parallel_communication")
+    # 200 us of 1 ms on both ranks, in a group of all ranks: data parallelism.
+    assert (row["culprit"], row["status"], row["parameters"]["exposed"]) == ("dp", "statement", 200_000)
+    assert row["parameters"]["share"] == pytest.approx(0.2)
+    assert rows(ranks([800_000, 800_000], transfer=80_000), "parallel_communication") == []
+
+
+def late(intervals: list[int]) -> Trace:
+    """Ranks whose forward pass starts after their interval."""
+    trace = ranks([800_000] * len(intervals))
+    steps = "\n".join(f"{rank} 0 0 900000 {interval} 850000" for rank, interval in enumerate(intervals))
+    return trace.with_tables(steps=tiny.trace(steps=f"rank step start_ns end_ns fp_start_ns bp_end_ns\n{steps}").steps)
+
+
+def test_a_rank_that_starts_late_gains_what_no_other_rank_is_late() -> None:
+    (row,) = rows(late([100_000, 100_000, 340_000]), "late_rank")
+    # The mean is 180 us; the others are below it.
+    assert (row["culprit"], row["gain_ns"], row["parameters"]["excess"]) == ("rank 2", 160_000, 160_000)
+    assert rows(late([100_000, 100_000, 120_000]), "late_rank") == []
+    # More than a fifth above the mean, but less than a hundredth of the step.
+    assert rows(late([1_000, 1_000, 5_000]), "late_rank") == []
+
+
+def test_a_rank_and_a_stage_with_uneven_flops_are_stated() -> None:
+    def job(flops: list[int], stages: str = "") -> Trace:
+        trace = ranks([800_000] * len(flops))
+        work = trace.spans.collect()
+        size = [flops[rank] if kind == "op" else None for rank, kind in work.select("rank", "kind").iter_rows()]
+        tables = {"spans": work.with_columns(flops=pl.Series(size, dtype=pl.Int64), step=pl.lit(0, pl.Int32))}
+        if stages:
+            tables["process_groups"] = tiny.trace(process_groups=stages).table("process_groups").collect()
+        return trace.with_tables(**tables)
+
+    (row,) = rows(job([10**9, 10**9, 4 * 10**8]), "uneven_flops")
+    # The mean is 0.8 GFLOP: 0.4 is half of it.
+    assert (row["culprit"], row["parameters"]["below"]) == ("rank 2", pytest.approx(0.5))
+    assert rows(job([10**9, 10**9, 9 * 10**8]), "uneven_flops") == []
+    pipeline = "rank group description members\n0 p pp 0,1\n1 p pp 0,1"
+    (row,) = rows(job([10**9, 2 * 10**9], pipeline), "uneven_flops")
+    assert (row["culprit"], row["code"]) == ("stage 1", "advice-uneven_flops-stage")
+    assert row["parameters"]["above"] == pytest.approx(1 / 3)

@@ -28,22 +28,22 @@ COLUMNS = {
 
 @memoized
 def cluster_cells(
-    trace: Trace, *, figure: str = "own_ns", by: str | None = None, sort: str = "rank", max_rows: int = 256, max_columns: int = 400
+    trace: Trace, *, figure: str = "own_ns", by: str | None = None, order: str = "rank", max_rows: int = 256, max_columns: int = 400
 ) -> pl.DataFrame:
     """A matrix of a figure: ranks (or with `by` hosts or indices of a dimension) by steps, with at most these many rows and columns.
 
-    `figure` is a column: step_ns (the whole step), own_ns and its parts as in `stragglers`, the others as in `cluster_steps`. `sort` orders
+    `figure` is a column: step_ns (the whole step), own_ns and its parts as in `stragglers`, the others as in `cluster_steps`. `order` sorts
     the rows by `rank` or `value`, the highest mean first. If there are more ranks or steps, neighbors share a cell: its mean and its
     highest value, with the rank and the step of that. Ranks and steps without the figure have no cell.
     """
     check_word("figure", figure, FIGURES)
-    check_word("order", sort, ("rank", "value"))
+    check_word("order", order, ("rank", "value"))
     table = rank_steps(trace) if figure in OWN else cluster_steps(trace).rename({"total_ns": "step_ns"})
     cells = table.select("rank", "step", value=pl.col(figure).cast(pl.Float64)).drop_nulls("value").join(rank_labels(trace, by), on="rank")
     if cells.is_empty():
         return pl.DataFrame(schema=COLUMNS)
     usual = cells.group_by("step").agg(usual=pl.col("value").median())
-    rows = _row_numbers(cells, sort, max_rows)
+    rows = _row_numbers(cells, order, max_rows)
     steps = cells.select("step").unique().sort("step").with_row_index("at")
     steps = steps.with_columns(column=(pl.col("at") * min(max_columns, steps.height) // steps.height).cast(pl.Int32))
     cells = cells.join(usual, on="step").join(rows, on="label").join(steps, on="step")
@@ -65,10 +65,10 @@ def cluster_cells(
     return matrix.sort("row", "column").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
-def _row_numbers(cells: pl.DataFrame, sort: str, max_rows: int) -> pl.DataFrame:
+def _row_numbers(cells: pl.DataFrame, order: str, max_rows: int) -> pl.DataFrame:
     """label and row."""
     means = cells.group_by("label").agg(mean=pl.col("value").mean(), first=pl.col("rank").min())
     by_number = [pl.col("label").cast(pl.Int64, strict=False), pl.col("label")]
-    ordered = means.sort("mean", "first", descending=[True, False]) if sort == "value" else means.sort(by_number, nulls_last=True)
+    ordered = means.sort("mean", "first", descending=[True, False]) if order == "value" else means.sort(by_number, nulls_last=True)
     rows = ordered.select("label").with_row_index("at")
     return rows.select("label", row=(pl.col("at") * min(max_rows, rows.height) // rows.height).cast(pl.Int32))

@@ -89,9 +89,18 @@ def _per_rank(trace: Trace, warmup: int | None) -> pl.DataFrame:
     figures = overview(trace, warmup=warmup).select("rank", "flops_per_s", "utilization", "peak_memory_bytes")
     clocks = pl.DataFrame(list(device_clocks(trace).items()), {"rank": pl.Int32, "device_clock": pl.Float64}, orient="row")
     offsets = rank_clocks(trace).select("rank", clock_offset_ns="offset_ns", clock_uncertainty_ns="uncertainty_ns")
-    slow = stragglers(trace).filter(pl.col("kind").is_in(["rank", "host"]), pl.col("rank").is_not_null())
-    slow = slow.group_by("rank", maintain_order=True).agg(slow_ranks=pl.lit(1), cause=pl.col("cause").first())
+    slow = _slow_ranks(trace)
     rows = rank_places(trace).rename({"stage": "recorded_stage"}).with_columns(pp=pl.coalesce("recorded_stage", "pp"))
     for part in (means.rename({"total_ns": "step_ns"}), own, figures, clocks, offsets, slow):
         rows = rows.join(part, on="rank", how="left", maintain_order="left")
     return rows.with_columns(pl.col("slow_ranks").fill_null(0), pl.col("steps").fill_null(0))
+
+
+def _slow_ranks(trace: Trace) -> pl.DataFrame:
+    """rank, slow_ranks and cause: of slow ranks, and of all ranks of slow hosts."""
+    rows = stragglers(trace)
+    hosts = rows.filter(pl.col("kind") == "host").select("host", "cause", "loss_ns")
+    members = hosts.join(rank_places(trace).select("rank", "host"), on="host").select("rank", "cause", "loss_ns")
+    alone = rows.filter(pl.col("kind") == "rank").select("rank", "cause", "loss_ns")
+    every = pl.concat([alone, members]).sort("loss_ns", descending=True, nulls_last=True)
+    return every.group_by("rank", maintain_order=True).agg(slow_ranks=pl.lit(1, pl.Int64), cause=pl.col("cause").first())

@@ -3,7 +3,8 @@
 import polars as pl
 
 from stepscope.analyses.communication.communication import waits
-from stepscope.analyses.shared.ranks.parallel_dimensions import group_members, parallel_groups_of
+from stepscope.analyses.shared.ranks.communicators import communicators
+from stepscope.analyses.shared.ranks.parallel_dimensions import parallel_groups_of
 from stepscope.analyses.shared.ranks.rank_ranges import rank_ranges
 from stepscope.model.trace import Trace
 
@@ -23,23 +24,20 @@ COLUMNS = {
 
 def parallel_groups(trace: Trace) -> pl.DataFrame:
     """One row per group of ranks: its dimension as in `parallel_map`, and its calls, time, waits and bytes; then groups of no dimension."""
-    calls, listed = waits(trace), group_members(trace)
     recorded = set(trace.meta.ranks)
-    by_members: dict[tuple[int, ...], dict[str, int | None]] = {}
     duration = pl.col("end_ns") - pl.col("start_ns")
-    sums = calls.group_by("rank", "group", "members").agg(
-        calls=pl.len(), total_ns=duration.sum(), wait_ns=_sum("wait_ns"), bytes=_sum("bytes")
+    sums = (
+        waits(trace)
+        .group_by("rank", "group", "members")
+        .agg(calls=pl.len(), total_ns=duration.sum(), wait_ns=_sum("wait_ns"), bytes=_sum("bytes"))
     )
-    users: dict[str | None, list[int]] = {}
-    for rank, group in sums.select("rank", "group").iter_rows():
-        users.setdefault(group, []).append(rank)
+    figures = {(row["rank"], row["group"], row["members"]): row for row in sums.iter_rows(named=True)}
+    by_members: dict[tuple[int, ...], dict[str, int | None]] = {}
     names: dict[tuple[int, ...], str | None] = {}
-    for row in sums.sort("rank", "group").iter_rows(named=True):
-        text = row["members"]
-        ranks = tuple(map(int, pl.Series([text]).str.extract_all(r"\d+")[0])) if text and "..." not in text else None
-        members = ranks or listed.get((row["rank"], row["group"] or "")) or tuple(sorted(users[row["group"]]))
-        names.setdefault(members, row["group"])
-        totals = by_members.setdefault(members, dict.fromkeys(("calls", "total_ns", "wait_ns", "bytes")))
+    for used in communicators(trace):
+        names.setdefault(used.ranks, used.group)
+        totals = by_members.setdefault(used.ranks, dict.fromkeys(("calls", "total_ns", "wait_ns", "bytes")))
+        row = figures[used.rank, used.group, used.text]
         for key in totals:
             totals[key] = totals[key] if row[key] is None else (totals[key] or 0) + row[key]
     rows = []

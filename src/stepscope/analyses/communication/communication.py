@@ -97,6 +97,12 @@ def _with_overlap(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _clock_uncertainty(key: list[str]) -> pl.Expr:
+    """Of the time between the starts of two ranks; none on one clock."""
+    apart = pl.col("uncertainty_ns") + pl.col("uncertainty_ns").max().over(key)
+    return pl.when(pl.col("clock").n_unique().over(key) > 1).then(apart).otherwise(0)
+
+
 def sum_if_complete(column: str) -> pl.Expr:
     """The sum of a column over calls; null if a value is missing."""
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
@@ -110,7 +116,7 @@ def waits(trace: Trace) -> pl.DataFrame:
     `uncertain_wait_ns` is the wait if it is smaller than the uncertainty of the clocks, else 0.
     """
     every = matchable_calls(trace)
-    clocks = rank_clocks(trace).select("rank", "offset_ns", "uncertainty_ns")
+    clocks = rank_clocks(trace).select("rank", "clock", "offset_ns", "uncertainty_ns")
     calls = every.filter("has_times").join(clocks, on="rank", how="left", maintain_order="left")
     calls = calls.with_columns(pl.col("offset_ns", "uncertainty_ns").fill_null(0))
     # On the clock of the first rank.
@@ -124,7 +130,7 @@ def waits(trace: Trace) -> pl.DataFrame:
         meeting=pl.col("meeting") | (pl.col("role") == "recv").fill_null(False),
         first_end=pl.when(paired).then("end_ns").otherwise("first_end"),
     )
-    unsure = pl.col("uncertainty_ns") + pl.col("uncertainty_ns").max().over("group", "members")
+    unsure = pl.when(paired).then(_clock_uncertainty(["call"])).otherwise(_clock_uncertainty(["group", "members"]))
     too_early = pl.col("first_end") + unsure < pl.col("last_start")
     calls = calls.with_columns(impossible=pl.col("matched") & pl.col("meeting") & too_early)
     impossible_calls = calls.filter(pl.col("matched") & pl.col("meeting"))["impossible"]

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import polars as pl
 
+from stepscope.analyses.shared.ranks.communicators import Members, communicators, group_members, ranks_in
 from stepscope.analyses.shared.ranks.rank_collectives import rank_collectives
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
 DIMENSIONS = ("dp", "tp", "pp", "cp", "ep")
 NAMED, RECORDED, SIZES, STRUCTURE = "group names", "recorded stages", "sizes of the job", "ranks and calls of the groups"
-Members = tuple[int, ...]  # in the order of the group
 _WORDS = {
     "dp": "dp ddp fsdp data",
     "tp": "tp tensor",
@@ -72,17 +72,6 @@ def dimension_of(description: str | None) -> str | None:
     return dimensions.pop() if len(dimensions) == 1 else None
 
 
-def group_members(trace: Trace) -> dict[tuple[int, str], Members]:
-    """Members of each group by a rank in it and the group's name."""
-    listed = trace.table("process_groups").select("rank", pl.col("group").cast(pl.String), "members").drop_nulls().collect()
-    texts = {text: _ranks(text) for text in listed["members"].unique()}
-    return {(rank, group): texts[members] for rank, group, members in listed.iter_rows()}
-
-
-def _ranks(text: str) -> Members:
-    return tuple(int(rank) for rank in re.findall(r"\d+", text))
-
-
 def _named(trace: Trace) -> Iterator[ParallelGroup]:
     """From descriptions. A dimension that is divided into shards and replicas has the groups of both together, the shards first."""
     names = trace.table("process_groups").select(pl.col("group", "description").cast(pl.String), "members").unique().drop_nulls().collect()
@@ -90,7 +79,7 @@ def _named(trace: Trace) -> Iterator[ParallelGroup]:
     for group, description, members in names.sort("group", "members").iter_rows():
         if (dimension := dimension_of(description)) is not None:
             part = next((_PARTS[word] for word in re.findall(r"[a-z]+", description.lower()) if word in _PARTS), "")
-            found = ParallelGroup(dimension, group, _ranks(members), NAMED)
+            found = ParallelGroup(dimension, group, ranks_in(members), NAMED)
             parts.setdefault(dimension, {}).setdefault(part, []).append(found)
     for by_part in parts.values():
         if {"shard", "replica"} <= set(by_part):
@@ -175,16 +164,13 @@ def _by_structure(trace: Trace) -> Iterator[ParallelGroup]:
 def _families(trace: Trace) -> list[_Family]:
     calls = rank_collectives(trace).filter(~pl.col("collective").is_in(_ONE_SIDED), pl.col("collective").is_not_null())
     counts = calls.group_by("rank", "group", "members", "collective").agg(calls=pl.len()).sort("rank", "group", nulls_last=True)
-    listed, users = group_members(trace), dict[str | None, set[int]]()
-    for rank, group in counts.select("rank", "group").iter_rows():
-        users.setdefault(group, set()).add(rank)
+    ranks_of = {(used.rank, used.group, used.text): used for used in communicators(trace)}
+    # Where no source lists the ranks, those that use the group are its members if all ranks are recorded.
     complete = len(trace.meta.ranks) >= (trace.meta.world_size or 1)
-    entries = [(ranks, group, "", 0) for (_, group), ranks in listed.items()]
+    entries = [(ranks, group, "", 0) for (_, group), ranks in group_members(trace).items()]
     for rank, group, text, collective, count in counts.iter_rows():
-        ranks = _ranks(text) if text and "..." not in text else listed.get((rank, group or ""))
-        if ranks is None and complete:  # no source lists the ranks: those that use the group are its members
-            ranks = tuple(sorted(users[group]))
-        entries += [(ranks, group, collective, count)] if ranks else []
+        used = ranks_of[rank, group, text]
+        entries += [(used.ranks, group, collective, count)] if used.listed or complete else []
     by_shape: dict[tuple[int, int], list[tuple[Members, str | None, str, int]]] = {}
     for entry in entries:
         gaps = {after - before for before, after in pairwise(entry[0])}

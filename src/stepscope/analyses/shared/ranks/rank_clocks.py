@@ -57,25 +57,21 @@ def _meetings(calls: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
         pl.col("start_ns").max(), pl.col("shortest").first(), first_end=pl.col("end_ns").min(), last_end=pl.col("end_ns").max()
     )
     numbers = per_clock.select(CALL).unique(maintain_order=True).with_row_index("call")
-    return per_clock.join(numbers, on=CALL, nulls_equal=True).select(*_CALLS).cast(_CALLS)  # type: ignore[arg-type]
+    return per_clock.join(numbers, on=CALL, nulls_equal=True).select(pl.col(name).cast(dtype) for name, dtype in _CALLS.items())
 
 
 def _transfers(calls: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
     """Transfers by call and clock: nothing is received before it is sent. Only bounds: a buffered send may end at any time."""
     sides = match_transfers(calls).join(calls, on=["rank", "span"]).join(ranks, on="rank")
     begins, arrives = pl.col("role") != "recv", pl.col("role") != "send"
-    return (
-        sides.select(
-            "clock",
-            call=-1 - pl.col("call"),
-            start_ns=pl.when(begins).then("start_ns"),
-            first_end=pl.when(arrives).then("end_ns"),
-            last_end=pl.lit(None, pl.Int64),
-            shortest=pl.lit(None, pl.Int64),
-        )
-        .select(*_CALLS)
-        .cast(_CALLS)  # type: ignore[arg-type]
-    )
+    return sides.select(
+        "clock",
+        call=-1 - pl.col("call"),
+        start_ns=pl.when(begins).then("start_ns"),
+        first_end=pl.when(arrives).then("end_ns"),
+        last_end=pl.lit(None, pl.Int64),
+        shortest=pl.lit(None, pl.Int64),
+    ).select(pl.col(name).cast(dtype) for name, dtype in _CALLS.items())
 
 
 def matchable_calls(trace: Trace) -> pl.DataFrame:
