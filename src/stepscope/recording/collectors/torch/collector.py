@@ -328,7 +328,7 @@ class Collector:
                     last=last,
                 )
         finally:
-            ranges.session_ended(written.open_elsewhere)
+            ranges.session_ended(written.open_elsewhere, written.open_here)
         self.full = self.full or self._writer.full
         if not self.keep_events:
             self.profiler = None  # it holds all events

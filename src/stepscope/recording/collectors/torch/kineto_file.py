@@ -30,6 +30,7 @@ class Content(NamedTuple):
 
     events: int  # 0 where they were not counted
     open_elsewhere: list[tuple[int, str]]  # operators on other threads that ended late: number of the thread, and name
+    open_here: list[str] = []  # ranges of the recorded thread that were not closed: none should be
 
 
 def save(results: Any, path: Path) -> None:
@@ -61,7 +62,16 @@ def content(path: Path, late_ns: int, thread: int, room: int | None) -> Content:
         is_late = any(int(match[2]) + int(match[4]) >= late_us for match in re.finditer(_THREAD_AND_TIMES % elsewhere, text))
         found = re.findall(_HOST_EVENT % elsewhere, text) if is_late else []  # names take longer to find, and are rarely needed
         late = [(int(tid), name.decode("utf-8", "replace")) for name, tid, at, _, length, _ in found if int(at) + int(length) >= late_us]
-        return Content(events, late)
+        return Content(events, late, list(_unfinished(text, thread)))
+
+
+def _unfinished(text: mmap.mmap, thread: int) -> Iterator[str]:
+    """Names of the ranges and operators that had not ended on this thread."""
+    for mark in re.finditer(rb'"finished": false', text):
+        start = text.rfind(b'"ph": ', 0, mark.start())
+        event = re.match(rb'"ph": "X",\s+' + _HOST_EVENT % b"", text[start : mark.start()])
+        if event and int(event[2]) == thread:
+            yield event[1].decode("utf-8", "replace")
 
 
 def _chunks(text: mmap.mmap) -> Iterator[bytes]:
