@@ -21,6 +21,7 @@ PRINTED = [
     ("NVIDIA RTX 6000 Ada Generation", "bf16", 364.2),
     ("NVIDIA B200", "bf16", 2250),
     ("AMD Instinct MI300X", "fp16", 1307.4),
+    ("AMD Instinct MI300X VF", "bf16", 1307.4),
     ("AMD Instinct MI250X", "fp16", 191.5),
     ("Intel(R) Data Center GPU Max 1550", "bf16", 419.5),
     ("Ascend910B3", "fp16", 294.912),

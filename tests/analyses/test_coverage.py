@@ -440,6 +440,11 @@ def test_copies_alone_do_not_show_that_a_device_was_idle_where_kernels_were_laun
     without_kernels = tiny.trace(spans=spans, tracks=TRACKS, steps=steps)
     assert complete(without_kernels) == [False]
     assert without_kernels.overview()["idle_share"].to_list() == [None]
+    # Also next to transfers over gloo, which no kernel runs.
+    gloo = spans.rstrip() + "\n6 3 communication gloo:allreduce 20 70 1 -"
+    with_gloo = tiny.trace(spans=gloo, tracks=TRACKS.rstrip() + "\n3 thread gloo -", steps=steps)
+    assert complete(with_gloo) == [False]
+    assert "kernels are not recorded" in _sentence(with_gloo) and "some kernels" not in _sentence(with_gloo)
     # Without a launch, the copies are all that ran.
     copies = "\n".join(line for line in spans.splitlines() if "cudaLaunchKernel" not in line)
     assert complete(tiny.trace(spans=copies, tracks=TRACKS, steps=steps)) == [True]

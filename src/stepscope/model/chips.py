@@ -158,7 +158,7 @@ CHIPS: tuple[Chip, ...] = (
     *(
         _chip(name, pattern, source, gb_per_s, fp64=163.4, fp32=163.4, tf32=653.7, bf16=1307.4, fp16=1307.4, fp8=2614.9, int8=2614.9)
         for name, pattern, source, gb_per_s in (
-            ("MI300X", r"mi300x( oam)?", "AMD Instinct MI300X data sheet", 5300),
+            ("MI300X", r"mi300x( oam| vf)?", "AMD Instinct MI300X data sheet", 5300),  # VF: a virtual machine has the whole GPU
             ("MI325X", r"mi325x( oam)?", "AMD Instinct MI325X data sheet", 6000),
         )
     ),

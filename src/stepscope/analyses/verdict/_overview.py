@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from stepscope.analyses.shared.operator_calls import on_devices
 from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.analyses.steps.gap_causes import gap_causes
 from stepscope.analyses.steps.overview import overview
@@ -199,12 +200,16 @@ def _unknown(trace: Trace, ranks: list[_Rank]) -> _Text:
     stages = step_times(trace).filter(pl.col("rank").is_in(numbers)).join(traced, on="rank", how="semi")
     stages = stages.select("stage", pl.col("mean_ns").round().cast(pl.Int64))
     forward, tail = (value_range(stages.filter(pl.col("stage") == stage)["mean_ns"]) for stage in ("forward and backward", "tail"))
-    work = trace.spans.filter(pl.col("kind").is_in(["kernel", "communication"]), pl.col("rank").is_in(numbers)).head(1).collect().height
+    kernels = on_devices(trace).filter(pl.col("kind").is_in(["kernel", "communication"]), pl.col("rank").is_in(numbers))
     means = pl.col("device_computing_ns", "device_communication_ns").mean().round().cast(pl.Int64)
     sums = trace.steps.filter(pl.col("rank").is_in(numbers)).group_by("rank").agg(means).collect()
     compute, communication = (value_range(sums[f"device_{name}_ns"]) for name in ("computing", "communication"))
     parts = known(forward=forward, tail=tail, compute=compute, communication=communication)
-    return "device-partly-recorded" if work else "device-not-recorded", {"device": ranks[0].device} | parts, None
+    return (
+        "device-partly-recorded" if kernels.head(1).collect().height else "device-not-recorded",
+        {"device": ranks[0].device} | parts,
+        None,
+    )
 
 
 def _statements(ranks: list[_Rank]) -> Iterator[_Text]:

@@ -124,7 +124,8 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
         .agg(pl.col("share").max())
     )
     # A call of a certain name may enclose the one that launches; without any kernel, all of these calls show lost kernels.
-    no_kernels = pl.lit(spans.filter(pl.col("kind").is_in(["kernel", "communication"])).head(1).collect().is_empty())
+    kernel = (pl.col("kind") == "kernel") | ((pl.col("kind") == "communication") & pl.col("track").is_in(streams.implode()))
+    no_kernels = pl.lit(spans.filter(kernel).head(1).collect().is_empty())
     usual = shares.select("name", usual=pl.when(pl.col("certain") & (no_kernels | (pl.col("share") > 0))).then(1.0).otherwise("share"))
     launches = launches.join(usual.filter(pl.col("usual") >= _LINKED), on="name", maintain_order="left")
     missing = (pl.col("usual") + pl.col("lost") - 1).sum()
