@@ -62,9 +62,9 @@ def cluster_ranks(trace: Trace, *, by: str | None = None, warmup: int | None = N
         rows = rows.with_columns(ranks="label", count=pl.lit(1))
     else:
         places = ("host", "dp", "tp", "pp", "cp", "ep")
-        one = [pl.when(pl.col(name).n_unique() == 1).then(pl.col(name).first()).alias(name) for name in places]
+        common = [pl.when(pl.col(name).n_unique() == 1).then(pl.col(name).first()).alias(name) for name in places]
         rows = rows.group_by("label").agg(
-            *one,
+            *common,
             pl.col(_MEANS).mean(),
             pl.col("steps", "slow_ranks").sum(),
             pl.col("peak_memory_bytes", "clock_uncertainty_ns").max(),
@@ -85,13 +85,13 @@ def cluster_ranks(trace: Trace, *, by: str | None = None, warmup: int | None = N
 
 def _per_rank(trace: Trace, warmup: int | None) -> pl.DataFrame:
     means = cluster_steps(trace, per_step=False, warmup=warmup).drop("start_ns", "step", "interval_ns", "fp_bp_ns", "tail_ns")
-    own = rank_steps(trace).group_by("rank").agg(pl.col("own_ns", *(f"{part}_ns" for part in PARTS)).mean())
+    own_times = rank_steps(trace).group_by("rank").agg(pl.col("own_ns", *(f"{part}_ns" for part in PARTS)).mean())
     figures = overview(trace, warmup=warmup).select("rank", "flops_per_s", "utilization", "peak_memory_bytes")
     clocks = pl.DataFrame(list(device_clocks(trace).items()), {"rank": pl.Int32, "device_clock": pl.Float64}, orient="row")
     offsets = rank_clocks(trace).select("rank", clock_offset_ns="offset_ns", clock_uncertainty_ns="uncertainty_ns")
     slow = _slow_ranks(trace)
     rows = rank_places(trace).rename({"stage": "recorded_stage"}).with_columns(pp=pl.coalesce("recorded_stage", "pp"))
-    for part in (means.rename({"total_ns": "step_ns"}), own, figures, clocks, offsets, slow):
+    for part in (means.rename({"total_ns": "step_ns"}), own_times, figures, clocks, offsets, slow):
         rows = rows.join(part, on="rank", how="left", maintain_order="left")
     return rows.with_columns(pl.col("slow_ranks").fill_null(0), pl.col("steps").fill_null(0))
 

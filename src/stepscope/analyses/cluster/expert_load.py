@@ -41,8 +41,8 @@ def expert_load(trace: Trace) -> pl.DataFrame:
         exchange_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
         wait_ns=pl.when(pl.col("wait_ns").count() > 0).then(pl.col("wait_ns").sum()),
     )
-    own = rank_steps(trace).group_by("rank").agg(pl.col("compute_ns").mean())
-    rows = ranks.join(sums, on="rank").join(steps, on="rank", how="left").join(own, on="rank", how="left")
+    computed = rank_steps(trace).group_by("rank").agg(pl.col("compute_ns").mean())
+    rows = ranks.join(sums, on="rank").join(steps, on="rank", how="left").join(computed, on="rank", how="left")
     each = ("exchanges", "bytes", "exchange_ns", "wait_ns")
     rows = rows.with_columns((pl.col(name) / pl.col("steps").fill_null(1).clip(1)).round() for name in each)
     rows = rows.with_columns(load=_load("bytes"), compute_load=_load("compute_ns"), compute_ns=pl.col("compute_ns").round())

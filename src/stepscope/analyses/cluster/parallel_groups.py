@@ -53,5 +53,5 @@ def _sum(name: str) -> pl.Expr:
 
 
 def _row(dimension: str | None, group: str | None, members: tuple[int, ...], how: str | None, recorded: set[int]) -> dict[str, object]:
-    here = len(recorded.intersection(members))
-    return {"dimension": dimension, "group": group, "size": len(members), "recorded": here, "ranks": rank_ranges(members), "how": how}
+    count = len(recorded.intersection(members))
+    return {"dimension": dimension, "group": group, "size": len(members), "recorded": count, "ranks": rank_ranges(members), "how": how}

@@ -73,8 +73,8 @@ def _operations(trace: Trace, members: tuple[int, ...], step: int | None) -> pl.
     )
     end = pl.col("start_ns") + pl.col("dur_ns")
     chosen = rows.select("rank", "start_ns", "micro_batch", kind=kind, operation=name, end_ns=end, wait_ns=pl.lit(None, pl.Int64))
-    found: pl.DataFrame = chosen.collect()
-    return found
+    operations: pl.DataFrame = chosen.collect()
+    return operations
 
 
 def _calls(trace: Trace, members: tuple[int, ...], step: int | None) -> pl.DataFrame:

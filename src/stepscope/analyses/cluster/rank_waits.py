@@ -36,8 +36,8 @@ def rank_waits(trace: Trace, *, by_group: bool = True, top: int = 2000) -> pl.Da
     calls = calls.filter(pl.col("comparable"))
     calls = calls.with_columns(start=pl.col("start_ns") + pl.col("offset_ns"))
     transfers = calls.filter(pl.col("call").is_not_null())
-    together = calls.filter(pl.col("call").is_null())
-    rows = pl.concat([_pairs(together, CALL), _pairs(transfers, ["call"])])
+    collectives = calls.filter(pl.col("call").is_null())
+    rows = pl.concat([_pairs(collectives, CALL), _pairs(transfers, ["call"])])
     key = ["rank", "awaited", *(["collective", "group"] if by_group else [])]
     longest = pl.col("waited_ns").arg_max()
     pairs = rows.group_by(key).agg(

@@ -78,4 +78,4 @@ def _reason(row: dict[str, str]) -> str:
 def incomplete_ranks(table: pl.DataFrame) -> dict[str, str]:
     """The ranks of each state other than recorded, as ranges."""
     states = ("broken", "missing", "shorter")
-    return {state: rank_ranges(found) for state in states if (found := table.filter(pl.col("state") == state)["rank"].to_list())}
+    return {state: rank_ranges(numbers) for state in states if (numbers := table.filter(pl.col("state") == state)["rank"].to_list())}

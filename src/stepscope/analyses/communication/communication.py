@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.ranks.counterparts import match_collectives, match_transfers
-from stepscope.analyses.shared.ranks.rank_clocks import matchable_calls, rank_clocks
+from stepscope.analyses.shared.ranks.counterparts import CALL
+from stepscope.analyses.shared.ranks.rank_clocks import matchable_calls, matched, rank_clocks
 from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
@@ -115,13 +115,12 @@ def waits(trace: Trace) -> pl.DataFrame:
     `comparable` calls have a counterpart on the other recorded ranks, with clocks that agree or can be aligned (`clock_offsets`).
     `uncertain_wait_ns` is the wait if it is smaller than the uncertainty of the clocks, else 0.
     """
-    every = matchable_calls(trace)
     clocks = rank_clocks(trace).select("rank", "clock", "offset_ns", "uncertainty_ns")
-    calls = every.filter("has_times").join(clocks, on="rank", how="left", maintain_order="left")
+    calls = matched(trace).join(clocks, on="rank", how="left", maintain_order="left")
     calls = calls.with_columns(pl.col("offset_ns", "uncertainty_ns").fill_null(0))
-    # On the clock of the first rank.
-    calls = match_collectives(calls.with_columns(pl.col("start_ns", "end_ns") + pl.col("offset_ns")))
-    calls = calls.join(match_transfers(calls), on=["rank", "span"], how="left", maintain_order="left")
+    if (calls["offset_ns"] != 0).any():  # on the clock of the first rank
+        calls = calls.with_columns(pl.col("start_ns", "end_ns") + pl.col("offset_ns"))
+        calls = calls.with_columns(last_start=pl.col("start_ns").max().over(CALL), first_end=pl.col("end_ns").min().over(CALL))
     paired = pl.col("call").is_not_null()
     calls = calls.with_columns(
         matched=pl.col("matched") | paired,
@@ -162,8 +161,12 @@ def waits(trace: Trace) -> pl.DataFrame:
         .otherwise(pl.lit("no wait: the other side of the transfer is not known")),
     )
     # Without timestamps there is only the recorded wait.
-    untimed = every.filter(~pl.col("has_times")).with_columns(
-        wait_ns="recorded_wait_ns", comparable=pl.lit(False), note=pl.when(recorded).then(pl.lit("wait as the recording says"))
+    untimed = (
+        matchable_calls(trace)
+        .filter(~pl.col("has_times"))
+        .with_columns(
+            wait_ns="recorded_wait_ns", comparable=pl.lit(False), note=pl.when(recorded).then(pl.lit("wait as the recording says"))
+        )
     )
     calls = calls.with_columns(
         pl.col("start_ns", "end_ns") - pl.col("offset_ns"),

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import polars as pl
 
 from stepscope.analyses.shared.ranks.rank_collectives import rank_collectives
-from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
 Members = tuple[int, ...]  # in the order of the group
@@ -22,7 +21,6 @@ class Communicator(NamedTuple):
     listed: bool  # by a source; else these are the recorded ranks that use the group
 
 
-@memoized
 def communicators(trace: Trace) -> list[Communicator]:
     """Of all calls, by rank."""
     used = rank_collectives(trace).select("rank", "group", "members").unique().sort("rank", "group", "members", nulls_last=True)
@@ -38,7 +36,6 @@ def communicators(trace: Trace) -> list[Communicator]:
     return rows
 
 
-@memoized
 def group_members(trace: Trace) -> dict[tuple[int, str], Members]:
     """Members of each group that a source lists, by a rank in it and the group's name."""
     rows = trace.table("process_groups").select("rank", pl.col("group").cast(pl.String), "members").drop_nulls().collect()

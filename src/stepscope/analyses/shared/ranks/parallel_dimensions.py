@@ -79,8 +79,8 @@ def _named(trace: Trace) -> Iterator[ParallelGroup]:
     for group, description, members in names.sort("group", "members").iter_rows():
         if (dimension := dimension_of(description)) is not None:
             part = next((_PARTS[word] for word in re.findall(r"[a-z]+", description.lower()) if word in _PARTS), "")
-            found = ParallelGroup(dimension, group, ranks_in(members), NAMED)
-            parts.setdefault(dimension, {}).setdefault(part, []).append(found)
+            entry = ParallelGroup(dimension, group, ranks_in(members), NAMED)
+            parts.setdefault(dimension, {}).setdefault(part, []).append(entry)
     for by_part in parts.values():
         if {"shard", "replica"} <= set(by_part):
             yield from _joined(by_part["shard"], by_part["replica"])
@@ -165,7 +165,7 @@ def _families(trace: Trace) -> list[_Family]:
     calls = rank_collectives(trace).filter(~pl.col("collective").is_in(_ONE_SIDED), pl.col("collective").is_not_null())
     counts = calls.group_by("rank", "group", "members", "collective").agg(calls=pl.len()).sort("rank", "group", nulls_last=True)
     ranks_of = {(used.rank, used.group, used.text): used for used in communicators(trace)}
-    # Where no source lists the ranks, those that use the group are its members if all ranks are recorded.
+    # Where no source lists the ranks, its users are its members if all ranks are recorded.
     complete = len(trace.meta.ranks) >= (trace.meta.world_size or 1)
     entries = [(ranks, group, "", 0) for (_, group), ranks in group_members(trace).items()]
     for rank, group, text, collective, count in counts.iter_rows():

@@ -37,7 +37,7 @@ def _rank_clocks(trace: Trace) -> pl.DataFrame:
     hosts = trace.table("hosts").select("rank", clock=pl.col("host").cast(pl.String)).unique("rank", keep="first").collect()
     ranks = pl.DataFrame({"rank": trace.meta.ranks}, {"rank": pl.Int32}).join(hosts, on="rank", how="left", maintain_order="left")
     ranks = ranks.with_columns(pl.col("clock").fill_null(pl.format("rank {}", "rank")))
-    calls = match_collectives(matchable_calls(trace).filter("has_times"))
+    calls = matched(trace)
     per_clock = pl.concat([_meetings(calls, ranks), _transfers(calls, ranks)])
     clocks = _aligned_clocks(per_clock, ranks["clock"].unique(maintain_order=True).to_list())
     rows = ranks.join(clocks, on="clock", how="left", maintain_order="left")
@@ -62,7 +62,7 @@ def _meetings(calls: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
 
 def _transfers(calls: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
     """Transfers by call and clock: nothing is received before it is sent. Only bounds: a buffered send may end at any time."""
-    sides = match_transfers(calls).join(calls, on=["rank", "span"]).join(ranks, on="rank")
+    sides = calls.filter(pl.col("call").is_not_null()).join(ranks, on="rank")
     begins, arrives = pl.col("role") != "recv", pl.col("role") != "send"
     return sides.select(
         "clock",
@@ -72,6 +72,13 @@ def _transfers(calls: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
         last_end=pl.lit(None, pl.Int64),
         shortest=pl.lit(None, pl.Int64),
     ).select(pl.col(name).cast(dtype) for name, dtype in _CALLS.items())
+
+
+@memoized
+def matched(trace: Trace) -> pl.DataFrame:
+    """The calls with times as `match_collectives` and `match_transfers` have them, on the clocks of their ranks."""
+    calls = match_collectives(matchable_calls(trace).filter("has_times"))
+    return calls.join(match_transfers(calls), on=["rank", "span"], how="left", maintain_order="left")
 
 
 def matchable_calls(trace: Trace) -> pl.DataFrame:
@@ -86,7 +93,7 @@ _CLOCKS |= {"most_ns": pl.Int64, "calls": pl.Int64, "state": pl.String}
 
 
 def _aligned_clocks(calls: pl.DataFrame, clocks: list[str]) -> pl.DataFrame:
-    """The clocks that share calls with the first one, then those that share calls with these, and so on; others have their own first."""
+    """The clocks that share calls with the first one, directly or through other clocks; the rest have a reference of their own."""
     known = pl.DataFrame(schema=_CLOCKS)
     left = dict.fromkeys(clocks)
     while left:

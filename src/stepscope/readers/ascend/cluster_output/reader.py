@@ -82,7 +82,7 @@ def read(path: Path, options: Options) -> Trace:
 
 
 def _process_groups(groups: Any) -> pl.DataFrame:
-    """The groups of several ranks: those that transfer between two ranks are of pipeline stages, and have no other name."""
+    """The groups of several ranks: groups of kind p2p are pipelines."""
     lists = [(kind, member_text(members)) for kind, entries in as_dict(groups).items() for members in as_list(entries)]
     rows = [
         (int(rank), f"{kind} {','.join(ranks)}", kind, ",".join(ranks))
