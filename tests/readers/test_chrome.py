@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import stepscope
 import tiny
 from stepscope.errors import DataError, UsageError
+from stepscope.readers.chrome import compression
 from stepscope.readers.chrome import text as texts
 
 TRACELENS = Path(__file__).parents[3] / "shared" / "data" / "tracelens"
@@ -51,6 +52,19 @@ def test_every_form_of_the_format_reads_the_same(tmp_path: Path, indent: int | N
         """,
     )
     assert spans["name"].to_list()[2] == 'quote " brace }, { "ph": '
+
+
+@pytest.mark.skipif(compression.zstd_decoder() is None, reason="needs a decoder of zstd")
+def test_a_zstd_file_reads_like_a_plain_one_and_a_cut_one_names_its_damage(tmp_path: Path) -> None:
+    decoder: Any = compression.zstd_decoder()
+    plain = write(tmp_path / "plain.json", [x(f"op {row}", row, 0.5) for row in range(5000)])
+    packed = tmp_path / "trace.json.zst"
+    packed.write_bytes(decoder.compress(plain.read_bytes()))
+    assert opened(packed).spans.collect().equals(opened(plain).spans.collect())
+    packed.write_bytes(packed.read_bytes()[:-200])
+    with pytest.raises(DataError, match="zstd stream breaks off"):
+        opened(packed)
+    assert opened(packed, partial=True).spans.collect().height > 0
 
 
 def test_times_are_exact_whatever_their_form(tmp_path: Path) -> None:

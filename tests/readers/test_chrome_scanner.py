@@ -19,6 +19,7 @@ import stepscope
 import volume
 from fuzzing import mutators
 from stepscope.errors import DataError, UsageError
+from stepscope.process.worker import Worker
 from stepscope.readers import Options
 from stepscope.readers.chrome import reader, workers
 from stepscope.readers.chrome import text as texts
@@ -187,17 +188,19 @@ def test_pieces_are_scanned_in_threads_and_an_unusual_one_in_a_process(tmp_path:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": events, "traceName": "a"}))
     monkeypatch.setattr(texts, "PIECE", 1 << 15)
-    started = []
-    monkeypatch.setattr(workers, "Worker", lambda *args, **options: started.append(args) or REAL_WORKER(*args, **options))
+    started: list[Worker] = []
+
+    def start(*args: Any, **options: Any) -> Worker:
+        started.append(Worker(*args, **options))
+        return started[-1]
+
+    monkeypatch.setattr(workers, "Worker", start)
     result, parts = decode_with("native", path, tmp_path / "native", False)
     assert len(started) == 1
     assert len(parts) > 5
     expected, expected_parts = decode_with("python", path, tmp_path / "python", False)
     assert result == expected
     assert all(part.equals(expected_parts[name]) for name, part in parts.items())
-
-
-REAL_WORKER = workers.Worker
 
 
 def inputs() -> list[bytes]:
@@ -269,7 +272,7 @@ def test_a_library_of_other_sources_or_of_another_machine_is_not_used(tmp_path: 
 def test_without_a_compiler_the_build_says_why_and_python_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(library.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "neither cc nor" in library.build(tmp_path / "_scan.so")
     monkeypatch.setattr(library, "load", lambda: None)
     path = tmp_path / "trace.json"
@@ -288,6 +291,6 @@ def test_a_compiler_that_fails_does_not_stop_the_build(tmp_path: Path, monkeypat
     broken.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no such target')\n")
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
-    monkeypatch.setattr(library.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "no such target" in library.build(tmp_path / "_scan.so")
     assert not (tmp_path / "_scan.so").exists()

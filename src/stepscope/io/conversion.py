@@ -19,6 +19,7 @@ from stepscope.io import store
 from stepscope.model.steps import step_choice
 from stepscope.model.trace import Trace
 from stepscope.process.worker import Parent, Progress, Worker, WorkerEndedError
+from stepscope.readers.chrome.compression import GZIP, ZSTD
 from stepscope.readers.chrome.scanner.choice import chosen_library
 
 LARGE = 16 << 20  # bytes: below this, starting a process costs as much as reading, and no library call takes a second
@@ -188,7 +189,7 @@ def _size(path: Path) -> int:
         if not path.is_file():
             return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         with path.open("rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
+            compressed = file.read(4).startswith((GZIP, ZSTD))
         return path.stat().st_size * (_COMPRESSION_RATIO if compressed else 1)
     except OSError:
         return 0

@@ -1,4 +1,4 @@
-"""Chrome trace JSON: the files of torch.profiler (Kineto), and of any other tool that writes this format; plain or gzip."""
+"""Chrome trace JSON: the files of torch.profiler (Kineto), and of any other tool that writes this format; plain, gzip or zstd."""
 
 import contextlib
 import re
@@ -16,11 +16,11 @@ from stepscope.readers.ascend.common import layers, tracks
 from stepscope.readers.ascend.common.step_sums import ALWAYS, NO_SUMS
 from stepscope.readers.chrome import text as texts
 from stepscope.readers.chrome.columns import array_end, decode
+from stepscope.readers.chrome.compression import head_text
 from stepscope.readers.chrome.kineto import assemble
 from stepscope.readers.chrome.parts import piece_number, write_parts
 from stepscope.readers.chrome.records import Oddity, Report, count_oddity
 from stepscope.readers.chrome.workers import decode_pieces
-from stepscope.readers.common.documents import unpack_head
 from stepscope.readers.common.problems import Problem
 
 _SNIFFED = 8 << 20
@@ -33,14 +33,14 @@ def sniff(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         packed = file.read(1 << 16)
-        head = unpack_head(packed, _SNIFFED)
+        head = head_text(packed, _SNIFFED)
         start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         if start.startswith(b"["):
             return re.match(rb"\[\s*\{", start) is not None and b'"ph"' in head
         if not start.startswith(b"{"):
             return False
         # The header of a job with thousands of process groups is long.
-        return b'"traceEvents"' in head or b'"traceEvents"' in unpack_head(packed + file.read(_SNIFFED), _SNIFFED)
+        return b'"traceEvents"' in head or b'"traceEvents"' in head_text(packed + file.read(_SNIFFED), _SNIFFED)
 
 
 def read(path: Path, options: Options) -> Trace:
@@ -58,7 +58,7 @@ def read(path: Path, options: Options) -> Trace:
 def rank(path: Path) -> int | None:
     """The rank in Kineto's header of a distributed job."""
     with path.open("rb") as file:
-        head = unpack_head(file.read(1 << 16), _SNIFFED)
+        head = head_text(file.read(1 << 16), _SNIFFED)
     match = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\s*[,}]', head)
     return int(match[1]) if match else None
 
@@ -66,7 +66,7 @@ def rank(path: Path) -> int | None:
 def first_step(path: Path) -> int | None:
     """The first number that torch.profiler gives to a step, if it is in the first part of the file."""
     with path.open("rb") as file:
-        head = unpack_head(file.read(_SNIFFED), _SNIFFED)
+        head = head_text(file.read(_SNIFFED), _SNIFFED)
     match = re.search(rb'"name"\s*:\s*"ProfilerStep#(\d{1,9})"', head)
     return int(match[1]) if match else None
 

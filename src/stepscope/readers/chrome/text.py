@@ -1,11 +1,9 @@
 """The text of a Chrome trace: the header before the array of events, pieces of whole events, the header behind the array."""
 
-import gzip
 import json
 import math
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +12,7 @@ import numpy as np
 
 from stepscope.errors import DataError
 from stepscope.model.intervals import Bools, Ints
+from stepscope.readers.chrome import compression
 from stepscope.readers.common.documents import replace_lone_surrogates
 
 PIECE = 8 << 20
@@ -48,15 +47,15 @@ class Opening(NamedTuple):
 
 
 class Text:
-    """A file, plain or gzip, read forward once."""
+    """A file, plain or compressed, read forward once."""
 
     def __init__(self, path: Path, *, partial: bool) -> None:
         self.path, self.partial = path, partial
         self.size = path.stat().st_size
         self._file = path.open("rb")
-        self.packed = self._file.peek(2)[:2] == b"\x1f\x8b"
-        self._text = gzip.GzipFile(fileobj=self._file) if self.packed else self._file
-        self.damage = ""  # why the gzip stream ended early, when partial
+        self.packed = compression.form(self._file.peek(4))
+        self._text = compression.text_of(self._file, self.packed)
+        self.damage = ""  # why the compressed stream ended early, when partial
 
     def __enter__(self) -> "Text":
         return self
@@ -70,8 +69,8 @@ class Text:
         while count > 0 and not self.damage:
             try:
                 chunk = self._text.read(min(count, PIECE))
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                self.damage = f"the gzip stream breaks off after {self._file.tell():,} bytes ({error})"
+            except compression.damages() as error:
+                self.damage = f"the {self.packed} stream breaks off after {self._file.tell():,} bytes ({error})"
                 if not self.partial:
                     raise DataError(self.path, f"{self.damage}; --partial reads the intact part") from error
                 break
