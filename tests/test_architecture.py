@@ -92,3 +92,16 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
         [sys.executable, "-c", "import sys, stepscope; print(*sys.modules)"], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"numpy", "polars", "duckdb", "msgspec", "rich"} & set(loaded)
+    assert {name for name in loaded if name.startswith("stepscope")} == {"stepscope"}
+
+
+def test_importing_the_package_loads_no_module_of_the_library() -> None:
+    import subprocess
+    import sys
+
+    # Without `site`, which loads modules that depend on the environment.
+    code = "import sys; before = set(sys.modules); sys.path.append(sys.argv[1]); import stepscope; print(*set(sys.modules) - before)"
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", code, str(PACKAGE.parent)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert loaded == ["stepscope"]

@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import stepscope
 import tiny
-from stepscope.analyses.shared.replays.changes import parse_scales
+from stepscope.analyses.shared.replays.changes import NEVER, parse_scales
+from stepscope.analyses.shared.replays.graph import KERNEL, Graph
+from stepscope.analyses.shared.replays.replay import binding, path_shares, replay
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
 
@@ -72,6 +75,43 @@ def test_the_bottleneck_is_what_most_of_the_changed_path_is() -> None:
     trace = synchronized()
     assert trace.analyse("whatif")["bottleneck"].to_list() == ["kernel"]  # k1 and k2: 58 of 100 us
     assert trace.analyse("whatif", remove="device")["bottleneck"].to_list() == ["host"]
+
+
+def graph_of(duration: list[int], dependencies: list[list[tuple[int, int]]]) -> Graph:
+    """Kernels of one step that start at 0, each with its dependencies: (node, lag)."""
+    count, flat = len(duration), [pair for pairs in dependencies for pair in pairs]
+    ends = np.array(duration)
+    return Graph(
+        rank=np.zeros(count, np.int64),
+        kind=np.full(count, KERNEL),
+        start=np.zeros(count, np.int64),
+        end=ends,
+        duration=ends,
+        span=np.arange(count),
+        offset=np.cumsum([0, *map(len, dependencies)]),
+        node=np.array([node for node, _ in flat]),
+        lag=np.array([lag for _, lag in flat]),
+        on_host=np.zeros(len(flat), np.bool_),
+        steps=pl.DataFrame({"rank": [0], "first": [0], "last": [count - 1]}),
+        task_step=np.zeros(count, np.int64),
+    )
+
+
+def test_a_node_waits_for_the_latest_of_its_dependencies_and_for_the_first_of_equal_ones() -> None:
+    graph = graph_of([10, 20, 5, 1], [[], [(0, 3)], [(0, 0), (1, 2)], [(1, 2), (2, -5)]])
+    ends = replay(graph)
+    assert ends.tolist() == [10, 33, 40, 36]  # 0 + 10; 10 + 3 + 20; 33 + 2 + 5; 33 + 2 + 1, as 40 - 5 is no later
+    assert binding(graph, ends).tolist() == [-1, 0, 1, 1]
+    assert path_shares(graph, ends).rows() == [(0, "kernel", 1.0)]
+
+
+def test_a_chain_of_dependencies_that_never_bind_stays_before_every_time() -> None:
+    count = 40  # more of these lags than 64 bits can hold
+    graph = graph_of([1] * count, [[], *([(node, NEVER)] for node in range(count - 1))])
+    ends = replay(graph)
+    assert ends[0] == 1
+    assert ends.min() == ends[-1] == -(1 << 62) + 1
+    assert binding(graph, ends)[-1] == -1
 
 
 def test_where_the_host_runs_ahead_a_step_lasts_until_its_device_work_has_ended() -> None:

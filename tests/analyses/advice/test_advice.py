@@ -1,21 +1,28 @@
 """The order of findings, what they gain together, and what is reported where nothing is found or data is missing."""
 
 import ast
+import functools
 import json
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import kineto
 import stepscope
 import tiny
-from stepscope.analyses.advice.engine import findings, results
+from stepscope.analyses.advice.advice import main_finding
+from stepscope.analyses.advice.engine import findings, replays, results
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, scale_work
 from stepscope.analyses.advice.engine.needs import NEEDS
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.advice.rules import Rule, rules
+from stepscope.analyses.shared.replays.graph import Graph
+from stepscope.analyses.shared.replays.replay import replay
+from stepscope.model.intervals import Ints
 from stepscope.model.messages import LANGUAGES, catalog, render
 from stepscope.model.trace import Trace
 
@@ -65,6 +72,36 @@ def test_a_finding_that_another_one_hides_gains_nothing_now_and_something_later(
     assert (second.rule.name, second.gain_ns, second.later_ns, second.after) == ("kernel_rule", 0, 30_000, "host_rule")
     assert (second.severity, second.device_ns) == ("low", 30_000)
     assert [(fix.before_ns, fix.after_ns) for fix in advice.waterfall] == [(100_000, 64_000), (64_000, 34_000)]
+
+
+def test_the_main_finding_is_the_first_row_of_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worded(run: Run, find: Callable[[Run], Iterator[Finding]]) -> Iterator[Finding]:
+        for finding in find(run):
+            yield finding._replace(code="advice-healthy", parameters={"checked": 2, "unchecked": 0, "step": 1})
+
+    given = [rule(f"{find.__name__}_rule", functools.partial(worded, find=find)) for find in (slow_kernel, slow_host)]
+    monkeypatch.setattr(results, "rules", lambda: given)
+    main = main_finding(two_problems())
+    assert main.select("position", "status", "rule", "gain_ns").rows() == [(0, "finding", "slow_host_rule", 36_000)]
+    assert_frame_equal(main, two_problems().analyse("advice").head(1))
+
+
+def test_a_run_without_findings_has_no_main_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "rules", list)
+    assert two_problems().analyse("advice")["status"].to_list() == ["healthy"]
+    assert main_finding(two_problems()).is_empty()
+
+
+def test_the_same_changes_are_replayed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed: list[Graph] = []
+
+    def counted(graph: Graph, *durations: Ints) -> Ints:
+        replayed.append(graph)
+        return replay(graph, *durations)
+
+    monkeypatch.setattr(replays, "replay", counted)
+    advised(two_problems(), monkeypatch, rule("kernel_rule", slow_kernel), rule("host_rule", slow_host))
+    assert len(replayed) == 4  # without a change, each change, and both: the waterfall begins with a change that is known
 
 
 def test_gains_that_overlap_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
