@@ -42,12 +42,12 @@ def left_alone(form: str) -> Outcome:
 @pytest.mark.parametrize(
     "case",
     [
-        Case("eager", "run", "rolls"),
         Case("eager", "monitor"),
         Case("ddp", "run", "rolls"),
         *(
             pytest.param(case, marks=pytest.mark.deep)
             for case in (
+                Case("eager", "run", "rolls"),
                 Case("eager", "run", "rolls", python_malloc=True),
                 Case("eager", "run", "memory", steps="5:40"),
                 Case("hooks", "run", "rolls"),

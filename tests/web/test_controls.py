@@ -13,7 +13,7 @@ import stepscope
 import tiny
 from stepscope.io import store
 from stepscope.model.trace import Trace
-from volume import every
+from volume import every, mostly_deep
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 MS = 1_000_000
@@ -142,8 +142,8 @@ ABSENT = [
 PAGES = ["overview", "steps", "operators", "flops", "data", "cpu", "memory", "communication", "advice"]
 
 
-# Each page with one or two of the addresses, each address on two pages or more.
-@pytest.mark.parametrize(("page_name", "query", "text", "way"), every([(name, *absent) for name in PAGES for absent in ABSENT], 4))
+# Each address on a page or two, and most of the pages.
+@pytest.mark.parametrize(("page_name", "query", "text", "way"), every([(name, *absent) for name in PAGES for absent in ABSENT], 7))
 def test_a_rank_or_steps_that_are_not_there_lead_to_those_that_are(opened: Any, page_name: str, query: str, text: str, way: str) -> None:
     page = opened(f"{page_name}?{query}")
     assert page.locator("main .empty b").first.inner_text() == text
@@ -213,7 +213,7 @@ def test_the_switch_of_the_heat_map_fits_a_telephone(opened: Any, language: str)
     assert page.locator("main .trouble").count() == 0
 
 
-@pytest.mark.parametrize("run", ["cpu_training", "h200_modules", "jax-0.10.2-cpu"])
+@pytest.mark.parametrize("run", mostly_deep(["cpu_training", "h200_modules", "jax-0.10.2-cpu"], keep=["cpu_training"]))
 def test_no_link_leads_to_a_page_without_data(opened: Any, run: str) -> None:
     page = opened("overview", run, SAMPLES)
     names = "all => all.map(one => one.getAttribute('href').split('?')[0].split('/')[2])"

@@ -1,1 +1,1 @@
-"""HTTP: the server, its connections, who may ask, and the files of the pages."""
+"""HTTP: the server, its connections, access control, and the files of the pages."""

@@ -64,7 +64,7 @@ class Connection(H11Protocol):
             self._body = time.monotonic(), self._received
 
     def check(self, now: float) -> None:
-        """Hang up if the client takes too long."""
+        """Close the connection if the client takes too long."""
         limits, waiting = self._limits, self.transport.get_write_buffer_size()
         if waiting == 0 or waiting < self._read[1] or not self._read[0]:
             self._read = now, waiting
