@@ -29,6 +29,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "start_ns": pl.Int64,
         "end_ns": pl.Int64,
         "complete": pl.Boolean,
+        "launched": pl.Boolean,  # all work that the step launched is recorded, if not all that ran in it
         "transfers": pl.Boolean,  # transfers are recorded apart from kernels
     },
     # Summary of ranks: a completely recorded step, and the time that the rank needs for itself.

@@ -154,7 +154,9 @@ def _data(complete: pl.Series, whole: str | None) -> str | None:
 @memoized
 def _whole_coverage(trace: Trace) -> Coverage:
     if (stored := stored_rows(trace, "rank_coverage")) is not None:
-        return Coverage(stored, dict(trace.table("rank_figures").select("rank", "device_data").collect().iter_rows()))
+        data = dict(trace.table("rank_figures").select("rank", "device_data").collect().iter_rows())
+        from_steps = {rank: "complete" if kind in ("complete", "partial", "none") else kind for rank, kind in data.items()}
+        return _by_rank(stored, from_steps, from_steps)
     columns = [
         "rank",
         "step",
