@@ -226,3 +226,21 @@ def test_what_is_used_is_known_again_after_somebody_emptied_the_folder(folder: P
     assert cache.clear() == (0, 0, 1)
     pins.release()
     assert cache.clear()[0] == 1
+
+
+def test_a_cache_entry_that_lost_a_bit_is_read_again_a_day_later(folder: Path, tmp_path: Path) -> None:
+    """Size and time of the file stay. Within a day of its use, an entry is not read as a whole, so the damage shows only later."""
+    trace = tmp_path / "trace.json"
+    trace.write_text('[{"ph":"X","pid":1,"tid":1,"ts":1,"dur":1000,"cat":"cpu_op","name":"aten::mm"}]')
+    assert stepscope.open(trace).spans.collect()["dur_ns"].to_list() == [1_000_000]
+    (header,) = folder.glob("*/run.json")
+    spans = header.parent / "spans.parquet"
+    content, times = bytearray(spans.read_bytes()), (spans.stat().st_atime_ns, spans.stat().st_mtime_ns)
+    at = content.index((1_000_000).to_bytes(8, "little"))
+    content[at] ^= 1
+    spans.write_bytes(content)
+    os.utime(spans, ns=times)
+    assert cache.intact(header.parent)
+    os.utime(header, (time.time() - 90_000,) * 2)
+    assert stepscope.open(trace).spans.collect()["dur_ns"].to_list() == [1_000_000]
+    assert content != spans.read_bytes()

@@ -196,3 +196,5 @@ def test_what_was_not_recorded_is_not_called_idle_or_cpu_only(
     assert sentence in output
     assert "CPU" not in output
     assert page.locator(".tile").nth(2).inner_text().endswith(busy)
+    if busy == "device data incomplete":  # the rate over whole steps is unknown for the same reason
+        assert page.locator(".tile").nth(3).inner_text().endswith(busy)

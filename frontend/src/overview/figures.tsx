@@ -55,9 +55,11 @@ export function FigureTiles({
       ? chip
         ? fill(t.noPeak, { rate: used, chip })
         : fill(t.noChip, { rate: used })
-      : (now.kinds.op ?? 0) > 0 && !now.options.record_shapes
-        ? t.noShapes
-        : t.noFlops;
+      : overview.str("device_data")[0] === "none"
+        ? t.deviceNotRecorded
+        : (now.kinds.op ?? 0) > 0 && !now.options.record_shapes
+          ? t.noShapes
+          : t.noFlops;
   const waits = Number.isFinite(value("input_wait_share"));
   const transfers = (now.kinds.communication ?? 0) > 0;
   const capacity = Math.max(

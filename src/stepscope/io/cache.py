@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -28,6 +29,7 @@ from stepscope.process import notices
 
 DEFAULT_LIMIT = 20 << 30
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 16
+_CHECKED_BYTES = 1 << 20  # at a time
 _FEWEST_SAMPLES = 4  # of each file in a folder of many
 _DAY = 86_400
 # Only folders with these names are ever removed: STEPSCOPE_CACHE may point at a folder that holds other things.
@@ -175,7 +177,7 @@ def _load_entry(entry: Path, load: Callable[[Path], _T], pins: "Pins | None") ->
     if not (_header(entry).exists() if pins is None else pins.hold(entry)):
         return None
     with contextlib.suppress(OSError, StepscopeError, ValueError, KeyError):
-        if intact(entry):
+        if intact(entry) and (_used_today(entry) or _matches_checksums(entry)):
             loaded = load(entry)
             touch(entry)
             return loaded
@@ -183,6 +185,26 @@ def _load_entry(entry: Path, load: Callable[[Path], _T], pins: "Pins | None") ->
         pins.let_go(entry)
     discard(entry)
     return None
+
+
+def _used_today(entry: Path) -> bool:
+    """Whether the entry was used within a day: it is not read again as a whole each time."""
+    return time.time() - _header(entry).stat().st_mtime < _DAY
+
+
+def _matches_checksums(entry: Path) -> bool:
+    """Whether every file has the content it was sealed with. A disk can lose bits without a change of size or time."""
+    checksums = json.loads((entry / _FILES).read_bytes())
+    return all(_checksum(entry / name) == checksum for name, (*_, checksum) in checksums.items())
+
+
+def _checksum(file: Path) -> int:
+    """CRC-32 of the content. A header has its time changed, not its content."""
+    checksum = 0
+    with file.open("rb") as content:
+        while part := content.read(_CHECKED_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def _reason(error: OSError | StepscopeError) -> str:
@@ -222,18 +244,18 @@ def settle(path: Path, entry: Path) -> bool:
 
 
 def seal(entry: Path) -> None:
-    """Record the files of a folder, so that `intact` sees later changes."""
-    states = {file.name: _state(file) for file in sorted(entry.iterdir())}
+    """Record the files of a folder, so that later changes are noticed."""
+    states = {file.name: [*_state(file), _checksum(file)] for file in sorted(entry.iterdir())}
     (entry / _FILES).write_text(json.dumps(states))
     (entry / _FILES).chmod(0o600)
 
 
 def intact(entry: Path) -> bool:
-    """Whether every file of the folder is as it was when the folder was sealed."""
+    """Whether every file of the folder has the size and time with which the folder was sealed."""
     try:
         states = json.loads((entry / _FILES).read_bytes())
-        return all(_state(entry / name) == state for name, state in states.items())
-    except (OSError, ValueError, AttributeError, RecursionError):
+        return all([*_state(entry / name), *state[2:]] == state for name, state in states.items())
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return False
 
 
