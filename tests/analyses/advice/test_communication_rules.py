@@ -113,3 +113,17 @@ def test_operators_of_one_rank_only_gain_their_time() -> None:
     row = finding(trace.with_meta(framework="pytorch", world_size=2), "uneven_work")
     assert (row["culprit"], row["gain_ns"]) == ("rank 1, aten::linalg_svdvals", 200_000)
     assert rows(ranks([800_000, 1_000_000]), "uneven_work") == []
+
+
+def test_ranks_that_wait_for_input_at_different_times_run_the_same_operators() -> None:
+    spans = ["rank kind name start_ns dur_ns span"]
+    for rank, wait in ((0, 0), (1, 300_000)):
+        spans += [
+            f"{rank} data next {wait} 200000 1",
+            f"{rank} op aten::mm {500_000 - wait} 200000 2",
+            f"{rank} op aten::add 250000 40000 3",
+        ]
+        spans.append(f"{rank} communication gloo:all_reduce 700000 100000 4")
+    tracks = "rank track kind label\n0 0 thread main\n1 0 thread main"
+    trace = tiny.trace(spans="\n".join(spans), tracks=tracks, steps="rank step start_ns end_ns\n0 0 0 800000\n1 0 0 800000")
+    assert rows(trace.with_meta(framework="pytorch", world_size=2), "uneven_work") == []
