@@ -47,6 +47,7 @@ def problems_of(trace: Trace) -> str:
 def test_each_call_of_a_compiled_training_function_is_a_step_with_all_its_operators(mode: str, tmp_path: Path) -> None:
     trace = record(tmp_path, mode, "step")
     assert operators_of_steps(trace) == dict.fromkeys(range(20), TRAIN)
+    assert trace.spans.filter(pl.col("name").cast(pl.String) == "compile train_step").select("step").collect()["step"].to_list() == [0]
     assert problems_of(trace) == "no step markers: each step ends with a call of jit train_step, which uses an optimizer"
     # MindSpore's own summary: so many operators, each as often as the function was called.
     own = pl.read_csv(next(tmp_path.glob("out/*/mindspore/000000/cpu_op_detail_info_*.csv")))

@@ -158,3 +158,17 @@ def test_a_rank_and_a_stage_with_uneven_flops_are_stated() -> None:
     (row,) = rows(job([10**9, 2 * 10**9], pipeline), "uneven_flops")
     assert (row["culprit"], row["code"]) == ("stage 1", "advice-uneven_flops-stage")
     assert row["parameters"]["above"] == pytest.approx(1 / 3)
+
+
+def test_ranks_that_wait_for_input_at_different_times_run_the_same_operators() -> None:
+    spans = ["rank kind name start_ns dur_ns span"]
+    for rank, wait in ((0, 0), (1, 300_000)):
+        spans += [
+            f"{rank} data next {wait} 200000 1",
+            f"{rank} op aten::mm {500_000 - wait} 200000 2",
+            f"{rank} op aten::add 250000 40000 3",
+        ]
+        spans.append(f"{rank} communication gloo:all_reduce 700000 100000 4")
+    tracks = "rank track kind label\n0 0 thread main\n1 0 thread main"
+    trace = tiny.trace(spans="\n".join(spans), tracks=tracks, steps="rank step start_ns end_ns\n0 0 0 800000\n1 0 0 800000")
+    assert rows(trace.with_meta(framework="pytorch", world_size=2), "uneven_work") == []

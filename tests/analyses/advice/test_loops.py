@@ -34,6 +34,13 @@ def test_few_calls_are_no_loop() -> None:
     assert rows(loop(31), "small_operators") == []
 
 
+def test_the_modules_of_torchscript_do_not_tell_rows_from_layers() -> None:
+    spans = ["track kind name start_ns dur_ns", *(f"0 op aten::batch_norm {i * 10_000} 5000" for i in range(50))]
+    trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps="step start_ns end_ns\n0 0 500000")
+    kineto = trace.with_meta(framework="pytorch", format="chrome", options={"with_modules": True})
+    assert "operators with their modules" in missing(kineto, "small_operators")
+
+
 def test_loops_need_modules_to_tell_rows_from_layers() -> None:
     trace = tiny.trace(spans="track kind name start_ns dur_ns\n0 op a 0 100", tracks=TRACKS, steps="step start_ns end_ns\n0 0 100")
     assert "operators with their modules" in missing(trace, "small_operators")
@@ -82,7 +89,7 @@ def test_a_loop_that_another_program_interrupts_is_one_loop_without_the_interrup
         spans.append(f"0 op aten::select {at} 5000 -")
     steps = "step start_ns end_ns\n0 0 30400000"
     trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps=steps)
-    row = finding(trace.with_meta(framework="pytorch", options={"with_modules": True}), "small_operators")
+    row = finding(trace.with_meta(framework="pytorch", format="capture", options={"with_modules": True}), "small_operators")
     # Two parts of 195 us, which take 2 of 40 iterations after the fix; the 30 ms between them stay.
     assert row["gain_ns"] == 2 * (195_000 - round(195_000 / 20))
 
@@ -92,14 +99,14 @@ def test_a_loop_of_long_operators_is_no_loop_of_small_ones() -> None:
     for i in range(40):
         spans += [f"0 op aten::select {i * 500_000} 5000 -", f"0 op aten::mm {i * 500_000 + 6_000} 490000 -"]
     trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps="step start_ns end_ns\n0 0 20000000")
-    assert rows(trace.with_meta(framework="pytorch", options={"with_modules": True}), "small_operators") == []
+    assert rows(trace.with_meta(framework="pytorch", format="capture", options={"with_modules": True}), "small_operators") == []
 
 
 def eager(dur_ns: int) -> Trace:
     """20 operators of MindSpore, one every 10 us."""
     spans = ["track kind name start_ns dur_ns", *(f"0 op MatMul {i * 10_000} {dur_ns}" for i in range(20))]
     trace = tiny.trace(spans="\n".join(spans), tracks=TRACKS, steps="step start_ns end_ns\n0 0 200000")
-    return trace.with_meta(framework="mindspore", extra={"mode": "pynative"}, options={"with_modules": True})
+    return trace.with_meta(framework="mindspore", extra={"mode": "pynative"}, format="capture", options={"with_modules": True})
 
 
 def test_a_step_in_pynative_mode_gains_the_time_between_its_operators() -> None:

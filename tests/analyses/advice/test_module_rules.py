@@ -18,7 +18,7 @@ TRAINING = """
 
 def step(extra: str, end_ns: int) -> Trace:
     trace = tiny.trace(spans=TRAINING + extra, tracks=TRACKS, steps=f"step start_ns end_ns\n0 0 {end_ns}")
-    return trace.with_meta(framework="pytorch", options={"with_modules": True})
+    return trace.with_meta(framework="pytorch", format="capture", options={"with_modules": True})
 
 
 def test_a_second_pass_of_a_model_without_a_backward_pass_takes_no_time_once_its_result_is_reused() -> None:

@@ -2,21 +2,13 @@
 
 import polars as pl
 
+from stepscope.analyses.host import hot_functions
 from stepscope.analyses.host.flame_graph import check_tree, tree_of_rank
 from stepscope.analyses.shared.call_paths import inside_itself
 from stepscope.analyses.shared.frame_trees import whole_ns
 from stepscope.model.trace import Trace
 
-COLUMNS = {
-    "rank": pl.Int32,
-    "name": pl.String,
-    "kind": pl.String,
-    "calls": pl.Int64,
-    "total_ns": pl.Int64,
-    "self_ns": pl.Int64,
-    "share": pl.Float64,  # total_ns of the time of all outermost frames
-    "self_share": pl.Float64,
-}
+COLUMNS = hot_functions.COLUMNS
 
 
 def flame_functions(trace: Trace, *, by: str = "host", by_thread: bool = False) -> pl.DataFrame:

@@ -86,6 +86,11 @@ def _is_npu(run: Run) -> bool:
     return bool((run.trace.devices.select(pl.col("kind").cast(pl.String)).collect()["kind"] == "aicore").any())
 
 
+def _records_modules(run: Run) -> bool:
+    """In recordings of stepscope. PyTorch has an option of the same name that concerns TorchScript alone."""
+    return run.trace.meta.format == "capture" and bool(run.options().get("with_modules"))
+
+
 _HOST = {"op", "python", "annotation", "api", "data", "sync"}
 
 
@@ -166,12 +171,7 @@ NEEDS: dict[str, Need] = {
     "modules": Need("modules", _filled("spans", "scope"), _kineto("--stack", "with_modules=True")),
     "loops": Need(
         "operators with their modules",
-        lambda run: (
-            run.framework == "jax"
-            or bool(run.options().get("with_modules"))
-            or _filled("spans", "scope")(run)
-            or "scope" in _kinds(run.trace)
-        ),
+        lambda run: run.framework == "jax" or _records_modules(run) or _filled("spans", "scope")(run) or "scope" in _kinds(run.trace),
         {"": "record with `stepscope run`", "pytorch": "record with `stepscope run`, or `torch.profiler` with with_modules=True"},
     ),
     "input": Need("waits for input", _spans("data"), {"": "record with `stepscope run --data`"}),

@@ -26,8 +26,9 @@ def uneven_work(run: Run) -> Iterator[Finding]:
     collectives = run.trace.spans.filter(pl.col("kind") == "communication").group_by("rank").agg(pl.len()).collect()
     if collectives.height < ranks or collectives["len"].n_unique() > 1:
         return
-    calls = run.outside_input(run.top_level).filter(~pl.col("name").str.contains(BACKWARD))
+    calls = run.top_level.filter(~pl.col("name").str.contains(BACKWARD))
     calls = calls.filter(2 * pl.col("rank").n_unique().over("name") <= ranks)
+    calls = _outside_input(run, calls)
     calls = calls.filter(2 * pl.col("step").n_unique().over("rank", "name") >= run.steps["step"].n_unique())
     of_rank = calls.group_by("rank").agg(pl.col("dur_ns").sum()).sort("dur_ns", "rank", descending=[True, False])
     if of_rank.is_empty() or 2 * of_rank.height > ranks:
@@ -49,3 +50,10 @@ def uneven_work(run: Run) -> Iterator[Finding]:
         spans=extra.sort("dur_ns", descending=True).select("rank", "step", "span"),
         confidence="medium",
     )
+
+
+def _outside_input(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls that do not start while the program of their rank waits for its input."""
+    waits = run.host.filter((pl.col("kind") == "data") & pl.col("main")).select("rank", at="start_ns", until="end_ns").sort("at")
+    around = calls.sort("start_ns").join_asof(waits, left_on="start_ns", right_on="at", by="rank", check_sortedness=False)
+    return around.filter((pl.col("start_ns") >= pl.col("until")).fill_null(True))
