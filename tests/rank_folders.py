@@ -20,7 +20,7 @@ def write(folder: Path, ranks: int, *, slow: int = 1, first: int = 0) -> Path:
 
 def trace(rank: int, ranks: int, own_ns: int) -> Trace:
     """A rank that computes for `own_ns` in each step, then reduces until the end of the step."""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for step in range(STEPS):
         start = step * STEP_NS
         launch = len(rows) + 1

@@ -91,9 +91,9 @@ def test_some_steps_and_ranks_of_a_summary_are_those_of_the_ranks(tmp_path: Path
 def test_a_summary_refuses_what_needs_spans(tmp_path: Path) -> None:
     summary = summarize(rank_folders.write(tmp_path / "job", 2), tmp_path / "summary", workers=1)
     assert summary is not None
-    for name, arguments in (("kernels", {}), ("step_trace", {"clock": "device"}), ("links", {"op": "x"})):
+    for question in (summary.kernels, lambda: summary.step_trace(clock="device"), lambda: summary.links(op="x")):
         with pytest.raises(UsageError, match="is a summary, which has no"):
-            summary.analyse(name, **arguments)
+            question()
 
 
 @pytest.mark.parametrize("words", [["summary"], ["show", "stragglers"], ["show", "overview"], ["list"]])
