@@ -61,7 +61,7 @@ def _rank_template(spans: int) -> pl.DataFrame:
 
 def _template(spans: int) -> pl.DataFrame:
     """The spans of a step with times from 0 to 1: a step, a wait for input, operators in pairs, a launch in each, and its kernel."""
-    launches = (spans // STEPS - 2) // 4
+    launches = (spans // STEPS - 4) // 4
     parts = []
     at = (np.arange(launches) + 0.5) / (launches + 1) * 0.9 + 0.05
     width = 0.9 / (launches + 1)
@@ -111,7 +111,26 @@ def _template(spans: int) -> pl.DataFrame:
             schema_overrides={"bytes": pl.Int64},
         )
     )
-    return pl.concat(parts, how="diagonal_relaxed").with_columns(pl.col("span", "parent", "flow_in", "op").cast(pl.Int64))
+    last = base + 4 * launches
+    parts.append(  # the last collective of a step, which all ranks leave together, and its launch
+        pl.DataFrame(
+            {
+                "kind": ["api", "communication"],
+                "name": ["cudaLaunchKernel", "ncclDevKernel_AllReduce_Sum_f32"],
+                "at": [0.955, 0.96],
+                "length": [0.001, 0.0],
+                "span": [last, last + 1],
+                "track": [HOST, COMMUNICATION],
+                "parent": [0, None],
+                "flow_in": [None, last],
+                "bytes": [None, 4 << 20],
+                "is_last": [False, True],
+            }
+        )
+    )
+    return pl.concat(parts, how="diagonal_relaxed").with_columns(
+        pl.col("span", "parent", "flow_in", "op").cast(pl.Int64), pl.col("is_last").fill_null(False)
+    )
 
 
 def _of_rank(base: pl.DataFrame, rank: int, factors: NDArray[np.float64]) -> pl.DataFrame:
@@ -120,8 +139,12 @@ def _of_rank(base: pl.DataFrame, rank: int, factors: NDArray[np.float64]) -> pl.
     scale = np.where((base["kind"] == "step").to_numpy(), float(SLOT_NS), STEP_NS * factors[step])
     start = np.round(base["at"].to_numpy() * scale).astype(np.int64) + step.astype(np.int64) * SLOT_NS
     length = np.round(base["length"].to_numpy() * scale).astype(np.int64)
+    end = (step.astype(np.int64) + 1) * SLOT_NS - STEP_NS // 100
+    length = np.where(base["is_last"].to_numpy(), end - start, length)
     times = {"start_ns": start, "dur_ns": length, "self_ns": length}
-    return base.drop("at", "length").with_columns(*(pl.Series(name, values) for name, values in times.items()), rank=pl.lit(rank, pl.Int32))
+    return base.drop("at", "length", "is_last").with_columns(
+        *(pl.Series(name, values) for name, values in times.items()), rank=pl.lit(rank, pl.Int32)
+    )
 
 
 def _trace(frame: pl.DataFrame, rank: int, ranks: int) -> Trace:

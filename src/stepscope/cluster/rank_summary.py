@@ -57,7 +57,7 @@ def summary(trace: Trace, sources: dict[int, str] | None = None) -> Trace:
 
 
 def write_batch(batch: Batch, out: Path, room: Path) -> Status:
-    """Summarize the recordings of a batch into the run folder `out`. Those that cannot be read have a row of `problems` in the status."""
+    """Summarize the recordings of a batch into the run folder `out`. A recording that cannot be read is a problem of the status."""
     traces, sources, problems = list[Trace](), dict[int, str](), list[dict[str, Any]]()
     with contextlib.ExitStack() as stack:
         for part in batch.parts:

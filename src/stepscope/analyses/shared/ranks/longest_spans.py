@@ -15,8 +15,8 @@ def longest_spans(trace: Trace, steps: pl.DataFrame | None = None) -> pl.DataFra
         return stored if steps is None else stored.join(steps, on=["rank", "step"], how="semi")
     kind = pl.col("kind")
     gc = trace.spans.select(pl.col("category").unique()).collect().filter(pl.col("category").cast(pl.String) == "gc")["category"]
-    cause = pl.when(pl.col("category").is_in(gc.implode())).then(pl.lit("garbage_collection", _Cause)) if len(gc) else None
-    cause = (pl if cause is None else cause).when(kind == "data").then(pl.lit("input", _Cause))
+    collection = pl.col("category").is_in(gc.implode()) if len(gc) else pl.lit(value=False)
+    cause = pl.when(collection).then(pl.lit("garbage_collection", _Cause)).when(kind == "data").then(pl.lit("input", _Cause))
     cause = cause.when(kind.is_in(["kernel", "op"])).then(pl.lit("compute", _Cause))
     spans = trace.spans.filter(pl.col("step").is_not_null())
     if steps is not None:
