@@ -69,7 +69,7 @@ def _step(number: Ints, stage: Ints, host: Ints, offset: Ints, step: int, chance
         at = at + compute / 2
         meet = np.maximum.reduceat((at + offset), np.arange(0, ranks, TP))[host] - offset
         rows.append(_rows(number, 8, "communication", "ncclDevKernel_AllReduce", step, at, meet + MS - at, host))
-        at = meet + MS
+        at = (meet + MS).astype(np.float64)
     copies = stage * TP + number % TP
     last = np.array([(at + offset)[copies == place].max() for place in range(copies.max() + 1)])[copies] - offset
     rows.append(_rows(number, 8, "communication", "ncclDevKernel_AllReduce", step, at, last + 3 * MS - at, 10_000 + copies))

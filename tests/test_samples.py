@@ -157,7 +157,10 @@ def test_chrome_json_read_back_gives_the_same_answers(trace: Trace, tmp_path: Pa
     # Earlier recordings credit blocks to the operator that allocates, and not to the one that wants them.
     older = {"allocations_by_op", "live_tensors", "memory", "memory_peaks"} if ops.str.contains(ALLOCATORS).any() else set()
     # A Chrome file does not have the operations of pipeline stages.
-    staged = {"stragglers", "job_loss", "verdict", "advice"} if trace.table("stage_operations").head(1).collect().height else set()
+    in_stages = {"cluster_cells", "cluster_ranks", "cluster_stages", "parallel_groups", "parallel_map", "pipeline_chart"}
+    staged = (
+        {"stragglers", "job_loss", "verdict", "advice", *in_stages} if trace.table("stage_operations").head(1).collect().height else set()
+    )
     for name in [name for name in analysis_names() if name not in older | staged]:
         theirs, ours = (one.analyse(name).drop("track", strict=False) for one in (back, trace))  # tracks are numbered anew
         if name == "overview" and ours["copy_share"].null_count():  # a Chrome file does not say that copies are unknown

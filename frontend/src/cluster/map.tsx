@@ -12,6 +12,8 @@ import { useMemo } from "preact/hooks";
 
 const text = strings("cluster");
 const [LEFT, GAP, CELL, MOST_TALL] = [44, 8, 14, 240];
+/** Ranks in one line of data parallelism alone; more fill several lines. */
+const LINE = 160;
 
 interface Cell {
   rank: number;
@@ -40,13 +42,14 @@ function layout(map: Table): Layout {
   const share = Math.ceil(map.rows / panels.length);
   const line = Math.max(8, Math.ceil(Math.sqrt(share * 4) / 8) * 8);
   const inner = known("tp") ? "tp" : known("cp") ? "cp" : "ep";
+  const inLine = hasData && (hasInner || Math.max(...Array.from(map.num("dp")).filter(Number.isFinite)) < LINE);
   const cells = Array.from({ length: map.rows }, (_, row) => {
     const stage = Number.isFinite(of("pp", row)) ? of("pp", row) : -1;
     const panel = panels.indexOf(stage);
     const place = filled.get(panel) ?? 0;
     filled.set(panel, place + 1);
-    const placed = hasData && hasInner && Number.isFinite(of("dp", row)) && Number.isFinite(of(inner, row));
-    const [x, y] = placed ? [of("dp", row), of(inner, row)] : [place % line, Math.floor(place / line)];
+    const placed = inLine && Number.isFinite(of("dp", row)) && (!hasInner || Number.isFinite(of(inner, row)));
+    const [x, y] = placed ? [of("dp", row), hasInner ? of(inner, row) : 0] : [place % line, Math.floor(place / line)];
     return { rank: map.num("rank")[row], row, panel, x, y };
   });
   const most = (key: "x" | "y") => cells.reduce((high, cell) => Math.max(high, cell[key]), 0) + 1;
@@ -108,7 +111,9 @@ export function ParallelMap({ map, figures }: { map: Table; figures: Table }) {
     const axes =
       inner.includes("dp") && inner.length > 1
         ? `DP → · ${inner.find((name) => name !== "dp")!.toUpperCase()} ↓`
-        : t.rankOrder;
+        : inner.includes("dp") && made.down === 1
+          ? "DP →"
+          : t.rankOrder;
     context.fillText(axes, LEFT, height - 6);
   };
   const at = (x: number, y: number, width: number) => {

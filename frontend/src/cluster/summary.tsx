@@ -37,7 +37,7 @@ export function Summary({ ranks, figures, slow }: { ranks: Table; figures: Table
       </Tile>
       <Tile
         label={t.slowTile}
-        context={fill(t.slowContext, { hosts: of("host"), links: of("link") })}
+        context={fill(t.slowContext, { hosts: of("host"), links: of("link"), stages: of("stage") })}
         tone={slow.rows ? "bad" : "good"}
       >
         {number(of("rank"))}

@@ -286,7 +286,6 @@ export function Incomplete({ ranks }: { ranks: Table }) {
     { key: "reason", label: t.reason, as: "value", width: "minmax(200px, 4fr)" },
     { key: "host", label: t.by_host, as: "name" },
     { key: "steps", label: t.stepsHead },
-    { key: "problems", label: t.problems },
   ];
   return (
     <TableCard

@@ -25,6 +25,12 @@ export function RankTable({ means }: { means: Table }) {
     { key: "exposed_ns", label: t.exposedHead, bar: true, color: () => "var(--kind-communication)" },
     { key: "transit_ns", label: t.transitHead, hide: means.blank("transit_ns") },
     { key: "wait_ns", label: t.waitHead, bar: true, color: () => "var(--kind-wait)" },
+    {
+      key: "uncertain_wait_ns",
+      label: t.uncertainHead,
+      help: t.uncertainHelp,
+      hide: !means.num("uncertain_wait_ns").some((wait) => wait > 0),
+    },
     { key: "communication_idle_ns", label: t.idleTile, hide: means.blank("communication_idle_ns") },
     { key: "copy_ns", label: t.copyHead, hide: true },
     { key: "free_ns", label: t.freeHead },

@@ -78,6 +78,10 @@ def trace_header(trace: Trace, rank: int) -> dict[str, Any]:
     if isinstance(job, dict) or rank or meta.world_size:
         header["distributedInfo"] = (job if isinstance(job, dict) else {}) | {"rank": rank}
         header["distributedInfo"] |= {"world_size": meta.world_size} if meta.world_size else {}
+    if (groups := _process_groups(trace)) and "distributedInfo" in header:
+        header["distributedInfo"]["pg_config"] = groups
+    hosts = trace.table("hosts").select(pl.col("host").cast(pl.String)).collect()["host"].to_list()
+    header |= {"host": hosts[0]} if hosts else {}
     devices = trace.table("devices").select(id="device", name="name", totalGlobalMem="memory_bytes", numSms="cores").collect()
     header["deviceProperties"] = [{key: value for key, value in chip.items() if value is not None} for chip in devices.to_dicts()]
     if meta.format != "chrome":
@@ -91,6 +95,15 @@ def trace_header(trace: Trace, rank: int) -> dict[str, Any]:
     if (problems := trace.table("problems").drop("rank").collect()).height:
         header["stepscopeProblems"] = problems.to_dicts()  # data that is missing because parts of the source could not be read
     return header
+
+
+def _process_groups(trace: Trace) -> list[dict[str, Any]]:
+    """The groups of the rank as torch.profiler writes them."""
+    rows = trace.table("process_groups").select(pl.col("group", "description").cast(pl.String), "members").collect()
+    return [
+        {"pg_name": name, **({"pg_desc": text} if text else {}), "ranks": [int(rank) for rank in (members or "").split(",") if rank]}
+        for name, text, members in rows.iter_rows()
+    ]
 
 
 def _steps_by_time(trace: Trace) -> bool:

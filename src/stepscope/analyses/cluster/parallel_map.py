@@ -23,7 +23,7 @@ def parallel_map(trace: Trace) -> pl.DataFrame:
 
     A dimension comes from the names that the framework gave to its groups, from stages that the recording contains, from the sizes of the
     job in the order of Megatron, or from the ranks and calls of the groups: chains of transfers are pipelines, all-to-all is between
-    experts, and of reductions the groups of close ranks are tensor parallel, the others data parallel.
+    experts, and of reductions the groups of consecutive ranks are tensor parallel, the others data parallel.
     """
     sources = {group.dimension: group.how for group in parallel_groups_of(trace)}
     how = "; ".join(f"{name}: {sources[name]}" for name in DIMENSIONS if name in sources)

@@ -18,7 +18,6 @@ COLUMNS = {
     "first_step": pl.Int32,
     "last_step": pl.Int32,
     "groups": pl.Int64,  # process groups that the rank is in
-    "problems": pl.Int64,  # rows of the table problems
 }
 
 
@@ -33,7 +32,6 @@ def ranks(trace: Trace) -> pl.DataFrame:
     problems = whole.problems.select("rank", "file", "what", "lost").collect()
     unread = problems.filter(pl.col("what").str.contains(UNREAD, literal=True) & pl.col("rank").is_not_null())
     broken = {row["rank"]: row for row in unread.iter_rows(named=True)}
-    counts = Counter(problems["rank"].drop_nulls())
     # Of a job without a world size, the ranks below the highest recorded one exist.
     known = range(whole.meta.world_size) if whole.meta.world_size else range(max(recorded, default=-1) + 1)
     numbers = sorted({*known, *recorded, *broken})
@@ -52,7 +50,7 @@ def ranks(trace: Trace) -> pl.DataFrame:
             reason = _reason(broken[rank]) if rank in broken else "no recording of this rank"
         elif (row["steps"] or 0) < most:
             state, reason = "shorter", f"{row['steps']} of {most} steps"
-        places = {"host": hosts.get(rank), "device": devices.get(rank), "groups": groups.get(rank), "problems": counts.get(rank, 0)}
+        places = {"host": hosts.get(rank), "device": devices.get(rank), "groups": groups.get(rank)}
         rows.append({"rank": rank, "state": state, "reason": reason, **places, **row})
     table = pl.DataFrame(rows, COLUMNS, orient="row", strict=False)
     return table if trace is whole else table.filter(pl.col("rank").is_in(trace.meta.ranks))

@@ -21,6 +21,9 @@ FORMAT = "StragglerAnalysis Parquet"
 _COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mc", "mb_id", "gmc")
 _KINDS = {"forward-compute": "kernel", "backward-compute": "kernel", "optimizer": "kernel", "gc": "python"}
 _TRACKS = ("computation", "forward-send", "forward-recv", "backward-send", "backward-recv", "collectives", "garbage collection", "steps")
+# Collectives of the replicas of a stage. The other ones are of ranks of which one is recorded, or, of the embedding, of two stages whose
+# records do not end together.
+_OF_STAGE = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
 _LONGEST_S = 1e6
 _HEAD = b"PAR1"
 
@@ -109,9 +112,13 @@ def _on_one_clock(rows: pl.DataFrame) -> pl.DataFrame:
     transfer = pl.when(name.is_in(_TRACKS)).then(name.replace_strict({track: place for place, track in enumerate(_TRACKS)}, default=None))
     kind = name.replace_strict(_KINDS, default="communication")
     track = pl.when(kind == "kernel").then(0).when(name == "gc").then(6).otherwise(pl.coalesce(transfer, 5))
+    of_stage = pl.concat_str(pl.lit('{"Process Group Name":"stage '), "stage", pl.lit('"}'))
+    of_rank = pl.concat_str(pl.lit('{"Process Group Name":"'), name, pl.lit(" of rank "), "rank", pl.lit('"}'))
+    is_collective = name.str.contains("all-gather|reduce-scatter|all-reduce")
     return rows.join(begins, on="step").select(
         "rank",
         "step",
+        args=pl.when(name.is_in(_OF_STAGE)).then(of_stage).when(is_collective).then(of_rank),
         name=name,
         kind=kind,
         track=track.cast(pl.Int32),

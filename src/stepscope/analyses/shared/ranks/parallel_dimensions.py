@@ -149,12 +149,12 @@ def _by_structure(trace: Trace) -> Iterator[ParallelGroup]:
     chosen: dict[str, _Family] = {}
     if exchanges:
         chosen["ep"] = max(exchanges, key=lambda family: family.calls)
-    if len(parts) > 1:
-        parts.sort(key=lambda family: (family.stride, -family.calls))
+    parts.sort(key=lambda family: (family.stride, -family.calls))
+    if len(parts) > 1 and parts[0].stride == 1:
         chosen["tp"] = parts[0]
         chosen["dp"] = max(parts[1:], key=lambda family: family.calls)
     elif parts and parts[0].stride > 1:
-        chosen["dp"] = parts[0]
+        chosen["dp"] = max(parts, key=lambda family: family.calls)
     elif reductions and not parts and not exchanges:
         chosen["dp"] = reductions[0]  # one group of all ranks
     for dimension, family in chosen.items():

@@ -142,11 +142,12 @@ def _offsets(aligned: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     reach = pl.max_horizontal(most - pl.col("middle"), pl.col("middle") - least)
     clocks = clocks.with_columns(within=pl.when(possible).then(pl.min_horizontal("within", reach)).otherwise(pl.coalesce("within", reach)))
     clocks = clocks.drop_nulls(["middle", "within"])
-    agrees = pl.col("middle").abs() <= pl.col("within")
+    agrees, off = pl.col("middle").abs() <= pl.col("within"), pl.col("middle").abs()
     return clocks.select(
         "clock",
-        offset_ns=pl.when(agrees).then(pl.lit(0, pl.Int64)).otherwise("middle"),
-        uncertainty_ns=pl.col("within") + pl.when(agrees).then(pl.col("middle").abs()).otherwise(0),
+        # Where the bounds contradict each other the recorded times stay, and anything up to the offset may be wrong.
+        offset_ns=pl.when(agrees | ~possible).then(pl.lit(0, pl.Int64)).otherwise("middle"),
+        uncertainty_ns=pl.col("within") + pl.when(agrees | ~possible).then(off).otherwise(0),
         least_ns="least_ns",
         most_ns="most_ns",
         calls="calls",
