@@ -1,6 +1,7 @@
 """What a user gets: the wheel, in an environment that has nothing else."""
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -41,6 +42,18 @@ def test_the_wheel_holds_every_module_the_types_and_the_licence(wheel: Path) -> 
 def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert tops == {"stepscope", f"stepscope-{stepscope.__version__}.dist-info"}
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+def test_the_wheel_holds_the_scanner_for_every_python_of_its_platform(wheel: Path) -> None:
+    assert "stepscope/readers/chrome/scanner/_scan.so" in zipfile.ZipFile(wheel).namelist()
+    assert "-py3-none-linux_" in wheel.name or "-py3-none-macosx_" in wheel.name
+
+
+def test_without_a_compiler_the_wheel_is_built_for_every_platform(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT]
+    _run(*command, PATH=str(tmp_path), CC=str(tmp_path / "none"))
+    assert [path.name for path in tmp_path.glob("*.whl")] == [f"stepscope-{stepscope.__version__}-py3-none-any.whl"]
 
 
 def test_the_installed_command_says_its_version(installed: Path) -> None:

@@ -18,6 +18,7 @@ from stepscope.readers.common.documents import replace_lone_surrogates
 PIECE = 8 << 20
 # Longer than any real event or header: a longer one is not a trace, and memory stays bounded.
 LONGEST = 256 << 20
+_PART = 1 << 18  # bytes read at a time: they stay in the cache of the processor
 
 _EVENT_KEYS = (b"ph", b"name", b"cat", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"s", b"bp")
 
@@ -87,8 +88,9 @@ class Text:
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Read a part of a plain file into a buffer; the number of bytes, fewer only at the end of the file."""
         done = 0
-        while done < len(buffer) and (count := os.preadv(self._file.fileno(), [buffer[done:]], offset + done)):
-            done += count
+        while done < len(buffer) and (part := os.pread(self._file.fileno(), min(len(buffer) - done, _PART), offset + done)):
+            buffer[done : done + len(part)] = part
+            done += len(part)
         return done
 
     def event_array(self, piece: Piece) -> bytes:
