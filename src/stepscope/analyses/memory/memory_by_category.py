@@ -88,7 +88,8 @@ def _with_lifetimes(blocks: pl.DataFrame, steps: pl.DataFrame, stages: dict[str,
 def _curves(blocks: pl.DataFrame, static: int | None, low: int | None, high: int | None, pixels: int | None) -> pl.DataFrame:
     """Live bytes by category of one device at its timestamps."""
     passing = pl.any_horizontal(pl.col("alloc_ns", "free_ns").is_not_null())
-    at = pl.concat([blocks["alloc_ns"], blocks["free_ns"]]).drop_nulls().unique().sort().to_numpy()
+    times = pl.concat([blocks["alloc_ns"], blocks["free_ns"]]).drop_nulls().unique().sort()
+    at = times.filter(times.is_between(-_FOREVER if low is None else low, _FOREVER if high is None else high)).to_numpy()
     curves: dict[str, NDArray[np.int64]] = {}
     for (category,), rows in blocks.group_by("category"):
         curves[str(category)] = _alive(rows, at)
@@ -98,14 +99,9 @@ def _curves(blocks: pl.DataFrame, static: int | None, low: int | None, high: int
         curves["static"] = np.full(len(at), max(0, static - lasting), np.int64)
     rest = sorted(curves.keys() - set(CATEGORIES))
     names = [*(name for name in CATEGORIES if name in curves), *rest]
-    keep = np.ones(len(at), np.bool_)
-    if low is not None:
-        keep &= at >= low
-    if high is not None:
-        keep &= at <= high
-    rows_at = np.flatnonzero(keep)
+    rows_at = np.arange(len(at))
     if pixels is not None and len(rows_at) > 2 * pixels:
-        rows_at = rows_at[_extremes(at[rows_at], np.sum(list(curves.values()), axis=0)[rows_at], pixels)]
+        rows_at = _extremes(at, np.sum(list(curves.values()), axis=0), pixels)
     return pl.concat(
         pl.select(
             rank=pl.lit(blocks["rank"][0]),

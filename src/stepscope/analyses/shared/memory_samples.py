@@ -3,6 +3,7 @@
 import polars as pl
 
 from stepscope.model.counters import OWNER
+from stepscope.model.memo import memoized
 from stepscope.model.parameters import check_word
 from stepscope.model.trace import Trace
 
@@ -17,6 +18,7 @@ COLUMNS = {
 _IS_MEMORY = pl.col("series").cast(pl.String).is_in(["allocated", "reserved"])
 
 
+@memoized
 def memory_samples(trace: Trace, device: str | None) -> pl.DataFrame:
     """Per rank and device, in order of time: every sample of allocated and reserved bytes, and the static part."""
     counters = trace.table("counters").filter(pl.col("unit").cast(pl.String) == "bytes", _IS_MEMORY).with_columns(device=OWNER)

@@ -81,7 +81,10 @@ def _largest_operators(trace: Trace) -> pl.DataFrame:
 
 def _categories(trace: Trace, highest: pl.DataFrame) -> pl.DataFrame:
     """Per rank and device: bytes by category at the peak, the largest first."""
-    curves = memory_by_category(trace).join(highest.select("rank", "device", at_ns="peak_ns"), on=["rank", "device", "at_ns"])
+    # Of one device this is one timestamp; all of them would be millions of rows.
+    low, high = highest.select(low=pl.col("peak_ns").min(), high=pl.col("peak_ns").max()).row(0)
+    curves = memory_by_category(trace, start_ns=low, end_ns=high)
+    curves = curves.join(highest.select("rank", "device", at_ns="peak_ns"), on=["rank", "device", "at_ns"])
     parts = curves.filter(pl.col("bytes") > 0).sort(-pl.col("bytes"), "category")
     return parts.group_by("rank", "device").agg(parts=pl.struct("category", "bytes"))
 

@@ -104,7 +104,7 @@ def first_finding(trace: Trace) -> Advice:
 
 @memoized
 def _gains(trace: Trace) -> tuple[Advice, Replays, list[Ranked]]:
-    """Advice with the findings that gain now, without a waterfall; the replays, and the findings that may gain behind these."""
+    """Advice with the findings that gain now, without a waterfall; the replays, and the findings that may gain later."""
     replays = Replays(trace)
     ranks, coverage = _chosen_ranks(trace, replays)
     runs = {rank: Run(trace, rank, replays.graph, replays.unchanged) for rank in ranks}
@@ -201,7 +201,7 @@ def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> lis
 
 
 def _hidden(replays: Replays, now: list[Ranked], behind: list[Ranked], waterfall: list[Fix]) -> list[Ranked]:
-    """The findings that gain once those that gain now are fixed."""
+    """The findings that gain only after the fix of the others."""
     step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
     later = {id(fix.ranked): fix.before_ns - fix.after_ns for fix in waterfall}
     hidden = []
