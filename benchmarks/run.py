@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from measure import Cost, cost, keep, table
 
+import stepscope
 from stepscope.model.trace import analysis, analysis_names
 
 HERE = Path(__file__).parent

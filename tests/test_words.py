@@ -37,7 +37,8 @@ WORDS = {
     "told|heard|said|(?:says?|tells?) so": "data does not speak; write: is reported, is listed, contains",
     "nobody|somebody|someone|whoever": "name the user, the process or the tool",
     "those that|of which|of whom|what of|so many|so much|for so long": "pronoun chain; name the noun",
-    "(?:come|comes|came) by|(?:hold|holds|held) up|(?:do|does|did|done) without|taken for": "idiom; use the plain verb",
+    "(?:come|comes|came) by|(?:hold|holds|held|hang|hangs|hung) up|(?:do|does|did|done) without|taken for|(?:give|gives|gave) way|"
+    "(?:go|goes|went) on|for ever": "idiom; use the plain verb: get, block, close, omit, continue, always",
     "lanes?": "the glossary has: track",
     "moments?": "the glossary has: timestamp; also: time, point in time",
     "anew|meanwhile|thereof|wherein|whereby|henceforth": "archaic; write: again, at the same time",
@@ -66,7 +67,8 @@ ALLOWED_NAMES = {
     [
         "synchronise two clocks", "an initialised device", "colours", "an artefact", "it doesn't open", "the device stands idle",
         "what is to be run?", "tasks with times that cannot be.", "the reader is told", "nobody asked", "kernels of which",
-        "what becomes of it", "others are held up", "a lane", "the moment of a sample", "read anew", "a cancelled job",
+        "what becomes of it", "others are held up", "the job goes on", "the server hangs up", "a lane", "the moment of a sample",
+        "read anew", "a cancelled job",
     ],
 )  # fmt: skip
 def test_a_text_in_other_words_is_found(text: str) -> None:
@@ -103,6 +105,15 @@ def test_help_texts_use_plain_words() -> None:
 def test_texts_of_the_web_pages_use_plain_words() -> None:
     _skip_if_not_yet_clean("strings")
     assert [found for text in _leaves(json.loads(STRINGS.read_text())) for found in _violations(text)] == []
+
+
+def test_sources_of_the_web_pages_have_american_spelling() -> None:
+    """Names and comments, too; texts are in strings/."""
+    sources = [path for path in STRINGS.parents[1].rglob("*") if path.suffix in (".ts", ".tsx", ".css")]
+    assert len(sources) > 100
+    british = [pattern for pattern, reason in PATTERNS.items() if reason.startswith("British")]
+    found = [f"{path.relative_to(ROOT)}: {match[0]}" for path in sources for word in british for match in word.finditer(path.read_text())]
+    assert found == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

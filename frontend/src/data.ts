@@ -23,10 +23,10 @@ export const info = computed(() => (read.value?.id === place.value.run ? read.va
 
 /** The rank that the pages show: the one in the address if the run has it, else the first. */
 export function rank(): number | null {
-  const asked = param("rank");
+  const requested = param("rank");
   const ranks = info.value?.ranks ?? [];
-  if (asked !== undefined && asked !== "all" && (ranks.length === 0 || ranks.includes(Number(asked))))
-    return Number(asked);
+  if (requested !== undefined && requested !== "all" && (ranks.length === 0 || ranks.includes(Number(requested))))
+    return Number(requested);
   return ranks[0] ?? null;
 }
 
@@ -88,8 +88,8 @@ export interface Options {
  * others.
  */
 export function shownSteps(): string | undefined {
-  const asked = param("steps");
-  return asked === "all" ? undefined : (asked ?? info.value?.part?.join(":"));
+  const requested = param("steps");
+  return requested === "all" ? undefined : (requested ?? info.value?.part?.join(":"));
 }
 
 /** The value in the address that shows all steps. */
@@ -136,9 +136,9 @@ export function useQuery(sql: string | null): Fetched<Table> {
 }
 
 export function useInfo(run: string | null): Fetched<Info> {
-  const asked = useFetched(run === null ? null : `${run}\ninfo`, () => source().info(run!));
+  const fetched = useFetched(run === null ? null : `${run}\ninfo`, () => source().info(run!));
   useEffect(() => {
-    read.value = asked.data && asked.data.id === run ? asked.data : null;
-  }, [asked.data, run]);
-  return asked;
+    read.value = fetched.data && fetched.data.id === run ? fetched.data : null;
+  }, [fetched.data, run]);
+  return fetched;
 }

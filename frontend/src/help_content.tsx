@@ -117,8 +117,8 @@ export function HelpContent({ close }: { close: () => void }) {
             </dl>
           </div>
         ))}
-        <h3>{t.colours}</h3>
-        <p>{t.coloursNote}</p>
+        <h3>{t.colors}</h3>
+        <p>{t.colorsNote}</p>
         <dl class="keys">
           {KINDS.map((kind) => [
             <dt key={kind}>

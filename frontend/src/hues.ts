@@ -36,8 +36,8 @@ export function family(name: string): Family {
 
 /** The family of a span: that of its name, or of its type if the name matches none. */
 export function spanFamily(name: string, type: string | null): Family {
-  const own = family(name);
-  return own === "other" && type ? family(type) : own;
+  const byName = family(name);
+  return byName === "other" && type ? family(type) : byName;
 }
 
 // Words in C++ kernel names that describe how they run, not what they compute.

@@ -49,7 +49,7 @@ export function messageParts(code: string, values: Values, catalog: Catalog): Pa
     const singular = formatted.length === 1 && plainText(formatted[0]) === "1";
     parts.push(
       ...formatted,
-      literal.replace(/\[([^|\]]*)\|([^\]]*)\]/g, (_, one: string, many: string) => (singular ? one : many)),
+      literal.replace(/\[([^|\]]*)\|([^\]]*)\]/g, (_, item: string, many: string) => (singular ? item : many)),
     );
   }
   return joined(parts);
@@ -64,7 +64,7 @@ function valueParts(value: Value, form: string, catalog: Catalog): Part[] {
   const quantity = QUANTITIES[form];
   if (quantity) {
     const numbers = (Array.isArray(value) ? value : [value]).map((number) => ({ value: Number(number), quantity }));
-    const different = numbers.filter((one, at) => !at || numberText(one) !== numberText(numbers[0]));
+    const different = numbers.filter((item, at) => !at || numberText(item) !== numberText(numbers[0]));
     return different.flatMap((number, at) => (at ? [catalog["word:to"], number] : [number]));
   }
   const word = (text: string) => catalog[`word:${text}`] ?? text;

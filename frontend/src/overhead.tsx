@@ -48,7 +48,7 @@ function more(bare: number, step: number): string {
 
 function options(overview: Table, row: number): string {
   const t = text();
-  const names = (overview.str("slowed_by")[row] ?? "").split(", ").map((one) => t[one as "stacks"] ?? one);
+  const names = (overview.str("slowed_by")[row] ?? "").split(", ").map((item) => t[item as "stacks"] ?? item);
   return names.length > 1 ? names.slice(0, -1).join(t.comma) + t.and + names.at(-1) : names[0];
 }
 

@@ -22,7 +22,7 @@ export function hasData(page: Page, now: Info): boolean {
 
 /** Whether a link to this page leads to data. */
 export function hasPage(id: string): boolean {
-  const page = pages.find((one) => one.id === id);
+  const page = pages.find((item) => item.id === id);
   if (!page || (source().isReport && NOT_IN_REPORT.includes(id))) return false;
   return page.alone || info.value === null || hasData(page, info.value);
 }

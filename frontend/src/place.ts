@@ -56,11 +56,11 @@ export interface Change {
  * one.
  */
 export function linkFrom(now: Place, change: Change): string {
-  const here = now.run === null ? null : listed(now.run);
-  const run = change.run === undefined ? here : change.run === null ? null : listed(change.run);
-  const page = change.page ?? (change.run !== undefined && run !== here && run ? "overview" : now.page);
-  const moved = page !== now.page || run !== here;
-  const kept = Object.entries(now.params).filter(([name]) => !moved || (run === here && CONTEXT.includes(name)));
+  const current = now.run === null ? null : listed(now.run);
+  const run = change.run === undefined ? current : change.run === null ? null : listed(change.run);
+  const page = change.page ?? (change.run !== undefined && run !== current && run ? "overview" : now.page);
+  const moved = page !== now.page || run !== current;
+  const kept = Object.entries(now.params).filter(([name]) => !moved || (run === current && CONTEXT.includes(name)));
   const params = new URLSearchParams(kept);
   for (const [name, value] of Object.entries(change.params ?? {})) {
     if (value === null || value === undefined || value === "") params.delete(name);

@@ -44,7 +44,7 @@ export class ReportSource implements Source {
     const { rank, ...rest } = params;
     const key = question(name, rest);
     const part = this.contents.parts[key];
-    if (!part && Object.keys(KEEPS).some((one) => rest[one] !== undefined && rest[one] !== null))
+    if (!part && Object.keys(KEEPS).some((item) => rest[item] !== undefined && rest[item] !== null))
       return this.kept(name, params);
     if (!part)
       throw new RequestError(
@@ -99,9 +99,9 @@ export class ReportSource implements Source {
   async raw(_run: string, path: string): Promise<Response> {
     const part = this.contents.parts[path.replace(/&v=[^&]*/, "")];
     if (part?.at === undefined && path.startsWith("timeline/") && !path.startsWith("timeline/tiles/")) {
-      const found = (await (this.spans ??= this.carried())).answer(path);
-      if (found !== null)
-        return new Response(JSON.stringify(found), { headers: { "Content-Type": "application/json" } });
+      const result = (await (this.spans ??= this.carried())).answer(path);
+      if (result !== null)
+        return new Response(JSON.stringify(result), { headers: { "Content-Type": "application/json" } });
     }
     if (part?.at === undefined)
       throw new RequestError("This report does not carry it: open the run itself with `stepscope view`.", "usage", 404);
@@ -144,11 +144,11 @@ const WHOLE = ["steps", "columns", "sort", "descending", "offset", "limit"];
 
 /** The same text as server/report.py makes for the same query. */
 function question(name: string, params: Params): string {
-  const given = Object.entries(params)
+  const pairs = Object.entries(params)
     .filter(([key, value]) => value !== null && value !== undefined && value !== "" && !WHOLE.includes(key))
     .map(([key, value]) => `${key}=${value === true ? "1" : value === false ? "0" : value}`)
     .sort();
-  return given.length ? `${name}?${given.join("&")}` : name;
+  return pairs.length ? `${name}?${pairs.join("&")}` : name;
 }
 
 async function unpack(base64: string): Promise<ArrayBuffer> {

@@ -26,7 +26,7 @@ const WHOLE = ["timeline", "files", "live"];
 export function Shell() {
   const t = text();
   const { run, page } = place.value;
-  const asked = useInfo(run);
+  const fetched = useInfo(run);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       if ((event.key === "k" || event.key === "K") && (event.ctrlKey || event.metaKey)) openPalette();
@@ -40,13 +40,13 @@ export function Shell() {
     document.addEventListener("keydown", keys);
     return () => document.removeEventListener("keydown", keys);
   }, []);
-  const found = pages.find((one) => one.id === page);
+  const match = pages.find((item) => item.id === page);
   // The code of the page is loaded while the run is being opened.
-  useEffect(() => void (found && load(found).catch(() => undefined)), [found]);
+  useEffect(() => void (match && load(match).catch(() => undefined)), [match]);
   useEffect(() => {
-    const title = found ? titles()[found.id] : "";
+    const title = match ? titles()[match.id] : "";
     document.title = [title, info.value?.name, "stepscope"].filter(Boolean).join(" · ");
-  }, [found, info.value, language()]);
+  }, [match, info.value, language()]);
   return (
     <div class="app">
       <a
@@ -63,15 +63,15 @@ export function Shell() {
       <Nav current={page} info={run === null ? null : info.value} />
       <div class="main">
         <main class="page" id="main" tabIndex={-1} key={`${run}/${page}`}>
-          {!found ? (
+          {!match ? (
             <p>
               {fill(t.noPage, { page })} <a href="#/">{t.back}</a>
             </p>
-          ) : found.alone || run === null ? (
-            <Opened page={run === null && !found.alone ? pages.find((one) => one.id === "runs")! : found} />
-          ) : asked.error ? (
+          ) : match.alone || run === null ? (
+            <Opened page={run === null && !match.alone ? pages.find((item) => item.id === "runs")! : match} />
+          ) : fetched.error ? (
             <>
-              <Trouble error={asked.error} />
+              <Trouble error={fetched.error} />
               <p>
                 {place.value.params.step_name && (
                   <>
@@ -86,7 +86,7 @@ export function Shell() {
           ) : (
             <Context now={info.value} page={page}>
               {info.value.part && !WHOLE.includes(page) && <Part now={info.value} />}
-              <Opened page={found} />
+              <Opened page={match} />
             </Context>
           )}
         </main>

@@ -42,9 +42,9 @@ export class Table {
   }
 
   private column(name: string): ArrayLike<unknown> | undefined {
-    const found = this.columns.get(name);
-    if (typeof found !== "function") return found;
-    const made = found();
+    const match = this.columns.get(name);
+    if (typeof match !== "function") return match;
+    const made = match();
     this.columns.set(name, made);
     return made;
   }
@@ -120,9 +120,9 @@ export class Table {
 
   /** Rows for which a test holds, in order. */
   where(test: (row: number) => boolean): number[] {
-    const found: number[] = [];
-    for (let row = 0; row < this.rows; row++) if (test(row)) found.push(row);
-    return found;
+    const result: number[] = [];
+    for (let row = 0; row < this.rows; row++) if (test(row)) result.push(row);
+    return result;
   }
 
   /** Some rows as a table. */
@@ -134,8 +134,8 @@ export class Table {
 
   /** The same rows with additional or replaced columns: numbers (NaN where missing) or text. */
   with(more: Record<string, ArrayLike<unknown>>): Table {
-    const own = this.names.map((name): [string, Values] => [name, () => this.column(name)!]);
-    const made = new Table(new Map([...own, ...Object.entries(more)]), this.rows, this.total, this.origin);
+    const entries = this.names.map((name): [string, Values] => [name, () => this.column(name)!]);
+    const made = new Table(new Map([...entries, ...Object.entries(more)]), this.rows, this.total, this.origin);
     made.numbers = new Map([...this.numbers].filter(([name]) => !(name in more)));
     made.words = new Map([...this.words].filter(([name]) => !(name in more)));
     return made;
@@ -156,7 +156,7 @@ export class Table {
 function spreadsheetText(text: string): string {
   const visible = text.replace(
     /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g,
-    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    (item) => `\\u${item.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
   return /^[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]/.test(visible) &&
     !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(visible)
@@ -190,13 +190,13 @@ function decodeColumn(column: Arrow<unknown>): ArrayLike<unknown> {
   const [first, last] = [ends[0], ends[length * step]];
   const whole = decoder.decode(batch.values.subarray(first, last));
   if (whole.length !== last - first) return column.toArray() as ArrayLike<unknown>;
-  const found: (string | null)[] = new Array(length);
+  const result: (string | null)[] = new Array(length);
   for (let row = 0; row < length; row++)
-    found[row] =
+    result[row] =
       nullCount && !(validity[row >> 3] & (1 << (row % 8)))
         ? null
         : whole.slice(ends[row * step] - first, ends[(row + 1) * step] - first);
-  return found;
+  return result;
 }
 
 /** Minus the origin, as floats: by halves, since a bigint per value is much slower. Exact up to 2^53. */

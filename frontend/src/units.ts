@@ -181,7 +181,7 @@ export function axisLabels(values: number[], as: Quantity, unit?: TimeUnit): str
   const small = as === "count" && most < 1e5;
   const name =
     as === "time" ? (unit ?? timeUnit(most)) : small ? "" : (as === "count" ? short(most) : write(most, as)).unit;
-  const one =
+  const item =
     as === "time"
       ? TIME[name as TimeUnit]
       : as === "share"
@@ -189,7 +189,7 @@ export function axisLabels(values: number[], as: Quantity, unit?: TimeUnit): str
         : small
           ? 1
           : 1000 ** Math.max(0, Math.floor(Math.log10(Math.max(1, most)) / 3 + 1e-9));
-  const step = values.length > 1 ? Math.abs(values[1] - values[0]) / one : 1;
+  const step = values.length > 1 ? Math.abs(values[1] - values[0]) / item : 1;
   // Enough digits to distinguish them: 122.5 is not 123.
   let places = 0;
   while (places < 9 && Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) > 1e-6 * step * 10 ** places)
@@ -199,7 +199,7 @@ export function axisLabels(values: number[], as: Quantity, unit?: TimeUnit): str
     (text: string) => text.split(".")[1],
   ];
   return values.map((value, at) => {
-    const number = String(+(value / one).toFixed(places));
+    const number = String(+(value / item).toFixed(places));
     const written = minus(part(number) ? `${whole(number)}.${part(number)}` : whole(number));
     return at === values.length - 1 && name ? `${written} ${name}` : written;
   });
@@ -207,11 +207,11 @@ export function axisLabels(values: number[], as: Quantity, unit?: TimeUnit): str
 
 /** Integers in order as ranges: 2–33, 40. */
 export function ranges(numbers: number[]): string {
-  const found: [number, number][] = [];
-  for (const one of numbers) {
-    const last = found.at(-1);
-    if (last && one === last[1] + 1) last[1] = one;
-    else found.push([one, one]);
+  const result: [number, number][] = [];
+  for (const item of numbers) {
+    const last = result.at(-1);
+    if (last && item === last[1] + 1) last[1] = item;
+    else result.push([item, item]);
   }
-  return found.map(([first, end]) => (first === end ? `${first}` : `${first}–${end}`)).join(", ");
+  return result.map(([first, end]) => (first === end ? `${first}` : `${first}–${end}`)).join(", ");
 }

@@ -25,8 +25,8 @@ const TONES: Record<string, Tone> = { info: "good", medium: "warn", high: "bad" 
 
 /** The conclusions of one topic; the headline is the first. Without `allRanks`, those of the chosen rank. */
 export function useVerdict(topic: string, params: Params = {}, options: Options = {}): Fetched<Row[]> {
-  const asked = useTable("verdict", { topic, ...params }, options);
-  return { ...asked, data: asked.data && verdictRows(asked.data) };
+  const fetched = useTable("verdict", { topic, ...params }, options);
+  return { ...fetched, data: fetched.data && verdictRows(fetched.data) };
 }
 
 /** Rows of several ranks also have those of the whole run, without a rank: these come first. */

@@ -35,8 +35,8 @@ function alignSeries(
   const name = table.str("name");
   const known = rows.filter((row) => !Number.isNaN(value[row]) && names.includes(name[row]!));
   // A sample covers the time before it: the first sample of a name, the time since the name first appeared.
-  const firsts = names.flatMap((one) => {
-    const [first, row] = [rows.find((row) => name[row] === one), known.find((row) => name[row] === one)];
+  const firsts = names.flatMap((item) => {
+    const [first, row] = [rows.find((row) => name[row] === item), known.find((row) => name[row] === item)];
     return first !== undefined && row !== undefined && first !== row ? [[first, row]] : [];
   });
   const x = Float64Array.from(new Set([...firsts.map(([first]) => at[first]), ...known.map((row) => at[row])])).sort();

@@ -34,15 +34,15 @@ function useOther(run: string, of: Choices) {
   const steps = part ? numbers.filter((step) => step >= part[0] && step <= part[1]) : numbers;
   const range = steps.length ? `${steps[0]}:${steps[steps.length - 1]}` : null;
   const params = { rank, steps: range, ...treeParams(of) };
-  const asked = useFetched(range ? `${run}\nflame_graph\n${JSON.stringify(params)}` : null, () =>
+  const fetched = useFetched(range ? `${run}\nflame_graph\n${JSON.stringify(params)}` : null, () =>
     source().table(run, "flame_graph", params),
   );
   return {
     info: theirs,
     steps: steps.length,
     none: known.data !== null && !steps.length,
-    error: theirs.error ?? known.error ?? asked.error,
-    asked,
+    error: theirs.error ?? known.error ?? fetched.error,
+    asked: fetched,
   };
 }
 
@@ -50,17 +50,17 @@ export function DifferenceGraph({ of }: { of: Choices }) {
   const t = text();
   const now = info.value!;
   const mine = useShownSteps();
-  const own = useTable("flame_graph", { ...treeParams(of), steps: mine?.range ?? null }, { skip: !mine?.range });
+  const shownTree = useTable("flame_graph", { ...treeParams(of), steps: mine?.range ?? null }, { skip: !mine?.range });
   const other = useOther(of.other!, of);
   const graph = useMemo(() => {
-    if (!own.data || !other.asked.data || !mine) return null;
-    const both = difference(framesOf(own.data), mine.count, framesOf(other.asked.data), other.steps);
+    if (!shownTree.data || !other.asked.data || !mine) return null;
+    const both = difference(framesOf(shownTree.data), mine.count, framesOf(other.asked.data), other.steps);
     return { both, layout: leftHeavy(both.frames) };
-  }, [own.data, other.asked.data, mine?.count, other.steps]);
-  const found = useMemo(() => graph && matches(graph.both.frames, of.find), [graph, of.find]);
-  const selection = useSelection(graph?.both.frames ?? null, found);
+  }, [shownTree.data, other.asked.data, mine?.count, other.steps]);
+  const matched = useMemo(() => graph && matches(graph.both.frames, of.find), [graph, of.find]);
+  const selection = useSelection(graph?.both.frames ?? null, matched);
   const scene = useRef<Scene | null>(null);
-  const error = own.error ?? other.error;
+  const error = shownTree.error ?? other.error;
   const alone = <a href={link({ params: { with: null, at: null } })}>{t.stop}</a>;
   if (error)
     return (
@@ -98,7 +98,7 @@ export function DifferenceGraph({ of }: { of: Choices }) {
       <section class="card">
         <Toolbar
           of={of}
-          matches={found}
+          matches={matched}
           whole={layout.whole}
           steps={0}
           onNext={selection.next}
@@ -121,7 +121,7 @@ export function DifferenceGraph({ of }: { of: Choices }) {
           selected={selection.row}
           onSelect={selection.select}
           onKey={(key, row) => frameKeys(key, frames, row)}
-          matches={found}
+          matches={matched}
           tint={tint}
           tooltip={(row) => <TipOf of={frames} row={row} figures={figures} tint={tint(row)} />}
           sceneOf={scene}

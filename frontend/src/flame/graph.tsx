@@ -322,7 +322,10 @@ function keyed(event: KeyboardEvent, of: Keyed): boolean {
     return rows[rows.indexOf(selected) + by] ?? selected;
   };
   const largest = (row: number) =>
-    (below.get(row) ?? []).reduce((best, one) => (best < 0 || layout.width[one] > layout.width[best] ? one : best), -1);
+    (below.get(row) ?? []).reduce(
+      (best, item) => (best < 0 || layout.width[item] > layout.width[best] ? item : best),
+      -1,
+    );
   const start = largest(-1);
   switch (event.key) {
     case "ArrowDown":

@@ -34,10 +34,10 @@ export function Sandwich({ of }: { of: Choices }) {
   const all = useMemo(() => whole.data && framesOf(whole.data), [whole.data]);
   const callees = useMemo(() => down.data && framesOf(down.data), [down.data]);
   const callers = useMemo(() => up.data && framesOf(up.data), [up.data]);
-  const found = useMemo(() => callees && matches(callees, of.find), [callees, of.find]);
+  const matched = useMemo(() => callees && matches(callees, of.find), [callees, of.find]);
   const foundAbove = useMemo(() => callers && matches(callers, of.find), [callers, of.find]);
   const scene = useRef<Scene | null>(null);
-  const selection = useSelection(callees, found);
+  const selection = useSelection(callees, matched);
   const error = whole.error ?? down.error ?? up.error;
   const back = <a href={link({ params: { fn: null, at: null } })}>{t.backToGraph}</a>;
   if (error) return <Trouble error={error} />;
@@ -64,7 +64,7 @@ export function Sandwich({ of }: { of: Choices }) {
       <section class="card">
         <Toolbar
           of={of}
-          matches={found && foundAbove ? { ...found, count: found.count + foundAbove.count } : found}
+          matches={matched && foundAbove ? { ...matched, count: matched.count + foundAbove.count } : matched}
           whole={callees.total[0] || 1}
           steps={steps?.count ?? 0}
           onNext={selection.next}
@@ -76,7 +76,7 @@ export function Sandwich({ of }: { of: Choices }) {
         <Half
           of={callees}
           figures={figures}
-          found={found}
+          found={matched}
           label={fill(t.graphCallees, { name })}
           sceneOf={scene}
           selection={selection}

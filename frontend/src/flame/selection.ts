@@ -12,7 +12,7 @@ export interface Selection {
   next: (by: number) => void;
 }
 
-export function useSelection(frames: Frames | null, found: Matches | null): Selection {
+export function useSelection(frames: Frames | null, result: Matches | null): Selection {
   const keys = useMemo(() => (frames ? pathKeys(frames) : []), [frames]);
   const at = param("at");
   const row = at === undefined ? -1 : keys.indexOf(at);
@@ -22,10 +22,10 @@ export function useSelection(frames: Frames | null, found: Matches | null): Sele
     row,
     select,
     next: (by) => {
-      const rows = found ? Array.from(found.is.keys()).filter((one) => found.is[one]) : [];
+      const rows = result ? Array.from(result.is.keys()).filter((item) => result.is[item]) : [];
       if (!rows.length) return;
-      const here = rows.indexOf(row >= 0 ? row : last.current);
-      last.current = rows[(here + by + rows.length + (here < 0 && by < 0 ? 1 : 0)) % rows.length];
+      const current = rows.indexOf(row >= 0 ? row : last.current);
+      last.current = rows[(current + by + rows.length + (current < 0 && by < 0 ? 1 : 0)) % rows.length];
       select(last.current);
     },
   };

@@ -42,8 +42,8 @@ export function TimeGraph({ of }: { of: Choices }) {
     const frames = framesOf(shown);
     return { frames, layout: inTime(frames) };
   }, [shown]);
-  const found = useMemo(() => graph && matches(graph.frames, of.find), [graph, of.find]);
-  const selection = useSelection(graph?.frames ?? null, found);
+  const matched = useMemo(() => graph && matches(graph.frames, of.find), [graph, of.find]);
+  const selection = useSelection(graph?.frames ?? null, matched);
   const scene = useRef<Scene | null>(null);
   const error = base.error ?? fetched.error;
   if (error) return <Trouble error={error} />;
@@ -77,7 +77,7 @@ export function TimeGraph({ of }: { of: Choices }) {
       <section class="card">
         <Toolbar
           of={of}
-          matches={found}
+          matches={matched}
           whole={whole.whole}
           steps={0}
           onNext={selection.next}
@@ -92,7 +92,7 @@ export function TimeGraph({ of }: { of: Choices }) {
           onKey={(key, row) => frameKeys(key, frames, row)}
           onView={(view) => detail(view, range ? { left: from, right: to } : extent, extent)}
           extent={extent}
-          matches={found}
+          matches={matched}
           tooltip={tooltip}
           sceneOf={scene}
           ruler

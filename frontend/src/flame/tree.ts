@@ -183,8 +183,8 @@ function test(text: string): ((name: string) => boolean) | null {
 
 /** A file and a line in the name of a Python frame: `torch/nn/module.py(1532): forward`, `$train.py:41 step`. */
 export function sourceOf(name: string | null): { file: string; line: number; function: string } | null {
-  const found = /^(.+?\.pyx?)\((\d+)\): (.*)$/.exec(name ?? "") ?? /^\$(.+?\.pyx?):(\d+) (.*)$/.exec(name ?? "");
-  return found && { file: found[1], line: Number(found[2]), function: found[3] };
+  const match = /^(.+?\.pyx?)\((\d+)\): (.*)$/.exec(name ?? "") ?? /^\$(.+?\.pyx?):(\d+) (.*)$/.exec(name ?? "");
+  return match && { file: match[1], line: Number(match[2]), function: match[3] };
 }
 
 /** A name without addresses, which differ from run to run. */
@@ -288,7 +288,7 @@ function hidePruned(rows: Merged[], sides: Frames[], totals: Float64Array[], sel
 }
 
 /** −1 to 1: how much longer (positive) the first time is, against the larger of both. */
-export function change(here: number, there: number): number {
-  const most = Math.max(here, there);
-  return most > 0 ? (here - there) / most : 0;
+export function change(current: number, there: number): number {
+  const most = Math.max(current, there);
+  return most > 0 ? (current - there) / most : 0;
 }

@@ -16,7 +16,7 @@ const text = strings("flops");
 
 export function Roofline() {
   const t = text();
-  const asked = useTable("roofline");
+  const fetched = useTable("roofline");
   const rows = param("roof") === "table";
   return (
     <Card
@@ -35,7 +35,7 @@ export function Roofline() {
         />
       }
     >
-      <Await of={asked} rows={8}>
+      <Await of={fetched} rows={8}>
         {(data) =>
           !data.rows ? (
             <Empty title={t.noBytes}>
@@ -97,13 +97,13 @@ function Roof({ data }: { data: Table }) {
     time = data.num("time_ns");
   const peak = data.num("peak_flops_per_s"),
     width = data.num("peak_bytes_per_s");
-  const longest = time.reduce((most, one) => Math.max(most, one), 0);
+  const longest = time.reduce((most, entry) => Math.max(most, entry), 0);
   const roofs = useMemo(() => {
-    const found = new Map<number, { peak: number; width: number; label: string }>();
+    const groups = new Map<number, { peak: number; width: number; label: string }>();
     for (let row = 0; row < data.rows; row++)
       if (Number.isFinite(peak[row]) && Number.isFinite(width[row]))
-        found.set(peak[row], { peak: peak[row], width: width[row], label: data.str("precision")[row] ?? "" });
-    return [...found.values()].sort((a, b) => b.peak - a.peak);
+        groups.set(peak[row], { peak: peak[row], width: width[row], label: data.str("precision")[row] ?? "" });
+    return [...groups.values()].sort((a, b) => b.peak - a.peak);
   }, [data]);
   // Start at a power of ten, so that at least two labels are drawn.
   const tenth = (value: number) => 10 ** Math.floor(Math.log10(value)) / 1.3;
@@ -112,7 +112,7 @@ function Roof({ data }: { data: Table }) {
   const bottom = tenth(Math.min(...y)),
     top = Math.max(...y, ...roofs.map((roof) => roof.peak)) * 2;
   const names = [...new Set(data.str("name"))];
-  const recorded = data.str("how").every((one) => one === "recorded");
+  const recorded = data.str("how").every((entry) => entry === "recorded");
   const axis = {
     axisLine: { lineStyle: { color: css("--border-strong") } },
     axisTick: { show: false },

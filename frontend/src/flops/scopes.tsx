@@ -52,12 +52,12 @@ function nodesBelow(data: Table, root: string, levels: number, widest: number): 
         : [];
     const shown = rows.length > widest ? rows.slice(0, widest - 1) : rows;
     const rest = rows.slice(shown.length);
-    const below = shown.map((one) => make(one, level + 1));
+    const below = shown.map((item) => make(item, level + 1));
     if (rest.length)
       below.push({
         scope: `${name}/\u0000`,
         label: fill(text().others, { count: rest.length }),
-        flops: rest.reduce((all, one) => all + flops[one], 0),
+        flops: rest.reduce((all, item) => all + flops[item], 0),
         row: -1,
         below: [],
         others: rest.length,
@@ -79,9 +79,9 @@ export function Scopes({ data }: { data: Table }) {
   const usual = matchMedia("(max-width: 760px)").matches ? "icicle" : "sankey"; // which need room for their labels
   const view = param("view") ?? usual;
   const root = param("root") ?? "";
-  const deepest = data.num("depth").reduce((most, one) => Math.max(most, one), 0);
-  const here = root ? root.split("/").length : 0;
-  const depth = Math.max(1, Math.min(Number(param("depth")) || 3, Math.max(1, deepest - here)));
+  const deepest = data.num("depth").reduce((most, item) => Math.max(most, item), 0);
+  const current = root ? root.split("/").length : 0;
+  const depth = Math.max(1, Math.min(Number(param("depth")) || 3, Math.max(1, deepest - current)));
   const node =
     useMemo(() => nodesBelow(data, root, depth, 14), [data, root, depth, t]) ?? nodesBelow(data, "", depth, 14);
   const reroot = (scope: string) => {
@@ -104,7 +104,7 @@ export function Scopes({ data }: { data: Table }) {
           <input
             type="range"
             min={1}
-            max={Math.max(1, deepest - here)}
+            max={Math.max(1, deepest - current)}
             value={depth}
             onInput={(event) => go({ params: { depth: event.currentTarget.value } }, true)}
           />{" "}
@@ -139,7 +139,7 @@ export function Scopes({ data }: { data: Table }) {
   );
   const summary = `${t.byScope}: ${node.below
     .slice(0, 5)
-    .map((one) => `${one.label} ${units.text(units.share(one.flops / node.flops))}`)
+    .map((item) => `${item.label} ${units.text(units.share(item.flops / node.flops))}`)
     .join(", ")}`;
   return (
     <Card title={t.byScope} note={crumbs} tools={tools} flush={view === "table"}>
@@ -196,18 +196,18 @@ function Sankey({
 }) {
   const flat: Node[] = [];
   const links: { source: string; target: string; value: number }[] = [];
-  const walk = (one: Node) => {
-    flat.push(one);
-    for (const below of one.below) {
-      links.push({ source: one.scope, target: below.scope, value: below.flops });
+  const walk = (entry: Node) => {
+    flat.push(entry);
+    for (const below of entry.below) {
+      links.push({ source: entry.scope, target: below.scope, value: below.flops });
       walk(below);
     }
   };
   walk(node);
-  const leaves = (one: Node): number =>
-    one.below.length ? one.below.reduce((sum, below) => sum + leaves(below), 0) : 1;
+  const leaves = (entry: Node): number =>
+    entry.below.length ? entry.below.reduce((sum, below) => sum + leaves(below), 0) : 1;
   const height = Math.max(180, Math.min(720, leaves(node) * 26 + 20));
-  const known = new Map(flat.map((one) => [one.scope, one]));
+  const known = new Map(flat.map((entry) => [entry.scope, entry]));
   return (
     <Chart
       height={height}
@@ -227,11 +227,11 @@ function Sankey({
             nodeAlign: "left",
             layoutIterations: 0,
             emphasis: { focus: "adjacency" },
-            data: flat.map((one) => ({
-              name: one.scope,
+            data: flat.map((entry) => ({
+              name: entry.scope,
               itemStyle: {
-                color: one.row < 0 ? css("--border-strong") : css("--kind-compute"),
-                opacity: one.row < 0 ? 1 : fullness(data, one.row),
+                color: entry.row < 0 ? css("--border-strong") : css("--kind-compute"),
+                opacity: entry.row < 0 ? 1 : fullness(data, entry.row),
                 borderWidth: 0,
               },
             })),
@@ -241,8 +241,8 @@ function Sankey({
               color: css("--text"),
               fontSize: 12,
               formatter: (item: { name: string }) => {
-                const one = known.get(item.name)!;
-                return `${one.label}  {d|${units.text(units.share(one.flops / node.flops))}}`;
+                const entry = known.get(item.name)!;
+                return `${entry.label}  {d|${units.text(units.share(entry.flops / node.flops))}}`;
               },
               rich: { d: { color: css("--text-3"), fontSize: 11 } },
             },
@@ -250,8 +250,8 @@ function Sankey({
         ],
       })}
       tip={(item) => {
-        const one = known.get(item.dataType === "edge" ? item.data.target : item.name);
-        return one && about(data, one);
+        const entry = known.get(item.dataType === "edge" ? item.data.target : item.name);
+        return entry && about(data, entry);
       }}
       onPick={(item) => onPick(item.dataType === "edge" ? item.data.target : item.name)}
     />
@@ -272,11 +272,11 @@ function Icicle({
   onPick: (scope: string) => void;
 }) {
   const cells: { node: Node; level: number; from: number; width: number }[] = [];
-  const walk = (one: Node, level: number, from: number, width: number) => {
-    cells.push({ node: one, level, from, width });
+  const walk = (item: Node, level: number, from: number, width: number) => {
+    cells.push({ node: item, level, from, width });
     let at = from;
-    for (const below of one.below) {
-      const part = (below.flops / one.flops) * width;
+    for (const below of item.below) {
+      const part = (below.flops / item.flops) * width;
       if (part > 0.0005) walk(below, level + 1, at, part);
       at += part;
     }

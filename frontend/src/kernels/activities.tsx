@@ -23,16 +23,16 @@ interface Named {
 
 /** A kernel has a row per operator that launches it; here they are combined. */
 export function byName(table: Table): Named[] {
-  const found = new Map<string, number>();
+  const groups = new Map<string, number>();
   for (let row = 0; row < table.rows; row++)
-    found.set(
+    groups.set(
       table.str("name")[row] ?? "",
-      (found.get(table.str("name")[row] ?? "") ?? 0) + table.num("total_ns")[row],
+      (groups.get(table.str("name")[row] ?? "") ?? 0) + table.num("total_ns")[row],
     );
-  return [...found].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
+  return [...groups].map(([name, value]) => ({ name, value })).sort((a, b) => b.value - a.value);
 }
 
-export const add = (table: Table, name: string) => table.num(name).reduce((all, one) => all + (one || 0), 0);
+export const add = (table: Table, name: string) => table.num(name).reduce((all, item) => all + (item || 0), 0);
 
 export function rowKey(table: Table, row: number): string {
   const device = table.raw("device", row);
@@ -43,15 +43,15 @@ export function rowKey(table: Table, row: number): string {
 export function Activities({ table, id }: { table: Table; id: string }) {
   const t = text();
   const names = useMemo(() => byName(table), [table]);
-  const total = names.reduce((all, one) => all + one.value, 0);
+  const total = names.reduce((all, item) => all + item.value, 0);
   const chart = param("chart") ?? "pie";
   const shown = useMemo(() => {
-    const all = names.map((one) => ({
-      key: one.name,
-      name: one.name,
-      label: shortName(one.name),
-      value: one.value,
-      color: color(one.name),
+    const all = names.map((item) => ({
+      key: item.name,
+      name: item.name,
+      label: shortName(item.name),
+      value: item.value,
+      color: color(item.name),
       code: true,
     }));
     if (all.length <= TOP + 1) return all;
@@ -62,7 +62,7 @@ export function Activities({ table, id }: { table: Table; id: string }) {
         name: undefined,
         code: false,
         label: fill(t.rest, { count: all.length - TOP }),
-        value: all.slice(TOP).reduce((sum, one) => sum + one.value, 0),
+        value: all.slice(TOP).reduce((sum, item) => sum + item.value, 0),
         color: "var(--border-strong)",
       },
     ];

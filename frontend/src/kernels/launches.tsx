@@ -19,7 +19,7 @@ export function Launches({ data, tone }: { data: Table; tone: Tone }) {
   const calls = add(data, "calls"),
     host = add(data, "host_bound_calls"),
     brief = add(data, "short_calls");
-  const longest = data.num("delay_max_ns").reduce((most, one) => Math.max(most, one), 0);
+  const longest = data.num("delay_max_ns").reduce((most, item) => Math.max(most, item), 0);
   const columns: Column[] = [
     {
       key: "name",

@@ -37,14 +37,14 @@ export function Categories({
   moment: number;
   pixels: number;
 }) {
-  const asked = useTable("memory_by_category", {
+  const fetched = useTable("memory_by_category", {
     device,
     pixels,
     start_ns: range && absoluteTime(range[0]),
     end_ns: range && absoluteTime(range[1]),
   });
   return (
-    <Await of={asked} rows={8}>
+    <Await of={fetched} rows={8}>
       {(table) => <Layers table={table} range={range ?? whole} bands={bands} moment={moment} />}
     </Await>
   );

@@ -60,7 +60,7 @@ export function Curve({ shown, whole, order, range, bands, trace, capacity, mome
       list.push({ label: t.static_, values: shown.num("static_bytes"), color: "--op-norm", stepped: true });
     return list;
   }, [shown, t]);
-  const placed = useMemo(
+  const placedBands = useMemo(
     () => bands.map((band) => ({ ...band, from: place(band.from), to: place(band.to) })),
     [bands, order, whole],
   );
@@ -102,7 +102,7 @@ export function Curve({ shown, whole, order, range, bands, trace, capacity, mome
         as="bytes"
         xAs={order ? "count" : "time"}
         height={270}
-        bands={placed}
+        bands={placedBands}
         bandLabels
         rules={rules}
         levels={levels}

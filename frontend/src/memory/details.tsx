@@ -34,8 +34,8 @@ interface DetailsProps {
 
 export function Details({ device, moment, alive, peaks, blocks, shown, figures }: DetailsProps) {
   const t = text();
-  const asked = param("tab") as Tab | undefined;
-  const tab = asked && TABS.includes(asked) ? asked : "alive";
+  const requested = param("tab") as Tab | undefined;
+  const tab = requested && TABS.includes(requested) ? requested : "alive";
   const end = absoluteTime(Number(BigInt(info.value!.end_ns) - BigInt(info.value!.origin_ns)));
   const ops = useTable("allocations_by_op", { device: device.device, by_scope: true }, { skip: blocks === 0 });
   const last = useTable(
@@ -48,7 +48,7 @@ export function Details({ device, moment, alive, peaks, blocks, shown, figures }
     { sort: "bytes", descending: 1, limit: LARGEST },
     { skip: blocks === 0 || tab !== "largest" },
   );
-  const own = useMemo(
+  const ownRows = useMemo(
     () =>
       largest.data &&
       largest.data.pick(largest.data.where((row) => largest.data!.str("device")[row] === device.device)),
@@ -225,8 +225,8 @@ export function Details({ device, moment, alive, peaks, blocks, shown, figures }
               {() => (
                 <Grid
                   id="largest"
-                  table={own!}
-                  columns={blockColumns(own!)}
+                  table={ownRows!}
+                  columns={blockColumns(ownRows!)}
                   search={["op", "name", "category", "shape"]}
                   sort="-bytes"
                   what={t.what}

@@ -17,14 +17,14 @@ export interface Peak {
 
 /** The highest peak of each device: accelerators first, then by size. */
 export function peaksByDevice(peaks: Table): Peak[] {
-  const found = new Map<string, Peak>();
+  const groups = new Map<string, Peak>();
   const [bytes, at, device] = [peaks.num("peak_bytes"), peaks.num("peak_ns"), peaks.str("device")];
   for (let row = 0; row < peaks.rows; row++) {
     const name = device[row] ?? "";
-    const known = found.get(name);
-    if (!known || bytes[row] > known.bytes) found.set(name, { device: name, bytes: bytes[row], at: at[row], row });
+    const known = groups.get(name);
+    if (!known || bytes[row] > known.bytes) groups.set(name, { device: name, bytes: bytes[row], at: at[row], row });
   }
-  return [...found.values()].sort(
+  return [...groups.values()].sort(
     (a, b) => Number(a.device.startsWith("cpu")) - Number(b.device.startsWith("cpu")) || b.bytes - a.bytes,
   );
 }

@@ -55,11 +55,11 @@ function joinP95(table: Table, spread: Table | null, keys: string[]): Table {
     return (row: number) => columns.map((column) => column[row] ?? "\u0000").join("\n");
   };
   const there = key(spread),
-    here = key(table),
+    current = key(table),
     value = spread.num("p95_ns");
   const known = new Map<string, number>();
   for (let row = 0; row < spread.rows; row++) known.set(there(row), value[row]);
-  return table.with({ p95_ns: Float64Array.from({ length: table.rows }, (_, row) => known.get(here(row)) ?? NaN) });
+  return table.with({ p95_ns: Float64Array.from({ length: table.rows }, (_, row) => known.get(current(row)) ?? NaN) });
 }
 
 export function filterFamily(table: Table, wanted: Family | undefined): Table {

@@ -16,17 +16,17 @@ export function familySums(
   label: (key: string) => string,
   shade: (key: string) => string,
 ): Sum[] {
-  const found = new Map<string, Sum>();
+  const groups = new Map<string, Sum>();
   const time = table.num("self_ns"),
     calls = table.num("calls"),
     share = table.num("share");
   for (let row = 0; row < table.rows; row++) {
     const name = key(row);
-    let one = found.get(name);
-    if (!one)
-      found.set(
+    let item = groups.get(name);
+    if (!item)
+      groups.set(
         name,
-        (one = {
+        (item = {
           key: name,
           label: label(name),
           value: 0,
@@ -37,9 +37,9 @@ export function familySums(
           },
         }),
       );
-    one.value += time[row];
-    one.calls += calls[row];
-    one.share += share[row];
+    item.value += time[row];
+    item.calls += calls[row];
+    item.share += share[row];
   }
-  return [...found.values()].sort((a, b) => b.value - a.value);
+  return [...groups.values()].sort((a, b) => b.value - a.value);
 }

@@ -33,23 +33,23 @@ export function Picture({ mine, families, total }: { mine: Table; families: Sum[
     if (by === "family") return families;
     if (types.length <= TOP + 1) return types;
     const rest = types.slice(TOP);
-    const add = (of: (one: Sum) => number) => rest.reduce((all, one) => all + of(one), 0);
+    const add = (of: (item: Sum) => number) => rest.reduce((all, item) => all + of(item), 0);
     return [
       ...types.slice(0, TOP),
       {
         key: "",
         label: fill(t.rest, { count: rest.length }),
-        value: add((one) => one.value),
-        calls: add((one) => one.calls),
-        share: add((one) => one.share),
+        value: add((item) => item.value),
+        calls: add((item) => item.calls),
+        share: add((item) => item.share),
         color: "var(--border-strong)",
       },
     ];
   }, [by, families, types, t]);
-  const pick = (one: Sum | undefined) => {
-    if (!one) return;
-    if (by === "family") go({ params: { family: param("family") === one.key ? null : one.key } });
-    else if (one.key) go({ params: { sel: JSON.stringify([one.key]) } });
+  const pick = (item: Sum | undefined) => {
+    if (!item) return;
+    if (by === "family") go({ params: { family: param("family") === item.key ? null : item.key } });
+    else if (item.key) go({ params: { sel: JSON.stringify([item.key]) } });
   };
   const note =
     by === "type" && types.length > TOP + 1
@@ -79,11 +79,11 @@ export function Picture({ mine, families, total }: { mine: Table; families: Sum[
       />
     </>
   );
-  const slices = shown.map((one) => ({
-    ...one,
-    color: one.color,
-    code: by === "type" && one.key !== "",
-    on: by === "family" && param("family") === one.key,
+  const slices = shown.map((item) => ({
+    ...item,
+    color: item.color,
+    code: by === "type" && item.key !== "",
+    on: by === "family" && param("family") === item.key,
   }));
   const summary = shareSummary(title, slices, total);
   return (
@@ -112,7 +112,7 @@ function Treemap({
   by: string;
   total: number;
   label: string;
-  onPick: (one: Sum | undefined) => void;
+  onPick: (entry: Sum | undefined) => void;
 }) {
   const option = () => {
     const solid = (shade: string) => (shade.startsWith("var(") ? css(shade.slice(4, -1)) : shade);
@@ -124,14 +124,14 @@ function Treemap({
           value: mine.num("self_ns")[row],
           itemStyle: { color: solid(color(mine.str("type")[row] ?? "")) },
         }))
-        .filter((one) => one.value > 0);
+        .filter((entry) => entry.value > 0);
     };
     const data = shown
-      .filter((one) => one.value > 0)
-      .map((one) =>
+      .filter((entry) => entry.value > 0)
+      .map((entry) =>
         by === "family"
-          ? { name: one.label, key: one.key, itemStyle: { color: solid(one.color) }, children: inside(one.key) }
-          : { name: one.label, key: one.key, value: one.value, itemStyle: { color: solid(one.color) } },
+          ? { name: entry.label, key: entry.key, itemStyle: { color: solid(entry.color) }, children: inside(entry.key) }
+          : { name: entry.label, key: entry.key, value: entry.value, itemStyle: { color: solid(entry.color) } },
       );
     return {
       series: [
@@ -183,7 +183,7 @@ function Treemap({
       }
       onPick={(item) =>
         item.data?.key !== undefined
-          ? onPick(shown.find((one) => one.key === item.data.key))
+          ? onPick(shown.find((entry) => entry.key === item.data.key))
           : go({ params: { sel: JSON.stringify([item.name]) } })
       }
     />

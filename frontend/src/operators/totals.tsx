@@ -52,7 +52,7 @@ export function Totals() {
       <VerdictOf
         of={verdict.data}
         facts={[
-          fill(t.spans, { count: units.count(table.num("calls").reduce((all, one) => all + one, 0)).value }),
+          fill(t.spans, { count: units.count(table.num("calls").reduce((all, item) => all + item, 0)).value }),
           how,
         ]}
       />

@@ -34,17 +34,17 @@ export function TypeView({
     [mine, wanted, inFamily, spread.data],
   );
   const series = useMemo(() => {
-    const found = new Map<string, number[]>();
+    const groups = new Map<string, number[]>();
     const data = steps.data;
     if (data)
       for (let row = 0; row < data.rows; row++)
         if (!Number.isNaN(data.num("step")[row])) {
           const type = data.str("type")[row] ?? "";
-          const values = found.get(type) ?? [];
+          const values = groups.get(type) ?? [];
           values.push(data.num("self_ns")[row]);
-          found.set(type, values);
+          groups.set(type, values);
         }
-    return found;
+    return groups;
   }, [steps.data]);
   const columns: Column[] = [
     {
@@ -69,21 +69,21 @@ export function TypeView({
     const name = of.has("name") ? of.str("name")[row] : null;
     const scope = of.has("name") ? of.str("scope")[row] : null;
     const operators = name === null ? await fetchTable("operators", { device }) : null;
-    const rows = operators?.where((one) => operators.str("type")[one] === type) ?? [];
+    const rows = operators?.where((item) => operators.str("type")[item] === type) ?? [];
     if (operators && rows.length > 1) {
       const spread = await fetchTable("durations", { by: "operator", device });
       return withP95(operators.pick(rows), spread, ["name", "type", "scope"]).with({
         level: new Array(rows.length).fill("operator"),
       });
     }
-    const found = shapes.where(
-      (one) =>
-        shapes.str("type")[one] === type &&
-        (name === null || (shapes.str("name")[one] === name && shapes.str("scope")[one] === scope)),
+    const result = shapes.where(
+      (item) =>
+        shapes.str("type")[item] === type &&
+        (name === null || (shapes.str("name")[item] === name && shapes.str("scope")[item] === scope)),
     );
     const spread = await fetchTable("durations", { by: "shape", device });
-    return withP95(shapes.pick(found), spread, ["name", "type", "scope", "shapes", "dtypes"]).with({
-      level: new Array(found.length).fill("shape"),
+    return withP95(shapes.pick(result), spread, ["name", "type", "scope", "shapes", "dtypes"]).with({
+      level: new Array(result.length).fill("shape"),
     });
   };
   return (

@@ -17,11 +17,11 @@ const text = strings("operators");
 export function AllView({ device, wanted, tools, chips }: ViewProps) {
   const t = text();
   const from = { name: "operators" as const, params: { device, limit: MOST } };
-  const asked = useTable(from.name, from.params);
+  const fetched = useTable(from.name, from.params);
   const spread = useTable("durations", { by: "operator", device, limit: MOST });
   const table = useMemo(
-    () => asked.data && withP95(filterFamily(asked.data, wanted), spread.data, ["name", "type", "scope"]),
-    [asked.data, wanted, spread.data],
+    () => fetched.data && withP95(filterFamily(fetched.data, wanted), spread.data, ["name", "type", "scope"]),
+    [fetched.data, wanted, spread.data],
   );
   const same = useMemo(
     () => !table || table.str("name").every((name, row) => name === table.str("type")[row]),
@@ -62,7 +62,7 @@ export function AllView({ device, wanted, tools, chips }: ViewProps) {
     { key: "shape_count", label: t.shapeCount, hide: true },
   ];
   return (
-    <Await of={asked} rows={12}>
+    <Await of={fetched} rows={12}>
       {() =>
         table && (
           <>
@@ -92,8 +92,8 @@ export function AllView({ device, wanted, tools, chips }: ViewProps) {
 /** The tree of scopes: each row is the sum of the operators in and below it. */
 export function ScopeView({ device, wanted, tools, chips }: ViewProps) {
   const t = text();
-  const asked = useTable("operators", { device });
-  const nodes = useMemo(() => asked.data && tree(filterFamily(asked.data, wanted)), [asked.data, wanted]);
+  const fetched = useTable("operators", { device });
+  const nodes = useMemo(() => fetched.data && tree(filterFamily(fetched.data, wanted)), [fetched.data, wanted]);
   const searched = (param("scopes.find") ?? "") !== "" || (param("scopes.where") ?? "") !== "";
   const columns: Column[] = [
     {
@@ -122,7 +122,7 @@ export function ScopeView({ device, wanted, tools, chips }: ViewProps) {
     { key: "avg_ns", label: t.mean },
   ];
   return (
-    <Await of={asked} rows={12}>
+    <Await of={fetched} rows={12}>
       {() =>
         nodes &&
         (nodes.scoped ? (
@@ -143,7 +143,7 @@ export function ScopeView({ device, wanted, tools, chips }: ViewProps) {
               chips={chips}
               label={t.viewScope}
             />
-            <SelectedOperator table={asked.data!} device={device} />
+            <SelectedOperator table={fetched.data!} device={device} />
           </>
         ) : (
           <>
@@ -164,12 +164,12 @@ export function ScopeView({ device, wanted, tools, chips }: ViewProps) {
 function tree(table: Table): { scoped: boolean; root: Table; flat: () => Table; below: (scope: string) => Table } {
   const scope = table.str("scope");
   const inside = new Map<string, Map<string, number[]>>(); // below a scope: each next part, and the rows in it
-  const own = new Map<string, number[]>();
+  const direct = new Map<string, number[]>();
   const put = (map: Map<string, number[]>, key: string, row: number) =>
     void (map.get(key)?.push(row) ?? map.set(key, [row]));
   for (let row = 0; row < table.rows; row++) {
     const parts = scope[row]?.split("/") ?? [];
-    put(own, parts.join("/"), row);
+    put(direct, parts.join("/"), row);
     for (let level = 0; level < parts.length; level++) {
       const above = parts.slice(0, level).join("/");
       if (!inside.has(above)) inside.set(above, new Map());
@@ -177,7 +177,7 @@ function tree(table: Table): { scoped: boolean; root: Table; flat: () => Table; 
     }
   }
   const add = (rows: number[], name: string) => rows.reduce((all, row) => all + table.num(name)[row], 0);
-  const below = (above: string): Table => made(above, [...(inside.get(above) ?? [])], own.get(above) ?? []);
+  const below = (above: string): Table => made(above, [...(inside.get(above) ?? [])], direct.get(above) ?? []);
   // All scopes at once, for the search.
   let all: Table | null = null;
   const flat = () =>
@@ -189,13 +189,13 @@ function tree(table: Table): { scoped: boolean; root: Table; flat: () => Table; 
       [],
     ));
   const made = (above: string, parts: [string, number[]][], direct: number[]): Table => {
-    const rows = (of: (rows: number[]) => number, one: (row: number) => number) => [
+    const rows = (of: (rows: number[]) => number, item: (row: number) => number) => [
       ...parts.map(([, found]) => of(found)),
-      ...direct.map(one),
+      ...direct.map(item),
     ];
     const sum = (name: string) =>
       rows(
-        (found) => add(found, name),
+        (result) => add(result, name),
         (row) => table.num(name)[row],
       );
     const words = (of: (part: string) => string | null, column: string) => [
@@ -212,7 +212,7 @@ function tree(table: Table): { scoped: boolean; root: Table; flat: () => Table; 
       self_ns: sum("self_ns"),
       share: sum("share"),
       avg_ns: rows(
-        (found) => add(found, "total_ns") / add(found, "calls"),
+        (result) => add(result, "total_ns") / add(result, "calls"),
         (row) => table.num("avg_ns")[row],
       ),
     });

@@ -63,7 +63,7 @@ export function FigureTiles({
   const waits = Number.isFinite(value("input_wait_share"));
   const transfers = (now.kinds.communication ?? 0) > 0;
   const capacity = Math.max(
-    ...now.devices.filter((one) => one.rank === rank()).map((one) => Number(one.memory_bytes) || 0),
+    ...now.devices.filter((item) => item.rank === rank()).map((item) => Number(item.memory_bytes) || 0),
     0,
   );
   const first = value("first_step_ns");

@@ -33,11 +33,11 @@ export function OperatorTypes({ overview }: { overview: Table }) {
       <a href={link({ page: "operators" })}>{t.operatorsPage}</a>
     </>
   );
-  const device = types.data?.str("device").find((one) => one !== "cpu") ?? types.data?.str("device")[0] ?? "";
+  const device = types.data?.str("device").find((item) => item !== "cpu") ?? types.data?.str("device")[0] ?? "";
   const word =
     { gpu: "GPU", cpu: "CPU", aicore: "AI Core", aicpu: "AI CPU", hostcpu: "CPU" }[device ?? ""] ?? device ?? "";
   const ranges =
-    overview.rows && types.data?.str("device").some((one) => one !== "cpu")
+    overview.rows && types.data?.str("device").some((item) => item !== "cpu")
       ? overview.str("device_step_ranges")[0]
       : null;
   const span = ranges

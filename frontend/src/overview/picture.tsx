@@ -65,12 +65,12 @@ function stepPieces(
       to: { page: "communication" },
     },
   ];
-  const own = causes?.where((row) => causes.num("step")[row] === chosen.step) ?? [];
-  const idle = own.reduce((sum, row) => sum + causes!.num("total_ns")[row], 0);
+  const ownRows = causes?.where((row) => causes.num("step")[row] === chosen.step) ?? [];
+  const idle = ownRows.reduce((sum, row) => sum + causes!.num("total_ns")[row], 0);
   // If the causes explain the idle time of the step exactly (one device), each has its piece; else the idle time is one
   // piece.
   if (device && causes && idle === value("free_ns")) {
-    const parts = own.map((row) => ({ cause: causes.str("cause")[row] ?? "", ns: causes.num("total_ns")[row] }));
+    const parts = ownRows.map((row) => ({ cause: causes.str("cause")[row] ?? "", ns: causes.num("total_ns")[row] }));
     parts.sort((a, b) => Number(b.cause === "data wait") - Number(a.cause === "data wait"));
     for (const { cause, ns } of parts) {
       const name = t[CAUSE_WORDS[cause] ?? "cause_unknown"];

@@ -39,7 +39,7 @@ export function stageRows(t: Strings["overview"], stages: Table | null, step: nu
   if (!stages) return [];
   const rows = stages.where((row) => stages.num("step")[row] === step && stages.num("dur_ns")[row] > 0);
   const first = Math.min(...rows.map((row) => stages.num("start_ns")[row]));
-  const found = rows.map((row) => {
+  const result = rows.map((row) => {
     const stage = stages.str("stage")[row] ?? "";
     const word = STAGES[stage];
     return {
@@ -49,7 +49,7 @@ export function stageRows(t: Strings["overview"], stages: Table | null, step: nu
       kind: stage === "data wait" ? "wait" : stage,
     };
   });
-  return found.sort((a, b) => Number(a.kind === "other") - Number(b.kind === "other") || a.start - b.start);
+  return result.sort((a, b) => Number(a.kind === "other") - Number(b.kind === "other") || a.start - b.start);
 }
 
 export function HostStages({

@@ -166,10 +166,10 @@ function StepBars({ data, chosen, median }: { data: Table; chosen: SelectedStep 
   const path = (names: string[], name: string) =>
     shown
       .map((row, bar) => {
-        const under = names.reduce((sum, one) => sum + (data.num(one)[row] || 0), 0);
-        const own = data.num(name)[row];
-        return own > 0
-          ? `M${(left + bar * wide).toFixed(1)} ${y(under).toFixed(1)}H${(left + (bar + 1) * wide - gap).toFixed(1)}V${y(under + own).toFixed(1)}H${(left + bar * wide).toFixed(1)}z`
+        const under = names.reduce((sum, item) => sum + (data.num(item)[row] || 0), 0);
+        const amount = data.num(name)[row];
+        return amount > 0
+          ? `M${(left + bar * wide).toFixed(1)} ${y(under).toFixed(1)}H${(left + (bar + 1) * wide - gap).toFixed(1)}V${y(under + amount).toFixed(1)}H${(left + bar * wide).toFixed(1)}z`
           : "";
       })
       .join("");

@@ -28,10 +28,10 @@ export default function Data() {
   const pipeline = useTable("data_pipeline");
   const overview = useTable("overview", warmupParams());
   const verdict = useVerdict("input", warmupParams());
-  const asked = [waits, trace, queues, whole, pipeline, overview];
-  const error = asked.find((one) => one.error)?.error;
+  const fetched = [waits, trace, queues, whole, pipeline, overview];
+  const error = fetched.find((item) => item.error)?.error;
   if (error) return <Trouble error={error} />;
-  if (asked.some((one) => one.data === null && one.waiting)) return <Loading rows={12} />;
+  if (fetched.some((item) => item.data === null && item.waiting)) return <Loading rows={12} />;
   const all: InputTables = {
     waits: waits.data,
     trace: trace.data!,
@@ -96,6 +96,6 @@ function Headline({ trace, whole, pipeline, wait, median, verdict }: InputTables
 /** The queue that the training reads: on the device if there is one, else on the host. */
 function mainQueue(whole: Table): number {
   const names = whole.str("queue");
-  const found = ["device", "iterator", "device queue"].map((name) => names.indexOf(name)).find((row) => row >= 0);
-  return found ?? (whole.rows ? 0 : -1);
+  const match = ["device", "iterator", "device queue"].map((name) => names.indexOf(name)).find((row) => row >= 0);
+  return match ?? (whole.rows ? 0 : -1);
 }

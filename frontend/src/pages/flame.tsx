@@ -37,17 +37,17 @@ function Tree({ of }: { of: Choices }) {
   const t = text();
   const steps = useShownSteps();
   const per = of.perStep && steps?.range ? { steps: steps.range } : {};
-  const asked = useTable("flame_graph", { ...treeParams(of), ...per });
+  const fetched = useTable("flame_graph", { ...treeParams(of), ...per });
   const functions = useFunctions(of, per);
   const graph = useMemo(() => {
-    if (!asked.data) return null;
-    const frames = framesOf(asked.data);
+    if (!fetched.data) return null;
+    const frames = framesOf(fetched.data);
     return { frames, layout: leftHeavy(frames) };
-  }, [asked.data]);
-  const found = useMemo(() => graph && matches(graph.frames, of.find), [graph, of.find]);
-  const selection = useSelection(graph?.frames ?? null, found);
+  }, [fetched.data]);
+  const matched = useMemo(() => graph && matches(graph.frames, of.find), [graph, of.find]);
+  const selection = useSelection(graph?.frames ?? null, matched);
   const scene = useRef<Scene | null>(null);
-  if (asked.error) return <Trouble error={asked.error} />;
+  if (fetched.error) return <Trouble error={fetched.error} />;
   if (!graph || !functions) return <Loading rows={14} />;
   const { frames, layout } = graph;
   if (!frames.count)
@@ -64,13 +64,13 @@ function Tree({ of }: { of: Choices }) {
     <TipOf of={frames} row={row} figures={figures} tint={tintOf(frames.kind[row], frames.name[row])} />
   );
   return (
-    <div class={`flamepage ${asked.waiting ? "stale" : ""}`}>
+    <div class={`flamepage ${fetched.waiting ? "stale" : ""}`}>
       <Headline of={of} frames={frames} functions={functions} whole={layout.whole} steps={figures.steps} />
       <NoStacks />
       <section class="card">
         <Toolbar
           of={of}
-          matches={found}
+          matches={matched}
           whole={layout.whole}
           steps={steps?.count ?? 0}
           onNext={selection.next}
@@ -83,7 +83,7 @@ function Tree({ of }: { of: Choices }) {
           selected={selection.row}
           onSelect={selection.select}
           onKey={(key, row) => frameKeys(key, frames, row)}
-          matches={found}
+          matches={matched}
           tooltip={tooltip}
           sceneOf={scene}
         />

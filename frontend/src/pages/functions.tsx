@@ -116,19 +116,19 @@ function columns(t: ReturnType<typeof text>): Column[] {
 /** The tree of calls: outermost first, each opens to its callees. */
 function Paths() {
   const t = text();
-  const asked = useTable("hot_paths", { min_share: LEAST });
+  const fetched = useTable("hot_paths", { min_share: LEAST });
   const below = useMemo(() => {
-    const found = new Map<number, number[]>();
-    const parent = asked.data?.num("parent");
+    const groups = new Map<number, number[]>();
+    const parent = fetched.data?.num("parent");
     for (let row = 0; parent && row < parent.length; row++) {
       const above = Number.isNaN(parent[row]) ? -1 : parent[row];
-      if (!found.has(above)) found.set(above, []);
-      found.get(above)!.push(row);
+      if (!groups.has(above)) groups.set(above, []);
+      groups.get(above)!.push(row);
     }
-    return found;
-  }, [asked.data]);
+    return groups;
+  }, [fetched.data]);
   return (
-    <Await of={asked} rows={12}>
+    <Await of={fetched} rows={12}>
       {(table) => (
         <>
           <p class="d3 small pathsnote">{t.pathsNote}</p>
@@ -159,7 +159,7 @@ function Ranges({ table }: { table: Table }) {
         {t.noRangesHow}
       </Empty>
     );
-  const own: Column[] = [
+  const rangeColumns: Column[] = [
     { key: "name", label: t.name, as: "name", width: "minmax(220px, 4fr)" },
     { key: "calls", label: t.calls },
     { key: "total_ns", label: t.inAll },
@@ -172,7 +172,7 @@ function Ranges({ table }: { table: Table }) {
     <Grid
       id="ranges"
       table={table}
-      columns={own}
+      columns={rangeColumns}
       search={["name"]}
       sort="-total_ns"
       what={t.whatRanges}

@@ -52,8 +52,8 @@ export default function Kernels() {
         </Empty>
       </>
     );
-  const copied = copies.num("total_ns").reduce((all, one) => all + one, 0);
-  const calls = kernels.data.num("calls").reduce((all, one) => all + one, 0);
+  const copied = copies.num("total_ns").reduce((all, item) => all + item, 0);
+  const calls = kernels.data.num("calls").reduce((all, item) => all + item, 0);
   return (
     <div class={`oppage ${kernels.waiting ? "stale" : ""}`}>
       <VerdictOf
@@ -119,7 +119,7 @@ function Chosen({ kernels, copies }: { kernels: Table; copies: Table }) {
   const total = add(of, "total_ns"),
     calls = add(of, "calls");
   const shadeOf = color(name, true);
-  const one = rows.length === 1 ? rows[0] : -1;
+  const item = rows.length === 1 ? rows[0] : -1;
   return (
     <Drawer
       key={sel}
@@ -150,33 +150,33 @@ function Chosen({ kernels, copies }: { kernels: Table; copies: Table }) {
         chips={
           <>
             <Chip>{familyNames()[family(name)]}</Chip>
-            {one >= 0 && table.str("op")[one] && (
+            {item >= 0 && table.str("op")[item] && (
               <a
                 class="chip"
-                href={link({ page: "operators", params: { sel: JSON.stringify([table.str("op")[one]]) } })}
+                href={link({ page: "operators", params: { sel: JSON.stringify([table.str("op")[item]]) } })}
                 title={t.open}
               >
-                <span class="mono">{table.str("op")[one]}</span>
+                <span class="mono">{table.str("op")[item]}</span>
               </a>
             )}
-            {one >= 0 && table.str("grid")[one] && (
+            {item >= 0 && table.str("grid")[item] && (
               <Chip>
-                {t.grid} {table.str("grid")[one]}
+                {t.grid} {table.str("grid")[item]}
               </Chip>
             )}
-            {one >= 0 && table.str("block")[one] && (
+            {item >= 0 && table.str("block")[item] && (
               <Chip>
-                {t.block} {table.str("block")[one]}
+                {t.block} {table.str("block")[item]}
               </Chip>
             )}
-            {one >= 0 && Number.isFinite(table.num("registers")[one]) && (
+            {item >= 0 && Number.isFinite(table.num("registers")[item]) && (
               <Chip>
-                {t.registers} {table.num("registers")[one]}
+                {t.registers} {table.num("registers")[item]}
               </Chip>
             )}
-            {one >= 0 && Number.isFinite(table.num("occupancy")[one]) && (
+            {item >= 0 && Number.isFinite(table.num("occupancy")[item]) && (
               <Chip>
-                {t.occupancy} <Share of={table.num("occupancy")[one]} />
+                {t.occupancy} <Share of={table.num("occupancy")[item]} />
               </Chip>
             )}
           </>

@@ -53,7 +53,7 @@ export default function Memory() {
       </>
     );
   }
-  const device = devices.find((one) => one.device === param("device")) ?? devices[0];
+  const device = devices.find((item) => item.device === param("device")) ?? devices[0];
   const rows = verdict.data && verdict.data.filter((row) => row.device === device.device);
   return (
     <OfDevice key={device.device} devices={devices} device={device} peaks={peaks.data} blocks={blocks} verdict={rows} />
@@ -81,8 +81,8 @@ function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
     { skip: range === null },
   );
   const trace = useTable("step_trace");
-  const asked = param("at");
-  const moment = asked !== undefined && Number.isFinite(Number(asked)) ? Number(asked) : device.at;
+  const requested = param("at");
+  const moment = requested !== undefined && Number.isFinite(Number(requested)) ? Number(requested) : device.at;
   const alive = useTable(
     "live_tensors",
     { device: device.device, at_ns: absoluteTime(moment) },
@@ -92,7 +92,9 @@ function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
     () => peaks.pick(peaks.where((row) => peaks.str("device")[row] === device.device)),
     [peaks, device.device],
   );
-  const chip = info.value!.devices.find((one) => `${MEMORY_OF[one.kind] ?? one.kind} ${one.device}` === device.device);
+  const chip = info.value!.devices.find(
+    (item) => `${MEMORY_OF[item.kind] ?? item.kind} ${item.device}` === device.device,
+  );
   const capacity = Number(chip?.memory_bytes ?? NaN) || NaN;
   const atPeak = useMemo(
     () =>
@@ -156,7 +158,7 @@ function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
                 label={t.device}
                 value={device.device}
                 onChange={(id) => go({ params: { device: id === devices[0].device ? null : id, at: null } })}
-                choices={devices.map((one) => ({ id: one.device, label: one.device }))}
+                choices={devices.map((item) => ({ id: item.device, label: item.device }))}
               />
             )}
             <Segmented

@@ -42,8 +42,8 @@ export default function Operators() {
       </>
     );
   if (!devices.length) return <Totals />;
-  const asked = param("tab");
-  const device = devices.find((one) => one.id === asked)?.id ?? devices[0].id;
+  const requested = param("tab");
+  const device = devices.find((item) => item.id === requested)?.id ?? devices[0].id;
   return (
     <div class={`oppage ${types.waiting ? "stale" : ""}`}>
       <Body types={types.data} device={device} devices={devices} />
@@ -81,16 +81,16 @@ function Body({
     [named, t],
   );
   const inFamily = useMemo(() => {
-    const found = new Set<string>();
+    const names = new Set<string>();
     for (let row = 0; row < named.rows; row++)
-      found.add(
+      names.add(
         `${familyOf(named.str("type")[row], named.has("name") ? named.str("name")[row] : null)} ${named.str("type")[row]}`,
       );
-    return found;
+    return names;
   }, [named]);
-  const total = mine.num("self_ns").reduce((all, one) => all + one, 0);
-  const calls = mine.num("calls").reduce((all, one) => all + one, 0);
-  const counted = new Set(mine.str("calls_of").flatMap((one) => (one ?? "").split(", ")));
+  const total = mine.num("self_ns").reduce((all, item) => all + item, 0);
+  const calls = mine.num("calls").reduce((all, item) => all + item, 0);
+  const counted = new Set(mine.str("calls_of").flatMap((item) => (item ?? "").split(", ")));
   const steps = useSteps();
   const view = param("view") ?? "type";
   const wanted = param("family") as Family | undefined;

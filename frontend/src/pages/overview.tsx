@@ -94,14 +94,14 @@ function useFacts(now: Info, overview: Table): ComponentChildren[] {
     const words = how
       .split(", ")
       .map(
-        (one) =>
+        (item) =>
           ({
             marker: t.marker,
             given: t.given,
             inferred: t.inferred,
             whole: t.wholeHow,
             "device ranges": t.deviceRanges,
-          })[one] ?? one,
+          })[item] ?? item,
       )
       .join(", ");
     if (count > 1)
@@ -128,8 +128,8 @@ function useFacts(now: Info, overview: Table): ComponentChildren[] {
     [
       ...new Set(
         now.devices
-          .filter((one) => one.rank === rank())
-          .map((one) => one.name)
+          .filter((item) => item.rank === rank())
+          .map((item) => item.name)
           .filter(Boolean),
       ),
     ].join(", "),

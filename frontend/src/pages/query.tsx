@@ -21,9 +21,9 @@ const titles = strings("examples");
 
 export default function Query() {
   const t = text();
-  const given = param("sql") ?? "";
-  const asked = isApproved(given) ? given : "";
-  const [sql, setSql] = useState(given || examples[0].sql);
+  const linkedSql = param("sql") ?? "";
+  const requested = isApproved(linkedSql) ? linkedSql : "";
+  const [sql, setSql] = useState(linkedSql || examples[0].sql);
   const box = useRef<HTMLTextAreaElement>(null);
   const part: Params = {
     rank: param("rank") === undefined ? null : Number(param("rank")),
@@ -32,24 +32,27 @@ export default function Query() {
   const run = place.value.run!;
   const began = useRef(0);
   const [took, setTook] = useState(NaN);
-  const answer = useFetched<Table>(asked ? `${run}\nquery\n${JSON.stringify([asked, part])}` : null, async () => {
-    began.current = performance.now();
-    const found = await source().query(run, asked, part);
-    setTook((performance.now() - began.current) * 1e6);
-    return found;
-  });
+  const answer = useFetched<Table>(
+    requested ? `${run}\nquery\n${JSON.stringify([requested, part])}` : null,
+    async () => {
+      began.current = performance.now();
+      const result = await source().query(run, requested, part);
+      setTook((performance.now() - began.current) * 1e6);
+      return result;
+    },
+  );
   const analyses = useFetched<Listed[]>(
     source().isReport ? null : "\nanalyses",
     async () => ((await (await fetch("api/analyses")).json()) as { analyses: Listed[] }).analyses,
   );
-  useEffect(() => void (given && setSql(given)), [given]);
+  useEffect(() => void (linkedSql && setSql(linkedSql)), [linkedSql]);
   const ask = (question: string, more: Record<string, string | null> = {}) => {
     if (!question.trim()) return;
     setSql(question);
     addToHistory(question);
     approve(question.trim());
     // The query of a link runs with the chart of the link.
-    if (question.trim() !== given || asked)
+    if (question.trim() !== linkedSql || requested)
       go({
         params: {
           sql: question.trim(),
@@ -101,12 +104,12 @@ export default function Query() {
             !answer.waiting &&
             Number.isFinite(took) &&
             fill(t.took, { time: units.text(units.time(took)) }),
-          <Terminal sql={given} path={info.value!.path} />,
+          <Terminal sql={linkedSql} path={info.value!.path} />,
         ]}
       >
         <Headline
-          asked={asked}
-          linked={given !== "" && !asked}
+          asked={requested}
+          linked={linkedSql !== "" && !requested}
           answer={answer}
           analyses={analyses.data?.length ?? NaN}
         />
@@ -121,16 +124,16 @@ export default function Query() {
               <>
                 <Menu button={t.examples} label={t.examples} class="sm" align="right">
                   {(close) =>
-                    examples.map((one) => (
+                    examples.map((item) => (
                       <button
-                        key={one.sql}
+                        key={item.sql}
                         class="item"
                         onClick={() => {
                           close();
-                          ask(one.sql, { chart: one.chart ?? null, x: one.x ?? null, y: one.y ?? null });
+                          ask(item.sql, { chart: item.chart ?? null, x: item.x ?? null, y: item.y ?? null });
                         }}
                       >
-                        {titles()[one.title as keyof Strings["examples"]]}
+                        {titles()[item.title as keyof Strings["examples"]]}
                       </button>
                     ))
                   }
@@ -138,17 +141,17 @@ export default function Query() {
                 <Menu button={t.history} label={t.history} class="sm" align="right">
                   {(close) =>
                     history().length ? (
-                      history().map((one) => (
+                      history().map((item) => (
                         <button
-                          key={one}
+                          key={item}
                           class="item mono"
-                          title={one}
+                          title={item}
                           onClick={() => {
                             close();
-                            ask(one);
+                            ask(item);
                           }}
                         >
-                          <span class="cut">{one.replace(/\s+/g, " ")}</span>
+                          <span class="cut">{item.replace(/\s+/g, " ")}</span>
                         </button>
                       ))
                     ) : (
@@ -162,7 +165,7 @@ export default function Query() {
                   label={t.link}
                 />
                 <button class="btn sm pri" onClick={() => ask(sql)}>
-                  {answer.waiting && asked ? t.running : t.run}
+                  {answer.waiting && requested ? t.running : t.run}
                 </button>
               </>
             }
@@ -189,22 +192,22 @@ export default function Query() {
               </div>
             )}
           </Card>
-          {given !== "" && !asked ? (
+          {linkedSql !== "" && !requested ? (
             <Card title={t.result}>
               <Empty title={t.linked}>{t.linkedNote}</Empty>
             </Card>
-          ) : asked === "" ? (
+          ) : requested === "" ? (
             <Card title={t.begin} flush>
               <div class="begin">
-                {examples.map((one) => (
+                {examples.map((item) => (
                   <button
-                    key={one.sql}
+                    key={item.sql}
                     class="item"
-                    onClick={() => ask(one.sql, { chart: one.chart ?? null, x: one.x ?? null, y: one.y ?? null })}
+                    onClick={() => ask(item.sql, { chart: item.chart ?? null, x: item.x ?? null, y: item.y ?? null })}
                   >
-                    <b>{titles()[one.title as keyof Strings["examples"]]}</b>
-                    <span class="mono d3 cut" title={one.sql}>
-                      {one.sql.replace(/\s+/g, " ")}
+                    <b>{titles()[item.title as keyof Strings["examples"]]}</b>
+                    <span class="mono d3 cut" title={item.sql}>
+                      {item.sql.replace(/\s+/g, " ")}
                     </span>
                   </button>
                 ))}

@@ -40,8 +40,8 @@ export default function Runs() {
   const live = list.filter((run) => run.state === "live").length;
   const read = list
     .map((run) => figuresByRun.get(keyOf(run)))
-    .filter((one): one is Figures => one !== undefined && one !== "asked" && "info" in one);
-  const losing = read.filter((one) => one.verdict.some((row) => row.severity === "high")).length;
+    .filter((item): item is Figures => item !== undefined && item !== "asked" && "info" in item);
+  const losing = read.filter((item) => item.verdict.some((row) => row.severity === "high")).length;
   const wrong = list.filter((run) => run.state === "unreadable").length;
   return (
     <div class="runs grid">

@@ -24,9 +24,9 @@ const text = strings("steps");
 
 export default function Steps() {
   const t = text();
-  const given = { fp_start: param("fp_start"), bp_end: param("bp_end"), clock: param("clock") };
-  const trace = useTable("step_trace", given);
-  const times = useTable("step_times", { ...given, ...warmupParams() });
+  const choices = { fp_start: param("fp_start"), bp_end: param("bp_end"), clock: param("clock") };
+  const trace = useTable("step_trace", choices);
+  const times = useTable("step_times", { ...choices, ...warmupParams() });
   if (info.value && info.value.steps.length === 0) {
     return (
       <>
@@ -49,7 +49,7 @@ export default function Steps() {
   if (!trace.data || !times.data) return <Loading rows={12} />;
   return (
     <div class={`stack ${trace.waiting || times.waiting ? "stale" : "fresh"}`} aria-busy={trace.waiting}>
-      <StepPage trace={trace.data} times={times.data} given={given} />
+      <StepPage trace={trace.data} times={times.data} given={choices} />
     </div>
   );
 }
@@ -74,14 +74,14 @@ function StepPage({ trace, times, given }: { trace: Table; times: Table; given: 
   const verdict = at === null ? all.data : single.data && single.data.filter((row) => row.step === steps[at]);
   const divided = !trace.blank("fp_bp_ns");
   const parts = useMemo(() => {
-    const found: Part[] = PARTS.map((part) => ({
+    const result: Part[] = PARTS.map((part) => ({
       label: t[part.word],
       color: part.color,
       values: trace.num(part.key),
     }));
     const bare = total.map((value, row) => (Number.isFinite(trace.num("fp_bp_ns")[row]) ? NaN : value));
-    if (bare.some(Number.isFinite)) found.push({ label: t.undivided, color: "var(--op-other)", values: bare });
-    return found.filter((part) => Array.from(part.values).some(Number.isFinite));
+    if (bare.some(Number.isFinite)) result.push({ label: t.undivided, color: "var(--op-other)", values: bare });
+    return result.filter((part) => Array.from(part.values).some(Number.isFinite));
   }, [trace, t]);
   const clock = param("clock");
   const reduces = useTable("reduces", {}, { skip: !info.value?.kinds.communication });

@@ -27,7 +27,7 @@ export default function Page() {
   const t = text();
   const run = place.value.run!;
   useMemo(prepare, []);
-  const asked = useFetched(
+  const fetched = useFetched(
     `${run}\ntimeline`,
     async () => (await (await source().raw(run, "timeline")).json()) as Header,
   );
@@ -36,10 +36,10 @@ export default function Page() {
     { columns: "rank,step,start_ns,end_ns" },
     { allSteps: true, skip: !info.value?.tables.steps },
   );
-  if (asked.error) return source().isReport ? <Empty title={t.still} /> : <Trouble error={asked.error} />;
-  if (!asked.data || (steps.waiting && !steps.data)) return <Building run={run} />;
-  if (!asked.data.lanes.length) return <Empty title={t.empty}>{t.emptyHow}</Empty>;
-  return <Body key={`${run} ${asked.data.version}`} run={run} header={asked.data} steps={steps.data} />;
+  if (fetched.error) return source().isReport ? <Empty title={t.still} /> : <Trouble error={fetched.error} />;
+  if (!fetched.data || (steps.waiting && !steps.data)) return <Building run={run} />;
+  if (!fetched.data.lanes.length) return <Empty title={t.empty}>{t.emptyHow}</Empty>;
+  return <Body key={`${run} ${fetched.data.version}`} run={run} header={fetched.data} steps={steps.data} />;
 }
 
 /** Progress while the timeline of a large run is built. */

@@ -251,10 +251,10 @@ export function Swatch({ color, hatch }: { color?: string; hatch?: boolean }) {
 export function Legend({ of }: { of: { label: ComponentChildren; color?: string; hatch?: boolean }[] }) {
   return (
     <span class="legend">
-      {of.map((one, at) => (
+      {of.map((item, at) => (
         <span key={at}>
-          <Swatch color={one.color} hatch={one.hatch} />
-          {one.label}
+          <Swatch color={item.color} hatch={item.hatch} />
+          {item.label}
         </span>
       ))}
     </span>

@@ -47,9 +47,9 @@ export function Dots({ calls, color: shade }: { calls: Table; color: string }) {
           at: steps.data!.num("start_ns")[row],
           end: steps.data!.num("end_ns")[row],
           step: steps.data!.num("step")[row],
-        })).filter((one) => known.has(one.step))
+        })).filter((item) => known.has(item.step))
       : [];
-    for (const one of rules) from = Math.min(from, one.at);
+    for (const item of rules) from = Math.min(from, item.at);
     const spread = high - low || high || 1;
     return {
       from: from - room,
@@ -162,7 +162,7 @@ export function Steps({ calls }: { calls: Table }) {
     for (let row = 0; row < calls.rows; row++)
       if (!Number.isNaN(step[row])) total.set(step[row], (total.get(step[row]) ?? 0) + time[row]);
     const order = [...total.keys()].sort((a, b) => a - b);
-    return [order, order.map((one) => total.get(one)!)];
+    return [order, order.map((item) => total.get(item)!)];
   }, [calls]);
   const lines = useMemo(() => [{ label: t.total, values: sums, color: "--text-2", area: true }], [sums]);
   if (steps.length < 2) return null;

@@ -20,37 +20,37 @@ interface Part {
 }
 
 function parts(table: Table, key: string, note?: string): Part[] {
-  const found = new Map<string, Part>();
+  const groups = new Map<string, Part>();
   const keys = table.str(key),
     notes = note ? table.str(note) : null,
     time = table.num("dur_ns");
   for (let row = 0; row < table.rows; row++) {
     if (keys[row] === null) continue;
     const name = `${keys[row]}\n${notes?.[row] ?? ""}`;
-    let part = found.get(name);
-    if (!part) found.set(name, (part = { key: keys[row]!, note: notes?.[row] ?? "", calls: 0, total: 0 }));
+    let part = groups.get(name);
+    if (!part) groups.set(name, (part = { key: keys[row]!, note: notes?.[row] ?? "", calls: 0, total: 0 }));
     part.calls += 1;
     part.total += time[row];
   }
-  return [...found.values()].sort((a, b) => b.total - a.total);
+  return [...groups.values()].sort((a, b) => b.total - a.total);
 }
 
 export function Shapes({ calls }: { calls: Table }) {
   const t = text();
-  const found = useMemo(() => parts(calls, "shapes", "dtypes"), [calls]);
+  const result = useMemo(() => parts(calls, "shapes", "dtypes"), [calls]);
   return (
     <section>
       <h3>
         {t.shapes}
-        {found.length > 1 && <span class="d3 small">{found.length}</span>}
+        {result.length > 1 && <span class="d3 small">{result.length}</span>}
       </h3>
-      {found.length === 0 ? (
+      {result.length === 0 ? (
         <Empty title={t.shapeNone} height={64}>
           <Sentence template={t.shapeFlag} flag={<span class="mono">--shapes</span>} />
         </Empty>
       ) : (
         <Parts
-          found={found}
+          found={result}
           show={(part) => (
             <>
               <span class="mono">{shapeText(part.key)}</span> <span class="d3">{typeText(part.note)}</span>
@@ -78,8 +78,8 @@ export function Grouped({
   many: string;
   page: string;
 }) {
-  const found = useMemo(() => parts(table, by), [table, by]);
-  if (!found.length) return null;
+  const result = useMemo(() => parts(table, by), [table, by]);
+  if (!result.length) return null;
   const device = table.str("device")[0];
   const to = (part: Part): Change =>
     page === "kernels"
@@ -89,10 +89,10 @@ export function Grouped({
     <section>
       <h3>
         {title}
-        <span class="d3 small">{found.length === 1 ? one : fill(many, { count: found.length })}</span>
+        <span class="d3 small">{result.length === 1 ? one : fill(many, { count: result.length })}</span>
       </h3>
       <Parts
-        found={found}
+        found={result}
         show={(part) => (
           <>
             <Swatch color={color(part.key, true)} />

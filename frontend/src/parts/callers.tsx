@@ -19,7 +19,7 @@ export function Callers({ which }: { which: Which }) {
   const t = text();
   const recorded = (info.value?.kinds.python ?? 0) > 0;
   const { device, operator, type, kernel } = which;
-  const asked = useTable("callers", { device, operator, type, kernel }, { skip: !recorded });
+  const fetched = useTable("callers", { device, operator, type, kernel }, { skip: !recorded });
   return (
     <section>
       <h3>{t.from}</h3>
@@ -28,7 +28,7 @@ export function Callers({ which }: { which: Which }) {
           <Sentence template={t.stackFlag} flag={<span class="mono">--stack</span>} />
         </Empty>
       ) : (
-        <Await of={asked} rows={2}>
+        <Await of={fetched} rows={2}>
           {(data) =>
             data.rows === 0 ? (
               <Empty title={t.noCaller} height={56} />
@@ -78,15 +78,15 @@ function callSites(data: Table): CallSite[] {
   const leaves = new Map<string, Set<string>>();
   for (let row = 0; row < data.rows; row++)
     leaves.set(line[row] ?? "", (leaves.get(line[row] ?? "") ?? new Set()).add(leaf[row] ?? ""));
-  const found = new Map<string, CallSite>();
+  const groups = new Map<string, CallSite>();
   for (let row = 0; row < data.rows; row++) {
-    const own = line[row] ?? "";
-    const inner = leaves.get(own)!.size > 1 && leaf[row] !== own ? leaf[row] : null;
+    const callLine = line[row] ?? "";
+    const inner = leaves.get(callLine)!.size > 1 && leaf[row] !== callLine ? leaf[row] : null;
     const backward = data.raw("backward", row) === "true";
-    const key = `${own}\n${inner ?? ""}\n${backward}`;
-    const site = found.get(key);
+    const key = `${callLine}\n${inner ?? ""}\n${backward}`;
+    const site = groups.get(key);
     if (site) site.total += total[row];
-    else found.set(key, { key, line: own, leaf: inner, backward, total: total[row], stack: stack[row] ?? "" });
+    else groups.set(key, { key, line: callLine, leaf: inner, backward, total: total[row], stack: stack[row] ?? "" });
   }
-  return [...found.values()].sort((a, b) => b.total - a.total);
+  return [...groups.values()].sort((a, b) => b.total - a.total);
 }

@@ -46,7 +46,7 @@ export function Calls({ which, keep, of, color: shade, figures, chips }: CallsPr
   const t = text();
   const host = which.device === "cpu";
   const { device: _, ...anywhere } = which;
-  const asked = useTable("instances", { ...(host ? anywhere : which), limit: MOST, columns: COLUMNS });
+  const fetched = useTable("instances", { ...(host ? anywhere : which), limit: MOST, columns: COLUMNS });
   return (
     <>
       {chips && <div class="chips">{chips}</div>}
@@ -76,7 +76,7 @@ export function Calls({ which, keep, of, color: shade, figures, chips }: CallsPr
           </b>
         </div>
       </div>
-      <Await of={asked} rows={8}>
+      <Await of={fetched} rows={8}>
         {(data) => <CallSections data={data} host={host} keep={keep} of={of} shade={shade} which={which} />}
       </Await>
     </>

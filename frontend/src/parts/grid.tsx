@@ -87,8 +87,8 @@ export function Grid(props: GridProps) {
   const keys = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor(room / ROW) - 1);
     const by = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
-    const found = entries.length ? entries.at(Math.min(active, entries.length - 1)) : undefined;
-    const entry = found && found.row >= 0 ? found : undefined;
+    const result = entries.length ? entries.at(Math.min(active, entries.length - 1)) : undefined;
+    const entry = result && result.row >= 0 ? result : undefined;
     if (by !== undefined) {
       const to = Math.max(0, Math.min(entries.length - 1, active + by));
       setActive(to);
@@ -136,18 +136,18 @@ export function Grid(props: GridProps) {
             </label>
           )}
           {wrong && <span class="bad small">{t.bad}</span>}
-          {conditions(where).map((one) => {
-            const column = props.columns.find((column) => column.key === one.key);
+          {conditions(where).map((item) => {
+            const column = props.columns.find((column) => column.key === item.key);
             return (
               <Chip
-                key={one.text}
+                key={item.text}
                 tone="acc"
                 onRemove={() =>
                   go(
                     {
                       params: {
                         [`${id}.where`]: conditions(where)
-                          .filter((other) => other.text !== one.text)
+                          .filter((other) => other.text !== item.text)
                           .map((other) => other.text)
                           .join(" "),
                       },
@@ -156,8 +156,8 @@ export function Grid(props: GridProps) {
                   )
                 }
               >
-                {(column?.label ?? one.key).toLowerCase()} {one.most ? "≤" : "≥"}{" "}
-                {units.text(units.write(one.value, quantity(column ?? { key: one.key, label: "" })))}
+                {(column?.label ?? item.key).toLowerCase()} {item.most ? "≤" : "≥"}{" "}
+                {units.text(units.write(item.value, quantity(column ?? { key: item.key, label: "" })))}
               </Chip>
             );
           })}
@@ -178,7 +178,9 @@ export function Grid(props: GridProps) {
                     (column) => column.label && !column.unfiltered && table.has(column.key) && !isName(table, column),
                   )}
                   onAdd={(text) => {
-                    go({ params: { [`${id}.where`]: [...conditions(where).map((one) => one.text), text].join(" ") } });
+                    go({
+                      params: { [`${id}.where`]: [...conditions(where).map((item) => item.text), text].join(" ") },
+                    });
                     close();
                   }}
                 />

@@ -15,8 +15,8 @@ export function Cell({ column, entry, scale }: { column: Column; entry: Entry; s
   const { table, row } = entry;
   if (column.show) return <>{column.show(table, row)}</>;
   if (isName(table, column)) {
-    const own = table.str(column.key)[row] ?? "";
-    const name = column.as === "value" ? valueText(own) : own;
+    const content = table.str(column.key)[row] ?? "";
+    const name = column.as === "value" ? valueText(content) : content;
     return (
       <span class={`name ${column.as === "name" ? "mono" : ""}`} title={name}>
         {column.color && <Swatch color={column.color(table, row)} />}
@@ -61,7 +61,7 @@ export function scale(table: Table, column: Column): Scale {
   if (!time || max >= min * 1000 || max >= 60e9) return { max };
   // 1,170 µs beside 1.09 µs, not 1.17 ms beside 0.001; but neither 41,354 µs nor 0.05 ms.
   const unit = [units.timeUnit(max), units.timeUnit(min)].find(
-    (one) => units.timeIn(min, one) >= 0.1 && units.timeIn(max, one) < 9999.5,
+    (item) => units.timeIn(min, item) >= 0.1 && units.timeIn(max, item) < 9999.5,
   );
   return { max, unit };
 }

@@ -59,12 +59,12 @@ interface Pages extends Entries {
 export function usePages(props: GridProps, sort: string, find: string): Pages | null {
   const { table, from } = props;
   const far = from !== undefined && table.total > table.rows;
-  const asked: Params = {
+  const requested: Params = {
     sort: sort.replace(/^-/, "") || null,
     descending: sort.startsWith("-") || null,
     find: find.trim() || null,
   };
-  const key = far ? JSON.stringify([from.name, from.params, asked]) : "";
+  const key = far ? JSON.stringify([from.name, from.params, requested]) : "";
   const [state, setState] = useState<{ key: string; total: number; pages: Map<number, Table> }>({
     key: "",
     total: 0,
@@ -75,30 +75,30 @@ export function usePages(props: GridProps, sort: string, find: string): Pages | 
   latest.current = key;
   return useMemo(() => {
     if (!far) return null;
-    const here = state.key === key ? state : { key, total: find ? 0 : table.total, pages: new Map<number, Table>() };
+    const current = state.key === key ? state : { key, total: find ? 0 : table.total, pages: new Map<number, Table>() };
     const want = (first: number, last: number) => {
       for (let page = Math.floor(first / PAGE); page <= Math.floor(Math.max(first, last - 1) / PAGE); page++) {
         const name = `${key}\n${page}`;
         if (wanted.current.has(name)) continue;
         wanted.current.add(name);
-        void fetchTable(from.name, { ...from.params, ...asked, offset: page * PAGE, limit: PAGE }).then(
-          (found) =>
+        void fetchTable(from.name, { ...from.params, ...requested, offset: page * PAGE, limit: PAGE }).then(
+          (result) =>
             latest.current === key &&
             setState((old) => ({
               key,
-              total: found.total,
-              pages: new Map([...(old.key === key ? old.pages : []), [page, found]]),
+              total: result.total,
+              pages: new Map([...(old.key === key ? old.pages : []), [page, result]]),
             })),
           () => wanted.current.delete(name),
         );
       }
     };
     const at = (index: number): Entry => {
-      const page = here.pages.get(Math.floor(index / PAGE));
+      const page = current.pages.get(Math.floor(index / PAGE));
       return page && index % PAGE < page.rows
         ? { table: page, row: index % PAGE, depth: 0, path: String(index) }
         : { table, row: -1, depth: 0, path: String(index) };
     };
-    return { length: here.total, at, asked, want };
+    return { length: current.total, at, asked: requested, want };
   }, [key, state, table]);
 }

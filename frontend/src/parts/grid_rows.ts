@@ -48,9 +48,9 @@ export interface Entry {
 /** "total_ns>=1000000 calls<=3": conditions in the address. */
 export function conditions(where: string): Condition[] {
   return where.split(" ").flatMap((text) => {
-    const found = /^(\w+)(>=|<=)(-?[\d.e+-]+)$/.exec(text);
-    return found && Number.isFinite(Number(found[3]))
-      ? [{ text, key: found[1], most: found[2] === "<=", value: Number(found[3]) }]
+    const match = /^(\w+)(>=|<=)(-?[\d.e+-]+)$/.exec(text);
+    return match && Number.isFinite(Number(match[3]))
+      ? [{ text, key: match[1], most: match[2] === "<=", value: Number(match[3]) }]
       : [];
   });
 }
@@ -86,11 +86,11 @@ export function sortRows(
 ): [ArrayLike<number>, boolean] {
   const [test, wrong] = matcher(table, search, find);
   const bounds = conditions(where)
-    .filter((one) => table.has(one.key))
-    .map((one) => ({ values: table.num(one.key), most: one.most, value: one.value }));
+    .filter((item) => table.has(item.key))
+    .map((item) => ({ values: table.num(item.key), most: item.most, value: item.value }));
   const kept = (row: number) =>
     (!test || test(row)) &&
-    bounds.every((one) => (one.most ? one.values[row] <= one.value : one.values[row] >= one.value));
+    bounds.every((item) => (item.most ? item.values[row] <= item.value : item.values[row] >= item.value));
   const rows =
     test || bounds.length
       ? Uint32Array.from(table.where(kept))
@@ -185,10 +185,10 @@ export function visibleEntries(
   const entries: Entry[] = [];
   const add = (of: Table, order: ArrayLike<number>, depth: number, above: string) => {
     for (let at = 0; at < order.length; at++) {
-      const one = entry(of, order[at], depth, above);
-      entries.push(one);
-      const below = opened.get(one.path);
-      if (below) add(below, sortRows(below, [], "", "", sort)[0], depth + 1, `${one.path}\n`);
+      const item = entry(of, order[at], depth, above);
+      entries.push(item);
+      const below = opened.get(item.path);
+      if (below) add(below, sortRows(below, [], "", "", sort)[0], depth + 1, `${item.path}\n`);
     }
   };
   add(table, rows, 0, "");

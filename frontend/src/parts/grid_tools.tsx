@@ -12,10 +12,10 @@ export function Condition({ columns, onAdd }: { columns: Column[]; onAdd: (text:
   const submit = (event: Event) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
-    const found = /^(-?[\d.]+)\s*([a-zµ%]*)$/i.exec(String(form.get("value")).trim().replaceAll(",", ""));
-    if (!found) return;
-    const unit = found[2].toLowerCase();
-    onAdd(`${form.get("key")}${form.get("how")}${Number(found[1]) * (unit ? (SCALE[unit] ?? 1) : 1)}`);
+    const match = /^(-?[\d.]+)\s*([a-zµ%]*)$/i.exec(String(form.get("value")).trim().replaceAll(",", ""));
+    if (!match) return;
+    const unit = match[2].toLowerCase();
+    onAdd(`${form.get("key")}${form.get("how")}${Number(match[1]) * (unit ? (SCALE[unit] ?? 1) : 1)}`);
   };
   return (
     <form class="steprange" onSubmit={submit}>

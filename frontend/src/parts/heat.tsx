@@ -105,8 +105,11 @@ export function Heat({
         Math.max(0, Math.min(columns.length - 1, at[1] + by[event.key][1])),
       ];
       setAt(next);
-      const here = canvas.current!.getBoundingClientRect();
-      tip({ clientX: here.left + (next[1] + 0.5) * wide, clientY: here.top + (next[0] + 0.5) * tall }, say(...next));
+      const current = canvas.current!.getBoundingClientRect();
+      tip(
+        { clientX: current.left + (next[1] + 0.5) * wide, clientY: current.top + (next[0] + 0.5) * tall },
+        say(...next),
+      );
     } else if (event.key === "Enter") onPick?.(...at);
     else return;
     event.preventDefault();
@@ -132,9 +135,9 @@ export function Heat({
         onKeyDown={keys}
         onBlur={untip}
         onClick={(event) => {
-          const found = cell(event);
-          setAt(found);
-          onPick?.(...found);
+          const result = cell(event);
+          setAt(result);
+          onPick?.(...result);
         }}
         onPointerMove={(event) => tip(event, say(...cell(event)))}
         onPointerLeave={untip}

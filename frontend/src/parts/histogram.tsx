@@ -58,14 +58,16 @@ export function Histogram({
   const y = (count: number) => top + (1 - count / peak) * (height - top - bottom);
   const unit = as === "time" ? units.timeUnit(high) : undefined;
   const write = (value: number) => units.text(units.write(value, as, unit));
-  const own = (
+  const percentiles = (
     [
       ["p50", 0.5],
       ["p90", 0.9],
       ["p99", 0.99],
     ] as const
   ).map(([name, at]) => [name, quantile(known, at)] as const);
-  const marks = (given ?? own).filter(([name, value]) => value >= low && value <= high && (!few || name === "p50"));
+  const marks = (given ?? percentiles).filter(
+    ([name, value]) => value >= low && value <= high && (!few || name === "p50"),
+  );
   let free = -Infinity; // labels that would overlap are dropped: the line stays
   return (
     <div ref={box} class="plot" style={{ height: `${height}px` }}>

@@ -29,7 +29,7 @@ export function Series(props: SeriesProps) {
   const latest = useRef(props);
   latest.current = props;
   const height = props.height ?? 140;
-  useEffect(() => void load().then((found) => setReady(() => found)), []);
+  useEffect(() => void load().then((result) => setReady(() => result)), []);
   const shade = theme();
   const data = useMemo(() => columns(props), [props.x, props.stacked, ...props.lines.map((line) => line.values)]);
   const shape = JSON.stringify([
@@ -264,11 +264,11 @@ function options(
               event.preventDefault();
               const { min, max } = plot.scales.x;
               const [first, last] = whole();
-              const here = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
+              const current = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
               const by = event.deltaY > 0 ? 1.25 : 0.8;
               const range: Range = [
-                Math.max(first, here - (here - min!) * by),
-                Math.min(last, here + (max! - here) * by),
+                Math.max(first, current - (current - min!) * by),
+                Math.min(last, current + (max! - current) * by),
               ];
               to(range[0] <= first && range[1] >= last ? null : range);
             },

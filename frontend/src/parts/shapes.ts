@@ -4,13 +4,13 @@
 export function shapeText(json: string): string {
   const inputs = parseList(json);
   if (!inputs) return json;
-  const known = inputs.filter((one, at) => (Array.isArray(one) ? one.length > 0 : true) || at < 2);
-  const words = known.map((one) =>
-    Array.isArray(one)
-      ? one.length
-        ? `[${one.map((part) => (Array.isArray(part) ? `[${part.join(", ")}]` : String(part))).join(", ")}]`
+  const known = inputs.filter((item, at) => (Array.isArray(item) ? item.length > 0 : true) || at < 2);
+  const words = known.map((item) =>
+    Array.isArray(item)
+      ? item.length
+        ? `[${item.map((part) => (Array.isArray(part) ? `[${part.join(", ")}]` : String(part))).join(", ")}]`
         : "scalar"
-      : String(one),
+      : String(item),
   );
   const texts: string[] = [];
   for (let at = 0; at < words.length; at++) {
@@ -46,15 +46,15 @@ export function typeText(json: string): string {
   const types = parseList(json);
   if (!types) return json;
   return types
-    .filter((one) => typeof one === "string" && one && one !== "Scalar" && one !== "ScalarList")
-    .map((one) => SHORT[String(one)] ?? String(one))
+    .filter((item) => typeof item === "string" && item && item !== "Scalar" && item !== "ScalarList")
+    .map((item) => SHORT[String(item)] ?? String(item))
     .join(" × ");
 }
 
 function parseList(json: string): unknown[] | null {
   try {
-    const found: unknown = JSON.parse(json);
-    return Array.isArray(found) ? found : null;
+    const result: unknown = JSON.parse(json);
+    return Array.isArray(result) ? result : null;
   } catch {
     return null;
   }

@@ -45,21 +45,21 @@ export function ShareBars<Part extends Slice>({
   onPick,
   wide,
 }: SharesProps<Part> & { wide?: boolean }) {
-  const most = Math.max(1, ...of.map((one) => one.value));
+  const most = Math.max(1, ...of.map((item) => item.value));
   return (
     <div class="opbars" role="img" aria-label={summary}>
-      {of.map((one) => (
+      {of.map((item) => (
         <button
-          key={one.key}
+          key={item.key}
           class={`opbar ${wide ? "wide" : ""}`}
-          onClick={() => onPick(one)}
-          title={one.name ?? one.label}
+          onClick={() => onPick(item)}
+          title={item.name ?? item.label}
         >
-          <span class={`cut ${one.code ? "mono" : ""}`}>{one.label}</span>
+          <span class={`cut ${item.code ? "mono" : ""}`}>{item.label}</span>
           <span class="track">
-            <i style={{ width: `${(one.value / most) * 100}%`, background: one.color }} />
+            <i style={{ width: `${(item.value / most) * 100}%`, background: item.color }} />
           </span>
-          <Figures of={one} total={total} />
+          <Figures of={item} total={total} />
         </button>
       ))}
     </div>
@@ -77,26 +77,26 @@ export function ShareRing<Part extends Slice>({
   return (
     <div class="oppie">
       <Ring
-        slices={of.map((one) => ({ name: one.label, value: one.value, color: one.color }))}
+        slices={of.map((item) => ({ name: item.label, value: item.value, color: item.color }))}
         total={written.value}
         unit={written.unit}
         label={summary}
         onPick={(label) => {
-          const slice = of.find((one) => one.label === label);
+          const slice = of.find((item) => item.label === label);
           if (slice) onPick(slice);
         }}
       />
       <div class={`oplist ${list}`}>
-        {of.map((one) => (
+        {of.map((item) => (
           <button
-            key={one.key}
-            class={`one ${one.on ? "on" : ""}`}
-            onClick={() => onPick(one)}
-            title={one.name ?? one.label}
+            key={item.key}
+            class={`one ${item.on ? "on" : ""}`}
+            onClick={() => onPick(item)}
+            title={item.name ?? item.label}
           >
-            <Swatch color={one.color} />
-            <span class={`cut ${one.code ? "mono" : ""}`}>{one.label}</span>
-            <Figures of={one} total={total} />
+            <Swatch color={item.color} />
+            <span class={`cut ${item.code ? "mono" : ""}`}>{item.label}</span>
+            <Figures of={item} total={total} />
           </button>
         ))}
       </div>
@@ -106,6 +106,8 @@ export function ShareRing<Part extends Slice>({
 
 /** The largest shares in words. */
 export function shareSummary(title: string, of: Slice[], total: number): string {
-  const texts = of.slice(0, 5).map((one) => `${one.label} ${units.text(units.share(total ? one.value / total : NaN))}`);
+  const texts = of
+    .slice(0, 5)
+    .map((item) => `${item.label} ${units.text(units.share(total ? item.value / total : NaN))}`);
   return `${title}: ${texts.join(", ")}`;
 }

@@ -80,8 +80,8 @@ export function axis(steps: ArrayLike<number>, inner: number): number[] {
   const round = units.ticks(steps[0], steps[count - 1], wanted).filter(Number.isInteger);
   const places = new Map<number, number>();
   for (let at = 0; at < count; at++) places.set(steps[at], at);
-  const found = round.map((step) => places.get(step)).filter((at): at is number => at !== undefined);
-  return found.length > 1 ? found : [0, count - 1];
+  const match = round.map((step) => places.get(step)).filter((at): at is number => at !== undefined);
+  return match.length > 1 ? match : [0, count - 1];
 }
 
 function stepKeys(count: number, selected: number | null, onPick: (at: number | null) => void) {

@@ -29,7 +29,7 @@ const BAR = 2;
 
 /**
  * One stacked bar per step. Where a step has two pixels or fewer, each column is the slowest of its steps, tinted, with the fastest of them in
- * full colour before it: a peak is never lost.
+ * full color before it: a peak is never lost.
  */
 export function StepBars({
   steps,
@@ -101,9 +101,9 @@ export function StepBars({
     return path;
   }, [width, height, bins, shade]);
   const clipped = useMemo(() => {
-    const found: number[] = [];
-    for (let at = 0; at < count; at++) if (total[at] > limit) found.push(at);
-    return found.sort((a, b) => total[b] - total[a]);
+    const result: number[] = [];
+    for (let at = 0; at < count; at++) if (total[at] > limit) result.push(at);
+    return result.sort((a, b) => total[b] - total[a]);
   }, [total, limit]);
   const [drag, setDrag] = useState<[number, number] | null>(null);
   const place = (event: { clientX: number; currentTarget: EventTarget | null }) => {
@@ -111,7 +111,7 @@ export function StepBars({
     const at = Math.max(0, Math.min(columns - 1, Math.floor((event.clientX - from - left) / slot)));
     return banded ? bins[at].slowest : at;
   };
-  const one = (at: number, mark: string) => (
+  const item = (at: number, mark: string) => (
     <rect
       key={mark}
       x={x(column(at)) - 1.5}
@@ -247,7 +247,7 @@ export function StepBars({
           )}
           {selected !== null && selected >= 0 && selected < count && (
             <g>
-              {one(selected, "var(--accent)")}
+              {item(selected, "var(--accent)")}
               <Flag
                 x={x(column(selected)) + thick / 2}
                 y={height - bottom + 4}

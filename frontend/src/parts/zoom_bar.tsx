@@ -38,18 +38,18 @@ export function ZoomBar({ x, values, color, range, onRange, height = 36 }: ZoomB
   const move = (event: PointerEvent) => {
     const now = drag.current;
     if (!now) return;
-    const here = valueAt(event);
+    const current = valueAt(event);
     const [a, b] = now.range;
-    const by = Math.max(first - a, Math.min(last - b, here - now.at));
+    const by = Math.max(first - a, Math.min(last - b, current - now.at));
     const next: Range =
       now.what === "new"
-        ? [now.at, here]
+        ? [now.at, current]
         : now.what === "move"
           ? [a + by, b + by]
           : now.what === "from"
-            ? [here, b]
-            : [a, here];
-    next.sort((one, two) => one - two);
+            ? [current, b]
+            : [a, current];
+    next.sort((item, two) => item - two);
     if (next[1] - next[0] > span / inner) onRange(next[0] <= first && next[1] >= last ? null : next);
   };
   const keys = (end: 0 | 1) => (event: KeyboardEvent) => {

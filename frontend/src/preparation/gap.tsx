@@ -25,8 +25,8 @@ export function StepGap({ waits, trace, queues, whole, median, verdict, detail }
   const steps = trace.num("step");
   const total = trace.num("total_ns");
   const wanted = param("step");
-  const found = wanted === undefined ? -1 : steps.indexOf(Number(wanted));
-  const at = found < 0 ? null : found;
+  const result = wanted === undefined ? -1 : steps.indexOf(Number(wanted));
+  const at = result < 0 ? null : result;
   const [hovered, setHovered] = useState<number | null>(null);
   const waited = useMemo(
     () => byStep(steps, waits, waits ? waits.where((row) => waits.str("stage")[row] === "data wait") : [], "dur_ns"),
@@ -197,7 +197,7 @@ function Queue({
   const rows = useMemo(() => queues.where((row) => queues.str("queue")[row] === name), [queues, name]);
   const depth = useMemo(() => byStep(steps, queues, rows, "depth"), [steps, queues, rows]);
   const row = whole.str("queue").indexOf(name);
-  const state = verdict.find((one) => one.code === "queue-empty" && one.values.queue === name);
+  const state = verdict.find((item) => item.code === "queue-empty" && item.values.queue === name);
   const [empty, batches, full, capacity, mean] = ["empty", "batches", "full", "capacity", "depth"].map(
     (column) => whole.num(column)[row],
   );

@@ -71,11 +71,11 @@ function Lines({
   const made = useMemo(() => {
     const rows = samplesOf(samples, id);
     const x = Float64Array.from(rows, (row) => samples.num("at_ns")[row]);
-    const own = Float64Array.from(rows, (row) => samples.num("depth")[row]);
+    const depths = Float64Array.from(rows, (row) => samples.num("depth")[row]);
     const next = above < 0 ? [] : samplesOf(samples, table.num("op_id")[above]);
     // Both have samples at the same timestamps, or the second is dropped.
     const same = next.length === rows.length && next.length > 0;
-    return { x, own, next: same ? Float64Array.from(next, (row) => samples.num("depth")[row]) : null };
+    return { x, own: depths, next: same ? Float64Array.from(next, (row) => samples.num("depth")[row]) : null };
   }, [samples, id, above]);
   if (made.x.length < 2) return <Empty title={t.noSamples} height={100} />;
   const beyond = above < 0 ? -1 : table.num("op_id").indexOf(table.num("parent")[above]);
@@ -118,6 +118,6 @@ function Lines({
  */
 export function samplesOf(samples: Table, id: number): number[] {
   const rows = samples.where((row) => samples.num("op_id")[row] === id);
-  const own = rows.filter((row) => samples.str("queue")[row]?.startsWith("operator "));
-  return own.length ? own : rows;
+  const ownRows = rows.filter((row) => samples.str("queue")[row]?.startsWith("operator "));
+  return ownRows.length ? ownRows : rows;
 }

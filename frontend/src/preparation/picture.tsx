@@ -72,7 +72,7 @@ export function Picture({ table, samples, chosen }: { table: Table; samples: Tab
   const room = (width - 4 - wide * (columns + 1) - plain) / count;
   const gap = Math.max(GAP.queue[0], Math.min(GAP.queue[1], room));
   const left = [1];
-  for (const one of queued) left.push(left[left.length - 1] + wide + (one ? gap : GAP.plain));
+  for (const item of queued) left.push(left[left.length - 1] + wide + (item ? gap : GAP.plain));
   const tall = BOX.height + 16;
   const [total, height] = [left[columns] + wide + 2, Math.max(1, lines) * tall - 14];
   const parents = table.num("parent");

@@ -23,7 +23,7 @@ export function history(): string[] {
 export function addToHistory(sql: string): void {
   remember(
     "sql.history",
-    JSON.stringify([sql.trim(), ...history().filter((one) => one !== sql.trim())].slice(0, HISTORY)),
+    JSON.stringify([sql.trim(), ...history().filter((item) => item !== sql.trim())].slice(0, HISTORY)),
   );
 }
 
@@ -47,22 +47,22 @@ export function Saved({ sql, ask }: { sql: string; ask: (sql: string) => void })
     <Menu button={t.saved} label={t.saved} class="sm" align="right">
       {(close) => (
         <>
-          {kept.map((one) => (
-            <div key={one.name} class="savedrow">
+          {kept.map((item) => (
+            <div key={item.name} class="savedrow">
               <button
                 class="item"
-                title={one.sql}
+                title={item.sql}
                 onClick={() => {
                   close();
-                  ask(one.sql);
+                  ask(item.sql);
                 }}
               >
-                {one.name}
+                {item.name}
               </button>
               <button
                 class="pick bare sm"
-                aria-label={`${t.remove}: ${one.name}`}
-                onClick={() => keep(kept.filter((other) => other.name !== one.name))}
+                aria-label={`${t.remove}: ${item.name}`}
+                onClick={() => keep(kept.filter((other) => other.name !== item.name))}
               >
                 <Icon name="close" size={11} />
               </button>
@@ -75,7 +75,7 @@ export function Saved({ sql, ask }: { sql: string; ask: (sql: string) => void })
               event.preventDefault();
               const name = String(new FormData(event.currentTarget).get("name")).trim();
               if (!name) return;
-              keep([...kept.filter((one) => one.name !== name), { name, sql: sql.trim() }]);
+              keep([...kept.filter((item) => item.name !== name), { name, sql: sql.trim() }]);
               close();
             }}
           >

@@ -24,8 +24,8 @@ type View = "table" | "bar" | "line";
 export function Result({ table }: { table: Table }) {
   const t = text();
   const numbers = table.names.filter((name) => !table.isText(name) && !table.blank(name));
-  const asked = param("chart");
-  const view: View = asked === "bar" || asked === "line" ? asked : "table";
+  const requested = param("chart");
+  const view: View = requested === "bar" || requested === "line" ? requested : "table";
   const words = table.names.filter((name) => table.isText(name));
   const y = numbers.includes(param("y") ?? "")
     ? param("y")!
@@ -51,9 +51,9 @@ export function Result({ table }: { table: Table }) {
     <label class="small d2">
       {label}{" "}
       <select value={value} onChange={(event) => go({ params: { [name]: event.currentTarget.value } }, true)}>
-        {of.map((one) => (
-          <option key={one} value={one}>
-            {one}
+        {of.map((item) => (
+          <option key={item} value={item}>
+            {item}
           </option>
         ))}
       </select>

@@ -25,10 +25,10 @@ export function Schema({ analyses, insert }: { analyses: Listed[]; insert: (word
   const tables = info.value!.tables;
   const fits = (name: string, columns: string[] = []) =>
     !find || [name, ...columns].some((word) => word.includes(find.toLowerCase()));
-  const shown = analyses.filter((one) =>
+  const shown = analyses.filter((item) =>
     fits(
-      one.name,
-      one.columns.map((column) => column.name),
+      item.name,
+      item.columns.map((column) => column.name),
     ),
   );
   const row = (name: string, note: string, title: string, columns: { name: string; type: string }[] | null) => (
@@ -76,7 +76,7 @@ export function Schema({ analyses, insert }: { analyses: Listed[]; insert: (word
             ),
           )}
         {shown.length > 0 && <h3>{t.analyses}</h3>}
-        {shown.map((one) => row(one.name, "", one.question, one.columns))}
+        {shown.map((item) => row(item.name, "", item.question, item.columns))}
       </div>
     </Card>
   );
@@ -84,11 +84,11 @@ export function Schema({ analyses, insert }: { analyses: Listed[]; insert: (word
 
 function TableColumns({ name, insert }: { name: string; insert: (word: string) => void }) {
   const run = place.value.run!;
-  const asked = useFetched<Table>(`${run}\ncolumns\n${name}`, () =>
+  const fetched = useFetched<Table>(`${run}\ncolumns\n${name}`, () =>
     source().table(run, `tables/${name}`, { limit: 0 }),
   );
-  return asked.data ? (
-    <Columns of={asked.data.names.map((column) => ({ name: column, type: "" }))} insert={insert} />
+  return fetched.data ? (
+    <Columns of={fetched.data.names.map((column) => ({ name: column, type: "" }))} insert={insert} />
   ) : null;
 }
 

@@ -46,7 +46,7 @@ export function readNext(): void {
     busy += 1;
     readFigures(run)
       .then(
-        (found) => figuresByRun.set(keyOf(run), found),
+        (result) => figuresByRun.set(keyOf(run), result),
         (error: Error) => figuresByRun.set(keyOf(run), { error: error.message }),
       )
       .finally(() => {

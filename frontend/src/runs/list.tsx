@@ -31,10 +31,11 @@ const PARTS = ["compute", "communication", "copy", "idle"] as const;
 /** The table of the grid: the list, and figures of the runs that were read. */
 export function runTable(list: Run[]): Table {
   const of = list.map((run) => {
-    const found = figuresByRun.get(keyOf(run));
-    return found && found !== "asked" && "info" in found ? found : null;
+    const match = figuresByRun.get(keyOf(run));
+    return match && match !== "asked" && "info" in match ? match : null;
   });
-  const figure = (name: string) => of.map((one) => (one && one.overview.rows ? one.overview.num(name)[one.row] : NaN));
+  const figure = (name: string) =>
+    of.map((item) => (item && item.overview.rows ? item.overview.num(name)[item.row] : NaN));
   return Table.of({
     at: list.map((_, at) => at),
     name: list.map((run) => run.name),
@@ -48,7 +49,7 @@ export function runTable(list: Run[]): Table {
     ),
     step_ns: figure("step_ns"),
     ...Object.fromEntries(PARTS.map((name) => [`${name}_share`, figure(`${name}_share`)])),
-    verdict: of.map((one) => (one && mainVerdict(one)?.[0]) ?? null),
+    verdict: of.map((item) => (item && mainVerdict(item)?.[0]) ?? null),
     state: list.map((run) => run.state),
     format: list.map((run) => run.format),
     bytes: list.map((run) => run.bytes || NaN),
@@ -58,7 +59,7 @@ export function runTable(list: Run[]): Table {
 
 function chips(info: Info): string {
   const names = new Map<string, number>();
-  const known = info.devices.flatMap((one) => (one.kind !== "cpu" && one.name ? [one.name] : []));
+  const known = info.devices.flatMap((item) => (item.kind !== "cpu" && item.name ? [item.name] : []));
   for (const name of known) names.set(name, (names.get(name) ?? 0) + 1);
   const named = [...names].map(([name, count]) => (count > 1 ? `${count} × ${name}` : name)).join(", ");
   return named || deviceWord(info) || (onDevice(info) ? "" : "CPU");
@@ -68,14 +69,14 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
   const t = text();
   const picked = (param("pick") ?? "").split(",").filter((id) => list.some((run) => run.id === id));
   const toggle = (id: string) => {
-    const next = picked.includes(id) ? picked.filter((one) => one !== id) : [...picked, id].slice(-2);
+    const next = picked.includes(id) ? picked.filter((item) => item !== id) : [...picked, id].slice(-2);
     go({ params: { pick: next.join(",") } }, true);
   };
   const runOf = (of: Table, row: number) => list[of.num("at")[row]];
-  const found = (of: Table, row: number) => figuresByRun.get(keyOf(runOf(of, row)));
+  const match = (of: Table, row: number) => figuresByRun.get(keyOf(runOf(of, row)));
   const whole = (of: Table, row: number) => {
-    const one = found(of, row);
-    return one && one !== "asked" && "info" in one ? one : null;
+    const item = match(of, row);
+    return item && item !== "asked" && "info" in item ? item : null;
   };
   const columns: Column[] = [
     {
@@ -132,18 +133,18 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
       label: t.step,
       width: "minmax(124px, 1.3fr)",
       show: (of, row) => {
-        const one = whole(of, row);
-        if (!one) return pending(found(of, row));
+        const item = whole(of, row);
+        if (!item) return pending(match(of, row));
         return (
           <span
             class="spark"
             title={
-              one.info.ranks.length > 1
-                ? fill(t.ofRanks, { rank: one.info.ranks[0], count: one.info.ranks.length })
+              item.info.ranks.length > 1
+                ? fill(t.ofRanks, { rank: item.info.ranks[0], count: item.info.ranks.length })
                 : undefined
             }
           >
-            <Spark values={one.totals} width={48} />
+            <Spark values={item.totals} width={48} />
             <Time ns={of.num("step_ns")[row]} />
           </span>
         );
@@ -155,14 +156,14 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
       width: "64px",
       hide: name === "copy",
       help: t.device_,
-      show: (of, row) => (whole(of, row) ? <Share of={of.num(`${name}_share`)[row]} /> : pending(found(of, row))),
+      show: (of, row) => (whole(of, row) ? <Share of={of.num(`${name}_share`)[row]} /> : pending(match(of, row))),
     })),
     {
       key: "verdict",
       label: t.verdict,
       as: "text",
       width: "minmax(150px, 2fr)",
-      show: (of, row) => <VerdictLabel run={runOf(of, row)} of={found(of, row)} />,
+      show: (of, row) => <VerdictLabel run={runOf(of, row)} of={match(of, row)} />,
     },
     {
       key: "state",
@@ -171,7 +172,7 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
       width: "88px",
       show: (of, row) => {
         const run = runOf(of, row);
-        const failed = found(of, row);
+        const failed = match(of, row);
         const error = run.error ?? (failed && failed !== "asked" && "error" in failed ? failed.error : undefined);
         if (error)
           return (
@@ -179,7 +180,7 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
               {t.stateUnreadable}
             </Chip>
           );
-        const missing = run.problems?.map((one) => `${one.file.split("/").pop()}: ${one.what}`) ?? [];
+        const missing = run.problems?.map((item) => `${item.file.split("/").pop()}: ${item.what}`) ?? [];
         if (missing.length)
           return (
             <Chip tone="warn" title={missing.join("\n")}>
@@ -241,8 +242,8 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
   );
 }
 
-function pending(found: RunState | undefined) {
-  return <span class="d3">{found === "asked" ? text().waiting : units.MISSING}</span>;
+function pending(result: RunState | undefined) {
+  return <span class="d3">{result === "asked" ? text().waiting : units.MISSING}</span>;
 }
 
 type Label = Extract<keyof Strings["runs"], `case_${string}`>;
@@ -292,9 +293,9 @@ function VerdictLabel({ run, of }: { run: Run; of: RunState | undefined }) {
         {of.error}
       </span>
     );
-  const found = mainVerdict(of);
-  if (!found) return pending(of);
-  const [label, row] = found;
+  const result = mainVerdict(of);
+  if (!result) return pending(of);
+  const [label, row] = result;
   const share = label === "case_host-compute" ? undefined : SHOWN.map((name) => row.values[name]).find(Number.isFinite);
   const whole = of.overview.rows > 0 && of.overview.str("steps_how")[of.row] === "whole";
   const tag = overheadTag(of.overview, of.row);

@@ -30,13 +30,13 @@ export function bestMatches(items: Item[], find: string): Group[] {
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   const scored = items
     .map((item) => ({ item, score: words.length ? score(item, words) : 1 }))
-    .filter((one) => one.score > 0);
+    .filter((entry) => entry.score > 0);
   const groups = ORDER.map((name) => {
-    const mine = scored.filter((one) => one.item.group === name).sort((a, b) => b.score - a.score);
+    const mine = scored.filter((entry) => entry.item.group === name).sort((a, b) => b.score - a.score);
     const limit = !words.length && name === "pages" ? 20 : SHOWN;
     return {
       name,
-      items: mine.slice(0, limit).map((one) => one.item),
+      items: mine.slice(0, limit).map((entry) => entry.item),
       left: Math.max(0, mine.length - limit),
       best: mine[0]?.score ?? 0,
     };

@@ -14,14 +14,14 @@ const GROUPS = ["", "performance", "resources", "cluster", "tools"] as const;
 
 export function Nav({ current, info: now }: { current: string; info: Info | null }) {
   const t = text();
-  const own = useRef<HTMLElement>(null);
+  const element = useRef<HTMLElement>(null);
   // In a narrow window the menu is a strip: the open page is scrolled into view.
   useEffect(
-    () => own.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }),
+    () => element.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }),
     [current, now === null],
   );
   return (
-    <nav class="nav" ref={own} aria-label={t.pages}>
+    <nav class="nav" ref={element} aria-label={t.pages}>
       {GROUPS.map((group) => {
         const inside = pages.filter(
           (page) =>

@@ -9,19 +9,19 @@ import { useMemo, useState } from "preact/hooks";
 const text = strings("shell");
 
 /** First and last step of "2:5" or "3"; undefined for other texts. */
-export function stepRange(asked: string): [number, number] | undefined {
-  const found = /^(\d{1,9})(?::(\d{1,9}))?$/.exec(asked);
-  const [first, last] = [Number(found?.[1]), Number(found?.[2] ?? found?.[1])];
+export function stepRange(requested: string): [number, number] | undefined {
+  const match = /^(\d{1,9})(?::(\d{1,9}))?$/.exec(requested);
+  const [first, last] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
   return first <= last ? [first, last] : undefined;
 }
 
 /** The step numbers of the selected rank, in order; null until they are loaded. */
 export function useStepNumbers(skip = false): number[] | null {
   const none = skip || !info.value?.tables.steps;
-  const asked = useTable("tables/steps", { columns: "rank,step" }, { allSteps: true, skip: none });
+  const fetched = useTable("tables/steps", { columns: "rank,step" }, { allSteps: true, skip: none });
   return useMemo(
-    () => (none ? [] : asked.data ? [...new Set(asked.data.num("step"))].sort((a, b) => a - b) : null),
-    [none, asked.data],
+    () => (none ? [] : fetched.data ? [...new Set(fetched.data.num("step"))].sort((a, b) => a - b) : null),
+    [none, fetched.data],
   );
 }
 

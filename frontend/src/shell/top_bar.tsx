@@ -146,7 +146,7 @@ function Ranks({ now }: { now: Info }) {
 /** Among thousands of ranks one types, not scrolls. */
 function RankList({ ranks, close }: { ranks: number[]; close: () => void }) {
   const [find, setFind] = useState("");
-  const shown = ranks.filter((one) => String(one).includes(find.trim())).slice(0, 200);
+  const shown = ranks.filter((item) => String(item).includes(find.trim())).slice(0, 200);
   return (
     <>
       {ranks.length > 20 && (
@@ -159,16 +159,16 @@ function RankList({ ranks, close }: { ranks: number[]; close: () => void }) {
           onInput={(event) => setFind(event.currentTarget.value)}
         />
       )}
-      {shown.map((one) => (
+      {shown.map((item) => (
         <button
-          key={one}
-          class={`item ${one === rank() ? "on" : ""}`}
+          key={item}
+          class={`item ${item === rank() ? "on" : ""}`}
           onClick={() => {
-            go({ params: { rank: one } });
+            go({ params: { rank: item } });
             close();
           }}
         >
-          {one}
+          {item}
         </button>
       ))}
     </>
@@ -176,10 +176,10 @@ function RankList({ ranks, close }: { ranks: number[]; close: () => void }) {
 }
 
 function Runs({ close }: { close: () => void }) {
-  const asked = useFetched<Run[]>("\nruns", () => source().runs());
+  const fetched = useFetched<Run[]>("\nruns", () => source().runs());
   return (
     <>
-      {asked.data?.slice(0, 40).map((run) => (
+      {fetched.data?.slice(0, 40).map((run) => (
         <a
           key={run.id}
           class={`item ${run.id === (place.value.run && listed(place.value.run)) ? "on" : ""}`}

@@ -95,7 +95,7 @@ export function Controls({ table, at, found: how }: { table: Table | null; at: n
             how !== "none, none" &&
             fill(t.found, {
               how: [...new Set(how.split(", "))]
-                .map((one) => t[`found_${one.replace(" ", "_")}` as "found_none"] ?? one)
+                .map((item) => t[`found_${item.replace(" ", "_")}` as "found_none"] ?? item)
                 .join(t.and),
             })}
       </span>

@@ -107,8 +107,8 @@ export function Distribution({
   const choices = [
     { id: "total_ns", stage: "step", label: t.total },
     ...PARTS.map((part) => ({ id: part.key, stage: part.stage, label: t[part.word] })),
-  ].filter((one) => of.has(one.stage));
-  const chosen = choices.find((one) => one.id === param("of")) ?? choices[0];
+  ].filter((item) => of.has(item.stage));
+  const chosen = choices.find((item) => item.id === param("of")) ?? choices[0];
   const values = useMemo(
     () => (chosen ? trace.num(chosen.id).filter((_, row) => !leftOut.has(row)) : new Float64Array()),
     [trace, chosen?.id, leftOut],

@@ -14,9 +14,9 @@ const text = strings("steps");
 /** The step marker and the choice of another. The choice applies to all pages of the run. */
 export function Marker({ how }: { how: string | null }) {
   const t = text();
-  const given = param("step_name");
+  const picked = param("step_name");
   const shown =
-    given ??
+    picked ??
     (how === "marker"
       ? t.asRecorded
       : how === "inferred"
@@ -38,7 +38,7 @@ export function Marker({ how }: { how: string | null }) {
         </>
       }
     >
-      {(close) => <Markers given={given} close={close} />}
+      {(close) => <Markers given={picked} close={close} />}
     </Menu>
   );
 }
@@ -46,7 +46,7 @@ export function Marker({ how }: { how: string | null }) {
 function Markers({ given, close }: { given?: string; close: () => void }) {
   const t = text();
   const [find, setFind] = useState("");
-  const asked = useTable("step_markers", {}, { allSteps: true });
+  const fetched = useTable("step_markers", {}, { allSteps: true });
   const choose = (choice: string | null) => {
     go({ params: { step_name: choice, steps: null, sel: null, fp_start: null, bp_end: null } });
     close();
@@ -59,14 +59,14 @@ function Markers({ given, close }: { given?: string; close: () => void }) {
         aria-label={t.markerSearch}
         value={find}
         onInput={(event) => setFind(event.currentTarget.value)}
-        onKeyDown={(event) => event.key === "Enter" && find && choose(firstMatch(asked.data?.str("choice"), find))}
+        onKeyDown={(event) => event.key === "Enter" && find && choose(firstMatch(fetched.data?.str("choice"), find))}
       />
       {!find && (
         <button class={`item ${given === undefined ? "on" : ""}`} onClick={() => choose(null)}>
           {t.recordedMarker}
         </button>
       )}
-      <Await of={asked} rows={4}>
+      <Await of={fetched} rows={4}>
         {(table) => {
           const names = table.str("choice");
           const rows = table.where((row) => matches(names[row]!, find));
@@ -129,8 +129,8 @@ export function Operator({
   step: number | null;
 }) {
   const t = text();
-  const given = param(which);
-  const shown = given ?? now;
+  const picked = param(which);
+  const shown = picked ?? now;
   return (
     <Menu
       label={`${label} ${shown ?? t.unknown}`}
@@ -145,7 +145,7 @@ export function Operator({
         </>
       }
     >
-      {(close) => <Candidates which={which} step={step} given={given} close={close} />}
+      {(close) => <Candidates which={which} step={step} given={picked} close={close} />}
     </Menu>
   );
 }
@@ -163,7 +163,7 @@ function Candidates({
 }) {
   const t = text();
   const [find, setFind] = useState("");
-  const asked = useTable("step_operators", { step });
+  const fetched = useTable("step_operators", { step });
   const forward = which === "fp_start";
   // The first to start likely starts the forward pass, the last to end likely ends the backward pass.
   const ordered = (table: Table) =>
@@ -185,7 +185,7 @@ function Candidates({
         onKeyDown={(event) =>
           event.key === "Enter" &&
           find &&
-          choose(firstMatch(asked.data && ordered(asked.data).map((row) => asked.data!.str("name")[row]), find))
+          choose(firstMatch(fetched.data && ordered(fetched.data).map((row) => fetched.data!.str("name")[row]), find))
         }
       />
       {!find && (
@@ -193,7 +193,7 @@ function Candidates({
           {t.auto}
         </button>
       )}
-      <Await of={asked} rows={4}>
+      <Await of={fetched} rows={4}>
         {(table) => {
           const names = table.str("name");
           const when = table.num(forward ? "offset_ns" : "end_offset_ns");

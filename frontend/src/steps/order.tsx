@@ -43,10 +43,10 @@ export function StepOrder({
     value("tail_ns", "tail"),
   ];
   const divided = Number.isFinite(fpBp);
-  const lanes = [...new Set(transfers.map((one) => one.stream))]
-    .map((stream) => ({ stream, inside: transfers.filter((one) => one.stream === stream) }))
+  const lanes = [...new Set(transfers.map((item) => item.stream))]
+    .map((stream) => ({ stream, inside: transfers.filter((item) => item.stream === stream) }))
     .sort((a, b) => a.inside[0].start - b.inside[0].start);
-  const last = transfers.reduce((most, one) => Math.max(most, one.start + one.dur), 0);
+  const last = transfers.reduce((most, item) => Math.max(most, item.start + item.dur), 0);
   const end = Math.max(total, last) || 1;
   const unit = units.timeUnit(end);
   const place = (ns: number) => `${((ns / end) * 100).toFixed(3)}%`;
@@ -58,12 +58,12 @@ export function StepOrder({
     { at: total, label: t.stepEnds },
   ].filter((mark): mark is { at: number; label: string } => !!mark);
   const inner = Math.max(100, width - 190 - 84);
-  const placed = placeLabels(
+  const row = placeLabels(
     marks.map((mark) => ({ ...mark, text: units.time(mark.at, unit).value })),
     inner,
     end,
   );
-  const deep = Math.max(0, ...placed.map((mark) => mark.line)) + 1;
+  const deep = Math.max(0, ...row.map((mark) => mark.line)) + 1;
   const bars = [
     { name: t.interval, start: 0, ns: interval, tone: "interval" },
     { name: t.fpBp, start: interval, ns: fpBp, tone: "fpbp" },
@@ -100,7 +100,7 @@ export function StepOrder({
       <div class="gantt" ref={box} role="group" aria-label={title}>
         <span />
         <span class="over" style={{ height: `${deep * 16 + 2}px` }}>
-          {placed.map((mark) => (
+          {row.map((mark) => (
             <span key={mark.label} style={{ left: `${mark.left}px`, top: `${mark.line * 16}px` }}>
               {mark.label} <b title={units.exact(mark.at, "time")}>{mark.text}</b>
             </span>
@@ -174,59 +174,59 @@ export function StepOrder({
             <span class="mono d3">{lane.stream}</span>
           </span>,
           <span key={`${lane.stream} what`} class="what">
-            {lane.inside.map((one, which) => {
+            {lane.inside.map((item, which) => {
               const say = (event: PointerEvent) =>
                 tip(
                   event,
                   <>
-                    <b class="mono">{one.name}</b>
+                    <b class="mono">{item.name}</b>
                     <dl>
                       <dt>{t.starts}</dt>
                       <dd>
-                        <Time ns={one.start} />
+                        <Time ns={item.start} />
                       </dd>
                       <dt>{t.takes}</dt>
                       <dd>
-                        <Time ns={one.dur} />
+                        <Time ns={item.dur} />
                       </dd>
                       <dt>{t.hidden}</dt>
                       <dd>
-                        <Time ns={one.hidden} />
+                        <Time ns={item.hidden} />
                       </dd>
                       <dt>{t.exposedHead}</dt>
                       <dd>
-                        <Time ns={one.exposed} />
+                        <Time ns={item.exposed} />
                       </dd>
-                      {Number.isFinite(one.bytes) && [
+                      {Number.isFinite(item.bytes) && [
                         <dt key="b">{t.bytes}</dt>,
-                        <dd key="c">{units.text(units.bytes(one.bytes))}</dd>,
+                        <dd key="c">{units.text(units.bytes(item.bytes))}</dd>,
                       ]}
                     </dl>
                   </>,
                 );
               return [
-                one.hidden > 0 && (
+                item.hidden > 0 && (
                   <i
                     key={`${which}h`}
-                    class={`hidden ${wide(one.hidden) > 80 ? "in" : ""}`}
-                    style={{ left: place(one.start), width: place(one.hidden) }}
+                    class={`hidden ${wide(item.hidden) > 80 ? "in" : ""}`}
+                    style={{ left: place(item.start), width: place(item.hidden) }}
                     onPointerMove={say}
                     onPointerLeave={untip}
                   >
-                    {wide(one.hidden) > 80 && `${units.text(units.time(one.hidden))} ${t.hiddenShort}`}
+                    {wide(item.hidden) > 80 && `${units.text(units.time(item.hidden))} ${t.hiddenShort}`}
                   </i>
                 ),
-                one.exposed > 0 && (
+                item.exposed > 0 && (
                   <i
                     key={`${which}e`}
-                    class={`shown ${wide(one.exposed) > 90 ? "in" : ""}`}
-                    style={{ left: place(one.start + one.hidden), width: place(one.exposed) }}
+                    class={`shown ${wide(item.exposed) > 90 ? "in" : ""}`}
+                    style={{ left: place(item.start + item.hidden), width: place(item.exposed) }}
                     onPointerMove={say}
                     onPointerLeave={untip}
                   >
-                    {wide(one.exposed) > 90 && (
+                    {wide(item.exposed) > 90 && (
                       <b>
-                        {units.text(units.time(one.exposed))} {t.exposedShort}
+                        {units.text(units.time(item.exposed))} {t.exposedShort}
                       </b>
                     )}
                   </i>
@@ -235,7 +235,7 @@ export function StepOrder({
             })}
           </span>,
           <span key={`${lane.stream} took`} class="took">
-            <Time ns={lane.inside.reduce((sum, one) => sum + one.dur, 0)} unit={unit} />
+            <Time ns={lane.inside.reduce((sum, item) => sum + item.dur, 0)} unit={unit} />
           </span>,
         ])}
         <span />

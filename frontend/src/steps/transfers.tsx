@@ -65,7 +65,7 @@ export function exposedTime(overlap: Table | null, step: number): number {
 export function TransferTable({ transfers, note }: { transfers: Transfer[]; note: string }) {
   const t = text();
   const table = useMemo(() => {
-    const column = (of: (one: Transfer) => number) => Float64Array.from(transfers, of);
+    const column = (of: (item: Transfer) => number) => Float64Array.from(transfers, of);
     return transfersTable(transfers, column);
   }, [transfers]);
   const columns: Column[] = [
@@ -116,15 +116,15 @@ export function TransferTable({ transfers, note }: { transfers: Transfer[]; note
   );
 }
 
-function transfersTable(transfers: Transfer[], column: (of: (one: Transfer) => number) => Float64Array) {
+function transfersTable(transfers: Transfer[], column: (of: (item: Transfer) => number) => Float64Array) {
   return Table.of({
-    stream: transfers.map((one) => one.stream),
-    name: transfers.map((one) => one.name),
-    offset_ns: column((one) => one.start),
-    dur_ns: column((one) => one.dur),
-    bytes: column((one) => one.bytes),
-    overlapped_share: column((one) => one.hidden / one.dur),
-    exposed_ns: column((one) => one.exposed),
-    at: column((one) => one.at),
+    stream: transfers.map((item) => item.stream),
+    name: transfers.map((item) => item.name),
+    offset_ns: column((item) => item.start),
+    dur_ns: column((item) => item.dur),
+    bytes: column((item) => item.bytes),
+    overlapped_share: column((item) => item.hidden / item.dur),
+    exposed_ns: column((item) => item.exposed),
+    at: column((item) => item.at),
   });
 }

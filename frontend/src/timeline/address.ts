@@ -26,7 +26,7 @@ const OWN = [
 const TABS = ["area", "event", "events", "flow"];
 
 /** The parameters of the timeline in the address, as one text. */
-function said(): string {
+function addressText(): string {
   return JSON.stringify(OWN.map((name) => place.value.params[name]));
 }
 
@@ -41,7 +41,7 @@ export function write(of: Timeline): void {
   // The id of a span is unique within its rank.
   const its = selected && selected.span >= 0 ? of.rankOf(selected.lane) : null;
   go({ params: { ...params(of), ...(its !== null && its !== rank() ? { rank: its } : {}) } }, true);
-  of.wrote = said();
+  of.wrote = addressText();
   of.ofRank = rank();
 }
 
@@ -70,8 +70,8 @@ function params(of: Timeline): Record<string, string | number | null> {
 
 /** Apply the address; `first` when the page has just been opened. */
 export async function follow(of: Timeline, first: boolean): Promise<void> {
-  if (!isHere(of) || (!first && said() === of.wrote)) return;
-  of.wrote = said();
+  if (!isHere(of) || (!first && addressText() === of.wrote)) return;
+  of.wrote = addressText();
   of.followed = true;
   const another = rank() !== of.ofRank;
   of.ofRank = rank();
@@ -132,15 +132,15 @@ function readNotes(text: string): Mark[] {
   return text
     .split(";")
     .filter(Boolean)
-    .map((one) => {
-      const [t0, t1, words] = one.split(":");
-      let said = words ?? "";
+    .map((item) => {
+      const [t0, t1, words] = item.split(":");
+      let reply = words ?? "";
       try {
-        said = decodeURIComponent(said);
+        reply = decodeURIComponent(reply);
       } catch {
         /* typed by hand */
       }
-      return { t0: Number(t0), t1: Number(t1), text: said };
+      return { t0: Number(t0), t1: Number(t1), text: reply };
     })
     .filter((mark) => mark.t1 >= mark.t0);
 }

@@ -7,8 +7,8 @@ import { place } from "./selection";
 export function arrows(context: Pen, ink: Tints, scene: Scene, offset: number): void {
   if (!scene.selected || (!scene.into.length && !scene.out.length)) return;
   const begin = TOP + scene.layout.pinnedHeight;
-  const here = place(scene, scene.selected, offset);
-  if (!here) return;
+  const current = place(scene, scene.selected, offset);
+  if (!current) return;
   context.save();
   context.beginPath();
   context.rect(0, TOP, scene.width, scene.height - TOP);
@@ -44,13 +44,13 @@ export function arrows(context: Pen, ink: Tints, scene: Scene, offset: number): 
     context.arc(x0, y0, 3, 0, 7);
     context.fill();
   };
-  for (const one of scene.into) {
-    const at = place(scene, one, offset);
-    if (at) arrow(at, here);
+  for (const item of scene.into) {
+    const at = place(scene, item, offset);
+    if (at) arrow(at, current);
   }
-  for (const one of scene.out) {
-    const at = place(scene, one, offset);
-    if (at) arrow(here, at);
+  for (const item of scene.out) {
+    const at = place(scene, item, offset);
+    if (at) arrow(current, at);
   }
   context.restore();
 }

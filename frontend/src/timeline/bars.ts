@@ -50,7 +50,7 @@ export class Bars {
   private words = new Uint32Array(0);
   /** For each line: 1 if there is something, 3 if there are feet, too. */
   private filled = new Uint8Array(512);
-  private labelled = new Boxes();
+  private labeled = new Boxes();
   private framed = new Boxes();
   private hatched = new Boxes();
   private under = new Uint8Array(0);
@@ -68,21 +68,21 @@ export class Bars {
   /** Draw the visible spans of some tracks; `lit` gives by name those with a line below. */
   draw(scene: Scene, lanes: Placed[], offset: number, top: number, bottom: number, lit: Uint8Array | null): void {
     const { context, ink } = this;
-    const seen = lanes.filter((placed) => offset + placed.y < bottom && offset + placed.y + placed.height > top);
-    const lines = seen.reduce((sum, placed) => sum + placed.rows.length, 0);
+    const seen = lanes.filter((box) => offset + box.y < bottom && offset + box.y + box.height > top);
+    const lines = seen.reduce((sum, box) => sum + box.rows.length, 0);
     const pixels = Math.round(scene.width * scene.ratio);
     this.room(pixels, lines);
-    this.labelled.count = this.framed.count = this.hatched.count = 0;
+    this.labeled.count = this.framed.count = this.hatched.count = 0;
     let line = 0;
-    for (const placed of seen) {
-      const y = offset + placed.y;
-      this.pieces.resolve(scene, placed.lane.id);
-      if (placed.lane.kind === "counter") counter(context, ink, this.pieces, scene, placed, y);
-      for (let at = 0; at < placed.rows.length; at++, line++) {
-        const rowY = y + placed.pad + at * placed.rowHeight;
+    for (const box of seen) {
+      const y = offset + box.y;
+      this.pieces.resolve(scene, box.lane.id);
+      if (box.lane.kind === "counter") counter(context, ink, this.pieces, scene, box, y);
+      for (let at = 0; at < box.rows.length; at++, line++) {
+        const rowY = y + box.pad + at * box.rowHeight;
         this.line.clear();
-        let any = this.row(scene, placed, placed.rows[at], rowY, lit);
-        if (at === 0) for (const row of placed.also) any = this.row(scene, placed, row, rowY, lit) || any;
+        let any = this.row(scene, box, box.rows[at], rowY, lit);
+        if (at === 0) for (const row of box.also) any = this.row(scene, box, row, rowY, lit) || any;
         this.filled[line] = any
           ? this.line.ink(this.words, line * pixels, this.words, (lines + line) * pixels, ink.edge)
             ? 3
@@ -90,16 +90,16 @@ export class Bars {
           : 0;
       }
       context.fillStyle = ink.grid;
-      context.fillRect(0, y + placed.height - 1, scene.width, 1);
+      context.fillRect(0, y + box.height - 1, scene.width, 1);
     }
     if (!lines) return;
     this.strip.putImageData(this.image!, 0, 0, 0, 0, pixels, 2 * lines);
     line = 0;
-    for (const placed of seen) {
-      const high = heightOf(placed);
+    for (const box of seen) {
+      const high = heightOf(box);
       const foot = Math.min(FOOT, high / 2);
-      for (let at = 0; at < placed.rows.length; at++, line++) {
-        const y = offset + placed.y + placed.pad + at * placed.rowHeight;
+      for (let at = 0; at < box.rows.length; at++, line++) {
+        const y = offset + box.y + box.pad + at * box.rowHeight;
         if (this.filled[line] & 1) context.drawImage(this.strip.canvas, 0, line, pixels, 1, 0, y, scene.width, high);
         if (this.filled[line] & 2)
           context.drawImage(this.strip.canvas, 0, lines + line, pixels, 1, 0, y + high - foot, scene.width, foot);
@@ -124,18 +124,18 @@ export class Bars {
   }
 
   /** Sum up a row; returns whether it has anything. */
-  private row(scene: Scene, placed: Placed, row: number, y: number, lit: Uint8Array | null): boolean {
+  private row(scene: Scene, box: Placed, row: number, y: number, lit: Uint8Array | null): boolean {
     const { line } = this;
     const { ratio, t0 } = scene;
     const scale = line.pixels / (scene.t1 - t0);
-    const high = heightOf(placed);
-    const labelled = placed.rowHeight >= 13 && placed.lane.kind !== "overlap"; // its rows have names
-    const scoped = placed.lane.kind === "scope" ? LAST_PART : 0;
+    const high = heightOf(box);
+    const labeled = box.rowHeight >= 13 && box.lane.kind !== "overlap"; // its rows have names
+    const scoped = box.lane.kind === "scope" ? LAST_PART : 0;
     let any = false;
     let first = true;
     for (const piece of this.pieces.found) {
       const { tile } = piece;
-      const of = tile ? tile.row(placed.lane.id, row) : -1;
+      const of = tile ? tile.row(box.lane.id, row) : -1;
       if (!tile || of < 0) continue;
       const tints = tile.longTint!;
       const begun = first;
@@ -149,12 +149,12 @@ export class Bars {
           ratio;
         const x = from / ratio;
         if (as & HATCHED) {
-          this.hatched.put(x, y, size, high, tile.longDur[event], placed.lane.group);
+          this.hatched.put(x, y, size, high, tile.longDur[event], box.lane.group);
           return false;
         }
         if (as & FRAMED) this.framed.put(x, y, size, high, 0, 0);
-        if (labelled && size >= LABEL)
-          this.labelled.put(
+        if (labeled && size >= LABEL)
+          this.labeled.put(
             x + 4,
             y + high / 2 + 4,
             size - 8,
@@ -205,7 +205,7 @@ export class Bars {
 
   /** Frames, hatches, labels. */
   private decorate(scene: Scene): void {
-    const { context, ink, hatched, framed, labelled, underlines } = this;
+    const { context, ink, hatched, framed, labeled, underlines } = this;
     context.lineWidth = 1;
     if (hatched.count) {
       context.fillStyle = this.hatching();
@@ -242,11 +242,11 @@ export class Bars {
       );
     for (const way of [LIGHT_INK, DARK_INK, FRAME_INK]) {
       context.fillStyle = way === FRAME_INK ? ink.text2 : way === DARK_INK ? ink.text : ink.onKind;
-      for (let at = 0; at < 6 * labelled.count; at += 6) {
-        const how = labelled.at[at + 5];
+      for (let at = 0; at < 6 * labeled.count; at += 6) {
+        const how = labeled.at[at + 5];
         if ((how & 3) !== way) continue;
-        const text = this.labels.fit(labelled.at[at + 4], labelled.at[at + 2], (how & LAST_PART) !== 0);
-        if (text) context.fillText(text, labelled.at[at], labelled.at[at + 1]);
+        const text = this.labels.fit(labeled.at[at + 4], labeled.at[at + 2], (how & LAST_PART) !== 0);
+        if (text) context.fillText(text, labeled.at[at], labeled.at[at + 1]);
       }
     }
     if (!underlines.length) return;
@@ -282,14 +282,16 @@ export class Bars {
     const perPixel = (scene.t1 - scene.t0) / scene.width;
     const middle = scene.t0 + (x + wide / 2) * perPixel;
     const free = `${units.text(units.time(dur))} ${scene.words.free}`;
-    const gap = scene.gaps.find((one) => one.group === group && middle >= one.start && middle <= one.start + one.dur);
+    const gap = scene.gaps.find(
+      (item) => item.group === group && middle >= item.start && middle <= item.start + item.dur,
+    );
     // As much as fits.
     const choices = [
       ...(gap?.said && gap.host ? [`${free} · ${gap.said}: ${shown(gap.host)}`] : []),
       ...(gap?.said ? [`${free} · ${gap.said}`] : []),
       free,
     ];
-    const text = choices.find((one) => context.measureText(one).width + 16 <= wide);
+    const text = choices.find((item) => context.measureText(item).width + 16 <= wide);
     if (text === undefined) return;
     const width = context.measureText(text).width + 8;
     const left = x + wide / 2 - width / 2;
@@ -300,6 +302,6 @@ export class Bars {
   }
 }
 
-function heightOf(placed: Placed): number {
-  return Math.max(1, placed.rowHeight - (placed.rowHeight > 8 ? 2 : 0.5));
+function heightOf(box: Placed): number {
+  return Math.max(1, box.rowHeight - (box.rowHeight > 8 ? 2 : 0.5));
 }

@@ -9,16 +9,16 @@ let low = new Float32Array(0);
 let high = new Float32Array(0);
 
 /** A value over time: an area from zero with a line on top. Minimum and maximum of each pixel. */
-export function counter(context: Pen, ink: Tints, pieces: Pieces, scene: Scene, placed: Placed, y: number): void {
+export function counter(context: Pen, ink: Tints, pieces: Pieces, scene: Scene, box: Placed, y: number): void {
   const pixels = Math.round(scene.width * scene.ratio);
   if (low.length !== pixels) [low, high] = [new Float32Array(pixels), new Float32Array(pixels)];
-  const max = placed.lane.max || 1;
-  const [top, bottom] = [y + 4, y + placed.height - 3];
+  const max = box.lane.max || 1;
+  const [top, bottom] = [y + 4, y + box.height - 3];
   const scale = pixels / (scene.t1 - scene.t0);
   let last = NaN;
   low.fill(NaN);
   for (const { tile, from, to } of pieces.found) {
-    const points = tile?.pointsOf(placed.lane.id);
+    const points = tile?.pointsOf(box.lane.id);
     if (!tile || !points) continue;
     let filled = Math.max(0, Math.floor((Math.max(from, scene.t0) - scene.t0) * scale));
     const right = Math.min(pixels, Math.ceil((Math.min(to, scene.t1) - scene.t0) * scale));
@@ -60,14 +60,14 @@ export function counter(context: Pen, ink: Tints, pieces: Pieces, scene: Scene, 
     }
   }
   context.globalAlpha = 1;
-  const said = amount(placed.lane.max ?? 0, placed.lane.unit);
-  if (placed.height >= 24) {
-    const wide = context.measureText(said).width;
+  const text = amount(box.lane.max ?? 0, box.lane.unit);
+  if (box.height >= 24) {
+    const wide = context.measureText(text).width;
     context.globalAlpha = 0.75;
     context.fillStyle = ink.surface;
     context.fillRect(2, y + 3, wide + 5, 12);
     context.globalAlpha = 1;
     context.fillStyle = ink.text3;
-    context.fillText(said, 4, y + 13);
+    context.fillText(text, 4, y + 13);
   }
 }

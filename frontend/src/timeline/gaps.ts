@@ -16,7 +16,7 @@ export async function findGaps(of: Timeline): Promise<void> {
   of.asked.gaps = key;
   try {
     const groups = [...new Set(devices.map((lane) => lane.group))].slice(0, GROUPS);
-    const said = await Promise.all(
+    const text = await Promise.all(
       groups.map((group) =>
         of.json<{ gaps: { start: number; dur: number; cause: string | null; host_activity?: string | null }[] }>(
           `timeline/gaps?t0=${from}&t1=${Math.max(from + 1, to)}&group=${group}`,
@@ -25,7 +25,7 @@ export async function findGaps(of: Timeline): Promise<void> {
     );
     if (key !== of.asked.gaps) return;
     const gaps: Gap[] = [];
-    said.forEach((answer, at) => {
+    text.forEach((answer, at) => {
       for (const gap of answer.gaps)
         gaps.push({
           start: gap.start,

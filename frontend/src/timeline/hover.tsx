@@ -11,7 +11,7 @@ const text = strings("timeline");
 
 export function Hover({ of, hit, at }: { of: Timeline; hit: Hit; at: number }) {
   const t = text();
-  const step = of.steps.find((one) => hit.start >= one.start && hit.start < one.end);
+  const step = of.steps.find((item) => hit.start >= item.start && hit.start < item.end);
   const selected = of.selected.peek();
   const gap = hit.kind === "free" ? causeAt(of, hit.lane, at) : null;
   return (

@@ -38,7 +38,7 @@ export async function save(of: Timeline, name: string): Promise<void> {
     context.fillStyle = text3;
     if (x + wide + 40 < NAMES) context.fillText(note, x + wide + 6, y, NAMES - x - wide - 14);
   };
-  for (const placed of layout.pinned) write(placed.lane.label, placed.lane.note, 26, TOP + placed.y + 16, false);
+  for (const box of layout.pinned) write(box.lane.label, box.lane.note, 26, TOP + box.y + 16, false);
   context.save();
   context.beginPath();
   context.rect(0, begin, NAMES, of.height - begin);
@@ -49,10 +49,10 @@ export async function save(of: Timeline, name: string): Promise<void> {
     context.fillRect(0, offset + head.y, NAMES, head.height);
     write(head.group.label, head.group.note, 12, offset + head.y + 17, true);
   }
-  for (const placed of layout.lanes) {
-    write(placed.lane.label, placed.lane.note, 26, offset + placed.y + 16, false);
+  for (const box of layout.lanes) {
+    write(box.lane.label, box.lane.note, 26, offset + box.y + 16, false);
     context.fillStyle = grid;
-    context.fillRect(0, offset + placed.y + placed.height - 1, NAMES, 1);
+    context.fillRect(0, offset + box.y + box.height - 1, NAMES, 1);
   }
   context.restore();
   context.fillStyle = border;
@@ -63,15 +63,15 @@ export async function save(of: Timeline, name: string): Promise<void> {
     const x = (moment: number) =>
       NAMES + Math.max(0, Math.min(of.width, ((moment - of.t0) / (of.t1 - of.t0)) * of.width));
     const [left, right] = [x(Math.min(ruler.from, ruler.to)), x(Math.max(ruler.from, ruler.to))];
-    const said = length(of, Math.abs(ruler.to - ruler.from));
+    const reply = length(of, Math.abs(ruler.to - ruler.from));
     [context.fillStyle, context.font] = [css("--accent"), `600 11px ${font}`];
     context.fillRect(left, TOP - RULER, 1, of.height);
     context.fillRect(right, TOP - RULER, 1, of.height);
     context.fillRect(left, TOP + 4, right - left, 2);
-    const wide = context.measureText(said).width + 12;
+    const wide = context.measureText(reply).width + 12;
     context.fillRect((left + right - wide) / 2, TOP + 8, wide, 18);
     context.fillStyle = css("--on-accent");
-    context.fillText(said, (left + right - wide) / 2 + 6, TOP + 21);
+    context.fillText(reply, (left + right - wide) / 2 + 6, TOP + 21);
   }
   const blob = await new Promise<Blob | null>((done) => whole.toBlob(done, "image/png"));
   if (!blob) return;

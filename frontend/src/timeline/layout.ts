@@ -104,11 +104,11 @@ export function arrange(header: Header, by: Arrangement, shown: Shown): Layout {
     };
   };
   for (const id of by.pins) {
-    const lane = header.lanes.find((one) => one.id === id);
+    const lane = header.lanes.find((item) => item.id === id);
     if (!lane || hidden.has(id)) continue;
-    const placed = place(lane, layout.pinnedHeight, true);
-    layout.pinned.push(placed);
-    layout.pinnedHeight += placed.height;
+    const box = place(lane, layout.pinnedHeight, true);
+    layout.pinned.push(box);
+    layout.pinnedHeight += box.height;
   }
   const rank = new Map(by.order.map((id, at) => [id, at]));
   for (const group of header.groups) {
@@ -119,10 +119,10 @@ export function arrange(header: Header, by: Arrangement, shown: Shown): Layout {
         lane.id !== shown.ruled &&
         (lane.kind === "counter" || rowsOf(lane, shown)[0].length > 0),
     );
-    const here = all.filter((lane) => !hidden.has(lane.id) && !pins.has(lane.id));
+    const current = all.filter((lane) => !hidden.has(lane.id) && !pins.has(lane.id));
     if (!all.length) continue;
     if (by.order.length)
-      here.sort(
+      current.sort(
         (a, b) => (rank.get(a.id) ?? Infinity) - (rank.get(b.id) ?? Infinity) || all.indexOf(a) - all.indexOf(b),
       );
     const folded = by.folded.includes(group.id);
@@ -136,10 +136,10 @@ export function arrange(header: Header, by: Arrangement, shown: Shown): Layout {
     });
     layout.height += GROUP;
     if (folded) continue;
-    for (const lane of here) {
-      const placed = place(lane, layout.height, false);
-      layout.lanes.push(placed);
-      layout.height += placed.height;
+    for (const lane of current) {
+      const box = place(lane, layout.height, false);
+      layout.lanes.push(box);
+      layout.height += box.height;
     }
   }
   return layout;
@@ -168,14 +168,14 @@ export function laneAt(lanes: Placed[], y: number): Placed | null {
     if (lanes[middle].y <= y) low = middle + 1;
     else high = middle;
   }
-  const found = lanes[low - 1];
-  return found && y < found.y + found.height ? found : null;
+  const result = lanes[low - 1];
+  return result && y < result.y + result.height ? result : null;
 }
 
 /** The row at a height within a track; -1 between rows. */
-export function rowAt(placed: Placed, y: number): number {
-  const at = Math.floor((y - placed.pad) / placed.rowHeight);
-  return at >= 0 && at < placed.rows.length ? placed.rows[at] : -1;
+export function rowAt(box: Placed, y: number): number {
+  const at = Math.floor((y - box.pad) / box.rowHeight);
+  return at >= 0 && at < box.rows.length ? box.rows[at] : -1;
 }
 
 const LISTS = ["pins", "hidden", "folded", "order"] as const;
@@ -188,16 +188,16 @@ export function formatArrangement(by: Arrangement): string {
 }
 
 export function parseArrangement(text: string): Arrangement {
-  const found: Arrangement = { pins: [], hidden: [], folded: [], order: [], sizes: {} };
+  const result: Arrangement = { pins: [], hidden: [], folded: [], order: [], sizes: {} };
   for (const part of text.split(".")) {
     const words = part.slice(1).split(",").filter(Boolean);
     const list = LISTS.find((name) => name[0] === part[0]);
-    if (list) found[list] = words.map(Number).filter(Number.isInteger);
+    if (list) result[list] = words.map(Number).filter(Number.isInteger);
     else if (part[0] === "z")
       for (const word of words) {
         const [id, size] = word.split("x").map(Number);
-        if (id >= 0 && size > 0) found.sizes[id] = size;
+        if (id >= 0 && size > 0) result.sizes[id] = size;
       }
   }
-  return found;
+  return result;
 }

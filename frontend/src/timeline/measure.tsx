@@ -74,10 +74,10 @@ export function Ruler({ of }: { of: Timeline }) {
   useEffect(() => {
     if (!measured) return;
     // It moves with the picture.
-    let asked = 0;
+    let requested = 0;
     let before = "";
     const place = () => {
-      asked = requestAnimationFrame(place);
+      requested = requestAnimationFrame(place);
       const to = measured.to ?? of.sight.cursor ?? measured.from;
       const scale = of.width / (of.t1 - of.t0);
       const [left, right] = [Math.min(measured.from, to), Math.max(measured.from, to)].map(
@@ -101,7 +101,7 @@ export function Ruler({ of }: { of: Timeline }) {
       bar.firstElementChild!.textContent = length(of, Math.abs(to - measured.from));
     };
     place();
-    return () => cancelAnimationFrame(asked);
+    return () => cancelAnimationFrame(requested);
   }, [of, measured]);
   const place = (event: PointerEvent) => {
     const { left, top } = box.current!.parentElement!.getBoundingClientRect();

@@ -68,7 +68,7 @@ export class Minimap {
     const groups = new Map(header.groups.map((group) => [group.id, group]));
     const device = new Float32Array(header.buckets);
     const host = new Float32Array(header.buckets);
-    const one = new Float32Array(header.buckets);
+    const item = new Float32Array(header.buckets);
     const devices = new Set(header.lanes.filter((lane) => lane.kind === "overlap").map((lane) => lane.group));
     for (const lane of header.lanes) {
       const tile = tiles.get(tiles.bundle(lane.id), header.top_level, 0);
@@ -87,18 +87,18 @@ export class Minimap {
       for (let row = 0; row < lane.rows; row++) {
         const of = tile.row(lane.id, row);
         if (of < 0) continue;
-        one.fill(0);
+        item.fill(0);
         const counts = (kind: number) => !IDLE.has(header.kinds[kind]);
         for (let at = tile.longs[of]; at < tile.longs[of + 1]; at++) {
           if (!counts(tile.longKind[at])) continue;
           const [from, to] = [tile.longStart[at] / tile.bucket, (tile.longStart[at] + tile.longDur[at]) / tile.bucket];
-          for (let bucket = Math.max(0, Math.floor(from)); bucket < Math.min(one.length, to); bucket++)
-            one[bucket] += Math.min(to, bucket + 1) - Math.max(from, bucket);
+          for (let bucket = Math.max(0, Math.floor(from)); bucket < Math.min(item.length, to); bucket++)
+            item[bucket] += Math.min(to, bucket + 1) - Math.max(from, bucket);
         }
         for (let at = tile.buckets[of]; at < tile.buckets[of + 1]; at++)
-          if (counts(tile.bucketKind[at])) one[tile.bucketX[at]] += tile.bucketBusy[at] / 255;
-        for (let bucket = 0; bucket < one.length; bucket++)
-          into[bucket] = Math.min(1, Math.max(into[bucket], one[bucket]));
+          if (counts(tile.bucketKind[at])) item[tile.bucketX[at]] += tile.bucketBusy[at] / 255;
+        for (let bucket = 0; bucket < item.length; bucket++)
+          into[bucket] = Math.min(1, Math.max(into[bucket], item[bucket]));
       }
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -122,7 +122,7 @@ export class Timeline {
 
   rankOf(lane: number): number {
     const group = this.laneOf[lane]?.group;
-    return this.header.groups.find((one) => one.id === group)?.rank ?? rank() ?? 0;
+    return this.header.groups.find((item) => item.id === group)?.rank ?? rank() ?? 0;
   }
 
   show(tab: Tab): void {
@@ -137,19 +137,19 @@ export class Timeline {
     this.artist?.close();
     this.sent = {};
     this.drawing = false;
-    this.artist = artist(canvas, this.run, this.header, (told) => this.told(told));
+    this.artist = artist(canvas, this.run, this.header, (reported) => this.told(reported));
     this.recolor();
   }
 
   resize(width: number, height: number): void {
     const chosen = this.selected.peek();
-    const stands = chosen && this.standing(chosen);
-    const inSight = stands && stands.y >= this.scroll && stands.y < this.scroll + this.room;
+    const start = chosen && this.standing(chosen);
+    const inSight = start && start.y >= this.scroll && start.y < this.scroll + this.room;
     this.sight.width = width;
     this.height = height;
     this.ratio = Math.min(3, devicePixelRatio || 1);
     // The drawer does not cover the selection.
-    this.scrollTo(inSight ? Math.max(this.scroll, stands.y + stands.high + BELOW - this.room) : this.scroll);
+    this.scrollTo(inSight ? Math.max(this.scroll, start.y + start.high + BELOW - this.room) : this.scroll);
     this.frame(performance.now());
   }
 
@@ -160,11 +160,11 @@ export class Timeline {
 
   /** The position of a span among these tracks; null if its track is hidden. */
   standing(event: Event): { y: number; high: number } | null {
-    const placed = this.layout.peek().lanes.find((one) => one.lane.id === event.lane);
-    return placed
+    const box = this.layout.peek().lanes.find((item) => item.lane.id === event.lane);
+    return box
       ? {
-          y: placed.y + placed.pad + Math.max(0, placed.rows.indexOf(event.row)) * placed.rowHeight,
-          high: placed.rowHeight,
+          y: box.y + box.pad + Math.max(0, box.rows.indexOf(event.row)) * box.rowHeight,
+          high: box.rowHeight,
         }
       : null;
   }
@@ -295,7 +295,7 @@ export class Timeline {
   get usual(): string {
     const ranks = new Set(this.header.groups.map((group) => group.rank));
     const lanes = (group: number) => this.header.lanes.filter((lane) => lane.group === group && lane.id !== this.ruled);
-    const said = (group: number) =>
+    const text = (group: number) =>
       lanes(group).length > 0 &&
       lanes(group).every(
         (lane) => lane.kind === "spans" && (lane.note === "instant" || (lane.note === "other" && lane.events <= FEW)),
@@ -313,7 +313,7 @@ export class Timeline {
       ...UNARRANGED,
       hidden,
       folded: this.header.groups
-        .filter((group) => (ranks.size > 4 && group.rank !== rank()) || said(group.id))
+        .filter((group) => (ranks.size > 4 && group.rank !== rank()) || text(group.id))
         .map((group) => group.id),
     });
   }
@@ -352,22 +352,22 @@ export class Timeline {
 
   toggle(list: "pins" | "hidden" | "folded", id: number): void {
     const now = this.arrangement.peek()[list];
-    this.rearrange({ [list]: now.includes(id) ? now.filter((one) => one !== id) : [...now, id] });
+    this.rearrange({ [list]: now.includes(id) ? now.filter((item) => item !== id) : [...now, id] });
   }
 
   /** Put a track before another of its group (or after the last). */
   move(id: number, before: number | null): void {
     const group = this.lane(id)!.group;
     const layout = this.layout.peek();
-    const pinned = layout.pinned.some((placed) => placed.lane.id === id);
+    const pinned = layout.pinned.some((box) => box.lane.id === id);
     const ids = (pinned ? layout.pinned : layout.lanes)
-      .map((placed) => placed.lane.id)
-      .filter((one) => one !== id && (pinned || this.lane(one)!.group === group));
+      .map((box) => box.lane.id)
+      .filter((item) => item !== id && (pinned || this.lane(item)!.group === group));
     const at = before === null ? ids.length : ids.indexOf(before);
     if (at < 0) return;
     ids.splice(at, 0, id);
     if (pinned) return this.rearrange({ pins: ids });
-    const others = this.arrangement.peek().order.filter((one) => this.lane(one)?.group !== group);
+    const others = this.arrangement.peek().order.filter((item) => this.lane(item)?.group !== group);
     this.rearrange({ order: [...others, ...ids] });
   }
 

@@ -42,10 +42,10 @@ export function choose(of: Timeline, event: Event | null, open = true): void {
 
 /** Fetch the details of a span; `fit` zooms to it, `show` only scrolls if it is not visible. */
 export async function pick(of: Timeline, its: number, span: number, view: "stay" | "show" | "fit"): Promise<void> {
-  const asked = ++of.asked.span;
+  const requested = ++of.asked.span;
   try {
     const details = detailed(await of.json<Record<string, unknown>>(`timeline/span?rank=${its}&span=${span}`), its);
-    if (asked !== of.asked.span) return;
+    if (requested !== of.asked.span) return;
     of.selected.value = details.event;
     of.details.value = details;
     of.light({ name: details.event.name });
@@ -54,13 +54,13 @@ export async function pick(of: Timeline, its: number, span: number, view: "stay"
     if (view !== "stay") reveal(of, details.event);
     write(of);
   } catch (error) {
-    if (asked === of.asked.span && !source().isReport) of.trouble.value = error as Error;
+    if (requested === of.asked.span && !source().isReport) of.trouble.value = error as Error;
   }
   of.invalidate();
 }
 
-function detailed(said: Record<string, unknown>, its: number): Details {
-  const { flows, launched, operator, parents, previous, next, arrows, arrow_count, ...rest } = said as Record<
+function detailed(text: Record<string, unknown>, its: number): Details {
+  const { flows, launched, operator, parents, previous, next, arrows, arrow_count, ...rest } = text as Record<
     string,
     unknown
   > & {
@@ -75,7 +75,7 @@ function detailed(said: Record<string, unknown>, its: number): Details {
   };
   const [into, out] = [arrows.filter((arrow) => arrow.way === "in"), arrows.filter((arrow) => arrow.way !== "in")];
   return {
-    event: said as unknown as Event,
+    event: text as unknown as Event,
     rank: its,
     said: rest,
     into,
@@ -97,12 +97,11 @@ function reveal(of: Timeline, event: Event): void {
   const by = of.arrangement.peek();
   if (by.hidden.includes(lane.id) || by.folded.includes(lane.group))
     of.rearrange({
-      hidden: by.hidden.filter((one) => one !== lane.id),
-      folded: by.folded.filter((one) => one !== lane.group),
+      hidden: by.hidden.filter((item) => item !== lane.id),
+      folded: by.folded.filter((item) => item !== lane.group),
     });
-  const stands = of.standing(event);
-  if (stands && (stands.y < of.scroll || stands.y + stands.high > of.scroll + of.room))
-    of.scrollTo(stands.y - of.room / 2);
+  const start = of.standing(event);
+  if (start && (start.y < of.scroll || start.y + start.high > of.scroll + of.room)) of.scrollTo(start.y - of.room / 2);
 }
 
 /** Go to a span from elsewhere: a search, a flow, the previous of the same name. */
@@ -122,12 +121,12 @@ export async function step(of: Timeline, way: "prev" | "next" | "up" | "down"): 
   const now = of.selected.peek();
   const layout = of.layout.peek();
   const rows = [...layout.pinned, ...layout.lanes]
-    .filter((placed) => placed.lane.kind !== "counter")
-    .flatMap((placed) => placed.rows.map((row) => ({ lane: placed.lane.id, row })));
+    .filter((box) => box.lane.kind !== "counter")
+    .flatMap((box) => box.rows.map((row) => ({ lane: box.lane.id, row })));
   if (!rows.length) return;
   if (!now) return void near(of, rows[0].lane, rows[0].row, of.t0 - 1, "next");
   if (way === "prev" || way === "next") return void near(of, now.lane, now.row, now.start, way);
-  const at = rows.findIndex((one) => one.lane === now.lane && one.row === now.row) + (way === "down" ? 1 : -1);
+  const at = rows.findIndex((item) => item.lane === now.lane && item.row === now.row) + (way === "down" ? 1 : -1);
   if (!rows[at]) return;
   const { lane, row } = rows[at];
   const middle = now.start + now.dur / 2;

@@ -49,7 +49,7 @@ export function Notes({ of }: { of: Timeline }) {
                 onChange={(event) =>
                   setMarks(
                     of,
-                    marks.map((one) => (one === mark ? { ...mark, text: event.currentTarget.value } : one)),
+                    marks.map((item) => (item === mark ? { ...mark, text: event.currentTarget.value } : item)),
                   )
                 }
               />
@@ -60,7 +60,7 @@ export function Notes({ of }: { of: Timeline }) {
                 onClick={() =>
                   setMarks(
                     of,
-                    marks.filter((one) => one !== mark),
+                    marks.filter((item) => item !== mark),
                   )
                 }
               >

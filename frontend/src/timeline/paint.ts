@@ -91,10 +91,10 @@ export class Painter {
     const [first, last] = [Math.floor(scene.t0 / span), Math.floor(scene.t1 / span)];
     let before = -1;
     for (const list of [layout.pinned, layout.lanes]) {
-      for (const placed of list) {
-        const y = placed.pinned ? TOP + placed.y : offset + placed.y;
-        if (!placed.pinned && (y > scene.height + 300 || y + placed.height < TOP - 300)) continue;
-        const bundle = this.tiles.bundle(placed.lane.id);
+      for (const box of list) {
+        const y = box.pinned ? TOP + box.y : offset + box.y;
+        if (!box.pinned && (y > scene.height + 300 || y + box.height < TOP - 300)) continue;
+        const bundle = this.tiles.bundle(box.lane.id);
         if (bundle.id === before) continue;
         before = bundle.id;
         this.tiles.want(bundle, this.tiles.header.top_level, 0);

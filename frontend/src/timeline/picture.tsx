@@ -33,7 +33,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
   const bar = useRef<HTMLDivElement>(null);
   const drag = useRef<Drag | null>(null);
   const hovered = useRef(0);
-  const told = useRef(0);
+  const reported = useRef(0);
   const fingers = useMemo(() => new Fingers(of), [of]);
   const layout = of.layout.value;
 
@@ -51,7 +51,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
       if (heads.current) heads.current.style.transform = `translateY(${-of.scroll}px)`;
       if (!bar.current) return;
       bar.current.scrollTop = of.scroll;
-      told.current = bar.current.scrollTop;
+      reported.current = bar.current.scrollTop;
     };
     of.turned = (busy) => box.current?.setAttribute("aria-busy", String(busy));
     const watch = new ResizeObserver(() => box.current && of.resize(box.current.clientWidth, box.current.clientHeight));
@@ -210,7 +210,7 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     }
     if (now.what === "area" && now.ruler) {
       const at = of.sight.momentAt(x);
-      const step = of.steps.find((one) => at >= one.start && at < one.end);
+      const step = of.steps.find((item) => at >= item.start && at < item.end);
       if (step) of.sight.to(step.start, step.end);
     } else if (
       (now.what === "area" || (now.what === "pan" && Math.abs(now.x - x) < 4 && Math.abs(now.y - y) < 4)) &&
@@ -240,8 +240,8 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
   // Its change is reported later, when it may have changed again.
   const scrolled = (event: TargetedEvent<HTMLElement>) => {
     const { scrollTop } = event.currentTarget;
-    if (scrollTop === told.current) return;
-    told.current = scrollTop;
+    if (scrollTop === reported.current) return;
+    reported.current = scrollTop;
     of.scrollTo(scrollTop);
   };
   const begin = TOP + layout.pinnedHeight;
@@ -251,18 +251,18 @@ export function Picture({ of, run }: { of: Timeline; run: string }) {
     <div class="tl-stage">
       <div class="tl-names">
         <Corner of={of} />
-        {layout.pinned.map((placed) => (
-          <LaneName key={placed.lane.id} of={of} placed={placed} top={TOP} />
+        {layout.pinned.map((box) => (
+          <LaneName key={box.lane.id} of={of} placed={box} top={TOP} />
         ))}
         <div class="tl-clip" style={{ top: `${begin}px` }}>
           <div ref={heads}>
             {[...layout.heads, ...layout.lanes]
               .sort((a, b) => a.y - b.y)
-              .map((one) =>
-                "lane" in one ? (
-                  <LaneName key={`lane ${one.lane.id}`} of={of} placed={one} top={0} />
+              .map((item) =>
+                "lane" in item ? (
+                  <LaneName key={`lane ${item.lane.id}`} of={of} placed={item} top={0} />
                 ) : (
-                  <GroupName key={`group ${one.group.id}`} of={of} head={one} />
+                  <GroupName key={`group ${item.group.id}`} of={of} head={item} />
                 ),
               )}
           </div>
@@ -324,10 +324,10 @@ function between(of: Timeline, y0: number, y1: number): number[] {
   const layout = of.layout.peek();
   const [low, high] = [Math.min(y0, y1), Math.max(y0, y1)];
   const top = TOP + layout.pinnedHeight;
-  const inside = (placed: Placed) => {
-    const y = placed.pinned ? TOP + placed.y : Math.max(top, top - of.scroll + placed.y);
-    const end = placed.pinned ? y + placed.height : top - of.scroll + placed.y + placed.height;
+  const inside = (box: Placed) => {
+    const y = box.pinned ? TOP + box.y : Math.max(top, top - of.scroll + box.y);
+    const end = box.pinned ? y + box.height : top - of.scroll + box.y + box.height;
     return end > low && y < high;
   };
-  return [...layout.pinned, ...layout.lanes].filter(inside).map((placed) => placed.lane.id);
+  return [...layout.pinned, ...layout.lanes].filter(inside).map((box) => box.lane.id);
 }

@@ -32,11 +32,16 @@ export function prepare(): void {
   };
 }
 
-export function artist(canvas: HTMLCanvasElement, run: string, header: Header, told: (told: Told) => void): Renderer {
+export function artist(
+  canvas: HTMLCanvasElement,
+  run: string,
+  header: Header,
+  reported: (reported: Told) => void,
+): Renderer {
   prepare();
   const worker = ready;
   ready = null;
-  if (!worker) return near(canvas, run, header, told);
+  if (!worker) return near(canvas, run, header, reported);
   // A worker that fails to start leaves an unusable canvas: another one replaces it.
   const scene: Partial<Scene> = {};
   let colors: [Palette, boolean] | null = null;
@@ -44,11 +49,11 @@ export function artist(canvas: HTMLCanvasElement, run: string, header: Header, t
     worker.terminate();
     const fresh = canvas.cloneNode() as HTMLCanvasElement;
     canvas.replaceWith(fresh);
-    now = near(fresh, run, header, told);
+    now = near(fresh, run, header, reported);
     if (colors) now.recolor(...colors);
     if (scene.width) now.draw(scene);
   };
-  let now = far(worker, canvas, run, header, told, failed);
+  let now = far(worker, canvas, run, header, reported, failed);
   return {
     recolor: (...by) => now.recolor(...(colors = by)),
     draw: (change) => {
@@ -66,21 +71,21 @@ function far(
   canvas: HTMLCanvasElement,
   run: string,
   header: Header,
-  told: (told: Told) => void,
+  reported: (reported: Told) => void,
   failed: () => void,
 ): Renderer {
-  const asked = new Map<number, (answer: Under | ImageBitmap) => void>();
+  const requested = new Map<number, (answer: Under | ImageBitmap) => void>();
   let number = 0;
   const say = (order: Order, give: Transferable[] = []) => worker.postMessage(order, give);
   const question = (order: (number: number) => Order) =>
     new Promise<Under | ImageBitmap>((done) => {
-      asked.set(++number, done);
+      requested.set(++number, done);
       say(order(number));
     });
   worker.onmessage = ({ data }: MessageEvent<Reply>) => {
-    if (data.what === "told") return told(data.told);
-    asked.get(data.number)?.(data.answer);
-    asked.delete(data.number);
+    if (data.what === "told") return reported(data.told);
+    requested.get(data.number)?.(data.answer);
+    requested.delete(data.number);
   };
   worker.onerror = failed;
   const offscreen = canvas.transferControlToOffscreen();
@@ -102,14 +107,14 @@ function far(
   };
 }
 
-function near(canvas: HTMLCanvasElement, run: string, header: Header, told: (told: Told) => void): Renderer {
+function near(canvas: HTMLCanvasElement, run: string, header: Header, reported: (reported: Told) => void): Renderer {
   const from = source();
   const fetched = async (path: string, signal: AbortSignal) => (await from.raw(run, path, signal)).arrayBuffer();
   const stage = new Stage(
     canvas.getContext("2d", { alpha: false })!,
     header,
     Object.assign(fetched, { still: from.isReport }),
-    told,
+    reported,
   );
   return {
     recolor: (palette, scopes) => stage.recolor(palette, scopes),

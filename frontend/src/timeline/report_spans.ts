@@ -61,11 +61,11 @@ export class ReportSpans extends SpanSums {
     }
     const arrows = this.arrows(at, rank, span, event);
     const same = [...this.order].filter(
-      (one) => this.num("rank")[one] === rank && this.str("name")[one] === event.name,
+      (item) => this.num("rank")[item] === rank && this.str("name")[item] === event.name,
     );
-    const own = same.indexOf(at);
-    const neighbour = (index: number) => (same[index] === undefined ? null : this.event(same[index]));
-    const critical = this.critical(rank, [span, ...parents.map((one) => one.span)], event);
+    const position = same.indexOf(at);
+    const neighbor = (index: number) => (same[index] === undefined ? null : this.event(same[index]));
+    const critical = this.critical(rank, [span, ...parents.map((item) => item.span)], event);
     return {
       ...event,
       self: value("self_ns"),
@@ -85,56 +85,56 @@ export class ReportSpans extends SpanSums {
       flows: { in: [], out: [], out_count: 0 },
       launched: [],
       operator: null,
-      previous: neighbour(own - 1),
-      next: neighbour(own + 1),
+      previous: neighbor(position - 1),
+      next: neighbor(position + 1),
       same_name: same.length,
-      same_name_before: own,
+      same_name_before: position,
       ...critical,
     };
   }
 
   private arrows(at: number, rank: number, span: number, event: Event): unknown[] {
-    const found = new Map<number, [how: string, way: string]>();
+    const groups = new Map<number, [how: string, way: string]>();
     const [ranks, flow, op] = ["rank", "flow_in", "op"].map((name) => this.num(name));
     const kinds = this.str("kind");
     const how = (kind: string | null) => (DEVICE_WORK.has(kind ?? "") ? "launch" : kind === "op" ? "backward" : "flow");
     const cause = this.find(rank, flow[at]);
     const operator = this.find(rank, op[at]);
-    if (cause >= 0 && cause !== at) found.set(cause, [how(event.kind ?? ""), "in"]);
-    else if (operator >= 0 && operator !== at) found.set(operator, ["launch", "in"]);
-    for (const one of this.order)
-      if (ranks[one] === rank && one !== at && (flow[one] === span || op[one] === span))
-        found.set(one, [how(kinds[one]), "out"]);
-    if (event.kind === "op" && ![...found.values()].some(([what]) => what === "backward")) {
+    if (cause >= 0 && cause !== at) groups.set(cause, [how(event.kind ?? ""), "in"]);
+    else if (operator >= 0 && operator !== at) groups.set(operator, ["launch", "in"]);
+    for (const item of this.order)
+      if (ranks[item] === rank && item !== at && (flow[item] === span || op[item] === span))
+        groups.set(item, [how(kinds[item]), "out"]);
+    if (event.kind === "op" && ![...groups.values()].some(([what]) => what === "backward")) {
       // An operator that only wraps others: their links continue its own.
       const [start, dur, lane] = ["start", "dur", "lane"].map((name) => this.num(name));
       const inner = [...this.order].filter(
-        (one) =>
-          one !== at &&
-          lane[one] === event.lane &&
-          kinds[one] === "op" &&
-          start[one] >= event.start &&
-          start[one] + dur[one] <= event.start + event.dur,
+        (item) =>
+          item !== at &&
+          lane[item] === event.lane &&
+          kinds[item] === "op" &&
+          start[item] >= event.start &&
+          start[item] + dur[item] <= event.start + event.dur,
       );
       if (inner.length && inner.length <= WITHIN) {
-        const ids = new Set(inner.map((one) => this.num("span")[one]));
-        for (const one of inner) {
-          const from = this.find(rank, flow[one]);
-          if (from >= 0 && from !== at && !ids.has(flow[one])) found.set(from, ["backward", "in"]);
+        const ids = new Set(inner.map((item) => this.num("span")[item]));
+        for (const item of inner) {
+          const from = this.find(rank, flow[item]);
+          if (from >= 0 && from !== at && !ids.has(flow[item])) groups.set(from, ["backward", "in"]);
         }
-        for (const one of this.order)
-          if (ranks[one] === rank && kinds[one] === "op" && ids.has(flow[one]) && !inner.includes(one))
-            found.set(one, ["backward", "out"]);
+        for (const item of this.order)
+          if (ranks[item] === rank && kinds[item] === "op" && ids.has(flow[item]) && !inner.includes(item))
+            groups.set(item, ["backward", "out"]);
       }
     }
     const call = this.num("call");
     if (Number.isFinite(call[at])) {
       const role = this.str("role")[at];
-      for (const one of this.order)
-        if (call[one] === call[at] && ranks[one] !== rank)
-          found.set(one, role === "together" ? ["collective", "with"] : ["transfer", role === "send" ? "out" : "in"]);
+      for (const item of this.order)
+        if (call[item] === call[at] && ranks[item] !== rank)
+          groups.set(item, role === "together" ? ["collective", "with"] : ["transfer", role === "send" ? "out" : "in"]);
     }
-    return [...found].map(([one, [what, way]]) => {
+    return [...groups].map(([one, [what, way]]) => {
       const other = this.event(one);
       return { ...other, how: what, way, delay: other.start - event.start };
     });
@@ -202,7 +202,7 @@ export class ReportSpans extends SpanSums {
       if (hit === undefined) known.set(key, (hit = regex ? regex.test(value) : value.toLowerCase().includes(word)));
       return hit;
     };
-    const found = [...this.order].filter(
+    const matched = [...this.order].filter(
       (at) =>
         (rank === null || ranks[at] === Number(rank)) &&
         (!kinds.size || kinds.has(kind[at] ?? "")) &&
@@ -210,40 +210,45 @@ export class ReportSpans extends SpanSums {
           columns.some((column) => column[at] !== null && matches(column[at]!, word)),
         ),
     );
-    const before = (moment: number) => found.filter((at) => start[at] < moment).length;
+    const before = (moment: number) => matched.filter((at) => start[at] < moment).length;
     const number = words.has("after")
       ? before(Number(words.get("after")) + 1)
       : words.has("before")
         ? before(Number(words.get("before"))) - 1
         : Number(words.get("number") ?? 0);
-    const one = (index: number) =>
-      found[index] === undefined ? null : { ...this.event(found[index]), ordinal: index };
+    const item = (index: number) =>
+      matched[index] === undefined ? null : { ...this.event(matched[index]), ordinal: index };
     return {
-      count: found.length,
-      total_ns: found.reduce((sum, at) => sum + dur[at], 0),
+      count: matched.length,
+      total_ns: matched.reduce((sum, at) => sum + dur[at], 0),
       searched: ["name", "type", "scope"],
-      first: one(0),
-      found: one(number),
+      first: item(0),
+      found: item(number),
     };
   }
 
   private near(words: Words): Event | null {
     const [lane, row, at] = ["lane", "row", "at"].map((name) => Number(words.get(name)));
     const [lanes, rows, start, dur, span] = ["lane", "row", "start", "dur", "span"].map((name) => this.num(name));
-    const here = [...this.order].filter((one) => lanes[one] === lane && rows[one] === row);
-    const own = words.has("span") ? here.findIndex((one) => span[one] === Number(words.get("span"))) : -1;
+    const current = [...this.order].filter((item) => lanes[item] === lane && rows[item] === row);
+    const position = words.has("span") ? current.findIndex((item) => span[item] === Number(words.get("span"))) : -1;
     const direction = words.get("direction") ?? "at";
-    let found: number | undefined;
+    let result: number | undefined;
     if (direction === "at")
-      found = here.filter((one) => start[one] <= at && (start[one] + dur[one] > at || start[one] === at)).pop();
-    else if (own >= 0) found = here[own + (direction === "next" ? 1 : -1)];
+      result = current
+        .filter((item) => start[item] <= at && (start[item] + dur[item] > at || start[item] === at))
+        .pop();
+    else if (position >= 0) result = current[position + (direction === "next" ? 1 : -1)];
     else
-      found = direction === "next" ? here.find((one) => start[one] > at) : here.filter((one) => start[one] < at).pop();
-    return found === undefined ? null : this.event(found);
+      result =
+        direction === "next"
+          ? current.find((item) => start[item] > at)
+          : current.filter((item) => start[item] < at).pop();
+    return result === undefined ? null : this.event(result);
   }
 
   private idle(words: Words): unknown[] {
-    const group = this.header.groups.find((one) => one.id === Number(words.get("group"))) as
+    const group = this.header.groups.find((item) => item.id === Number(words.get("group"))) as
       (Header["groups"][0] & { device?: number | null }) | undefined;
     if (!this.gaps || !group) return [];
     const { low, high } = bound(words);

@@ -33,7 +33,7 @@ export function restrict(of: Timeline, kinds: string[]): void {
 }
 
 export async function search(of: Timeline, text: string, way: "count" | "next" | "prev" = "count"): Promise<void> {
-  const asked = ++of.asked.search;
+  const requested = ++of.asked.search;
   const before = of.found.peek();
   if (!text.trim()) {
     of.found.value = null;
@@ -61,7 +61,7 @@ export async function search(of: Timeline, text: string, way: "count" | "next" |
     const answer = await of.json<Record<string, unknown>>(
       `timeline/search?text=${encodeURIComponent(text)}&rank=${rank() ?? 0}${of.kinds.peek().length ? `&kinds=${of.kinds.peek().join(",")}` : ""}${more}`,
     );
-    if (asked !== of.asked.search) return;
+    if (requested !== of.asked.search) return;
     const hit = answer.found as (Event & { ordinal: number }) | null;
     const at = way === "count" || !hit ? 0 : hit.ordinal + 1;
     of.found.value = { text, count: Number(answer.count ?? 0), total: Number(answer.total_ns ?? 0), at, error: "" };
@@ -70,7 +70,7 @@ export async function search(of: Timeline, text: string, way: "count" | "next" |
       of.light(looked(of));
     }
   } catch (error) {
-    if (asked === of.asked.search)
+    if (requested === of.asked.search)
       of.found.value = { text, count: 0, total: 0, at: 0, error: (error as Error).message };
   }
   write(of);

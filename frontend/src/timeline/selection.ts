@@ -12,19 +12,19 @@ export function place(
 ): { x: number; y: number; w: number; h: number; pinned: boolean } | null {
   const { layout } = scene;
   for (const list of [layout.pinned, layout.lanes]) {
-    for (const placed of list) {
-      if (placed.lane.id !== event.lane) continue;
-      const at = placed.rows.indexOf(event.row);
+    for (const box of list) {
+      if (box.lane.id !== event.lane) continue;
+      const at = box.rows.indexOf(event.row);
       if (at < 0) return null;
       const scale = scene.width / (scene.t1 - scene.t0);
       const x = (event.start - scene.t0) * scale;
-      const h = Math.max(2, placed.rowHeight - (placed.rowHeight > 8 ? 2 : 0.5));
+      const h = Math.max(2, box.rowHeight - (box.rowHeight > 8 ? 2 : 0.5));
       return {
         x,
         w: Math.max(1.5, event.dur * scale),
-        y: (placed.pinned ? TOP : offset) + placed.y + placed.pad + at * placed.rowHeight,
+        y: (box.pinned ? TOP : offset) + box.y + box.pad + at * box.rowHeight,
         h,
-        pinned: placed.pinned,
+        pinned: box.pinned,
       };
     }
   }
@@ -52,8 +52,8 @@ export function selection(context: Pen, ink: Tints, scene: Scene, lanes: Placed[
     context.fillStyle = ink.accent;
     context.globalAlpha = ink.dark ? 0.14 : 0.08;
     if (some) {
-      for (const placed of lanes)
-        if (some.includes(placed.lane.id)) context.fillRect(from, offset + placed.y, to - from, placed.height);
+      for (const box of lanes)
+        if (some.includes(box.lane.id)) context.fillRect(from, offset + box.y, to - from, box.height);
     } else {
       context.fillRect(from, pinned ? TOP : TOP + scene.layout.pinnedHeight, to - from, scene.height);
     }

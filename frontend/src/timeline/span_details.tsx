@@ -41,16 +41,18 @@ export function Details({ of }: { of: Timeline }) {
   const t = text();
   const [event, known] = [of.selected.value, of.details.value];
   if (!event) return <EmptyPanel title={t.noEvent} how={t.noEventHow} />;
-  const said = known?.said ?? {};
+  const reply = known?.said ?? {};
   const lane = of.lane(event.lane);
-  const step = of.steps.find((one) => event.start >= one.start && event.start < one.end);
+  const step = of.steps.find((item) => event.start >= item.start && event.start < item.end);
   const number = (name: string, as: units.Quantity) =>
-    typeof said[name] === "number" ? <Quantity value={said[name] as number} as={as} /> : null;
+    typeof reply[name] === "number" ? <Quantity value={reply[name] as number} as={as} /> : null;
   const word = (name: string) =>
-    typeof said[name] === "string" && said[name] !== "" ? <span class="mono">{said[name] as string}</span> : null;
+    typeof reply[name] === "string" && reply[name] !== "" ? <span class="mono">{reply[name] as string}</span> : null;
   const json = (name: string) =>
-    said[name] === null || said[name] === undefined ? null : (
-      <span class="mono">{typeof said[name] === "string" ? (said[name] as string) : JSON.stringify(said[name])}</span>
+    reply[name] === null || reply[name] === undefined ? null : (
+      <span class="mono">
+        {typeof reply[name] === "string" ? (reply[name] as string) : JSON.stringify(reply[name])}
+      </span>
     );
   const launch = known?.into[0];
   const exact = known !== null;
@@ -98,8 +100,9 @@ export function Details({ of }: { of: Timeline }) {
     ([, value]) => value !== null && value !== undefined && value !== false && value !== "",
   ) as [string, string][];
   const third = Math.ceil(rows.length / 2);
-  const args = said.args && typeof said.args === "object" ? Object.entries(said.args as Record<string, unknown>) : [];
-  const type = typeof said.op_type === "string" ? said.op_type : null;
+  const args =
+    reply.args && typeof reply.args === "object" ? Object.entries(reply.args as Record<string, unknown>) : [];
+  const type = typeof reply.op_type === "string" ? reply.op_type : null;
   return (
     <div class="tl-details">
       <div class="tl-title">
@@ -142,8 +145,8 @@ export function Details({ of }: { of: Timeline }) {
           {known && known.parents.length > 0 && (
             <>
               <p class="d3 small">{t.inside}</p>
-              {known.parents.map((one) => (
-                <EventLine key={one.span} of={of} event={one} />
+              {known.parents.map((item) => (
+                <EventLine key={item.span} of={of} event={item} />
               ))}
             </>
           )}

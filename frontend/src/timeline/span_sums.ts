@@ -37,11 +37,11 @@ export class SpanSums extends SpanColumns {
           : by === "kind"
             ? (kinds[at] ?? "")
             : String(lane[at]);
-      let own = sums.get(key);
-      if (!own)
+      let entry = sums.get(key);
+      if (!entry)
         sums.set(
           key,
-          (own = {
+          (entry = {
             key: by === "name" ? (names[at] ?? "") : by === "kind" ? key : (this.lanes[lane[at]]?.label ?? ""),
             kind: by === "lane" ? null : kinds[at],
             lane: by === "kind" ? null : lane[at],
@@ -52,18 +52,18 @@ export class SpanSums extends SpanColumns {
             max: 0,
           }),
         );
-      return own;
+      return entry;
     };
     for (const at of this.order) {
       if (!ids.has(lane[at])) continue;
       const end = start[at] + dur[at];
       if (start[at] >= high || !(end > low || (dur[at] === 0 && start[at] >= low))) continue;
       const [first, last] = [Math.max(start[at], low), Math.min(end, high)];
-      const own = sum(at);
-      own.count += 1;
-      own.total += last - first;
-      own.self += last - first;
-      own.max = Math.max(own.max, last - first);
+      const entry = sum(at);
+      entry.count += 1;
+      entry.total += last - first;
+      entry.self += last - first;
+      entry.max = Math.max(entry.max, last - first);
       const above =
         (this.lanes[lane[at]] as Lane & { nested?: boolean; tangled?: boolean }).nested ||
         (this.lanes[lane[at]] as Lane & { tangled?: boolean }).tangled
@@ -73,7 +73,7 @@ export class SpanSums extends SpanColumns {
         sum(above).self -= Math.max(0, Math.min(last, start[above] + dur[above]) - first);
     }
     const rows = [...sums.values()]
-      .filter((one) => one.count > 0)
+      .filter((item) => item.count > 0)
       .sort(
         (a, b) =>
           b.self - a.self ||
@@ -82,21 +82,21 @@ export class SpanSums extends SpanColumns {
           (a.lane ?? 0) - (b.lane ?? 0),
       );
     const columns = {
-      key: rows.map((one) => one.key),
-      kind: rows.map((one) => one.kind),
-      lane: rows.map((one) => one.lane),
-      means: rows.map((one) => one.means),
-      count: rows.map((one) => one.count),
-      total_ns: rows.map((one) => one.total),
-      self_ns: rows.map((one) => one.self),
-      share: rows.map((one) => one.total / (high - low)),
-      mean_ns: rows.map((one) => one.total / one.count),
-      max_ns: rows.map((one) => one.max),
+      key: rows.map((item) => item.key),
+      kind: rows.map((item) => item.kind),
+      lane: rows.map((item) => item.lane),
+      means: rows.map((item) => item.means),
+      count: rows.map((item) => item.count),
+      total_ns: rows.map((item) => item.total),
+      self_ns: rows.map((item) => item.self),
+      share: rows.map((item) => item.total / (high - low)),
+      mean_ns: rows.map((item) => item.total / item.count),
+      max_ns: rows.map((item) => item.max),
     };
     return {
       columns,
       groups: this.header.groups
-        .filter((group) => drawn.some((one) => one.group === group.id))
+        .filter((group) => drawn.some((item) => item.group === group.id))
         .map((group) => this.busy(group, low, high)),
     };
   }

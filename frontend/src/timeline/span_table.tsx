@@ -34,12 +34,12 @@ export function Events({ of }: { of: Timeline }) {
   const carried = useFetched(still ? `${of.run}\n${words}` : null, async () =>
     Table.of((await of.json<{ columns: Record<string, number[]> }>(words)).columns),
   );
-  const found = useQuery(
+  const result = useQuery(
     still
       ? null
       : `select ${fields} from spans where rank = ${ofRank} and start_ns < ${absolute(now, t1)} and start_ns + dur_ns >= ${absolute(now, t0)} and kind <> 'instant'${tracks?.length ? ` and track in (${tracks.join(", ")})` : ""} order by start_ns, depth limit ${MOST}`,
   );
-  const asked = still ? carried : found;
+  const requested = still ? carried : result;
   const lanes = new Map(
     of.header.lanes
       .filter((lane) => lane.track !== null && of.rankOf(lane.id) === ofRank)
@@ -86,12 +86,12 @@ export function Events({ of }: { of: Timeline }) {
   const note = (
     <span class="d3 small">
       {area ? t.rangeOf : t.window}
-      {(asked.data?.rows ?? 0) >= MOST ? ` · ${fill(t.most, { count: units.count(MOST).value })}` : ""}
+      {(requested.data?.rows ?? 0) >= MOST ? ` · ${fill(t.most, { count: units.count(MOST).value })}` : ""}
     </span>
   );
   return (
     <div class="tl-grid">
-      <Await of={asked} rows={5}>
+      <Await of={requested} rows={5}>
         {(data) => (
           <Grid
             id="spans"

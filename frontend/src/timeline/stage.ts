@@ -38,7 +38,7 @@ export class Stage {
     private pen: Pen,
     private header: Header,
     ask: Ask,
-    private tell: (told: Told) => void,
+    private tell: (reported: Told) => void,
   ) {
     this.tiles = new Tiles(header, ask, () => this.tell(this.told(null)));
     this.ink = new Tints(this.tiles.names, header.kinds);
@@ -82,17 +82,17 @@ export class Stage {
   }
 
   private empty(): string[] {
-    const found: string[] = [];
+    const result: string[] = [];
     for (const lane of this.header.lanes) {
       const tile =
         lane.kind === "overlap" ? this.tiles.get(this.tiles.bundle(lane.id), this.header.top_level, 0) : undefined;
       for (let row = 0; tile && row < lane.rows; row++) {
         const of = tile.row(lane.id, row);
         if (of >= 0 && tile.longs[of] === tile.longs[of + 1] && tile.buckets[of] === tile.buckets[of + 1])
-          found.push(`${lane.id} ${row}`);
+          result.push(`${lane.id} ${row}`);
       }
     }
-    return found;
+    return result;
   }
 
   // Lookup by position
@@ -114,24 +114,24 @@ export class Stage {
     const { layout, scroll } = this.scene;
     if (y < TOP) return null;
     if (y < TOP + layout.pinnedHeight) {
-      const placed = laneAt(layout.pinned, y - TOP);
-      return placed && { placed, inside: y - TOP - placed.y };
+      const box = laneAt(layout.pinned, y - TOP);
+      return box && { placed: box, inside: y - TOP - box.y };
     }
     const inner = y - TOP - layout.pinnedHeight + scroll;
-    const placed = laneAt(layout.lanes, inner);
-    return placed && { placed, inside: inner - placed.y };
+    const box = laneAt(layout.lanes, inner);
+    return box && { placed: box, inside: inner - box.y };
   }
 
-  private hit(placed: Placed, inside: number, at: number): Hit | null {
-    const row = rowAt(placed, inside);
+  private hit(box: Placed, inside: number, at: number): Hit | null {
+    const row = rowAt(box, inside);
     if (row < 0) return null;
-    if (row === placed.rows[0]) {
-      for (const also of placed.also) {
-        const found = this.eventAt(placed.lane.id, also, at, 0);
-        if (found) return found;
+    if (row === box.rows[0]) {
+      for (const also of box.also) {
+        const result = this.eventAt(box.lane.id, also, at, 0);
+        if (result) return result;
       }
     }
-    return this.eventAt(placed.lane.id, row, at, 2);
+    return this.eventAt(box.lane.id, row, at, 2);
   }
 
   private tileAt(lane: number, moment: number): Tile | undefined {
@@ -147,7 +147,7 @@ export class Stage {
     const of = tile?.row(lane, row) ?? -1;
     if (!tile || of < 0) return null;
     const slack = ((this.scene.t1 - this.scene.t0) / Math.max(1, this.scene.width)) * near;
-    const found = (
+    const result = (
       span: number,
       start: number,
       dur: number,
@@ -178,7 +178,7 @@ export class Stage {
       const off = moment < start ? start - moment : Math.max(0, moment - start - dur);
       if (off > apart) continue;
       apart = off;
-      best = found(tile.longSpan[event], start, dur, tile.longName[event], tile.longKind[event], 1, 1);
+      best = result(tile.longSpan[event], start, dur, tile.longName[event], tile.longKind[event], 1, 1);
     }
     if (best && apart === 0) return best;
     for (
@@ -191,7 +191,7 @@ export class Stage {
       const off = moment < start ? start - moment : Math.max(0, moment - start - tile.bucket);
       if (off > apart || (best && best.count > 1 && off === apart)) continue;
       apart = off;
-      best = found(
+      best = result(
         tile.bucketSpan[event],
         start,
         tile.bucket,

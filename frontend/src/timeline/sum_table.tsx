@@ -23,16 +23,16 @@ const text = strings("timeline");
 export function Selection({ of, by }: { of: Timeline; by: "name" | "lane" | "kind" }) {
   const t = text();
   const area = of.area.value;
-  const asked = useFetched(
+  const fetched = useFetched(
     area ? `${of.run}\narea ${by} ${area.t0} ${area.t1} ${area.lanes?.join(",") ?? ""}` : null,
     () => sums(of, area!, by),
   );
   if (!area) return <EmptyPanel title={t.noArea} how={t.noAreaHow} />;
   return (
     <div class="tl-split">
-      <Summary of={of} area={area} answer={asked.data} />
+      <Summary of={of} area={area} answer={fetched.data} />
       <div class="tl-grid">
-        <Await of={asked} rows={5}>
+        <Await of={fetched} rows={5}>
           {(data) => <Sums of={of} data={data.table} by={by} />}
         </Await>
       </div>
@@ -120,7 +120,7 @@ function Summary({ of, area, answer }: { of: Timeline; area: Area; answer: Answe
   const named = groups.map((group) => ({
     ...group,
     by: group as Record<string, number>,
-    about: of.header.groups.find((one) => one.id === group.group)!,
+    about: of.header.groups.find((item) => item.id === group.group)!,
   }));
   const first = named.find((group) => group.about.kind === "device") ?? named.find((group) => group.busy_ns > 0);
   const cause = first && first.about.kind === "device" ? mostCause(of, area.t0, area.t1, first.group) : null;

@@ -15,7 +15,7 @@ export async function sums(of: Timeline, area: Area, by: "name" | "lane" | "kind
   // Hidden and folded tracks do not count.
   const layout = of.layout.peek();
   const shown = [...layout.pinned, ...layout.lanes]
-    .map((placed) => placed.lane)
+    .map((box) => box.lane)
     .filter((lane) => lane.kind === "spans")
     .map((lane) => lane.id);
   const some =

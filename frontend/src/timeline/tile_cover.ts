@@ -52,8 +52,8 @@ export class Pieces {
   private stretch(bundle: Bundle, level: number, index: number, span: number): void {
     const { tiles } = this;
     const [from, middle, to] = [index * span, (index + 0.5) * span, (index + 1) * span];
-    const own = tiles.get(bundle, level, index);
-    if (own) return this.add(own, from, to);
+    const exact = tiles.get(bundle, level, index);
+    if (exact) return this.add(exact, from, to);
     this.missing += 1;
     const [left, right] =
       level > 0 ? [tiles.get(bundle, level - 1, 2 * index), tiles.get(bundle, level - 1, 2 * index + 1)] : [];

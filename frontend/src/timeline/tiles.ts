@@ -69,8 +69,8 @@ export class Tiles {
   }
 
   get(bundle: Bundle, level: number, index: number): Tile | undefined {
-    const found = this.kept.get(this.key(bundle, level, index));
-    return found ?? (this.by ? this.kept.get(`${bundle.id} ${level} ${index}`) : undefined);
+    const match = this.kept.get(this.key(bundle, level, index));
+    return match ?? (this.by ? this.kept.get(`${bundle.id} ${level} ${index}`) : undefined);
   }
 
   /** The picture needs this tile. */
@@ -142,14 +142,14 @@ export class Tiles {
   coarser(bundle: Bundle, level: number, index: number): Tile | undefined {
     for (let up = level + 1; up <= this.header.top_level; up++) {
       index = Math.floor(index / 2);
-      const found = this.get(bundle, up, index);
-      if (found) return found;
+      const match = this.get(bundle, up, index);
+      if (match) return match;
     }
     return undefined;
   }
 
   close(): void {
-    for (const asked of this.asked.values()) asked.abort();
+    for (const requested of this.asked.values()) requested.abort();
     this.kept.clear();
     this.came = () => undefined;
   }

@@ -70,9 +70,9 @@ export function cssOf(tint: number): string {
   return `rgb(${tint & 255} ${(tint >> 8) & 255} ${(tint >> 16) & 255})`;
 }
 
-function mixed(one: number, other: number, part: number): number {
+function mixed(item: number, other: number, part: number): number {
   const mix = (shift: number) =>
-    Math.round(((one >> shift) & 255) * part + ((other >> shift) & 255) * (1 - part)) << shift;
+    Math.round(((item >> shift) & 255) * part + ((other >> shift) & 255) * (1 - part)) << shift;
   return mix(0) | mix(8) | mix(16);
 }
 

@@ -40,9 +40,9 @@ export function Tools({ of }: { of: Timeline }) {
       />
       <Search of={of} />
       <Kinds of={of} />
-      <span class="d3 small wide">{t.colour}</span>
+      <span class="d3 small wide">{t.color}</span>
       <Segmented
-        label={t.colour}
+        label={t.color}
         value={of.coloring.value}
         onChange={(how) => {
           of.recolor(how);
@@ -109,10 +109,10 @@ export function Tools({ of }: { of: Timeline }) {
 
 function Search({ of }: { of: Timeline }) {
   const t = text();
-  const found = of.found.value;
-  const [typed, setTyped] = useState(found?.text ?? "");
+  const result = of.found.value;
+  const [typed, setTyped] = useState(result?.text ?? "");
   const timer = useRef(0);
-  useEffect(() => setTyped(found?.text ?? ""), [found?.text]);
+  useEffect(() => setTyped(result?.text ?? ""), [result?.text]);
   const type = (value: string) => {
     setTyped(value);
     clearTimeout(timer.current);
@@ -131,13 +131,13 @@ function Search({ of }: { of: Timeline }) {
     event.stopPropagation();
   };
   const count =
-    found &&
-    (found.error ||
-      (found.count === 0
+    result &&
+    (result.error ||
+      (result.count === 0
         ? t.none
-        : found.at
-          ? fill(t.of, { at: units.count(found.at).value, count: units.count(found.count).value })
-          : units.count(found.count).value));
+        : result.at
+          ? fill(t.of, { at: units.count(result.at).value, count: units.count(result.count).value })
+          : units.count(result.count).value));
   return (
     <label class="pick tl-find">
       <Icon name="search" size={13} />
@@ -151,13 +151,13 @@ function Search({ of }: { of: Timeline }) {
         onInput={(event) => type(event.currentTarget.value)}
         onKeyDown={keys}
       />
-      {found ? (
+      {result ? (
         <span
-          class={`small nowrap ${found.error ? "bad" : "d3"}`}
+          class={`small nowrap ${result.error ? "bad" : "d3"}`}
           role="status"
-          title={found.error || (found.total ? units.text(units.time(found.total)) : undefined)}
+          title={result.error || (result.total ? units.text(units.time(result.total)) : undefined)}
         >
-          {found.error ? "!" : count}
+          {result.error ? "!" : count}
         </span>
       ) : (
         <span class="kbd">/</span>
@@ -166,7 +166,7 @@ function Search({ of }: { of: Timeline }) {
         class="tl-turn"
         aria-label={t.previous}
         title={`${t.previous} (Shift Enter)`}
-        disabled={!found?.count}
+        disabled={!result?.count}
         onClick={() => turn("prev")}
       >
         ‹
@@ -175,7 +175,7 @@ function Search({ of }: { of: Timeline }) {
         class="tl-turn"
         aria-label={t.next}
         title={`${t.next} (Enter)`}
-        disabled={!found?.count}
+        disabled={!result?.count}
         onClick={() => turn("next")}
       >
         ›
@@ -205,7 +205,7 @@ function Kinds({ of }: { of: Timeline }) {
               type="checkbox"
               checked={chosen.includes(kind)}
               onChange={() =>
-                restrict(of, chosen.includes(kind) ? chosen.filter((one) => one !== kind) : [...chosen, kind])
+                restrict(of, chosen.includes(kind) ? chosen.filter((item) => item !== kind) : [...chosen, kind])
               }
             />{" "}
             {kind}
@@ -235,7 +235,7 @@ function View({ of }: { of: Timeline }) {
   const t = text();
   const { t0, t1 } = of.sight.seen.value;
   const length = <b title={units.exact(Math.round(t1 - t0), "time")}>{units.text(units.time(t1 - t0))}</b>;
-  const step = of.steps.find((one) => t0 >= one.start && t0 < one.end);
+  const step = of.steps.find((item) => t0 >= item.start && t0 < item.end);
   const whole = t0 === 0 && t1 === of.end;
   const words = {
     length: units.text(units.time(t1 - t0)),
@@ -297,12 +297,12 @@ function Lanes({ of }: { of: Timeline }) {
             </button>
           </div>
           {of.header.groups.map((group) => {
-            const own = lanes.filter((lane) => lane.group === group.id);
+            const ownRows = lanes.filter((lane) => lane.group === group.id);
             return (
-              own.length > 0 && (
+              ownRows.length > 0 && (
                 <div key={group.id}>
                   <p class="d3 small">{group.label}</p>
-                  {own.map((lane) => (
+                  {ownRows.map((lane) => (
                     <label key={lane.id} class="item">
                       <input
                         type="checkbox"

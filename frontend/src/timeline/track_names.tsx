@@ -31,7 +31,7 @@ export function Corner({ of }: { of: Timeline }) {
 export function GroupName({ of, head }: { of: Timeline; head: Head }) {
   const t = text();
   const { group } = head;
-  const ranks = new Set(of.header.groups.map((one) => one.rank)).size > 1;
+  const ranks = new Set(of.header.groups.map((item) => item.rank)).size > 1;
   const note = [
     group.busy_share !== null &&
       group.busy_share !== undefined &&
@@ -105,10 +105,10 @@ export function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; to
       setHeld(null);
       if (Math.abs(by) <= 4) return;
       const list = (placed.pinned ? of.layout.peek().pinned : of.layout.peek().lanes).filter(
-        (one) => placed.pinned || one.lane.group === lane.group,
+        (item) => placed.pinned || item.lane.group === lane.group,
       );
       const to = placed.y + by + (by > 0 ? placed.height : 0);
-      const before = list.find((one) => one.lane.id !== lane.id && to < one.y + one.height / 2);
+      const before = list.find((item) => item.lane.id !== lane.id && to < item.y + item.height / 2);
       of.move(lane.id, before?.lane.id ?? null);
     };
     target.addEventListener("pointermove", move);
@@ -117,9 +117,9 @@ export function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; to
   const keys = (event: KeyboardEvent) => {
     if (event.target !== event.currentTarget) return;
     const list = (placed.pinned ? of.layout.peek().pinned : of.layout.peek().lanes).filter(
-      (one) => placed.pinned || one.lane.group === lane.group,
+      (item) => placed.pinned || item.lane.group === lane.group,
     );
-    const at = list.findIndex((one) => one.lane.id === lane.id);
+    const at = list.findIndex((item) => item.lane.id === lane.id);
     if (event.altKey && event.key === "ArrowUp" && at > 0) of.move(lane.id, list[at - 1].lane.id);
     else if (event.altKey && event.key === "ArrowDown" && at < list.length - 1)
       of.move(lane.id, list[at + 2]?.lane.id ?? null);
@@ -140,7 +140,7 @@ export function LaneName({ of, placed, top }: { of: Timeline; placed: Placed; to
   const rows =
     lane.kind === "overlap"
       ? placed.rows.map((row, at) =>
-          (at ? [row] : [row, ...placed.also]).map((one) => lane.row_labels?.[one] ?? "").join(", "),
+          (at ? [row] : [row, ...placed.also]).map((item) => lane.row_labels?.[item] ?? "").join(", "),
         )
       : [];
   return (

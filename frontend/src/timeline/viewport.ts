@@ -40,7 +40,7 @@ export class Viewport {
     readonly end: number,
     /** Where it opens. */
     private home: [number, number],
-    private told: Told,
+    private reported: Told,
   ) {
     this.t1 = this.aim1 = end;
   }
@@ -79,11 +79,11 @@ export class Viewport {
   /** Held keys move on with every picture. */
   private steer(passed: number): boolean {
     if (!this.held.size) return false;
-    const way = (one: string, other: string) => (this.held.has(one) ? 1 : 0) - (this.held.has(other) ? 1 : 0);
+    const way = (item: string, other: string) => (this.held.has(item) ? 1 : 0) - (this.held.has(other) ? 1 : 0);
     const [pan, zoom, lift] = [way("right", "left"), way("in", "out"), way("down", "up")];
     if (pan) this.shift(pan * (this.aim1 - this.aim0) * 0.0011 * passed);
     if (zoom) this.zoom(this.cursor ?? (this.t0 + this.t1) / 2, Math.exp(-zoom * passed * 0.0032));
-    if (lift) this.told.lifted(lift * passed * 0.7);
+    if (lift) this.reported.lifted(lift * passed * 0.7);
     return true;
   }
 
@@ -94,8 +94,8 @@ export class Viewport {
     if (way === "left" || way === "right") this.shift((way === "right" ? 1 : -1) * (this.aim1 - this.aim0) * 0.06);
     else if (way === "in" || way === "out")
       this.zoom(this.cursor ?? (this.aim0 + this.aim1) / 2, way === "in" ? 0.85 : 1 / 0.85);
-    else this.told.lifted(way === "down" ? 24 : -24);
-    this.told.changed();
+    else this.reported.lifted(way === "down" ? 24 : -24);
+    this.reported.changed();
   }
 
   release(way?: string): void {
@@ -133,7 +133,7 @@ export class Viewport {
     this.aim0 = t0;
     this.aim1 = t0 + wide;
     this.settle();
-    this.told.changed();
+    this.reported.changed();
   }
 
   /** Go to a range; the previous one stays in the history. */
@@ -204,11 +204,11 @@ export class Viewport {
     this.settling = window.setTimeout(() => {
       if (this.t0 !== this.aim0 || this.held.size) return this.settle();
       this.settling = 0;
-      this.told.turned();
+      this.reported.turned();
       this.seen.value = { t0: this.t0, t1: this.t1 };
-      this.told.settled();
+      this.reported.settled();
     }, SETTLED);
-    this.told.turned();
+    this.reported.turned();
   }
 
   close(): void {

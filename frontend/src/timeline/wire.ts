@@ -47,11 +47,11 @@ export interface Header {
 
 /** Whether a track combines all devices of a rank that each have a track. */
 export function ofAll(header: Header, lane: Lane): boolean {
-  const own = header.groups.find((group) => group.id === lane.group);
+  const owner = header.groups.find((group) => group.id === lane.group);
   return (
     lane.kind === "overlap" &&
-    own?.kind === "run" &&
-    header.groups.some((group) => group.kind === "device" && group.rank === own.rank)
+    owner?.kind === "run" &&
+    header.groups.some((group) => group.kind === "device" && group.rank === owner.rank)
   );
 }
 
@@ -134,16 +134,16 @@ export class Tile {
 
   constructor(buffer: ArrayBuffer, names: Names, buckets: number) {
     const length = new DataView(buffer).getUint32(0, true);
-    const said = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Said;
-    this.bucket = 2 ** said.level;
-    this.from = said.index * buckets * this.bucket;
+    const text = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Said;
+    this.bucket = 2 ** text.level;
+    this.from = text.index * buckets * this.bucket;
     this.to = this.from + buckets * this.bucket;
-    const rows = said.lanes.reduce((sum, lane) => sum + (lane.rows?.length ?? 0), 0);
+    const rows = text.lanes.reduce((sum, lane) => sum + (lane.rows?.length ?? 0), 0);
     this.longs = new Int32Array(rows + 1);
     this.buckets = new Int32Array(rows + 1);
     let row = 0;
     let points = 0;
-    for (const lane of said.lanes) {
+    for (const lane of text.lanes) {
       this.first.set(lane.id, row);
       this.rows.set(lane.id, lane.rows?.length ?? 0);
       for (const [long, bucket] of lane.rows ?? []) {
@@ -159,9 +159,9 @@ export class Tile {
       make: { new (buffer: ArrayBuffer, at: number, count: number): Kind; BYTES_PER_ELEMENT: number },
       count: number,
     ): Kind => {
-      const found = new make(buffer, at, count);
+      const result = new make(buffer, at, count);
       at += Math.ceil((count * make.BYTES_PER_ELEMENT) / 8) * 8;
-      return found;
+      return result;
     };
     this.longStart = take(Float64Array, long);
     this.longDur = take(Float64Array, long);
@@ -178,8 +178,8 @@ export class Tile {
     this.bucketBusy = take(Uint8Array, bucket);
     this.bucketKind = take(Uint8Array, bucket);
     this.bytes = buffer.byteLength + 4 * (long + bucket) + 500;
-    const codes = Uint32Array.from(said.names, (name, at) =>
-      names.code(name, said.means?.[at] ?? null, said.scopes?.[at] ?? null),
+    const codes = Uint32Array.from(text.names, (name, at) =>
+      names.code(name, text.means?.[at] ?? null, text.scopes?.[at] ?? null),
     );
     for (let event = 0; event < long; event++) this.longName[event] = codes[this.longName[event]];
     for (let event = 0; event < bucket; event++) this.bucketName[event] = codes[this.bucketName[event]];

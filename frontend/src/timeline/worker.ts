@@ -19,7 +19,7 @@ export type Reply = { what: "told"; told: Told } | { what: "answer"; number: num
 
 let stage: Stage | null = null;
 let canvas: OffscreenCanvas | null = null;
-const reply = (said: Reply, give: Transferable[] = []) => (self as unknown as Worker).postMessage(said, give);
+const reply = (text: Reply, give: Transferable[] = []) => (self as unknown as Worker).postMessage(text, give);
 
 self.addEventListener("message", ({ data }: MessageEvent<Order>) => {
   if (data.what === "begin") {
@@ -31,7 +31,7 @@ self.addEventListener("message", ({ data }: MessageEvent<Order>) => {
       canvas.getContext("2d", { alpha: false })!,
       data.header,
       Object.assign(fetched, { still: false }),
-      (told) => reply({ what: "told", told }),
+      (reported) => reply({ what: "told", told: reported }),
     );
   } else if (data.what === "recolor") stage!.recolor(data.palette, data.scopes);
   else if (data.what === "draw") stage!.draw(data.change);

@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
     def split(self, words: list[str]) -> tuple[list[str], list[str]]:
         """Flags with their values, and all other words."""
         flags, places = list[str](), list[str]()
-        several = ""  # the flag whose values go on until --
+        several = ""  # the flag whose values end at --
         rest = iter(words)
         for word in rest:
             if word == "--":

@@ -40,7 +40,7 @@ def wrap(
 
 
 def wrap_start(owner: Any, name: str) -> None:
-    """Give way to the program's own profiler when this function starts it."""
+    """Stop recording when this function starts the program's own profiler."""
 
     def wrapper(start: Any) -> Any:
         @wraps(start)

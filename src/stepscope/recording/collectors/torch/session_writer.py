@@ -18,7 +18,7 @@ _ON_HOST = ("cpu_op", "user_annotation")
 
 
 class SessionWriter:
-    """One per window: numbers that relate events go on from session to session."""
+    """One per window: numbers that relate events continue from session to session."""
 
     def __init__(self, capture: Capture, options: Options, *, keep_events: bool) -> None:
         self._capture, self._options = capture, options

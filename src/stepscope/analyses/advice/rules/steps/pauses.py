@@ -19,7 +19,7 @@ HOST_BOUND = True
 APPLIES = ()
 LINK = "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html#torch.distributed.checkpoint.state_dict_saver.async_save"
 FIX = {
-    "pytorch": "torch.distributed.checkpoint.async_save(state, checkpoint_id=path)  # writes while the training goes on",
+    "pytorch": "torch.distributed.checkpoint.async_save(state, checkpoint_id=path)  # writes while the training continues",
     "mindspore": "mindspore.save_checkpoint(net, path, async_save=True)",
     "jax": "orbax.checkpoint.AsyncCheckpointer(orbax.checkpoint.PyTreeCheckpointHandler()).save(path, state)",
     "tensorflow": "tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)",
