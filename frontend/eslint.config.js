@@ -17,6 +17,10 @@ export default ts.config(
       "no-redeclare": "off", // tsc; overloads are no redeclaration
       "no-control-regex": "off", // control characters are what these expressions look for
       eqeqeq: "error",
+      "max-len": [
+        "error",
+        { code: 120, ignoreStrings: true, ignoreTemplateLiterals: true, ignorePattern: "^// page: " },
+      ],
       "no-self-compare": "error",
       "no-template-curly-in-string": "error",
       "react-hooks/rules-of-hooks": "error",

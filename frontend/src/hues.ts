@@ -41,8 +41,13 @@ export function spanFamily(name: string, type: string | null): Family {
 }
 
 // Words in C++ kernel names that describe how they run, not what they compute.
-const WRAPPING =
-  /^(void|at|native|cuda|detail|std|array|char|float|double|bool|int|long|unsigned|lambda|anonymous|namespace|gpu_kernel_impl(_nocast)?|vectorized|unrolled|(Load|Store)With(out)?Cast|TensorIterator(Base)?|TrivialOffsetCalculator|OffsetCalculator|BFloat16|Half|c10|const|true|false|policies|func_wrapper_t)$/;
+const WRAPPING_WORDS = [
+  "void|at|native|cuda|detail|std|array|char|float|double|bool|int|long|unsigned|lambda|anonymous",
+  "namespace|gpu_kernel_impl(_nocast)?|vectorized|unrolled|(Load|Store)With(out)?Cast",
+  "TensorIterator(Base)?|TrivialOffsetCalculator|OffsetCalculator|BFloat16|Half|c10|const|true|false",
+  "policies|func_wrapper_t",
+];
+const WRAPPING = new RegExp(`^(${WRAPPING_WORDS.join("|")})$`);
 
 /** Lower case, without namespace and without suffixes for direction or version. */
 function stripped(name: string): string {

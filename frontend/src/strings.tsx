@@ -13,7 +13,10 @@ const catalogs: Partial<Record<Language, { strings: Strings; messages: Catalog }
 
 const pageTexts: Partial<Record<Language, Promise<void>>> = {};
 
-/** Load the texts of a language that the frame and the list of runs need. A browser loads those of the language it shows. */
+/**
+ * Load the texts of a language that the frame and the list of runs need. A browser loads those of the language
+ * it shows.
+ */
 export async function loadStrings(of: Language): Promise<void> {
   catalogs[of] ??= (of === "zh" ? await import("./catalog.zh") : await import("./catalog.en")).default;
 }

@@ -253,7 +253,13 @@ export function svg(scene: Scene, title: string, tooltip: (row: number) => strin
       );
     }
   }
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="monospace" font-size="11"><rect width="${width}" height="${height}" fill="${css("--surface")}"/><text x="4" y="15" fill="${css("--text")}">${escaped(title)}</text>${parts.join("")}</svg>`;
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`,
+    ` font-family="monospace" font-size="11"><rect width="${width}" height="${height}" fill="${css("--surface")}"/>`,
+    `<text x="4" y="15" fill="${css("--text")}">${escaped(title)}</text>`,
+    ...parts,
+    "</svg>",
+  ].join("");
 }
 
 function escaped(text: string): string {

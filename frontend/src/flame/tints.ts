@@ -1,4 +1,7 @@
-/** Colors of frames: of the family of an operator, of the package of a Python function, of the change between two runs. */
+/**
+ * Colors of frames: of the family of an operator, of the package of a Python function, of the change between two
+ * runs.
+ */
 import { css } from "../colors";
 import { family, hasFamily, kindOf, shade, spanFamily, token } from "../hues";
 import { theme } from "../state";

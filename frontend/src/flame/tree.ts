@@ -225,7 +225,10 @@ interface Merged {
   of: [number, number];
 }
 
-/** Two trees as one. The total of a frame is the mean of both runs per step, so that frames of either run are visible. */
+/**
+ * Two trees as one. The total of a frame is the mean of both runs per step, so that frames of either run are
+ * visible.
+ */
 export function difference(a: Frames, stepsA: number, b: Frames, stepsB: number): Difference {
   const rows: Merged[] = [];
   const index = new Map<string, number>();

@@ -163,22 +163,21 @@ function StepBars({ data, chosen, median }: { data: Table; chosen: SelectedStep 
     return bar >= 0 && bar < shown.length ? shown[bar] : -1;
   };
   const unit = units.timeUnit(most);
+  const rectangle = (bar: number, bottom: number, top: number) => {
+    const from = (left + bar * wide).toFixed(1);
+    const to = (left + (bar + 1) * wide - gap).toFixed(1);
+    return `M${from} ${bottom.toFixed(1)}H${to}V${top.toFixed(1)}H${from}z`;
+  };
   const path = (names: string[], name: string) =>
     shown
       .map((row, bar) => {
         const under = names.reduce((sum, item) => sum + (data.num(item)[row] || 0), 0);
         const amount = data.num(name)[row];
-        return amount > 0
-          ? `M${(left + bar * wide).toFixed(1)} ${y(under).toFixed(1)}H${(left + (bar + 1) * wide - gap).toFixed(1)}V${y(under + amount).toFixed(1)}H${(left + bar * wide).toFixed(1)}z`
-          : "";
+        return amount > 0 ? rectangle(bar, y(under), y(under + amount)) : "";
       })
       .join("");
   const unknown = shown
-    .map((row, bar) =>
-      Number.isNaN(data.num("free_ns")[row])
-        ? `M${(left + bar * wide).toFixed(1)} ${y(0).toFixed(1)}H${(left + (bar + 1) * wide - gap).toFixed(1)}V${y(totals[row]).toFixed(1)}H${(left + bar * wide).toFixed(1)}z`
-        : "",
-    )
+    .map((row, bar) => (Number.isNaN(data.num("free_ns")[row]) ? rectangle(bar, y(0), y(totals[row])) : ""))
     .join("");
   const names = STACK.map(([name]) => name as string);
   const marked = chosen ? shown.findIndex((_, bar) => chosen.row >= bar * each && chosen.row < (bar + 1) * each) : -1;

@@ -29,7 +29,10 @@ export default function Compare() {
   );
 }
 
-/** A table of the comparison, of the rank that the pages show where B has it: else a side is the mean over its ranks. */
+/**
+ * A table of the comparison, of the rank that the pages show where B has it: else a side is the mean over its
+ * ranks.
+ */
 function useComparison(now: Info, other: Info | null, name: string, params: Params = {}): Fetched<Table> {
   const { a, b } = sideIds(now);
   const shown = rank();

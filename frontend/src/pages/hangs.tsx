@@ -1,5 +1,8 @@
 // page: {"order": 105, "group": "cluster", "icon": "hangs", "needs": ["flight_records"]}
-/** A job that hangs: the ranks that the others wait for, the collectives that are not completed, and what each rank called last. */
+/**
+ * A job that hangs: the ranks that the others wait for, the collectives that are not completed, and what each
+ * rank called last.
+ */
 import "./hangs.css";
 import { info, useTable } from "../data";
 import { Progress } from "../hangs/progress";

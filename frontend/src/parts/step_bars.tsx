@@ -28,8 +28,8 @@ const BAR = 2;
 // pixels per step below which bars become a band
 
 /**
- * One stacked bar per step. Where a step has two pixels or fewer, each column is the slowest of its steps, tinted, with the fastest of them in
- * full color before it: a peak is never lost.
+ * One stacked bar per step. Where a step has two pixels or fewer, each column is the slowest of its steps, tinted, with
+ * the fastest of them in full color before it: a peak is never lost.
  */
 export function StepBars({
   steps,

@@ -18,10 +18,15 @@ export function History({ table, row, asked }: { table: Table; row: number; aske
   const writer = table.str("op_type")[row] ?? "";
   const reader = above < 0 ? t.training : (table.str("op_type")[above] ?? "");
   const capacity = table.num("queue_capacity")[row];
-  const side = (which: number) =>
-    which < 0
-      ? t.training
-      : `${table.str("op_type")[which]} · ${table.num("workers")[which] === 1 ? t.worker : fill(t.workersN, { count: units.count(table.num("workers")[which]).value })}${Number.isFinite(table.num("user_share")[which]) ? ` · ${fill(t.cpu, { share: units.text(units.share(table.num("user_share")[which] + table.num("system_share")[which])) })}` : ""}`;
+  const side = (which: number) => {
+    if (which < 0) return t.training;
+    const workers = table.num("workers")[which];
+    const counted = workers === 1 ? t.worker : fill(t.workersN, { count: units.count(workers).value });
+    const user = table.num("user_share")[which];
+    const share = units.text(units.share(user + table.num("system_share")[which]));
+    const cpu = Number.isFinite(user) ? ` · ${fill(t.cpu, { share })}` : "";
+    return `${table.str("op_type")[which]} · ${counted}${cpu}`;
+  };
   return (
     <Card
       class="chosen"

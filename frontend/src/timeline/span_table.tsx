@@ -37,7 +37,12 @@ export function Events({ of }: { of: Timeline }) {
   const result = useQuery(
     still
       ? null
-      : `select ${fields} from spans where rank = ${ofRank} and start_ns < ${absolute(now, t1)} and start_ns + dur_ns >= ${absolute(now, t0)} and kind <> 'instant'${tracks?.length ? ` and track in (${tracks.join(", ")})` : ""} order by start_ns, depth limit ${MOST}`,
+      : [
+          `select ${fields} from spans where rank = ${ofRank} and kind <> 'instant'`,
+          `and start_ns < ${absolute(now, t1)} and start_ns + dur_ns >= ${absolute(now, t0)}`,
+          ...(tracks?.length ? [`and track in (${tracks.join(", ")})`] : []),
+          `order by start_ns, depth limit ${MOST}`,
+        ].join(" "),
   );
   const requested = still ? carried : result;
   const lanes = new Map(
