@@ -875,16 +875,15 @@ def test_a_trace_without_steps_still_has_a_summary(spans: str, tmp_path: Path, s
 
 
 def test_the_summary_gives_the_coverage_of_each_topic(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
-    spans = """
-        rank  track  kind           name       start_ns  dur_ns  span  step  flow_in
-        0     7      kernel         MatMul     10        60      0     0     -
-        0     7      kernel         Add        70        20      1     0     -
-        1     0      api            cudaLaunchKernel  10  1      0     0     -
-        1     0      api            cudaLaunchKernel  20  1      1     0     -
-        1     7      communication  AllReduce  30        900     2     0     1
-    """
+    """Of two launches of rank 1, one has its kernel."""
+    cells = ["0 7 kernel MatMul 10 60 0 -", "0 7 kernel Add 70 20 1 -", *(f"1 0 api cudaLaunchKernel {at} 1 {at} -" for at in (10, 20))]
+    spans = " 0\n".join([*cells, "1 7 communication AllReduce 30 900 2 20 0"])
     tracks = "rank track kind device\n0 7 stream 0\n1 0 thread -\n1 7 stream 0"
-    trace = tiny.trace(spans=spans, tracks=tracks, steps="rank step start_ns end_ns how\n0 0 0 100 marker\n1 0 0 1000 marker")
+    trace = tiny.trace(
+        spans="rank track kind name start_ns dur_ns span flow_in step\n" + spans,
+        tracks=tracks,
+        steps="rank step start_ns end_ns how\n0 0 0 100 marker\n1 0 0 1000 marker",
+    )
     page = " ".join(say("summary", written(trace, tmp_path / "run")).out.split())
     operators, kernels = page.index("operators 75.0 %"), page.index("kernels 75.0 %")
     left_out = "1 of 2 ranks are left out: their device work is not completely recorded."

@@ -265,6 +265,9 @@ def test_operators_and_kernels_of_all_frameworks_have_families() -> None:
         "communication",
         "elem",
     ]
+    transfers = ("backward-recv", "forward-send", "aten::isend", "ncclKernel_SendRecv", "HcclReceive")
+    assert {families.family(name) for name in transfers} == {"communication"}
+    assert families.family("resend_buffers") == families.family("sender") == "other"
 
 
 def test_patterns_are_the_files_that_match(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Rules for the host. Gains are worked out by hand from the dependencies that each trace shows."""
 
+import polars as pl
 import pytest
 
 import tiny
@@ -166,6 +167,17 @@ def test_launches_that_return_after_their_kernel_are_blocking() -> None:
     assert row["parameters"] == row["parameters"] | {"share": 1.0, "time": 1_500_000}
     assert row["gain_ns"] == pytest.approx(2_000_000 - 20 * 60_000, abs=40_000)
     assert rows(blocking(75_000), "launch_bound") == []
+
+
+def test_a_launch_call_of_two_kernels_waits_once() -> None:
+    trace = blocking(75_000)
+    spans = trace.spans.collect()
+    second = spans.filter(kind="kernel").with_columns(
+        span=pl.col("span") + 1000, start_ns=pl.col("start_ns") + 40_000, dur_ns=pl.lit(20_000, pl.Int64)
+    )
+    shorter = spans.with_columns(dur_ns=pl.when(pl.col("kind") == "kernel").then(40_000).otherwise("dur_ns"))
+    row = finding(Trace(trace.tables | {"spans": pl.concat([shorter, second]).sort("start_ns")}, trace.meta), "blocking_launch")
+    assert row["parameters"] == row["parameters"] | {"share": 1.0, "time": 1_500_000}
 
 
 def test_launches_that_return_before_their_kernel_are_not_blocking() -> None:

@@ -19,9 +19,9 @@ window:
   other steps.
 - *Sums.* If the source also has the time that the device computed or communicated in a step, a step with less is incomplete. A source may
   count work at the edge of a step in the next one, so the rank must lack as much over all steps.
-- *Other work.* Work that was launched before the recording began, or that the file leaves out, is not recorded, but the step waits for it.
-  A step is incomplete if for more than 5 % of it the host waits for the device, at least 10 ms at a time, and no work is recorded, or if
-  the first work stays in its queue for so long. Then the work of the step itself is complete (`launched`): only idle time is unknown.
+- *Other work.* A step also waits for work that was launched before the recording began, or that the file leaves out. It is incomplete if
+  the host waits for the device during more than 5 % of the step, at least 10 ms at a time, while no work is recorded, or if the first work
+  stays in its queue for more than 5 %. Then the work of the step itself is complete (`launched`): only idle time is unknown.
 - *Loss known to the reader.* Some sources keep only the last call of each operator, or lost a table: no step is complete. Or the source
   shows of a step that device work is missing.
 
@@ -103,7 +103,7 @@ def unrecorded_steps(trace: Trace) -> pl.DataFrame:
 
 
 def steps_with_lost_work(trace: Trace) -> pl.DataFrame:
-    """Rank and step of every step that a device ran and of which some launched work is not recorded."""
+    """Rank and step of every step that a device ran and that launched work without a record."""
     covered = coverage(trace)
     ranks = [rank for rank, data in covered.launched.items() if data in ("partial", "none")]
     return covered.steps.filter(pl.col("rank").is_in(ranks) & ~pl.col("launched")).select("rank", "step")

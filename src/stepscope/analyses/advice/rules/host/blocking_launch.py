@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, skip_waits
 from stepscope.analyses.advice.engine.run import Run
+from stepscope.model import intervals
 
 NEEDS = ("steps", "device", "launches")
 APPLIES = ("with device",)
@@ -43,7 +44,9 @@ def blocking_launch(run: Run) -> Iterator[Finding]:
     calls = waits.select("rank", "step", "span", start_ns="launch_ns", end_ns="launched_ns")
     factor = pl.min_horizontal(_CALL_NS / (pl.col("end_ns") - pl.col("start_ns")), 1.0)
     ranges = pl.concat([calls.select("rank", "start_ns", "end_ns"), syncs.select("rank", "start_ns", "end_ns")])
-    waited = run.per_step(calls["end_ns"] - calls["start_ns"]) + run.per_step(syncs["dur_ns"])
+    # Launch calls of several threads, or of one launch, lie in one another.
+    times = [intervals.merge(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()).total for part in ranges.partition_by("rank")]
+    waited = run.per_step(pl.Series(times, dtype=pl.Int64))
     yield Finding(
         parameters={"share": share, "time": waited},
         evidence=Evidence("launches", {}, {}, {"blocking_share": share, "wait_ns": waited}),
