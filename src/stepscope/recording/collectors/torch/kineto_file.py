@@ -60,8 +60,8 @@ def content(path: Path, late_ns: int, thread: int, room: int | None) -> Content:
         late_us = (late_ns - int(base[1])) // 1000 - 1
         elsewhere = b"(?!%d,)" % thread
         is_late = any(int(match[2]) + int(match[4]) >= late_us for match in re.finditer(_THREAD_AND_TIMES % elsewhere, text))
-        found = re.findall(_HOST_EVENT % elsewhere, text) if is_late else []  # names take longer to find, and are rarely needed
-        late = [(int(tid), name.decode("utf-8", "replace")) for name, tid, at, _, length, _ in found if int(at) + int(length) >= late_us]
+        on_host = re.findall(_HOST_EVENT % elsewhere, text) if is_late else []  # names take longer to find, and are rarely needed
+        late = [(int(tid), name.decode("utf-8", "replace")) for name, tid, at, _, length, _ in on_host if int(at) + int(length) >= late_us]
         return Content(events, late, list(_unfinished(text, thread)))
 
 

@@ -178,7 +178,7 @@ def session_ended(open_elsewhere: list[tuple[int, str]], open_here: list[str]) -
     """A session is over; these operators were open on other threads: number of the thread in the system, and name of the operator.
 
     `open_here` is the proof that this thread had closed all ranges: operators in the native call stack are checked when the next session
-    starts, but any other open range is one that is not tracked, and nobody knows when it ends.
+    starts, but any other open range is one that is not tracked, and it is unknown when it ends.
     """
     _Process.sessions += 1
     _Process.open_elsewhere = open_elsewhere
@@ -200,7 +200,7 @@ def obstacle() -> str | None:
     if _Process.detached:
         return "a range of an earlier recording was left to a future"
     if _Process.unknown:
-        return f"the range {_Process.unknown[0]} was open when the last recording ended, and PyTorch does not tell when it closes"
+        return f"the range {_Process.unknown[0]} was open when the last recording ended, and it is unknown when it closes"
     tasks = Path("/proc/self/task")
     for thread, name in _Process.open_elsewhere:
         if (tasks / str(thread)).exists():
