@@ -18,6 +18,7 @@ from stepscope.cluster.tasks import Merge
 from stepscope.cluster.tree import Tree
 from stepscope.errors import DataError, UsageError
 from stepscope.io import store
+from stepscope.io.inventory import inventory
 from stepscope.model import rank_tables, schema
 from stepscope.model.trace import analysis, analysis_names
 
@@ -74,6 +75,11 @@ def test_the_slow_rank_of_a_summary_is_the_slow_rank_of_the_job(tmp_path: Path) 
     assert (slow["rank"], slow["cause"], slow["excess_ns"], slow["slow_steps"]) == (3, "compute", 200_000, 6)
     figures = summary.table("rank_figures").collect()
     assert figures["spans"].to_list() == [36] * 5
+    assert (
+        inventory(summary).kinds
+        == inventory(stepscope.open(ranks)).kinds
+        == {"api": 60, "communication": 30, "data": 30, "kernel": 30, "step": 30}
+    )
     assert figures["source"].to_list() == [str(ranks / f"rank{rank}") for rank in range(5)]
 
 
@@ -91,9 +97,12 @@ def test_some_steps_and_ranks_of_a_summary_are_those_of_the_ranks(tmp_path: Path
 def test_a_summary_refuses_what_needs_spans(tmp_path: Path) -> None:
     summary = summarize(rank_folders.write(tmp_path / "job", 2), tmp_path / "summary", workers=1)
     assert summary is not None
-    for question in (summary.kernels, lambda: summary.step_trace(clock="device"), lambda: summary.links(op="x")):
-        with pytest.raises(UsageError, match="is a summary, which has no"):
-            question()
+    with pytest.raises(UsageError, match="is a summary, which has no data for kernels"):
+        summary.analyse("kernels")
+    with pytest.raises(UsageError, match="is a summary, which has no operators"):
+        summary.analyse("step_trace", clock="device")
+    with pytest.raises(UsageError, match="is a summary, which has no operators of links"):
+        summary.analyse("links", op="x")
 
 
 @pytest.mark.parametrize("words", [["summary"], ["show", "stragglers"], ["show", "overview"], ["list"]])

@@ -39,6 +39,7 @@ def summary(trace: Trace, sources: dict[int, str] | None = None) -> Trace:
     """The trace with the figures of its ranks and without their spans. `sources` are the recordings of the ranks."""
     tables: dict[str, pl.LazyFrame | pl.DataFrame] = {
         "rank_figures": _figures(trace, sources or {}),
+        "rank_kinds": trace.spans.group_by("rank", pl.col("kind").cast(pl.String)).agg(spans=pl.len()).sort("rank", "kind").collect(),
         "rank_coverage": coverage(trace).steps,
         "rank_steps": rank_steps(trace),
         "rank_overlap": overlap(trace),

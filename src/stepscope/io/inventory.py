@@ -48,7 +48,14 @@ def _load(entry: Path) -> Inventory:
 
 def _count(trace: Trace) -> Inventory:
     first, last = trace.ends()
-    return Inventory(trace.meta.source, first, last, _counts(trace.spans, "kind"), _counts(trace.counters, "name"))
+    kinds = _stored_kinds(trace) if trace.meta.summary else _counts(trace.spans, "kind")
+    return Inventory(trace.meta.source, first, last, kinds, _counts(trace.counters, "name"))
+
+
+def _stored_kinds(trace: Trace) -> dict[str, int]:
+    """The kinds of spans in the recordings of a summary."""
+    rows = trace.table("rank_kinds").group_by("kind").agg(pl.col("spans").sum()).sort("spans", "kind", descending=[True, False])
+    return dict(rows.collect().iter_rows())
 
 
 def _counts(frame: pl.LazyFrame, column: str) -> dict[str, int]:

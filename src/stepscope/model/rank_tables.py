@@ -22,6 +22,12 @@ TABLES: dict[str, dict[str, Any]] = {
         "peak_memory_bytes": pl.Int64,
         "copies_unknown": pl.Boolean,  # the source has only operators and transfers
     },
+    # Summary of ranks: a kind of span.
+    "rank_kinds": {
+        "rank": pl.Int32,
+        "kind": pl.String,
+        "spans": pl.Int64,  # in the recording
+    },
     # Summary of ranks: a step, and whether its device work is completely recorded.
     "rank_coverage": {
         "rank": pl.Int32,

@@ -19,7 +19,7 @@ from stepscope.analyses.shared.steps.coverage import coverage
 from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.analyses.shared.steps.warmup import counting_steps
 from stepscope.analyses.steps.overlap import step_parts
-from stepscope.model import intervals, schema
+from stepscope.model import intervals, rank_tables, schema
 from stepscope.model.intervals import Ints, Set
 from stepscope.model.trace import Trace
 from stepscope.timeline import rows as span_rows
@@ -107,6 +107,7 @@ def build(
 
     With a folder, the timeline is written there as it is built, and no large array stays in memory.
     """
+    rank_tables.refuse_summary(trace, "spans for a timeline")
     origin, last = ends or trace.ends()
     spans = load_spans(trace, origin, folder, lambda share: on_progress(0.8 * READ * share))
     buffer, counters = load_counters(trace, origin, folder, lambda share: on_progress((0.8 + 0.2 * share) * READ))
