@@ -30,13 +30,13 @@ ROOT = TESTS.parent
 # Folders and files that `make test-fast` leaves out: they start many processes, or read each sample for each law. They run first, those
 # with tests of many seconds before all others: the last tests of a run are short, so that no process waits long for the other one.
 SLOW = {
-    *("collect", "fuzzing", "robustness", "soak", "web"),
+    *("cluster", "collect", "fuzzing", "robustness", "soak", "web"),
     *("test_chrome_odd_values", "test_cli", "test_device_steps", "test_docs", "test_export_mindinsight", "test_exporters", "test_gaps"),
     *("test_msprof_back", "test_msprof_command", "test_msprof_export", "test_msprof_output", "test_packaging", "test_partial_jobs"),
     *("test_diagnosis", "test_mcp"),
     *("test_queries", "test_conversion", "test_samples", "test_timeline_beside_ascend", "test_timelines", "test_xplane"),
 }
-LONGEST = {"soak", "collect", "test_everywhere", "test_bad_input", "test_compare_checkouts", "test_device_steps", "test_packaging"}
+LONGEST = {"soak", "collect", "test_everywhere", "test_bad_input", "test_compare_checkouts", "test_device_steps", "test_packaging", "test_ray"}
 FRAMEWORKS = ("torch", "jax", "mindspore", "tensorflow")
 SHARED = ROOT.parent / "shared" / "data"
 

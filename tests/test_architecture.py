@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "stepscope"
 ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 # The table of layers in docs/architecture.md is the rule: one row per layer, the packages in backquotes in its second column.
 LAYERS = [set(re.findall(r"`(\w+)`", row[1])) for row in re.findall(r"^\| (\d+) \|([^|]*)\|", ARCHITECTURE.read_text(), re.MULTILINE)]
-FRAMEWORKS = {"torch", "mindspore", "jax", "tensorflow", "ray"}
+FRAMEWORKS = {"torch", "mindspore", "jax", "tensorflow"}
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -26,7 +26,7 @@ def layer(part: str) -> int:
 def test_every_package_has_a_layer() -> None:
     entries = {path.parts[0].removesuffix(".py") for path in MODULES}
     assert set.union(*LAYERS) == entries - {"__init__"}
-    assert len(entries - {"__init__", "__main__"}) <= 14, "a new package at the top needs a reason"
+    assert len(entries - {"__init__", "__main__"}) <= 15, "a new package at the top needs a reason"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
@@ -44,6 +44,7 @@ def test_imports_go_up_only(path: Path) -> None:
         for name in names:
             root = name.split(".")[0]
             line = getattr(node, "lineno", 0)
+            assert root != "ray" or path == Path("cluster/ray_engine.py"), f"{path}:{line} imports {root}"
             assert root not in FRAMEWORKS or path.parts[:2] == ("recording", "collectors"), f"{path}:{line} imports {root}"
             if root != "stepscope" or own == "__init__" or name in ("stepscope", "stepscope.__version__"):
                 continue

@@ -22,7 +22,7 @@ from stepscope.model.parameters import nearest
 # In the order of the help: the most used first.
 COMMANDS = (
     *("run", "attach", "jobs", "view", "summary", "advise", "whatif", "compare", "gate", "show", "query"),
-    *("list", "export", "msprof", "report", "mcp", "cache", "demo", "completion"),
+    *("list", "export", "cluster", "msprof", "report", "mcp", "cache", "demo", "completion"),
 )
 EXAMPLES = """\
 stepscope demo

@@ -187,7 +187,7 @@ def open_trace(path: Path, args: argparse.Namespace) -> "Trace":
     from stepscope.io.open_run import open
 
     options = {"partial": args.partial, "step_name": args.step_name, "rank": args.rank, "cache": not args.no_cache}
-    with _progress() as progress, large_apart() as read:
+    with progress_bar("reading", in_bytes=True) as progress, large_apart() as read:
         pins.append(Pins())
         trace = open(path, **options, progress=progress, read=read, pins=pins[-1])
     step_range: tuple[int, int] | None = getattr(args, "steps", None)  # `list` and `demo` have no --steps
@@ -225,8 +225,8 @@ def set_parameters(args: argparse.Namespace, parameters: Iterable[str]) -> dict[
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A callback for bytes done and bytes in all. A terminal shows a bar after half a second."""
+def progress_bar(title: str, *, in_bytes: bool) -> Iterator[Callable[[int, int], None]]:
+    """A callback for what is done and what there is in all. A terminal shows a bar after half a second."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -236,11 +236,12 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
     def report(done: int, total: int) -> None:
         nonlocal bar
         if bar is None and time.monotonic() - began > 0.5:
-            from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+            from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
             from stepscope.cli._terminal import console
 
-            columns = ("reading", BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+            amount = DownloadColumn(binary_units=True) if in_bytes else MofNCompleteColumn()
+            columns = (title, BarColumn(), amount, TimeRemainingColumn())
             bar = stack.enter_context(Progress(*columns, console=console(stderr=True), transient=True))
             bar.add_task("", total=total)
         if bar is not None:

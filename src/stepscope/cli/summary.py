@@ -115,7 +115,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
 
     from stepscope.analyses.shared.steps.warmup import counting_steps
 
-    kernels = trace.analyse("kernels")
+    kernels = _rows_or_none(trace, "kernels")
     names = ["overview", "operator_types", "memory_peaks", "overlap"]
     # Without a device, idle time is that of the host, and has no causes in launches.
     names += ["gap_causes"] if kernels.height else []
@@ -133,7 +133,7 @@ def figures(trace: "Trace") -> dict[str, Any]:
         **{name: getattr(meta, name) for name in ("source", "format", "framework", "versions", "world_size", "ranks")},
         "devices": trace.devices.select("name").drop_nulls().unique(maintain_order=True).collect()["name"].to_list(),
         "verdict": _rows(verdict),
-        "advice": _rows(trace.analyse("advice").filter(pl.col("status") == "finding").head(1)),
+        "advice": _rows(_rows_or_none(trace, "advice").filter(pl.col("status") == "finding").head(1)),
         "overview": _rows(tables["overview"]),
         "unprofiled_steps": [
             {name: getattr(steps, name) for name in ("rank", "count", "median_ns", "p10_ns", "p90_ns")} for steps in meta.unprofiled_steps
@@ -146,10 +146,19 @@ def figures(trace: "Trace") -> dict[str, Any]:
         "kernels": _top(kernels, "name", "total_ns"),
         "idle_causes": _top(causes, "cause", "total_ns", count="gaps") if causes is not None and causes.height else _NOTHING,
         # In place of operators, where the kinds of spans are unknown.
-        "totals": _NOTHING if types.height or kernels.height else _top(_lasting(trace.analyse("totals")), "name", "self_ns"),
+        "totals": _NOTHING if types.height or kernels.height else _top(_lasting(_rows_or_none(trace, "totals")), "name", "self_ns"),
         "memory_peaks": _rows(peaks.unique(["rank", "device"], keep="first", maintain_order=True)),
         "problems": _rows(trace.problems.collect()),
     }
+
+
+def _rows_or_none(trace: "Trace", name: str) -> "pl.DataFrame":
+    """The table of an analysis; without rows where the trace is a summary of ranks, which has no data for it."""
+    import polars as pl
+
+    from stepscope.model.trace import analysis
+
+    return pl.DataFrame(schema=analysis(name).columns) if trace.meta.summary else trace.analyse(name)
 
 
 def _lasting(totals: "pl.DataFrame") -> "pl.DataFrame":

@@ -18,7 +18,7 @@ from stepscope.model import units
 from stepscope.process.worker import Parent, Worker, WorkerEndedError
 
 _ATTEMPTS = 2
-_KEEP = 0.5  # of the memory of a worker: one that holds more after a task starts anew
+_KEEP = 0.5  # of the memory of a worker: one that holds more after a task is replaced
 _Result = tuple[Path, Status]
 
 

@@ -16,7 +16,7 @@ from stepscope.analyses.shared.ranks.link_sums import link_sums
 from stepscope.analyses.shared.ranks.longest_spans import longest_spans
 from stepscope.analyses.shared.ranks.rank_collectives import rank_collectives
 from stepscope.analyses.shared.ranks.rank_steps import rank_steps
-from stepscope.analyses.shared.steps.coverage import coverage
+from stepscope.analyses.shared.steps.coverage import coverage, ranks_without_copies
 from stepscope.analyses.shared.steps.step_usage import step_usage
 from stepscope.analyses.steps.overlap import overlap
 from stepscope.analyses.steps.step_trace import step_trace
@@ -30,12 +30,14 @@ from stepscope.io.open_source import SourceOpener
 from stepscope.model import rank_tables
 from stepscope.model.trace import Trace, combine, unread_problem
 
+# Spans of a batch up to this number are read once, with all columns; of more, each analysis reads the columns that it needs.
+_IN_MEMORY = 1 << 20
 _OF_PROCESS = ("pid", "parent", "process")  # entries of a header that belong to one process
 
 
 def summary(trace: Trace, sources: dict[int, str] | None = None) -> Trace:
     """The trace with the figures of its ranks and without their spans. `sources` are the recordings of the ranks."""
-    tables = {
+    tables: dict[str, pl.LazyFrame | pl.DataFrame] = {
         "rank_figures": _figures(trace, sources or {}),
         "rank_coverage": coverage(trace).steps,
         "rank_steps": rank_steps(trace),
@@ -55,7 +57,7 @@ def summary(trace: Trace, sources: dict[int, str] | None = None) -> Trace:
 
 
 def write_batch(batch: Batch, out: Path, room: Path) -> Status:
-    """Summarize the recordings of a batch into the run folder `out`. Those that cannot be read have a row of `problems` in the status."""
+    """Summarize the recordings of a batch into the run folder `out`. A recording that cannot be read is a problem of the status."""
     traces, sources, problems = list[Trace](), dict[int, str](), list[dict[str, Any]]()
     with contextlib.ExitStack() as stack:
         for part in batch.parts:
@@ -75,6 +77,8 @@ def write_batch(batch: Batch, out: Path, room: Path) -> Status:
         }:
             raise DataError(batch.parts[0].name, f"two recordings of rank {min(double)} in this run")
         whole = combine(traces)
+        if whole.spans.select(pl.len()).collect().item() <= _IN_MEMORY:
+            whole = whole.with_tables(spans=whole.spans.collect())
         result = summary(whole, sources)
         store.write(result, out)
         spans = int(result.table("rank_figures").select(pl.col("spans").sum()).collect().item())
@@ -125,6 +129,7 @@ def _figures(trace: Trace, sources: dict[int, str]) -> pl.DataFrame:
         pl.Series("device_data", [data.get(rank) for rank in trace.meta.ranks], pl.String),
         pl.Series("device_clock", [clocks.get(rank) for rank in trace.meta.ranks], pl.Float64),
         pl.col("spans").fill_null(0),
+        copies_unknown=pl.col("rank").is_in(ranks_without_copies(trace)),
     )
 
 

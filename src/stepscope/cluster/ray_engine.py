@@ -13,7 +13,7 @@ from stepscope.cluster.tasks import Status, Task, perform
 from stepscope.cluster.tree import LostTaskError
 from stepscope.errors import StepscopeError, UsageError, first_line
 
-_ATTEMPTS = 2
+_RETRIES = 4  # of a task whose worker or node is lost
 _INSTALL = "the engine ray needs Ray: pip install 'stepscope[cluster]'"
 _Files = dict[str, bytes]
 
@@ -23,7 +23,7 @@ class RayEngine:
 
     def __init__(self, ray: Any, memory: int | None) -> None:
         self._ray = ray
-        options = {"max_retries": _ATTEMPTS, "num_returns": 2, "num_cpus": 1} | ({"memory": memory} if memory else {})
+        options = {"max_retries": _RETRIES, "num_returns": 2, "num_cpus": 1} | ({"memory": memory} if memory else {})
         self._perform = ray.remote(**options)(perform_on_node)
         self._files: dict[Any, Any] = {}
 

@@ -88,11 +88,11 @@ def traces(path: Path, url: str) -> list[Trace]:
     """The traces of a fetched recording, with its address in place of the local path."""
     opener = SourceOpener(use_cache=False, room=path.parent)
     unread: list[DataError] = []
-    found = [recording for group in groups(list(find_sources(path, unread.append)), unread) for recording in group.recordings]
-    if not found:
+    recordings = [recording for group in groups(list(find_sources(path, unread.append)), unread) for recording in group.recordings]
+    if not recordings:
         raise DataError(url, unread[0].what if unread else "not a recording that stepscope knows")
     opened: list[Trace] = []
-    for recording in found:
+    for recording in recordings:
         try:
             trace, errors = open_recording(recording, opener)
         except DataError as error:

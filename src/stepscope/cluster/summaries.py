@@ -28,7 +28,7 @@ _BATCH_PARTS = 32
 
 
 class Plan(NamedTuple):
-    """The recordings of a run, and rows of `problems` for those that cannot be read and for remarks."""
+    """The recordings of a run, and rows of `problems` for unreadable recordings and for remarks."""
 
     parts: list[Part]
     problems: list[dict[str, Any]]

@@ -1,5 +1,6 @@
 """The order of work: batches of recordings first, then their summaries, some at a time, until one is left."""
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -106,7 +107,7 @@ class Tree:
                 self._merge(known, lambda merged: self._complete(node, merged))
 
         for place, part in enumerate(batch.parts):
-            self._submit(Batch((part,)), [], lambda handle, place=place: complete_one(place, handle))
+            self._submit(Batch((part,)), [], functools.partial(complete_one, place))
 
     def _add(self, batch: Batch, status: Status) -> bool:
         """Count a batch and its problems; whether it has a summary."""

@@ -31,14 +31,14 @@ def sniff(path: Path) -> bool:
 
 def read(path: Path) -> Trace:
     """The trace of a run folder. Its tables are lazy: a column is read when it is used."""
-    meta, written = _header(path)
+    meta, written, empty = _header(path)
     tables = {}
     for name in schema.TABLES:
         file = path / f"{name}.parquet"
         if name in written or file.exists():
             if not file.is_file():
                 raise DataError(file, "missing; the header of the run folder lists it")
-            tables[name] = _scan(file, name)
+            tables[name] = schema.empty(name) if empty.get(name) == file.stat().st_size else _scan(file, name)
     if "spans" not in tables and not meta.summary:
         raise DataError(path, "the run folder has no spans.parquet")
     _opened.pop(path, None)
@@ -75,8 +75,7 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
-        _write_tables(trace, draft)
-        _write_header(trace, draft / RUN_JSON)
+        _write_header(trace, draft / RUN_JSON, empty=_write_tables(trace, draft))
         draft.chmod(0o777 & ~_umask())
         if path.exists():
             _replace(draft, path)
@@ -93,9 +92,9 @@ def write(trace: Trace, path: Path, *, overwrite: bool = False) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _write_tables(trace: Trace, folder: Path) -> None:
-    """Write every table. Invalid rows, from whichever reader, are left out and reported in `problems`."""
-    invalid_rows = list[dict[str, Any]]()
+def _write_tables(trace: Trace, folder: Path) -> dict[str, int]:
+    """Write every table, and return the sizes of the files without rows. Invalid rows are left out and reported in `problems`."""
+    invalid_rows, empty = list[dict[str, Any]](), dict[str, int]()
     for name in sorted(_table_names(trace), key=lambda name: name == "problems"):
         frame = trace.table(name)
         if trace.meta.summary:  # categories are written in the order in which a process met them: not the same bytes in each
@@ -108,6 +107,9 @@ def _write_tables(trace: Trace, folder: Path) -> None:
             invalid_rows += [
                 place | {"what": f"{units.count(count, 'row')} {fault}: left out", "lost": count} for fault, count in counts.items()
             ]
+        if pl.scan_parquet(file, glob=False).select(pl.len()).collect().item() == 0:
+            empty[name] = file.stat().st_size
+    return empty
 
 
 def move(folder: Path, path: Path, *, overwrite: bool = False) -> None:
@@ -131,11 +133,11 @@ def _table_names(trace: Trace) -> list[str]:
     )
 
 
-def _write_header(trace: Trace, file: Path) -> None:
+def _write_header(trace: Trace, file: Path, empty: dict[str, int]) -> None:
     from stepscope import __version__
 
     devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
-    record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": _table_names(trace), "devices": devices}
+    record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": _table_names(trace), "empty": empty, "devices": devices}
     file.write_bytes(msgspec.json.format(_encode(record | msgspec.to_builtins(trace.meta))) + b"\n")
 
 
@@ -175,8 +177,8 @@ def _scan(file: Path, table: str) -> pl.LazyFrame:
     return frame
 
 
-def _header(path: Path) -> tuple[Meta, list[str]]:
-    """The metadata in run.json, and the names of the tables that were written."""
+def _header(path: Path) -> tuple[Meta, list[str], dict[str, int]]:
+    """The metadata in run.json, the names of the tables that were written, and the sizes of the files without rows."""
     file = path / RUN_JSON
     try:
         record: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
@@ -190,7 +192,8 @@ def _header(path: Path) -> tuple[Meta, list[str]]:
     if version > FORMAT_VERSION:
         raise DataError(file, f"written by a newer stepscope (format {version}; this one reads up to {FORMAT_VERSION}): upgrade stepscope")
     try:
-        return msgspec.convert(record, Meta), msgspec.convert(record.get("tables", []), list[str])
+        empty = msgspec.convert(record.get("empty", {}), dict[str, int])
+        return msgspec.convert(record, Meta), msgspec.convert(record.get("tables", []), list[str]), empty
     except msgspec.ValidationError as error:
         raise DataError(file, str(error)) from error
 

@@ -20,6 +20,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "device_data": pl.String,  # complete, partial, none or host, as in `overview`; null if unknown
         "device_clock": pl.Float64,  # mean of the samples within the steps
         "peak_memory_bytes": pl.Int64,
+        "copies_unknown": pl.Boolean,  # the source has only operators and transfers
     },
     # Summary of ranks: a step, and whether its device work is completely recorded.
     "rank_coverage": {
@@ -175,6 +176,16 @@ TABLES: dict[str, dict[str, Any]] = {
 # The other tables of a summary: small ones, as the recordings have them.
 KEPT = ("steps", "tracks", "devices", "hosts", "pipeline", "models", "stage_operations", "process_groups", "flight_records", "problems")
 
+# What a summary answers: analyses of all ranks, and those with a table above.
+_TOPICS = ("cluster", "communication", "hangs", "verdict")
+_ANALYSES = ("overview", "overlap", "step_trace", "step_times", "recording_overhead", "operator_types", "memory_peaks")
+_OF_SPANS = ("reduces", "reduces_per_step")
+
+
+def is_answered(analysis: str, topic: str) -> bool:
+    """Whether a summary has what an analysis needs; other analyses need spans, counters or allocations."""
+    return (topic in _TOPICS and analysis not in _OF_SPANS) or analysis in _ANALYSES
+
 
 def stored_rows(trace: "Trace", table: str) -> pl.DataFrame | None:
     """The rows of a table of a summary; None where the trace is no summary, so that they come from its spans."""
@@ -182,7 +193,7 @@ def stored_rows(trace: "Trace", table: str) -> pl.DataFrame | None:
         return None
     if trace.is_part_of_steps and "step" not in TABLES[table]:
         raise UsageError(
-            f"{trace.meta.source} is a summary: it has these figures of all steps together. Open the recordings for some steps"
+            f"{trace.meta.source} is a summary: it has these figures of all steps together: open the recordings for some steps"
         )
     rows: pl.DataFrame = trace.table(table).collect()
     return rows
@@ -191,4 +202,4 @@ def stored_rows(trace: "Trace", table: str) -> pl.DataFrame | None:
 def refuse_summary(trace: "Trace", request: str) -> None:
     """Raise an error for what a summary cannot answer."""
     if trace.meta.summary:
-        raise UsageError(f"{trace.meta.source} is a summary, which has no {request}. Open the recordings of the ranks")
+        raise UsageError(f"{trace.meta.source} is a summary, which has no {request}: open the recording of a rank")

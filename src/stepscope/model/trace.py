@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import DataError, UsageError
-from stepscope.model import intervals, notebook_cell, parameters, schema, selection
+from stepscope.model import intervals, notebook_cell, parameters, rank_tables, schema, selection
 from stepscope.model.memo import Memo
 
 _P = ParamSpec("_P")
@@ -222,6 +222,8 @@ class Trace:
     def analyse(self, name: str, *, rank: int | None = None, steps: tuple[int, int] | None = None, **arguments: Any) -> pl.DataFrame:
         """The table of an analysis. `rank` restricts it to one rank, `steps` to the steps from a first to a last one, inclusive."""
         entry = analysis(name)
+        if self.meta.summary and not rank_tables.is_answered(name, entry.topic):
+            rank_tables.refuse_summary(self, f"data for {name}")
         trace = self if rank is None else self.of_rank(rank)
         trace = trace if steps is None else trace.of_steps(*steps)
         try:
@@ -262,6 +264,7 @@ class Analysis(msgspec.Struct, frozen=True):
     question: str
     function: Callable[..., pl.DataFrame]
     columns: dict[str, Any]
+    topic: str
     parameters: dict[str, Any]  # keyword-only parameters of the function: inspect.Parameter by name
 
 
@@ -279,9 +282,10 @@ def analysis(name: str) -> Analysis:
     if name not in names:
         near = difflib.get_close_matches(name.replace("-", "_"), names, 1)
         raise UsageError(f"no analysis '{name}'" + (f"; did you mean '{near[0]}'?" if near else f"; expected {', '.join(names)}"))
-    module = importlib.import_module(importlib.import_module("stepscope.analyses").module_name(name))
+    path = importlib.import_module("stepscope.analyses").module_name(name)
+    module = importlib.import_module(path)
     function = getattr(module, name)
-    return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), parameters.of(function))
+    return Analysis(name, (module.__doc__ or "").strip(), function, dict(module.COLUMNS), path.split(".")[2], parameters.of(function))
 
 
 def complete(spans: pl.DataFrame) -> pl.DataFrame:

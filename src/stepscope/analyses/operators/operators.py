@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.flop_counts import flop_calls
+from stepscope.analyses.shared.flop_counts import flop_calls, has_flops
 from stepscope.analyses.shared.operator_calls import (
     calls_of_work,
     host_operators,
@@ -14,7 +14,7 @@ from stepscope.analyses.shared.operator_calls import (
 )
 from stepscope.model.memo import memoized
 from stepscope.model.parameters import check_word
-from stepscope.model.schema import DEVICES
+from stepscope.model.schema import DEVICES, Text
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -63,7 +63,7 @@ def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None
         max_ns=pl.col("dur_ns").max(),
         device_ns=_sum("device_ns"),
         flops=_sum("flops"),
-    )  # fmt: skip
+    ).with_columns(pl.col(_TEXTS).cast(pl.String))  # fmt: skip
     known = pl.col("shapes").is_not_null()
     if by_shape:
         rows = rows.with_columns(shape_count=known.cast(pl.Int64))
@@ -90,8 +90,11 @@ def operators(trace: Trace, *, by_shape: bool = False, device: str | None = None
 
 def _host(trace: Trace) -> pl.LazyFrame:
     ops = host_operators(trace, "name", "op_type", "scope", "shapes", "dtypes")
-    flops = flop_calls(trace).filter(pl.col("flops").is_not_null()).select("rank", "flops", span="operator")
-    ops = ops.join(flops, on=["rank", "span"], how="left")
+    if has_flops(trace):
+        flops = flop_calls(trace).filter(pl.col("flops").is_not_null()).select("rank", "flops", span="operator")
+        ops = ops.join(flops, on=["rank", "span"], how="left")
+    else:
+        ops = ops.with_columns(flops=pl.lit(None, pl.Int64))
     texts = _texts(device=pl.lit("cpu"), name="name")
     return ops.lazy().select("rank", *texts, "dur_ns", "self_ns", "device_ns", "flops", calls_of=pl.lit("operator"))
 
@@ -110,9 +113,10 @@ _TEXTS = ["device", "name", "type", "scope", "shapes", "dtypes"]
 
 
 def _texts(**sources: pl.Expr | str) -> list[pl.Expr]:
+    # Categories become text after grouping: once per category, not once per span.
     columns: dict[str, pl.Expr | str] = {"type": pl.coalesce("op_type", "name"), **sources}
     selected = {key: columns.get(key, key) for key in _TEXTS}
-    return [(pl.col(column) if isinstance(column, str) else column).cast(pl.String).alias(key) for key, column in selected.items()]
+    return [(pl.col(column) if isinstance(column, str) else column).cast(Text).alias(key) for key, column in selected.items()]
 
 
 def _sum(column: str) -> pl.Expr:

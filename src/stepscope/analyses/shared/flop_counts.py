@@ -24,6 +24,12 @@ Values = list[str]  # of each input that is not a tensor, as text; "" for tensor
 
 
 @memoized
+def has_flops(trace: Trace) -> bool:
+    """Whether any call can have FLOPs: they are recorded, or shapes are."""
+    return any(trace.spans.select(pl.col("flops", "shapes").count()).collect().row(0))
+
+
+@memoized
 def flop_calls(trace: Trace) -> pl.DataFrame:
     """A row per call that counts: rank, step, operator (its span on the host), device, name, scope, flops, precision, time_ns, ...
 

@@ -104,27 +104,33 @@ def _partners(trace: Trace) -> pl.DataFrame:
 
 def _around(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     """For each call launched from the host, the calls around the launch that describe it."""
-    # Annotations of a thread are on a separate track.
-    threads = trace.table("tracks").select("rank", "track", thread=pl.concat_str("pid", "tid", separator=" "))
-    host = (
-        trace.table("spans")
-        .filter(pl.col("kind").is_in(["api", "op", "annotation"]))
-        .join(threads, on=["rank", "track"], how="left")
-        .with_columns(pl.col("name").cast(pl.String), pl.col("thread").fill_null(pl.col("track").cast(pl.String)))
-    )
-    launched = calls.filter(pl.col("flow_in").is_not_null()).lazy().select("rank", "span", at="flow_in")
-    launches = launched.join(host.select("rank", "thread", "start_ns", at="span"), on=["rank", "at"]).sort("start_ns")
-    around = []
+    host = trace.table("spans").filter(pl.col("kind").is_in(["api", "op", "annotation"]))
+    # Few names, many spans: a name is compared once.
+    names = host.select(pl.col("name").unique()).collect().with_columns(text=pl.col("name").cast(pl.String))
+    launched = calls.filter(pl.col("flow_in").is_not_null()).select("rank", "span", at="flow_in")
+    launches = host.filter(pl.col("span").is_in(launched["at"].unique().implode())).select("rank", "track", "start_ns", at="span")
+    launches = launched.lazy().join(_with_thread(trace, launches), on=["rank", "at"]).sort("start_ns")
+    around = [pl.DataFrame(schema={**dict(calls.select(_DESCRIPTION).schema), "word": pl.String}).lazy()]
     for prefix in _DESCRIBING:
+        matching = names.filter(pl.col("text").str.starts_with(prefix))["name"]
+        if matching.is_empty():
+            continue
         describing = (
-            host.filter(pl.col("name").str.starts_with(prefix))
+            _with_thread(trace, host.filter(pl.col("name").is_in(matching.implode())))
             .select("rank", "thread", "start_ns", "shapes", "dtypes", "args", word="name", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-            .with_columns(pl.col("shapes", "dtypes").cast(pl.String))
+            .with_columns(pl.col("shapes", "dtypes", "word").cast(pl.String))
             .sort("start_ns")
         )
         before = launches.join_asof(describing, on="start_ns", by=["rank", "thread"], check_sortedness=False)
         around.append(before.filter(pl.col("start_ns") < pl.col("end_ns")).select(*_DESCRIPTION, "word"))
     return pl.concat(around).collect()
+
+
+def _with_thread(trace: Trace, spans: pl.LazyFrame) -> pl.LazyFrame:
+    """The spans with the thread of their track: annotations of a thread are on a separate track."""
+    threads = trace.table("tracks").select("rank", "track", thread=pl.concat_str("pid", "tid", separator=" "))
+    known = pl.col("thread").fill_null(pl.col("track").cast(pl.String))
+    return spans.join(threads, on=["rank", "track"], how="left").with_columns(thread=known)
 
 
 def _descriptions(sources: pl.DataFrame) -> pl.DataFrame:

@@ -49,6 +49,7 @@ _TOPICS: dict[str, Callable[[Trace, Options], Iterator[Message]]] = {
     "hangs": hang_messages,
     "problems": problem_messages,
 }
+_OF_SPANS = ("operators", "kernels", "flops", "host")  # topics for which a summary of ranks has no data
 
 
 def verdict(
@@ -72,6 +73,7 @@ def verdict(
     `step_trace`, `start_ns` and `end_ns` as in `cpu_use`.
     """
     topics = list(_TOPICS) if topic is None else [check_word("topic", topic, _TOPICS)]
+    topics = [name for name in topics if not (trace.meta.summary and name in _OF_SPANS)]
     options = Options(per_step, warmup, {"fp_start": fp_start, "bp_end": bp_end, "clock": clock}, {"start_ns": start_ns, "end_ns": end_ns})
     messages = [message for name in topics for message in _TOPICS[name](trace, options)]
     rows = {

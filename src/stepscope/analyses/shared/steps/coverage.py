@@ -77,6 +77,8 @@ def unrecorded_steps(trace: Trace) -> pl.DataFrame:
 
 def ranks_without_copies(trace: Trace) -> list[int]:
     """The ranks whose source has only operators and transfers: whether the device copied is unknown."""
+    if (stored := stored_rows(trace.whole, "rank_figures")) is not None:
+        return stored.filter("copies_unknown")["rank"].to_list()
     if trace.meta.format not in _OPERATORS_ALONE:
         return []
     others = ["copy", "set", "api", *(["op"] if trace.meta.format == "ascend_result" else [])]  # a timeline of torch_npu has copies

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.flop_counts import flop_calls
+from stepscope.analyses.shared.flop_counts import flop_calls, has_flops
 from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
@@ -44,6 +44,9 @@ def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _flops(trace: Trace) -> pl.DataFrame:
+    if not has_flops(trace):
+        names = [*_KEY, "flops", "chip_ns", "chip_calls", "chip_unknown"]
+        return pl.DataFrame(schema={name: TABLES["rank_usage"][name] for name in names})
     calls = flop_calls(trace).filter(pl.col("flops") > 0, pl.col("step").is_not_null())
     # Operators on the CPU of a job that uses a device are no use of the chip.
     on_chip = (pl.col("device") != "cpu").fill_null(True)
