@@ -36,7 +36,16 @@ SLOW = {
     *("test_diagnosis", "test_mcp"),
     *("test_queries", "test_conversion", "test_samples", "test_timeline_beside_ascend", "test_timelines", "test_xplane"),
 }
-LONGEST = {"soak", "collect", "test_everywhere", "test_bad_input", "test_compare_checkouts", "test_device_steps", "test_packaging", "test_ray"}
+LONGEST = {
+    "soak",
+    "collect",
+    "test_everywhere",
+    "test_bad_input",
+    "test_compare_checkouts",
+    "test_device_steps",
+    "test_packaging",
+    "test_ray",
+}
 FRAMEWORKS = ("torch", "jax", "mindspore", "tensorflow")
 SHARED = ROOT.parent / "shared" / "data"
 
