@@ -49,8 +49,9 @@ def pipeline_chart(trace: Trace, *, step: int | None = None, replica: int = 0, l
     rows = _operations(trace, members, step)
     rows = rows if rows.height else _calls(trace, members, step)
     rows = rows.join(steps, on="rank").with_columns(pl.col("start_ns", "end_ns") + pl.col("shift"), step=pl.lit(step, pl.Int32))
-    rows = rows.sort("start_ns", "rank").head(limit)
-    return rows.sort("stage", "rank", "start_ns").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    order = ["start_ns", "end_ns", "operation", "micro_batch"]
+    rows = rows.sort(*order, "rank").head(limit)
+    return rows.sort("stage", "rank", *order).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
 def _operations(trace: Trace, members: tuple[int, ...], step: int | None) -> pl.DataFrame:

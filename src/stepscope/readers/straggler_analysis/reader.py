@@ -21,8 +21,7 @@ FORMAT = "StragglerAnalysis Parquet"
 _COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mc", "mb_id", "gmc")
 _KINDS = {"forward-compute": "kernel", "backward-compute": "kernel", "optimizer": "kernel", "gc": "python"}
 _TRACKS = ("computation", "forward-send", "forward-recv", "backward-send", "backward-recv", "collectives", "garbage collection", "steps")
-# Collectives of the replicas of a stage. The other ones are of ranks of which one is recorded, or, of the embedding, of two stages whose
-# records do not end together.
+# Collectives of the replicas of a stage. Of the other groups one rank is recorded, or two stages whose records do not end together.
 _OF_STAGE = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
 _LONGEST_S = 1e6
 _HEAD = b"PAR1"
