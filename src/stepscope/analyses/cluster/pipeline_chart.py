@@ -25,11 +25,11 @@ COLUMNS = {
 _SENDS = ["send", "recv", "send_recv"]
 
 
-def pipeline_chart(trace: Trace, *, step: int | None = None, replica: int = 0, limit: int = 20_000) -> pl.DataFrame:
+def pipeline_chart(trace: Trace, *, step: int | None = None, replica: int = 0, top: int = 20_000) -> pl.DataFrame:
     """The operations of the ranks of one pipeline in one step, by stage: those of `stage_operations`, else transfers and collectives.
 
     `replica` numbers the pipelines of the job, `step` is the slowest step by default. Computation between transfers is shown only where
-    its operations are recorded. `limit` is the number of rows: the earliest ones.
+    its operations are recorded. `top` limits the rows to the earliest ones; 0 for all.
     """
     table = cluster_stages(trace)
     pipelines = [group.members for group in parallel_groups_of(trace) if group.dimension == "pp"]
@@ -50,7 +50,8 @@ def pipeline_chart(trace: Trace, *, step: int | None = None, replica: int = 0, l
     rows = rows if rows.height else _calls(trace, members, step)
     rows = rows.join(steps, on="rank").with_columns(pl.col("start_ns", "end_ns") + pl.col("shift"), step=pl.lit(step, pl.Int32))
     order = ["start_ns", "end_ns", "operation", "micro_batch"]
-    rows = rows.sort(*order, "rank").head(limit)
+    rows = rows.sort(*order, "rank")
+    rows = rows.head(top) if top else rows
     return rows.sort("stage", "rank", *order).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
 
 
