@@ -1,0 +1,1 @@
+import{N as u,g as l,h as p,l as r}from"./chunk-PBY4FUST.js";var e=r(!1);function m(){e.value=!e.value}var n=null;function v(){let[,a]=l(0),o=e.value;p(()=>{!o||n||import("./help_content-OKCJURPR.js").then(i=>{n=i.HelpContent,a(f=>f+1)})},[o]);let t=n;return o&&t?u(t,{close:()=>e.value=!1}):null}export{m as a,v as b};

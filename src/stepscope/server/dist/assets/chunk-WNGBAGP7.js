@@ -1,1 +1,0 @@
-import{N as u,g as l,h as p,l as r}from"./chunk-V6QGKGYQ.js";var e=r(!1);function m(){e.value=!e.value}var n=null;function v(){let[,a]=l(0),o=e.value;p(()=>{!o||n||import("./help_content-MNN7VNGK.js").then(i=>{n=i.HelpContent,a(f=>f+1)})},[o]);let t=n;return o&&t?u(t,{close:()=>e.value=!1}):null}export{m as a,v as b};
