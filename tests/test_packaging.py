@@ -51,7 +51,18 @@ def test_the_wheel_holds_the_scanner_for_every_python_of_its_platform(wheel: Pat
 
 
 def test_without_a_compiler_the_wheel_is_built_for_every_platform(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        tmp_path,
+        ROOT,
+    ]
     _run(*command, PATH=str(tmp_path), CC=str(tmp_path / "none"))
     assert [path.name for path in tmp_path.glob("*.whl")] == [f"stepscope-{stepscope.__version__}-py3-none-any.whl"]
 

@@ -1,4 +1,7 @@
-/** All ranks (or hosts, or parallel groups) by steps as a matrix of one figure. The server limits the number of cells. */
+/**
+ * All ranks (or hosts, or parallel groups) by steps as a matrix of one figure. The server limits the number of
+ * cells.
+ */
 import { useTable } from "../data";
 import { Await, Card, Empty, Segmented } from "../parts/basics";
 import { Heat, heatRange } from "../parts/heat";

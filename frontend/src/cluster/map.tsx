@@ -1,4 +1,7 @@
-/** Where each rank is: one panel per pipeline stage, data parallelism from left to right, tensor parallelism from top to bottom. */
+/**
+ * Where each rank is: one panel per pipeline stage, data parallelism from left to right, tensor parallelism from
+ * top to bottom.
+ */
 import { css } from "../colors";
 import { Card } from "../parts/basics";
 import { heatRange } from "../parts/heat";

@@ -1,5 +1,5 @@
 // page: {"order": 104, "group": "cluster", "icon": "ranks", "needs": ["ranks", "stage_operations", "links"]}
-/** All ranks as one job: who is slow and why, every figure of every rank and step, and where each rank is in parallelism. */
+/** All ranks as one job: who is slow and why, every figure of each rank and step, and its place in parallelism. */
 import "./cluster.css";
 import { Bars } from "../cluster/bars";
 import { Cells } from "../cluster/cells";
