@@ -14,7 +14,7 @@ import stepscope
 from programs import free_port
 from settling import until
 from stepscope.cluster import summarize
-from stepscope.cluster.remote import parts_at
+from stepscope.cluster.remote import fetched, parts_at
 from stepscope.errors import DataError, UsageError
 
 BUCKET = "s3://traces"
@@ -126,3 +126,12 @@ def test_without_fsspec_the_message_names_the_extra(tmp_path: Path, monkeypatch:
     with pytest.raises(UsageError, match=r"pip install 'stepscope\[cluster\]'"):
         summarize("s3://bucket/job", tmp_path / "summary")
     assert not list(tmp_path.iterdir())
+
+
+def test_no_key_leads_out_of_the_folder_that_is_fetched_into(bucket: str, tmp_path: Path) -> None:
+    import fsspec
+
+    fsspec.filesystem("s3").pipe(f"{bucket}/hostile/PROF_1/../../escaped.json", b"[]")
+    with pytest.raises(DataError, match="leads out of its folder"), fetched(f"{bucket}/hostile/PROF_1", tmp_path):
+        pass
+    assert not list(tmp_path.rglob("escaped.json"))

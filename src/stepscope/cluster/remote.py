@@ -75,6 +75,9 @@ def fetched(url: str, room: Path) -> Iterator[Path]:
         free = shutil.disk_usage(folder).free
         if _ROOM_FACTOR * size > free:
             raise DataError(url, f"has {size:,} bytes; {_ROOM_FACTOR} times as much must be free in {room}, which has {free:,}")
+        # A key of an object store may be any text.
+        if leaving := next((name for name in system.find(root) if ".." in name.split("/")), None):
+            raise DataError(url, f"{leaving} leads out of its folder: rename it")
         target = folder / PurePosixPath(root).name
         system.get(root, str(target), recursive=system.isdir(root))
         yield target
