@@ -11,6 +11,7 @@ export const NOT_IN_REPORT = ["runs", "live", "compare", "query"];
 
 /** Whether the run has data for the page. */
 export function hasData(page: Page, now: Info): boolean {
+  if (now.summary && !page.ofSummary) return false;
   if (!page.needs) return true;
   return page.needs.some((need) =>
     need === "ranks"

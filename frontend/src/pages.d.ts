@@ -9,6 +9,8 @@ declare module "pages" {
     icon: string;
     /** Span kinds, tables or counters, any of which the run must have for the page to show something. */
     needs?: string[];
+    /** A summary of ranks has data for the page. */
+    ofSummary?: boolean;
     /** Opens without a run. */
     alone?: boolean;
     load: () => Promise<{ default: ComponentType }>;

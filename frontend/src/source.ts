@@ -47,6 +47,8 @@ export interface Info {
   versions: Record<string, string>;
   world_size: number | null;
   ranks: number[];
+  /** A summary of many ranks, without spans. */
+  summary: boolean;
   options: Record<string, unknown>;
   extra: Record<string, unknown>;
   origin_ns: string;

@@ -29,6 +29,10 @@ class UsageError(StepscopeError):
     exit_code = 2
 
 
+class SummaryError(UsageError):
+    """A question that a summary of ranks has no data for."""
+
+
 class DataError(StepscopeError):
     """Invalid data at `path`: `where` in it, and `what` is wrong."""
 

@@ -108,3 +108,19 @@ def test_the_page_is_in_chinese(server: Any, page: Any, job_folder: Path) -> Non
     page.wait_for_function(READY)
     assert "个迭代" in page.locator("h1").inner_text()
     assert _card(page, "流水线").count() == 1
+
+
+def test_a_summary_shows_what_it_has_and_names_what_it_lacks(server: Any, page: Any, complaints: list[str], tmp_path: Path) -> None:
+    served = server(cluster_job.write(tmp_path / "job64", 64))
+    run = served.run("job64")
+    page.goto(served.url(f"#/{run}/overview"))
+    page.wait_for_function(READY)
+    assert "A summary of ranks does not have these figures." in _card(page, "Idle causes of the device").inner_text()
+    assert page.locator(".trouble").count() == 0
+    menu = page.get_by_role("navigation").first
+    for name, lacks in (("Operators", True), ("Timeline", True), ("Advice", True), ("All ranks", False), ("Step trace", False)):
+        assert ("none" in menu.get_by_role("link", name=name).inner_text()) == lacks, name
+    answer = served.ask(f"api/runs/{run}/analyses/kernels")
+    assert (answer.status, answer.json()["kind"]) == (400, "summary")
+    assert all("400 (Bad Request)" in complaint for complaint in complaints)
+    complaints.clear()

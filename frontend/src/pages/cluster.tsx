@@ -1,4 +1,4 @@
-// page: {"order": 104, "group": "cluster", "icon": "ranks", "needs": ["ranks", "stage_operations", "links"]}
+// page: {"order": 104, "group": "cluster", "icon": "ranks", "needs": ["ranks", "stage_operations", "links"], "ofSummary": true}
 /** All ranks as one job: who is slow and why, every figure of each rank and step, and its place in parallelism. */
 import "./cluster.css";
 import { Bars } from "../cluster/bars";

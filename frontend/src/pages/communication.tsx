@@ -1,4 +1,4 @@
-// page: {"order": 110, "group": "cluster", "icon": "communication", "needs": ["communication", "links", "ranks"]}
+// page: {"order": 110, "group": "cluster", "icon": "communication", "needs": ["communication", "links", "ranks"], "ofSummary": true}
 /** Communication between the ranks: how long it takes, who waits, and for whom. */
 import "./steps.css";
 import "./communication.css";

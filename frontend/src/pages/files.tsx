@@ -1,4 +1,4 @@
-// page: {"order": 150, "group": "tools", "icon": "files"}
+// page: {"order": 150, "group": "tools", "icon": "files", "ofSummary": true}
 import "./files.css";
 import { kindOf } from "../colors";
 import { info, useTable } from "../data";

@@ -1,4 +1,4 @@
-// page: {"order": 105, "group": "cluster", "icon": "hangs", "needs": ["flight_records"]}
+// page: {"order": 105, "group": "cluster", "icon": "hangs", "needs": ["flight_records"], "ofSummary": true}
 /**
  * A job that hangs: the ranks that the others wait for, the collectives that are not completed, and what each
  * rank called last.

@@ -1,4 +1,4 @@
-// page: {"order": 20, "group": "performance", "icon": "overview"}
+// page: {"order": 20, "group": "performance", "icon": "overview", "ofSummary": true}
 import "./overview.css";
 import "./advice.css";
 import type { ComponentChildren } from "preact";

@@ -1,4 +1,4 @@
-// page: {"order": 140, "group": "tools", "icon": "query"}
+// page: {"order": 140, "group": "tools", "icon": "query", "ofSummary": true}
 import "./query.css";
 import { approve, isApproved } from "../approval";
 import { info, shownSteps, useFetched } from "../data";

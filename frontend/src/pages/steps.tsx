@@ -1,4 +1,4 @@
-// page: {"order": 30, "group": "performance", "icon": "steps", "needs": ["steps"]}
+// page: {"order": 30, "group": "performance", "icon": "steps", "needs": ["steps"], "ofSummary": true}
 /** The average or one step: its stages and transfers in order; and the distribution over all steps. */
 import "./steps.css";
 import { warmupParams, allStepsParam, info, shownSteps, useTable } from "../data";

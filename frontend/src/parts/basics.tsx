@@ -1,6 +1,7 @@
 /** Small components that all pages use. */
 import type { Change } from "../place";
 import { hasPage } from "../page_links";
+import { RequestError } from "../request";
 import { link } from "../state";
 import { strings } from "../strings";
 import * as units from "../units";
@@ -291,6 +292,7 @@ export function Empty({
 /** An error above the content that was loaded. */
 export function Trouble({ error }: { error: Error | string }) {
   const message = typeof error === "string" ? error : error.message;
+  if (error instanceof RequestError && error.kind === "summary") return <p class="d3 small absent">{text().notInSummary}</p>;
   return (
     <div class="trouble" role="alert">
       <b>{text().failed}</b>

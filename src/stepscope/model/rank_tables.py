@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from stepscope.errors import UsageError
+from stepscope.errors import SummaryError
 
 if TYPE_CHECKING:
     from stepscope.model.trace import Trace
@@ -199,7 +199,7 @@ def stored_rows(trace: "Trace", table: str) -> pl.DataFrame | None:
     if not trace.meta.summary:
         return None
     if trace.is_part_of_steps and "step" not in TABLES[table]:
-        raise UsageError(
+        raise SummaryError(
             f"{trace.meta.source} is a summary: it has these figures of all steps together: open the recordings for some steps"
         )
     rows: pl.DataFrame = trace.table(table).collect()
@@ -209,4 +209,4 @@ def stored_rows(trace: "Trace", table: str) -> pl.DataFrame | None:
 def refuse_summary(trace: "Trace", request: str) -> None:
     """Raise an error for what a summary cannot answer."""
     if trace.meta.summary:
-        raise UsageError(f"{trace.meta.source} is a summary, which has no {request}: open the recording of a rank")
+        raise SummaryError(f"{trace.meta.source} is a summary, which has no {request}: open the recording of a rank")

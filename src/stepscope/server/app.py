@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from stepscope import __version__
-from stepscope.errors import DataError, StepscopeError, UsageError
+from stepscope.errors import DataError, StepscopeError, SummaryError, UsageError
 from stepscope.io import store
 from stepscope.model import parameters
 from stepscope.query.process import MEMORY
@@ -405,6 +405,7 @@ class Server:
 
 _ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
     (GoneError, 404, "gone"),
+    (SummaryError, 400, "summary"),
     (UsageError, 400, "usage"),
     (StepscopeError, 409, "data"),
     (FileNotFoundError, 409, "gone"),
