@@ -141,32 +141,6 @@ for number in range(8):
     assert [calls(trace, f"iteration {number}") for number in range(8)] == [0, 0, 0, 1, 1, 1, 0, 0]
 
 
-def test_no_session_starts_after_one_that_ended_in_an_unknown_range(tmp_path: Path) -> None:
-    run(
-        """
-class Held:
-    def __enter__(self):
-        self.handle = torch.ops.profiler._record_function_enter_new("held", None)
-    def __exit__(self, *args):
-        torch.ops.profiler._record_function_exit._RecordFunction(self.handle)
-profiler = Profiler(schedule=schedule(wait=1, active=1, repeat=3), **QUIET)
-x = torch.ones(4)
-for number in range(8):
-    with Held():
-        x = x * 1.01
-        profiler.step()
-profiler.stop()
-""",
-        tmp_path,
-    )
-    first, *later = windows(tmp_path)
-    assert calls(first, "aten::mul") > 0
-    assert later
-    for window in later:
-        assert calls(window, "aten::mul") == 0
-        assert any("the range held was open when the last recording ended" in text for text in problem_texts(window))
-
-
 def test_the_programs_own_profiler_inside_of_a_range_takes_over(tmp_path: Path) -> None:
     printed = run(
         """

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import os
-import resource
-import shutil
 import sys
 import time
 import warnings
@@ -17,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from stepscope.model.captures import Capture
 from stepscope.recording.collectors.options import Options
-from stepscope.recording.collectors.torch import budget, events, kineto_file, older_events
+from stepscope.recording.collectors.torch import budget, events, older_events
 from stepscope.recording.collectors.torch import collector as collector_module
 from stepscope.recording.collectors.torch.collector import Collector
 
@@ -92,32 +90,6 @@ def older(job: Job) -> None:
     """As on a release of PyTorch that does not hand over Kineto's records."""
     events.pieces = older_events.pieces
     plain(job)
-
-
-def file(job: Job) -> None:
-    """The last session as Kineto's own file, of which a copy is kept, and as columns in a capture of its own."""
-    job.collector.keep_events = False
-    save = kineto_file.save
-
-    def save_twice(results: Any, path: Path) -> None:
-        save(results, path)
-        shutil.copy(path, job.folder / "kineto.json")
-        columns = Capture(job.folder / "columns.capture", {**capture.header, "kineto": {}})
-        for table, piece in events.pieces(results, job.options, events.Cut(1 << 40)):
-            columns.append(table, piece)
-        columns.finish()
-
-    kineto_file.save = save_twice
-    with job.recording() as capture, torch.profiler.record_function('a "quoted" name'):
-        steps(job)
-
-
-def little_room(job: Job) -> None:
-    """A disk that has room for columns, but not for Kineto's file, which is several times as large."""
-    job.collector.keep_events = False
-    with job.recording():
-        steps(job)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, resource.RLIM_INFINITY))
 
 
 def strange(job: Job) -> None:

@@ -168,22 +168,6 @@ def gpu_step() -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("gap", [",\n    ", ", "], ids=["since 2.12", "before"])
-def test_quotes_in_the_names_of_kinetos_ranges_are_repaired(gap: str, tmp_path: Path) -> None:
-    def line(name: str, start: int) -> str:
-        keys = ['"ph": "X"', '"cat": "user_annotation"', f'"name": "{name}"', '"pid": 1', '"tid": 1']
-        return f'  {{\n    {gap.join(keys)},\n    "ts": {start}.000{gap}"dur": 5.000\n  }}'
-
-    metadata = '  {\n    "name": "process_name", "ph": "M", "ts": 0.0, "pid": 1, "tid": 0,\n    "args": {"name": "python"}\n  }'
-    flow = '  {\n    "ph": "s", "id": 1, "pid": 1, "tid": 1, "ts": 12.000,\n    "cat": "fwdbwd", "name": "fwdbwd"\n  }'
-    events = [line('say "hi"', 10), metadata, flow, line("plain", 20), line('"', 30), line(r"tab\t", 40)]
-    (tmp_path / "t.json").write_text('{"schemaVersion": 1,\n "traceEvents": [\n' + ",\n".join(events) + "\n]}")
-    trace = stepscope.open(tmp_path / "t.json", cache=False)
-    names = trace.spans.sort("start_ns").select(pl.col("name").cast(pl.String)).collect().to_series().to_list()
-    assert names == ['say "hi"', "plain", '"', "tab\t"]
-    assert "quotes in names" in trace.problems.collect()["what"][0]
-
-
 def test_what_kineto_means_is_understood(tmp_path: Path) -> None:
     header = {"schemaVersion": 1, "distributedInfo": {"rank": 3, "world_size": 8}, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
     trace = opened(write(tmp_path / "t.json", gpu_step(), **header))

@@ -66,7 +66,6 @@ _ENTRIES: dict[str, Any] = {
     "versions": dict[str, Any],
     "options": dict[str, Any],
     "torch": dict[str, Any],
-    "kineto": dict[str, dict[str, _Time]],
     "notices": list[_Notice],
 }
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,8 +14,6 @@ from stepscope.errors import first_line
 from stepscope.model import captures, schema
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
-from stepscope.readers.capture import kineto_files
-from stepscope.readers.capture.kineto_files import PartialSteps
 from stepscope.readers.capture.tables import text_column
 from stepscope.readers.chrome import reader as chrome
 from stepscope.readers.chrome.columns import ANNOTATIONS, add_hints, memory_frame
@@ -26,7 +24,7 @@ from stepscope.readers.chrome.steps import STEP_LIKE
 from stepscope.readers.common.documents import as_dict
 from stepscope.readers.common.problems import Problem, problem_frame
 
-_FILE = "kineto.json"  # Kineto's own file in captures of earlier releases, whose events could not be copied
+_FILE = "kineto.json"  # Kineto's own file, for recordings whose events could not be copied
 Codes = tuple[NDArray[Any], list[str]]
 
 
@@ -34,8 +32,7 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
     cut_steps = [*header.get("cut_steps", []), *([header["open_step"]] if "open_step" in header else [])]
     if (path / _FILE).is_file():
         return _correct_file(chrome.read(path / _FILE, options), cut_steps)
-    names = frozenset(f"ProfilerStep#{number}" for number in cut_steps)
-    partial = PartialSteps(names, header.get("recorded_until_ns"), header.get("in_part", []))
+    cut = _Cut(frozenset(f"ProfilerStep#{number}" for number in cut_steps), header.get("recorded_until_ns"))
     reports: list[Report] = []
     damaged: dict[str, str] = {}
 
@@ -49,15 +46,13 @@ def read(path: Path, header: dict[str, Any], options: Options) -> Trace:
             write_parts(parts, options.scratch, len(reports))
             reports.append(report)
 
-    decode_table("torch", lambda piece: _decode_spans(piece | {"name": _mark_partial_steps(piece, partial.ranges)}, partial))
+    decode_table("torch", lambda piece: _decode_spans(piece | {"name": _mark_partial_steps(piece, header.get("in_part", []))}, cut))
     if not reports:  # when the disk was full, allocations may have been written without operators
-        report, parts = _decode_spans(_EMPTY_PIECE, partial)
+        report, parts = _decode_spans(_EMPTY_PIECE, cut)
         write_parts(parts, options.scratch, 0)
         reports.append(report)
     decode_table("torch_memory", lambda piece: _decode_memory(piece, header.get("pid", 0)))
-    file_problems = kineto_files.decode(path, header, partial, options, reports)
     problems = [Problem(name, f"the column file is damaged ({why}): its events are lost", 1) for name, why in damaged.items()]
-    problems += file_problems
     if header.get("whole") and "pieces" not in header and "incomplete" not in header and not captures.files(path, "torch"):
         problems.append(Problem("torch.000000.npz", "missing, or no operator ran: there are no operators", 1))
     problems += [
@@ -80,7 +75,14 @@ _EMPTY_PIECE: dict[str, Any] = {
 }
 
 
-def _mark_partial_steps(piece: dict[str, Any], partial_ranges: Sequence[tuple[str, int, int]]) -> Codes:
+class _Cut(NamedTuple):
+    """Steps that were recorded in part: their names, and the time after which no step is complete."""
+
+    steps: frozenset[str]
+    until_ns: int | None
+
+
+def _mark_partial_steps(piece: dict[str, Any], partial_ranges: list[Any]) -> Codes:
     """The names. Names like those of steps get a mark where the range was open when recording began or ended."""
     codes, texts = piece["name"]
     partial_ranges = [entry for entry in partial_ranges if entry[0] in texts and re.match(STEP_LIKE, entry[0])]
@@ -97,7 +99,7 @@ def _mark_partial_steps(piece: dict[str, Any], partial_ranges: Sequence[tuple[st
     return codes, [*texts, *(text for text, code in number_of.items() if code >= len(texts))]
 
 
-def _decode_spans(piece: dict[str, Any], partial: PartialSteps) -> tuple[Report, dict[str, pl.DataFrame]]:
+def _decode_spans(piece: dict[str, Any], cut: _Cut) -> tuple[Report, dict[str, pl.DataFrame]]:
     """Report and columns of one piece."""
     report = Report(events=len(piece["start_ns"]))
     args, lost = _decode_args(piece["meta"][1])
@@ -129,10 +131,10 @@ def _decode_spans(piece: dict[str, Any], partial: PartialSteps) -> tuple[Report,
             "flow_end": piece["flow_end"],
         }
     )
-    incomplete = annotated & _per_text(piece["name"], lambda text: text in partial.names)
-    if partial.until_ns is not None:
+    incomplete = annotated & _per_text(piece["name"], lambda text: text in cut.steps)
+    if cut.until_ns is not None:
         is_step = _per_text(piece["name"], lambda text: text.startswith("ProfilerStep#"))
-        incomplete |= annotated & is_step & (piece["start_ns"] + piece["dur_ns"] > partial.until_ns)
+        incomplete |= annotated & is_step & (piece["start_ns"] + piece["dur_ns"] > cut.until_ns)
     flows = frame.filter(pl.col("flow") > 0).select(
         phase=pl.when("flow_end").then(pl.lit("f")).otherwise(pl.lit("s")),
         category=pl.lit("fwdbwd").cast(pl.Categorical),
@@ -183,7 +185,7 @@ def _tracks(pid: NDArray[Any], tid: NDArray[Any], annotated: NDArray[np.bool_]) 
 def _track_metadata(reports: Sequence[Report], host_pid: Any, thread_names: dict[str, Any]) -> list[tuple[str, int | str, int | str, Any]]:
     """Names and order of processes and threads, as in Kineto's metadata events."""
     metadata: list[tuple[str, int | str, int | str, Any]] = []
-    threads = {(pid, tid) for report in reports for pid, tid, _ in report.tracks if isinstance(pid, int)}
+    threads = {(pid, tid) for report in reports for pid, tid, _ in report.tracks}
     for pid in {pid for pid, _ in threads}:
         is_host = pid == host_pid
         label = "CPU" if is_host else f"GPU {pid}" if isinstance(pid, int) and pid >= 0 else "Overhead"

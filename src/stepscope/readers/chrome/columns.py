@@ -53,9 +53,7 @@ def decode(text: bytes) -> tuple[Report, dict[str, pl.DataFrame]]:
             return report, parts
         if (repaired := _repair(text, str(error))) is None:
             return Report(malformed=str(error)), {}
-        return _decode_repaired(
-            repaired, "JSON errors repaired: trailing commas, bare NaN, control characters, quotes in names or halves of characters"
-        )
+        return _decode_repaired(repaired, "JSON errors repaired: trailing commas, bare NaN, control characters or halves of characters")
     parts = _columns(records, report)
     report.rows = sum(part.height for part in parts.values())
     return report, parts
@@ -83,8 +81,6 @@ def _array_end(error: Exception) -> int | None:
 
 
 _BARE_WORD = re.compile(rb"([:\[,]\s*)-?(?:nan|inf|infinity)(?=\s*[,\]}])", re.IGNORECASE)
-# Kineto does not escape names of ranges. After a name come other keys in a known order, or none.
-_KINETO_NAME = re.compile(rb'((?:\n    |", )"name": ")(.*?)("(?:,\s+"(?:pid|ts|ph)": |\n))', re.DOTALL)
 _PRINTABLE = bytes(32 if code < 32 and code not in b"\t\r\n" else code for code in range(256))
 
 
@@ -93,18 +89,8 @@ def _repair(text: bytes, error: str) -> bytes | None:
     if comma := re.search(r"trailing comma in array \(byte (\d+)\)", error):
         at = text.rindex(b",", 0, int(comma[1]))
         return text[:at] + b" " + text[at + 1 :]
-    repaired = _KINETO_NAME.sub(_escape_name, text)
-    repaired = _BARE_WORD.sub(rb"\1null", replace_lone_surrogates(repaired).translate(_PRINTABLE))
+    repaired = _BARE_WORD.sub(rb"\1null", replace_lone_surrogates(text).translate(_PRINTABLE))
     return repaired if repaired != text else None
-
-
-def _escape_name(match: re.Match[bytes]) -> bytes:
-    start, name, end = match.groups()
-    try:
-        msgspec.json.decode(b'"' + name + b'"')
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return start + msgspec.json.encode(name.decode("utf-8", "replace"))[1:-1] + end
-    return match[0]
 
 
 def _columns(records: Records, report: Report) -> dict[str, pl.DataFrame]:

@@ -44,17 +44,12 @@ class Session:
     def clock_was_set(self) -> bool:
         return self._capture.clock_settings != self.clock_settings
 
-    @property
-    def ahead_ns(self) -> int:
-        """How far timestamps are ahead of our clock, if the wall clock was not set during the session."""
-        return self._ahead if abs(self._ahead) > clock.TOLERANCE_NS else 0
-
     def corrected(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """The pieces of the session, on the clock of the recording."""
         if not self.clock_was_set:
             for table, columns in pieces:
                 start = np.asarray(columns["start_ns"])
-                yield table, {**columns, "start_ns": start - self.ahead_ns} if self.ahead_ns else columns
+                yield table, {**columns, "start_ns": start - self._ahead} if abs(self._ahead) > clock.TOLERANCE_NS else columns
             return
         all_pieces = list(pieces)
         theirs, ours = self._range_starts(all_pieces)

@@ -18,7 +18,6 @@ from stepscope.recording.collectors.torch import npu, ranges, sessions, surround
 from stepscope.recording.collectors.torch.budget import Budget
 from stepscope.recording.collectors.torch.clock import Session
 from stepscope.recording.collectors.torch.collectives import Collectives
-from stepscope.recording.collectors.torch.kineto_file import Content
 from stepscope.recording.collectors.torch.loader import Watch
 from stepscope.recording.collectors.torch.modules import Ranges
 from stepscope.recording.collectors.torch.saves import Saves
@@ -71,7 +70,7 @@ class Collector:
             self.profiler = npu.start(self._options, capture)
             return
         ranges.track()
-        self._writer = SessionWriter(capture, self._options, keep_events=self.keep_events)
+        self._writer = SessionWriter(capture, self._options)
         self._budget = Budget(self._options, older=not surroundings.has_activity_records())
         self._begin()
         sessions.listen(self._give_way)
@@ -87,6 +86,11 @@ class Collector:
                 self._extras.remove(extra)
                 capture.notice(f"{extra.WHAT} not recorded: {error}")
         threading.Thread(target=self._check_size, name="stepscope size", daemon=True).start()
+
+    @property
+    def events(self) -> int:
+        """Written so far."""
+        return self._writer.events
 
     def _begin(self) -> None:
         """Start a session, if one may start here; else it is tried again at the next step."""
@@ -125,12 +129,10 @@ class Collector:
         from torch._C._profiler import _ExperimentalConfig
 
         options = self._options
-        syncs = options.profiler_level in (ProfilerLevel.Level1, ProfilerLevel.Level2)
         settings = {
-            # Takes time when the session ends; older releases write files, which contain the metadata in any case.
-            "expose_kineto_event_metadata": surroundings.has_activity_records() or self.keep_events or syncs,
+            "expose_kineto_event_metadata": True,
             "trace_only": not (self.keep_events or options.with_stack or options.with_flops),
-            "enable_cuda_sync_events": syncs,
+            "enable_cuda_sync_events": options.profiler_level in (ProfilerLevel.Level1, ProfilerLevel.Level2),
             "profile_all_threads": self._all_threads,
         }
         names = _config_names()
@@ -196,14 +198,19 @@ class Collector:
         if not self._paused:
             self._recorded_s = time.monotonic() - self._since
         began, began_ns = time.monotonic(), clock.now_ns()
-        count = self._end_session(last=False)
+        count = self._end_session()
         pause_s = time.monotonic() - began
         self._budget.written(count, self._steps, self._recorded_s, pause_s)
         where = f"before step {number}" if number is not None else f"in step {self._step}"
         self._add_span("recording paused to write", began_ns)
-        self._capture.notice(f"training paused for {pause_s:.3f} s {where}, to write {count:,} events")
+        content = "JSON" if self._writer.as_json else f"{count:,} events"
+        self._capture.notice(f"training paused for {pause_s:.3f} s {where}, to write {content}")
         step = self._step if number is None else number
-        if not self._budget.room:
+        if self._writer.as_json:
+            self.full = True
+            reason = f"a JSON file takes one session of at most {self._budget.held:,} events (max_held_events)"
+            self._capture.notice(f"recording ended early, at step {step}: {reason}")
+        elif not self._budget.room:
             self.full = True
             self._capture.notice(f"recording ended early, at step {step}: max_events={self._options.max_events:,} was reached")
 
@@ -297,12 +304,12 @@ class Collector:
         with self._uninterrupted():
             if self._end_marker():
                 self._capture.header["open_step"] = self._step
-            self._end_session(last=True)
+            self._end_session()
             threads = {thread for extra in self._extras if isinstance(extra, Ranges) for thread in extra.threads}
             if not self._all_threads and threads - {self._thread} and not self.unwanted:
                 self._capture.notice(say(_OTHER_THREAD))
 
-    def _end_session(self, *, last: bool) -> int:
+    def _end_session(self) -> int:
         """Stop PyTorch's profiler and write its events: how many there are."""
         if threading.get_ident() != self._thread and not self._all_threads:
             self._capture.notice("stopped by another thread than the one that started recording: PyTorch's events are lost")
@@ -317,23 +324,17 @@ class Collector:
         self._session.close()
         self.profiler.stop()
         ranges.reopen()
-        written = Content(0, [])
-        try:
-            if not self.unwanted:
-                written = self._writer.write(
-                    self.profiler,
-                    self._session,
-                    room=self._budget.room,
-                    thread=self._native_thread,
-                    stopped_ns=stopped_ns,
-                    last=last,
-                )
-        finally:
-            ranges.session_ended(written.open_elsewhere, written.open_here)
+        count = 0
+        open_elsewhere: list[tuple[int, str]] = []
+        if not self.unwanted:
+            count, open_elsewhere = self._writer.write(
+                self.profiler, self._session, room=self._budget.room, thread=self._native_thread, stopped_ns=stopped_ns
+            )
+        ranges.session_ended(open_elsewhere)
         self.full = self.full or self._writer.full
         if not self.keep_events:
             self.profiler = None  # it holds all events
-        return written.events
+        return count
 
     def _wait_for_collectives(self) -> bool:
         """False where a collective may still run: PyTorch's session must not end then, and its events are lost."""

@@ -30,7 +30,6 @@ class _Process:
     sessions = 0  # that ended in this process: before the first, there is no freed memory
     open_elsewhere: list[tuple[int, str]] = []  # operators of the last session that were open on other threads at its end
     detached = False  # a range was left to a future, which ends it at an unknown time
-    unknown: list[str] = []  # ranges that were open when a session ended, although no known range was
     abandoned = False  # a session was never ended
     follows_backward = False  # the end of backward passes is known
     deferred: list[Callable[[], None]] = []  # actions for the end of the backward pass
@@ -174,16 +173,10 @@ def open_names() -> list[str]:
     return [range_.name for module, range_ in this_thread.open if module is None and hasattr(range_, "name")]
 
 
-def session_ended(open_elsewhere: list[tuple[int, str]], open_here: list[str]) -> None:
-    """A session is over; these operators were open on other threads: number of the thread in the system, and name of the operator.
-
-    `open_here` is the proof that this thread had closed all ranges: operators in the native call stack are checked when the next session
-    starts, but any other open range is one that is not tracked, and it is unknown when it ends.
-    """
+def session_ended(open_elsewhere: list[tuple[int, str]]) -> None:
+    """A session is over; these operators were open on other threads: number of the thread in the system, and name of the operator."""
     _Process.sessions += 1
     _Process.open_elsewhere = open_elsewhere
-    if open_here and not on_stack():
-        _Process.unknown = open_here
 
 
 def abandon_session() -> None:
@@ -199,8 +192,6 @@ def obstacle() -> str | None:
         return None
     if _Process.detached:
         return "a range of an earlier recording was left to a future"
-    if _Process.unknown:
-        return f"the range {_Process.unknown[0]} was open when the last recording ended, and it is unknown when it closes"
     tasks = Path("/proc/self/task")
     for thread, name in _Process.open_elsewhere:
         if (tasks / str(thread)).exists():
