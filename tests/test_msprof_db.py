@@ -98,9 +98,11 @@ def test_every_answer_is_the_same_from_the_database(tmp_path: Path) -> None:
     before, after = there_and_back(raw, tmp_path / "room")
     names = [name for name in analysis_names() if name != "verdict"]
     names.remove("advice")  # a database has no details of tasks, so that fewer rules can be checked
+    names = [name for name in names if name not in ("ranks", "cluster_stages")]  # raw data have no world size
     assert [name for name in names if not same(answer(before, name), answer(after, name))] == []
-    # The number of ranks, part of the coverage, is read from the links of a database, not from raw data.
-    assert after.verdict().drop("coverage").equals(before.verdict().drop("coverage"))
+    # The number of ranks, part of the coverage and of the topic `cluster`, is read from the links of a database, not from raw data.
+    ours, theirs = (trace.verdict().filter(pl.col("topic") != "cluster").drop("coverage") for trace in (before, after))
+    assert theirs.equals(ours)
     assert after.problems.collect().select("what", "lost").equals(before.problems.collect().select("what", "lost"))
     assert (after.meta.versions, after.meta.extra) == (before.meta.versions, before.meta.extra)
 

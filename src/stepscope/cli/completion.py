@@ -15,7 +15,7 @@ source <(stepscope completion bash)
 source <(stepscope completion zsh)
 stepscope completion fish | source
 """
-_SCHEMA = Path(__file__).parent.parent / "model" / "schema.py"
+_SCHEMAS = [Path(__file__).parent.parent / "model" / name for name in ("schema.py", "rank_tables.py")]
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
@@ -48,10 +48,10 @@ def _values(command: str) -> dict[str, list[str]]:
 
 def _tables() -> list[str]:
     """The names of the tables, parsed from the schema: importing it would load Polars, which is too slow for the start of a shell."""
-    for node in ast.parse(_SCHEMA.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "TABLES" and isinstance(node.value, ast.Dict):
-            return [key.value for key in node.value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
-    return []
+    nodes = [node for file in _SCHEMAS for node in ast.parse(file.read_text(encoding="utf-8")).body]
+    tables = [node.value for node in nodes if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "TABLES"]
+    keys = [key for table in tables if isinstance(table, ast.Dict) for key in table.keys]
+    return [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
 
 
 def analysis_flags() -> dict[str, list[str]]:
