@@ -292,7 +292,8 @@ export function Empty({
 /** An error above the content that was loaded. */
 export function Trouble({ error }: { error: Error | string }) {
   const message = typeof error === "string" ? error : error.message;
-  if (error instanceof RequestError && error.kind === "summary") return <p class="d3 small absent">{text().notInSummary}</p>;
+  if (error instanceof RequestError && error.kind === "summary")
+    return <p class="d3 small absent">{text().notInSummary}</p>;
   return (
     <div class="trouble" role="alert">
       <b>{text().failed}</b>
