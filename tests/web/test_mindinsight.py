@@ -166,6 +166,7 @@ def test_b7_ranks_with_different_numbers_of_steps_each_have_their_own_mean(opene
 def test_b8_flops_are_shown_by_operator_and_by_scope(opened: Any) -> None:
     """2 million a call, four calls in 1 ms."""
     page = opened("new", "flops")
+    page.wait_for_function("() => document.querySelector('h1')?.innerText.includes('MFLOP')")
     assert page.locator("h1").inner_text().replace("\u202f", " ").startswith("8.00 MFLOP in matrix operators, at 8.00 GFLOP/s")
     page = opened("new", "flops", "?view=table")
     assert "Default/net/MatMul-op1" in page.locator("main").inner_text()
