@@ -270,6 +270,17 @@ def test_operators_and_kernels_of_all_frameworks_have_families() -> None:
     assert families.family("resend_buffers") == families.family("sender") == "other"
 
 
+def test_equal_questions_have_equal_answers() -> None:
+    samples = Path(__file__).parent / "samples" / "chrome"
+    sides = samples / "torch-2.11" / "h200_modules.json.gz", samples / "torch-2.13.0" / "cpu_training.json.gz"
+    tables = [
+        [comparison.waterfall, comparison.operators("kernel"), comparison.operators("shape"), comparison.operators("module")]
+        for comparison in (stepscope.compare(*sides) for _ in range(8))
+    ]
+    for repeated in tables[1:]:
+        assert [table.equals(first) for table, first in zip(repeated, tables[0], strict=True)] == [True] * 4
+
+
 def test_patterns_are_the_files_that_match(tmp_path: Path) -> None:
     for name in ("b1", "a1", "a2"):
         (tmp_path / name).touch()

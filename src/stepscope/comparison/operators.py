@@ -103,7 +103,7 @@ def _with_states(rows: pl.DataFrame, a: Side, b: Side, rule: str, by: str, step:
     if by == "operator":
         errors = [side.errors(rule, run_noise).rename({"error_ns": f"{prefix}_error"}) for prefix, side in (("a", a), ("b", b))]
         for table in errors:
-            rows = rows.join(table, on=["part", "operator"], how="left", nulls_equal=True)
+            rows = rows.join(table, on=["part", "operator"], how="left", nulls_equal=True, maintain_order="left")
         present = [
             pl.when(pl.col(f"{prefix}_ns") == 0).then(pl.col(f"{prefix}_error").fill_null(0.0)).otherwise(f"{prefix}_error")
             for prefix in "ab"
@@ -127,6 +127,6 @@ def _with_parents(rows: pl.DataFrame) -> pl.DataFrame:
     around = [("/".join(names[:level]), level, inner) for inner, names in parts for level in range(1, len(names) + 1)]
     nested = pl.DataFrame(around, {"name": pl.String, "depth": pl.Int32, "scope": pl.String}, orient="row")
     numbers = pl.col([f"{prefix}_{name}" for prefix in "ab" for name in ("ns", "calls", "total_ns")]).sum()
-    inside = rows.drop("name").join(nested, on="scope").group_by("name", "depth").agg(numbers)
+    inside = rows.drop("name").join(nested, on="scope", maintain_order="left").group_by("name", "depth", maintain_order=True).agg(numbers)
     without = rows.filter(pl.col("scope").is_null()).with_columns(name=pl.lit(None, pl.String), depth=pl.lit(1, pl.Int32))
     return pl.concat([inside, without.select(inside.columns)])

@@ -91,7 +91,7 @@ def _labeled(pieces: _Work, rows: pl.DataFrame, steps: pl.DataFrame, part: str |
     table = rows.select("part" if part is None else pl.lit(part).alias("part"), *LABELS)[row[inside.interval]]
     times = pl.Series("step_ns", (inside.ends - inside.starts).astype(np.float64))
     table = table.with_columns(steps["step"].gather(inside.step), times)
-    summed = table.group_by("step", "part", *LABELS).agg(pl.col("step_ns").sum())
+    summed = table.group_by("step", "part", *LABELS, maintain_order=True).agg(pl.col("step_ns").sum())
     return summed.with_columns(total_ns=pl.lit(0.0), calls=pl.lit(0.0)).select(list(COLUMNS)[1:])
 
 
@@ -101,7 +101,7 @@ def _totals(rows: pl.DataFrame, part: str) -> pl.DataFrame:
     counted = rows.with_columns(part_kind=pl.lit(part)).with_columns(calls=calls)
     summed = (
         counted.drop_nulls("step")
-        .group_by("step", *LABELS)
+        .group_by("step", *LABELS, maintain_order=True)
         .agg(total_ns=pl.col("busy_ns").sum().cast(pl.Float64), calls=pl.col("calls").sum())
     )
     return summed.with_columns(part=pl.lit(part), step_ns=pl.lit(0.0)).select(list(COLUMNS)[1:])

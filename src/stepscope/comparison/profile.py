@@ -49,7 +49,7 @@ def profile(trace: Trace, warmup: int | None = None) -> Profile:
     typical = counted.filter("typical")
     if step is not None and typical.height:
         parts, errors = _parts(trace, typical, step.median)
-    means = counted.group_by("rank").agg(pl.col("total_ns").mean())["total_ns"]
+    means = counted.group_by("rank", maintain_order=True).agg(pl.col("total_ns").mean())["total_ns"]
     mean = float(means.mean()) if counted.height else None  # type: ignore[arg-type]
     return Profile(trace.meta.source, step, mean, steps, parts, errors, _figures(rows), _facts(trace, rows, parts))
 
@@ -73,13 +73,17 @@ def _steps(trace: Trace, warmup: int | None) -> pl.DataFrame:
 def _parts(trace: Trace, typical: pl.DataFrame, median: float) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The parts of a typical step, with the rest up to the median step, and their standard errors."""
     key = ["rank", "step"]
-    rows = step_parts(trace).join(typical.select(key), on=key, how="semi")
+    rows = step_parts(trace).join(typical.select(key), on=key, how="semi", maintain_order="left")
     ranks = typical["rank"].n_unique()
-    counts = typical.group_by("rank").agg(count=pl.len())
-    weighted = rows.join(counts, on="rank").with_columns(pl.col("step_ns", "total_ns", "calls") / pl.col("count") / ranks)
+    counts = typical.group_by("rank", maintain_order=True).agg(count=pl.len())
+    weighted = rows.join(counts, on="rank", maintain_order="left").with_columns(
+        pl.col("step_ns", "total_ns", "calls") / pl.col("count") / ranks
+    )
     parts = weighted.group_by("part", *LABELS, maintain_order=True).agg(pl.col("step_ns", "total_ns", "calls").sum())
-    times = device_steps(trace).join(typical.select(*key, host_ns="total_ns"), on=key)
-    means = times.group_by("rank").agg(pl.col("host_ns").mean(), device_ns=(pl.col("end_ns") - pl.col("start_ns")).mean())
+    times = device_steps(trace).join(typical.select(*key, host_ns="total_ns"), on=key, maintain_order="left")
+    means = times.group_by("rank", maintain_order=True).agg(
+        pl.col("host_ns").mean(), device_ns=(pl.col("end_ns") - pl.col("start_ns")).mean()
+    )
     host, device = (float(means[name].mean()) for name in ("host_ns", "device_ns"))  # type: ignore[arg-type]
     known = float(parts["step_ns"].sum())
     rest = {OFFSET: host - device, SPREAD: median - host, UNRECORDED: device - known}
@@ -93,8 +97,10 @@ def _errors(rows: pl.DataFrame, typical: pl.DataFrame) -> pl.DataFrame:
     rank = typical["rank"][0]
     of_rank = typical.filter(pl.col("rank") == rank)
     count = of_rank.height
-    per_step = rows.filter(pl.col("rank") == rank).group_by("part", "operator", "step").agg(pl.col("step_ns").sum())
-    sums = per_step.group_by("part", "operator").agg(total=pl.col("step_ns").sum(), squares=(pl.col("step_ns") ** 2).sum())
+    per_step = rows.filter(pl.col("rank") == rank).group_by("part", "operator", "step", maintain_order=True).agg(pl.col("step_ns").sum())
+    sums = per_step.group_by("part", "operator", maintain_order=True).agg(
+        total=pl.col("step_ns").sum(), squares=(pl.col("step_ns") ** 2).sum()
+    )
     if count < 2:
         return sums.select("part", "operator", error_ns=pl.lit(None, pl.Float64))
     time = statistics.correlation_time(of_rank["total_ns"].to_numpy().astype(np.float64))

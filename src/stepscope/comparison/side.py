@@ -61,17 +61,21 @@ class Side(NamedTuple):
         columns = ["part", "operator"]
         times, within = [], []
         for number, run in enumerate(runs):
-            parts = renamed(run.parts, rule).group_by(columns).agg(pl.col("step_ns").sum())
+            parts = renamed(run.parts, rule).group_by(columns, maintain_order=True).agg(pl.col("step_ns").sum())
             times.append(parts.with_columns(run=pl.lit(number)))
             errors = (
                 renamed(run.errors.with_columns(kernel=pl.lit(None, pl.String)), rule) if rule != "kernel" else _kernel_errors(run, parts)
             )
-            within.append(errors.group_by(columns).agg(_known_sum(pl.col("error_ns") ** 2)))
+            within.append(errors.group_by(columns, maintain_order=True).agg(_known_sum(pl.col("error_ns") ** 2)))
         count = len(runs)
-        value = pl.concat(times).group_by(columns).agg(mean=pl.col("step_ns").sum() / count, squares=(pl.col("step_ns") ** 2).sum())
-        inside = pl.concat(within).group_by(columns).agg(inside=_known_sum(pl.col("error_ns")).sqrt() / count)
+        value = (
+            pl.concat(times)
+            .group_by(columns, maintain_order=True)
+            .agg(mean=pl.col("step_ns").sum() / count, squares=(pl.col("step_ns") ** 2).sum())
+        )
+        inside = pl.concat(within).group_by(columns, maintain_order=True).agg(inside=_known_sum(pl.col("error_ns")).sqrt() / count)
         between = ((pl.col("squares") - count * pl.col("mean") ** 2).clip(0) / max(count - 1, 1) / count).sqrt()
-        known = value.join(inside, on=columns, how="left", nulls_equal=True)
+        known = value.join(inside, on=columns, how="left", nulls_equal=True, maintain_order="left")
         step = self.step()
         noise = 0.0 if step is None else step.run_noise(run_noise)
         assumed = (pl.col("inside") ** 2 + (noise * pl.col("mean")) ** 2).sqrt()

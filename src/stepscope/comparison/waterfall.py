@@ -48,7 +48,7 @@ def waterfall(a: Side, b: Side, rule: str, *, shown: int = _SHOWN) -> pl.DataFra
         .filter((pl.col("a_ns") != 0) | (pl.col("b_ns") != 0))
     )
     order = pl.col("part").replace_strict({part: place for place, part in enumerate(PARTS)}, default=len(PARTS), return_dtype=pl.Int32)
-    ordered = grouped.sort(order, pl.col("operator").is_null(), -(pl.col("b_ns") - pl.col("a_ns")).abs())
+    ordered = grouped.sort(order, pl.col("operator").is_null(), -(pl.col("b_ns") - pl.col("a_ns")).abs(), maintain_order=True)
     whole = [round(step_a.value), round(step_b.value)]
     sums = {name: _rounded(ordered[name].to_list(), total) for name, total in zip(("a_ns", "b_ns"), whole, strict=True)}
     table = ordered.with_columns(pl.Series(name, values, pl.Int64) for name, values in sums.items())

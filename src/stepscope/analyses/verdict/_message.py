@@ -1,5 +1,6 @@
 """A row of `verdict` before it is rendered, and the rules that all topics share."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ def known(**parameters: Any) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def value_range(values: Iterable[float | None], least: float = 0) -> float | list[float] | None:
+def value_range(values: Iterable[float | None], least: float = -math.inf) -> float | list[float] | None:
     """The value, or the lowest and the highest of several; None where none is known, or none reaches `least`."""
     numbers = sorted({value for value in values if value is not None})
     if not numbers or numbers[-1] < least:
