@@ -25,7 +25,7 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT / "tests"))
 import chromium  # noqa: E402 - the browser of the tests
 
-_RUNS = [ROOT / "src/stepscope/cli/demo_run/gpt2_h200", ROOT / "tests/samples/run/stepscope-0.1.0/resnet50_h200"]
+_RUNS = [ROOT / "src/stepscope/cli/setup/demo_run/gpt2_h200", ROOT / "tests/samples/run/stepscope-0.1.0/resnet50_h200"]
 _PAGES = sorted(path.stem for path in (ROOT / "frontend/src/pages").glob("*.tsx"))
 _ROWS = 100_000
 _SQL = f"select+rank,step,kind,name,start_ns,dur_ns,self_ns,depth,span+from+spans+limit+{_ROWS}"

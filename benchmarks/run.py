@@ -141,7 +141,7 @@ def _pinned_python() -> str:
 def _startup(repeat: int) -> str:
     """The time of commands that read no trace, interpreter included; the import is measured inside the process."""
     script = "import time; start = time.perf_counter(); import stepscope; print(time.perf_counter() - start)"
-    demo = [STEPSCOPE, "summary", str(Path(stepscope.__path__[0]) / "cli" / "demo_run" / "gpt2_h200")]
+    demo = [STEPSCOPE, "summary", str(Path(stepscope.__path__[0]) / "cli" / "setup" / "demo_run" / "gpt2_h200")]
     with tempfile.TemporaryDirectory(prefix="cache-") as cache:
         first = cost(demo, STEPSCOPE_CACHE=cache).wall_s
         seconds = {

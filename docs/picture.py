@@ -13,7 +13,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
 
 PICTURE = Path(__file__).parent / "images" / "summary.svg"
 WIDTH = 110

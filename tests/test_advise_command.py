@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stepscope.cli import main
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
 
 
 def output(capsys: pytest.CaptureFixture[str], *words: str) -> str:

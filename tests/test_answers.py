@@ -151,7 +151,7 @@ def test_the_version_is_printed_without_the_modules_of_commands() -> None:
         "import sys; from stepscope.cli import main; main(['--version']); print([n for n in sys.modules if n.startswith('stepscope.cli.')])"
     )
     text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert ast.literal_eval(text.partition("\n")[2]) == ["stepscope.cli._signals"]
+    assert ast.literal_eval(text.partition("\n")[2]) == ["stepscope.cli.shared", "stepscope.cli.shared.signals"]
     assert (
         subprocess.run([*STEPSCOPE, "--version"], capture_output=True, text=True, check=True).stdout
         == f"stepscope {stepscope.__version__}\n"

@@ -22,8 +22,9 @@ import pytest
 import stepscope
 import tiny
 from stepscope import exporters
-from stepscope.cli import COMMANDS, completion, main, parser
-from stepscope.cli._arguments import Parser
+from stepscope.cli import COMMANDS, main, parser
+from stepscope.cli.setup import completion
+from stepscope.cli.shared.arguments import Parser
 from stepscope.errors import UsageError
 from stepscope.io import store
 from stepscope.model import schema

@@ -13,8 +13,8 @@ import pytest
 import stepscope
 from stepscope import exporters, readers
 from stepscope.cli import COMMANDS, command, parser
-from stepscope.cli._arguments import Parser
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
+from stepscope.cli.shared.arguments import Parser
 from stepscope.model import schema
 from stepscope.model.trace import analysis, analysis_names
 

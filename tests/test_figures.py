@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.cli import summary
+from stepscope.cli.analysis import summary
 from stepscope.model import units
 from stepscope.model.trace import Trace
 

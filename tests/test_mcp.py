@@ -19,7 +19,7 @@ import pytest
 
 from programs import SOURCE, STEPSCOPE, environment, run_command, started
 from stepscope import store
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
 from stepscope.model import schema
 from stepscope.model.trace import analysis, analysis_names
 from stepscope.server.runs import RunList

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import stepscope
 from key_averages import nothing_but_itself
 from stepscope import readers
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
 from stepscope.exporters import chrome
 from stepscope.io import store
 from stepscope.model import schema

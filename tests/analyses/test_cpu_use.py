@@ -2,7 +2,7 @@ import polars as pl
 
 import stepscope
 import tiny
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
 from stepscope.model.trace import Trace
 
 # The machine is idle up to 100 ms, then half busy for three times as long. The first sample of the process says nothing of shares.

@@ -18,7 +18,7 @@ import polars as pl
 import stepscope
 from fuzzing import mutators
 from stepscope import exporters
-from stepscope.cli import summary
+from stepscope.cli.analysis import summary
 from stepscope.errors import DataError, StepscopeError
 from stepscope.io import store
 from stepscope.model import schema

@@ -16,7 +16,7 @@ import pytest
 import stepscope
 import tiny
 import volume
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
 from stepscope.io import store
 
 pytest.importorskip("playwright.sync_api")

@@ -1,4 +1,6 @@
-"""The command line: one module per command, with `add_arguments(parser, words)` and `run(args)`; its docstring is the help.
+"""The command line: one module per command, in one folder per purpose. `shared` has their building blocks.
+
+A command has `add_arguments(parser, words)` and `run(args)`; its docstring is the help.
 
 Large libraries are only imported when a command runs, so that help, version and completion are fast.
 """
@@ -10,7 +12,7 @@ import signal
 import sys
 
 from stepscope import __version__
-from stepscope.cli import _signals
+from stepscope.cli.shared import signals
 from stepscope.errors import StepscopeError, UsageError
 
 TYPE_CHECKING = False
@@ -18,13 +20,16 @@ if TYPE_CHECKING:
     import argparse
     from types import ModuleType
 
-    from stepscope.cli._arguments import Parser
+    from stepscope.cli.shared.arguments import Parser
 
-# In the order of the help: the most used first.
-COMMANDS = (
-    *("run", "attach", "jobs", "view", "summary", "advise", "whatif", "compare", "gate", "show", "query"),
-    *("list", "export", "cluster", "msprof", "report", "mcp", "cache", "demo", "completion"),
-)
+# The commands of each folder, in the order of the help: the most used first.
+_FOLDERS = {
+    "recording": ("run", "attach", "jobs"),
+    "analysis": ("view", "summary", "advise", "whatif", "compare", "gate", "show", "query"),
+    "files": ("list", "export", "cluster", "msprof", "report"),
+    "setup": ("mcp", "cache", "demo", "completion"),
+}
+COMMANDS = tuple(name for names in _FOLDERS.values() for name in names)
 EXAMPLES = """\
 stepscope demo
 stepscope view trace.json.gz
@@ -45,16 +50,16 @@ def main(argv: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
     arrived: list[int] = []
     try:
-        with _signals.interrupting() as arrived:
+        with signals.interrupting() as arrived:
             code = _run([*(word for word in own_words if word != "--debug"), *words[len(own_words) :]])
             sys.stdout.flush()
     except KeyboardInterrupt:
-        return _signals.exit_code(*arrived or [signal.SIGINT])
+        return signals.exit_code(*arrived or [signal.SIGINT])
     except BrokenPipeError:
         _abandon_stdout()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001  every error is printed here as one line
-        from stepscope.cli._text import clean
+        from stepscope.cli.shared.layout import clean
 
         if debug:
             import traceback
@@ -86,12 +91,13 @@ def _command_at(words: list[str]) -> int:
 
 
 def command(name: str) -> "ModuleType":
-    return importlib.import_module(f"{__name__}.{name}")
+    folder = next(folder for folder, names in _FOLDERS.items() if name in names)
+    return importlib.import_module(f"{__name__}.{folder}.{name}")
 
 
 def parser(words: list[str]) -> "Parser":
     """The parser of a command line. The words select the flags of an analysis or exporter."""
-    from stepscope.cli._arguments import Parser, example_text
+    from stepscope.cli.shared.arguments import Parser, example_text
 
     top = Parser(
         prog="stepscope",
@@ -138,7 +144,7 @@ def _run(words: list[str]) -> int:
 
 def _exit_code(args: "argparse.Namespace") -> int:
     """The exit code of a command, whose cache entries are released at its end."""
-    from stepscope.cli._arguments import pins
+    from stepscope.cli.shared.arguments import pins
 
     try:
         code: int = args.run(args)

@@ -6,7 +6,7 @@ import pytest
 import stepscope
 from advice_rows import finding, missing, rows
 from device_steps import Call, step_of
-from stepscope.cli.demo import RECORDING
+from stepscope.cli.setup.demo import RECORDING
 
 H100 = "NVIDIA_H100_80GB_HBM3"
 BF16 = '["c10::BFloat16","c10::BFloat16"]'

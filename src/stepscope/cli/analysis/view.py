@@ -10,8 +10,8 @@ import re
 import sys
 from pathlib import Path
 
-from stepscope.cli import _text
-from stepscope.cli._arguments import PATHS_HELP, add_read_options, size_of
+from stepscope.cli.shared import layout
+from stepscope.cli.shared.arguments import PATHS_HELP, add_read_options, size_of
 from stepscope.errors import DataError, UsageError
 
 _PATIENCE_S = 3.0  # time for readers to stop and remove their files
@@ -107,7 +107,7 @@ def leave() -> None:
 def _print_address(address: str, port: int, open_to_others: bool) -> None:
     sys.stdout.write(f"{address}\n")
     if sys.stdout.isatty():
-        name = _text.clean(_hostname())
+        name = layout.clean(_hostname())
         if not open_to_others:
             sys.stdout.write(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {name}, then open the same address there.\n")
         sys.stdout.write("Stop with Ctrl-C.\n")
@@ -116,7 +116,7 @@ def _print_address(address: str, port: int, open_to_others: bool) -> None:
 
 def _exposure_warning(host: str) -> str:
     """The warning about an address beyond this machine; it is also written to logs."""
-    where = f"{_text.clean(host)} can be reached from other machines, as {_text.clean(_hostname())} or by its addresses"
+    where = f"{layout.clean(host)} can be reached from other machines, as {layout.clean(_hostname())} or by its addresses"
     return (
         f"{where}: everyone with the token can see the runs, and the connection is not encrypted. Omit --host to serve only this machine."
     )

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli import _terminal, _text, advise
-from stepscope.cli._arguments import PATH_HELP, add_format, add_reading, open_trace
-from stepscope.cli._terminal import Line
+from stepscope.cli.analysis import advise
+from stepscope.cli.shared import layout, terminal
+from stepscope.cli.shared.arguments import PATH_HELP, add_format, add_reading, open_trace
+from stepscope.cli.shared.terminal import Line
 from stepscope.io.answers import cached_answer
 from stepscope.model import units
 from stepscope.model.tables import finite, json_text
@@ -91,9 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     values = json.loads(_figures_text(args))
     if args.format == "json":
-        sys.stdout.write((_text.clean(json_text(values)) if sys.stdout.isatty() else json_text(values)) + "\n")
+        sys.stdout.write((layout.clean(json_text(values)) if sys.stdout.isatty() else json_text(values)) + "\n")
     else:
-        _terminal.write(page(values, args.path, max(_terminal.width(), _NARROWEST)))
+        terminal.write(page(values, args.path, max(terminal.width(), _NARROWEST)))
     return 0
 
 
@@ -187,7 +188,7 @@ def page(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     yield from _head(values, path, width)
     yield []
     headlines = _topic(values["verdict"], "overview")
-    first, *others = dict.fromkeys(_text.clean(row["text"]) for row in headlines)
+    first, *others = dict.fromkeys(layout.clean(row["text"]) for row in headlines)
     yield from ([(line, "bold")] for line in _wrapped(first, width))
     yield from ([(line, "")] for line in _wrapped(" ".join(others), width))
     for row in values["advice"]:
@@ -223,9 +224,9 @@ def _head(values: dict[str, Any], path: Path, width: int) -> Iterator[Line]:
     of_all = f" of {world:,}" if world and world > len(ranks) else ""
     rank_text = f"rank {ranks[0]}{of_all}" if len(ranks) == 1 else f"{len(ranks):,}{of_all} ranks{' recorded' if of_all else ''}"
     facts = [values["framework"], ", ".join(values["devices"]), rank_text]
-    about = " · ".join(_text.clean(fact) for fact in facts if fact)
-    name = _text.clean(path.resolve().name)
-    yield [(_text.shorten(name, max(width - _text.width(about) - 3, 20)), "bold"), ("   " + about, "dim")]
+    about = " · ".join(layout.clean(fact) for fact in facts if fact)
+    name = layout.clean(path.resolve().name)
+    yield [(layout.shorten(name, max(width - layout.width(about) - 3, 20)), "bold"), ("   " + about, "dim")]
 
 
 def _step_lines(values: dict[str, Any], width: int) -> Iterator[Line]:
@@ -256,7 +257,7 @@ def _conclusions(label: str, rows: list[dict[str, Any]], most: int, room: int) -
         shown = [row for at, row in enumerate(rows) if at < most or row["code"].startswith("coverage")]
         texts = [" ".join(row["text"] for row in shown)]
     for text in texts:
-        for line in _wrapped(_text.clean(text), room):
+        for line in _wrapped(layout.clean(text), room):
             yield [_label(label), (line, "")]
             label = ""
 
@@ -308,7 +309,7 @@ def _average(average: dict[str, Any], room: int, ranks: int) -> Iterator[Line]:
         if not value:
             continue
         piece = f" {name} {units.duration(value)} {units.share(value / total)}   "
-        if sum(_text.width(text) for text, _ in legend) + len(piece) + 1 > room + _LABEL + 10:
+        if sum(layout.width(text) for text, _ in legend) + len(piece) + 1 > room + _LABEL + 10:
             yield legend
             legend = [_label("")]
         legend += [(sign, style), (piece, "")]
@@ -323,18 +324,18 @@ def _ranking(title: str, table: dict[str, Any], name: str, time: str, count: str
     if not rows:
         return
     shown = [
-        [_text.clean(row[name] or "(none)"), f"{row[count]:,}", units.duration(row[time]), units.cell("share", row["share"])]
+        [layout.clean(row[name] or "(none)"), f"{row[count]:,}", units.duration(row[time]), units.cell("share", row["share"])]
         for row in rows
     ]
     title = f"{title}, {len(rows)} of {table['count']:,}" if table["count"] > len(rows) else title
     headings = [title, count, "time", "share"]
-    widths = [max(map(_text.width, column)) for column in zip(headings, *shown, strict=True)]
+    widths = [max(map(layout.width, column)) for column in zip(headings, *shown, strict=True)]
     bar = 16 if width < 110 else 24
     widths[0] = min(widths[0], width - sum(widths[1:]) - bar - 2 * 4)
 
     def padded(cells: list[str]) -> tuple[str, str]:
-        numbers = (_text.pad(text, size, True) for text, size in zip(cells[1:], widths[1:], strict=True))
-        return _text.pad(_text.shorten(cells[0], widths[0]), widths[0], False), "  " + "  ".join(numbers)
+        numbers = (layout.pad(text, size, True) for text, size in zip(cells[1:], widths[1:], strict=True))
+        return layout.pad(layout.shorten(cells[0], widths[0]), widths[0], False), "  " + "  ".join(numbers)
 
     yield []
     first, numbers = padded(headings)
@@ -357,7 +358,7 @@ def _problem_lines(problems: list[dict[str, Any]], path: Path, width: int) -> It
         )
     ]
     for row in problems[:_PROBLEMS_SHOWN]:
-        text = ": ".join(_text.clean(part) for part in (Path(row["file"] or "").name, row["where"], row["what"]) if part)
+        text = ": ".join(layout.clean(part) for part in (Path(row["file"] or "").name, row["where"], row["what"]) if part)
         for index, line in enumerate(textwrap.wrap(text, width - 2)):
             yield [("! " if row["lost"] and not index else "  ", "red"), (line, "")]
     if (more := len(problems) - _PROBLEMS_SHOWN) > 0:
@@ -369,4 +370,4 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _quoted(path: Path) -> str:
-    return _text.clean(shlex.quote(str(path)))
+    return layout.clean(shlex.quote(str(path)))

@@ -9,8 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from stepscope.cli import _output
-from stepscope.cli._arguments import PATH_HELP, add_reading, open_trace, size_of
+from stepscope.cli.shared import output
+from stepscope.cli.shared.arguments import PATH_HELP, add_reading, open_trace, size_of
 from stepscope.errors import UsageError
 
 EXAMPLES = """\
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     text = "Limit the memory of the query and its tables to SIZE. Default: 2GB."
     parser.add_argument("--memory", type=size_of("--memory"), default=2 * 10**9, metavar="SIZE", help=text)
     add_reading(parser)
-    _output.add_arguments(parser)
+    output.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sql is None:
         missing = "PATH" if args.path is not None and _is_sql(args.path) else "SQL"
         raise UsageError(f'missing {missing}: stepscope query PATH "select ..."; --tables lists the tables')
-    _output.check_output(args)
+    output.check_output(args)
     from stepscope.query.process import QueryProcess
 
     with QueryProcess(args.memory) as process:  # it starts while this process imports its own libraries
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         query = Query(process, args.sql)  # errors in the SQL are found before the trace is read
         trace = open_trace(Path(args.path), args)
         answer = query.frame(trace)
-    _output.write_table(answer.lazy(), args, trace, {"query": args.sql, "source": trace.meta.source})
+    output.write_table(answer.lazy(), args, trace, {"query": args.sql, "source": trace.meta.source})
     return 0
 
 

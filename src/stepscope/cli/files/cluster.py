@@ -9,8 +9,8 @@ import argparse
 import sys
 from pathlib import PurePath
 
-from stepscope.cli._arguments import OneOf, progress_bar, size_of
-from stepscope.cli._text import clean
+from stepscope.cli.shared.arguments import OneOf, progress_bar, size_of
+from stepscope.cli.shared.layout import clean
 from stepscope.model import units
 
 EXAMPLES = """\

@@ -8,8 +8,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from stepscope.cli import _output
-from stepscope.cli._arguments import PATH_HELP, Parser, add_parameters, add_reading, example_text, open_trace, set_parameters
+from stepscope.cli.shared import output
+from stepscope.cli.shared.arguments import PATH_HELP, Parser, add_parameters, add_reading, example_text, open_trace, set_parameters
 from stepscope.errors import UsageError
 from stepscope.model.parameters import nearest
 
@@ -25,7 +25,7 @@ def add_arguments(parser: Parser, words: list[str]) -> None:
     parser.add_argument("analysis", nargs="?", metavar="ANALYSIS", help="Show this analysis or table. Default: list them.")
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help=PATH_HELP)
     add_reading(parser)
-    _output.add_arguments(parser)
+    output.add_arguments(parser)
     from stepscope import analyses
 
     if name := next((word for word in parser.split(words)[1] if word in analyses.names()), None):
@@ -54,15 +54,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"no analysis or table '{name}'{nearest(name, names) or '; `stepscope show` lists them'}")
     if args.path is None:
         raise UsageError(f"missing PATH: stepscope show {name} PATH")
-    _output.check_output(args)
+    output.check_output(args)
     trace = open_trace(args.path, args)
     header = {"analysis": name, "source": trace.meta.source}
     if name in analysis_names():
         about = analysis(name)
         frame = trace.analyse(name, **set_parameters(args, about.parameters)).lazy()
-        _output.write_table(frame, args, trace, header, about.question)
+        output.write_table(frame, args, trace, header, about.question)
     else:
-        _output.write_table(trace.table(name), args, trace, header)
+        output.write_table(trace.table(name), args, trace, header)
     return 0
 
 

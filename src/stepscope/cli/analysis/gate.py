@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from stepscope import exporters
-from stepscope.cli import _text
-from stepscope.cli._arguments import OneOf
-from stepscope.cli._sides import add_sides, compared, side_paths, title
-from stepscope.cli.compare import markdown_table
+from stepscope.cli.analysis.compare import markdown_table
+from stepscope.cli.shared import layout
+from stepscope.cli.shared.arguments import OneOf
+from stepscope.cli.shared.sides import add_sides, compared, side_paths, title
 from stepscope.errors import UsageError
 from stepscope.model.tables import json_text
 
@@ -82,11 +82,11 @@ _Names = tuple[str, str]
 def _plain(comparison: "Comparison", checks: "list[Check]", names: _Names, code: int) -> Iterator[str]:
     from stepscope.comparison import gate
 
-    yield _text.clean(comparison.verdict["text"][0])
+    yield layout.clean(comparison.verdict["text"][0])
     for check in checks:
-        yield f"{gate.RESULTS[check.code].upper():<11}  {_text.clean(gate.text(check))}"
+        yield f"{gate.RESULTS[check.code].upper():<11}  {layout.clean(gate.text(check))}"
     if code:
-        yield from (f"  {_text.clean(line)}" for line in _reasons(comparison))
+        yield from (f"  {layout.clean(line)}" for line in _reasons(comparison))
 
 
 def _reasons(comparison: "Comparison") -> list[str]:
@@ -104,11 +104,11 @@ def _markdown(comparison: "Comparison", checks: "list[Check]", names: _Names, co
 
     icons = {gate.PASS: "✅", gate.SLOWER: "❌", gate.CANNOT_TELL: "❔"}
     yield f"### {icons[code]} Performance gate: {gate.RESULTS[code]}"
-    yield from ("", _text.clean(comparison.verdict["text"][0]), "")
+    yield from ("", layout.clean(comparison.verdict["text"][0]), "")
     cells = [[f"`{check.limit.figure}`", *_check_cells(check), gate.RESULTS[check.code]] for check in checks]
     yield from markdown_table(["figure", "A", "B", "limit", "result"], cells)
     yield from ("", f"A: `{names[0]}`, B: `{names[1]}`", "")
-    yield from (f"- {_text.clean(line)}" for line in _reasons(comparison))
+    yield from (f"- {layout.clean(line)}" for line in _reasons(comparison))
 
 
 def _check_cells(check: "Check") -> list[str]:
@@ -169,4 +169,4 @@ def _json(comparison: "Comparison", checks: "list[Check]", names: _Names, code: 
     ]
     summary = comparison.summary.row(0, named=True)
     values = {"result": gate.RESULTS[code], "exit_code": code, "a": names[0], "b": names[1], "checks": rows, "summary": summary}
-    yield _text.clean(json_text(values | {"verdict": comparison.verdict.to_dicts()}))
+    yield layout.clean(json_text(values | {"verdict": comparison.verdict.to_dicts()}))

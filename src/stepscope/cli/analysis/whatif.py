@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stepscope.cli import _output, _terminal, _text
-from stepscope.cli._arguments import PATH_HELP, OneOf, add_reading, open_trace
-from stepscope.cli._terminal import Line
+from stepscope.cli.shared import layout, output, terminal
+from stepscope.cli.shared.arguments import PATH_HELP, OneOf, add_reading, open_trace
+from stepscope.cli.shared.terminal import Line
 from stepscope.model import units
 from stepscope.model.parameters import listing
 
@@ -60,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
         changes["remove"] = ",".join(REMOVABLE)
     rows = trace.analyse("whatif", **changes, infinite_bandwidth=args.infinite_bandwidth, each=several)
     if args.format == "text":
-        width = max(_terminal.width(), _NARROWEST)
+        width = max(terminal.width(), _NARROWEST)
         if chosen:
-            _terminal.write(page(rows.to_dicts(), width, args.path))
+            terminal.write(page(rows.to_dicts(), width, args.path))
         else:
-            _terminal.write(menu(rows.to_dicts(), trace.analyse("floors").to_dicts(), width, args.path))
+            terminal.write(menu(rows.to_dicts(), trace.analyse("floors").to_dicts(), width, args.path))
         return 0
     options = argparse.Namespace(format=args.format, output=None, force=False, limit=0, sort=None, ascending=False, columns=None, wide=True)
-    _output.write_table(rows.lazy(), options, trace, {"analysis": "whatif", "source": trace.meta.source})
+    output.write_table(rows.lazy(), options, trace, {"analysis": "whatif", "source": trace.meta.source})
     return 0
 
 
@@ -112,13 +112,13 @@ def menu(rows: list[dict[str, Any]], floors: list[dict[str, Any]], width: int, p
         yield []
         yield from _wrapped(f"floors: {', '.join(texts)}", "", width)
     yield []
-    quoted = shlex.quote(_text.clean(str(path)))
+    quoted = shlex.quote(layout.clean(str(path)))
     yield from _wrapped(f'next  stepscope whatif {quoted} --scale "NAME=0.5" --remove {_word(best["change"])}', "dim", width)
 
 
 def _nothing(path: Path) -> Iterator[Line]:
     yield [("No complete step is recorded, so there is nothing to replay.", "bold")]
-    yield [(f"stepscope show step_trace {shlex.quote(_text.clean(str(path)))} lists the steps.", "dim")]
+    yield [(f"stepscope show step_trace {shlex.quote(layout.clean(str(path)))} lists the steps.", "dim")]
 
 
 def _word(change: str) -> str:
@@ -172,15 +172,15 @@ def _times(row: dict[str, Any], width: int) -> Iterator[Line]:
 
 def _gains(rows: list[dict[str, Any]], title: str, width: int) -> Iterator[Line]:
     """The gain of each change by itself."""
-    cells = [[_text.clean(_word(row["change"])), _signed(row["gain_ns"]), _share(row), _limit(row)] for row in rows]
+    cells = [[layout.clean(_word(row["change"])), _signed(row["gain_ns"]), _share(row), _limit(row)] for row in rows]
     headings = [title, "gain", "share", "then limited by"]
-    widths = [max(map(_text.width, column)) for column in zip(headings, *cells, strict=True)]
+    widths = [max(map(layout.width, column)) for column in zip(headings, *cells, strict=True)]
     widths[0] = max(min(widths[0], width - sum(widths[1:]) - 3 * 2), 12)
     for index, row in enumerate([headings, *cells]):
         first, gain, share, limit = row
         style = "dim" if index == 0 else "bold" if first == "together" else ""
-        numbers = "  ".join(_text.pad(text, size, True) for text, size in ((gain, widths[1]), (share, widths[2])))
-        yield [(f"{_text.pad(_text.shorten(first, widths[0]), widths[0], False)}  {numbers}  {limit}", style)]
+        numbers = "  ".join(layout.pad(text, size, True) for text, size in ((gain, widths[1]), (share, widths[2])))
+        yield [(f"{layout.pad(layout.shorten(first, widths[0]), widths[0], False)}  {numbers}  {limit}", style)]
 
 
 def _ranks(rows: list[dict[str, Any]]) -> Iterator[Line]:

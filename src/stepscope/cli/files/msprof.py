@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.cli._arguments import OneOf
-from stepscope.cli._text import clean
+from stepscope.cli.shared.arguments import OneOf
+from stepscope.cli.shared.layout import clean
 from stepscope.errors import UsageError
 from stepscope.model import units
 from stepscope.model.parameters import nearest
@@ -228,7 +228,7 @@ def _print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
 
 def _record(command: list[str], args: argparse.Namespace) -> int:
     """As `stepscope run` does."""
-    from stepscope.cli import run as recording
+    from stepscope.cli.recording import run as recording
 
     options: dict[str, Any] = {}
     for name, ours in _COLLECT.items():

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from stepscope import exporters
-from stepscope.cli import _terminal, _text
-from stepscope.cli._arguments import OneOf, check_ending
+from stepscope.cli.shared import layout, terminal
+from stepscope.cli.shared.arguments import OneOf, check_ending
 from stepscope.errors import UsageError
 from stepscope.model import units
 from stepscope.model.parameters import checked, listing
@@ -91,11 +91,11 @@ class _Cells(NamedTuple):
             return str(value)
         if isinstance(value, int) and column == "address":
             return f"{value:#x}"
-        return _text.clean(json_text(value) if isinstance(value, (list, dict)) else units.cell(column, value))
+        return layout.clean(json_text(value) if isinstance(value, (list, dict)) else units.cell(column, value))
 
-    def column(self, name: str, numeric: bool, values: Iterable[object]) -> _text.Column:
+    def column(self, name: str, numeric: bool, values: Iterable[object]) -> layout.Column:
         """The column with the width of its widest cell."""
-        return _text.Column(name, numeric, max(map(_text.width, [_text.clean(name), *(self.text(name, value) for value in values)])))
+        return layout.Column(name, numeric, max(map(layout.width, [layout.clean(name), *(self.text(name, value) for value in values)])))
 
 
 def _cells(names: list[str], trace: "Trace | None") -> _Cells:
@@ -144,21 +144,21 @@ def _write_plain(frame: "pl.LazyFrame", file: IO[str], trace: "Trace | None", *,
     cells = _cells(schema.names(), trace)
     columns = [cells.column(name, dtype.is_numeric(), _widest(frame, name, dtype.is_numeric())) for name, dtype in schema.items()]
     whole = _WHOLE if trace is not None else _WHOLE | {"path"}  # paths of `list`; the path of an analysis is a stack
-    if cut and (narrow := _text.narrow(columns, _terminal.width(), whole)) != columns:
+    if cut and (narrow := layout.narrow(columns, terminal.width(), whole)) != columns:
         shorter = [column.name for column, before in zip(narrow, columns, strict=True) if column.width < before.width]
-        sys.stderr.write(f"stepscope: long values of {_text.clean(', '.join(shorter))} are cut; use --wide, CSV or JSON for all of them\n")
+        sys.stderr.write(f"stepscope: long values of {layout.clean(', '.join(shorter))} are cut; use --wide, CSV or JSON for all of them\n")
         columns = narrow
-    file.write(_text.heading(columns) + "\n")
+    file.write(layout.heading(columns) + "\n")
     for batch in batches(frame):
         padded = [_padded(values, column, cells) for values, column in zip(batch, columns, strict=True)]
-        file.writelines(_text.GAP.join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
+        file.writelines(layout.GAP.join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
 
 
-def _padded(values: "pl.Series", column: _text.Column, cells: _Cells) -> list[str]:
+def _padded(values: "pl.Series", column: layout.Column, cells: _Cells) -> list[str]:
     """The cells of a column as text of its width; repeated values are formatted once."""
 
     def padded(value: object) -> str:
-        return _text.pad(_text.shorten(cells.text(column.name, value), column.width), column.width, column.right)
+        return layout.pad(layout.shorten(cells.text(column.name, value), column.width), column.width, column.right)
 
     if values.dtype.is_nested():
         return [padded(value) for value in values.to_list()]
@@ -180,7 +180,7 @@ def _widest(frame: "pl.LazyFrame", name: str, numeric: bool) -> list[Any]:
 def _write_terminal(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Trace | None", title: str) -> None:
     import polars as pl
 
-    total, width = frame.select(pl.len()).collect().item(), _terminal.width()
+    total, width = frame.select(pl.len()).collect().item(), terminal.width()
     shown = frame.head(TERMINAL_ROWS if args.limit is None else args.limit or total).pipe(finite).collect()
     cells = _cells(shown.columns, trace)
     texts = {name: [cells.text(name, value) for value in shown[name].to_list()] for name in shown.columns}
@@ -188,25 +188,25 @@ def _write_terminal(frame: "pl.LazyFrame", args: argparse.Namespace, trace: "Tra
     # Columns without a value are left out first, then columns that repeat another one; a note names them.
     empty = [name for name, column in texts.items() if column and not any(column)]
     names = [name for name in natural if name not in empty]
-    columns, hidden = ([natural[name] for name in names], []) if args.wide else _text.fit([natural[name] for name in names], width)
+    columns, hidden = ([natural[name] for name in names], []) if args.wide else layout.fit([natural[name] for name in names], width)
     same: dict[str, str] = {}
     if hidden:
         strings = [name for name in reversed(names) if shown.schema[name] == pl.String]
         same = {name: first for name, first in itertools.combinations(strings, 2) if texts[name] == texts[first]}
     if same:
         names = [name for name in names if name not in same]
-        columns, hidden = _text.fit([natural[name] for name in names], width)
+        columns, hidden = layout.fit([natural[name] for name in names], width)
     notes = [f"{shown.height:,} of {units.count(total, 'row')}" + ("; --limit 0 shows all" if shown.height < total else "")]
     notes += [f"no values: {', '.join(empty)}"] if empty else []
     notes += [f"same as {first}: {name}" for name, first in same.items()]
     notes += [f"too wide: {', '.join(hidden)} (select with --columns)"] if hidden else []
     notes += ["long names are cut; --wide shows them"] if any(column.width < natural[column.name].width for column in columns) else []
     notes += ["+ counts from the start of the trace"] if cells.timestamps & {column.name for column in columns} else []
-    _terminal.write([[(title, "bold")]] if title else [])
-    _terminal.write([[(_text.heading(columns), "dim")]])
+    terminal.write([[(title, "bold")]] if title else [])
+    terminal.write([[(layout.heading(columns), "dim")]])
     rows = (list(row) for row in zip(*(texts[column.name] for column in columns), strict=True))
-    _terminal.write([(line, "")] for line in _text.lines(columns, rows))
-    _terminal.write([(line, "dim")] for note in notes for line in textwrap.wrap(_text.clean(note), width))
+    terminal.write([(line, "")] for line in layout.lines(columns, rows))
+    terminal.write([(line, "dim")] for note in notes for line in textwrap.wrap(layout.clean(note), width))
 
 
 class _SafeTerminal:
@@ -216,4 +216,4 @@ class _SafeTerminal:
         self._terminal = terminal
 
     def write(self, text: str) -> int:
-        return self._terminal.write("\n".join(_text.clean(line.rstrip("\r")) for line in text.split("\n")))
+        return self._terminal.write("\n".join(layout.clean(line.rstrip("\r")) for line in text.split("\n")))

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stepscope.cli import _output, _terminal, _text
-from stepscope.cli._arguments import PATH_HELP, OneOf, add_reading, open_trace
-from stepscope.cli._terminal import Line
+from stepscope.cli.shared import layout, output, terminal
+from stepscope.cli.shared.arguments import PATH_HELP, OneOf, add_reading, open_trace
+from stepscope.cli.shared.terminal import Line
 from stepscope.model import units
 from stepscope.model.parameters import listing
 
@@ -40,19 +40,19 @@ def run(args: argparse.Namespace) -> int:
     rows = trace.analyse("advice")
     if args.format == "text":
         waterfall = trace.analyse("waterfall").to_dicts()
-        width = max(_terminal.width(), _NARROWEST)
-        _terminal.write(page(rows.to_dicts(), waterfall, args.path, width, everything=args.all))
+        width = max(terminal.width(), _NARROWEST)
+        terminal.write(page(rows.to_dicts(), waterfall, args.path, width, everything=args.all))
         return 0
     options = argparse.Namespace(
         format=args.format, output=None, force=False, limit=0, sort=None, ascending=False, columns=None, wide=args.all
     )
-    _output.write_table(rows.lazy(), options, trace, {"analysis": "advice", "source": trace.meta.source})
+    output.write_table(rows.lazy(), options, trace, {"analysis": "advice", "source": trace.meta.source})
     return 0
 
 
 def headline(row: dict[str, Any]) -> str:
     """The title of a finding with its gain, as one line."""
-    return f"{_text.clean(row['title'])} The fix gains {_gain(row)} ({row['confidence']} confidence)."
+    return f"{layout.clean(row['title'])} The fix gains {_gain(row)} ({row['confidence']} confidence)."
 
 
 def page(rows: list[dict[str, Any]], waterfall: list[dict[str, Any]], path: Path, width: int, *, everything: bool) -> Iterator[Line]:
@@ -66,7 +66,7 @@ def page(rows: list[dict[str, Any]], waterfall: list[dict[str, Any]], path: Path
     for number, row in enumerate(shown, 1):
         yield from _finding(number, row, width, everything)
     if more := len(findings) - len(shown):
-        yield [(f"{units.count(more, 'more finding')}: stepscope advise --all {shlex.quote(_text.clean(str(path)))}", "dim")]
+        yield [(f"{units.count(more, 'more finding')}: stepscope advise --all {shlex.quote(layout.clean(str(path)))}", "dim")]
     if len(waterfall) > 1:
         first, last = waterfall[0], waterfall[-1]
         before, after = first["step_before_ns"], last["step_after_ns"]
@@ -75,16 +75,16 @@ def page(rows: list[dict[str, Any]], waterfall: list[dict[str, Any]], path: Path
     if statements:
         yield []
     for row in statements:
-        yield from _wrapped(_text.clean(row["title"]), "", width, 0)
+        yield from _wrapped(layout.clean(row["title"]), "", width, 0)
     if coverage := next((row["coverage"] for row in rows if row["coverage"]), None):
-        yield [("replayed    ", "dim"), (_text.clean(coverage), "dim")]
+        yield [("replayed    ", "dim"), (layout.clean(coverage), "dim")]
     yield from _not_checked(unchecked, width, everything)
 
 
 def _finding(number: int, row: dict[str, Any], width: int, everything: bool) -> Iterator[Line]:
     severity = row["severity"]
     lead = f"{number}  " if row["status"] == "finding" else ""
-    first, *others = textwrap.wrap(_text.clean(row["title"]), width - _INDENT)
+    first, *others = textwrap.wrap(layout.clean(row["title"]), width - _INDENT)
     yield [(lead.ljust(_INDENT) if lead else "", "dim"), (first, _STYLES.get(severity, "bold"))]
     yield from ([(" " * (_INDENT if lead else 0) + line, _STYLES.get(severity, "bold"))] for line in others)
     if row["status"] != "finding":
@@ -93,9 +93,9 @@ def _finding(number: int, row: dict[str, Any], width: int, everything: bool) -> 
     facts += [f"then limited by: {row['next_bottleneck']}"] if row["next_bottleneck"] and row["gain_ns"] else []
     yield from _wrapped(" · ".join(facts), "dim", width, _INDENT)
     if row["fix"]:
-        yield from _wrapped(_text.clean(row["fix"]), "", width, _INDENT)
+        yield from _wrapped(layout.clean(row["fix"]), "", width, _INDENT)
     if row["snippet"] and (everything or number == 1):
-        yield from ([(" " * _INDENT + _text.clean(line), "green")] for line in row["snippet"].splitlines())
+        yield from ([(" " * _INDENT + layout.clean(line), "green")] for line in row["snippet"].splitlines())
     if everything and row["link"]:
         yield [(" " * _INDENT + row["link"], "dim")]
     yield []
@@ -116,13 +116,13 @@ def _not_checked(rows: list[dict[str, Any]], width: int, everything: bool) -> It
     yield [(f"not checked: {units.count(len(rows), 'rule')}", "bold")]
     if everything:
         for row in rows:
-            yield from _wrapped(_text.clean(f"{row['rule']}: {row['not_checked']}"), "dim", width, 2)
+            yield from _wrapped(layout.clean(f"{row['rule']}: {row['not_checked']}"), "dim", width, 2)
         return
     needs: dict[str, list[str]] = {}
     for row in rows:
         needs.setdefault(row["not_checked"], []).append(row["rule"])
     for need, names in sorted(needs.items(), key=lambda item: -len(item[1])):
-        yield from _wrapped(_text.clean(f"{need} ({', '.join(names)})"), "dim", width, 2)
+        yield from _wrapped(layout.clean(f"{need} ({', '.join(names)})"), "dim", width, 2)
 
 
 def _wrapped(text: str, style: str, width: int, indent: int) -> Iterator[Line]:

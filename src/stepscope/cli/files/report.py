@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from stepscope import exporters
-from stepscope.cli._arguments import PATH_HELP, OneOf, add_reading, check_ending, open_trace, size_of
-from stepscope.cli._text import clean
+from stepscope.cli.shared.arguments import PATH_HELP, OneOf, add_reading, check_ending, open_trace, size_of
+from stepscope.cli.shared.layout import clean
 from stepscope.model import units
 from stepscope.server import RUN_PAGES
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepscope.cli import _output, _text
-from stepscope.cli._arguments import PATHS_HELP, open_trace
+from stepscope.cli.shared import layout, output
+from stepscope.cli.shared.arguments import PATHS_HELP, open_trace
 from stepscope.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help=PATHS_HELP)
     parser.add_argument("--deep", action="store_true", help="Read every file, to fill framework, ranks and steps. Default: off.")
     parser.set_defaults(partial=False, step_name=None, rank=None, no_cache=False)
-    _output.add_arguments(parser)
+    output.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from stepscope.io.sources import find_sources, known_formats
     from stepscope.readers.common.unknown_files import folder_hint
 
-    _output.check_output(args)
+    output.check_output(args)
     failed: list[DataError] = []
     remarks: list[str] = []
     rows = []
@@ -63,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
     columns = texts | {"steps": pl.Int64, "size_bytes": pl.Int64, "changed": pl.String, "problems": pl.String}
     frame = pl.DataFrame(rows, schema=columns, orient="row")
     if rows or not failed:
-        _output.write_table(frame.lazy(), args, None, {"list": ", ".join(map(str, args.paths))})
+        output.write_table(frame.lazy(), args, None, {"list": ", ".join(map(str, args.paths))})
         sys.stdout.flush()
-    sys.stderr.writelines(f"stepscope: {_text.clean(str(line))}\n" for line in (*remarks, *failed))
+    sys.stderr.writelines(f"stepscope: {layout.clean(str(line))}\n" for line in (*remarks, *failed))
     return 1 if failed else 0
 
 
@@ -121,7 +121,7 @@ def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any
         _rank_range(ranks) if ranks else None,
         sum(steps) if len(steps) == len(rows) else None,
         sum(row.size for row in rows),
-        _text.local_time(max(row.changed for row in rows)),
+        layout.local_time(max(row.changed for row in rows)),
         "; ".join(f"{Path(row['file']).name}: {row['what']}" for row in problems) or None,
     )
 

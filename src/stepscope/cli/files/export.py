@@ -8,8 +8,17 @@ import sys
 from pathlib import Path
 
 from stepscope import exporters
-from stepscope.cli._arguments import PATH_HELP, OneOf, add_parameters, add_reading, check_ending, example_text, open_trace, set_parameters
-from stepscope.cli._text import clean
+from stepscope.cli.shared.arguments import (
+    PATH_HELP,
+    OneOf,
+    add_parameters,
+    add_reading,
+    check_ending,
+    example_text,
+    open_trace,
+    set_parameters,
+)
+from stepscope.cli.shared.layout import clean
 from stepscope.model.parameters import listing
 
 EXAMPLES = """\

@@ -238,7 +238,7 @@ def progress_bar(title: str, *, in_bytes: bool) -> Iterator[Callable[[int, int],
         if bar is None and time.monotonic() - began > 0.5:
             from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-            from stepscope.cli._terminal import console
+            from stepscope.cli.shared.terminal import console
 
             amount = DownloadColumn(binary_units=True) if in_bytes else MofNCompleteColumn()
             columns = (title, BarColumn(), amount, TimeRemainingColumn())

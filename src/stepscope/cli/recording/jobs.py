@@ -4,8 +4,8 @@ import argparse
 import json
 import sys
 
-from stepscope.cli import _text
-from stepscope.cli._arguments import add_format
+from stepscope.cli.shared import layout
+from stepscope.cli.shared.arguments import add_format
 
 EXAMPLES = """\
 stepscope jobs
@@ -30,17 +30,17 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [
         {
-            "job": _text.clean(str(state["job"])),
+            "job": layout.clean(str(state["job"])),
             "pid": str(state["pid"]),
             "rank": f"{state['rank']} of {state['world_size']}",
-            "program": _text.clean(str(state["program"])),
+            "program": layout.clean(str(state["program"])),
             "step": str(state["step"]),
             "step time": f"{state['step_s'] * 1000:.1f} ms" if state["step_s"] else "",
             "state": str(state["state"]),
         }
         for state in states
     ]
-    columns = [_text.Column(name, name in _RIGHT, max(map(_text.width, [name, *(row[name] for row in rows)]))) for name in rows[0]]
-    sys.stdout.write(_text.heading(columns) + "\n")
-    sys.stdout.writelines(line + "\n" for line in _text.lines(columns, (list(row.values()) for row in rows)))
+    columns = [layout.Column(name, name in _RIGHT, max(map(layout.width, [name, *(row[name] for row in rows)]))) for name in rows[0]]
+    sys.stdout.write(layout.heading(columns) + "\n")
+    sys.stdout.writelines(line + "\n" for line in layout.lines(columns, (list(row.values()) for row in rows)))
     return 0

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stepscope.cli._arguments import seconds
-from stepscope.cli._text import clean
+from stepscope.cli.shared.arguments import seconds
+from stepscope.cli.shared.layout import clean
 from stepscope.errors import UsageError
 from stepscope.model.parameters import nearest, steps
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from stepscope import analyses
-from stepscope.cli._arguments import OneOf, Parser
+from stepscope.cli.shared.arguments import OneOf, Parser
 from stepscope.model.parameters import listing
 
 SHELLS = ("bash", "zsh", "fish")
@@ -15,7 +15,7 @@ source <(stepscope completion bash)
 source <(stepscope completion zsh)
 stepscope completion fish | source
 """
-_SCHEMAS = [Path(__file__).parent.parent / "model" / name for name in ("schema.py", "rank_tables.py")]
+_SCHEMAS = [Path(__file__).parents[2] / "model" / name for name in ("schema.py", "rank_tables.py")]
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:

@@ -11,8 +11,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from stepscope.cli import _signals
-from stepscope.cli._arguments import add_read_options
+from stepscope.cli.shared import signals
+from stepscope.cli.shared.arguments import add_read_options
 from stepscope.errors import DataError, StepscopeError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             raise DataError(path, "no such file or folder")
     import asyncio
 
-    from stepscope.cli.view import leave
+    from stepscope.cli.analysis.view import leave
     from stepscope.io import cache
 
     if not args.no_cache:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     async def serve() -> None:
         folders = [Path(os.path.abspath(path)) for path in args.paths]  # noqa: PTH100 - links are kept
         library = Library(folders, partial=args.partial, step_name=args.step_name, cache=not args.no_cache)
-        for number in (signal.SIGINT, *_signals.ENDING):
+        for number in (signal.SIGINT, *signals.ENDING):
             if signal.getsignal(number) != signal.SIG_IGN:
                 asyncio.get_running_loop().add_signal_handler(number, _end, library, number)
         try:
@@ -67,4 +67,4 @@ def _end(library: "Library", number: int) -> NoReturn:
     """End at once: the thread that waits for the client's next request cannot be interrupted."""
     library.close()
     atexit._run_exitfuncs()  # temporary files
-    os._exit(_signals.exit_code(number))
+    os._exit(signals.exit_code(number))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from stepscope import exporters
-from stepscope.cli import _terminal, _text
-from stepscope.cli._arguments import OneOf
-from stepscope.cli._sides import add_sides, compared, side_paths, title
-from stepscope.cli._terminal import Line
+from stepscope.cli.shared import layout, terminal
+from stepscope.cli.shared.arguments import OneOf
+from stepscope.cli.shared.sides import add_sides, compared, side_paths, title
+from stepscope.cli.shared.terminal import Line
 from stepscope.errors import UsageError
 from stepscope.model import units
 from stepscope.model.tables import finite, json_text, write_csv
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         _write(comparisons, args, None)
     checks = [] if limit is None else [gate.check(comparison, limit) for comparison, _, _ in comparisons]
     for check in checks:
-        sys.stderr.write(f"stepscope: {gate.RESULTS[check.code]}: {_text.clean(gate.text(check))}\n")
+        sys.stderr.write(f"stepscope: {gate.RESULTS[check.code]}: {layout.clean(gate.text(check))}\n")
     return gate.result(checks)
 
 
@@ -95,13 +95,13 @@ def _write(comparisons: list[_Named], args: argparse.Namespace, file: IO[str] | 
     output = file or sys.stdout
     if args.format == "text" and file is None:
         for number, named in enumerate(comparisons):
-            _terminal.write([[]] if number else [])
-            _terminal.write(page(*named, args.by, max(_terminal.width(), _NARROWEST)))
+            terminal.write([[]] if number else [])
+            terminal.write(page(*named, args.by, max(terminal.width(), _NARROWEST)))
     elif args.format == "csv":
         write_csv(comparisons[0][0].table(args.table, args.by if args.table == "operators" else None).lazy(), output)
     elif args.format == "json":
         values = [_values(*named, args.by) for named in comparisons]
-        output.write(_text.clean(json_text(values[0] if len(values) == 1 else values)) + "\n")
+        output.write(layout.clean(json_text(values[0] if len(values) == 1 else values)) + "\n")
     else:
         lines = (_markdown if args.format == "markdown" else _plain)(comparisons, args.by)
         output.writelines(line + "\n" for line in lines)
@@ -123,20 +123,20 @@ def _rows(frame: "pl.DataFrame") -> list[dict[str, Any]]:
 
 def page(comparison: "Comparison", a: str, b: str, by: str, width: int) -> Iterator[Line]:
     """One screen: verdict, distributions, waterfall, operators, notices."""
-    yield [("A  ", "bold"), (_text.shorten(_text.clean(a), width - 3), "")]
-    yield [("B  ", "bold"), (_text.shorten(_text.clean(b), width - 3), "")]
+    yield [("A  ", "bold"), (layout.shorten(layout.clean(a), width - 3), "")]
+    yield [("B  ", "bold"), (layout.shorten(layout.clean(b), width - 3), "")]
     yield []
     sentences = comparison.verdict.to_dicts()
     for row in (row for row in sentences if row["kind"] == "verdict"):
         style = _SEVERITIES.get(row["severity"] or "", "bold") if row["position"] == 0 else ""
-        yield from ([(line, style)] for line in textwrap.wrap(_text.clean(row["text"]), width))
+        yield from ([(line, style)] for line in textwrap.wrap(layout.clean(row["text"]), width))
     yield from _distributions(comparison, width)
     yield from _waterfall(comparison.waterfall.to_dicts(), width)
     yield from _operators(comparison.operators(by), by, width)
     yield []
     for row in (row for row in sentences if row["kind"] == "notice"):
         sign = "! " if row["severity"] in ("medium", "high") else "  "
-        for index, line in enumerate(textwrap.wrap(_text.clean(row["text"]), width - 2)):
+        for index, line in enumerate(textwrap.wrap(layout.clean(row["text"]), width - 2)):
             yield [(sign if not index else "  ", "yellow"), (line, "" if sign == "! " else "dim")]
 
 
@@ -171,7 +171,7 @@ def _waterfall(rows: list[dict[str, Any]], width: int) -> Iterator[Line]:
     cells.append(["step", *(_signed(total[name], name) for name in total)])
     yield []
     head = ["where the difference is", "A", "B", "change"]
-    sizes = [max(_text.width(row[at]) for row in [head, *cells]) for at in range(4)]
+    sizes = [max(layout.width(row[at]) for row in [head, *cells]) for at in range(4)]
     sizes[0] = min(sizes[0], width - sum(sizes[1:]) - _BAR - 8)
     yield [(_columns(head, sizes), "bold")]
     for row, texts in zip([*rows, total], cells, strict=True):
@@ -190,7 +190,7 @@ def _operators(table: "pl.DataFrame", by: str, width: int) -> Iterator[Line]:
     head = [f"{several}, {count}", "A", "B", "change", "calls A", "calls B", "state"]
     cells = [
         [
-            _text.clean(
+            layout.clean(
                 str(row["operator"] + " " if by in ("kernel", "shape") and row["operator"] != row["name"] else "")
                 + (row["name"] or "(none)")
             ),
@@ -201,7 +201,7 @@ def _operators(table: "pl.DataFrame", by: str, width: int) -> Iterator[Line]:
         for row in rows
     ]
     yield []
-    sizes = [max(_text.width(row[at]) for row in [head, *cells]) for at in range(len(head))]
+    sizes = [max(layout.width(row[at]) for row in [head, *cells]) for at in range(len(head))]
     sizes[0] = min(sizes[0], width - sum(sizes[1:]) - 2 * len(sizes))
     yield [(_columns(head, sizes), "bold")]
     for texts in cells:
@@ -210,13 +210,13 @@ def _operators(table: "pl.DataFrame", by: str, width: int) -> Iterator[Line]:
 
 def _columns(cells: list[str], sizes: list[int]) -> str:
     first, *numbers = cells
-    name = _text.pad(_text.shorten(first, sizes[0]), sizes[0], False)
-    return "  ".join([name, *(_text.pad(text, size, True) for text, size in zip(numbers, sizes[1:], strict=True))])
+    name = layout.pad(layout.shorten(first, sizes[0]), sizes[0], False)
+    return "  ".join([name, *(layout.pad(text, size, True) for text, size in zip(numbers, sizes[1:], strict=True))])
 
 
 def _row_name(row: dict[str, Any]) -> str:
     if row["operator"]:
-        return _text.clean(row["operator"])
+        return layout.clean(row["operator"])
     return f"{units.count(row['operators'], 'other operator')}" if row["part"] == "compute" else row["part"]
 
 
@@ -256,8 +256,8 @@ def markdown_table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
     """Lines of a table; numbers are aligned right."""
     yield f"| {' | '.join(head)} |"
     yield f"|---|{'---:|' * (len(head) - 1)}"
-    yield from (f"| {' | '.join(_text.clean(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    yield from (f"| {' | '.join(layout.clean(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
 
 def _escaped(text: str) -> str:
-    return _text.clean(text).replace("<", "&lt;").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
+    return layout.clean(text).replace("<", "&lt;").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")

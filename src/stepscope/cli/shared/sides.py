@@ -5,7 +5,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepscope.cli._arguments import Several, add_reading, open_trace
+from stepscope.cli.shared.arguments import Several, add_reading, open_trace
 from stepscope.errors import UsageError
 from stepscope.model.parameters import value
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepscope.cli import _text
-from stepscope.cli._arguments import seconds
-from stepscope.cli.run import add_options, profiler_options
+from stepscope.cli.recording.run import add_options, profiler_options
+from stepscope.cli.shared import layout
+from stepscope.cli.shared.arguments import seconds
 from stepscope.errors import UsageError
 from stepscope.model import units
 from stepscope.model.parameters import steps
@@ -72,9 +72,9 @@ def _report(answers: list[dict[str, Any]]) -> int:
     paths = launch.run_paths([Path(answer["capture"]) for answer in answers if answer["capture"]])
     for answer in answers:
         if answer["problem"]:
-            sys.stderr.write(f"stepscope: rank {answer['rank']}: {_text.clean(answer['problem'])}\n")
+            sys.stderr.write(f"stepscope: rank {answer['rank']}: {layout.clean(answer['problem'])}\n")
     for path in paths:
-        sys.stdout.write(_text.clean(f"recorded {path}; open it with: stepscope view {shlex.quote(str(path))}") + "\n")
+        sys.stdout.write(layout.clean(f"recorded {path}; open it with: stepscope view {shlex.quote(str(path))}") + "\n")
     return 0 if paths and not any(answer["problem"] for answer in answers) else 1
 
 
@@ -82,7 +82,7 @@ def _progress() -> Callable[[str], None]:
     """A line that changes, on a terminal; nothing on a pipe."""
     if not sys.stderr.isatty():
         return lambda text: None
-    return lambda text: print(f"\rstepscope: {_text.clean(text)}\033[K", end="", file=sys.stderr, flush=True)  # noqa: T201
+    return lambda text: print(f"\rstepscope: {layout.clean(text)}\033[K", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _steps(word: str) -> tuple[int | None, int]:

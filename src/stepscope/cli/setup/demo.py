@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from stepscope.cli import summary, view
-from stepscope.cli._arguments import add_format
+from stepscope.cli.analysis import summary, view
+from stepscope.cli.shared.arguments import add_format
 
 RECORDING = Path(__file__).parent / "demo_run" / "gpt2_h200"
 EXAMPLES = """\

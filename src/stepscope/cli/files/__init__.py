@@ -1,0 +1,1 @@
+"""Commands that find and write files."""
