@@ -103,7 +103,7 @@ def _measure(millions: float, name: str) -> None:
         capture.finish()
         moments.append(time.process_time())
         from stepscope.io import open_run
-        from stepscope.recording import convert
+        from stepscope.recording.conversion import convert
 
         run = convert.convert(capture.folder)
         moments.append(time.process_time())

@@ -17,7 +17,8 @@ from stepscope.analyses.advice.engine.needs import NEEDS
 from stepscope.analyses.advice.rules import rules
 from stepscope.cli import parser
 from stepscope.cli.setup.demo import RECORDING
-from stepscope.model import column_comments, schema
+from stepscope.model import schema
+from stepscope.model.columns import column_comments
 from stepscope.model.parameters import bounds
 from stepscope.model.trace import analysis, analysis_names
 

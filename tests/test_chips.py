@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepscope.model import chips
+from stepscope.model.devices import chips
 
 PRINTED = [
     ("NVIDIA H200", "bf16", 989.4),

@@ -10,7 +10,8 @@ from stepscope.comparison import names
 from stepscope.comparison.compare import Comparison, expand_paths
 from stepscope.comparison.parts import step_parts
 from stepscope.errors import UsageError
-from stepscope.model import families, schema
+from stepscope.model import schema
+from stepscope.model.devices import families
 from stepscope.model.trace import Meta, Trace
 
 TRACKS = """

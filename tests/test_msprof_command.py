@@ -20,7 +20,7 @@ from prof_directories import Directory, small_network
 from stepscope import Profiler
 from stepscope.cli import main
 from stepscope.errors import StepscopeError, UsageError
-from stepscope.recording import prof_folders
+from stepscope.recording.conversion import prof_folders
 
 NAME = "PROF_000001_20231114221320000_ABCDEFGH"
 

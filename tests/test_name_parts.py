@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from stepscope.io import store
-from stepscope.model.counters import OWNER, of_device
+from stepscope.model.columns.counters import OWNER, of_device
 from stepscope.model.trace import Trace
 from stepscope.readers.common.name_parts import add_track_columns, complete_table
 

@@ -32,7 +32,7 @@ from stepscope.io.sources import find_sources
 from stepscope.model import captures
 from stepscope.model.trace import Trace
 from stepscope.readers.capture import reader as capture_reader
-from stepscope.recording import convert
+from stepscope.recording.conversion import convert
 
 
 @pytest.fixture(autouse=True)

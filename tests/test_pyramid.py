@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepscope.timeline import columns, pyramid, rows
-from stepscope.timeline.columns import RowBuffer
+from stepscope.timeline import pyramid, rows
+from stepscope.timeline.construction import columns
+from stepscope.timeline.construction.columns import RowBuffer
 from stepscope.timeline.pyramid import BUCKETS, Pyramid, Spans, Tile
 
 Portion = list[tuple[int, int, int]]  # row, start and duration

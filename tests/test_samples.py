@@ -17,7 +17,7 @@ from stepscope.exporters import chrome
 from stepscope.io import store
 from stepscope.model import schema
 from stepscope.model.trace import Trace, analysis_names
-from stepscope.readers.chrome.memory import ALLOCATORS
+from stepscope.readers.chrome.kineto.memory import ALLOCATORS
 from volume import mostly_deep
 
 FOLDER = Path(__file__).parent / "samples"

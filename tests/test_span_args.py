@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stepscope.model import span_details
+from stepscope.model.columns import span_details
 from stepscope.model.trace import Trace
 
 _KEYS: dict[str, Any] = {"x": pl.Int64, "word": pl.Categorical(), "y": pl.Float64, "missing": pl.String}

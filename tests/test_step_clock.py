@@ -8,7 +8,7 @@ import pytest
 from stepscope.recording.collectors.options import Options
 from stepscope.recording.process.runtime import runtime
 from stepscope.recording.steps.step_clock import StepClock
-from stepscope.recording.window import Window
+from stepscope.recording.windows.window import Window
 
 
 @pytest.fixture

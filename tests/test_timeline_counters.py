@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.timeline import rows, tiles
-from stepscope.timeline.columns import RowBuffer
+from stepscope.timeline.construction.columns import RowBuffer
 from stepscope.timeline.pyramid import BUCKETS
 
 Sampled = list[tuple[int, float]]

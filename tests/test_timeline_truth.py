@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from stepscope.model import intervals, schema
 from stepscope.model.trace import Meta, Trace, complete
-from stepscope.timeline import aggregate, cache, columns, derived, details, layout, pyramid, search
-from stepscope.timeline import portions as reading
+from stepscope.timeline import aggregate, cache, details, layout, pyramid, search
 from stepscope.timeline import rows as filling
+from stepscope.timeline.construction import columns, derived
+from stepscope.timeline.construction import portions as reading
 from stepscope.timeline.layout import Timeline, Track, build, track_rows
 from stepscope.timeline.tiles import tile
 from tiles import by_row, decoded

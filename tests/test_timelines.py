@@ -27,9 +27,9 @@ from stepscope.model.intervals import Set
 from stepscope.model.trace import Meta, Trace, complete
 from stepscope.timeline import aggregate, details, layout, pyramid, search
 from stepscope.timeline import cache as keeping
+from stepscope.timeline.construction.tracks import first_fit, nested_fit
 from stepscope.timeline.layout import KINDS, Timeline, Track, build, track_rows
 from stepscope.timeline.tiles import header, tile
-from stepscope.timeline.tracks import first_fit, nested_fit
 from tiles import by_row, decoded
 
 SAMPLES = ROOT / "tests" / "samples"

@@ -2,7 +2,7 @@
  * The color of an operator: its family gives the hue, its name the shade. Independent of the page: workers draw, too.
  */
 
-import rules from "../../src/stepscope/model/families.json";
+import rules from "../../src/stepscope/model/devices/families.json";
 
 export const FAMILIES = [
   "matmul",
@@ -19,7 +19,7 @@ export const FAMILIES = [
 ] as const;
 export type Family = (typeof FAMILIES)[number];
 
-// As in stepscope.model.families: the first pattern that matches the bare name decides.
+// As in stepscope.model.devices.families: the first pattern that matches the bare name decides.
 const RULES = rules.map(([family, pattern]) => [new RegExp(pattern), family as Family] as const);
 const families = new Map<string, Family>();
 

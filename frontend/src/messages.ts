@@ -1,7 +1,7 @@
 /**
  * Sentences of the analysis `verdict`: a message code with parameters, rendered from the catalog of a language.
  * The catalogs are those of the Python package (src/stepscope/model/strings), and the rules those of
- * src/stepscope/model/messages.py.
+ * src/stepscope/model/strings/messages.py.
  */
 import * as units from "./units";
 

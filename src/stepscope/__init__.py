@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from stepscope.recording.collectors.options import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
     from stepscope.recording.collectors.options import ExperimentalConfig as _ExperimentalConfig
     from stepscope.recording.collectors.schedules import ProfilerAction, schedule
+    from stepscope.recording.conversion.trace_handler import tensorboard_trace_handler
     from stepscope.recording.monitor import DynamicProfilerMonitor
     from stepscope.recording.profiler import Profiler, profile
-    from stepscope.recording.trace_handler import tensorboard_trace_handler
 
 __version__ = "0.1.0"
 __all__ = [
@@ -61,7 +61,7 @@ _LAZY = {
     "profile": "recording.profiler",
     "record_function": "recording.collectors.annotations",
     "schedule": "recording.collectors.schedules",
-    "tensorboard_trace_handler": "recording.trace_handler",
+    "tensorboard_trace_handler": "recording.conversion.trace_handler",
 }
 
 _MODULES = {"cluster": "cluster", "store": "io.store", "reading": "io.conversion"}  # documented under these names

@@ -19,10 +19,10 @@ from stepscope.recording.collectors.options import (
     ProfilerLevel,
 )
 from stepscope.recording.collectors.schedules import ProfilerAction, schedule
+from stepscope.recording.conversion.offline import analyse_offline
+from stepscope.recording.conversion.trace_handler import tensorboard_trace_handler
 from stepscope.recording.environment import from_environment
-from stepscope.recording.offline import analyse_offline
 from stepscope.recording.profiler import Profiler, profile
-from stepscope.recording.trace_handler import tensorboard_trace_handler
 
 if TYPE_CHECKING:
     from stepscope.recording.monitor import DynamicProfilerMonitor

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import tiny
-from stepscope.analyses.shared.ranks.parallel_dimensions import dimension_of
+from stepscope.analyses.shared.parallelism.parallel_dimensions import dimension_of
 from stepscope.model.trace import Meta, Trace, complete
 
 

@@ -13,8 +13,8 @@ import pytest
 import stepscope
 import tiny
 from stepscope.errors import UsageError
-from stepscope.model.kernel_names import short_name
-from stepscope.model.messages import LANGUAGES, catalog, render
+from stepscope.model.devices.kernel_names import short_name
+from stepscope.model.strings.messages import LANGUAGES, catalog, render
 from stepscope.model.trace import Trace, UnprofiledSteps
 
 SAMPLES = Path(__file__).parent.parent / "samples"

@@ -14,8 +14,8 @@ import stepscope
 from programs import names, only, recordings, run_command, script, socket_folder, started, steps
 from stepscope import DynamicProfilerMonitor, record_function
 from stepscope.errors import UsageError
-from stepscope.recording import window
 from stepscope.recording.monitor import DEFAULTS
+from stepscope.recording.windows import window
 
 OLD = {
     "start_step": 10,

@@ -28,12 +28,12 @@ from stepscope.errors import UsageError
 from stepscope.model import captures
 from stepscope.model.trace import Meta, Trace
 from stepscope.process import notices
-from stepscope.recording import convert
 from stepscope.recording.collectors import options as choices_of
 from stepscope.recording.collectors.options import AicoreMetrics, ExperimentalConfig, Options
 from stepscope.recording.collectors.schedules import ProfilerAction
-from stepscope.recording.trace_handler import tensorboard_trace_handler
-from stepscope.recording.window import Window
+from stepscope.recording.conversion import convert
+from stepscope.recording.conversion.trace_handler import tensorboard_trace_handler
+from stepscope.recording.windows.window import Window
 from volume import mostly_deep, seeds
 
 QUIET: dict[str, Any] = {"host_interval_ms": 0, "framework": "python"}  # also where another test has imported a framework
@@ -861,7 +861,7 @@ def test_a_window_with_collectors_given_by_hand_starts_no_others(tmp_path: Path)
         import torch
         from stepscope.recording.collectors.options import Options
         from stepscope.recording.collectors.torch.collector import Collector
-        from stepscope.recording.window import Window
+        from stepscope.recording.windows.window import Window
 
         class Nothing:
             def start(self, capture): pass
@@ -1581,7 +1581,7 @@ def test_a_killed_job_says_of_which_steps_the_operators_are_lost(tmp_path: Path)
         import torch
         from stepscope import Profiler
         from stepscope.model import captures
-        from stepscope.recording.collectors.torch.budget import Budget
+        from stepscope.recording.collectors.torch.sessions.budget import Budget
         captures.Pace.due = lambda pace: True  # every step is written as it ends
         Budget.is_full = lambda budget, steps=0: steps > 0 and number < 12  # and so are its operators, at first
         Budget.may_write = lambda budget: True

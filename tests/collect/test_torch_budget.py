@@ -9,7 +9,7 @@ import pytest
 
 from programs import SOURCE
 from stepscope.recording.collectors.options import Options
-from stepscope.recording.collectors.torch.budget import Budget
+from stepscope.recording.collectors.torch.sessions.budget import Budget
 
 
 class World:

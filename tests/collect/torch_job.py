@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from stepscope.model.captures import Capture
 from stepscope.recording.collectors.options import Options
-from stepscope.recording.collectors.torch import budget, events, older_events
 from stepscope.recording.collectors.torch import collector as collector_module
+from stepscope.recording.collectors.torch import events, older_events
 from stepscope.recording.collectors.torch.collector import Collector
+from stepscope.recording.collectors.torch.sessions import budget
 
 
 class Net(torch.nn.Module):

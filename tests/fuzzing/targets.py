@@ -22,11 +22,11 @@ from stepscope.cli.analysis import summary
 from stepscope.errors import DataError, StepscopeError
 from stepscope.io import store
 from stepscope.model import schema
-from stepscope.model.tables import json_text
+from stepscope.model.output.tables import json_text
 from stepscope.model.trace import Trace, analysis, analysis_names
 from stepscope.recording import monitor as dynamic
-from stepscope.recording import prof_folders
 from stepscope.recording.attach import jobs, sockets
+from stepscope.recording.conversion import prof_folders
 from stepscope.recording.recorder import Recorder
 from stepscope.timeline import cache as keeping
 from stepscope.timeline import details, layout, search, tiles

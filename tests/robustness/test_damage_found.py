@@ -14,7 +14,7 @@ import stepscope
 from prof_directories import small_network
 from stepscope import cli
 from stepscope.readers.ascend.common.texts import json_list
-from stepscope.recording import prof_folders
+from stepscope.recording.conversion import prof_folders
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 

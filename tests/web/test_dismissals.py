@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.server.dismissals import Dismissals
+from stepscope.server.routes.dismissals import Dismissals
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "run" / "stepscope-0.1.0"
 FINDING = {"rule": "launch_bound", "culprit": "", "source": "", "reason": "planned for the next release"}

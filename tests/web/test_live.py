@@ -14,8 +14,9 @@ import pytest
 
 from programs import only
 from stepscope.model import captures
-from stepscope.recording import convert
-from stepscope.server import live, traces
+from stepscope.recording.conversion import convert
+from stepscope.server import traces
+from stepscope.server.routes import live
 from stepscope.server.runs import Run, RunList
 
 playwright = pytest.importorskip("playwright.sync_api")

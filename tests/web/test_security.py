@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepscope.model import captures
-from stepscope.server import uploads
 from stepscope.server.http.access import split_host
+from stepscope.server.routes import uploads
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

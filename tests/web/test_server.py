@@ -30,7 +30,7 @@ from settling import until
 from stepscope.cli import main
 from stepscope.model import captures
 from stepscope.model.trace import analysis, analysis_names
-from stepscope.server import exports
+from stepscope.server.routes import exports
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -669,7 +669,7 @@ def test_a_recording_under_way_tells_its_steps_and_counters_and_its_end(server: 
 
 
 def test_a_capture_keeps_its_id_when_it_becomes_a_run_folder(server: Serve, tmp_path: Path) -> None:
-    from stepscope.recording import convert
+    from stepscope.recording.conversion import convert
 
     capture(tmp_path / "rank0_host_1_20260101120000000000.capture", rank=0, world_size=1)
     served = server(tmp_path)

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from stepscope.model import chips
+from stepscope.model.devices import chips
 
 ROOT = Path(__file__).parents[2]
 VALUES = json.loads((ROOT / "frontend/src/strings/zh.json").read_text("utf-8"))["values"]

@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.analyses.memory.memory_peaks import memory_peaks
 from stepscope.analyses.operators.operator_types import operator_types
-from stepscope.analyses.shared.peak_memory import peak_memory
+from stepscope.analyses.shared.memory.peak_memory import peak_memory
 from stepscope.analyses.shared.ranks.device_clocks import device_clocks
 from stepscope.analyses.shared.ranks.link_sums import link_sums
 from stepscope.analyses.shared.ranks.longest_spans import longest_spans

@@ -5,7 +5,7 @@ import re
 
 import polars as pl
 
-from stepscope.model.families import bare_name, family, functor_words
+from stepscope.model.devices.families import bare_name, family, functor_words
 
 # Libraries encode tile sizes, data types and the chip into the names of these kernels: only what they compute can be compared.
 _GEMM = re.compile(r"gemm|gemv|gemvx|cutlass|cijk|nvjet|xmma|tensorop|splitk|hgemm|sgemm", re.IGNORECASE)

@@ -13,7 +13,7 @@ from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.analyses.steps.gaps import gaps
 from stepscope.comparison import names
 from stepscope.model import intervals
-from stepscope.model.families import family
+from stepscope.model.devices.families import family
 from stepscope.model.intervals import Ints, Set
 from stepscope.model.trace import Trace
 

@@ -10,7 +10,7 @@ from stepscope.comparison.figures import step_change
 from stepscope.comparison.operators import matched_share, operators
 from stepscope.comparison.side import Side, naming
 from stepscope.comparison.statistics import RUN_NOISE, Change
-from stepscope.model.messages import render
+from stepscope.model.strings.messages import render
 
 COLUMNS = {
     "kind": pl.String,  # verdict, notice

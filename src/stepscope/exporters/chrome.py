@@ -20,10 +20,10 @@ from stepscope.errors import UsageError
 from stepscope.exporters.common.json_lines import encode_distinct, fill_template, json_text
 from stepscope.exporters.common.ranks import File, write_ranks
 from stepscope.model import intervals
-from stepscope.model.counters import OWNER
+from stepscope.model.columns.counters import OWNER
 from stepscope.model.steps.step_assignment import DEVICE_WORK, nearest_around
 from stepscope.model.trace import Trace
-from stepscope.readers.chrome.memory import ALLOCATORS
+from stepscope.readers.chrome.kineto.memory import ALLOCATORS
 
 _BATCH = 1 << 15
 # The categories of torch.profiler for the kinds of other sources.

@@ -10,7 +10,7 @@ import polars.selectors as cs
 
 from stepscope.errors import UsageError
 from stepscope.exporters import draft_output
-from stepscope.model import tables
+from stepscope.model.output import tables
 from stepscope.model.trace import Trace, analysis_names
 
 

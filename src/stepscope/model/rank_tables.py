@@ -184,7 +184,7 @@ TABLES: dict[str, dict[str, Any]] = {
 KEPT = ("steps", "tracks", "devices", "hosts", "pipeline", "models", "stage_operations", "process_groups", "flight_records", "problems")
 
 # What a summary answers: analyses of all ranks, and those with a table above.
-_TOPICS = ("cluster", "communication", "hangs", "verdict")
+_TOPICS = ("cluster", "communication", "hangs", "parallelism", "verdict")
 _ANALYSES = ("overview", "overlap", "step_trace", "step_times", "recording_overhead", "operator_types", "memory_peaks")
 _OF_SPANS = ("reduces", "reduces_per_step")
 

@@ -10,8 +10,10 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import DataError, UsageError
-from stepscope.model import intervals, notebook_cell, parameters, rank_tables, schema, selection
+from stepscope.model import intervals, parameters, rank_tables, schema
 from stepscope.model.memo import Memo
+from stepscope.model.output import notebook_cell
+from stepscope.model.steps import selection
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

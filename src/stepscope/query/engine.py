@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 
 from stepscope.errors import UsageError
-from stepscope.model.tables import arrow
+from stepscope.model.output.tables import arrow
 from stepscope.process.worker import Parent
 from stepscope.query import sandbox
 from stepscope.query.process import too_large

@@ -171,7 +171,7 @@ def _run_paths(runs: list[Path]) -> list[Path]:
 
 def _converted(capture: Path) -> Path:
     try:
-        from stepscope.recording import convert
+        from stepscope.recording.conversion import convert
     except ImportError:  # numpy alone: it becomes a run folder when it is first opened elsewhere
         return capture
     try:

@@ -22,12 +22,12 @@ from typing import Any
 from stepscope.errors import StepscopeError, UsageError
 from stepscope.model.captures import SUFFIX
 from stepscope.process.notices import error_line, say
-from stepscope.recording import sources
 from stepscope.recording.attach.jobs import listen
 from stepscope.recording.callbacks import TrainCallback
 from stepscope.recording.collectors.options import Options, from_json, parse
 from stepscope.recording.process.runtime import runtime
 from stepscope.recording.recorder import Recorder, Request
+from stepscope.recording.windows import sources
 
 CONFIG = "profiler_config.json"
 STATUS = "profiler_status"

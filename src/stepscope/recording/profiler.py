@@ -14,17 +14,18 @@ from typing import Any
 from stepscope.errors import UsageError
 from stepscope.model import captures
 from stepscope.process.notices import error_line, say
-from stepscope.recording import offline, sources
 from stepscope.recording.collectors import options as profiler_options
 from stepscope.recording.collectors import schedules
 from stepscope.recording.collectors.options import ExperimentalConfig, ProfilerActivity
 from stepscope.recording.collectors.schedules import ProfilerAction, Schedule
+from stepscope.recording.conversion import offline
+from stepscope.recording.conversion.trace_handler import TraceHandler
 from stepscope.recording.process.runtime import runtime
 from stepscope.recording.process.signals import critical_section
 from stepscope.recording.steps import user_steps
-from stepscope.recording.trace_handler import TraceHandler
-from stepscope.recording.window import Window, wait_for_conversions
-from stepscope.recording.window_sequence import WindowSequence
+from stepscope.recording.windows import sources
+from stepscope.recording.windows.window import Window, wait_for_conversions
+from stepscope.recording.windows.window_sequence import WindowSequence
 
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
@@ -203,7 +204,7 @@ class Profiler:
         run = self.run
         if run is None:
             raise UsageError("op_analyse() before anything was recorded")
-        from stepscope.recording import convert
+        from stepscope.recording.conversion import convert
 
         return convert.operators_as_json(run, names, device_id)
 

@@ -14,7 +14,7 @@ from stepscope.errors import StepscopeError
 from stepscope.model import units
 from stepscope.process.notices import error_line, say
 from stepscope.recording.process.signals import critical_section, run_on_main_thread
-from stepscope.recording.window_sequence import WindowSequence
+from stepscope.recording.windows.window_sequence import WindowSequence
 
 
 @dataclass(eq=False)
@@ -70,8 +70,8 @@ class Recorder:
 
     def prepare(self) -> None:
         """Request from the framework what it must know before it compiles or reads data: a recording may be requested later."""
-        from stepscope.recording import sources
         from stepscope.recording.collectors.options import parse
+        from stepscope.recording.windows import sources
 
         sources.prepare(parse(self._options))
 
@@ -92,7 +92,7 @@ class Recorder:
                 say(f"step {self.step}: {error_line(error)}")
 
     def _deferred(self) -> bool:
-        from stepscope.recording import sources
+        from stepscope.recording.windows import sources
 
         return sources.after_backward(self.end_step)
 
@@ -227,8 +227,8 @@ class Recorder:
             self._start(self._pending.pop(0))
 
     def _start(self, request: Request) -> None:
-        from stepscope.recording import sources
         from stepscope.recording.collectors.options import parse
+        from stepscope.recording.windows import sources
 
         if obstacle := sources.obstacle():
             self._end(request, f"nothing is recorded from step {self.step} on: {obstacle}")

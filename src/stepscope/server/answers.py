@@ -16,8 +16,9 @@ import polars as pl
 from stepscope.errors import StepscopeError
 from stepscope.io import answers as answers_cache
 from stepscope.io import cache
-from stepscope.model import parameters, schema, tables
+from stepscope.model import parameters, schema
 from stepscope.model.memo import Memo
+from stepscope.model.output import tables
 from stepscope.model.trace import Trace, analysis, analysis_names
 from stepscope.timeline.cache import entry_key
 

@@ -28,17 +28,18 @@ from stepscope.errors import DataError, StepscopeError, SummaryError, UsageError
 from stepscope.io import store
 from stepscope.model import parameters
 from stepscope.query.process import MEMORY
-from stepscope.server import answers, comparisons, exports, live, perfetto, timeline
-from stepscope.server.dismissals import Dismissals
+from stepscope.server import answers
 from stepscope.server.http import pages
 from stepscope.server.http.access import Access
 from stepscope.server.http.connections import Limits
 from stepscope.server.http.responses import answer_response, event_stream, json_body, json_response, not_modified, query_words, tagged
-from stepscope.server.queries import QueryPool
+from stepscope.server.routes import comparisons, exports, live, perfetto, timeline
+from stepscope.server.routes.dismissals import Dismissals
+from stepscope.server.routes.queries import QueryPool
+from stepscope.server.routes.timeline import Building
+from stepscope.server.routes.uploads import Uploads
 from stepscope.server.runs import LARGE, Run, RunList
-from stepscope.server.timeline import Building
 from stepscope.server.traces import Opening, Signature, Traces
-from stepscope.server.uploads import Uploads
 
 _T = TypeVar("_T")
 _WORKERS = 4

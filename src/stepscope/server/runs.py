@@ -21,7 +21,7 @@ from stepscope.io.discover import Group, Source
 from stepscope.io.inventory import inventory
 from stepscope.io.sources import Formats, files_beside, find_sources
 from stepscope.model import schema
-from stepscope.model.tables import finite
+from stepscope.model.output.tables import finite
 from stepscope.model.trace import Trace, unread_problem
 
 _ENDINGS = re.compile(r"(\.pt\.trace|\.xplane)?\.(json|pb|gz|capture|txt)(\.gz)?$", re.IGNORECASE)

@@ -8,7 +8,8 @@ import polars as pl
 from stepscope.errors import UsageError
 from stepscope.model import intervals
 from stepscope.model.intervals import Ints
-from stepscope.timeline import columns, pyramid
+from stepscope.timeline import pyramid
+from stepscope.timeline.construction import columns
 from stepscope.timeline.layout import FLAT, KINDS, Group, Timeline, Track, track_rows
 from stepscope.timeline.rows import CHUNK, LabelSums, Parents, last_begun, sum_by_label
 

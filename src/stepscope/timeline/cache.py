@@ -10,9 +10,10 @@ import polars as pl
 
 from stepscope.io import cache
 from stepscope.model.trace import Trace
-from stepscope.timeline import columns, rows
+from stepscope.timeline import rows
+from stepscope.timeline.construction import columns
+from stepscope.timeline.construction.portions import OnProgress
 from stepscope.timeline.layout import Group, Timeline, Track, build
-from stepscope.timeline.portions import OnProgress
 
 HEADER = "timeline.json"
 MIN_SPANS = 1 << 20  # smaller timelines are built faster than their files are opened

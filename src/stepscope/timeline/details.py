@@ -12,10 +12,12 @@ import polars as pl
 from stepscope.analyses.shared.device_work import cut
 from stepscope.analyses.shared.steps.coverage import complete_steps
 from stepscope.errors import UsageError
-from stepscope.model import intervals, tables
+from stepscope.model import intervals
 from stepscope.model.intervals import Ints
+from stepscope.model.output import tables
 from stepscope.model.trace import Trace
-from stepscope.timeline import aggregate, columns, pyramid, search
+from stepscope.timeline import aggregate, pyramid, search
+from stepscope.timeline.construction import columns
 from stepscope.timeline.layout import KINDS, WORK, Group, Timeline, Track, track_rows
 
 MANY = 200  # entries of one list in an answer

@@ -23,11 +23,11 @@ from stepscope.model import intervals, rank_tables, schema
 from stepscope.model.intervals import Ints, Set
 from stepscope.model.trace import Trace
 from stepscope.timeline import rows as span_rows
-from stepscope.timeline.derived import END_OF_TIME, DerivedRows, Pieces, Scopes, Union
-from stepscope.timeline.portions import OnProgress, SpanRows, load_counters, load_spans
+from stepscope.timeline.construction.derived import END_OF_TIME, DerivedRows, Pieces, Scopes, Union
+from stepscope.timeline.construction.portions import OnProgress, SpanRows, load_counters, load_spans
+from stepscope.timeline.construction.tracks import SpanTrack, first_fit, span_tracks
 from stepscope.timeline.pyramid import Pyramid
 from stepscope.timeline.rows import Samples, Sums
-from stepscope.timeline.tracks import SpanTrack, first_fit, span_tracks
 
 # The kinds of spans, then of derived rows: the rows of the overlap track, the pieces of the critical path.
 KINDS = (*schema.KINDS, "computing", "exposed", "hidden", "free", "launch", "host", "wait")

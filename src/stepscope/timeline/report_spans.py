@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.shared.ranks.counterparts import matched_calls
-from stepscope.model import tables
+from stepscope.model.output import tables
 from stepscope.model.trace import Trace
 from stepscope.timeline.layout import Timeline, track_rows
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stepscope.model.intervals import Ints
 from stepscope.timeline import pyramid
-from stepscope.timeline.columns import PORTION, Column, RowBuffer, Window, release
+from stepscope.timeline.construction.columns import PORTION, Column, RowBuffer, Window, release
 from stepscope.timeline.pyramid import Buckets, Portion, Pyramid, Spans
 
 CHUNK = 1 << 16

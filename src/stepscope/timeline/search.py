@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from stepscope.errors import UsageError
-from stepscope.model import tables
 from stepscope.model.intervals import Bools, Ints
+from stepscope.model.output import tables
 from stepscope.model.trace import Trace
 from stepscope.timeline.layout import KINDS, Timeline, track_rows
 from stepscope.timeline.rows import CHUNK

@@ -23,7 +23,7 @@ from stepscope.analyses.advice.rules import Rule, rules
 from stepscope.analyses.shared.replays.graph import Graph
 from stepscope.analyses.shared.replays.replay import replay
 from stepscope.model.intervals import Ints
-from stepscope.model.messages import LANGUAGES, catalog, render
+from stepscope.model.strings.messages import LANGUAGES, catalog, render
 from stepscope.model.trace import Trace
 
 ROOT = Path(__file__).parents[3]

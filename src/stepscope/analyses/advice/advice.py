@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.analyses.advice.engine.findings import Finding
 from stepscope.analyses.advice.engine.results import Advice, Ranked, Unchecked, advice_of, first_finding
 from stepscope.analyses.shared.steps.coverage import step_ranges
-from stepscope.model.messages import catalog, render
+from stepscope.model.strings.messages import catalog, render
 from stepscope.model.trace import Trace
 
 COLUMNS = {

@@ -3,7 +3,7 @@
 import polars as pl
 
 from stepscope.analyses.communication.cluster_steps import cluster_steps
-from stepscope.analyses.shared.ranks.rank_places import rank_labels
+from stepscope.analyses.shared.parallelism.rank_places import rank_labels
 from stepscope.analyses.shared.ranks.rank_ranges import rank_ranges
 from stepscope.analyses.shared.ranks.rank_steps import PARTS, rank_steps
 from stepscope.model.memo import memoized

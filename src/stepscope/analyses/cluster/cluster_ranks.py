@@ -4,9 +4,9 @@ import polars as pl
 
 from stepscope.analyses.cluster.stragglers import stragglers
 from stepscope.analyses.communication.cluster_steps import cluster_steps
+from stepscope.analyses.shared.parallelism.rank_places import rank_labels, rank_places
 from stepscope.analyses.shared.ranks.device_clocks import device_clocks
 from stepscope.analyses.shared.ranks.rank_clocks import rank_clocks
-from stepscope.analyses.shared.ranks.rank_places import rank_labels, rank_places
 from stepscope.analyses.shared.ranks.rank_ranges import rank_ranges
 from stepscope.analyses.shared.ranks.rank_steps import PARTS, rank_steps
 from stepscope.analyses.steps.overview import overview

@@ -4,8 +4,8 @@ import polars as pl
 
 from stepscope.analyses.communication.cluster_steps import cluster_steps
 from stepscope.analyses.communication.communication import waits
-from stepscope.analyses.shared.ranks.parallel_dimensions import parallel_groups_of
-from stepscope.analyses.shared.ranks.rank_places import rank_places
+from stepscope.analyses.shared.parallelism.parallel_dimensions import parallel_groups_of
+from stepscope.analyses.shared.parallelism.rank_places import rank_places
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 

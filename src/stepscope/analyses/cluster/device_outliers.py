@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from stepscope.analyses.shared.parallelism.rank_places import rank_places
 from stepscope.analyses.shared.ranks.device_samples import FIGURES, device_samples
-from stepscope.analyses.shared.ranks.rank_places import rank_places
 from stepscope.model.trace import Trace
 
 COLUMNS = {

@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from stepscope.analyses.shared.parallelism.rank_places import rank_labels
 from stepscope.analyses.shared.ranks.link_sums import link_sums
-from stepscope.analyses.shared.ranks.rank_places import rank_labels
 from stepscope.analyses.shared.ranks.rank_ranges import rank_ranges
 from stepscope.analyses.shared.ranks.slow_links import slow_links
 from stepscope.model.memo import memoized

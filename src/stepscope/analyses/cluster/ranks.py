@@ -4,7 +4,7 @@ from collections import Counter
 
 import polars as pl
 
-from stepscope.analyses.shared.ranks.communicators import group_members
+from stepscope.analyses.shared.parallelism.communicators import group_members
 from stepscope.analyses.shared.ranks.rank_ranges import rank_ranges
 from stepscope.model.trace import UNREAD, Trace
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.shared.parallelism.rank_places import rank_places
 from stepscope.analyses.shared.ranks.device_clocks import device_clocks
 from stepscope.analyses.shared.ranks.longest_spans import longest_spans
-from stepscope.analyses.shared.ranks.rank_places import rank_places
 from stepscope.analyses.shared.ranks.rank_steps import PARTS
 from stepscope.analyses.shared.ranks.slow_links import slow_links, step_list
 from stepscope.analyses.shared.ranks.slow_ranks import Floats, SlowRanks, known_median, slow_ranks, usual

@@ -1,1 +1,1 @@
-"""Communication and ranks."""
+"""Communication between ranks."""

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.model.counters import OWNER
+from stepscope.model.columns.counters import OWNER
 from stepscope.model.parameters import check_word
 from stepscope.model.steps.windows import with_windows
 from stepscope.model.trace import Trace

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.live_blocks import blocks, peak_live_bytes
+from stepscope.analyses.shared.memory.live_blocks import blocks, peak_live_bytes
 from stepscope.model.trace import Trace
 
 COLUMNS = {

@@ -3,7 +3,7 @@
 import polars as pl
 
 from stepscope.analyses.memory.memory_peaks import memory_peaks
-from stepscope.analyses.shared.live_blocks import blocks, peak_live_bytes
+from stepscope.analyses.shared.memory.live_blocks import blocks, peak_live_bytes
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.memory_samples import memory_samples
+from stepscope.analyses.shared.memory.memory_samples import memory_samples
 from stepscope.model.trace import Trace
 
 COLUMNS = {

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stepscope.analyses.shared.live_blocks import blocks
-from stepscope.analyses.shared.memory_samples import memory_samples
+from stepscope.analyses.shared.memory.live_blocks import blocks
+from stepscope.analyses.shared.memory.memory_samples import memory_samples
 from stepscope.analyses.steps.step_stages import stage_sets
 from stepscope.model import intervals
 from stepscope.model.intervals import Set

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.memory_samples import memory_samples
+from stepscope.analyses.shared.memory.memory_samples import memory_samples
 from stepscope.model.memo import memoized
 from stepscope.model.rank_tables import stored_rows
 from stepscope.model.trace import Trace

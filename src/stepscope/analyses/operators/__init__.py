@@ -1,1 +1,1 @@
-"""Operators, kernels, modules and FLOPs."""
+"""Operators, kernels and modules."""

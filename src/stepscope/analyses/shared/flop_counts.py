@@ -14,7 +14,7 @@ import polars as pl
 from stepscope.analyses.shared.operator_calls import host_operators, launcher, nearest, on_devices, rows_of, upward
 from stepscope.analyses.shared.steps.coverage import coverage, steps_with_lost_work
 from stepscope.analyses.shared.steps.lost_work import LAUNCH, with_starts
-from stepscope.model import chips
+from stepscope.model.devices import chips
 from stepscope.model.intervals import Bools
 from stepscope.model.memo import memoized
 from stepscope.model.steps.step_assignment import DEVICE_WORK

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.shared.device_work import Device, devices
-from stepscope.analyses.shared.memory_samples import memory_samples
+from stepscope.analyses.shared.memory.memory_samples import memory_samples
 from stepscope.analyses.shared.steps.coverage import unknown_times
 from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.errors import UsageError

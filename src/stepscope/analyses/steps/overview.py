@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.analyses.shared.peak_memory import peak_memory
+from stepscope.analyses.shared.memory.peak_memory import peak_memory
 from stepscope.analyses.shared.steps.coverage import complete_steps, coverage, ranks_without_copies, step_ranges
 from stepscope.analyses.shared.steps.overhead import with_overhead
 from stepscope.analyses.shared.steps.step_usage import known_sum, step_usage

@@ -5,21 +5,21 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from stepscope.analyses.verdict._cluster import cluster_messages
-from stepscope.analyses.verdict._communication import communication_messages
-from stepscope.analyses.verdict._flops import flop_messages
-from stepscope.analyses.verdict._hangs import hang_messages
-from stepscope.analyses.verdict._host import host_messages
-from stepscope.analyses.verdict._input import input_messages
-from stepscope.analyses.verdict._kernels import kernel_messages
-from stepscope.analyses.verdict._memory import memory_messages
-from stepscope.analyses.verdict._message import Message, Options
-from stepscope.analyses.verdict._operators import operator_messages
-from stepscope.analyses.verdict._overview import overview_messages
-from stepscope.analyses.verdict._problems import problem_messages
-from stepscope.analyses.verdict._steps import step_messages
-from stepscope.model.messages import render
+from stepscope.analyses.verdict.topics.cluster import cluster_messages
+from stepscope.analyses.verdict.topics.communication import communication_messages
+from stepscope.analyses.verdict.topics.flops import flop_messages
+from stepscope.analyses.verdict.topics.hangs import hang_messages
+from stepscope.analyses.verdict.topics.host import host_messages
+from stepscope.analyses.verdict.topics.input import input_messages
+from stepscope.analyses.verdict.topics.kernels import kernel_messages
+from stepscope.analyses.verdict.topics.memory import memory_messages
+from stepscope.analyses.verdict.topics.message import Message, Options
+from stepscope.analyses.verdict.topics.operators import operator_messages
+from stepscope.analyses.verdict.topics.overview import overview_messages
+from stepscope.analyses.verdict.topics.problems import problem_messages
+from stepscope.analyses.verdict.topics.steps import step_messages
 from stepscope.model.parameters import check_word
+from stepscope.model.strings.messages import render
 from stepscope.model.trace import Trace
 
 COLUMNS = {

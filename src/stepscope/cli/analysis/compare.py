@@ -18,7 +18,7 @@ from stepscope.cli.shared.sides import add_sides, compared, side_paths, title
 from stepscope.cli.shared.terminal import Line
 from stepscope.errors import UsageError
 from stepscope.model import units
-from stepscope.model.tables import finite, json_text, write_csv
+from stepscope.model.output.tables import finite, json_text, write_csv
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,7 +16,7 @@ from stepscope.cli.shared import layout
 from stepscope.cli.shared.arguments import OneOf
 from stepscope.cli.shared.sides import add_sides, compared, side_paths, title
 from stepscope.errors import UsageError
-from stepscope.model.tables import json_text
+from stepscope.model.output.tables import json_text
 
 if TYPE_CHECKING:
     from stepscope.comparison.compare import Comparison

@@ -20,7 +20,7 @@ from stepscope.cli.shared.arguments import PATH_HELP, add_format, add_reading, o
 from stepscope.cli.shared.terminal import Line
 from stepscope.io.answers import cached_answer
 from stepscope.model import units
-from stepscope.model.tables import finite, json_text
+from stepscope.model.output.tables import finite, json_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -25,7 +25,7 @@ from stepscope.model import units
 from stepscope.model.parameters import nearest
 
 if TYPE_CHECKING:
-    from stepscope.recording.prof_folders import Request, Result
+    from stepscope.recording.conversion.prof_folders import Request, Result
 
 _RULES = ("communication", "communication_matrix")
 # Collection options of msprof: the argument of our Profiler; "" for data that are always recorded, None for options without effect here.
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.model_id is None) != (args.iteration_id is None):
         raise UsageError("--model-id and --iteration-id select one iteration together; --query=on lists them")
     from stepscope.exporters.msprof.exporter import timeline_layers
-    from stepscope.recording import prof_folders
+    from stepscope.recording.conversion import prof_folders
 
     if args.reports:
         timeline_layers(args.reports)  # an error in it concerns all directories
@@ -160,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(folder: Path, actions: list[str], args: argparse.Namespace) -> "Request":
-    from stepscope.recording.prof_folders import Request
+    from stepscope.recording.conversion.prof_folders import Request
 
     return Request(
         folder=str(folder),

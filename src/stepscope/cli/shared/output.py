@@ -14,8 +14,8 @@ from stepscope.cli.shared import layout, terminal
 from stepscope.cli.shared.arguments import OneOf, check_ending
 from stepscope.errors import UsageError
 from stepscope.model import units
+from stepscope.model.output.tables import batches, chosen, finite, json_text, write_csv, write_json
 from stepscope.model.parameters import checked, listing
-from stepscope.model.tables import batches, chosen, finite, json_text, write_csv, write_json
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ import polars as pl
 
 from stepscope.exporters.msprof.tasks import with_texts
 from stepscope.model import intervals
-from stepscope.model.span_details import details
+from stepscope.model.columns.span_details import details
 from stepscope.model.trace import Trace
 
 TOTAL = "Total Op Info"

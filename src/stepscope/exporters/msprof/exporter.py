@@ -17,7 +17,7 @@ from stepscope.errors import DataError, UsageError
 from stepscope.exporters import draft_output
 from stepscope.exporters.msprof import iterations, marks, memory, readme, summaries, timeline
 from stepscope.exporters.msprof.tasks import work
-from stepscope.model import span_details
+from stepscope.model.columns import span_details
 from stepscope.model.parameters import check_word, nearest
 from stepscope.model.trace import Trace
 from stepscope.process import heap

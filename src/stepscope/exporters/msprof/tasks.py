@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from stepscope.model import schema, span_details
-from stepscope.model.span_details import details
+from stepscope.model import schema
+from stepscope.model.columns import span_details
+from stepscope.model.columns.span_details import details
 from stepscope.model.trace import Trace
 from stepscope.readers.ascend.common.kinds import SERVING
 

@@ -20,7 +20,8 @@ from stepscope.exporters.msprof.trace_lines import (
     timestamp,
     with_json_texts,
 )
-from stepscope.model import intervals, span_details
+from stepscope.model import intervals
+from stepscope.model.columns import span_details
 from stepscope.model.intervals import Ints
 
 _FRAMEWORK, _CANN, _CLOCK, _COMMUNICATION, _OVERLAP = 6, 7, 15, 17, 20

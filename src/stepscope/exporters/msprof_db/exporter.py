@@ -19,7 +19,7 @@ from stepscope.exporters import draft_output
 from stepscope.exporters.msprof.tasks import CACHE_COUNTERS, TENSORS, task_type, with_texts
 from stepscope.exporters.msprof_db import codes
 from stepscope.model import intervals, schema
-from stepscope.model.span_details import counter_rows, details
+from stepscope.model.columns.span_details import counter_rows, details
 from stepscope.model.trace import Trace
 from stepscope.readers.ascend.common.pmu_names import ONLY_IN_TEXT, database_name, nanoseconds
 

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from stepscope.model import intervals, schema, selection, units
+from stepscope.model import intervals, schema, units
+from stepscope.model.steps import selection
 from stepscope.model.trace import Meta, Trace
 
 

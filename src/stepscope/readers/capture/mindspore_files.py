@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.model import units
-from stepscope.model.counters import COLUMNS, of_device
+from stepscope.model.columns.counters import COLUMNS, of_device
 from stepscope.readers.ascend.common.tables import number, read_table
 from stepscope.readers.common.documents import files
 from stepscope.readers.common.problems import FileProblems, Problem

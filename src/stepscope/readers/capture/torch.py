@@ -17,10 +17,10 @@ from stepscope.readers import Options
 from stepscope.readers.capture.tables import text_column
 from stepscope.readers.chrome import reader as chrome
 from stepscope.readers.chrome.columns import ANNOTATIONS, add_hints, memory_frame
-from stepscope.readers.chrome.kineto import assemble
+from stepscope.readers.chrome.kineto.steps import STEP_LIKE
+from stepscope.readers.chrome.kineto.trace import assemble
 from stepscope.readers.chrome.parts import write_parts
 from stepscope.readers.chrome.records import Args, Report, TrackKey, count_oddity, decode_args_array
-from stepscope.readers.chrome.steps import STEP_LIKE
 from stepscope.readers.common.documents import as_dict
 from stepscope.readers.common.problems import Problem, problem_frame
 

@@ -17,7 +17,7 @@ from stepscope.readers.ascend.common.step_sums import ALWAYS, NO_SUMS
 from stepscope.readers.chrome import text as texts
 from stepscope.readers.chrome.columns import array_end, decode
 from stepscope.readers.chrome.compression import head_text
-from stepscope.readers.chrome.kineto import assemble
+from stepscope.readers.chrome.kineto.trace import assemble
 from stepscope.readers.chrome.parts import piece_number, write_parts
 from stepscope.readers.chrome.records import Oddity, Report, count_oddity
 from stepscope.readers.chrome.workers import decode_pieces

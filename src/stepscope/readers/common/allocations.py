@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from stepscope.model.counters import of_device
+from stepscope.model.columns.counters import of_device
 
 
 def pair_releases(events: pl.DataFrame, block: list[str]) -> pl.DataFrame:

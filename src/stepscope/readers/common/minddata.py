@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from stepscope.model import units
-from stepscope.model.counters import COLUMNS
+from stepscope.model.columns.counters import COLUMNS
 from stepscope.readers.common.documents import as_dict, as_list, files, parse_json, to_int
 from stepscope.readers.common.problems import FileProblems
 

@@ -30,8 +30,8 @@ from stepscope.readers import Options
 from stepscope.readers.ascend.common.tables import add_rows, read_json, report_lost
 from stepscope.readers.ascend.common.tracks import number_tracks
 from stepscope.readers.capture import mindspore_host
-from stepscope.readers.chrome import kineto
 from stepscope.readers.chrome import reader as chrome
+from stepscope.readers.chrome.kineto import trace as kineto
 from stepscope.readers.common.documents import files, printable_name
 from stepscope.readers.common.name_parts import stream_number
 from stepscope.readers.common.problems import Problem, problem_frame

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.counters import COLUMNS
+from stepscope.model.columns.counters import COLUMNS
 from stepscope.readers.ascend.common.tables import column, report_lost
 from stepscope.readers.common import minddata
 from stepscope.readers.common.documents import as_list, to_int

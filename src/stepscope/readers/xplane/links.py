@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import intervals
-from stepscope.model.counters import OWNER
+from stepscope.model.columns.counters import OWNER
 from stepscope.model.intervals import Ints
 from stepscope.model.steps.step_assignment import nearest_around, numbers_of, steps_by_handover
-from stepscope.readers.chrome.spans import optional_rows
-from stepscope.readers.chrome.steps import find_steps
+from stepscope.readers.chrome.kineto.spans import optional_rows
+from stepscope.readers.chrome.kineto.steps import find_steps
 from stepscope.readers.common.allocations import memory_samples, pair_releases
 
 _ON_DEVICE = ["stream", "ops", "async"]

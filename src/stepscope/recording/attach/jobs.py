@@ -21,8 +21,8 @@ _ATTEMPTS = 6
 
 def listen(recorder: Recorder, settings: dict[str, Any]) -> sockets.Agent:
     """Answer requests to this process. `settings`: job, root (the process that started it), out (the folder of recordings)."""
-    from stepscope.recording import sources
     from stepscope.recording.collectors.options import parse
+    from stepscope.recording.windows import sources
 
     requests: dict[str, Request] = {}
     start = time.time()

@@ -81,8 +81,8 @@ class Process:
         request = self._first_request()
         if request is None or self._request is None or self._ended or self.recorder.busy or timed_start.importing():
             return
-        from stepscope.recording import sources
         from stepscope.recording.collectors.options import parse
+        from stepscope.recording.windows import sources
 
         self._discard_early()
         self._early_request, self._early_frameworks = request, frameworks

@@ -3,7 +3,8 @@
 from functools import wraps
 from typing import Any
 
-from stepscope.recording.collectors.torch import optimizers, ranges, sessions
+from stepscope.recording.collectors.torch import optimizers, ranges
+from stepscope.recording.collectors.torch.sessions import sessions
 from stepscope.recording.hooks import stock_profilers
 from stepscope.recording.hooks.calls import Leader
 from stepscope.recording.hooks.process import this_process

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from stepscope.recording.profiler import Profiler
-    from stepscope.recording.window import Window
+    from stepscope.recording.windows.window import Window
 
 
 class Runtime:

@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepscope.model import column_comments, parameters, schema
+from stepscope.model import parameters, schema
+from stepscope.model.columns import column_comments
 from stepscope.model.trace import analysis, analysis_names
 
 ROOT = "stepscope://docs/"

@@ -17,7 +17,7 @@ from stepscope.model.parameters import nearest
 from stepscope.model.trace import Trace
 from stepscope.query.process import MEMORY
 from stepscope.server.answers import Answers, Question
-from stepscope.server.queries import QueryPool
+from stepscope.server.routes.queries import QueryPool
 from stepscope.server.runs import LARGE, Run, RunList
 from stepscope.server.traces import Opening, Signature, Traces
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.tables import finite
+from stepscope.model.output.tables import finite
 from stepscope.model.units import count
 
 ROWS, MOST_ROWS = 50, 500  # by default, and at most

@@ -9,7 +9,8 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import UsageError
-from stepscope.model import parameters, tables
+from stepscope.model import parameters
+from stepscope.model.output import tables
 from stepscope.model.trace import analysis_names
 from stepscope.server.agents import arguments, documents, places
 from stepscope.server.agents.arguments import PAGE, SELECTION, TABLE, Schema

@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.shared.steps.coverage import coverage
-from stepscope.model import chips
+from stepscope.model.devices import chips
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
@@ -180,7 +180,7 @@ NEEDS: dict[str, Need] = {
     "cpu": Need("CPU samples", _counter("cpu user"), {"": "record with `stepscope run` for at least a second"}),
     "compute threads": Need("the number of compute threads", _counter("compute threads"), {"": "record with `stepscope run`"}),
     "clocks": Need("samples of the device clock", _counter("clock", "freq", "Freq"), {"": "record with `stepscope run` on the device"}),
-    "chip": Need("a chip with known peaks", _known_chip, {"": "add the chip to model/chips.py"}),
+    "chip": Need("a chip with known peaks", _known_chip, {"": "add the chip to model/devices/chips.py"}),
     "communication": Need("communication", _spans("communication"), {"": "record a job of several ranks"}),
     "ranks": Need("several ranks", lambda run: len(run.trace.meta.ranks) > 1, {"": "record all ranks and open their folder"}),
     "links": Need("transfers between ranks with their links", _filled("links", "bytes"), {"": "record with --level Level1 on Ascend"}),

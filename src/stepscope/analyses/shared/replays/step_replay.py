@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.ranks.rank_places import rank_places
+from stepscope.analyses.shared.parallelism.rank_places import rank_places
 from stepscope.analyses.shared.ranks.rank_steps import PARTS, Matrix, rank_steps
 from stepscope.analyses.shared.ranks.slow_ranks import Floats, known_median, usual
 from stepscope.model.intervals import Bools

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.counters import COLUMNS, of_device
+from stepscope.model.columns.counters import COLUMNS, of_device
 from stepscope.readers.ascend.ascend_db.sqlite import Database
 from stepscope.readers.ascend.common.memory_tables import record_counters
 

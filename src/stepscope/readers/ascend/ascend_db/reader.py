@@ -33,9 +33,9 @@ from stepscope.readers.ascend.common.communication_tables import WAIT_COLUMNS, a
 from stepscope.readers.ascend.common.kinds import SERVING
 from stepscope.readers.ascend.common.step_sums import SUMS, database_sums, with_step_sums
 from stepscope.readers.ascend.common.steps import is_single_step, single_step
-from stepscope.readers.chrome.scopes import assign_scopes
-from stepscope.readers.chrome.spans import nest_spans
-from stepscope.readers.chrome.steps import assign_steps, find_steps
+from stepscope.readers.chrome.kineto.scopes import assign_scopes
+from stepscope.readers.chrome.kineto.spans import nest_spans
+from stepscope.readers.chrome.kineto.steps import assign_steps, find_steps
 from stepscope.readers.common.documents import OUTSIDE_LINK, is_inside_folder, to_int
 from stepscope.readers.common.name_parts import add_counter_columns
 from stepscope.readers.common.problems import Problem, problem_frame

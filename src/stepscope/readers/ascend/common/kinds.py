@@ -7,7 +7,7 @@ from stepscope.model import schema
 from stepscope.readers.ascend.common.kernel_details import Matches
 from stepscope.readers.ascend.common.tables import COMMUNICATION_CORES
 from stepscope.readers.ascend.common.tracks import TRACK_COLUMNS, tracks_in
-from stepscope.readers.chrome.spans import classify_spans
+from stepscope.readers.chrome.kineto.spans import classify_spans
 
 # Timelines put the level of a CANN call before its name, `Node@launch`. These are the levels in the words of raw data.
 _LEVELS = {

@@ -32,11 +32,11 @@ from stepscope.readers.ascend.common.steps import is_single_step, single_step, s
 from stepscope.readers.ascend.common.tables import COMMUNICATION_CORES, NO_PREPARING
 from stepscope.readers.ascend.common.texts import json_lists
 from stepscope.readers.ascend.common.tracks import describe_tracks, device_table, layers_of_spans, track_table, tracks_in
+from stepscope.readers.chrome.kineto.scopes import assign_scopes
+from stepscope.readers.chrome.kineto.spans import flow_spans, nest_spans, optional_rows
+from stepscope.readers.chrome.kineto.steps import assign_steps, find_steps
 from stepscope.readers.chrome.parts import close_pairs, load_part, part_files
 from stepscope.readers.chrome.records import Report
-from stepscope.readers.chrome.scopes import assign_scopes
-from stepscope.readers.chrome.spans import flow_spans, nest_spans, optional_rows
-from stepscope.readers.chrome.steps import assign_steps, find_steps
 from stepscope.readers.common.problems import Problem, problem_frame
 
 # Args of tasks that have columns.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.model.counters import COLUMNS, of_device
+from stepscope.model.columns.counters import COLUMNS, of_device
 from stepscope.readers.ascend.common.tables import column, drop_invalid, nanoseconds, number, read_table
 from stepscope.readers.common.documents import files
 from stepscope.readers.common.problems import Problem

@@ -4,7 +4,7 @@ import re
 
 import polars as pl
 
-from stepscope.model.counters import COLUMNS, of_device
+from stepscope.model.columns.counters import COLUMNS, of_device
 
 # Counters that we rename: pattern, name, unit, factor.
 _RENAMED = (

@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 
 from stepscope.model import schema
+from stepscope.readers.chrome.kineto.tracks import sort_key
 from stepscope.readers.chrome.records import Report
-from stepscope.readers.chrome.tracks import sort_key
 from stepscope.readers.common.name_parts import add_track_columns
 
 _LAYERS = {

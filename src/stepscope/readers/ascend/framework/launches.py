@@ -13,9 +13,9 @@ from stepscope.readers.ascend.common.memory_tables import record_counters
 from stepscope.readers.ascend.framework.columns import sort_calls
 from stepscope.readers.ascend.framework.records import Framework
 from stepscope.readers.ascend.prof.host.records import Around
-from stepscope.readers.chrome.scopes import assign_scopes
-from stepscope.readers.chrome.spans import optional_rows
-from stepscope.readers.chrome.steps import assign_steps, find_steps
+from stepscope.readers.chrome.kineto.scopes import assign_scopes
+from stepscope.readers.chrome.kineto.spans import optional_rows
+from stepscope.readers.chrome.kineto.steps import assign_steps, find_steps
 
 _ALLOCATOR_CALLS = ("empty_tensor", "malloc_workspace")  # calls of torch_npu's allocator, not operators
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import units
-from stepscope.model.counters import of_device
+from stepscope.model.columns.counters import of_device
 from stepscope.model.intervals import Ints
 from stepscope.process import heap
 from stepscope.readers.ascend.prof import communication as prof_communication

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import DataError
-from stepscope.model.counters import COLUMNS
+from stepscope.model.columns.counters import COLUMNS
 from stepscope.model.trace import Meta, Trace
 from stepscope.process import heap
 from stepscope.readers import Options

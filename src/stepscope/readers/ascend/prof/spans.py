@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from stepscope.model import schema, span_details
+from stepscope.model import schema
+from stepscope.model.columns import span_details
 from stepscope.model.trace import complete
 from stepscope.readers.ascend.prof import steps as prof_steps
 from stepscope.readers.ascend.prof.device_data import AICPU, DeviceData

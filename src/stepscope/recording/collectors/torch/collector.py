@@ -14,14 +14,15 @@ from stepscope.process import clock
 from stepscope.process.notices import say
 from stepscope.recording.collectors.nvml import Sampler
 from stepscope.recording.collectors.options import Options, ProfilerActivity, ProfilerLevel
-from stepscope.recording.collectors.torch import npu, ranges, sessions, surroundings
-from stepscope.recording.collectors.torch.budget import Budget
+from stepscope.recording.collectors.torch import npu, ranges, surroundings
 from stepscope.recording.collectors.torch.clock import Session
-from stepscope.recording.collectors.torch.collectives import Collectives
 from stepscope.recording.collectors.torch.loader import Watch
 from stepscope.recording.collectors.torch.modules import Ranges
 from stepscope.recording.collectors.torch.saves import Saves
-from stepscope.recording.collectors.torch.session_writer import CLOCK_ERROR_NS, SessionWriter
+from stepscope.recording.collectors.torch.sessions import sessions
+from stepscope.recording.collectors.torch.sessions.budget import Budget
+from stepscope.recording.collectors.torch.sessions.collectives import Collectives
+from stepscope.recording.collectors.torch.sessions.session_writer import CLOCK_ERROR_NS, SessionWriter
 from stepscope.recording.process.signals import run_on_main_thread
 
 _SIZE_CHECK_S = 0.25  # between two checks of a session's size where no step ends

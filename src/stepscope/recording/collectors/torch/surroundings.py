@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.recording.collectors.options import Options, ProfilerActivity, ascend_only
-from stepscope.recording.collectors.torch import collectives, npu
+from stepscope.recording.collectors.torch import npu
+from stepscope.recording.collectors.torch.sessions import collectives
 
 
 def activities(requested: tuple[ProfilerActivity, ...]) -> list[Any]:

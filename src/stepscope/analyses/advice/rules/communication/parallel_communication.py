@@ -11,8 +11,8 @@ import polars as pl
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.communication.communication import waits
-from stepscope.analyses.shared.ranks.call_dimensions import call_dimensions
-from stepscope.analyses.shared.ranks.rank_places import rank_places
+from stepscope.analyses.shared.parallelism.call_dimensions import call_dimensions
+from stepscope.analyses.shared.parallelism.rank_places import rank_places
 from stepscope.analyses.shared.ranks.rank_steps import rank_steps
 
 NEEDS = ("steps", "communication", "ranks")

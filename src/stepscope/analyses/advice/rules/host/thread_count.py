@@ -11,7 +11,7 @@ import polars as pl
 from stepscope.analyses.advice.engine.findings import Evidence, Finding
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.host.cpu import core_counts
-from stepscope.analyses.shared.ranks.rank_places import rank_places
+from stepscope.analyses.shared.parallelism.rank_places import rank_places
 
 NEEDS = ("steps", "operators", "compute threads")
 APPLIES = ("pytorch",)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import units
-from stepscope.model.counters import COLUMNS, of_device
+from stepscope.model.columns.counters import COLUMNS, of_device
 from stepscope.readers.ascend.prof.files import DEVICE_MAGIC, Clock, Notes, Records, Side, counter_clock, lines, number, records
 
 _HBM = np.dtype([("at", "<u8"), ("count", "<u8"), ("event", "<u4"), ("unit", "<u4")])

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stepscope.model.counters import COLUMNS, of_device
+from stepscope.model.columns.counters import COLUMNS, of_device
 from stepscope.readers.ascend.prof.files import Notes, Side, lines, number
 
 _Sample = tuple[str | None, str, int, float, str]

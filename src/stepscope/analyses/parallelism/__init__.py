@@ -1,0 +1,1 @@
+"""Parallelism: which ranks do what, and how evenly."""

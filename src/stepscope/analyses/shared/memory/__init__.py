@@ -1,0 +1,1 @@
+"""Building blocks about device memory."""

@@ -1,0 +1,1 @@
+"""Devices: peaks of chips, and what kernels compute, by their names."""

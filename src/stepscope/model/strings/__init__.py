@@ -1,0 +1,1 @@
+"""Sentences of `verdict` and `advice`, in each language."""

@@ -1,0 +1,1 @@
+"""The trace of Chrome events as torch.profiler (Kineto) writes them."""

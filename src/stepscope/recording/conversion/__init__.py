@@ -1,0 +1,1 @@
+"""From captures and PROF directories to run folders and results."""

@@ -1,0 +1,1 @@
+"""What the server answers below each address, beside the tables of `answers`."""

@@ -1,0 +1,1 @@
+"""The rows of a timeline under construction: from spans to columns."""
