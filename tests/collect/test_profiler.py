@@ -1335,6 +1335,26 @@ def test_a_job_that_is_killed_by_a_signal_keeps_the_window_under_way_and_its_exi
     assert calls["step"].to_list() == steps
 
 
+def test_a_second_signal_does_not_kill_a_job_before_it_reports_its_recording(tmp_path: Path) -> None:
+    killed = job(
+        """
+        import os, signal
+        from stepscope import Profiler
+        def send_again(_): os.kill(os.getpid(), signal.SIGTERM)  # the window is closed, and its end is not reported yet
+        profiler = Profiler(host_interval_ms=0, on_trace_ready=send_again)
+        profiler.step()
+        os.kill(os.getpid(), signal.SIGTERM)
+        profiler.step()
+        """,
+        tmp_path,
+    )
+    (capture,) = recordings(tmp_path / "data")
+    place = capture.relative_to(tmp_path)
+    how = f"recorded {place}; open it with: stepscope view {place}"
+    assert killed.stderr.splitlines() == [f"stepscope: the profiler was still recording at the end of the program: {how}"]
+    assert killed.returncode == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("trains", mostly_deep(["ranges", "torch"], keep=["torch"]))
 def test_a_job_that_is_killed_within_a_call_of_c_that_never_returns_keeps_its_steps_and_its_exit_status(
     trains: str, tmp_path: Path

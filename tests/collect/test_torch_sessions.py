@@ -57,7 +57,7 @@ def test_a_range_around_all_windows_is_in_each_of_them(tmp_path: Path) -> None:
         """
 x = torch.ones(4)
 with Profiler(schedule=schedule(wait=1, active=1, repeat=3), **QUIET) as profiler:
-    with record_function("everything"), record_function("inner"):
+    with record_function("everything"), record_function("inner"), torch._C._profiler._RecordFunctionFast("fast"):
         for _ in range(7):
             x.add(1)
             profiler.step()
@@ -67,8 +67,48 @@ with Profiler(schedule=schedule(wait=1, active=1, repeat=3), **QUIET) as profile
     found = windows(tmp_path)
     assert len(found) == 3
     # The first window begins inside of the ranges, too, and they were entered after the profiler was made.
-    assert [(calls(trace, "everything"), calls(trace, "inner"), calls(trace, "aten::add")) for trace in found] == [(1, 1, 1)] * 3
+    names = ("everything", "inner", "fast", "aten::add")
+    assert [tuple(calls(trace, name) for name in names) for trace in found] == [(1, 1, 1, 1)] * 3
     assert [problem_texts(trace) for trace in found] == [[], [], []]
+
+
+def test_a_fast_range_that_was_imported_before_may_be_open_where_recording_begins_and_ends(tmp_path: Path) -> None:
+    run(
+        """
+from torch._C._profiler import _RecordFunctionFast
+x = torch.ones(4)
+profiler = Profiler(start_profile=False, **QUIET)
+for _ in range(3):
+    with _RecordFunctionFast("outer"), _RecordFunctionFast("inner"):
+        profiler.start()
+        x.add(1)
+        profiler.stop()
+""",
+        tmp_path,
+    )
+    found = windows(tmp_path)
+    assert [(calls(trace, "outer"), calls(trace, "inner"), calls(trace, "aten::add")) for trace in found] == [(1, 1, 1)] * 3
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="a with statement no longer refers to the bound __exit__")
+def test_no_session_begins_inside_a_fast_range_that_is_older_than_stepscope(tmp_path: Path) -> None:
+    run(
+        """
+x = torch.ones(4)
+with torch._C._profiler._RecordFunctionFast("older"):
+    profiler = Profiler(**QUIET)
+    x.add(1)
+profiler.step()
+x.add(1)
+profiler.step()
+profiler.stop()
+""",
+        tmp_path,
+    )
+    (trace,) = windows(tmp_path)
+    reason = "a range of torch's _RecordFunctionFast is open that began before stepscope"
+    assert problem_texts(trace) == [f"PyTorch is recorded from step 1 on: before, {reason}"]
+    assert calls(trace, "aten::add") == 1
 
 
 PLACES = {

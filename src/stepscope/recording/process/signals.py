@@ -54,6 +54,7 @@ class Signals:
 
     def __init__(self, finish: Callable[[], None]) -> None:
         self._finish = finish
+        self._ending = False  # a signal ends the program
         self._watchdog = _Watchdog(self)
 
     def catch(self) -> None:
@@ -70,8 +71,8 @@ class Signals:
             signal.signal(signal.SIGINT, self._on_interrupt)
 
     def release(self) -> None:
-        """Restore the handlers."""
-        if threading.current_thread() is threading.main_thread():
+        """Restore the handlers. While a signal ends the program they stay: a second signal must not kill it before the end is reported."""
+        if threading.current_thread() is threading.main_thread() and not self._ending:
             for number in _SIGNALS:
                 if signal.getsignal(number) == self.on_signal:
                     signal.signal(number, signal.SIG_DFL)
@@ -81,6 +82,7 @@ class Signals:
 
     def forked(self) -> None:
         """A signal kills a forked child at once."""
+        self._ending = False
         self._watchdog.forked()
         critical_section.__init__()  # type: ignore[misc]
         self.release()
@@ -95,7 +97,12 @@ class Signals:
             critical_section.pending_signal = number  # it is sent again when the section is left
             return
         with critical_section:
-            self._finish()
+            self._ending = True
+            try:
+                self._finish()
+            finally:
+                self._ending = False
+                self.release()
             signal.signal(number, signal.SIG_DFL)
             critical_section.pending_signal = number  # it is sent again, and kills
 

@@ -6,7 +6,7 @@ import weakref
 from functools import wraps
 from typing import Any
 
-from stepscope.recording.collectors.torch import ranges
+from stepscope.recording.collectors.torch import fast_ranges, ranges
 from stepscope.recording.process.runtime import runtime
 
 PREFIX = "nn.Module: "
@@ -35,10 +35,9 @@ class Ranges:
 
     def _wrapper(self, original: Any) -> Any:
         import torch
-        from torch._C._profiler import _RecordFunctionFast
 
         names, new_name, this_thread = self._names, self._name, ranges.this_thread
-        compiling, new_range = torch.compiler.is_compiling, _RecordFunctionFast
+        compiling, new_range = torch.compiler.is_compiling, fast_ranges.original()
 
         @wraps(original)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from stepscope.recording.collectors.torch import fast_ranges
 from stepscope.recording.process.runtime import runtime
 from stepscope.recording.process.signals import main_thread_deferrals
 
@@ -43,6 +44,7 @@ def track() -> None:
     if runtime.patches.wrap(kind, "__enter__", "ranges", _tracked_enter):
         runtime.patches.wrap(kind, "__exit__", "ranges", _tracked_exit)
         not_compiled(_Thread.__init__, deep=True)
+        fast_ranges.track(this_thread)
         _follow_backward()
 
 
@@ -148,7 +150,7 @@ def close() -> None:
         if hasattr(range_, "record"):
             leave(range_, None, None, None)
         else:
-            range_.__exit__(None, None, None)
+            getattr(range_, "range", range_).__exit__(None, None, None)
 
 
 def reopen() -> None:
@@ -158,7 +160,7 @@ def reopen() -> None:
         if hasattr(range_, "record"):
             enter(range_)
         else:
-            range_.__enter__()
+            getattr(range_, "range", range_).__enter__()
 
 
 def _original(name: str) -> Any:
@@ -188,6 +190,8 @@ def obstacle() -> str | None:
     """Why no session may start at this place of the program, or None."""
     if _Process.abandoned:
         return "an earlier recording ended while a collective was running"
+    if fast_ranges.is_earlier_open():
+        return "a range of torch's _RecordFunctionFast is open that began before stepscope"
     if not _Process.sessions:
         return None
     if _Process.detached:
