@@ -376,7 +376,9 @@ def test_the_python_interface_answers_without_a_process_of_ones_own(small: Trace
         ("from steps select step", {"step": pl.Int32}, [(0,), (1,)]),
         ("values (1, 'a')", {"col0": pl.Int32, "col1": pl.String}, [(1, "a")]),
         ("with spans as (select * from spans where step = 1) select count(*) as n from spans", {"n": pl.Int64}, [(2,)]),
-        ("select interval 2 day as i, date '2026-01-02' as d", {"i": pl.String, "d": pl.Date}, None),
+        ("select interval 2 day as i, date '2026-01-02' as d", {"i": pl.String, "d": pl.String}, [("2 days", "2026-01-02")]),
+        ("select date '99999-01-01' as d, '\\xFFA'::blob as b", {"d": pl.String, "b": pl.String}, [("99999-01-01", "\\xFFA")]),
+        ("select timestamp '20000-01-01 10:00:00' as t", {"t": pl.String}, [("20000-01-01 10:00:00",)]),
     ],
 )  # fmt: skip
 def test_answers_have_plain_types_and_names_that_keep_the_unit(

@@ -1,5 +1,6 @@
 """The engine Ray: the same files as the pool, also where a worker is killed and a node is lost in the middle of the job."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rank_folders
+from programs import free_port
 from stepscope.cluster import summaries, summarize
 from stepscope.errors import UsageError
 
@@ -72,13 +74,39 @@ def test_ray_writes_the_files_of_the_pool_also_after_losing_a_worker_and_a_node(
     assert rank_folders.digests(tmp_path / "disturbed") == usual
 
 
-def test_a_cluster_that_is_not_there_is_an_error_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("127.0.0.1:FREE", "no Ray cluster at 127.0.0.1:FREE: Connection refused. Is it running? `ray start --head` prints its address"),
+        ("[::1]:FREE", "no Ray cluster at [::1]:FREE: "),
+        ("head.invalid:6379", "no Ray cluster at head.invalid:6379: "),
+        ("127.0.0.1", "the address of the Ray cluster is '127.0.0.1'; expected auto, local, HOST:PORT or ray://HOST:PORT"),
+        ("127.0.0.1:70000", "the address of the Ray cluster is '127.0.0.1:70000'; expected auto, local, HOST:PORT or ray://HOST:PORT"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_refused_before_ray_waits_for_it(
+    address: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "init", lambda **options: pytest.fail("Ray waits for minutes"))
+    port = str(free_port())
+    job = rank_folders.write(tmp_path / "job", 1)
+    for chosen in ({"address": address.replace("FREE", port)}, {"address": "auto"}):
+        monkeypatch.setenv("RAY_ADDRESS", address.replace("FREE", port))
+        with pytest.raises(UsageError) as refused:
+            summarize(job, tmp_path / "x", engine="ray", **chosen)
+        assert str(refused.value).startswith(line.replace("FREE", port))
+
+
+def test_an_address_of_rays_client_names_the_package_that_it_needs(tmp_path: Path) -> None:
     pytest.importorskip("ray")
+    if importlib.util.find_spec("grpc"):
+        pytest.skip("the client is installed")
     job = rank_folders.write(tmp_path / "job", 2)
     command = [sys.executable, "-m", "stepscope", "cluster", "summarize", str(job), "-o", str(tmp_path / "x"), "--engine", "ray"]
     process = subprocess.run([*command, "--address", "ray://127.0.0.1:9"], capture_output=True, text=True, check=False)
     assert process.returncode == 2
-    assert process.stderr.startswith("stepscope: no Ray cluster at ray://127.0.0.1:9: ")
+    assert process.stderr == "stepscope: an address that begins with ray:// needs Ray's client: pip install 'ray[client]'\n"
 
 
 def test_without_ray_the_message_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,14 @@
 """The engine on many machines: Ray tasks. Run folders travel as bytes in Ray's object store; Ray repeats what a lost node computed."""
 
 import contextlib
+import importlib.util
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -14,7 +17,9 @@ from stepscope.cluster.tree import LostTaskError
 from stepscope.errors import StepscopeError, UsageError, first_line
 
 _RETRIES = 4  # of a task whose worker or node is lost
+_ANSWER_S = 5.0  # for a port to answer; Ray itself tries for minutes
 _INSTALL = "the engine ray needs Ray: pip install 'stepscope[cluster]'"
+_INSTALL_CLIENT = "an address that begins with ray:// needs Ray's client: pip install 'ray[client]'"
 _Files = dict[str, bytes]
 
 
@@ -56,7 +61,7 @@ class RayEngine:
 
 @contextlib.contextmanager
 def ray_engine(address: str | None, workers: int | None, memory: int | None) -> Iterator[RayEngine]:
-    """A Ray cluster as engine: the one at `address` (auto, ray://HOST:PORT), or a new one on this machine (local, or none)."""
+    """A Ray cluster as engine: the one at `address` (auto, HOST:PORT, ray://HOST:PORT), or a new one on this machine (local, or none)."""
     try:
         import ray
     except ImportError:
@@ -65,6 +70,7 @@ def ray_engine(address: str | None, workers: int | None, memory: int | None) -> 
     if started:
         local = address in (None, "local")
         place = {"address": "local", "include_dashboard": False, "num_cpus": workers} if local else {"address": address}
+        _check_address(address or "local")
         try:
             ray.init(**place, log_to_driver=False, configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -74,6 +80,28 @@ def ray_engine(address: str | None, workers: int | None, memory: int | None) -> 
     finally:
         if started:
             ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address where nothing answers."""
+    chosen = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    if chosen in ("auto", "local"):
+        return
+    if chosen.startswith("ray://") and importlib.util.find_spec("grpc") is None:
+        raise UsageError(_INSTALL_CLIENT)
+    try:
+        place = urlsplit(f"//{chosen.removeprefix('ray://')}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if host is None or port is None:
+        raise UsageError(f"the address of the Ray cluster is '{chosen}'; expected auto, local, HOST:PORT or ray://HOST:PORT")
+    try:
+        socket.create_connection((host, port), _ANSWER_S).close()
+    except OSError as error:
+        raise UsageError(
+            f"no Ray cluster at {chosen}: {error.strerror or error}. Is it running? `ray start --head` prints its address"
+        ) from error
 
 
 def perform_on_node(task: bytes, *inputs: _Files) -> tuple[bytes, _Files]:

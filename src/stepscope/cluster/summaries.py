@@ -48,9 +48,10 @@ def summarize(
     """Write the summary of the ranks at `path` to the run folder `output`, and return it; None if it is at an address.
 
     `path` and `output` are paths or addresses such as s3://bucket/job. Each rank is read once, in batches. With the engine pool, batches
-    run in `workers` processes of this machine (default: one for each core); with ray, on the Ray cluster at `address` (auto, ray://HOST:PORT;
-    local or None: a new one on this machine). `memory_per_worker` bounds a process in bytes (default: 700 MiB): a rank that needs more is
-    left out. Ranks that cannot be read are rows of `problems`. The files of the summary are the same, whichever engine writes them.
+    run in `workers` processes of this machine (default: one for each core); with ray, on the Ray cluster at `address` (auto, HOST:PORT,
+    ray://HOST:PORT; local or None: a new one on this machine). `memory_per_worker` bounds a process in bytes (default: 700 MiB): a rank
+    that needs more is left out. Ranks that cannot be read are rows of `problems`. The files of the summary are the same, whichever engine
+    writes them.
     """
     check_word("engine", engine, ENGINES)
     if workers is not None and workers < 1:

@@ -27,10 +27,8 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 _RESERVE = 1 << 28  # bytes for the stacks of threads and the libraries
 # Functions whose result has the unit of their column: without AS, the result also gets its name.
 _SAME_UNIT = re.compile(r"(?:sum|min|max|avg|mean|median|any_value|first|last|abs|mode)\((?:DISTINCT )?(\w+)\)", re.IGNORECASE)
-# Types that Arrow, the pages and JSON can hold; others are shown as text.
-_PORTABLE_TYPE = re.compile(
-    r"(?:BOOLEAN|U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|VARCHAR|BLOB|DATE|TIMESTAMP(?:_\w+)?|DECIMAL\(.*\))(?:\[\])*"
-)
+# Types that Python, Arrow, CSV, the pages and JSON can hold; others are shown as text. Python has no year after 9999.
+_PORTABLE_TYPE = re.compile(r"(?:BOOLEAN|U?(?:TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|VARCHAR|DECIMAL\(.*\))(?:\[\])*")
 
 
 def serve(parent: Parent, memory: int, cpu_s: float | None) -> None:

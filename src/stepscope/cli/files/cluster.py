@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:
     parser.add_argument("--force", action="store_true", help="Replace OUT if it is a summary. Default: refuse.")
     text = "Run on pool (processes of this machine) or ray (a Ray cluster). Default: pool."
     parser.add_argument("--engine", type=OneOf("engine", ["pool", "ray"]), default="pool", metavar="ENGINE", help=text)
-    text = "Use the Ray cluster at auto or ray://HOST:PORT. Default: local, a new one on this machine."
+    text = "Use the Ray cluster at auto, HOST:PORT or ray://HOST:PORT. Default: local, a new one on this machine."
     parser.add_argument("--address", metavar="ADDRESS", help=text)
     parser.add_argument("--workers", type=int, metavar="N", help="Run N processes. Default: one for each core.")
     text = "Leave out a rank that needs more memory than this in a process. Default: 700MiB."
