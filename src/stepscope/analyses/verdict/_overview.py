@@ -234,6 +234,8 @@ def _statements(ranks: list[_Rank]) -> Iterator[_Text]:
     device = next((rank.device for rank in shares if rank.on_device), "host")
     yield "device-time", {"device": device, **parameters} | ({"ranks": len(shares)} if len(shares) > 1 else {}), None
     yield from _coverage_messages(rows)
+    if lost := sum(column(rows, "lost_launches")):
+        yield "coverage-launches", {"lost": lost, "launches": sum(column(rows, "launches"))}, "medium"
 
 
 def _coverage_messages(rows: list[dict[str, Any]]) -> Iterator[_Text]:
