@@ -1047,6 +1047,17 @@ def test_list_says_the_rank_that_a_file_says_at_its_head(tmp_path: Path, say, ca
     assert row["ranks"] == "5" and row["steps"] is None and not cache.exists()
 
 
+def test_list_counts_the_ranks_of_the_job_that_have_no_recording(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
+    for rank in (0, 3):
+        place = chrome(tmp_path / "job" / f"rank{rank}.json", rank)
+        place.write_text(place.read_text().replace('{"rank"', '{"world_size": 8, "rank"'))
+    (row,) = json.loads(say("list", str(tmp_path), "--deep", "--format", "json").out)["rows"]
+    assert (row["ranks"], row["missing"]) == ("0, 3", 6)
+    assert say("cluster", "summarize", str(tmp_path / "job"), "-o", str(tmp_path / "summary")).code == 0
+    (row,) = json.loads(say("list", str(tmp_path / "summary"), "--format", "json").out)["rows"]
+    assert (row["ranks"], row["missing"]) == ("0, 3", 6)
+
+
 def test_list_counts_the_files_in_folders_of_a_recording(say) -> None:  # type: ignore[no-untyped-def]
     folder = Path(__file__).parent / "samples" / "prof"
     (row,) = json.loads(say("list", str(folder), "--format", "json").out)["rows"]

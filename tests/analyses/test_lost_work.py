@@ -249,3 +249,19 @@ def test_a_serving_trace_without_the_kernels_of_the_batch_before_is_not_idle(sha
     if not file.exists():
         pytest.skip("no SGLang trace")
     assert headline(stepscope.open(file, cache=False)) == "GPU: some kernels are not recorded, so busy and idle time are unknown."
+
+
+def test_a_few_launches_without_work_are_said_beside_the_idle_time() -> None:
+    """40 launches in a step, of which one has no kernel: 2.5 %. The step counts as complete, and the idle time may be work."""
+    rows = ["span track kind name start_ns dur_ns step flow_in"]
+    for number in range(40):
+        rows.append(f"{number} 0 api cudaLaunchKernel {number * 100} 10 1 -")
+        if number != 20:
+            rows.append(f"{number + 100} 7 kernel k {number * 100 + 20} 50 1 {number}")
+    trace = tiny.trace(spans="\n".join(rows), tracks=TRACKS, steps="step start_ns end_ns\n1 0 4000")
+    assert trace.overview().select("device_steps", "lost_launches", "launches").row(0) == (1, 1, 40)
+    texts = trace.verdict(topic="overview")["text"].to_list()
+    assert "For 1 of 40 launches, no work is recorded: part of the idle time may be work." in texts
+    whole = tiny.trace(spans="\n".join([*rows, "120 7 kernel k 2020 50 1 20"]), tracks=TRACKS, steps="step start_ns end_ns\n1 0 4000")
+    assert whole.overview().select("lost_launches", "launches").row(0) == (0, 40)
+    assert not whole.verdict(topic="overview")["text"].str.contains("no work is recorded").any()

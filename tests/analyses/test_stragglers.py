@@ -143,3 +143,18 @@ def test_the_slow_stage_of_a_pipeline_is_named_and_its_ranks_are_compared_with_e
 def test_the_slow_stages_of_bytedances_traces_are_named(shared: Path, name: str, stage: int) -> None:
     table = stepscope.open(shared / "straggler" / f"trace-{name}.parquet", cache=False).stragglers()
     assert table.select("kind", "stage", "cause").rows() == [("stage", stage, "compute")]
+
+
+def test_a_rank_that_all_others_wait_for_is_the_first_sentence_of_the_run_and_of_each_rank() -> None:
+    # Three ranks wait 20 ms of each step of 100 ms in their transfers, which is exposed communication of theirs, caused by rank 2.
+    trace = job({0: Rank(), 1: Rank(), 2: Rank(compute=60), 3: Rank()})
+    sentence = "Rank 2 needs 20.0 ms more than its peers in 10 of 10 steps: more computation. The job loses 20.0 ms per step, 20.0 %."
+    first = trace.verdict(topic="overview").group_by("rank", maintain_order=True).first()
+    assert first.select("rank", "code", "text").rows() == [(rank, "straggler-rank", sentence) for rank in (None, 0, 1, 2, 3)]
+    assert trace.analyse("verdict", topic="overview", rank=0)["text"][0] == sentence  # as the page of rank 0 asks
+    assert "in 5 of 5 steps" in trace.analyse("verdict", topic="overview", rank=0, steps=(0, 4))["text"][0]
+
+
+@pytest.mark.parametrize("slow", [Rank(), Rank(compute=44)], ids=["even", "4 %"])
+def test_ranks_that_lose_little_are_not_the_first_sentence(slow: Rank) -> None:
+    assert "straggler-rank" not in job({0: Rank(), 1: Rank(), 2: slow, 3: Rank()}).verdict(topic="overview")["code"]

@@ -10,7 +10,8 @@ import pytest
 import stepscope
 import tiny
 from stepscope.analyses.shared.replays.changes import NEVER, parse_scales
-from stepscope.analyses.shared.replays.graph import KERNEL, Graph
+from stepscope.analyses.shared.replays.graph import build
+from stepscope.analyses.shared.replays.nodes import KERNEL, Graph
 from stepscope.analyses.shared.replays.replay import binding, path_shares, replay
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
@@ -75,6 +76,53 @@ def test_the_bottleneck_is_what_most_of_the_changed_path_is() -> None:
     trace = synchronized()
     assert trace.analyse("whatif")["bottleneck"].to_list() == ["kernel"]  # k1 and k2: 58 of 100 us
     assert trace.analyse("whatif", remove="device")["bottleneck"].to_list() == ["host"]
+
+
+def test_steps_of_the_device_keep_their_lengths_where_the_first_one_launched_the_work_of_all() -> None:
+    # As CANN records a training in graph mode: the program launches three steps within the first one, and the steps are ranges of the
+    # device of 100, 120 and 80 us. k2 is half of the second step.
+    trace = tiny.trace(
+        spans="""
+            track  kind    name      step  start_ns  dur_ns  span  flow_in
+            0      api     launch    0     0         1000    1     -
+            0      api     launch    0     2000      1000    2     -
+            0      api     launch    0     4000      1000    3     -
+            7      kernel  k1        0     10000     90000   4     1
+            7      kernel  k2        1     100000    60000   5     2
+            7      kernel  k3        2     220000    80000   6     3
+        """,
+        tracks=TRACKS,
+        steps="""
+            step  start_ns  end_ns
+            0     0         100000
+            1     100000    220000
+            2     220000    300000
+        """,
+    )
+    graph = build(trace)
+    assert graph.step_times(replay(graph)).tolist() == [100_000, 120_000, 80_000]
+    shorter = np.where(graph.span == 5, 0, graph.duration)
+    assert graph.step_times(replay(graph, shorter)).tolist() == [100_000, 60_000, 80_000]
+
+
+def test_without_launches_a_transfer_that_takes_no_time_gains_what_no_kernel_hid() -> None:
+    # A transfer of 60 us from 20: k1 hides 10 us of it, and k2 begins 5 us after it, on another stream than k1. The step ends 5 us after
+    # k2. So 50 us are exposed, and no more can be gained: k1 and k2 take 30 and 10 us, and the gaps are kept.
+    trace = tiny.trace(
+        spans="""
+            track  kind           name      step  start_ns  dur_ns  span
+            7      kernel         k1        0     0         30000   1
+            9      communication  transfer  0     20000     60000   2
+            8      kernel         k2        0     85000     10000   3
+        """,
+        tracks=TRACKS
+        + """            9      stream  "stream_9"    0
+    """,
+        steps="step start_ns end_ns\n0 0 100000",
+    )
+    assert trace.overlap().select("exposed_ns", "free_ns").row(0) == (50_000, 10_000)
+    (row,) = trace.analyse("whatif", remove="communication").to_dicts()
+    assert (row["step_ns"], row["replayed_ns"], row["gain_ns"]) == (100_000, 100_000, 50_000)
 
 
 def graph_of(duration: list[int], dependencies: list[list[tuple[int, int]]]) -> Graph:

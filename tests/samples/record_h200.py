@@ -55,7 +55,7 @@ def record(steps: Iterator[None], place: Path) -> None:
 
 def keep(capture: Path, place: Path) -> None:
     """The capture as a run folder, with torch's summary in summaries/. Where it was recorded is nobody's business."""
-    from stepscope.recording import convert
+    from stepscope.recording.conversion import convert
 
     copy = shutil.copytree(capture, place.with_name(f"{place.name}.capture"))
     header = json.loads((copy / "capture.json").read_text())

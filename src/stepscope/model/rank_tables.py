@@ -37,6 +37,8 @@ TABLES: dict[str, dict[str, Any]] = {
         "complete": pl.Boolean,
         "launched": pl.Boolean,  # all work that the step launched is recorded, if not all that ran in it
         "transfers": pl.Boolean,  # transfers are recorded apart from kernels
+        "launches": pl.Int64,  # launch calls; null if these are not recorded
+        "lost_launches": pl.Int64,  # launch calls without recorded work
     },
     # Summary of ranks: a completely recorded step, and the time that the rank needs for itself.
     "rank_steps": {

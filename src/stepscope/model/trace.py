@@ -127,6 +127,16 @@ class Trace:
         return self if self._whole is None else self._whole
 
     @property
+    def of_all_ranks(self) -> "Trace":
+        """The same steps on all ranks; itself where it is not narrowed to a rank."""
+        if not any(isinstance(part, tuple) and part[0] == "rank" for part in self._narrowing):
+            return self
+        trace = self.whole
+        for part in self._narrowing:
+            trace = trace.of_steps(*part[1:]) if isinstance(part, tuple) and part[0] == "steps" else trace
+        return trace
+
+    @property
     def is_part_of_steps(self) -> bool:
         """Whether the trace has only some of the steps (`of_steps`)."""
         return any(isinstance(part, tuple) and part[0] == "steps" for part in self._narrowing)

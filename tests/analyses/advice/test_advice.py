@@ -20,7 +20,7 @@ from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_h
 from stepscope.analyses.advice.engine.needs import NEEDS
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.advice.rules import Rule, rules
-from stepscope.analyses.shared.replays.graph import Graph
+from stepscope.analyses.shared.replays.nodes import Graph
 from stepscope.analyses.shared.replays.replay import replay
 from stepscope.model.intervals import Ints
 from stepscope.model.strings.messages import LANGUAGES, catalog, render

@@ -30,7 +30,7 @@ COLUMNS = {
     "later_ns": pl.Int64,  # gain once the findings above it are fixed, where it gains less than 1 % now
     "after": pl.String,  # the rule of the finding that hides it now
     "device_ns": pl.Int64,  # device time per step that it frees
-    "step_ns": pl.Int64,  # of the replay
+    "step_ns": pl.Int64,  # of the replay: the mean
     "limited_by": pl.String,  # now, most of the critical path is: host, input, launch, kernel, copy, communication
     "next_bottleneck": pl.String,  # the same after the fix
     "confidence": pl.String,  # high, medium, low
@@ -48,11 +48,11 @@ _SPANS = 20
 def advice(trace: Trace) -> pl.DataFrame:
     """Findings of all rules, those with the largest gain first; then statements, and rules that could not be checked.
 
-    The gain is what the median step gets shorter in a replay of the recording with the changes that the fix makes: time that other work
-    hides is no gain. Gains of several findings overlap: `waterfall` has the steps after fix A, then B. A finding with `later_ns` gains
-    next to nothing now, and that much once the findings above it are fixed. Gains of the host are reduced by the recording overhead where
-    that is known. A run without findings has one row with status `healthy`. Rules that cannot apply, such as one
-    for GPUs without a GPU, have no row.
+    The gain is what a step gets shorter in a replay of the recording with the changes that the fix makes, as the mean over the replayed
+    steps: time that other work hides is no gain. Gains of several findings overlap: `waterfall` has the steps after fix A, then B. A
+    finding with `later_ns` gains next to nothing now, and that much once the findings above it are fixed. Gains of the host are reduced
+    by the recording overhead where that is known. A run without findings has one row with status `healthy`. Rules that cannot apply,
+    such as one for GPUs without a GPU, have no row.
     """
     result = advice_of(trace)
     rows = [_row(ranked, result, "finding", trace) for ranked in result.findings]

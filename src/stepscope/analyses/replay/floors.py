@@ -5,7 +5,8 @@ import polars as pl
 
 from stepscope.analyses.shared.flop_counts import flop_calls
 from stepscope.analyses.shared.replays.changes import remove, unchanged
-from stepscope.analyses.shared.replays.graph import KINDS, build
+from stepscope.analyses.shared.replays.graph import build
+from stepscope.analyses.shared.replays.nodes import KINDS
 from stepscope.analyses.shared.replays.replay import replay
 from stepscope.model.trace import Trace
 

@@ -9,7 +9,8 @@ from stepscope.analyses.shared.replays.changes import Durations, parse_scales, u
 from stepscope.analyses.shared.replays.changes import infinite_bandwidth as without_transfer_time
 from stepscope.analyses.shared.replays.changes import remove as remove_time
 from stepscope.analyses.shared.replays.changes import scale as scale_time
-from stepscope.analyses.shared.replays.graph import Graph, build
+from stepscope.analyses.shared.replays.graph import build
+from stepscope.analyses.shared.replays.nodes import Graph
 from stepscope.analyses.shared.replays.replay import path_shares, replay
 from stepscope.analyses.shared.steps.coverage import step_ranges
 from stepscope.model.intervals import Ints

@@ -25,6 +25,8 @@ COLUMNS = {
     "device_data": pl.String,  # complete, partial, none (not recorded) or host (no device: operators count); null if unknown
     "device_steps": pl.Int64,  # that shares and rates of the device cover: their device work is completely recorded
     "device_step_ranges": pl.String,  # their numbers, if these are not all steps
+    "lost_launches": pl.Int64,  # launch calls of these steps without recorded work: idle time may be work; null without launch calls
+    "launches": pl.Int64,  # launch calls of these steps
     "compute_share": pl.Float64,  # of the device time in these steps; the four add up to 1
     "communication_share": pl.Float64,  # without computation at the same time
     "copy_share": pl.Float64,  # without either; null if the source has only operators, and the other three add up to 1
@@ -83,6 +85,7 @@ def overview(trace: Trace, *, warmup: int | None = None) -> pl.DataFrame:
         _device_names(trace),
         _device_steps(trace, steps, recorded),
         _device_shares(trace, device_steps),
+        _launches(trace, device_steps),
         _usage(trace, steps, device_steps),
         peak_memory(trace),
     ):
@@ -137,6 +140,12 @@ def _device_steps(trace: Trace, steps: pl.DataFrame, recorded: pl.DataFrame) -> 
             dtype=pl.String,
         ),
     )
+
+
+def _launches(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    """Launch calls of these steps, and those without recorded work."""
+    rows = coverage(trace).steps.join(steps, on=["rank", "step"], how="semi")
+    return rows.group_by("rank").agg(known_sum("launches"), known_sum("lost_launches"))
 
 
 def _device_shares(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Advise what to fix first: findings with their culprit, their gain by replay and the fix; then what could not be checked.
 
-A gain is what the median step gets shorter in a replay of the recording with the fix. Gains overlap: the last line has all fixes together.
+A gain is what a replayed step gets shorter with the fix, on average. Gains overlap: the last line has all fixes together.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def page(rows: list[dict[str, Any]], waterfall: list[dict[str, Any]], path: Path
         first, last = waterfall[0], waterfall[-1]
         before, after = first["step_before_ns"], last["step_after_ns"]
         share = units.share((before - after) / before) if before else ""
-        yield [("all fixes   ", "dim"), (f"{units.duration(before)} to {units.duration(after)} per step ({share} less)", "bold")]
+        yield [("all fixes   ", "dim"), (f"{units.duration(before)} to {units.duration(after)} per replayed step ({share} less)", "bold")]
     if statements:
         yield []
     for row in statements:

@@ -61,6 +61,7 @@ _DETAILS = {
     "device-not": "step_trace",
     "device-partly": "step_trace",
     "hang": "hangs",
+    "straggler": "stragglers",
 }
 # By label: the topic of `verdict`, and the number of its sentences.
 _CONCLUSIONS = {

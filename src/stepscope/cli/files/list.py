@@ -1,8 +1,9 @@
 """List every run at or below some paths: format, framework, ranks, steps, size and age.
 
 A folder whose recordings are the ranks and windows of one run is one row, as `stepscope summary FOLDER` opens it.
+The column `missing` is the number of ranks of the job without a recording here, where the recordings know how many ranks there are.
 The column `problems` lists the ranks of a run that cannot be read, with the reason.
-Files that were never opened are only identified: --deep reads them, to fill framework, ranks and steps.
+Files that were never opened are only identified: --deep reads them, to fill framework, ranks, missing and steps.
 """
 
 import argparse
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             except DataError as error:
                 failed.append(error)
     texts = dict.fromkeys(("path", "format", "framework", "ranks"), pl.String)
-    columns = texts | {"steps": pl.Int64, "size_bytes": pl.Int64, "changed": pl.String, "problems": pl.String}
+    columns = texts | {"missing": pl.Int64, "steps": pl.Int64, "size_bytes": pl.Int64, "changed": pl.String, "problems": pl.String}
     frame = pl.DataFrame(rows, schema=columns, orient="row")
     if rows or not failed:
         output.write_table(frame.lazy(), args, None, {"list": ", ".join(map(str, args.paths))})
@@ -90,6 +91,7 @@ class _Recording(NamedTuple):
     format: str
     framework: str | None
     ranks: list[int]
+    world_size: int | None
     steps: int | None
     size: int
     changed: float
@@ -112,6 +114,8 @@ def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any
     if not rows:
         raise unread[0][0]
     ranks = sorted({rank for row in rows for rank in row.ranks})
+    known = {rank for rank in [*ranks, *(rank for _, rank in unread)] if rank is not None}
+    world = max((row.world_size for row in rows if row.world_size is not None), default=None)
     steps = [row.steps for row in rows if row.steps is not None]
     problems = [unread_problem(error, rank) for error, rank in unread] + [problem for row in rows for problem in row.problems]
     return (
@@ -119,6 +123,7 @@ def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any
         rows[0].format,
         rows[0].framework,
         _rank_range(ranks) if ranks else None,
+        None if world is None else max(world - len(known), 0),
         sum(steps) if len(steps) == len(rows) else None,
         sum(row.size for row in rows),
         layout.local_time(max(row.changed for row in rows)),
@@ -138,10 +143,11 @@ def _recording(source: "Source", rank: int | None, args: argparse.Namespace) -> 
     if trace is None:
         rank = readers.rank(source.path, source.format) if rank is None else rank
         rank = rank_in_name(source.path) if rank is None or rank < 0 else rank
-        return _Recording(source.format, None, [] if rank is None else [rank], None, *state)
+        return _Recording(source.format, None, [] if rank is None else [rank], None, None, *state)
     meta, steps = trace.meta, trace.steps.select("step").collect().height
     unread = tuple(row for row in trace.problems.collect().iter_rows(named=True) if UNREAD in row["what"])
-    return _Recording(meta.format or source.format, meta.framework or None, meta.ranks if rank is None else [rank], steps, *state, unread)
+    ranks = meta.ranks if rank is None else [rank]
+    return _Recording(meta.format or source.format, meta.framework or None, ranks, meta.world_size, steps, *state, unread)
 
 
 def _converted(source: "Source") -> "Trace | None":

@@ -12,7 +12,8 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Change
 from stepscope.analyses.shared.replays.changes import NEVER, Durations, remove, unchanged
-from stepscope.analyses.shared.replays.graph import KINDS, Graph, build
+from stepscope.analyses.shared.replays.graph import build
+from stepscope.analyses.shared.replays.nodes import KINDS, Graph
 from stepscope.analyses.shared.replays.replay import path_shares, replay
 from stepscope.analyses.shared.steps.coverage import step_ranges, unrecorded_steps
 from stepscope.analyses.shared.steps.warmup import counting_steps
@@ -26,9 +27,10 @@ _HOST, _INPUT, _SYNC = (KINDS.index(kind) for kind in ("host", "input", "sync"))
 
 
 class Outcome(NamedTuple):
-    """A replay with changes. Times are medians per rank: rank, step_ns, bottleneck, bottleneck_share."""
+    """A replay with changes. Times are means per rank, as the losses that findings name: rank, step_ns, bottleneck, bottleneck_share."""
 
     steps: pl.DataFrame
+    rank: int | None  # that gains most
     step_ns: int  # of the rank that gains most: all ranks of a job have about the same
     gain_ns: int
     bottleneck: str | None
@@ -67,9 +69,9 @@ class Replays:
         both = self.unchanged.select("rank", before="step_ns").join(steps, on="rank")
         both = both.with_columns(gain=pl.col("before") - pl.col("step_ns")).sort("gain", descending=True, maintain_order=True)
         if both.is_empty():
-            return Outcome(steps, 0, 0, None, device_ns)
+            return Outcome(steps, None, 0, 0, None, device_ns)
         first = both.row(0, named=True)
-        return Outcome(steps, int(first["step_ns"]), int(first["gain"]), first["bottleneck"], device_ns)
+        return Outcome(steps, int(first["rank"]), int(first["step_ns"]), int(first["gain"]), first["bottleneck"], device_ns)
 
     def _device_ns(self, durations: Durations) -> int:
         tasks = np.isin(self.graph.kind, [KINDS.index(kind) for kind in ("kernel", "copy", "communication")])
@@ -80,8 +82,8 @@ class Replays:
         ends = replay(self.graph, *durations)
         times = self.graph.step_times(ends)
         rows = self.graph.steps.select("rank").with_columns(step_ns=pl.Series(times))
-        medians = rows.group_by("rank", maintain_order=True).agg(pl.col("step_ns").median().round().cast(pl.Int64))
-        return medians.join(path_shares(self.graph, ends, *durations), on="rank", how="left", maintain_order="left")
+        means = rows.group_by("rank", maintain_order=True).agg(pl.col("step_ns").mean().round().cast(pl.Int64))
+        return means.join(path_shares(self.graph, ends, *durations), on="rank", how="left", maintain_order="left")
 
     def _changed(self, changes: list[Change]) -> Durations:
         graph, durations = self.graph, unchanged(self.graph)

@@ -83,6 +83,7 @@ class _Candidate(NamedTuple):
     rule: Rule
     finding: Finding
     ranks: list[int]
+    by_rank: dict[int | None, Finding]  # the finding of each rank, with the changes of all
 
 
 @memoized
@@ -161,7 +162,7 @@ def _chosen_ranks(trace: Trace, replays: Replays) -> tuple[list[int], str | None
 
 
 def _merged(rule: Rule, findings: list[tuple[Run, Finding]]) -> Iterator[_Candidate]:
-    """Findings of several ranks with the same message and culprit are one: the first one, with the changes of all."""
+    """Findings of several ranks with the same message and culprit are one, with the changes of all."""
     groups: dict[tuple[str | None, str | None, str | None], list[tuple[Run, Finding]]] = {}
     for run, finding in findings:
         groups.setdefault((finding.code, finding.culprit, finding.source), []).append((run, finding))
@@ -169,7 +170,8 @@ def _merged(rule: Rule, findings: list[tuple[Run, Finding]]) -> Iterator[_Candid
         changes = tuple(change for _, finding in group for change in finding.changes)
         ranks = sorted({run.rank for run, _ in group if run.rank is not None})
         largest = max(group, key=lambda pair: pair[1].gain_ns or 0)[1]
-        yield _Candidate(rule, largest._replace(changes=changes), ranks)
+        by_rank = {run.rank: finding._replace(changes=changes) for run, finding in group}
+        yield _Candidate(rule, largest._replace(changes=changes), ranks, by_rank)
 
 
 def _explained(candidates: list[_Candidate]) -> list[_Candidate]:
@@ -219,6 +221,7 @@ def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: in
     if finding.changes:
         outcome = replays.outcome(finding.changes)
         gain, bottleneck, device = outcome.gain_ns, outcome.bottleneck, outcome.device_ns
+        finding = candidate.by_rank.get(outcome.rank, finding)  # the rank of the gain: the loss beside it is of the same steps
     if rule.host_bound:
         confidence = _LOWER[confidence] if unprofiled.is_likely_shorter else confidence
     if unprofiled.is_disturbed and (rule.host_bound or not replays.has_device):

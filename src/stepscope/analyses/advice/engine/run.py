@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.analyses.advice.engine.lines import most_common
 from stepscope.analyses.shared.device_work import device_work
 from stepscope.analyses.shared.operator_calls import host_operators, nearest, rows_of
-from stepscope.analyses.shared.replays.graph import Graph
+from stepscope.analyses.shared.replays.nodes import Graph
 from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.analyses.shared.steps.step_windows import device_steps
 from stepscope.analyses.shared.steps.warmup import counting_steps
@@ -40,7 +40,7 @@ class Run:
 
     @functools.cached_property
     def step_ns(self) -> int:
-        """Median step of the replay, to which shares of findings refer; 0 without steps."""
+        """Mean step of the replay, to which shares of findings refer; 0 without steps."""
         return self._mine(self._typical).select(pl.col("step_ns").median().fill_null(0).round().cast(pl.Int64)).item()  # type: ignore[no-any-return]
 
     @functools.cached_property
@@ -54,11 +54,11 @@ class Run:
 
     @functools.cached_property
     def work(self) -> pl.DataFrame:
-        """Device work launched in `steps`: rank, step, span, kind, name, type, track, start_ns, end_ns, dur_ns, launch_ns, launched_ns,
+        """Device work of `steps`: rank, step, span, kind, name, type, track, start_ns, end_ns, dur_ns, launch_ns, launched_ns,
         launch_track, op and op_name, the operator that launched it."""
         spans = self.trace.spans.select("rank", "span", type="op_type").collect()
         ops = self.operators.select("rank", op="span", op_name="name")
-        in_steps = self.in_steps(device_work(self.trace).with_columns(at_ns=pl.coalesce("launch_ns", "start_ns")), "at_ns")
+        in_steps = device_work(self.trace).join(self.steps.select("rank", "step"), on=["rank", "step"], how="semi", maintain_order="left")
         return (
             in_steps.with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
             .join(spans, on=["rank", "span"], how="left", maintain_order="left")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.replays.graph import KINDS, Graph
+from stepscope.analyses.shared.replays.nodes import KINDS, Graph
 from stepscope.analyses.shared.steps.host_phases import host_spans
 from stepscope.errors import UsageError
 from stepscope.model import intervals

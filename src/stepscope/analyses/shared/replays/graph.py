@@ -15,15 +15,14 @@ import polars as pl
 
 from stepscope.analyses.shared.device_work import device_work
 from stepscope.analyses.shared.ranks.counterparts import matched_calls
+from stepscope.analyses.shared.replays.nodes import COMMUNICATION, COPY, INPUT, KERNEL, SYNC, Graph, Parts
 from stepscope.analyses.shared.steps.coverage import unrecorded_steps
 from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
 from stepscope.model import intervals
-from stepscope.model.intervals import Bools, Ints
+from stepscope.model.intervals import Ints
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
-KINDS = ("host", "input", "sync", "kernel", "copy", "communication", "meeting")
-HOST, INPUT, SYNC, KERNEL, COPY, COMMUNICATION, MEETING = range(len(KINDS))
 _TASK_KINDS = {"kernel": KERNEL, "copy": COPY, "set": COPY, "communication": COMMUNICATION}
 _READ = "aten::_local_scalar_dense"  # of `item()`: waits for the device also where no call that waits is recorded
 _CALL_NS = 3_000  # a call that waits for the device takes about this long if there is nothing to wait for
@@ -33,40 +32,6 @@ _SLOW_CALL = 10  # times the median launch call, and at least:
 _SLOW_CALL_NS = 50_000
 _FAR = (1 << 63) // 4  # of a dependency that does not exist
 _HOST_WAIT_NS = 200_000  # a thread continues within this time after the end of a transfer on another thread
-
-
-class Graph(NamedTuple):
-    """Nodes of all ranks, each after the nodes that it depends on."""
-
-    rank: Ints
-    kind: Ints  # index in KINDS
-    start: Ints  # as recorded
-    end: Ints
-    duration: Ints
-    span: Ints  # of a task; -1 for the other kinds
-    offset: Ints  # the dependencies of node i are the entries offset[i] to offset[i + 1] of `node` and `lag`
-    node: Ints
-    lag: Ints
-    on_host: Bools  # of each dependency: the lag is a latency between host and device
-    steps: pl.DataFrame  # rank, step, first and last: the nodes that end as the step starts and ends; -1 for none
-    task_step: Ints  # row of `steps` in which a task was launched, -1 for none
-
-    def step_times(self, end: Ints) -> Ints:
-        """Duration of each row of `steps` with these ends of the nodes.
-
-        A step ends when its host part and all device work launched in it have ended. It starts with its host part, or when the step
-        before it ends, if that is later: where the host runs ahead, this is the rate of the device.
-        """
-        finished = end[self.steps["last"].to_numpy()]
-        tasks = np.flatnonzero(self.task_step >= 0)
-        np.maximum.at(finished, self.task_step[tasks], end[tasks])
-        first = self.steps["first"].to_numpy()
-        begun = np.where(first >= 0, end[first], self.steps["start_ns"].to_numpy())
-        rank = self.steps["rank"].to_numpy()
-        before = np.append(np.iinfo(np.int64).min, finished[:-1])
-        before[np.flatnonzero(np.append(True, rank[1:] != rank[:-1]))] = np.iinfo(np.int64).min
-        times: Ints = finished - np.maximum(begun, np.minimum(before, finished))
-        return times
 
 
 @memoized
@@ -87,130 +52,11 @@ def build(trace: Trace) -> Graph:
         .partition_by("rank", as_dict=True)
     )
     main: dict[int, int] = dict(main_threads(trace).iter_rows())
-    parts = _Parts(matched_calls(trace) if steps["rank"].n_unique() > 1 else None)
+    parts = Parts(matched_calls(trace) if steps["rank"].n_unique() > 1 else None)
     for (rank,), rows in steps.group_by("rank", maintain_order=True):
         number = int(str(rank))
         _Rank(number, rows, tasks.get((rank,)), host.get((rank,)), main.get(number, -1)).add_to(parts)
     return parts.graph()
-
-
-class _Parts:
-    """Nodes and dependencies as they are collected, rank by rank."""
-
-    def __init__(self, calls: pl.DataFrame | None) -> None:
-        self.calls = calls  # the transfers that several ranks make together
-        self.count = 0
-        self._nodes: list[dict[str, Ints]] = []
-        self._edges: list[tuple[Ints, Ints, Ints, Bools]] = []
-        self._steps: list[pl.DataFrame] = []
-        self._rows = 0
-
-    def add_nodes(self, rank: int, kind: Ints, start: Ints, end: Ints, duration: Ints, span: Ints, order: Ints, step: Ints) -> Ints:
-        count = len(start)
-        columns = {"kind": kind, "start": start, "end": end, "duration": duration, "span": span, "order": order, "step": step}
-        self._nodes.append({"rank": np.full(count, rank), **columns})
-        self.count += count
-        return np.arange(self.count - count, self.count)
-
-    def add_edges(self, node: Ints, depends_on: Ints, lag: Ints, on_host: bool = False) -> None:
-        known = depends_on >= 0
-        self._edges.append((node[known], depends_on[known], lag[known], np.full(int(known.sum()), on_host)))
-
-    def add_steps(self, steps: pl.DataFrame) -> int:
-        self._steps.append(steps)
-        self._rows += steps.height
-        return self._rows - steps.height
-
-    def graph(self) -> Graph:
-        names = ("rank", "kind", "start", "end", "duration", "span", "order", "step")
-        columns = {name: np.concatenate([part[name] for part in self._nodes] or [np.empty(0, np.int64)]) for name in names}
-        self._add_meetings(columns)
-        # A node that waits is due when it has waited; at equal times a wait comes before what follows it.
-        due = np.where(columns["kind"] == SYNC, columns["end"], columns["start"])
-        by_time = np.lexsort((columns["order"], due))
-        place = np.empty(len(by_time), np.int64)
-        place[by_time] = np.arange(len(by_time))
-        empty = (np.empty(0, np.int64),) * 3 + (np.empty(0, np.bool_),)
-        node, depends_on, lag, on_host = (np.concatenate(part) for part in zip(*(self._edges or [empty]), strict=True))
-        node, depends_on = place[node], place[depends_on]
-        # Clocks of two ranks may disagree by more than a transfer takes: such a dependency cannot be kept.
-        forward = depends_on < node
-        node, depends_on, lag, on_host = (column[forward] for column in (node, depends_on, lag, on_host))
-        by_node = np.argsort(node, kind="stable")
-        offset = np.searchsorted(node[by_node], np.arange(len(by_time) + 1))
-        schema: dict[Any, Any] = {
-            "rank": pl.Int32,
-            "step": pl.Int32,
-            "start_ns": pl.Int64,
-            "end_ns": pl.Int64,
-            "first": pl.Int64,
-            "last": pl.Int64,
-        }
-        steps = pl.concat([pl.DataFrame(schema=schema), *(part.cast(schema) for part in self._steps)])
-        moved = {name: np.where(steps[name] >= 0, place[steps[name].to_numpy()], -1) for name in ("first", "last")}
-        ordered = {name: column[by_time] for name, column in columns.items()}
-        return Graph(
-            rank=ordered["rank"],
-            kind=ordered["kind"],
-            start=ordered["start"],
-            end=ordered["end"],
-            duration=ordered["duration"],
-            span=ordered["span"],
-            offset=offset,
-            node=depends_on[by_node],
-            lag=lag[by_node],
-            on_host=on_host[by_node],
-            steps=steps.with_columns(pl.Series(name, column) for name, column in moved.items()),
-            task_step=ordered["step"],
-        )
-
-    def _add_meetings(self, columns: dict[str, Ints]) -> None:
-        """A collective of several ranks ends for each of them a transfer time after the last of them has started it."""
-        if self.calls is None or self.calls.is_empty():
-            return
-        tasks = pl.DataFrame({"rank": columns["rank"], "span": columns["span"]}).with_row_index("node")
-        tasks = tasks.filter((pl.Series(columns["kind"]) == COMMUNICATION) & (pl.col("span") >= 0))
-        joined = self.calls.join(tasks.cast({"rank": self.calls.schema["rank"]}), on=["rank", "span"])
-        nodes = joined["node"].cast(pl.Int64).to_numpy()
-        joined = joined.with_columns(start=pl.Series(columns["start"][nodes]), end=pl.Series(columns["end"][nodes]))
-        joined = joined.with_columns(last=pl.col("start").max().over("call"), first_end=pl.col("end").min().over("call"))
-        joined = joined.filter((pl.col("last") < pl.col("first_end")) & (pl.len().over("call") > 1))
-        if joined.is_empty():
-            return
-        calls = joined.unique("call", maintain_order=True).with_columns(number=pl.int_range(pl.len()))
-        joined = joined.join(calls.select("call", "number"), on="call")
-        last = calls["last"].to_numpy()
-        zero = np.zeros(len(last), np.int64)
-        added = np.arange(self.count, self.count + len(last))
-        self.count += len(last)
-        extra = {
-            "rank": zero - 1,
-            "kind": zero + MEETING,
-            "start": last,
-            "end": last,
-            "duration": zero,
-            "span": zero - 1,
-            "order": zero + 3,
-        }
-        extra["step"] = zero - 1
-        for name, column in extra.items():
-            columns[name] = np.append(columns[name], column)
-        # Each task becomes its arrival; a second node is its end, which everything that depended on the task waits for.
-        nodes, of = joined["node"].cast(pl.Int64).to_numpy(), added[joined["number"].to_numpy()]
-        ends = np.arange(self.count, self.count + len(nodes))
-        self.count += len(nodes)
-        transit = columns["end"][nodes] - joined["last"].to_numpy()
-        for name, column in columns.items():
-            columns[name] = np.append(column, column[nodes])
-        columns["start"][ends], columns["duration"][ends], columns["order"][ends] = joined["last"].to_numpy(), transit, 4
-        columns["end"][nodes], columns["duration"][nodes] = columns["start"][nodes], 0
-        columns["step"][nodes] = -1
-        moved = np.arange(self.count)
-        moved[nodes] = ends
-        self._edges = [(node, moved[depends_on], lag, on_host) for node, depends_on, lag, on_host in self._edges]
-        none = np.zeros(len(nodes), np.int64)
-        self.add_edges(of, nodes, none)
-        self.add_edges(ends, of, none)
 
 
 class _Wait(NamedTuple):
@@ -228,16 +74,18 @@ class _Rank:
         self.rank, self.steps, self.host, self.main = rank, steps, host, main
         self.tasks = self._with_transfers(tasks)
         self.start, self.end = self.tasks["start_ns"].to_numpy(), self.tasks["end_ns"].to_numpy()
+        self.kernels = (self.tasks["kind"] == "kernel").to_numpy()
         self.linked = self.tasks["launch_ns"].is_not_null().to_numpy()
         self.launch = np.minimum(self.tasks["launch_ns"].fill_null(0).to_numpy(), self.start)
         self.launched = np.maximum(self.tasks["launched_ns"].fill_null(0).to_numpy(), self.launch)
         self.by_end = np.argsort(self.end, kind="stable")
+        self.steps_on_device = self._has_steps_of_device()
         self.threads = sorted({main, *self.tasks.filter("on_device")["launch_track"].drop_nulls().unique().to_list()})
 
     def _with_transfers(self, tasks: pl.DataFrame | None) -> pl.DataFrame:
         """Device tasks, and the transfers that threads of the host make beside the program."""
         columns: dict[Any, Any] = {"span": pl.Int64, "kind": pl.String, "track": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64}
-        columns |= {"launch_ns": pl.Int64, "launched_ns": pl.Int64, "launch_track": pl.Int32}
+        columns |= {"launch_ns": pl.Int64, "launched_ns": pl.Int64, "launch_track": pl.Int32, "step": pl.Int32}
         parts = [pl.DataFrame(schema={**columns, "on_device": pl.Boolean})]
         if tasks is not None:
             parts.append(tasks.select(columns.keys()).cast(columns).with_columns(on_device=True))
@@ -245,14 +93,26 @@ class _Rank:
             transfers = self.host.filter(pl.col("kind") == "communication")
             parts.append(
                 transfers.select(
-                    "span", "kind", "track", "start_ns", "end_ns", launch_ns="start_ns", launched_ns="start_ns", launch_track="thread"
+                    *("span", "kind", "track", "start_ns", "end_ns"),
+                    launch_ns="start_ns",
+                    launched_ns="start_ns",
+                    launch_track="thread",
+                    step=pl.lit(None),
                 )
                 .cast(columns)
                 .with_columns(on_device=False)
             )
         return pl.concat(parts).sort("start_ns", "end_ns")
 
-    def add_to(self, parts: _Parts) -> None:
+    def _has_steps_of_device(self) -> bool:
+        """Whether steps are ranges of the device: work belongs to the step in which it starts, also where an earlier one launched it."""
+        bounds = self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy()
+        launched, started = intervals.enclosing(*bounds, self.launch), intervals.enclosing(*bounds, self.start)
+        moved = np.flatnonzero(self.linked & (started > launched) & (launched >= 0))
+        numbers = self.tasks["step"].fill_null(-1).to_numpy()[moved]
+        return bool(len(moved)) and bool((self.steps["step"].to_numpy()[started[moved]] == numbers).all())
+
+    def add_to(self, parts: Parts) -> None:
         if self.tasks["on_device"].any() and not self.linked.any():
             self._add_without_program(parts)
             return
@@ -271,21 +131,36 @@ class _Rank:
         valid = (waiting < len(chain)) & (waits.task >= 0)
         waiting, task, until = waiting[valid], waits.task[valid], waits.end[valid]
         parts.add_edges(chain[waiting], tasks[task], until - self.end[task], on_host=True)
-        self._add_steps(parts, cuts, chain)
+        if self.steps_on_device:
+            self._add_steps_of_work(parts, tasks)
+        else:
+            self._add_steps(parts, cuts, chain)
 
-    def _add_without_program(self, parts: _Parts) -> None:
-        """Work follows work, and steps follow it, with gaps as recorded: no launch is known that relates the device to the program."""
+    def _add_without_program(self, parts: Parts) -> None:
+        """Work follows work, with gaps as recorded: no launch is known that relates the device to the program.
+
+        Kernels follow each other also where a transfer ended between them, and keep the gap: a shorter transfer makes nothing run at the
+        same time that did not do so in the recording.
+        """
+        tasks = self._add_tasks(parts, np.zeros(1, np.int64), np.empty(0, np.int64))
+        kernels = np.flatnonzero(self.kernels)
+        before, last = self._last_over(self.start[kernels]), self._last_over(self.start[kernels], kernels)
+        parts.add_edges(tasks[kernels], np.append(tasks, -1)[last], self.start[kernels] - np.append(self.end, 0)[before])
+        self._add_steps_of_work(parts, tasks)
+
+    def _add_steps_of_work(self, parts: Parts, tasks: Ints) -> None:
+        """Steps begin and end after the work before them, with gaps as recorded."""
         cuts = np.unique(np.concatenate([self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy()]))
         if len(cuts) < 2:
             return
         at, zero = cuts[1:], np.zeros(len(cuts) - 1, np.int64)
         chain = parts.add_nodes(self.rank, zero, at, at, zero, zero - 1, zero + 3, zero - 1)
-        tasks = self._add_tasks(parts, cuts, np.empty(0, np.int64))
-        before = self._last_over(at)
-        parts.add_edges(chain, np.where(before >= 0, np.append(tasks, -1)[before], -1), at - np.append(self.end, 0)[before])
+        before, last = self._last_over(at), self._last_over(at, np.flatnonzero(self.kernels))
+        for work in (before, last):
+            parts.add_edges(chain, np.append(tasks, -1)[work], at - np.append(self.end, 0)[before])
         self._add_steps(parts, cuts, chain)
 
-    def _add_steps(self, parts: _Parts, cuts: Ints, chain: Ints) -> None:
+    def _add_steps(self, parts: Parts, cuts: Ints, chain: Ints) -> None:
         last = np.searchsorted(cuts, self.steps["end_ns"].to_numpy(), "left") - 1
         first = np.searchsorted(cuts, self.steps["start_ns"].to_numpy(), "left") - 1
         columns = {
@@ -294,7 +169,7 @@ class _Rank:
         }
         parts.add_steps(self.steps.with_columns(pl.Series(name, column) for name, column in columns.items()))
 
-    def _add_chain(self, parts: _Parts, cuts: Ints, waits: _Wait, inputs: intervals.Set) -> Ints:
+    def _add_chain(self, parts: Parts, cuts: Ints, waits: _Wait, inputs: intervals.Set) -> Ints:
         start, end = cuts[:-1], cuts[1:]
         kind = np.zeros(len(start), np.int64)
         kind[intervals.enclosing(inputs.starts, inputs.ends, start) >= 0] = INPUT
@@ -307,10 +182,10 @@ class _Rank:
         parts.add_edges(chain[1:], chain[:-1], lag[1:])
         return chain
 
-    def _add_tasks(self, parts: _Parts, cuts: Ints, chain: Ints) -> Ints:
+    def _add_tasks(self, parts: Parts, cuts: Ints, chain: Ints) -> Ints:
         kinds = self.tasks["kind"].cast(pl.String).replace_strict(_TASK_KINDS, return_dtype=pl.Int64).to_numpy()
         step_start, step_end = self.steps["start_ns"].to_numpy(), self.steps["end_ns"].to_numpy()
-        step = intervals.enclosing(step_start, step_end, np.where(self.linked, self.launch, self.start))
+        step = intervals.enclosing(step_start, step_end, self._step_times())
         step = np.where(step >= 0, step + parts._rows, -1)
         spans = self.tasks["span"].to_numpy()
         two = np.full(len(spans), 2)
@@ -336,6 +211,10 @@ class _Rank:
         parts.add_edges(tasks, np.where(before >= 0, tasks[before], -1), lag_task)
         return tasks
 
+    def _step_times(self) -> Ints:
+        """When the step that each task belongs to was running."""
+        return self.start if self.steps_on_device else np.where(self.linked, self.launch, self.start)
+
     def _usual(self, after_call: Ints, after_task: Ints) -> tuple[int, int]:
         """From a launch to an idle stream until work starts, and from one task to the next that is already launched."""
         at_once = (after_call <= after_task) & (after_call < _FAR)
@@ -352,9 +231,10 @@ class _Rank:
             before[rows] = np.append(by_end, -1)[np.searchsorted(self.end[by_end], self.start[rows], "right") - 1]
         return before
 
-    def _last_over(self, at: Ints) -> Ints:
-        """The task that was over last at each time, -1 for none."""
-        return np.append(self.by_end, -1)[np.searchsorted(self.end[self.by_end], at, "right") - 1]
+    def _last_over(self, at: Ints, tasks: Ints | None = None) -> Ints:
+        """The task, of these ones, that was over last at each time, -1 for none."""
+        by_end = self.by_end if tasks is None else tasks[np.argsort(self.end[tasks], kind="stable")]
+        return np.append(by_end, -1)[np.searchsorted(self.end[by_end], at, "right") - 1]
 
     def _inputs(self) -> intervals.Set:
         if self.host is None:

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.shared.replays.graph import COMMUNICATION, COPY, HOST, INPUT, KERNEL, MEETING, SYNC, Graph
+from stepscope.analyses.shared.replays.nodes import COMMUNICATION, COPY, HOST, INPUT, KERNEL, MEETING, SYNC, Graph
 from stepscope.model.intervals import Ints
 
 _NEVER = -(1 << 62)  # before every time, also with dependencies that never bind

@@ -63,6 +63,8 @@ _STEPS = {
     "complete": pl.Boolean,
     "launched": pl.Boolean,  # all work that the step launched is recorded, if not all that ran in it
     "transfers": pl.Boolean,  # transfers are recorded apart from kernels
+    "launches": pl.Int64,  # launch calls; null if these are not recorded
+    "lost_launches": pl.Int64,  # launch calls without recorded work, of a complete step at most 5 %
 }
 
 
@@ -157,18 +159,8 @@ def _whole_coverage(trace: Trace) -> Coverage:
         data = dict(trace.table("rank_figures").select("rank", "device_data").collect().iter_rows())
         from_steps = {rank: "complete" if kind in ("complete", "partial", "none") else kind for rank, kind in data.items()}
         return _by_rank(stored, from_steps, from_steps)
-    columns = [
-        "rank",
-        "step",
-        "start_ns",
-        "end_ns",
-        "device_start_ns",
-        "device_end_ns",
-        "fp_start_ns",
-        "bp_end_ns",
-        *SUMS,
-        "device_work_lost",
-    ]
+    times = ("start_ns", "end_ns", "device_start_ns", "device_end_ns", "fp_start_ns", "bp_end_ns")
+    columns = ["rank", "step", *times, *SUMS, "device_work_lost"]
     steps = trace.steps.select(columns).sort("rank", "start_ns").collect()
     steps = steps.with_columns(lost=pl.col("device_work_lost").fill_null(False) | lost_work.below_sums(trace, steps)).drop(
         *SUMS, "device_work_lost"
@@ -207,7 +199,9 @@ def _whole_coverage(trace: Trace) -> Coverage:
             complete = complete & ~(rows["lost"] | rows["bare"].fill_null(False)).to_numpy()
             busy = part.covered_by(waits.get(int(rank), intervals.NONE)) | part.queued(_NONE if of_rank is None else of_rank.returned)
         parts.append(rows.with_columns(pl.Series("complete", complete & ~busy), pl.Series("launched", complete)))
-    tables = [part.with_columns(pl.col("transfers") > 0).select(_STEPS.keys()) for part in parts]
+    calls = pl.concat([_NO_LAUNCHES, *(of_rank.steps.select(*_counts(rank)) for rank, of_rank in launches.items())])
+    joined = [part.join(calls, on=["rank", "step"], how="left", maintain_order="left") for part in parts]
+    tables = [part.with_columns(pl.col("transfers") > 0).select(_STEPS.keys()) for part in joined]
     groups: list[tuple[str, set[int]]] = [("complete", device), ("host", on_host), ("none", missing)]
     kinds: dict[int, str | None] = {rank: kind for kind, group in groups for rank in group}
     return _by_rank(pl.concat([pl.DataFrame(schema=_STEPS), *tables]), kinds, kinds)
@@ -341,4 +335,12 @@ class _Part(NamedTuple):
 
 
 _NONE = np.empty(0, np.int64)
+_NO_LAUNCHES = pl.DataFrame(schema={"rank": pl.Int32, "step": pl.Int32, "launches": pl.Int64, "lost_launches": pl.Int64})
+
+
+def _counts(rank: int) -> list[pl.Expr]:
+    """Of the steps of launch calls: the columns of `_NO_LAUNCHES`."""
+    return [pl.lit(rank, pl.Int32).alias("rank"), pl.col("step"), pl.col("launches"), pl.col("missing").alias("lost_launches")]
+
+
 _QUEUED_NS = 1_000_000  # an idle device begins sooner with what is launched; on Ascend after up to 6 ms, less than 5 % of such steps

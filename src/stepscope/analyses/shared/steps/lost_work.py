@@ -82,7 +82,7 @@ class Launches(NamedTuple):
 
     lost: Ints  # start of the calls without work, in order
     returned: Ints  # end of the calls with work, in order
-    steps: pl.DataFrame  # step, lost: whether launches have no work, incomplete: whether these are more than a few
+    steps: pl.DataFrame  # step, launches, missing: those without work, lost: whether there are any, incomplete: whether these are many
     gaps: intervals.Set  # when the missing work of incomplete steps ran, between recorded work
 
 
@@ -129,7 +129,9 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
     usual = shares.select("name", usual=pl.when(pl.col("certain") & (no_kernels | (pl.col("share") > 0))).then(1.0).otherwise("share"))
     launches = launches.join(usual.filter(pl.col("usual") >= _LINKED), on="name", maintain_order="left")
     missing = (pl.col("usual") + pl.col("lost") - 1).sum()
-    steps = launches.group_by("step").agg(pl.col("lost").any(), incomplete=missing > LOST * pl.len())
+    steps = launches.group_by("step").agg(
+        pl.col("lost").any(), incomplete=missing > LOST * pl.len(), launches=pl.len().cast(pl.Int64), missing=missing.round().cast(pl.Int64)
+    )
     return Launches(
         launches.filter("lost")["start_ns"].to_numpy(),
         launches.filter(~pl.col("lost")).select(pl.col("start_ns") + pl.col("dur_ns")).to_series().sort().to_numpy(),

@@ -12,6 +12,7 @@ from stepscope.analyses.steps.overview import overview
 from stepscope.analyses.steps.step_times import step_times
 from stepscope.analyses.verdict.topics.hangs import hang_messages
 from stepscope.analyses.verdict.topics.message import MATTERS, Message, Options, column, known, severity, value_range
+from stepscope.analyses.verdict.topics.stragglers import leading_straggler
 from stepscope.model.trace import Trace
 
 _USED = 0.9  # of a step: a device that computes this much loses little
@@ -52,14 +53,17 @@ class _Rank(NamedTuple):
 
 
 def overview_messages(trace: Trace, options: Options) -> Iterator[Message]:
-    """Of the whole run where it has several ranks, then of each rank."""
+    """Of the whole run where it has several ranks, then of each rank. A rank that all others wait for comes first in both."""
     ranks = _ranks(trace, options.warmup)
     if not ranks and (hang := list(hang_messages(trace, options))):
         yield from (message._replace(topic="overview") for message in hang)
         return
+    slow = leading_straggler(trace)
     if len(ranks) > 1:
+        yield from [slow] if slow else []
         yield from _messages(trace, ranks, None)
     for rank in ranks:
+        yield from [slow._replace(rank=rank.row["rank"])] if slow else []
         yield from _messages(trace, [rank], rank.row["rank"])
     for number in [rank for rank in trace.meta.ranks if rank not in {rank.row["rank"] for rank in ranks}]:
         yield Message("overview", _without_steps(trace), {}, number)
@@ -230,6 +234,8 @@ def _statements(ranks: list[_Rank]) -> Iterator[_Text]:
     device = next((rank.device for rank in shares if rank.on_device), "host")
     yield "device-time", {"device": device, **parameters} | ({"ranks": len(shares)} if len(shares) > 1 else {}), None
     yield from _coverage_messages(rows)
+    if lost := sum(column(rows, "lost_launches")):
+        yield "coverage-launches", {"lost": lost, "launches": sum(column(rows, "launches"))}, "medium"
 
 
 def _coverage_messages(rows: list[dict[str, Any]]) -> Iterator[_Text]:

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepscope.analyses.cluster.stragglers import CAUSE_WORDS, stragglers
-from stepscope.analyses.verdict.topics.message import Message, known, severity
+from stepscope.analyses.verdict.topics.message import MATTERS, Message, known, severity
 from stepscope.model.trace import Trace
 
 _CODES = {"rank": "straggler-rank", "host": "straggler-host", "stage": "straggler-stage", "link": "straggler-link"}
 _SHOWN = 8
 _MATTERS = 0.01  # of the step
+_CERTAIN = 0.5  # confidence of the straggler that leads the headline of the run
 
 
 def straggler_messages(trace: Trace) -> Iterator[Message]:
@@ -22,6 +23,19 @@ def straggler_messages(trace: Trace) -> Iterator[Message]:
         yield Message("communication", _CODES[row["kind"]], _parameters(row), severity=severity(share) if share else "medium")
     if len(rows) > _SHOWN:
         yield Message("communication", "stragglers-more", {"count": len(rows) - _SHOWN})
+
+
+def leading_straggler(trace: Trace) -> Message | None:
+    """What the ranks wait for in all steps: the slow rank, host or stage that the job loses most to, if that matters and is certain.
+
+    Time that the other ranks wait for it is part of their exposed communication: this is the cause, and so the first thing to know.
+    """
+    job = trace.of_all_ranks
+    rows = stragglers(job).iter_rows(named=True) if len(job.meta.ranks) > 1 else ()
+    for row in rows:
+        if row["kind"] != "link" and row["persistent"] and row["confidence"] >= _CERTAIN and (row["loss_share"] or 0) >= MATTERS:
+            return Message("overview", _CODES[row["kind"]], _parameters(row), severity=severity(row["loss_share"]))
+    return None
 
 
 def _parameters(row: dict[str, Any]) -> dict[str, Any]:
