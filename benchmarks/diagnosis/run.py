@@ -302,7 +302,9 @@ def main(words: Iterable[str] | None = None) -> int:
     parser.add_argument("--no-measure", action="store_true", help="Do not measure the twins. Default: measure.")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="FILE", help="Write the table here. Default: RESULTS.md.")
     args = parser.parse_args(list(words) if words is not None else None)
-    cases = [case for case in load_cases(args.only) if case.path.parent.name != "cuda" or _has_cuda()]
+    cases = [case for case in load_cases(args.only) if args.again or case.path.parent.name != "cuda" or _has_cuda()]
+    if args.again:
+        cases = [case for case in cases if case.folder.exists()]
     twins = None if args.again or args.no_measure else Twins()
     errors: dict[str, str | None] = {}
     for case in cases:

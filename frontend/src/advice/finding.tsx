@@ -10,7 +10,7 @@ import type { Dismissed } from "./dismissed";
 import { EvidenceRows, Figures } from "./evidence";
 import { Fold } from "./fold";
 import { Places } from "./places";
-import { type Advice, fixText, identity, titleText } from "./rows";
+import { type Advice, fixText, identity, ofStepTemplate, titleText } from "./rows";
 import { adviceTexts } from "./texts";
 
 const text = strings("advice");
@@ -68,7 +68,11 @@ export function Gain({ of }: { of: Advice }) {
         −<Time ns={of.gain} />
       </b>
       <span class="d3">
-        <Sentence template={t.ofStep} share={<Share of={of.gainShare} />} />
+        <Sentence
+          template={ofStepTemplate(of, t)}
+          share={<Share of={of.gainShare} />}
+          step={<Time ns={of.ofStepTime} />}
+        />
       </span>
     </span>
   );

@@ -11,7 +11,9 @@ const LABELS = {
   source: "Source",
   dismissed: "Dismissed",
   notChecked: "Not checked",
-  of: "of the step",
+  ofUnprofiled: "{share} of the unprofiled step of {step}",
+  ofRecorded: "{share} of the step of {step}",
+  ofMean: "{share} of the mean step of {step}",
 };
 
 const COLUMNS = {
@@ -29,6 +31,8 @@ const COLUMNS = {
   source: [null, "train.py:41", null],
   gain_ns: [33164504, 0, NaN],
   gain_share: [0.67, 0, NaN],
+  of_step: ["unprofiled", "recorded", null],
+  of_step_ns: [49500000, 57000000, NaN],
   later_ns: [NaN, 72810, NaN],
   snippet: ["model = torch.compile(model)", null, null],
   spans: [
@@ -70,7 +74,7 @@ test("the export has title, gain, code and the reason of a dismissal", () => {
   expect(text.split("\n")[2]).toBe(
     "## GPU is idle 67.6 % of each step, waiting for 930 launches: the host takes 47.0 µs for each, the kernel 5.82 µs.",
   );
-  expect(text).toContain("- Gain: 33.2 ms (67.0 % of the step)");
+  expect(text).toContain("- Gain: 33.2 ms (67.0 % of the unprofiled step of 49.5 ms)");
   expect(text).toContain("```\nmodel = torch.compile(model)\n```");
   expect(text).toContain("- Gain: 72.8 µs later\n- Source: `train.py:41`\n- Dismissed: known");
   expect(text).toContain("- input_wait: queues: record with --data");

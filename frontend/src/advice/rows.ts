@@ -34,6 +34,9 @@ export interface Advice {
   /** NaN: none. */
   gain: number;
   gainShare: number;
+  /** The step that the gain refers to. */
+  ofStep: "unprofiled" | "recorded" | "mean" | null;
+  ofStepTime: number;
   later: number;
   after: string | null;
   device: number;
@@ -65,6 +68,8 @@ export function adviceRows(table: Table): Advice[] {
     evidence: parsed<Evidence>(text("evidence", row)),
     gain: number("gain_ns", row),
     gainShare: number("gain_share", row),
+    ofStep: text("of_step", row) as Advice["ofStep"],
+    ofStepTime: number("of_step_ns", row),
     later: number("later_ns", row),
     after: text("after", row),
     device: number("device_ns", row),
@@ -126,6 +131,7 @@ export interface Fall {
   gain: number;
   share: number;
   bottleneck: string | null;
+  ofStep: string | null;
 }
 
 export function fallRows(table: Table): Fall[] {
@@ -137,6 +143,7 @@ export function fallRows(table: Table): Fall[] {
     gain: table.num("gain_ns")[row],
     share: table.num("gain_share")[row],
     bottleneck: table.str("bottleneck")[row],
+    ofStep: table.str("of_step")[row],
   }));
 }
 
@@ -148,13 +155,25 @@ export function recoverable(rows: Fall[]): { share: number; before: number; afte
 }
 
 interface Labels {
+  ofUnprofiled: string;
+  ofRecorded: string;
+  ofMean: string;
   gain: string;
   after: string;
   fix: string;
   source: string;
   dismissed: string;
   notChecked: string;
-  of: string;
+}
+
+/** "26 % of the unprofiled step of 20.1 ms", as a template of `strings`. */
+export function ofStepTemplate(of: Advice, t: Pick<Labels, "ofUnprofiled" | "ofRecorded" | "ofMean">): string {
+  return of.ofStep === "unprofiled" ? t.ofUnprofiled : of.ofStep === "mean" ? t.ofMean : t.ofRecorded;
+}
+
+function gainOf(of: Advice, t: Labels): string {
+  const [share, step] = [units.text(units.share(of.gainShare)), units.text(units.time(of.ofStepTime))];
+  return ofStepTemplate(of, t).replace("{share}", share).replace("{step}", step);
 }
 
 /** The findings as Markdown, for an issue or a merge request. */
@@ -173,7 +192,7 @@ export function markdown(
     lines.push(`## ${titleText(row, catalog)}`, "");
     if (row.status === "finding") {
       const figures = Number.isNaN(row.later)
-        ? `${units.text(units.time(row.gain))} (${units.text(units.share(row.gainShare))} ${t.of})`
+        ? `${units.text(units.time(row.gain))} (${gainOf(row, t)})`
         : `${units.text(units.time(row.later))} ${t.after}`;
       lines.push(`- ${t.gain}: ${plain(figures)}`);
     }
@@ -205,6 +224,8 @@ export function json(run: string, rows: Advice[], reasons: Map<string, string>, 
         source: row.source,
         gain_ns: value(row.gain),
         gain_share: value(row.gainShare),
+        of_step: row.ofStep,
+        of_step_ns: value(row.ofStepTime),
         later_ns: value(row.later),
         after: row.after,
         next_bottleneck: row.next,

@@ -17,7 +17,7 @@ export function Waterfall({ rows, findings }: { rows: Fall[]; findings: Advice[]
     <Card title={t.waterfall} note={t.waterfallNote}>
       <ol class="adv-fall">
         <li>
-          <span class="name">{t.asRecorded}</span>
+          <span class="name">{rows[0].ofStep === "unprofiled" ? t.unprofiledStep : t.asRecorded}</span>
           <Bar after={first} before={first} whole={first} />
           <Time ns={first} />
           <span class="d3" />

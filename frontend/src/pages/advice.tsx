@@ -75,7 +75,9 @@ function Headline({ texts, rows, findings, falls, dismissed }: HeadlineProps) {
   const labels = {
     gain: t.gain,
     after: t.later,
-    of: t.ofStepPlain,
+    ofUnprofiled: t.ofUnprofiled,
+    ofRecorded: t.ofRecorded,
+    ofMean: t.ofMean,
     fix: t.fix,
     source: t.source,
     dismissed: t.dismissed,

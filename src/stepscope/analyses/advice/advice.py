@@ -26,7 +26,9 @@ COLUMNS = {
     "source": pl.String,  # file:line, where stacks are recorded
     "evidence": pl.String,  # JSON object: analysis, arguments, rows (column to value), figures
     "gain_ns": pl.Int64,  # of a step, now
-    "gain_share": pl.Float64,  # of the step; of an unprofiled one where the recording has timed some
+    "gain_share": pl.Float64,  # of the step in of_step
+    "of_step": pl.String,  # which step gains refer to: unprofiled (where the recording has timed some), recorded, mean (over all steps)
+    "of_step_ns": pl.Int64,
     "later_ns": pl.Int64,  # gain once the findings above it are fixed, where it gains less than 1 % now
     "after": pl.String,  # the rule of the finding that hides it now
     "device_ns": pl.Int64,  # device time per step that it frees
@@ -98,6 +100,8 @@ def _row(ranked: Ranked, result: Advice, status: str, trace: Trace) -> dict[str,
         "evidence": json.dumps(finding.evidence._asdict(), ensure_ascii=False),
         "gain_ns": ranked.gain_ns if gains else None,
         "gain_share": ranked.gain_share if gains else None,
+        "of_step": ranked.of_step if gains else None,
+        "of_step_ns": ranked.of_step_ns if gains else None,
         "later_ns": ranked.later_ns,
         "after": ranked.after,
         "device_ns": ranked.device_ns,

@@ -13,6 +13,7 @@ COLUMNS = {
     "step_after_ns": pl.Int64,
     "gain_ns": pl.Int64,  # what remains of its gain
     "gain_share": pl.Float64,  # of the step as it is
+    "of_step": pl.String,  # which step the first row starts with: unprofiled (where the recording has timed some), recorded
     "bottleneck": pl.String,  # after it, most of the critical path is: host, input, launch, kernel, copy, communication
     "coverage": pl.String,  # the steps and ranks that were replayed; null: all
 }
@@ -31,7 +32,8 @@ def waterfall(trace: Trace) -> pl.DataFrame:
             "step_before_ns": fix.before_ns,
             "step_after_ns": fix.after_ns,
             "gain_ns": fix.before_ns - fix.after_ns,
-            "gain_share": (fix.before_ns - fix.after_ns) / result.step_ns if result.step_ns else None,
+            "gain_share": (fix.before_ns - fix.after_ns) / result.base.step_ns if result.base.step_ns else None,
+            "of_step": result.base.step,
             "bottleneck": fix.bottleneck,
             "coverage": result.coverage,
         }

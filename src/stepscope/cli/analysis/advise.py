@@ -23,6 +23,7 @@ stepscope advise trace.json.gz --format json
 """
 _FORMATS = ("text", "table", "csv", "json", "parquet")
 _TOP, _NARROWEST, _INDENT = 5, 60, 4
+_OF_STEP = {"unprofiled": "of the unprofiled step of {}", "recorded": "of the step of {}", "mean": "of the mean step of {}"}
 _STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold"}
 
 
@@ -71,7 +72,11 @@ def page(rows: list[dict[str, Any]], waterfall: list[dict[str, Any]], path: Path
         first, last = waterfall[0], waterfall[-1]
         before, after = first["step_before_ns"], last["step_after_ns"]
         share = units.share((before - after) / before) if before else ""
-        yield [("all fixes   ", "dim"), (f"{units.duration(before)} to {units.duration(after)} per replayed step ({share} less)", "bold")]
+        base = "unprofiled" if first["of_step"] == "unprofiled" else "replayed"
+        yield [
+            ("all fixes   ", "dim"),
+            (f"{units.duration(before)} to {units.duration(after)} per {base} step ({share} less)", "bold"),
+        ]
     if statements:
         yield []
     for row in statements:
@@ -104,8 +109,10 @@ def _finding(number: int, row: dict[str, Any], width: int, everything: bool) -> 
 def _gain(row: dict[str, Any]) -> str:
     if row["later_ns"] is not None:
         hidden = f" ({row['after']} hides it)" if row["after"] else ""
-        return f"nothing now{hidden}; {units.duration(row['later_ns'])} per step once the findings above are fixed"
-    return f"{units.duration(row['gain_ns'])} per step, {units.share(row['gain_share'])}"
+        frees = f"; it frees {units.duration(row['device_ns'])} of device time" if row["device_ns"] else ""
+        return f"nothing now{hidden}{frees}; {units.duration(row['later_ns'])} per step once the findings above are fixed"
+    of_step = _OF_STEP[row["of_step"]].format(units.duration(row["of_step_ns"]))
+    return f"{units.duration(row['gain_ns'])} per step, {units.share(row['gain_share'])} {of_step}"
 
 
 def _not_checked(rows: list[dict[str, Any]], width: int, everything: bool) -> Iterator[Line]:

@@ -44,15 +44,50 @@ class Replays:
         self.trace, self.coverage = representative(trace)
         self.graph = build(self.trace)
         self._outcomes: dict[tuple[int, ...], tuple[list[Change], Outcome]] = {}  # by the ids of the changes, which it keeps alive
+        self._pace = 1.0
+        self._unchanged: pl.DataFrame | None = None
 
     @functools.cached_property
     def has_device(self) -> bool:
         return bool(np.isin(self.graph.kind, [KINDS.index(kind) for kind in ("kernel", "copy")]).any())
 
     @functools.cached_property
-    def unchanged(self) -> pl.DataFrame:
-        """rank, step_ns, bottleneck, bottleneck_share without a change."""
+    def recorded(self) -> pl.DataFrame:
+        """rank, step_ns, bottleneck, bottleneck_share as recorded."""
         return self._steps(unchanged(self.graph))
+
+    @property
+    def unchanged(self) -> pl.DataFrame:
+        """The same at this pace, without a change."""
+        if self._unchanged is None:
+            self._unchanged = self.recorded if self._pace == 1 else self._steps(self._paced(unchanged(self.graph)))
+        return self._unchanged
+
+    @property
+    def step_ns(self) -> int:
+        """The longest step of a rank at this pace, without a change; 0 without steps."""
+        return int(self.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
+
+    @property
+    def pace(self) -> float:
+        """Factor of the time of the host in all replays: recording makes it longer."""
+        return self._pace
+
+    @pace.setter
+    def pace(self, factor: float) -> None:
+        self._pace, self._unchanged, self._outcomes = factor, None, {}
+
+    def step_at(self, pace: float) -> int:
+        """`step_ns` at another pace."""
+        times = self.graph.step_times(replay(self.graph, *self._paced(unchanged(self.graph), pace)))
+        rows = self.graph.steps.select("rank").with_columns(step_ns=pl.Series(times))
+        return round(rows.group_by("rank").agg(pl.col("step_ns").median())["step_ns"].max() or 0)  # type: ignore[arg-type]
+
+    def _paced(self, durations: Durations, pace: float | None = None) -> Durations:
+        program = np.isin(self.graph.kind, [_HOST, _INPUT])
+        factor = self._pace if pace is None else pace
+        durations.duration[program] = np.rint(durations.duration[program] * factor).astype(np.int64)
+        return durations
 
     def outcome(self, changes: Iterable[Change]) -> Outcome:
         """The steps with all of these changes together: overlapping ones count once."""
@@ -104,7 +139,7 @@ class Replays:
         host = [change.rows for change in changes if change.how == "host"]
         if host:
             self._scale_host(durations, pl.concat(host))
-        return durations
+        return self._paced(durations)
 
     def _nodes(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of device work (rank, span) with `node`."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from stepscope.analyses.advice.engine.base import Base, base_of
 from stepscope.analyses.advice.engine.findings import Change, Finding
 from stepscope.analyses.advice.engine.machine import is_disturbed
 from stepscope.analyses.advice.engine.needs import device_word, how_to_record, missing
@@ -13,8 +14,6 @@ from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.advice.rules import Rule, rules
 from stepscope.analyses.shared.steps.coverage import step_ranges
 from stepscope.analyses.shared.steps.warmup import counting_steps
-from stepscope.analyses.steps.overview import overview
-from stepscope.analyses.steps.recording_overhead import recording_overhead
 from stepscope.model.memo import memoized
 from stepscope.model.trace import Trace
 
@@ -40,6 +39,8 @@ class Ranked(NamedTuple):
     device_ns: int | None  # device time that it frees per step
     next_bottleneck: str | None
     confidence: str
+    of_step: str  # which step the gain and its share refer to: unprofiled, recorded, mean (over all steps)
+    of_step_ns: int
 
 
 class Unchecked(NamedTuple):
@@ -62,21 +63,12 @@ class Advice(NamedTuple):
     unchecked: list[Unchecked]
     checked: int  # rules
     not_applicable: int
-    waterfall: list[Fix]
-    step_ns: int
+    waterfall: list[Fix]  # of the unprofiled step where one is known
+    base: Base  # the step that gains refer to
+    step_ns: int  # as recorded
     device: str  # GPU, NPU, device
     limited_by: str | None  # what most of the critical path is
     coverage: str | None  # which steps and ranks were replayed; null: all
-
-
-class _Unprofiled(NamedTuple):
-    """The part of recorded times that is left while nothing is recorded, and what else lengthens them."""
-
-    of_step: float
-    of_host: float  # of idle time of the device, which is time of the host
-    of_work: float
-    is_likely_shorter: bool  # by an unknown amount
-    is_disturbed: bool  # other programs used the CPU
 
 
 class _Candidate(NamedTuple):
@@ -90,8 +82,8 @@ class _Candidate(NamedTuple):
 def advice_of(trace: Trace) -> Advice:
     """All findings of a trace, ranked."""
     advice, replays, behind = _gains(trace)
-    waterfall = list(_waterfall(replays, advice.findings + behind, int(replays.unchanged["step_ns"].max() or 0)))  # type: ignore[arg-type]
-    findings = advice.findings + _hidden(replays, advice.findings, behind, waterfall)
+    waterfall = list(_waterfall(replays, advice.findings + behind, advice.base))
+    findings = advice.findings + _hidden(replays, advice.findings, behind, waterfall, advice.base)
     final = {id(row.finding): row for row in findings}
     fixes = [fix._replace(ranked=final[id(fix.ranked.finding)]) for fix in waterfall if id(fix.ranked.finding) in final]
     return advice._replace(findings=findings, waterfall=fixes)
@@ -107,9 +99,10 @@ def first_finding(trace: Trace) -> Advice:
 def _gains(trace: Trace) -> tuple[Advice, Replays, list[Ranked]]:
     """Advice with the findings that gain now, without a waterfall; the replays, and the findings that may gain later."""
     replays = Replays(trace)
+    base = base_of(trace, replays)
     ranks, coverage = _chosen_ranks(trace, replays)
-    runs = {rank: Run(trace, rank, replays.graph, replays.unchanged) for rank in ranks}
-    whole = Run(trace, None, replays.graph, replays.unchanged)
+    runs = {rank: Run(trace, rank, replays.graph, replays.recorded) for rank in ranks}
+    whole = Run(trace, None, replays.graph, replays.recorded)
     candidates: list[_Candidate] = []
     unchecked: list[Unchecked] = []
     checked = not_applicable = 0
@@ -124,15 +117,16 @@ def _gains(trace: Trace) -> tuple[Advice, Replays, list[Ranked]]:
             unchecked.append(Unchecked(rule, how_to_record(missing(able[0], rule.needs), trace.meta.framework)))
         else:
             not_applicable += 1
-    rows = _ranked(trace, replays, _explained(candidates))
+    step = replays.unchanged.sort("step_ns", descending=True, maintain_order=True)
+    limited_by = step["bottleneck"][0] if step.height else None
+    step_ns = int(replays.recorded["step_ns"].max() or 0)  # type: ignore[arg-type]
+    rows = _ranked(trace, replays, _explained(candidates), base)
     behind = [row for row in rows if row.gain_share < _SHOWN and row.finding.changes][:_BEHIND]
     statements = [_statement(candidate) for candidate in candidates if candidate.finding.statement]
     statements.sort(key=lambda row: row.rule.notice)
-    step = replays.unchanged.sort("step_ns", descending=True, maintain_order=True)
-    step_ns, limited_by = step.select("step_ns", "bottleneck").row(0) if step.height else (0, None)
     text = ", ".join(part for part in (replays.coverage, coverage) if part) or None
     now = [row for row in rows if row.gain_share >= _SHOWN]
-    advice = Advice(now, statements, unchecked, checked, not_applicable, [], step_ns, device_word(whole), limited_by, text)
+    advice = Advice(now, statements, unchecked, checked, not_applicable, [], base, step_ns, device_word(whole), limited_by, text)
     return advice, replays, behind
 
 
@@ -189,51 +183,51 @@ def _explained(candidates: list[_Candidate]) -> list[_Candidate]:
 
 def _statement(candidate: _Candidate) -> Ranked:
     finding = candidate.finding
-    return Ranked(candidate.rule, finding, candidate.ranks, None, 0, 0.0, None, None, None, None, finding.confidence)
+    return Ranked(candidate.rule, finding, candidate.ranks, None, 0, 0.0, None, None, None, None, finding.confidence, "recorded", 0)
 
 
-def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate]) -> list[Ranked]:
+def _ranked(trace: Trace, replays: Replays, candidates: list[_Candidate], base: Base) -> list[Ranked]:
     """All candidates by their gain."""
-    step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
-    unprofiled = _unprofiled(trace)
     mean_ns = counting_steps(trace, None).select(pl.col("total_ns").mean().fill_null(0).round().cast(pl.Int64)).item()
-    rows = [_replayed(replays, candidate, step_ns, mean_ns, unprofiled) for candidate in candidates]
-    rows = _without_explained(replays, rows, step_ns)
+    # A pause in single steps is part of the mean step, not of the median one.
+    mean = max(round(mean_ns * base.of_recorded), base.step_ns)
+    disturbed = is_disturbed(trace)
+    rows = [_replayed(replays, candidate, base, mean, disturbed=disturbed) for candidate in candidates]
+    rows = _without_explained(replays, rows)
     return sorted(rows, key=lambda row: (-row.gain_ns, -(row.device_ns or 0), row.rule.name))
 
 
-def _hidden(replays: Replays, now: list[Ranked], behind: list[Ranked], waterfall: list[Fix]) -> list[Ranked]:
+def _hidden(replays: Replays, now: list[Ranked], behind: list[Ranked], waterfall: list[Fix], base: Base) -> list[Ranked]:
     """The findings that gain only after the fix of the others."""
-    step_ns = int(replays.unchanged["step_ns"].max() or 0)  # type: ignore[arg-type]
     later = {id(fix.ranked): fix.before_ns - fix.after_ns for fix in waterfall}
     hidden = []
     for row in behind:
         gain = later.get(id(row), 0)
-        if step_ns and now and gain >= _SHOWN * step_ns:
+        if base.step_ns and now and gain >= _SHOWN * base.step_ns:
             hidden.append(row._replace(later_ns=gain, after=_revealing(replays, now, row, gain), severity="low"))
     return sorted(hidden, key=lambda row: -(row.later_ns or 0))
 
 
-def _replayed(replays: Replays, candidate: _Candidate, step_ns: int, mean_ns: int, unprofiled: _Unprofiled) -> Ranked:
+def _replayed(replays: Replays, candidate: _Candidate, base: Base, mean_ns: int, *, disturbed: bool) -> Ranked:
     finding, rule = candidate.finding, candidate.rule
     confidence: str = finding.confidence
-    gain, device, bottleneck = finding.gain_ns or 0, None, None
+    gain, device, bottleneck = round((finding.gain_ns or 0) * base.of_recorded), None, None
     if finding.changes:
         outcome = replays.outcome(finding.changes)
-        gain, bottleneck, device = outcome.gain_ns, outcome.bottleneck, outcome.device_ns
+        gain, bottleneck, device = round(outcome.gain_ns * base.part), outcome.bottleneck, outcome.device_ns
         finding = candidate.by_rank.get(outcome.rank, finding)  # the rank of the gain: the loss beside it is of the same steps
     if rule.host_bound:
-        confidence = _LOWER[confidence] if unprofiled.is_likely_shorter else confidence
-    if unprofiled.is_disturbed and (rule.host_bound or not replays.has_device):
+        confidence = _LOWER[confidence] if base.is_likely_shorter else confidence
+    if disturbed and (rule.host_bound or not replays.has_device):
         confidence = "low"
-    gain = max(round(gain * (unprofiled.of_host if rule.host_bound else unprofiled.of_work)), 0)
-    # A pause in single steps is part of the mean step, not of the median one.
-    whole = (step_ns if finding.changes else max(mean_ns, step_ns)) * unprofiled.of_step
+    gain = max(gain, 0)
+    step, whole = (base.step, base.step_ns) if finding.changes else ("mean", mean_ns)
     share = min(gain / whole, 1.0) if whole else 0.0
-    return Ranked(rule, finding, candidate.ranks, _severity(share, confidence), gain, share, None, None, device, bottleneck, confidence)
+    word = _severity(share, confidence)
+    return Ranked(rule, finding, candidate.ranks, word, gain, share, None, None, device, bottleneck, confidence, step, whole)
 
 
-def _without_explained(replays: Replays, rows: list[Ranked], step_ns: int) -> list[Ranked]:
+def _without_explained(replays: Replays, rows: list[Ranked]) -> list[Ranked]:
     """The findings; a generic one keeps the gain that is left once its causes beside it are fixed, if that is worth a finding."""
     causes = [row for row in rows if not row.finding.generic and row.gain_share >= _SHOWN]
     changes = [change for row in causes for change in row.finding.changes]
@@ -258,34 +252,16 @@ def _with_gain(row: Ranked, part: float) -> Ranked:
     return row._replace(gain_ns=round(part * row.gain_ns), gain_share=share, severity=_severity(share, row.confidence))
 
 
-def _unprofiled(trace: Trace) -> _Unprofiled:
-    """From the steps that were timed while nothing was recorded, where these are shorter.
-
-    On a rank without a device, all work gets slower: each part of the step shrinks as the step does, and has the same share of it.
-    """
-    rows = recording_overhead(trace).join(overview(trace).select("rank", "busy_share"), on="rank")
-    likely = bool((rows["overhead"] == "likely").any())
-    slower = rows.filter(pl.col("overhead").is_in(["most of the idle time", "part of the idle time", "steps"]))
-    bare, step, busy = pl.col("unprofiled_step_ns"), pl.col("step_ns"), pl.col("busy_share").fill_null(0)
-    idle = (1 - busy) * step
-    left = pl.coalesce(pl.col("idle_unprofiled_share") * bare, pl.max_horizontal(bare - busy * step, idle * bare / step))
-    columns = {"left": left, "idle": idle, "bare": bare, "step": step, "devices": pl.col("idle_share").count()}
-    sums = slower.select(**{name: column.sum() for name, column in columns.items()}).row(0, named=True)
-    of_step = min(1.0, sums["bare"] / sums["step"]) if sums["step"] else 1.0
-    of_host = min(1.0, sums["left"] / sums["idle"]) if sums["idle"] else of_step
-    return _Unprofiled(of_step, of_host, 1.0 if sums["devices"] else of_step, likely, is_disturbed(trace))
-
-
-def _waterfall(replays: Replays, rows: list[Ranked], step_ns: int) -> Iterator[Fix]:
+def _waterfall(replays: Replays, rows: list[Ranked], base: Base) -> Iterator[Fix]:
     """Fix after fix: each row is the step before and after it, with all fixes before it done."""
     done: list[Change] = []
-    before = step_ns
+    before = base.step_ns
     for row in rows:
         if not row.finding.changes:
             continue
         done += row.finding.changes
         outcome = replays.outcome(done)
-        after = min(int(outcome.steps["step_ns"].max() or 0), before)  # type: ignore[arg-type]
+        after = min(round(int(outcome.steps["step_ns"].max() or 0) * base.part), before)  # type: ignore[arg-type]
         yield Fix(row, before, after, outcome.bottleneck)
         before = after
 
