@@ -125,3 +125,20 @@ def test_groups_have_their_calls_and_waits() -> None:
     trace = calls({"ncclAllReduce": PAIRS}, {"ncclAllReduce": 3}, 8)
     first = trace.parallel_groups().row(0, named=True)
     assert (first["ranks"], first["calls"], first["total_ns"]) == ("0-1", 6, 60)
+
+
+@pytest.mark.parametrize(("steps", "stages"), [((1,), [None] * 4), ((1, -1), [0, 1, 2, 3])])
+def test_a_circle_of_transfers_is_a_pipeline_only_in_both_directions(steps: tuple[int, ...], stages: list[int | None]) -> None:
+    sides = [(rank, step, name, key) for rank in range(4) for step in steps for name, key in (("Send", "Dst Rank"), ("Recv", "Src Rank"))]
+    peers = [(rank + step if name == "Send" else rank - step) % 4 for rank, step, name, _ in sides]
+    spans = pl.DataFrame(
+        {
+            "rank": [rank for rank, *_ in sides],
+            "name": [f"ncclDevKernel_{name}" for *_, name, _ in sides],
+            "args": [json.dumps({key: peer}) for (*_, key), peer in zip(sides, peers, strict=True)],
+            "start_ns": [100 * at for at in range(len(sides))],
+        }
+    ).with_columns(kind=pl.lit("communication"), track=pl.lit(0), dur_ns=pl.lit(10), step=pl.lit(0))
+    parts = [complete(part) for part in spans.partition_by("rank", maintain_order=True)]
+    ring = Trace({"spans": pl.concat(parts)}, Meta(ranks=list(range(4)), world_size=4))
+    assert ring.parallel_map()["pp"].to_list() == stages

@@ -20,18 +20,18 @@ from stepscope.analyses.shared.steps.coverage import coverage, ranks_without_cop
 from stepscope.analyses.shared.steps.step_usage import step_usage
 from stepscope.analyses.steps.overlap import overlap
 from stepscope.analyses.steps.step_trace import step_trace
-from stepscope.cluster import remote
+from stepscope.cluster import partial, remote
 from stepscope.cluster.tasks import Batch, Merge, Part, Status
 from stepscope.errors import DataError
 from stepscope.io import cache, store
 from stepscope.io.discover import Recording, Source
 from stepscope.io.open_run import open_recording
 from stepscope.io.open_source import SourceOpener
-from stepscope.model import rank_tables
+from stepscope.model import rank_tables, schema
 from stepscope.model.trace import Trace, combine, unread_problem
 
-# Spans of a batch up to this number are read once, with all columns; of more, each analysis reads the columns that it needs.
-_IN_MEMORY = 1 << 20
+# Up to this number, the spans of several ranks are read once, with all columns; of a larger rank, each analysis reads those that it needs.
+_IN_MEMORY = 1 << 19
 _OF_PROCESS = ("pid", "parent", "process")  # entries of a header that belong to one process
 
 
@@ -39,7 +39,7 @@ def summary(trace: Trace, sources: dict[int, str] | None = None) -> Trace:
     """The trace with the figures of its ranks and without their spans. `sources` are the recordings of the ranks."""
     tables: dict[str, pl.LazyFrame | pl.DataFrame] = {
         "rank_figures": _figures(trace, sources or {}),
-        "rank_kinds": trace.spans.group_by("rank", pl.col("kind").cast(pl.String)).agg(spans=pl.len()).sort("rank", "kind").collect(),
+        "rank_kinds": _kinds(trace),
         "rank_coverage": coverage(trace).steps,
         "rank_steps": rank_steps(trace),
         "rank_overlap": overlap(trace),
@@ -77,21 +77,41 @@ def write_batch(batch: Batch, out: Path, room: Path) -> Status:
             rank for at, trace in enumerate(traces) for rank in trace.meta.ranks if any(rank in t.meta.ranks for t in traces[:at])
         }:
             raise DataError(batch.parts[0].name, f"two recordings of rank {min(double)} in this run")
-        whole = combine(traces)
-        if whole.spans.select(pl.len()).collect().item() <= _IN_MEMORY:
-            whole = whole.with_tables(spans=whole.spans.collect())
-        result = summary(whole, sources)
-        store.write(result, out)
+        parts = [summary(part, sources) for part in _in_memory(traces)]
+        result = combine(parts)
+        partial.write(result, out)
         spans = int(result.table("rank_figures").select(pl.col("spans").sum()).collect().item())
-    return Status(tuple(whole.meta.ranks), spans, tuple(problems))
+    return Status(tuple(result.meta.ranks), spans, tuple(problems))
+
+
+def _in_memory(traces: list[Trace]) -> Iterator[Trace]:
+    """The traces, as many at a time as one reading of all columns has room for; a larger one is read column by column."""
+    group, total = list[Trace](), 0
+    for trace in traces:
+        count = trace.spans.select(pl.len()).collect().item()
+        if group and total + count > _IN_MEMORY:
+            yield _read(group)
+            group, total = [], 0
+        if count > _IN_MEMORY:
+            yield trace
+            continue
+        group.append(trace)
+        total += count
+    if group:
+        yield _read(group)
+
+
+def _read(traces: list[Trace]) -> Trace:
+    whole = combine(traces)
+    return whole.with_tables(spans=whole.spans.collect())
 
 
 def write_merged(task: Merge, folders: list[Path], out: Path) -> Status:
-    """Join summaries into one, in their order."""
-    trace = combine([store.read(folder) for folder in folders])
-    if task.source:
-        trace = trace.with_meta(source=task.source)
-    store.write(trace.with_problems(task.problems), out)
+    """Join partial summaries into one, in their order; the last one becomes the run folder."""
+    if not task.source:
+        return Status(tuple(partial.merge(folders, out).ranks))
+    trace = partial.read(folders).with_meta(source=task.source).with_problems(task.problems)
+    store.write(trace, out)
     return Status(tuple(trace.meta.ranks))
 
 
@@ -117,6 +137,11 @@ def _opened(part: Part, room: Path) -> Iterator[tuple[list[Trace], list[dict[str
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def _kinds(trace: Trace) -> pl.DataFrame:
+    counts = trace.spans.group_by("rank", "kind").agg(spans=pl.len()).collect()
+    return counts.with_columns(pl.col("kind").cast(pl.String)).sort("rank", "kind")
+
+
 def _figures(trace: Trace, sources: dict[int, str]) -> pl.DataFrame:
     ranks = pl.DataFrame({"rank": trace.meta.ranks}, {"rank": pl.Int32})
     end = pl.col("start_ns") + pl.col("dur_ns")
@@ -135,5 +160,8 @@ def _figures(trace: Trace, sources: dict[int, str]) -> pl.DataFrame:
 
 
 def _operation_times(trace: Trace) -> pl.LazyFrame:
-    operations = trace.table("stage_operations").select("rank", "span")
-    return operations.join(trace.spans.select("rank", "span", "step", "start_ns", "dur_ns"), on=["rank", "span"], maintain_order="left")
+    operations = trace.table("stage_operations").select("rank", "span").collect()
+    # Few recordings have any: the spans are not read for them.
+    spans = trace.spans.filter(pl.col("span").is_in(operations["span"].unique().implode())) if operations.height else schema.empty("spans")
+    times = spans.select("rank", "span", "step", "start_ns", "dur_ns")
+    return operations.lazy().join(times, on=["rank", "span"], maintain_order="left")

@@ -22,6 +22,7 @@ FORMAT_VERSION = 1
 ROW_GROUP = 1 << 18
 # Files up to this size are read completely when they are opened, in some hundredths of a second.
 _CHECKED_SIZE = 4 << 20
+_KEPT_SIZE = 64 << 10  # bytes in memory: these are not read again
 
 
 def sniff(path: Path) -> bool:
@@ -138,14 +139,15 @@ def _write_header(trace: Trace, file: Path, empty: dict[str, int]) -> None:
 
     devices = trace.devices.select("rank", "device", "name", "kind").collect().to_dicts()
     record = {"stepscope": __version__, "format_version": FORMAT_VERSION, "tables": _table_names(trace), "empty": empty, "devices": devices}
-    file.write_bytes(msgspec.json.format(_encode(record | msgspec.to_builtins(trace.meta))) + b"\n")
+    file.write_bytes(msgspec.json.format(encode(record | msgspec.to_builtins(trace.meta))) + b"\n")
 
 
 def _sink(frame: pl.LazyFrame, file: Path) -> None:
     frame.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True)
 
 
-def _encode(record: dict[str, Any]) -> bytes:
+def encode(record: dict[str, Any]) -> bytes:
+    """The header as JSON."""
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:  # a lone surrogate, which JSON files may contain
@@ -172,6 +174,8 @@ def _scan(file: Path, table: str) -> pl.LazyFrame:
             rows = schema.conform(frame, table).collect()
             if counts := schema.invalid_counts(rows.lazy(), table):
                 raise DataError(file, ", ".join(f"{units.count(count, 'row')} {fault}" for fault, count in counts.items()))
+            if table != "spans" and rows.estimated_size() <= _KEPT_SIZE:  # tables of few rows, which many analyses use
+                frame = rows.lazy()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(file, f"not a complete Parquet file ({first_line(error)})") from error
     return frame

@@ -4,6 +4,7 @@ Times are integers of nanoseconds on one clock per trace. A column's name carrie
 A `share` is 0 to 1. `span`, `parent` and `flow_in` are ids within one rank: (rank, span) is the key.
 """
 
+import functools
 from typing import Any
 
 import polars as pl
@@ -408,6 +409,7 @@ def _faults(table: str) -> dict[str, pl.Expr]:
     return faults
 
 
+@functools.cache
 def empty(table: str) -> pl.LazyFrame:
     """The table with its columns and no rows."""
     return pl.LazyFrame(schema=TABLES[table])
@@ -415,11 +417,20 @@ def empty(table: str) -> pl.LazyFrame:
 
 def conform(frame: pl.LazyFrame, table: str) -> pl.LazyFrame:
     """The frame with exactly the table's columns, in order and typed. Missing columns are null."""
+    if frame is empty(table):
+        return frame
     have = frame.collect_schema()
+    if have == _schema(table):  # in this order, too
+        return frame
     return frame.select(
         _cast(pl.col(name), have[name], dtype) if name in have else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in TABLES[table].items()
     )
+
+
+@functools.cache
+def _schema(table: str) -> pl.Schema:
+    return empty(table).collect_schema()
 
 
 def can_hold(have: pl.DataType, want: pl.DataType | type[pl.DataType]) -> bool:

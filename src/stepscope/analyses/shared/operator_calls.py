@@ -70,6 +70,17 @@ def with_shapes(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def calls_of_operators(trace: Trace, work: pl.DataFrame) -> Ints:
+    """`call` of `with_shapes`, as the row of the operator among all of the trace; -1 where it is null."""
+    ops = trace.spans.filter(pl.col("kind") == "op").select("rank", "span", "name").collect()
+    if ops.is_empty():
+        return np.full(work.height, -1, np.int64)
+    row = rows_of(ops, work["rank"], work["op"])
+    launched = ops["name"].gather(np.maximum(row, 0)).to_frame("name").with_columns(type=work["op_type"])
+    same = launched.select((pl.col("name") == pl.col("type")).fill_null(value=False)).to_series().to_numpy()
+    return np.where(same, row, -1)
+
+
 def launcher() -> pl.Expr:
     """The name of the operator that launched a span of device work, or its own if the operator is unknown."""
     return pl.when(pl.col("op").is_not_null()).then(pl.col("op_type")).otherwise(pl.col("name")).cast(pl.String)
@@ -96,13 +107,18 @@ def host_operators(trace: Trace, *columns: str) -> pl.DataFrame:
     - `self_ns`: its duration less that of the operators directly inside it;
     - `device_ns`: the duration of the device work launched by it or by operators inside it, and `launches`: the number of these spans.
     """
+    return pl.concat([host_self_times(trace, *columns), _launched(trace)], how="horizontal")
+
+
+def host_self_times(trace: Trace, *columns: str) -> pl.DataFrame:
+    """`host_operators` without `device_ns` and `launches`."""
     ops = trace.spans.filter(pl.col("kind") == "op").select("rank", "span", "start_ns", "dur_ns", *columns)
     return pl.concat([ops.collect(), _nesting(trace)], how="horizontal")
 
 
 @memoized
 def _nesting(trace: Trace) -> pl.DataFrame:
-    """The columns outer, self_ns, device_ns and launches of `host_operators`."""
+    """The columns outer and self_ns of `host_operators`."""
     host = (
         trace.spans.filter(~pl.col("kind").is_in(["kernel", "copy", "set", "instant"]))
         .select("rank", "span", "parent", "depth", "start_ns", "dur_ns", is_op=pl.col("kind") == "op")
@@ -111,23 +127,37 @@ def _nesting(trace: Trace) -> pl.DataFrame:
     is_op = host["is_op"].to_numpy()
     rows = np.flatnonzero(is_op)
     outer = nearest(enclosing_rows(host), is_op)[rows]
-    outer = np.where(outer < 0, -1, np.searchsorted(rows, outer))
-    ops = host.filter("is_op")
-    start, end = ops["start_ns"].to_numpy(), (ops["start_ns"] + ops["dur_ns"]).to_numpy()
-    inside = np.zeros(len(rows), np.int64)
+    place = np.cumsum(is_op) - 1  # of a row, among the operators
+    outer = np.where(outer < 0, -1, place[outer])
+    start = host["start_ns"].to_numpy()[rows]
+    end = start + host["dur_ns"].to_numpy()[rows]
     child = np.flatnonzero(outer >= 0)
-    np.add.at(inside, outer[child], np.maximum(np.minimum(end[child], end[outer[child]]) - start[child], 0))
+    parent = outer[child]
+    inside = _sums(parent, np.maximum(np.minimum(end[child], end[parent]) - start[child], 0), len(rows))
+    return pl.DataFrame({"outer": outer, "self_ns": end - start - inside}, {"outer": pl.Int64, "self_ns": pl.Int64})
+
+
+@memoized
+def _launched(trace: Trace) -> pl.DataFrame:
+    """The columns device_ns and launches of `host_operators`."""
+    outer = _nesting(trace)["outer"].to_numpy()
+    ops = trace.spans.filter(pl.col("kind") == "op").select("rank", "span").collect()
     work = on_devices(trace).filter(pl.col("op").is_not_null()).select("rank", "op", "dur_ns").collect()
     launcher = rows_of(ops, work["rank"], work["op"])
     return pl.DataFrame(
         {
-            "outer": outer,
-            "self_ns": end - start - inside,
             "device_ns": upward(outer, launcher, work["dur_ns"].to_numpy()),
             "launches": upward(outer, launcher, np.ones(work.height, np.int64)),
         },
-        {"outer": pl.Int64, "self_ns": pl.Int64, "device_ns": pl.Int64, "launches": pl.Int64},
+        {"device_ns": pl.Int64, "launches": pl.Int64},
     )
+
+
+def _sums(at: Ints, amounts: Ints, count: int) -> Ints:
+    """The sum of the amounts at each of `count` places."""
+    total = np.zeros(count, np.int64)
+    np.add.at(total, at, amounts)
+    return total
 
 
 def upward(outer: Ints, at: Ints, amount: Ints) -> Ints:
@@ -167,14 +197,26 @@ def enclosing_rows(frame: pl.DataFrame) -> Ints:
 
 def rows_of(frame: pl.DataFrame, rank: pl.Series, span: pl.Series) -> Ints:
     """The row of `frame` that is (rank, span), -1 where there is none."""
-    ranks = np.unique(frame["rank"].to_numpy())
-    width = int(frame["span"].to_numpy().max(initial=0)) + 1
+    ranks = frame["rank"].unique().sort().to_numpy()
+    width = int(frame["span"].max() or 0) + 1 if frame.height else 1  # type: ignore[operator]
     if len(ranks) * width > _SPARSE * frame.height + _FEW:  # the numbers are not consecutive
         keys = frame.select("rank", "span", row=pl.int_range(pl.len(), dtype=pl.Int64)).unique(["rank", "span"], keep="last")
         wanted = pl.DataFrame({"rank": rank, "span": span.cast(pl.Int64)})
         return wanted.join(keys, on=["rank", "span"], how="left", maintain_order="left")["row"].fill_null(-1).to_numpy()
     row = np.full(len(ranks) * width + 1, -1, np.int64)
-    row[np.searchsorted(ranks, frame["rank"].to_numpy()) * width + frame["span"].to_numpy()] = np.arange(frame.height)
-    ids = span.fill_null(-1).to_numpy()
-    known = (ids >= 0) & (ids < width) & np.isin(rank.to_numpy(), ranks)
-    return row[np.where(known, np.searchsorted(ranks, rank.to_numpy()) * width + ids, -1)]
+    row[_offsets(frame["rank"].to_numpy(), ranks, width) + frame["span"].to_numpy()] = np.arange(frame.height)
+    ids, offset = span.fill_null(-1).to_numpy(), _offsets(rank.to_numpy(), ranks, width)
+    return row[np.where((ids >= 0) & (ids < width) & (offset >= 0), offset + ids, -1)]
+
+
+def _offsets(rank: Ints, ranks: Ints, width: int) -> Ints:
+    """The place of each rank among the sorted `ranks`, times the width; negative for another rank."""
+    if len(ranks) == 0 or len(rank) == 0:
+        return np.full(len(rank), -1, np.int64)
+    low, high = int(ranks[0]), int(ranks[-1])
+    if high - low > _FEW:
+        at = np.minimum(np.searchsorted(ranks, rank), len(ranks) - 1)
+        return np.where(ranks[at] == rank, at * width, -1)
+    offsets = np.full(high - low + 3, -1, np.int64)  # at both ends for smaller and larger ranks
+    offsets[ranks - low + 1] = np.arange(len(ranks)) * width
+    return offsets[np.clip(rank, low - 1, high + 1) - low + 1]

@@ -43,10 +43,10 @@ def overlap(trace: Trace) -> pl.DataFrame:
         return stored
     steps_of: dict[int, pl.DataFrame] = {}
     times: dict[int, list[dict[str, intervals.Ints]]] = {}
-    for rank, steps, busy in device_times(trace):
+    for rank, steps, parts in device_parts(trace):
         start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
         steps_of[rank] = steps
-        times.setdefault(rank, []).append({f"{name}_ns": intervals.covered(part, start, end) for name, part in step_parts(busy).items()})
+        times.setdefault(rank, []).append({f"{name}_ns": intervals.covered(part, start, end) for name, part in parts.items()})
     if not times:
         return pl.DataFrame(schema=COLUMNS)
     device = pl.col("end_ns") - pl.col("start_ns")
@@ -67,6 +67,12 @@ def overlap(trace: Trace) -> pl.DataFrame:
         .with_columns(copy_ns=pl.when(~pl.col("rank").is_in(ranks_without_copies(trace))).then("copy_ns"))
         .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
     )
+
+
+@memoized
+def device_parts(trace: Trace) -> list[tuple[int, pl.DataFrame, dict[str, intervals.Set]]]:
+    """`device_times` with the parts of a step instead of the kinds of work."""
+    return [(rank, steps, step_parts(busy)) for rank, steps, busy in device_times(trace)]
 
 
 def step_parts(busy: dict[str, intervals.Set]) -> dict[str, intervals.Set]:

@@ -171,14 +171,16 @@ def _families(trace: Trace) -> list[_Family]:
     for rank, group, text, collective, count in counts.iter_rows():
         used = ranks_of[rank, group, text]
         entries += [(used.ranks, group, collective, count)] if used.listed or complete else []
+    # A large group has an entry for each of its ranks, all with the same tuple.
+    strides = {id(ranks): _stride(ranks) for ranks in {id(entry[0]): entry[0] for entry in entries}.values()}
     by_shape: dict[tuple[int, int], list[tuple[Members, str | None, str, int]]] = {}
     for entry in entries:
-        gaps = {after - before for before, after in pairwise(entry[0])}
-        if len(gaps) == 1:
-            by_shape.setdefault((len(entry[0]), gaps.pop()), []).append(entry)
+        if (stride := strides[id(entry[0])]) is not None:
+            by_shape.setdefault((len(entry[0]), stride), []).append(entry)
     families = []
     for (_, stride), same in by_shape.items():
-        groups = {ranks: group for ranks, group, *_ in same}
+        last = {id(ranks): (ranks, group) for ranks, group, *_ in same}
+        groups = dict(last.values())
         covered = [rank for ranks in groups for rank in ranks]
         if len(covered) == len(set(covered)):
             kinds = {collective for _, _, collective, _ in same if collective}
@@ -187,17 +189,22 @@ def _families(trace: Trace) -> list[_Family]:
     return families
 
 
+def _stride(ranks: Members) -> int | None:
+    """The distance between the ranks; None where it is not the same between all."""
+    gaps = {after - before for before, after in pairwise(ranks)}
+    return gaps.pop() if len(gaps) == 1 else None
+
+
 def _chains(trace: Trace) -> list[Members]:
-    """Ranks that send to each other, in order; none where a chain branches: then they are no pipeline."""
-    calls = rank_collectives(trace).filter(pl.col("collective").is_in(_ONE_SIDED))
-    other = pl.coalesce(pl.when(pl.col("collective") == "send").then("dst").otherwise("src"), "partner").cast(pl.Int32)
-    pair = pl.col("members").str.extract_all(r"\d+").cast(pl.List(pl.Int32))
-    in_pair = pl.when(pair.list.len() == 2).then(pair.list.sum() - pl.col("rank"))
-    edges = calls.select("rank", other=pl.coalesce(other, in_pair)).drop_nulls().unique().filter(pl.col("rank") != pl.col("other"))
+    """Ranks that send to each other, in order; none where a chain branches, or is a circle in one direction: then they are no pipeline.
+
+    A pipeline sends forward and backward. Ranks that send to the next one only, around a circle, exchange parts of a sequence or sums.
+    """
+    sent = _transfers(trace)
     near: dict[int, set[int]] = {}
-    for rank, peer in edges.iter_rows():
-        near.setdefault(rank, set()).add(peer)
-        near.setdefault(peer, set()).add(rank)
+    for source, target in sent:
+        near.setdefault(source, set()).add(target)
+        near.setdefault(target, set()).add(source)
     chains, seen = list[Members](), set[int]()
     for start in sorted(near):
         if start not in seen:
@@ -207,5 +214,20 @@ def _chains(trace: Trace) -> list[Members]:
             seen |= part
             if max(len(near[rank] & part) for rank in part) > 2:
                 return []
-            chains.append(tuple(sorted(part)))
+            closed = all(len(near[rank] & part) == 2 for rank in part)
+            if not (closed and all((peer, rank) not in sent for rank in part for peer in near[rank] if (rank, peer) in sent)):
+                chains.append(tuple(sorted(part)))
     return chains
+
+
+def _transfers(trace: Trace) -> set[tuple[int, int]]:
+    """Sender and receiver of all transfers between two ranks; in both directions where the direction is not known."""
+    calls = rank_collectives(trace).filter(pl.col("collective").is_in(_ONE_SIDED))
+    other = pl.coalesce(pl.when(pl.col("collective") == "send").then("dst").otherwise("src"), "partner").cast(pl.Int32)
+    pair = pl.col("members").str.extract_all(r"\d+").cast(pl.List(pl.Int32))
+    in_pair = pl.when(pair.list.len() == 2).then(pair.list.sum() - pl.col("rank"))
+    edges = calls.select("rank", "collective", other=pl.coalesce(other, in_pair)).drop_nulls().unique()
+    edges = edges.filter(pl.col("rank") != pl.col("other"))
+    sends = edges.filter(pl.col("collective") != "recv").select("rank", "other")
+    receives = edges.filter(pl.col("collective") != "send").select("other", "rank")
+    return {*sends.iter_rows(), *receives.iter_rows()}

@@ -20,21 +20,28 @@ def match_collectives(calls: pl.DataFrame) -> pl.DataFrame:
     size.
     """
     ranks = pl.col("rank").n_unique()
+    calls = calls.with_columns(
+        in_step=pl.when(pl.col("seq").is_null()).then("step"),
+        size=pl.when(pl.col("collective") != "all_to_all").then("bytes"),
+        is_collective=pl.col("collective").is_in(_ONE_SIDED).not_().fill_null(False),
+        meeting=pl.col("collective").is_in(_MEETING).fill_null(False),
+    )
+    # Thousands of ranks have millions of calls: numbers are compared faster than names.
+    keys = calls.select(_KEY).unique(maintain_order=True).with_row_index("_key")
+    groups = keys.select(_GROUP).unique(maintain_order=True).with_row_index("_group")
+    keys = keys.join(groups, on=_GROUP, nulls_equal=True, how="left")
+    same, group, call = "_key", "_group", ["_key", "nth"]
     return (
-        calls.with_columns(
-            in_step=pl.when(pl.col("seq").is_null()).then("step"),
-            size=pl.when(pl.col("collective") != "all_to_all").then("bytes"),
-            is_collective=pl.col("collective").is_in(_ONE_SIDED).not_().fill_null(False),
-            meeting=pl.col("collective").is_in(_MEETING).fill_null(False),
-        )
-        .with_columns(nth=pl.int_range(pl.len()).over("rank", *_KEY))
+        calls.join(keys, on=_KEY, nulls_equal=True, how="left", maintain_order="left")
+        .with_columns(nth=pl.int_range(pl.len()).over("rank", same))
         .with_columns(
-            everywhere=(pl.len().over(CALL) == ranks.over(_GROUP)) & (ranks.over(_GROUP) > 1),
-            as_often=pl.len().over(_KEY) == ranks.over(_KEY) * (pl.col("nth").max().over(_KEY) + 1),
-            last_start=pl.col("start_ns").max().over(CALL),
-            first_end=pl.col("end_ns").min().over(CALL),
+            everywhere=(pl.len().over(call) == ranks.over(group)) & (ranks.over(group) > 1),
+            as_often=pl.len().over(same) == ranks.over(same) * (pl.col("nth").max().over(same) + 1),
+            last_start=pl.col("start_ns").max().over(call),
+            first_end=pl.col("end_ns").min().over(call),
         )
         .with_columns(matched=pl.col("is_collective") & pl.col("everywhere") & pl.col("as_often"))
+        .drop(same, group)
     )
 
 

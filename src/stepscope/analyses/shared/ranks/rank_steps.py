@@ -4,9 +4,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.shared.steps.coverage import coverage
-from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
-from stepscope.analyses.shared.steps.step_windows import device_times
-from stepscope.analyses.steps.overlap import step_parts
+from stepscope.analyses.shared.steps.host_phases import main_threads, on_host
+from stepscope.analyses.steps.overlap import device_parts
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
 from stepscope.model.rank_tables import TABLES, stored_rows
@@ -23,19 +22,19 @@ def rank_steps(trace: Trace) -> pl.DataFrame:
         return stored
     input_times, collections = _input_times(trace), _collections(trace)
     complete = coverage(trace).steps.filter("complete").select("rank", "step")
-    on_host = {rank for rank, data in coverage(trace).data.items() if data == "host"}
+    host_ranks = {rank for rank, data in coverage(trace).data.items() if data == "host"}
     parts: list[pl.DataFrame] = []
-    for rank, steps, busy in device_times(trace):
+    for rank, steps, times in device_parts(trace):
         waits, pauses = input_times.get(rank, intervals.NONE), collections.get(rank, intervals.NONE)
         waits = intervals.subtract(waits, pauses)
-        computing = step_parts(busy)["computing"]
-        if rank in on_host:
+        computing = times["computing"]
+        if rank in host_ranks:
             computing = intervals.subtract(computing, intervals.join(waits, pauses))
         start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-        times = {"exposed": step_parts(busy)["exposed"], "compute": computing, "input": waits, "collection": pauses}
+        named = {"exposed": times["exposed"], "compute": computing, "input": waits, "collection": pauses}
         parts.append(
             steps.select("rank", "step", total_ns=pl.col("end_ns") - pl.col("start_ns")).with_columns(
-                pl.Series(f"{name}_ns", intervals.covered(part, start, end)) for name, part in times.items()
+                pl.Series(f"{name}_ns", intervals.covered(part, start, end)) for name, part in named.items()
             )
         )
     if not parts:
@@ -47,7 +46,7 @@ def rank_steps(trace: Trace) -> pl.DataFrame:
     alone = pl.col("rank").is_in(in_pipeline)
     rows = rows.with_columns(own_ns=pl.when(alone).then(known_parts).otherwise(pl.col("total_ns") - pl.col("exposed_ns")))
     rows = rows.with_columns(host_ns=pl.when(~alone).then((pl.col("own_ns") - known_parts).clip(0)))
-    rows = rows.join(_work_counts(trace, on_host), on=["rank", "step"], how="left")
+    rows = rows.join(_work_counts(trace, host_ranks), on=["rank", "step"], how="left")
     known = _conform(rows)
     return pl.concat([known, _recorded(trace).join(known, on="rank", how="anti")]).sort("rank", "step")
 
@@ -71,7 +70,7 @@ def _recorded(trace: Trace) -> pl.DataFrame:
 def _input_times(trace: Trace) -> dict[int, intervals.Set]:
     """Waits for input of the thread that runs the steps, by rank; of all threads where that thread is not known."""
     main = main_threads(trace)
-    rows = host_spans(trace).filter(pl.col("kind") == "data")
+    rows = on_host(trace.spans.filter(pl.col("kind") == "data"), trace)
     of_main = rows.join(main.lazy(), on=["rank", "thread"], how="semi")
     return _times(pl.concat([of_main, rows.join(main.lazy(), on="rank", how="anti")]))
 
@@ -88,9 +87,9 @@ def _times(rows: pl.LazyFrame) -> dict[int, intervals.Set]:
     }
 
 
-def _work_counts(trace: Trace, on_host: set[int]) -> pl.DataFrame:
+def _work_counts(trace: Trace, host_ranks: set[int]) -> pl.DataFrame:
     """Number of kernels, or of operators on ranks without a device, by rank and step."""
-    is_work = pl.when(pl.col("rank").is_in(sorted(on_host))).then(pl.col("kind") == "op").otherwise(pl.col("kind") == "kernel")
+    is_work = pl.when(pl.col("rank").is_in(sorted(host_ranks))).then(pl.col("kind") == "op").otherwise(pl.col("kind") == "kernel")
     counted = trace.spans.filter(is_work & pl.col("step").is_not_null()).group_by("rank", "step").agg(work=pl.len())
     rows_of_ranks: pl.DataFrame = counted.collect()
     return rows_of_ranks

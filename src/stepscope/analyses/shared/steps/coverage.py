@@ -184,9 +184,10 @@ def _whole_coverage(trace: Trace) -> Coverage:
     parts: list[pl.DataFrame] = []
     # A MindInsight timeline links only some calls to their work: a call without work is no sign of lost records.
     linked = set(work.filter(pl.col("linked") > 0)["rank"]) if trace.meta.format != "mindinsight" else set()
-    launches = {rank: lost_work.launch_calls(trace, rank) for rank in sorted(linked)}
-    waits = {rank: lost_work.waits_without_work(trace, rank) for rank in sorted(device)}
-    bare = pl.concat([steps.clear().select("rank", "step"), *(lost_work.steps_without_kernels(trace, rank) for rank in sorted(device))])
+    launches = lost_work.launch_calls(trace, sorted(linked)) if linked else {}
+    waits = {rank: lost_work.waits_without_work(trace, rank) for rank in sorted(device & lost_work.waiting_ranks(trace))}
+    unlaunched = sorted(device - lost_work.launching_ranks(trace))
+    bare = pl.concat([steps.clear().select("rank", "step"), *(lost_work.steps_without_kernels(trace, rank) for rank in unlaunched)])
     steps = steps.join(bare.with_columns(bare=True), on=["rank", "step"], how="left", maintain_order="left")
     for (rank, window), rows in steps.group_by("rank", "window", maintain_order=True):
         bound = bounds.get((int(rank), int(window)))

@@ -20,6 +20,7 @@ _ROLES = (
     ("move", "main", "op", r"^aten::(?:to|_to_copy|copy_|pin_memory|_pin_memory|is_pinned|detach)$"),
     ("op", "main", "op", ""),
 )
+_Role = pl.Enum([role for role, *_ in _ROLES])
 
 
 def host_spans(trace: Trace) -> pl.LazyFrame:
@@ -40,6 +41,16 @@ def threads(trace: Trace) -> pl.LazyFrame:
 
 def on_host(spans: pl.LazyFrame, trace: Trace) -> pl.LazyFrame:
     """`host_spans` for any table with rank and track."""
+    return (
+        spans.join(_thread_of_track(trace), on=["rank", "track"], how="left")
+        .filter(~pl.col("elsewhere").fill_null(False))
+        .with_columns(pl.coalesce("thread", "track"))
+        .drop("elsewhere")
+    )
+
+
+def _thread_of_track(trace: Trace) -> pl.LazyFrame:
+    """The thread of each track, and whether it is elsewhere, on a device. There are few tracks: threads are not looked up per span."""
     home = (
         trace.tracks.filter(pl.col("kind").is_in(["thread", "stream"]))
         .select("rank", "pid", "tid", pl.col("track").alias("thread"), (pl.col("kind") == "stream").alias("on_device"))
@@ -52,15 +63,18 @@ def on_host(spans: pl.LazyFrame, trace: Trace) -> pl.LazyFrame:
         "tid",
         (pl.col("kind").is_in(["stream", "communication"]) | pl.col("device").is_not_null()).alias("is_stream"),
         (pl.col("kind") == "annotation").alias("beside"),
-    ).join(home, on=["rank", "pid", "tid"], how="left")
+    )
     same = threads(trace).rename({"thread": "same"})
     return (
-        spans.join(tracks, on=["rank", "track"], how="left")
-        .filter(~(pl.col("is_stream") | (pl.col("beside") & pl.col("on_device"))).fill_null(False))
+        tracks.join(home, on=["rank", "pid", "tid"], how="left")
         .with_columns(thread=pl.when("beside").then(pl.coalesce("thread", "track")).otherwise("track"))
         .join(same, left_on=["rank", "thread"], right_on=["rank", "track"], how="left")
-        .with_columns(thread=pl.coalesce("same", "thread"))
-        .drop("same")
+        .select(
+            "rank",
+            "track",
+            thread=pl.coalesce("same", "thread"),
+            elsewhere=(pl.col("is_stream") | (pl.col("beside") & pl.col("on_device"))).fill_null(False),
+        )
     )
 
 
@@ -89,24 +103,33 @@ def roles(trace: Trace) -> pl.DataFrame:
     inside an operator that moves data.
     """
     kinds = {kind for _, _, kind, _ in _ROLES}
-    spans = host_spans(trace).filter(pl.col("kind").is_in(list(kinds)))
+    spans = trace.spans.filter(pl.col("kind").is_in(list(kinds)))
     names = spans.select("kind", "name").unique().collect()
     on_main, on_any = (_role(names, places) for places in (("main", "any"), ("any",)))
+    names = names.with_columns(on_main.alias("main"), on_any.alias("any"))
+    main = main_threads(trace).lazy().with_columns(is_main=True)
+    tracks = _thread_of_track(trace).join(main, on=["rank", "thread"], how="left").select("rank", "track", "elsewhere", "is_main")
+    unlisted = main.join(trace.tracks, left_on=["rank", "thread"], right_on=["rank", "track"], how="anti")
+    tracks = pl.concat([tracks, unlisted.select("rank", track="thread", elsewhere=pl.lit(value=False), is_main="is_main")])
     with_role: pl.DataFrame = (
-        spans.join(names.with_columns(on_main.alias("main"), on_any.alias("any")).lazy(), on=["kind", "name"], nulls_equal=True)
-        .join(main_threads(trace).lazy().with_columns(is_main=True), on=["rank", "thread"], how="left")
+        spans.join(names.filter(on_main.is_not_null() | on_any.is_not_null()).lazy(), on=["kind", "name"], nulls_equal=True)
+        .join(tracks, on=["rank", "track"], how="left")
         .with_columns(role=pl.when("is_main").then("main").otherwise("any"), end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-        .filter(pl.col("role").is_not_null())
+        .filter(pl.col("role").is_not_null() & ~pl.col("elsewhere").fill_null(value=False))
         .select("rank", "step", "role", "name", "start_ns", "end_ns")
         .sort("rank", "start_ns", "end_ns", descending=[False, False, True])
         .collect()
     )
     inside = np.zeros(with_role.height, np.bool_)
-    for _, rows in with_role.with_row_index().group_by("rank"):
+    ranks, first = np.unique(with_role["rank"].to_numpy(), return_index=True)
+    for at, end in zip(first, np.append(first[1:], with_role.height), strict=True) if len(ranks) else ():
+        rows = with_role.slice(at, end - at)
         other, moving = role_times(rows, "data", "optimizer"), role_times(rows, "move")
         starts = rows["start_ns"].to_numpy()
-        within_move = (intervals.enclosing(moving.starts, moving.ends, starts) >= 0) & (rows["role"] == "op").to_numpy()
-        inside[rows["index"].to_numpy()] = (intervals.enclosing(other.starts, other.ends, starts) >= 0) | within_move
+        inside[at:end] = intervals.enclosing(other.starts, other.ends, starts) >= 0
+        if len(moving.starts):
+            is_op = (rows["role"] == "op").to_numpy()
+            inside[at:end] |= (intervals.enclosing(moving.starts, moving.ends, starts) >= 0) & is_op
     return with_role.filter(~pl.col("role").is_in(["forward range", "module", "move", "op"]) | ~pl.Series(inside))
 
 
@@ -126,7 +149,9 @@ def passes(trace: Trace) -> pl.DataFrame:
     """
     key = ["rank", "step"]
     # Steps that only the device shows do not divide the host's time.
-    spans = roles(trace).join(trace.steps.filter(pl.col("how").cast(pl.String) == "device").select(key).collect(), on=key, how="anti")
+    on_device = trace.steps.filter(pl.col("how").cast(pl.String) == "device").select(key).collect()
+    spans = roles(trace)
+    spans = spans.join(on_device, on=key, how="anti") if on_device.height else spans
     role, start, end = pl.col("role"), pl.col("start_ns"), pl.col("end_ns")
     backward_start = start.filter(role.is_in(["backward", "backward range"])).min()
     waits = spans.filter(role == "data").join(spans.group_by(key).agg(backward_ns=backward_start), on=key)
@@ -134,13 +159,13 @@ def passes(trace: Trace) -> pl.DataFrame:
     waits = waits.filter(pl.col("backward_ns").is_null() | (start < pl.col("backward_ns"))).group_by(key).agg(waited_ns=end.first())
     after = spans.join(waits, on=key, how="left").filter(pl.col("waited_ns").is_null() | (start >= pl.col("waited_ns")))
     forward = [
-        _points(spans, "forward range", "fp_start", "range"),
-        _points(after, "module", "fp_start", "module"),
-        _points(after, "op", "fp_start", "first op"),
-        _points(spans, "module", "fp_start", "module"),
-        _points(spans, "op", "fp_start", "first op"),
+        _starts(spans, "forward range", "range"),
+        _starts(after, "module", "module"),
+        _starts(after, "op", "first op"),
+        _starts(spans, "module", "module"),
+        _starts(spans, "op", "first op"),
     ]
-    backward = [_points(spans, "backward", "bp_end", "autograd"), _points(spans, "backward range", "bp_end", "range")]
+    backward = [_ends(spans, "backward", "autograd"), _ends(spans, "backward range", "range")]
     rows = spans.group_by(key, maintain_order=True).agg(last_ns=end.filter(role.is_in(["op", "move", "module", "forward range"])).max())
     for points in (forward, backward):
         rows = rows.join(pl.concat(points).unique(key, keep="first", maintain_order=True), on=key, how="left")
@@ -163,8 +188,14 @@ def first_or_last(rows: pl.DataFrame, point: str, how: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _points(rows: pl.DataFrame, role: str, point: str, how: str) -> pl.DataFrame:
-    return first_or_last(rows.filter(pl.col("role") == role), point, pl.lit(how))
+def _starts(rows: pl.DataFrame, role: str, how: str) -> pl.DataFrame:
+    """`first_or_last` for `fp_start`, of rows that are in order of start."""
+    firsts = rows.filter(pl.col("role") == role).group_by("rank", "step", maintain_order=True).agg(pl.col("start_ns", "name").first())
+    return first_or_last(firsts, "fp_start", pl.lit(how))
+
+
+def _ends(rows: pl.DataFrame, role: str, how: str) -> pl.DataFrame:
+    return first_or_last(rows.filter(pl.col("role") == role), "bp_end", pl.lit(how))
 
 
 def _role(names: pl.DataFrame, places: tuple[str, ...]) -> pl.Series:
@@ -173,4 +204,4 @@ def _role(names: pl.DataFrame, places: tuple[str, ...]) -> pl.Series:
         if place in places:
             fits = (pl.col("kind") == kind) & pl.col("name").cast(pl.String).fill_null("").str.contains(pattern)
             rule = pl.when(fits).then(pl.lit(role)).otherwise(rule)
-    return names.select(rule).to_series()
+    return names.select(rule.cast(_Role)).to_series()

@@ -7,6 +7,7 @@ import polars as pl
 
 from stepscope.model import intervals
 from stepscope.model.intervals import Bools, Ints
+from stepscope.model.memo import memoized
 from stepscope.model.steps.step_assignment import DEVICE_WORK
 from stepscope.model.trace import Trace
 
@@ -22,6 +23,7 @@ _MATRIX = r"^aten::(mm|bmm|mv|addmm|baddbmm|convolution|convolution_backward|cud
 _LONG_WAIT_NS = 10_000_000  # a call that waits for the device returns sooner after the last work; on Ascend after up to 6 ms
 _STAGED_BYTES_PER_NS = 1  # from pageable memory: slow, so that the wait is not overestimated
 _NONE = np.empty(0, np.int64)
+_NO_STEPS = pl.DataFrame(schema={"step": pl.Int32, "lost": pl.Boolean, "incomplete": pl.Boolean})
 # Sums of the source, and the kind of the work in them.
 SUMS = {"device_computing_ns": "kernel", "device_communication_ns": "communication"}
 
@@ -44,7 +46,7 @@ def below_sums(trace: Trace, steps: pl.DataFrame) -> pl.Series:
 
 
 def steps_without_kernels(trace: Trace, rank: int) -> pl.DataFrame:
-    """The steps of a rank in which matrix operators have no device work, though others of their name have; none if launches are recorded.
+    """The steps of a rank without launch calls in which matrix operators have no device work, though others of their name have.
 
     Where no kernel is recorded at all, no operator has one: these steps have only copies.
     """
@@ -52,7 +54,7 @@ def steps_without_kernels(trace: Trace, rank: int) -> pl.DataFrame:
     none = pl.DataFrame(schema={"rank": pl.Int32, "step": pl.Int32})
     text = pl.col("name").cast(pl.String)
     work = spans.filter(pl.col("kind").is_in(DEVICE_WORK), pl.col("op").is_not_null()).select("kind", span="op").collect()
-    if work.is_empty() or spans.filter(pl.col("kind") == "api", text.str.contains(LAUNCH)).head(1).collect().height:
+    if work.is_empty():
         return none
     ops = spans.filter(pl.col("kind") == "op")
     ops = ops.select("span", "name", "track", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
@@ -86,8 +88,52 @@ class Launches(NamedTuple):
     gaps: intervals.Set  # when the missing work of incomplete steps ran, between recorded work
 
 
-def launch_calls(trace: Trace, rank: int) -> Launches:
-    """The launch calls of a rank, and those without work.
+def launch_calls(trace: Trace, ranks: list[int]) -> dict[int, Launches]:
+    """The launch calls of each of the ranks, and those without work."""
+    names = _api_names(trace)
+    launching = names.filter("launches")["name"].implode()
+    times = ["rank", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")]
+    calls = trace.spans.filter(pl.col("kind") == "api", pl.col("name").is_in(launching)).select("span", *times).collect()
+    on_device = _device_work(trace).select("rank", "flow_in").collect()
+    calls_of, work_of = (rows.partition_by("rank", as_dict=True) for rows in (calls, on_device))
+    result = {}
+    for rank in ranks:
+        rows = calls_of.get((rank,), calls.clear())
+        rows = rows.filter(~pl.Series(_captured(trace, rank, names, rows["start_ns"].to_numpy()), dtype=pl.Boolean))
+        launched = work_of.get((rank,), on_device.clear())["flow_in"].to_numpy()
+        if np.isin(rows["span"].to_numpy(), launched).all():  # nearly always
+            result[rank] = Launches(_NONE, np.sort(rows["end_ns"].to_numpy()), _NO_STEPS, intervals.NONE)
+        else:
+            result[rank] = _partly_lost(trace, rank, names)
+    return result
+
+
+def launching_ranks(trace: Trace) -> set[int]:
+    """The ranks that have launch calls."""
+    calls = trace.spans.filter(pl.col("kind") == "api", pl.col("name").is_in(_api_names(trace).filter("launches")["name"].implode()))
+    return set(calls.select(pl.col("rank").unique()).collect()["rank"])
+
+
+@memoized
+def _api_names(trace: Trace) -> pl.DataFrame:
+    """Names of runtime calls, and whether each launches work. Few names, many calls: patterns are matched once per name."""
+    text = pl.col("text").fill_null("")
+    names: pl.DataFrame = trace.spans.filter(pl.col("kind") == "api").select(pl.col("name").unique()).collect()
+    return names.with_columns(text=pl.col("name").cast(pl.String)).with_columns(
+        launches=text.str.contains(LAUNCH), begin=text.str.contains(_BEGIN_CAPTURE), end=text.str.contains(_END_CAPTURE)
+    )
+
+
+def _device_work(trace: Trace) -> pl.LazyFrame:
+    """Spans with a launch call on devices. Some kernels count as other work, as they only serve communication."""
+    streams = trace.tracks.filter(pl.col("kind") == "stream").select("rank", "track")
+    launched = trace.spans.filter(pl.col("flow_in").is_not_null()).select("rank", "track", "kind", "flow_in", "start_ns", "dur_ns")
+    other = launched.filter(pl.col("kind") == "other").join(streams, on=["rank", "track"], how="semi")
+    return pl.concat([launched.filter(pl.col("kind").is_in(DEVICE_WORK)), other])
+
+
+def _partly_lost(trace: Trace, rank: int, names: pl.DataFrame) -> Launches:
+    """The launch calls of a rank of which some have no work.
 
     Some calls launch nothing: a call that encloses another, or one that a graph captures. If the name of a call does not imply a kernel,
     nearly all calls of that name must have work, in at least one step.
@@ -95,19 +141,14 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
     spans = trace.spans.filter(pl.col("rank") == rank)
     calls = spans.filter(pl.col("kind") == "api")
     certain = _RAW_LAUNCH if trace.meta.format == "prof" else _KERNEL_LAUNCH
-    # Few names, many calls: patterns are matched once per name.
-    names = calls.select("name").unique().with_columns(text=pl.col("name").cast(pl.String)).collect()
-    launching = names.filter(pl.col("text").str.contains(LAUNCH)).with_columns(certain=pl.col("text").str.contains(certain))
-    # Some kernels count as other work, as they only serve communication.
-    streams = trace.tracks.filter(pl.col("rank") == rank, pl.col("kind") == "stream").select("track").collect()["track"]
-    on_device = pl.col("kind").is_in(DEVICE_WORK) | ((pl.col("kind") == "other") & pl.col("track").is_in(streams.implode()))
-    work = spans.filter(on_device, pl.col("flow_in").is_not_null())
+    launching = names.filter("launches").select("name", certain=pl.col("text").str.contains(certain))
+    work = _device_work(trace).filter(pl.col("rank") == rank)
     work = work.group_by(span="flow_in").agg(first=pl.col("start_ns").min(), last=(pl.col("start_ns") + pl.col("dur_ns")).max())
     with_work = work.select("span")
     around = calls.join(with_work, on="span", how="semi").select(span="parent").drop_nulls().unique()
     launches = (
         calls.select("span", "parent", "name", "start_ns", "dur_ns", "step")
-        .join(launching.select("name", "certain").lazy(), on="name")
+        .join(launching.lazy(), on="name")
         .join(work, on="span", how="left")
         .with_columns(lost=pl.col("first").is_null())
         .join(around.with_columns(has_child=True), on="span", how="left")
@@ -116,7 +157,7 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
         .collect()
         .sort("start_ns")
     )
-    launches = launches.filter(~pl.Series(_captured(calls, names, launches["start_ns"].to_numpy()), dtype=pl.Boolean))
+    launches = launches.filter(~pl.Series(_captured(trace, rank, names, launches["start_ns"].to_numpy()), dtype=pl.Boolean))
     shares = (
         launches.group_by("name", "step", "certain")
         .agg(share=1 - pl.col("lost").mean())
@@ -124,6 +165,7 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
         .agg(pl.col("share").max())
     )
     # A call of a certain name may enclose the one that launches; without any kernel, all of these calls show lost kernels.
+    streams = trace.tracks.filter(pl.col("rank") == rank, pl.col("kind") == "stream").select("track").collect()["track"]
     kernel = (pl.col("kind") == "kernel") | ((pl.col("kind") == "communication") & pl.col("track").is_in(streams.implode()))
     no_kernels = pl.lit(spans.filter(kernel).head(1).collect().is_empty())
     usual = shares.select("name", usual=pl.when(pl.col("certain") & (no_kernels | (pl.col("share") > 0))).then(1.0).otherwise("share"))
@@ -138,6 +180,12 @@ def launch_calls(trace: Trace, rank: int) -> Launches:
         steps,
         _gaps(launches.join(steps.filter("incomplete"), on="step", how="left", maintain_order="left")),
     )
+
+
+def waiting_ranks(trace: Trace) -> set[int]:
+    """The ranks whose host may wait long for a device."""
+    calls = trace.spans.filter(pl.col("dur_ns") >= _LONG_WAIT_NS, pl.col("kind").is_in(["sync", "api"]))
+    return set(calls.select(pl.col("rank").unique()).collect()["rank"])
 
 
 def waits_without_work(trace: Trace, rank: int) -> intervals.Set:
@@ -179,12 +227,12 @@ def _gaps(launches: pl.DataFrame) -> intervals.Set:
     return intervals.merge(gaps["start"].to_numpy(), gaps["end"].to_numpy())
 
 
-def _captured(calls: pl.LazyFrame, names: pl.DataFrame, starts: Ints) -> Bools:
+def _captured(trace: Trace, rank: int, names: pl.DataFrame, starts: Ints) -> Bools:
     """Which launches a graph captures, so that they run nothing: launches between the start and the end of a capture."""
-    marks = names.select("name", begin=pl.col("text").str.contains(_BEGIN_CAPTURE), end=pl.col("text").str.contains(_END_CAPTURE))
-    marks = marks.filter(pl.col("begin") | pl.col("end"))
+    marks = names.filter(pl.col("begin") | pl.col("end")).select("name", "begin")
     if marks.is_empty():
         return np.zeros(len(starts), np.bool_)
-    captures = calls.select("name", "start_ns").join(marks.lazy(), on="name").sort("start_ns").collect()
+    calls = trace.spans.filter(pl.col("rank") == rank, pl.col("kind") == "api").select("name", "start_ns")
+    captures = calls.join(marks.lazy(), on="name").sort("start_ns").collect()
     begun = np.append(False, captures["begin"].to_numpy())
     return np.asarray(begun[np.searchsorted(captures["start_ns"].to_numpy(), starts, "right")], np.bool_)

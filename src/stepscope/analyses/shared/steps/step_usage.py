@@ -3,7 +3,7 @@
 import polars as pl
 
 from stepscope.analyses.shared.flop_counts import flop_calls, has_flops
-from stepscope.analyses.shared.steps.host_phases import host_spans, main_threads
+from stepscope.analyses.shared.steps.host_phases import main_threads, on_host
 from stepscope.model import intervals
 from stepscope.model.memo import memoized
 from stepscope.model.rank_tables import TABLES, stored_rows
@@ -26,8 +26,7 @@ def step_usage(trace: Trace) -> pl.DataFrame:
 def _input_waits(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     """The steps with `input_wait_ns`, the time that the thread that runs the steps waits for data; null if the input is not recorded."""
     loading = (
-        host_spans(trace)
-        .filter(pl.col("kind") == "data")
+        on_host(trace.spans.filter(pl.col("kind") == "data"), trace)
         .select("rank", "thread", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
         .collect()
     )
