@@ -77,11 +77,11 @@ class Replays:
         return round(float(less) / max(self.graph.steps.height, 1))
 
     def _steps(self, durations: Durations) -> pl.DataFrame:
-        ends = replay(self.graph, *durations)
-        times = self.graph.step_times(ends)
+        replayed = replay(self.graph, *durations)
+        times = self.graph.step_times(replayed.ends)
         rows = self.graph.steps.select("rank").with_columns(step_ns=pl.Series(times))
         medians = rows.group_by("rank", maintain_order=True).agg(pl.col("step_ns").median().round().cast(pl.Int64))
-        return medians.join(path_shares(self.graph, ends, *durations), on="rank", how="left", maintain_order="left")
+        return medians.join(path_shares(self.graph, replayed, durations.duration), on="rank", how="left", maintain_order="left")
 
     def _changed(self, changes: list[Change]) -> Durations:
         graph, durations = self.graph, unchanged(self.graph)
