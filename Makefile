@@ -83,7 +83,7 @@ lock: $(VENV)/.base ## choose the newest allowed version of every dependency and
 		--output-file constraints-tensorflow.txt
 
 clean: ## remove the environment and everything else that was built
-	rm -rf $(VENV) .venv-tensorflow .venv-soak frontend/node_modules dist build src/stepscope/readers/chrome/scanner/_scan.* .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
+	rm -rf $(VENV) .venv-tensorflow .venv-soak frontend/node_modules dist build src/stepscope/process/compiled/_compiled.* .mypy_cache .pytest_cache .ruff_cache .hypothesis benchmarks/data benchmarks/.venv-*
 	find src tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps live in the environment, so that a new environment is filled again. Another PYTHON makes a new one.
@@ -92,7 +92,7 @@ $(VENV)/.made-by-$(notdir $(PYTHON)):
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.base: $(VENV)/.made-by-$(notdir $(PYTHON)) pyproject.toml constraints.txt hatch_build.py $(wildcard src/stepscope/readers/chrome/scanner/*.[ch])
+$(VENV)/.base: $(VENV)/.made-by-$(notdir $(PYTHON)) pyproject.toml constraints.txt hatch_build.py $(wildcard src/stepscope/process/compiled/*.[ch])
 	@echo "Installing stepscope into $(VENV)"
 	@$(INSTALL) editables hatchling
 	@$(INSTALL) --no-build-isolation --editable .

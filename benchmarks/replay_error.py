@@ -45,7 +45,7 @@ def recordings(paths: list[Path]) -> Iterator[Path]:
 def errors(path: Path) -> Iterator[tuple[int, int, float, float, float]]:
     """rank, steps, measured median in ms, error of the median, largest error of a step."""
     graph = build(stepscope.open(path))
-    measured, replayed = graph.step_times(graph.end), graph.step_times(replay(graph))
+    measured, replayed = graph.step_times(graph.end), graph.step_times(replay(graph).ends)
     ranks = graph.steps["rank"].to_numpy()
     for rank in np.unique(ranks):
         a, b = measured[ranks == rank], replayed[ranks == rank]

@@ -16,7 +16,7 @@ from settling import until
 from stepscope.errors import DataError, StepscopeError
 from stepscope.io import conversion, store
 from stepscope.io.conversion import Task, Workers, read_in, start_worker
-from stepscope.readers.chrome.scanner import library
+from stepscope.process.compiled import library
 
 SAMPLE = next((Path(__file__).parent / "samples" / "chrome").rglob("*.json*"))
 

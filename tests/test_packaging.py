@@ -45,8 +45,8 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
-def test_the_wheel_holds_the_scanner_for_every_python_of_its_platform(wheel: Path) -> None:
-    assert "stepscope/readers/chrome/scanner/_scan.so" in zipfile.ZipFile(wheel).namelist()
+def test_the_wheel_holds_the_compiled_code_for_every_python_of_its_platform(wheel: Path) -> None:
+    assert "stepscope/process/compiled/_compiled.so" in zipfile.ZipFile(wheel).namelist()
     assert "-py3-none-linux_" in wheel.name or "-py3-none-macosx_" in wheel.name
 
 

@@ -1,5 +1,6 @@
 """Expected values are worked out by hand from the dependencies that each trace shows."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import tiny
 from stepscope.analyses.shared.replays.changes import NEVER, parse_scales
 from stepscope.analyses.shared.replays.graph import build
 from stepscope.analyses.shared.replays.nodes import KERNEL, Graph
-from stepscope.analyses.shared.replays.replay import binding, path_shares, replay
+from stepscope.analyses.shared.replays.replay import path_shares, replay
 from stepscope.errors import UsageError
 from stepscope.model.trace import Trace
+from stepscope.process.compiled import choice, library
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 TRACKS = """
@@ -100,9 +102,9 @@ def test_steps_of_the_device_keep_their_lengths_where_the_first_one_launched_the
         """,
     )
     graph = build(trace)
-    assert graph.step_times(replay(graph)).tolist() == [100_000, 120_000, 80_000]
+    assert graph.step_times(replay(graph).ends).tolist() == [100_000, 120_000, 80_000]
     shorter = np.where(graph.span == 5, 0, graph.duration)
-    assert graph.step_times(replay(graph, shorter)).tolist() == [100_000, 60_000, 80_000]
+    assert graph.step_times(replay(graph, shorter).ends).tolist() == [100_000, 60_000, 80_000]
 
 
 def test_without_launches_a_transfer_that_takes_no_time_gains_what_no_kernel_hid() -> None:
@@ -145,21 +147,51 @@ def graph_of(duration: list[int], dependencies: list[list[tuple[int, int]]]) -> 
     )
 
 
+@pytest.fixture(params=["native", "python"])
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both paths of a replay: compiled and Python."""
+    if request.param == "native" and library.load() is None:
+        pytest.skip("needs the compiled code")
+    monkeypatch.setenv(choice.VARIABLE, request.param)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("code")
 def test_a_node_waits_for_the_latest_of_its_dependencies_and_for_the_first_of_equal_ones() -> None:
     graph = graph_of([10, 20, 5, 1], [[], [(0, 3)], [(0, 0), (1, 2)], [(1, 2), (2, -5)]])
-    ends = replay(graph)
-    assert ends.tolist() == [10, 33, 40, 36]  # 0 + 10; 10 + 3 + 20; 33 + 2 + 5; 33 + 2 + 1, as 40 - 5 is no later
-    assert binding(graph, ends).tolist() == [-1, 0, 1, 1]
-    assert path_shares(graph, ends).rows() == [(0, "kernel", 1.0)]
+    replayed = replay(graph)
+    assert replayed.ends.tolist() == [10, 33, 40, 36]  # 0 + 10; 10 + 3 + 20; 33 + 2 + 5; 33 + 2 + 1, as 40 - 5 is no later
+    assert replayed.waited.tolist() == [-1, 0, 1, 1]
+    assert path_shares(graph, replayed).rows() == [(0, "kernel", 1.0)]
 
 
+@pytest.mark.usefixtures("code")
 def test_a_chain_of_dependencies_that_never_bind_stays_before_every_time() -> None:
     count = 40  # more of these lags than 64 bits can hold
     graph = graph_of([1] * count, [[], *([(node, NEVER)] for node in range(count - 1))])
-    ends = replay(graph)
+    ends, waited = replay(graph)
     assert ends[0] == 1
     assert ends.min() == ends[-1] == -(1 << 62) + 1
-    assert binding(graph, ends)[-1] == -1
+    assert waited[-1] == -1
+
+
+@pytest.mark.skipif(library.load() is None, reason="needs the compiled code")
+def test_the_compiled_replay_is_that_of_python_and_leaves_it_what_fits_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random("replay")
+    for count in (1, 2, 50, 400):
+        dependencies = [[(chance.randrange(node), chance.choice((0, -7, NEVER, 90))) for _ in range(node % 4)] for node in range(count)]
+        graph = graph_of([chance.randrange(1000) for _ in range(count)], dependencies)
+        results = []
+        for name in ("native", "python"):
+            monkeypatch.setenv(choice.VARIABLE, name)
+            replayed = replay(graph)
+            results.append((replayed.ends.tolist(), replayed.waited.tolist(), path_shares(graph, replayed).rows()))
+        assert results[0] == results[1]
+    monkeypatch.setenv(choice.VARIABLE, "native")
+    with pytest.raises(OverflowError):  # of Python, which counts further
+        replay(graph_of([1 << 62, 1], [[], [(0, 1 << 62)]]))
+    with pytest.raises(IndexError):
+        replay(graph_of([1, 1], [[], [(5, 0)]]))
 
 
 def test_where_the_host_runs_ahead_a_step_lasts_until_its_device_work_has_ended() -> None:

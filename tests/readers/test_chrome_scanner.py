@@ -19,11 +19,12 @@ import stepscope
 import volume
 from fuzzing import mutators
 from stepscope.errors import DataError, UsageError
+from stepscope.process.compiled import choice, library
 from stepscope.process.worker import Worker
 from stepscope.readers import Options
 from stepscope.readers.chrome import reader, workers
 from stepscope.readers.chrome import text as texts
-from stepscope.readers.chrome.scanner import choice, library, pieces
+from stepscope.readers.chrome.scanner import pieces
 
 TESTS = Path(__file__).parents[1]
 SAMPLES = TESTS / "samples"
@@ -256,7 +257,7 @@ def test_no_mutant_makes_the_scanner_read_outside_of_its_text(seeds: range, tmp_
 
 @needs_compiler
 def test_a_library_of_other_sources_or_of_another_machine_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "_scan.so"
+    file = tmp_path / "_compiled.so"
     monkeypatch.setattr(library, "FILE", file)
     load = library.load.__wrapped__
     assert load() is None, "there is none"
@@ -273,7 +274,7 @@ def test_without_a_compiler_the_build_says_why_and_python_reads(tmp_path: Path, 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "neither cc nor" in library.build(tmp_path / "_scan.so")
+    assert "neither cc nor" in library.build(tmp_path / "_compiled.so")
     monkeypatch.setattr(library, "load", lambda: None)
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": MIXED}))
@@ -292,5 +293,5 @@ def test_a_compiler_that_fails_does_not_stop_the_build(tmp_path: Path, monkeypat
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "no such target" in library.build(tmp_path / "_scan.so")
-    assert not (tmp_path / "_scan.so").exists()
+    assert "no such target" in library.build(tmp_path / "_compiled.so")
+    assert not (tmp_path / "_compiled.so").exists()

@@ -18,9 +18,9 @@ from stepscope.errors import DataError, NoRoomError, StepscopeError
 from stepscope.io import store
 from stepscope.model.steps import step_choice
 from stepscope.model.trace import Trace
+from stepscope.process.compiled.choice import chosen_library
 from stepscope.process.worker import Parent, Progress, Worker, WorkerEndedError
 from stepscope.readers.chrome.compression import GZIP, ZSTD
-from stepscope.readers.chrome.scanner.choice import chosen_library
 
 LARGE = 16 << 20  # bytes: below this, starting a process costs as much as reading, and no library call takes a second
 LARGE_SCANNED = 256 << 20  # the same for Chrome traces that the compiled scanner reads

@@ -21,7 +21,7 @@ from stepscope.analyses.advice.engine.needs import NEEDS
 from stepscope.analyses.advice.engine.run import Run
 from stepscope.analyses.advice.rules import Rule, rules
 from stepscope.analyses.shared.replays.nodes import Graph
-from stepscope.analyses.shared.replays.replay import replay
+from stepscope.analyses.shared.replays.replay import Replay, replay
 from stepscope.model.intervals import Ints
 from stepscope.model.strings.messages import LANGUAGES, catalog, render
 from stepscope.model.trace import Trace
@@ -95,7 +95,7 @@ def test_a_run_without_findings_has_no_main_finding(monkeypatch: pytest.MonkeyPa
 def test_the_same_changes_are_replayed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     replayed: list[Graph] = []
 
-    def counted(graph: Graph, *durations: Ints) -> Ints:
+    def counted(graph: Graph, *durations: Ints) -> Replay:
         replayed.append(graph)
         return replay(graph, *durations)
 

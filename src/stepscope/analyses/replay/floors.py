@@ -48,7 +48,7 @@ def floors(trace: Trace) -> pl.DataFrame:
             kernels = graph.kind == KINDS.index("kernel")
             changed.duration[kernels] = 0
             changed.lag[np.repeat(kernels, np.diff(graph.offset))] = 0
-        rows = rows.with_columns(pl.Series(name, graph.step_times(replay(graph, *changed))))
+        rows = rows.with_columns(pl.Series(name, graph.step_times(replay(graph, *changed).ends)))
     needed = {"device": "kernel", "input": "input", "communication": "communication"}
     names = [name for name in _REMOVED if name not in needed or needed[name] in kinds]
     medians = rows.group_by("rank", maintain_order=True).agg(pl.col(names).median().round().cast(pl.Int64))

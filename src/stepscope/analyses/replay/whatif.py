@@ -44,7 +44,7 @@ def whatif(
     """
     graph = build(trace)
     changes = _changes(scale, remove, infinite_bandwidth)
-    before = {"step_ns": graph.step_times(graph.end), "replayed_ns": graph.step_times(replay(graph))}
+    before = {"step_ns": graph.step_times(graph.end), "replayed_ns": graph.step_times(replay(graph).ends)}
     parts = [_predicted(trace, graph, before, changes).with_columns(change=pl.lit(None, pl.String))]
     if each:
         parts += [_predicted(trace, graph, before, {name: apply}).with_columns(change=pl.lit(name)) for name, apply in changes.items()]
@@ -88,15 +88,15 @@ def _predicted(trace: Trace, graph: Graph, before: dict[str, Ints], changes: dic
     changed = unchanged(graph)
     for apply in changes.values():
         apply(trace, graph, changed)
-    ends = replay(graph, *changed)
-    times = before | {"predicted_ns": graph.step_times(ends)}
+    replayed = replay(graph, *changed)
+    times = before | {"predicted_ns": graph.step_times(replayed.ends)}
     rows = graph.steps.select("rank", "step").with_columns(pl.Series(name, time) for name, time in times.items())
     medians = rows.group_by("rank", maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("steps"),
         pl.col(*times).median().round().cast(pl.Int64),
         coverage=pl.col("step").map_batches(_numbers, return_dtype=pl.String, returns_scalar=True),
     )
-    return medians.join(path_shares(graph, ends, *changed), on="rank", how="left", maintain_order="left")
+    return medians.join(path_shares(graph, replayed, changed.duration), on="rank", how="left", maintain_order="left")
 
 
 def _numbers(steps: pl.Series) -> str:

@@ -14,13 +14,13 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import DataError
+from stepscope.process.compiled.choice import chosen_library
 from stepscope.process.worker import Parent, Worker, WorkerEndedError
 from stepscope.readers import Options
 from stepscope.readers.chrome.columns import decode
 from stepscope.readers.chrome.parts import write_parts
 from stepscope.readers.chrome.records import Report
 from stepscope.readers.chrome.scanner import pieces as native
-from stepscope.readers.chrome.scanner.choice import chosen_library
 from stepscope.readers.chrome.text import Piece, Text, event_array
 
 # Each worker computes with one thread, as there are several workers. Each piece needs as much memory as the one before it: returning it

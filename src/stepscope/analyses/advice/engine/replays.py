@@ -79,7 +79,7 @@ class Replays:
 
     def step_at(self, pace: float) -> int:
         """`step_ns` at another pace."""
-        times = self.graph.step_times(replay(self.graph, *self._paced(unchanged(self.graph), pace)))
+        times = self.graph.step_times(replay(self.graph, *self._paced(unchanged(self.graph), pace)).ends)
         rows = self.graph.steps.select("rank").with_columns(step_ns=pl.Series(times))
         return round(rows.group_by("rank").agg(pl.col("step_ns").median())["step_ns"].max() or 0)  # type: ignore[arg-type]
 
@@ -114,11 +114,11 @@ class Replays:
         return round(float(less) / max(self.graph.steps.height, 1))
 
     def _steps(self, durations: Durations) -> pl.DataFrame:
-        ends = replay(self.graph, *durations)
-        times = self.graph.step_times(ends)
+        replayed = replay(self.graph, *durations)
+        times = self.graph.step_times(replayed.ends)
         rows = self.graph.steps.select("rank").with_columns(step_ns=pl.Series(times))
         means = rows.group_by("rank", maintain_order=True).agg(pl.col("step_ns").mean().round().cast(pl.Int64))
-        return means.join(path_shares(self.graph, ends, *durations), on="rank", how="left", maintain_order="left")
+        return means.join(path_shares(self.graph, replayed, durations.duration), on="rank", how="left", maintain_order="left")
 
     def _changed(self, changes: list[Change]) -> Durations:
         graph, durations = self.graph, unchanged(self.graph)

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stepscope.process.compiled.library import OTHER_PRECISION, SCANNED, Result
 from stepscope.readers.chrome.columns import INSTANTS, counter_frame, null_at, parse_args
 from stepscope.readers.chrome.records import Report, TrackKey
-from stepscope.readers.chrome.scanner.library import OTHER_PRECISION, SCANNED, Result
 from stepscope.readers.chrome.scanner.texts import text_series
 from stepscope.readers.chrome.timestamps import FAR_NS, from_decimal, from_float
 

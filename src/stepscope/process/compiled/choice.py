@@ -1,20 +1,20 @@
-"""Which of the two decoders reads Chrome JSON: the compiled scanner where it is built, or Python. STEPSCOPE_SCANNER chooses one."""
+"""Which code runs: the compiled code where it is built, or Python. STEPSCOPE_SCANNER chooses one."""
 
 import ctypes
 import os
 
 from stepscope.errors import UsageError
-from stepscope.readers.chrome.scanner import library
+from stepscope.process.compiled import library
 
 VARIABLE = "STEPSCOPE_SCANNER"
 
 
 def chosen_library() -> ctypes.CDLL | None:
-    """The compiled scanner; None for Python."""
+    """The compiled code; None for Python."""
     choice = os.environ.get(VARIABLE) or "any"
     if choice not in ("any", "native", "python"):
         raise UsageError(f"{VARIABLE}={choice}: expected native or python")
     compiled = None if choice == "python" else library.load()
     if choice == "native" and compiled is None:
-        raise UsageError(f"{VARIABLE}=native: the compiled scanner is not built ({library.FILE.name}); unset {VARIABLE}, or build it")
+        raise UsageError(f"{VARIABLE}=native: the compiled code is not built ({library.FILE.name}); unset {VARIABLE}, or build it")
     return compiled

@@ -6,8 +6,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-#ifndef SCANNER_VERSION
-#define SCANNER_VERSION 0
+#ifndef STEPSCOPE_VERSION
+#define STEPSCOPE_VERSION 0
 #endif
 
 enum { SCANNED, UNUSUAL, OUT_OF_MEMORY, OTHER_PRECISION };
@@ -377,7 +377,7 @@ static bool scan_array(Scan *scan) {
     return right;
 }
 
-EXPORTED uint32_t stepscope_scanner_version(void) { return SCANNER_VERSION; }
+EXPORTED uint32_t stepscope_version(void) { return STEPSCOPE_VERSION; }
 
 EXPORTED void stepscope_free(Result *result) {
     for (int table = 0; table < TABLES; table++) {

@@ -1,4 +1,4 @@
-"""The compiled scanner: how it is built and loaded. Only the standard library: the build imports this module alone."""
+"""The compiled library: how it is built and loaded. Only the standard library: the build imports this module alone."""
 
 import ctypes
 import functools
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-FILE = FOLDER / ("_scan.dylib" if sys.platform == "darwin" else "_scan.so")
+FILE = FOLDER / ("_compiled.dylib" if sys.platform == "darwin" else "_compiled.so")
 TABLES = 13
 SCANNED, OTHER_PRECISION = 0, 3  # results of a scan
 _FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
@@ -40,14 +40,18 @@ def load() -> ctypes.CDLL | None:
     """The library; None where it was not built, or from other sources, or for another machine."""
     try:
         library = ctypes.CDLL(str(FILE))
-        library.stepscope_scanner_version.restype = ctypes.c_uint32
-        if library.stepscope_scanner_version() != version():
+        library.stepscope_version.restype = ctypes.c_uint32
+        if library.stepscope_version() != version():
             return None
         text, size, result = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(Result)
         library.stepscope_scan.argtypes = [text, size, ctypes.c_uint32, ctypes.c_bool, result]
         library.stepscope_free.argtypes = [result]
         rows, count, stride = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         library.stepscope_texts.argtypes = [text, size, rows, count, stride, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+        nodes = ctypes.c_void_p
+        library.stepscope_replay.argtypes = [count, *[nodes] * 7]
+        library.stepscope_path.argtypes = [count, nodes, nodes, count, ctypes.c_int64, nodes]
+        library.stepscope_path.restype = ctypes.c_int64
     except (OSError, AttributeError):
         return None
     return library
@@ -68,7 +72,15 @@ def build(file: Path, target: str | None = None) -> str:
         try:
             with tempfile.TemporaryDirectory(dir=file.parent, prefix=".build.") as folder:
                 draft = Path(folder, file.name)
-                command = [*compiler, *_FLAGS, f"-DSCANNER_VERSION={version()}u", str(FOLDER / "scan.c"), "-o", str(draft), "-lm"]
+                command = [
+                    *compiler,
+                    *_FLAGS,
+                    f"-DSTEPSCOPE_VERSION={version()}u",
+                    *map(str, sorted(FOLDER.glob("*.c"))),
+                    "-o",
+                    str(draft),
+                    "-lm",
+                ]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
                 if done.returncode == 0 and draft.is_file():
                     draft.replace(file)
