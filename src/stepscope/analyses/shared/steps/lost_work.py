@@ -23,7 +23,7 @@ _MATRIX = r"^aten::(mm|bmm|mv|addmm|baddbmm|convolution|convolution_backward|cud
 _LONG_WAIT_NS = 10_000_000  # a call that waits for the device returns sooner after the last work; on Ascend after up to 6 ms
 _STAGED_BYTES_PER_NS = 1  # from pageable memory: slow, so that the wait is not overestimated
 _NONE = np.empty(0, np.int64)
-_NO_STEPS = pl.DataFrame(schema={"step": pl.Int32, "lost": pl.Boolean, "incomplete": pl.Boolean})
+_NONE_LOST = {"lost": pl.lit(False), "incomplete": pl.lit(False), "launches": pl.len().cast(pl.Int64), "missing": pl.lit(0, pl.Int64)}
 # Sums of the source, and the kind of the work in them.
 SUMS = {"device_computing_ns": "kernel", "device_communication_ns": "communication"}
 
@@ -93,7 +93,7 @@ def launch_calls(trace: Trace, ranks: list[int]) -> dict[int, Launches]:
     names = _api_names(trace)
     launching = names.filter("launches")["name"].implode()
     times = ["rank", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")]
-    calls = trace.spans.filter(pl.col("kind") == "api", pl.col("name").is_in(launching)).select("span", *times).collect()
+    calls = trace.spans.filter(pl.col("kind") == "api", pl.col("name").is_in(launching)).select("span", "step", *times).collect()
     on_device = _device_work(trace).select("rank", "flow_in").collect()
     calls_of, work_of = (rows.partition_by("rank", as_dict=True) for rows in (calls, on_device))
     result = {}
@@ -102,7 +102,8 @@ def launch_calls(trace: Trace, ranks: list[int]) -> dict[int, Launches]:
         rows = rows.filter(~pl.Series(_captured(trace, rank, names, rows["start_ns"].to_numpy()), dtype=pl.Boolean))
         launched = work_of.get((rank,), on_device.clear())["flow_in"].to_numpy()
         if np.isin(rows["span"].to_numpy(), launched).all():  # nearly always
-            result[rank] = Launches(_NONE, np.sort(rows["end_ns"].to_numpy()), _NO_STEPS, intervals.NONE)
+            steps = rows.group_by("step").agg(**_NONE_LOST)
+            result[rank] = Launches(_NONE, np.sort(rows["end_ns"].to_numpy()), steps, intervals.NONE)
         else:
             result[rank] = _partly_lost(trace, rank, names)
     return result
