@@ -19,7 +19,7 @@ from stepscope.io import discover, store
 from stepscope.io.sources import find_sources
 from stepscope.model import captures
 from stepscope.model.steps.windows import join_windows
-from stepscope.model.trace import Meta, Trace
+from stepscope.model.trace import Meta, Trace, Window
 from stepscope.server.runs import RunList
 
 SECOND = 10**9
@@ -124,7 +124,7 @@ def test_numbers_of_spans_tracks_and_launches_stay_apart_when_windows_are_joined
     tiny.assert_rows(joined.tracks.collect(), "track label\n0 main\n1 s")
     # A block that outlives a window is known to live until its end, and one that was there before, from its start.
     tiny.assert_rows(joined.allocations.collect(), "bytes alloc_ns free_ns\n1 12 25\n2 - 14\n3 12 13\n1 12 -\n2 12 14\n3 12 13")
-    assert joined.meta.extra["windows"] == [[0, 10, 25], [0, 12, 125]]
+    assert joined.meta.windows == [Window(0, 10, 25), Window(0, 12, 125)]
 
 
 def test_a_step_that_an_operator_begins_ends_with_its_window() -> None:
@@ -188,7 +188,7 @@ def test_ranks_of_a_job_keep_their_ranks_with_all_their_windows(tmp_path: Path, 
     assert answers(tmp_path / "data", capsys) == [0, 1]
     trace = stepscope.open(tmp_path / "data")
     assert trace.steps.select("rank", "step").collect().rows() == [(0, 10), (0, 500), (1, 10), (1, 500)]
-    assert trace.meta.extra["windows"] == [[rank, (at + rank) * SECOND, (at + rank + 1) * SECOND] for rank in (0, 1) for at in (10, 500)]
+    assert trace.meta.windows == [Window(rank, (at + rank) * SECOND, (at + rank + 1) * SECOND) for rank in (0, 1) for at in (10, 500)]
 
 
 _TWO_WINDOWS = """
@@ -230,7 +230,7 @@ def test_the_windows_that_mindspores_own_schedule_wrote_are_one_run(tmp_path: Pa
     assert trace.step_trace()["gap_ns"].to_list() == [None, 0, None, 0]
     # Its second window repeats the 160 rows of memory of the first one: 320 rows of two counters.
     assert trace.counters.collect().height == 640
-    (_, end), (start, _) = [(first, last) for _, first, last in trace.meta.extra["windows"]]
+    (_, end), (start, _) = [(window.from_ns, window.to_ns) for window in trace.meta.windows]
     assert (end, start) == (1794706324326094932, 1794706325403299222)
 
 

@@ -8,6 +8,7 @@ import pytest
 import stepscope
 import tiny
 from stepscope.model.trace import Trace
+from stepscope.readers.common.name_parts import with_group_suffixes
 
 
 def test_a_call_is_hidden_where_its_rank_computes_and_exposed_elsewhere() -> None:
@@ -272,7 +273,8 @@ def test_the_launching_calls_tell_collective_group_and_size() -> None:
     ).with_columns(rank=0)
     # The annotation stands on a track beside that of its thread.
     tracks = pl.DataFrame({"rank": 0, "track": [0, 1], "pid": "7", "tid": "8", "kind": ["thread", "annotation"]})
-    got = Trace({"spans": stepscope.model.trace.complete(spans), "tracks": tracks}).communication().sort("total_ns", "name")
+    trace = with_group_suffixes(Trace({"spans": stepscope.model.trace.complete(spans), "tracks": tracks}))
+    got = trace.communication().sort("total_ns", "name")
     assert got.select("collective", "group", "bytes").rows() == [
         ("all_gather", None, None),  # a list of tensors of unsaid type
         ("barrier", None, None),

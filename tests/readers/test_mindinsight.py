@@ -202,7 +202,6 @@ def test_b10_nothing_to_show_is_an_empty_table_that_is_valid_json(folder: Any) -
     trace = folder(parallel_strategy_0__json={"config": {"rankId": 0, "parallelType": "auto_parallel"}, "graph": {"node": []}})
     for name in analysis_names():
         json.loads(trace.analyse(name).write_json(), parse_constant=pytest.fail)
-    assert [stage["mode"] for stage in trace.meta.extra["strategy_stages"]] == ["auto_parallel"]
 
 
 @pytest.mark.parametrize("thread", ["Model ID:2", "Step Trace(Model ID:2)", "Step Trace(Model ID:12)"])

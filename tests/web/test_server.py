@@ -128,7 +128,7 @@ def test_recordings_of_one_job_are_one_run_with_all_windows_of_its_processes(ser
     ]
     job = served.ask(f"api/runs/{served.run('job/rank0_host_0_20260101120000000001.capture')}").json()
     assert job["ranks"] == [0, 1]
-    assert [len([row for row in job["extra"]["windows"] if row[0] == rank]) for rank in (0, 1)] == [2, 2]
+    assert [len([row for row in job["windows"] if row[0] == rank]) for rank in (0, 1)] == [2, 2]
 
 
 def test_a_run_is_called_what_tells_it_apart(server: Serve, tmp_path: Path) -> None:

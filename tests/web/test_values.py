@@ -1,7 +1,6 @@
 """Values of analyses that the pages show as text have a translation: the section `values` of the strings."""
 
 import ast
-import importlib
 import json
 import re
 from pathlib import Path
@@ -26,14 +25,6 @@ def test_notes_of_communication_are_translated() -> None:
     notes = {text for text in literals("communication") if text.startswith(("no wait: ", "wait a"))}
     assert len(notes) >= 7
     assert notes <= VALUES.keys()
-
-
-def test_hints_of_the_input_pipeline_are_translated() -> None:
-    module = importlib.import_module("stepscope.analyses.input.data_pipeline")
-    hints = {hint for hints in module._HINTS.values() for hint in hints} | {module._WORKERS, module._FASTER}
-    hints |= {text for text in literals("input") if text.startswith("num_workers is 0")}
-    assert len(hints) >= 9
-    assert hints <= VALUES.keys()
 
 
 def test_items_of_peak_sources_are_translated_or_names_of_documents() -> None:

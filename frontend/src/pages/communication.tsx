@@ -28,7 +28,8 @@ export default function Communication() {
   if (asked.some((one) => one.data === null)) return <Loading rows={12} />;
   const ranks = now.ranks;
   const many = ranks.length > 1;
-  if (!calls.data!.rows && !many && !("strategy_stages" in now.extra)) {
+  const divided = (now.tables.sharded_operators ?? 0) > 0;
+  if (!calls.data!.rows && !many && !divided) {
     return (
       <>
         <Verdict>{verdict.data?.length ? <Message of={verdict.data[0]} /> : "…"}</Verdict>
@@ -55,7 +56,7 @@ export default function Communication() {
         </Card>
       )}
       {(now.tables.links ?? 0) > 0 && <Links />}
-      {"strategy_stages" in now.extra && <Strategy />}
+      {divided && <Strategy />}
     </div>
   );
 }

@@ -9,7 +9,7 @@ import { Table } from "../table";
 import { History } from "./history";
 import { Picture } from "./picture";
 import { VerdictChip } from "./verdict_chip";
-import { strings, valueText } from "../strings";
+import { messages, strings } from "../strings";
 
 const text = strings("data");
 
@@ -64,6 +64,11 @@ export function Pipeline({ table }: { table: Table }) {
   );
 }
 
+/** The hint of an operator in the language of the page. */
+function hintText(table: Table, row: number): string {
+  return messages()[table.str("hint_code")[row] ?? ""] ?? "";
+}
+
 /** Hints of the analysis by operator. */
 function Todo({ table }: { table: Table }) {
   const t = text();
@@ -83,7 +88,7 @@ function Todo({ table }: { table: Table }) {
             <b>
               {table.str("op_type")[row]} <VerdictChip of={table.str("verdict")[row]} />
             </b>
-            <span class="d2">{valueText(table.str("hint")[row])}</span>
+            <span class="d2">{hintText(table, row)}</span>
           </div>
         ))}
         {!rows.length && <p class="d2">{t.todoNone}</p>}
@@ -112,7 +117,7 @@ function Operators({ table, chosen }: { table: Table; chosen: number }) {
       as: "text",
       show: (data, row) => <VerdictChip of={data.str("verdict")[row]} />,
     },
-    { key: "hint", label: t.hint, as: "value", width: "minmax(120px, 2fr)" },
+    { key: "hint", label: t.hint, as: "text", width: "minmax(120px, 2fr)", show: hintText },
   ];
   return (
     <TableCard

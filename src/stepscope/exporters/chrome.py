@@ -66,6 +66,7 @@ def write_events(trace: Trace, file: File, scopes: int = 0) -> None:
             separator = b",\n"
 
 
+_HEADER_TABLES = ("steps", "devices", "pipeline", "links", "sharded_operators")
 _OVERHEAD_OPTIONS = ("with_stack", "stack_hz", "record_shapes", "profile_memory")  # they determine how much recording slowed the host
 
 
@@ -74,6 +75,7 @@ def trace_header(trace: Trace, rank: int) -> dict[str, Any]:
     meta = trace.meta
     header: dict[str, Any] = {"schemaVersion": 1} if meta.framework == "pytorch" else {}
     header |= meta.versions | meta.extra | {name: int(bool(value)) for name, value in meta.options.items()}
+    header |= {"windows": msgspec.to_builtins(meta.windows)} if meta.windows else {}
     job = header.get("distributedInfo")
     if isinstance(job, dict) or rank or meta.world_size:
         header["distributedInfo"] = (job if isinstance(job, dict) else {}) | {"rank": rank}
@@ -85,7 +87,7 @@ def trace_header(trace: Trace, rank: int) -> dict[str, Any]:
     devices = trace.table("devices").select(id="device", name="name", totalGlobalMem="memory_bytes", numSms="cores").collect()
     header["deviceProperties"] = [{key: value for key, value in chip.items() if value is not None} for chip in devices.to_dicts()]
     if meta.format != "chrome":
-        tables = {name: trace.table(name).drop("rank").collect().to_dicts() for name in ("steps", "devices", "pipeline", "links")}
+        tables = {name: trace.table(name).drop("rank").collect().to_dicts() for name in _HEADER_TABLES}
         tables["tracks"] = _tracks(trace).drop("pid_json", "tid_json").to_dicts()
         units = trace.table("counters").select(pl.col("name", "unit").cast(pl.String)).unique().drop_nulls().collect()
         options = {name: meta.options[name] for name in _OVERHEAD_OPTIONS if name in meta.options}
@@ -269,13 +271,12 @@ def _memory_lines(trace: Trace, tracks: pl.DataFrame, events: pl.DataFrame, samp
         totals = samples.filter(pl.col("total") == total).select(*_EVENT_KEY, pl.col("value").cast(pl.Int64, strict=False).alias(total))
         events = events.join(totals, on=_EVENT_KEY, how="left", maintain_order="left")
     events = _add_tracks(trace, events).join(tracks.select("track", "pid_json", "tid_json"), on="track", how="left", maintain_order="left")
-    device = pl.col("device").str.split(" ")
     line = _line(
         pl.lit('{"ph":"i","s":"t","cat":"cpu_instant_event","name":"[memory]"'),
         fill_template(',"pid":{},"tid":{}', pl.col("pid_json").fill_null(_first_process(tracks)), pl.col("tid_json").fill_null('"memory"')),
         fill_template(',"ts":{},"args":{"Addr":{},"Bytes":{}', _microseconds("at_ns"), "address", "bytes"),
-        fill_template(',"Device Type":{}', device.list.first().replace_strict(_DEVICE_TYPES, default=99, return_dtype=pl.Int32)),
-        fill_template(',"Device Id":{}', device.list.last().cast(pl.Int32, strict=False).fill_null(-1)),
+        fill_template(',"Device Type":{}', pl.col("owner").replace_strict(_DEVICE_TYPES, default=99, return_dtype=pl.Int32)),
+        fill_template(',"Device Id":{}', pl.col("number").cast(pl.Int32, strict=False).fill_null(-1)),
         fill_template(',"stepscope device":"{}"', "device") if trace.meta.format != "chrome" else pl.lit(""),
         fill_template(',"Total Allocated":{}', "allocated"),
         fill_template(',"Total Reserved":{}', "reserved"),
@@ -321,14 +322,14 @@ def _allocator_events(trace: Trace) -> pl.DataFrame:
     """Allocations and releases in the order of time; at one time and address, in the order of the blocks."""
     blocks = (
         trace.table("allocations")
-        .select(pl.col("device", "op").cast(pl.String), "address", "bytes", "alloc_ns", "free_ns")
+        .select(pl.col("device", "owner", "op").cast(pl.String), "number", "address", "bytes", "alloc_ns", "free_ns")
         .sort("device", "address", pl.coalesce("alloc_ns", "free_ns"), maintain_order=True)
         .with_row_index("block")
         # This format pairs a release with its allocation by the address: a block without one gets a number of its own.
         .with_columns(address=pl.coalesce("address", pl.col("block").cast(pl.UInt64) + 1))
         .collect()
     )
-    columns = ["block", "device", "address", "op", "bytes", "at_ns", "release"]
+    columns = ["block", "device", "owner", "number", "address", "op", "bytes", "at_ns", "release"]
     allocations = blocks.with_columns(at_ns="alloc_ns", release=False).select(columns)
     releases = blocks.with_columns(-pl.col("bytes"), op=pl.lit(None, pl.String), at_ns="free_ns", release=True).select(columns)
     events = pl.concat([allocations, releases]).drop_nulls("at_ns").sort("at_ns", "block", "release")

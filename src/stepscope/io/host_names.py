@@ -16,8 +16,7 @@ _NO_HOST = re.compile(r"(rank|worker|proc|process|device|trace|profile)?[-_.\d]*
 
 def with_host(trace: Trace, path: Path) -> Trace:
     """The trace of one rank with its host, if it is known."""
-    extra = trace.meta.extra
-    host = next((name for key in ("host", "hostname") if isinstance(name := extra.get(key), str) and name), None) or host_in_name(path)
+    host = name if isinstance(name := trace.meta.extra.get("host"), str) and name else host_in_name(path)
     if host is None or len(trace.meta.ranks) != 1 or trace.table("hosts").head(1).collect().height:
         return trace
     return trace.with_tables(**hosts_table(trace.meta.ranks[0], host))

@@ -197,6 +197,8 @@ def _header(path: Path) -> tuple[Meta, list[str], dict[str, int]]:
         raise DataError(file, f"written by a newer stepscope (format {version}; this one reads up to {FORMAT_VERSION}): upgrade stepscope")
     try:
         empty = msgspec.convert(record.get("empty", {}), dict[str, int])
+        if isinstance(extra := record.get("extra"), dict) and "windows" in extra:  # earlier releases
+            record.setdefault("windows", extra.pop("windows"))
         return msgspec.convert(record, Meta), msgspec.convert(record.get("tables", []), list[str]), empty
     except msgspec.ValidationError as error:
         raise DataError(file, str(error)) from error

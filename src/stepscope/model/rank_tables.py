@@ -183,7 +183,10 @@ TABLES: dict[str, dict[str, Any]] = {
 }
 
 # The other tables of a summary: small ones, as the recordings have them.
-KEPT = ("steps", "tracks", "devices", "hosts", "pipeline", "models", "stage_operations", "process_groups", "flight_records", "problems")
+KEPT = (
+    *("steps", "tracks", "devices", "hosts", "pipeline", "models", "stage_operations", "sharded_operators"),
+    *("process_groups", "flight_records", "problems"),
+)
 
 # What a summary answers: analyses of all ranks, and those with a table above.
 _TOPICS = ("cluster", "communication", "hangs", "parallelism", "verdict")

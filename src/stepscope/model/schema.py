@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model import rank_tables
+from stepscope.model import ascend_tables, rank_tables
 
 # Kinds of spans. `op` runs on the host, `kernel` on a device. `instant` has no duration. `other`: no rule applies.
 KINDS = (
@@ -119,7 +119,9 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     # An allocation of memory. alloc_ns is null where it is older than the recording, free_ns where it outlives it.
     "allocations": {
         "rank": pl.Int32,
-        "device": Text,  # "gpu 0", "cpu"
+        "device": Text,  # owner and number, as text: "gpu 0", "cpu"
+        "owner": Text,  # kind of the device: gpu, npu, cpu, or the name of an allocator
+        "number": pl.Int64,  # number of the device; null for one without a number
         "address": pl.UInt64,
         "bytes": pl.Int64,
         "alloc_ns": pl.Int64,
@@ -176,130 +178,6 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "rank": pl.Int32,
         "host": Text,
     },
-    # Details of spans on an Ascend device: streams, marks and tagged ranges. 4294967295 is Ascend's number for no model and no context.
-    "tasks": {
-        "rank": pl.Int32,
-        "span": pl.Int64,
-        "model": pl.Int64,
-        "iteration": pl.Int64,  # of a span that is an iteration of the model
-        "stream": pl.Int64,  # physical stream
-        "task": pl.Int64,
-        "batch": pl.Int64,  # task numbers have 16 bits: they start again in each batch
-        "context": pl.Int64,  # part of the task
-        "connection": pl.Int64,  # shared with the call that launched the task
-        "runtime_type": Text,
-        "kernel_name": Text,
-        "launched_ns": pl.Int64,
-        "received_ns": pl.Int64,  # when the scheduler received a copy
-        "whole_start_ns": pl.Int64,  # the whole task, where the span is only a part of it
-        "whole_dur_ns": pl.Int64,
-        "op_name": Text,
-        "op_type": Text,
-        "op_state": Text,  # static, dynamic
-        "blocks": pl.Int64,
-        "mix_blocks": pl.Int64,  # blocks on the other kind of core
-        "hf32": Text,  # YES, NO
-        "input_shapes": Text,
-        "input_dtypes": Text,
-        "input_formats": Text,
-        "output_shapes": Text,
-        "output_dtypes": Text,
-        "output_formats": Text,
-        "attributes": Text,
-        "copy_bytes": pl.Int64,
-        "copy_direction": Text,
-        "aicpu_start_ns": pl.Int64,  # times that an operator on the AI CPU reports
-        "compute_us": pl.Int64,
-        "memcpy_us": pl.Int64,
-        "dispatch_us": pl.Int64,
-        "run_ns": pl.Int64,
-        "total_ns": pl.Int64,
-    },
-    # Counters of the cores and the L2 cache for each kernel of an Ascend device, named as in op_summary.
-    "core_counters": {
-        "rank": pl.Int32,
-        "span": pl.Int64,
-        "name": Text,
-        "value": pl.Float64,
-    },
-    # Details of host calls into CANN.
-    "calls": {
-        "rank": pl.Int32,
-        "span": pl.Int64,
-        "level": Text,  # acl, model, node, communication, runtime
-        "mode": Text,  # family of the call
-        "item": Text,  # what it is called for, such as an operator
-        "item_id": pl.UInt64,
-        "event": pl.Boolean,  # recorded as two events: begin and end
-    },
-    # Details of communication operators.
-    "collectives": {
-        "rank": pl.Int32,
-        "span": pl.Int64,
-        "group": Text,
-        "rank_size": pl.Int64,  # ranks in the group
-        "connection": pl.Int64,
-        "model": pl.Int64,
-        "data_type": Text,
-        "algorithm": Text,
-        "count": pl.Int64,  # elements
-        "relay": pl.Boolean,
-        "retry": pl.Boolean,
-    },
-    # Details of the tasks that communication operators consist of: spans on tracks with a plane.
-    "communication_tasks": {
-        "rank": pl.Int32,
-        "span": pl.Int64,
-        "operator": Text,  # name of the communication operator
-        "master": pl.Boolean,  # on the main stream of the operator
-        "notify_id": Text,
-        "estimated_us": pl.Float64,
-        "stream": pl.Int64,
-        "task": pl.Int64,
-        "context": pl.Int64,
-        "task_type": Text,
-        "src": pl.Int64,
-        "dst": pl.Int64,
-        "transport": Text,
-        "bytes": pl.Int64,
-        "data_type": Text,
-        "link": Text,
-        "bandwidth": pl.Float64,  # GB/s
-        "rdma": Text,
-        "model": pl.Int64,
-    },
-    # Details of ranges and instants that a program marks with mstx, on the host and on the device.
-    "marks": {
-        "rank": pl.Int32,
-        "span": pl.Int64,
-        "mark": pl.Int64,  # shared by the host and the device
-        "event_type": Text,
-        "domain": Text,
-        "category": pl.Int64,
-        "payload_type": pl.Int64,
-        "payload_value": pl.UInt64,
-        "message_type": pl.Int64,
-        "stream": pl.Int64,
-        "task": pl.Int64,
-    },
-    # A model that CANN runs.
-    "models": {
-        "rank": pl.Int32,
-        "model": pl.Int64,
-        "name": pl.String,
-    },
-    # Operators that CANN fused into one, and the memory of the fused operator.
-    "fusions": {
-        "rank": pl.Int32,
-        "model": pl.Int64,
-        "name": pl.String,
-        "originals": pl.String,  # separated by ;
-        "input_bytes": pl.Int64,
-        "output_bytes": pl.Int64,
-        "weight_bytes": pl.Int64,
-        "workspace_bytes": pl.Int64,
-        "total_bytes": pl.Int64,
-    },
     # Operations of the stages of a pipeline-parallel job, by replica (data-parallel copy of the model) and micro-batch.
     "stage_operations": {
         "rank": pl.Int32,
@@ -311,6 +189,20 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "chunk": pl.Int32,  # part of the model on its stage; -1 for none
         "model_chunk": pl.Int32,  # part of the model; -1 for none
         "micro_batch": pl.Int32,  # null for none
+    },
+    # An operator in the graph of a stage, and how MindSpore's parallel strategy divides it.
+    "sharded_operators": {
+        "rank": pl.Int32,
+        "stage": pl.Int32,
+        "mode": Text,  # data_parallel, semi_auto_parallel, auto_parallel, ...
+        "node": pl.String,  # in the graph of its stage
+        "name": pl.String,
+        "type": Text,
+        "scope": pl.String,
+        "instance": pl.String,  # name that the compiler gave it
+        "shards": pl.String,  # JSON text: number of shards per dimension of each input
+        "inputs": pl.String,  # JSON text: its input nodes
+        "devices": pl.String,  # JSON text: the ranks of its stage
     },
     # A group of ranks that communicate, as a rank knows it; with the progress that a flight recorder stored: numbers of the last operation
     # of each state.
@@ -358,6 +250,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     },
 }
 
+TABLES |= ascend_tables.TABLES
 SPAN_DETAILS = [name for name, columns in TABLES.items() if "span" in columns and name != "spans"]
 TABLES |= rank_tables.TABLES
 
@@ -375,6 +268,7 @@ _PRESENT = {
     **dict.fromkeys(SPAN_DETAILS, ("rank", "span")),
     "models": ("rank",),
     "fusions": ("rank",),
+    "sharded_operators": ("rank",),
     "process_groups": ("rank", "group"),
     "flight_records": ("rank", "group"),
     "problems": ("what",),

@@ -42,6 +42,14 @@ class UnprofiledSteps(msgspec.Struct, kw_only=True, frozen=True):
     after: StepDurations = StepDurations()
 
 
+class Window(msgspec.Struct, frozen=True, array_like=True):
+    """The time that a rank recorded without an interruption; in files, a list of three numbers."""
+
+    rank: int
+    from_ns: int
+    to_ns: int
+
+
 class Meta(msgspec.Struct, kw_only=True, frozen=True):
     """The metadata of a trace, stored in run.json."""
 
@@ -54,6 +62,7 @@ class Meta(msgspec.Struct, kw_only=True, frozen=True):
     options: dict[str, Any] = {}  # options of the recording: shapes, memory, stack
     extra: dict[str, Any] = {}  # other fields of the source's header
     unprofiled_steps: list[UnprofiledSteps] = []  # per rank, where they are known
+    windows: list[Window] = []  # of recordings with interruptions
     summary: bool = False  # the figures of each rank (`rank_tables`), without its spans
 
 
@@ -205,11 +214,10 @@ class Trace:
     def as_rank(self, rank: int) -> "Trace":
         """The same trace of one rank with another rank number; its world size is then unknown."""
         new = pl.lit(rank, pl.Int32).alias("rank")
-        windows = [[rank, *times] for _, *times in self.meta.extra.get("windows", [])]
-        extra = self.meta.extra | ({"windows": windows} if windows else {})
+        windows = [msgspec.structs.replace(window, rank=rank) for window in self.meta.windows]
         unprofiled = [msgspec.structs.replace(steps, rank=rank) for steps in self.meta.unprofiled_steps]
         trace = Trace({name: frame.with_columns(new) for name, frame in self._tables.items()}, self.meta)
-        return trace.with_meta(ranks=[rank], world_size=None, extra=extra, unprofiled_steps=unprofiled)
+        return trace.with_meta(ranks=[rank], world_size=None, windows=windows, unprofiled_steps=unprofiled)
 
     def with_steps(self, choice: str) -> "Trace":
         """The same trace with other steps: `annotation:NAME`, `function:NAME`, `operator:NAME`, `kernel:NAME`, or a name alone.
@@ -342,7 +350,8 @@ def combine(traces: list[Trace]) -> Trace:
         world_size=max((t.meta.world_size or 0 for t in traces), default=0) or None,
         ranks=sorted({rank for t in traces for rank in t.meta.ranks}),
         options=first.options | {key: True for t in traces for key, value in t.meta.options.items() if value is True},
-        extra=first.extra | ({"windows": windows} if (windows := [row for t in traces for row in t.meta.extra.get("windows", [])]) else {}),
+        extra=first.extra,
+        windows=[window for t in traces for window in t.meta.windows],
         unprofiled_steps=[steps for t in traces for steps in t.meta.unprofiled_steps],
         summary=first.summary,
     )

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from stepscope.model.trace import Trace
+from stepscope.readers.common.name_parts import with_group_suffixes
 
 
 def no_progress(done: int, total: int) -> None:
@@ -57,7 +58,7 @@ def sniff(path: Path) -> str | None:
 
 
 def read(path: Path, name: str, options: Options) -> Trace:
-    trace: Trace = module(name).read(path, options)
+    trace: Trace = with_group_suffixes(module(name).read(path, options))
     return trace.with_problems(list(_lost_files(path, trace))) if path.is_dir() else trace
 
 

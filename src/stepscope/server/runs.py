@@ -146,7 +146,7 @@ def describe(
         "name": name,
         "path": path or trace.meta.source,
         "state": state,
-        **{key: meta[key] for key in ("format", "framework", "versions", "world_size", "ranks", "options", "extra", "summary")},
+        **{key: meta[key] for key in ("format", "framework", "versions", "world_size", "ranks", "options", "extra", "summary", "windows")},
         "origin_ns": str(counted.first_ns),
         "end_ns": str(counted.last_ns),
         "tables": counts,

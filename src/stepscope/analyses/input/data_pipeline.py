@@ -8,6 +8,7 @@ import polars as pl
 from stepscope.analyses.host.cpu import core_counts
 from stepscope.analyses.host.cpu_use import cpu_use
 from stepscope.analyses.shared import input_counters
+from stepscope.model.strings.messages import render
 from stepscope.model.trace import Trace
 
 COLUMNS = {
@@ -26,7 +27,8 @@ COLUMNS = {
     "system_share": pl.Float64,
     "batch_ns": pl.Int64,  # of the operator whose queue the training reads: mean time of a batch
     "verdict": pl.String,  # bottleneck, waits for input, waits for its reader, keeps up; null if nothing was sampled
-    "hint": pl.String,
+    "hint": pl.String,  # in English
+    "hint_code": pl.String,  # its code in `model/strings`
 }
 _DIFFERENCE = 0.5  # as in MindSpore: a queue this much emptier than the previous one
 _LOW, _HIGH = 0.2, 0.8
@@ -66,7 +68,7 @@ def data_pipeline(trace: Trace) -> pl.DataFrame:
     full = set(cpu_use(trace, of="machine").filter(pl.col("verdict") == "full")["rank"])
     parts = rows.group_by("rank", maintain_order=True)
     with_verdict = [row for (rank,), part in parts for row in _with_verdicts(part.rows(named=True), full=rank in full)]
-    schema = dict(rows.schema) | {"verdict": pl.String(), "hint": pl.String()}
+    schema = dict(rows.schema) | {"verdict": pl.String(), "hint": pl.String(), "hint_code": pl.String()}
     return pl.DataFrame(with_verdict, schema).select(pl.col(name).cast(dtype, strict=False) for name, dtype in COLUMNS.items())
 
 
@@ -138,36 +140,24 @@ def _with_verdicts(rows: list[dict[str, Any]], *, full: bool) -> Iterable[dict[s
                 verdict = "waits for input"
             else:
                 verdict = "keeps up"
-        yield row | {
-            "verdict": verdict,
-            "hint": _hint(row, full=full) if verdict == "bottleneck" else _without_workers(row),
-        }
+        code = _hint_code(row, full=full) if verdict == "bottleneck" else _code_without_workers(row)
+        yield row | {"verdict": verdict, "hint": None if code is None else render(code, {}), "hint_code": code}
 
 
 # Advice of the MindSpore and PyTorch documentation by type of operator: with free cores, and without.
-_WORKERS, _BUSY = "raise num_parallel_workers", "all cores are busy, more workers would compete for them"
-_FASTER = f"{_BUSY}: make its Python functions faster or use the built-in transforms"
 _HINTS = {
-    "DataLoader": (
-        "raise num_workers or prefetch_factor, or do less per sample in the dataset's __getitem__",
-        f"{_BUSY}: do less per sample in the dataset's __getitem__",
-    ),
-    "Generator": (
-        f"{_WORKERS}, or store the data as MindRecord and read it with MindDataset",
-        f"{_BUSY}: store the data as MindRecord and read it with MindDataset",
-    ),
-    "Map": (f"{_WORKERS}; if it calls Python functions, make them faster or use the built-in transforms", _FASTER),
-    "Batch": ("raise prefetch_size (mindspore.dataset.config.set_prefetch_size) or num_parallel_workers", _FASTER),
+    "DataLoader": ("hint-loader", "hint-loader-busy"),
+    "Generator": ("hint-generator", "hint-generator-busy"),
+    "Map": ("hint-map", "hint-busy"),
+    "Batch": ("hint-batch", "hint-busy"),
 }
 
 
-def _hint(row: dict[str, Any], *, full: bool) -> str:
+def _hint_code(row: dict[str, Any], *, full: bool) -> str:
     kind = str(row["op_type"] or "")
-    hints = next((hints for start, hints in _HINTS.items() if kind.startswith(start)), (_WORKERS, _FASTER))
-    return hints[full]
+    codes = next((codes for start, codes in _HINTS.items() if kind.startswith(start)), ("hint-workers", "hint-busy"))
+    return codes[full]
 
 
-def _without_workers(row: dict[str, Any]) -> str | None:
-    if row["op_type"] == "DataLoader" and row["workers"] == 0:
-        return "num_workers is 0: the training prepares each batch itself, and waits for it"
-    return None
+def _code_without_workers(row: dict[str, Any]) -> str | None:
+    return "hint-no-workers" if row["op_type"] == "DataLoader" and row["workers"] == 0 else None

@@ -1,7 +1,6 @@
 """How is the model divided over the ranks: the shards of each operator, and its stage?"""
 
 import json
-import re
 from typing import Any
 
 import polars as pl
@@ -31,39 +30,21 @@ def strategy(trace: Trace, *, sharded: bool = False) -> pl.DataFrame:
 
     With `sharded`, only operators with several shards or that move data between ranks. Ranks without a strategy file have no rows.
     """
-    stages = trace.meta.extra.get("strategy_stages")
-    rows = [
-        _row(stage, operator)
-        for stage in (stages if isinstance(stages, list) else [])
-        if isinstance(stage, dict) and isinstance(stage.get("operators"), list)
-        for operator in stage["operators"]
-        if isinstance(operator, dict)
-    ]
+    rows = [_row(operator) for operator in trace.table("sharded_operators").collect().iter_rows(named=True)]
     table = pl.DataFrame(rows, COLUMNS, strict=False)
     ranks = trace.meta.ranks
     table = table.filter(pl.col("rank").is_in(ranks)) if ranks else table
     return table.filter((pl.col("pieces") > 1) | pl.col("role").is_not_null()) if sharded else table
 
 
-def _row(stage: dict[str, Any], operator: dict[str, Any]) -> dict[str, Any]:
-    shards, scope = operator.get("shards"), str(operator.get("scope") or "")
-    path = scope.lower()
+def _row(operator: dict[str, Any]) -> dict[str, Any]:
+    shards, path = json.loads(operator["shards"] or "null"), (operator["scope"] or "").lower()
     part = "recompute" if "recompute" in path else "backward" if path.startswith("gradients") else "forward"
-    number = stage.get("stage")
-    return {
-        "rank": stage.get("rank"),
-        "stage": int(str(number)) if re.fullmatch(r"[0-9]{1,9}", str(number)) else None,
-        "mode": stage.get("mode"),
-        "node": operator.get("node"),
-        "name": operator.get("name"),
-        "type": operator.get("type"),
-        "scope": scope,
+    return {name: operator[name] for name in COLUMNS if name in operator} | {
         "part": part,
-        "shards": json.dumps(shards) if shards else None,
+        "shards": operator["shards"] if shards else None,
         "pieces": max((_pieces(sizes) for sizes in shards), default=1) if isinstance(shards, list) else None,
-        "role": _role(str(operator.get("type")), str(operator.get("instance") or ""), part),
-        "inputs": json.dumps(operator.get("inputs") or []),
-        "devices": json.dumps(stage.get("devices") or []),
+        "role": _role(operator["type"] or "", operator["instance"] or "", part),
     }
 
 

@@ -73,6 +73,8 @@ def messages(trace: Trace) -> pl.DataFrame:
     if calls["flow_in"].count():
         sources.append(_around(trace, calls))
     calls = calls.join(_descriptions(pl.concat(sources)), on=["rank", "span"], how="left", maintain_order="left")
+    suffixes = trace.table("collectives").select("rank", "span", pl.col("group_suffix").cast(pl.String)).drop_nulls().collect()
+    calls = calls.join(suffixes, on=["rank", "span"], how="left", maintain_order="left")
     calls = calls.join(_partners(trace), on=["rank", "name"], how="left", maintain_order="left")
     return _mapped(calls, "named", pl.String, _collective, "name").select(
         "rank",
@@ -89,7 +91,7 @@ def messages(trace: Trace) -> pl.DataFrame:
         "partner",
         *_TIMES.values(),
         collective=pl.coalesce("collective", "named"),
-        group=pl.coalesce("group", pl.col("name").str.extract(r"^hcom_\w+?__([0-9]+)_[0-9]+_[0-9]+$")),
+        group=pl.coalesce("group", "group_suffix"),
         bytes=pl.coalesce("bytes", pl.col("elements") * pl.col("item_bytes")),
     )
 

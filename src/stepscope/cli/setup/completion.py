@@ -15,7 +15,7 @@ source <(stepscope completion bash)
 source <(stepscope completion zsh)
 stepscope completion fish | source
 """
-_SCHEMAS = [Path(__file__).parents[2] / "model" / name for name in ("schema.py", "rank_tables.py")]
+_SCHEMAS = [Path(__file__).parents[2] / "model" / name for name in ("schema.py", "ascend_tables.py", "rank_tables.py")]
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: list[str]) -> None:

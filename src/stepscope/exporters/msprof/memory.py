@@ -42,9 +42,11 @@ def _record(totals: pl.DataFrame, component: str | None) -> pl.DataFrame:
 
 
 def _blocks(trace: Trace, totals: pl.DataFrame) -> pl.DataFrame:
-    device = pl.col("device").cast(pl.String).str.extract(r"^npu ([0-9]+)$").cast(pl.Int32)
-    rows = trace.allocations.select("bytes", "alloc_ns", "free_ns", pl.col("op").cast(pl.String), device=device).collect()
-    rows = rows.filter(pl.col("device").is_not_null(), pl.col("alloc_ns").is_not_null()).sort("device", "alloc_ns", maintain_order=True)
+    is_npu = (pl.col("owner").cast(pl.String) == "npu") & pl.col("number").is_not_null()
+    blocks = trace.allocations.filter(is_npu, pl.col("alloc_ns").is_not_null())
+    device = pl.col("number").cast(pl.Int32)
+    rows = blocks.select("bytes", "alloc_ns", "free_ns", pl.col("op").cast(pl.String), device=device).collect()
+    rows = rows.sort("device", "alloc_ns", maintain_order=True)
     for when in ("alloc", "free"):
         then = totals.rename({"allocated": f"{when}_allocated", "reserved": f"{when}_reserved", "at_ns": f"{when}_ns"})
         rows = rows.join(then, on=["device", f"{when}_ns"], how="left", maintain_order="left")

@@ -8,17 +8,19 @@ import io
 import tokenize
 from types import ModuleType
 
-from stepscope.model import rank_tables, schema
+from stepscope.model import ascend_tables, rank_tables, schema
+
+_MODULES = (ascend_tables, rank_tables, schema)  # `schema.TABLES` contains all
 
 
 def of_tables() -> dict[str, str]:
     """What one row of each table is."""
-    return above_keys(schema, "TABLES") | above_keys(rank_tables, "TABLES")
+    return {name: text for module in _MODULES for name, text in above_keys(module, "TABLES").items()}
 
 
 def of_table(name: str) -> dict[str, str]:
     """The meaning of each column of a table that has one."""
-    return of_keys(rank_tables if name in rank_tables.TABLES else schema, name)
+    return of_keys(next((module for module in _MODULES if name in module.TABLES), schema), name)
 
 
 def of_analysis(name: str) -> dict[str, str]:

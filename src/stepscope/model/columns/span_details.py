@@ -113,7 +113,7 @@ def details(trace: Trace, table: str, spans: pl.Series, columns: Iterable[str] |
     """Columns of a table of details, of a trace of one rank: one row per span, in their order; null where the span has none."""
     keys = KEYS[table]
     types = {column: schema.TABLES[table][column] for column in (keys if columns is None else columns)}
-    rows = trace.table(table).select("span", *types).collect()
+    rows = trace.table(table).select("span", *types).filter(pl.any_horizontal(pl.col(*types).is_not_null())).collect()
     if rows.height:
         return pl.DataFrame({"span": spans}).join(rows, on="span", how="left", maintain_order="left").drop("span")
     # A count may be a number or a text. Other tools call the stream of a kernel just that.

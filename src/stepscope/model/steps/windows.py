@@ -8,7 +8,7 @@ import polars as pl
 
 from stepscope.model import intervals, schema, units
 from stepscope.model.steps import selection
-from stepscope.model.trace import Meta, Trace
+from stepscope.model.trace import Meta, Trace, Window
 
 
 def join_windows(traces: list[Trace]) -> Trace:
@@ -50,8 +50,8 @@ def join_windows(traces: list[Trace]) -> Trace:
     for name, key in (("tracks", "track"), ("devices", "device"), ("pipeline", "op_id"), ("models", "model")):  # the same in each window
         tables[name] = tables[name].unique(["rank", key], keep="first", maintain_order=True)
     first, final = traces[0].meta, traces[-1].meta
-    about = {"windows": [[rank, start, end] for start, end in ends]} | {key: final.extra[key] for key in ("end_ns",) if key in final.extra}
-    meta = msgspec.structs.replace(first, extra=first.extra | about)
+    ended = {"end_ns": final.extra["end_ns"]} if "end_ns" in final.extra else {}
+    meta = msgspec.structs.replace(first, extra=first.extra | ended, windows=[Window(rank, start, end) for start, end in ends])
     # A remark that holds for each window appears once.
     tables["problems"] = tables["problems"].filter((pl.col("lost") > 0) | pl.struct(pl.all()).is_first_distinct())
     return Trace(tables, meta).with_problems([{"rank": rank, "what": message, "lost": 0} for message in problems])
@@ -152,4 +152,5 @@ def not_recorded(meta: Meta, rank: int) -> intervals.Set:
 
 def windows_of(meta: Meta) -> pl.DataFrame:
     """The windows of a trace: a row per rank and window, none where the recording was not interrupted."""
-    return pl.DataFrame(meta.extra.get("windows", []), schema={"rank": pl.Int32, "from_ns": pl.Int64, "to_ns": pl.Int64}, orient="row")
+    rows = [(window.rank, window.from_ns, window.to_ns) for window in meta.windows]
+    return pl.DataFrame(rows, schema={"rank": pl.Int32, "from_ns": pl.Int64, "to_ns": pl.Int64}, orient="row")

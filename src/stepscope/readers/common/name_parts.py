@@ -1,4 +1,4 @@
-"""Typed columns of counters and tracks, from their names: for data that contains only the names.
+"""Typed columns of counters, tracks, allocations and collectives, from their names: for data that contains only the names.
 
 These are captures, counters of Chrome and XPlane files, tracks of Ascend's timelines, and files of earlier releases: run folders
 (`io/store`), exported Chrome files and databases. Other readers fill the columns themselves.
@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 
 import polars as pl
+
+from stepscope.model.trace import Trace
 
 # Names of counters as docs/data_model.md lists them. Groups: series, owner, number. The first match counts.
 _COUNTERS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -66,9 +68,33 @@ def stream_number(tid: pl.Expr) -> pl.Expr:
     return tid.str.extract(r"([0-9]{1,9})\s*$").cast(pl.Int64)
 
 
+def add_device_columns(allocations: pl.LazyFrame) -> pl.LazyFrame:
+    """Allocations with owner and number, from the text of their device."""
+    return allocations.with_columns(**device_parts(pl.col("device").cast(pl.String)))
+
+
+def device_parts(device: pl.Expr) -> dict[str, pl.Expr]:
+    """Owner and number of a device in text: `npu 0`, `cpu`."""
+    parts = device.str.extract_groups(r"(?s)^(?<owner>.*?)(?: (?<number>0|[1-9][0-9]{0,17}))?$").struct
+    return {"owner": parts.field("owner"), "number": parts.field("number").cast(pl.Int64)}
+
+
+def with_group_suffixes(trace: Trace) -> Trace:
+    """The trace with `group_suffix` of its collectives, from names such as `hcom_allReduce__868_0_1`."""
+    calls = trace.spans.filter(pl.col("kind") == "communication")
+    suffix = pl.col("name").cast(pl.String).str.extract(r"^hcom_\w+?__([0-9]+)_[0-9]+_[0-9]+$")
+    names = calls.select(pl.col("name").unique()).select("name", group_suffix=suffix).drop_nulls().collect()
+    if names.is_empty():
+        return trace
+    suffixes = calls.join(names.lazy(), on="name").select("rank", "span", "group_suffix")
+    collectives = trace.table("collectives").drop("group_suffix").join(suffixes, on=["rank", "span"], how="full", coalesce=True)
+    return trace.with_tables(collectives=collectives.sort("rank", "span"))
+
+
 # Of each table: a column that earlier releases lack, the columns that its derivation needs, and the derivation.
 _ADDED: dict[str, tuple[str, set[str], Callable[[pl.LazyFrame], pl.LazyFrame]]] = {
     "counters": ("series", {"name"}, add_counter_columns),
+    "allocations": ("owner", {"device"}, add_device_columns),
     "tracks": ("stream", {"label", "tid", "kind", "device"}, add_track_columns),
 }
 

@@ -5,25 +5,29 @@ hccl_raw_R.csv            step_num, communication_cost, wait_cost (ms), link_inf
 parallel_strategy_R.json  config: rankId, stageId, parallelType, stageDevices; graph: node: name, opType, scope, attribute, input
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
+from stepscope.model import schema
 from stepscope.readers.ascend.common.communication_tables import link_table
 from stepscope.readers.ascend.common.tables import nested_items, report_lost
 from stepscope.readers.common.documents import as_dict, as_list, to_index, to_int
 from stepscope.readers.common.problems import Problem
 from stepscope.readers.mindinsight.files import parse_cell
 
+_OPERATORS: dict[str, Any] = {name: dtype for name, dtype in schema.TABLES["sharded_operators"].items() if name != "rank"}
 
-def strategy(document: dict[str, Any], rank: int, problems: list[Problem]) -> list[dict[str, Any]]:
-    """How the operators of this rank's stage are sharded: name, type, scope, shards and inputs of each."""
+
+def sharded_operators(document: dict[str, Any], problems: list[Problem]) -> pl.DataFrame:
+    """The operators of this rank's stage: name, type, scope, shards and inputs of each."""
     config = document.get("config")
     if not isinstance(config, dict):
-        return []
-    operators, invalid = [], 0
+        return pl.DataFrame(schema=_OPERATORS)
+    operators, invalid = list[dict[str, Any]](), 0
     for node in as_list(as_dict(document.get("graph")).get("node")):
         try:
             operators.append(_operator(node))
@@ -32,20 +36,27 @@ def strategy(document: dict[str, Any], rank: int, problems: list[Problem]) -> li
     report_lost(problems, "parallel_strategy", invalid, "node", "without a name or a type")
     groups = [group for group in as_list(config.get("stageDevices")) if isinstance(group, dict)]
     devices = [dim.get("size") for group in groups for dim in as_list(group.get("dim")) if isinstance(dim, dict)]
-    return [{"rank": rank, "stage": config.get("stageId"), "mode": config.get("parallelType"), "devices": devices, "operators": operators}]
+    number, mode = str(config.get("stageId")), config.get("parallelType")
+    stage = {
+        "stage": int(number) if re.fullmatch(r"[0-9]{1,9}", number) else None,
+        "mode": mode if isinstance(mode, str) else None,
+        "devices": json.dumps(devices),
+    }
+    return pl.DataFrame([stage | operator for operator in operators], _OPERATORS)
 
 
 def _operator(node: Any) -> dict[str, Any]:
     attributes = {str(entry["name"]): entry.get("value") for entry in node.get("attribute") or []}
     name, op_type, scope = str(node["name"]), str(node["opType"]), str(node.get("scope") or "")
+    shards = _attribute_value(attributes.get("in_strategy") or attributes.get("gen_strategy"))
     return {
         "node": name,
         "name": str(node.get("fullName") or f"{scope}/{op_type}-op{name}".removeprefix("/")),
         "type": op_type,
         "scope": scope,
         "instance": str(node.get("instanceName") or ""),
-        "shards": _attribute_value(attributes.get("in_strategy") or attributes.get("gen_strategy")),
-        "inputs": [str(entry["name"]) for entry in node.get("input") or []],
+        "shards": None if shards is None else json.dumps(shards),
+        "inputs": json.dumps([str(entry["name"]) for entry in node.get("input") or []]),
     }
 
 

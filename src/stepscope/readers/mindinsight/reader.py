@@ -76,12 +76,8 @@ def read(path: Path, options: Options) -> Trace:
     if not traces:
         raise unread[0][0]
     trace = combine(traces).with_problems([unread_problem(error, rank) for error, rank in unread])
-    extra = trace.meta.extra
-    if stages := [rows for part in traces if isinstance(rows := part.meta.extra.get("strategy_stages"), list)]:
-        # Each rank of our own export has the stages of all ranks.
-        extra = extra | {"strategy_stages": list({str(row.get("rank")): row for rows in stages for row in rows}.values())}
     world_size = max((part.meta.world_size or 0 for part in traces), default=0) or None
-    return add_rows(trace, {"problems": _unread_files(path)}).with_meta(extra=extra, world_size=world_size)
+    return add_rows(trace, {"problems": _unread_files(path)}).with_meta(world_size=world_size)
 
 
 def _unread_files(path: Path) -> pl.DataFrame:
@@ -125,6 +121,7 @@ def _read_rank(folder: Folder) -> Trace:
         **(_span_tables(folder, spans) if spans.height else {}),
         "counters": pl.concat([memory, *side_files.queue_counters(folder, _first_start(steps, spans))]),
         "allocations": blocks,
+        "sharded_operators": cluster.sharded_operators(folder.object("parallel_strategy_{}.json"), folder.problems),
     }
     meta = _meta(folder)
     tables["problems"] = problem_frame(folder.problems, folder.path)
@@ -181,8 +178,6 @@ def _meta(folder: Folder) -> Meta:
     size, version = folder.info.get("rank_size"), folder.info.get("ms_version")
     names = ("context_mode", "parallel_mode", "stage_num", "is_heterogeneous")
     extra: dict[str, Any] = {key: folder.info[key] for key in names if key in folder.info}
-    if strategy := cluster.strategy(folder.object("parallel_strategy_{}.json"), folder.rank, folder.problems):
-        extra["strategy_stages"] = strategy
     return Meta(
         format="mindinsight",
         framework="mindspore",

@@ -15,7 +15,7 @@ from stepscope.readers.common.problems import Problem
 from stepscope.readers.mindinsight.files import Folder, is_number, parse_cell
 
 _ASCEND_FILES = ("aicore", "aicpu", "ascend", "framework_raw", "output_", "pynative", "hccl", "timeline_")
-_BLOCKS = {"device": pl.String, "bytes": pl.Int64, "alloc_ns": pl.Int64, "free_ns": pl.Int64}
+_BLOCKS = {"device": pl.String, "owner": pl.String, "number": pl.Int64, "bytes": pl.Int64, "alloc_ns": pl.Int64, "free_ns": pl.Int64}
 _BLOCKS |= dict.fromkeys(("name", "dtype", "format", "category", "shape"), pl.String)
 
 
@@ -56,7 +56,7 @@ def memory(folder: Folder) -> tuple[pl.DataFrame, pl.DataFrame]:
         tensors = {json.dumps(tensor, sort_keys=True): tensor for alive in as_list(graph.get("breakdowns")) for tensor in as_list(alive)}
         for tensor in tensors.values():
             try:
-                blocks.append((device, *_block(tensor, first)))
+                blocks.append((device, "npu", folder.rank, *_block(tensor, first)))
             except (KeyError, TypeError, ValueError):
                 invalid += 1
         first += max(len(lines), len(as_list(graph.get("nodes"))), 1)

@@ -173,7 +173,7 @@ def allocation_table(memory: pl.DataFrame) -> pl.DataFrame:
     """Each allocation with the release that follows it at the same address."""
     rows = _add_devices(memory).filter(pl.col("address").is_not_null()).sort("at_ns", maintain_order=True)
     return pair_releases(rows, ["allocator", "address"]).select(
-        "device",
+        *("device", "owner", "number"),
         "bytes",
         "shape",
         "category",

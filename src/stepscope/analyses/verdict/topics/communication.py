@@ -28,7 +28,7 @@ def communication_messages(trace: Trace, options: Options) -> Iterator[Message]:
         if summed:
             yield Message("communication", "communication-lost", {"communication": summed}, coverage=_rank_coverage(trace))
             return
-        alone = len(trace.meta.ranks) <= 1 and "strategy_stages" not in trace.meta.extra
+        alone = len(trace.meta.ranks) <= 1 and trace.table("sharded_operators").head(1).collect().is_empty()
         yield Message("communication", "communication-one-rank" if alone else "communication-none", {}, coverage=_rank_coverage(trace))
         return
     means = cluster_steps(trace, per_step=False, warmup=options.warmup)

@@ -22,6 +22,7 @@ import polars as pl
 
 from stepscope.errors import DataError
 from stepscope.model import intervals, units
+from stepscope.model.columns.counters import device_columns
 from stepscope.model.trace import Meta, Trace
 from stepscope.readers import Options
 from stepscope.readers.ascend.ascend_db import communication
@@ -270,7 +271,7 @@ def _op_type(kind: pl.Expr, name_of_op: pl.Series) -> pl.expr.whenthen.ChainedTh
 def _allocations(database: Database) -> pl.DataFrame:
     rows = database.select("OP_MEMORY", "size allocationTime releaseTime deviceId", texts="name")
     return rows.filter(pl.any_horizontal(pl.col("allocationTime", "releaseTime").is_not_null())).select(
-        device=pl.format("npu {}", pl.col("deviceId").fill_null(0)),
+        **device_columns("npu", pl.col("deviceId").fill_null(0)),
         bytes=pl.col("size").abs(),
         alloc_ns="allocationTime",
         free_ns="releaseTime",

@@ -4,12 +4,20 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.model.columns.counters import COLUMNS, of_device
+from stepscope.model.columns.counters import COLUMNS, device_columns, of_device
 from stepscope.readers.ascend.common.tables import column, drop_invalid, nanoseconds, number, read_table
 from stepscope.readers.common.documents import files
 from stepscope.readers.common.problems import Problem
 
-_BLOCKS = {"device": pl.String, "bytes": pl.Int64, "alloc_ns": pl.Int64, "free_ns": pl.Int64, "op": pl.String}
+_BLOCKS = {
+    "device": pl.String,
+    "owner": pl.String,
+    "number": pl.Int64,
+    "bytes": pl.Int64,
+    "alloc_ns": pl.Int64,
+    "free_ns": pl.Int64,
+    "op": pl.String,
+}
 
 
 def memory_counters(folder: Path, problems: list[Problem]) -> pl.DataFrame:
@@ -65,7 +73,7 @@ def allocations(folder: Path, problems: list[Problem]) -> pl.DataFrame:
     for rows in _tables(folder, "operator_memory*.csv", problems):
         parts.append(
             rows.select(
-                device=pl.format("npu {}", _npu(column(rows, "Device Type", "Device"))),
+                **device_columns("npu", _npu(column(rows, "Device Type", "Device"))),
                 bytes=_size(rows, "Size").abs().round().cast(pl.Int64),
                 alloc_ns=nanoseconds(column(rows, "Allocation Time(us)")),
                 free_ns=nanoseconds(column(rows, "Release Time(us)")),

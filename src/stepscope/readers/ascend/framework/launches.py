@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model import schema
+from stepscope.model.columns.counters import device_columns
 from stepscope.model.intervals import Ints
 from stepscope.model.steps.step_assignment import steps_by_time
 from stepscope.model.trace import Trace, complete
@@ -138,9 +139,8 @@ def memory_tables(framework: Framework) -> dict[str, pl.DataFrame]:
 
 def _blocks(records: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """A block is allocated at an address and freed before the next one there. A block that is freed first is from before the recording."""
-    key = ["pid", "device", "address"]
-    device = pl.coalesce(pl.format("npu {}", "npu"), pl.lit("cpu"))
-    rows = records.with_columns(device=device).filter(pl.col("event") < 2).sort("at_ns", maintain_order=True)
+    device, key = ["device", "owner", "number"], ["pid", "device", "address"]
+    rows = records.with_columns(**device_columns("npu", pl.col("npu"))).filter(pl.col("event") < 2).sort("at_ns", maintain_order=True)
     rows = rows.with_columns(
         next_ns=pl.col("at_ns").shift(-1).over(key),
         next_event=pl.col("event").shift(-1).over(key),
@@ -150,7 +150,7 @@ def _blocks(records: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     op = _Operators(spans, 0).find(allocated["thread"].to_numpy(), allocated["at_ns"].to_numpy())
     names = pl.concat([spans["name"], pl.Series([None], dtype=pl.String)]).gather(np.where(op < 0, spans.height, op))
     blocks = allocated.select(
-        "device",
+        *device,
         "address",
         "bytes",
         op=pl.coalesce("op", names),
@@ -159,5 +159,5 @@ def _blocks(records: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
         category="component",
     )
     is_older = (pl.col("event") == 1) & (pl.col("last_event").is_null() | (pl.col("last_event") == 1)) & (pl.col("bytes") > 0)
-    older = rows.filter(is_older).select("device", "address", "bytes", free_ns="at_ns", category="component")
+    older = rows.filter(is_older).select(*device, "address", "bytes", free_ns="at_ns", category="component")
     return pl.concat([blocks, older], how="diagonal")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from stepscope.model.columns.counters import device_columns
 from stepscope.readers.ascend.common.memory_tables import record_counters
 from stepscope.readers.ascend.prof.files import HOST_MAGIC, Notes, Side, records
 from stepscope.readers.ascend.prof.host.records import Host, record
@@ -56,4 +57,4 @@ def _blocks(rows: pl.DataFrame, side: Side, notes: Notes) -> pl.DataFrame:
     strays = rows.filter(~taken & ~pl.col("before").fill_null(False)).height
     if strays:
         notes.add(side.path / "data", "released blocks of memory without an allocation", strays, "task_memory_info")
-    return rows.filter(taken).select("address", "bytes", "free_ns", "op", alloc_ns="at_ns", device=pl.format("npu {}", "npu"))
+    return rows.filter(taken).select("address", "bytes", "free_ns", "op", alloc_ns="at_ns", **device_columns("npu", pl.col("npu")))

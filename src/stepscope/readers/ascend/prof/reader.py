@@ -105,6 +105,8 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
     if host is not None:
         tables["models"] = pl.DataFrame(list(host.models.items()), schema={"model": pl.Int64, "name": pl.String}, orient="row")
         tables["fusions"] = host.fusions
+    if info.get("hostname"):
+        tables["hosts"] = pl.DataFrame({"host": [str(info["hostname"])]})
     rank = options.rank if options.rank is not None else _rank(info, devices)
     meta = Meta(
         source=str(path),
@@ -113,7 +115,7 @@ def _assemble(path: Path, host_side: Side | None, host: Host | None, devices: li
         versions={"cann": str(info["cannVersion"])} if info.get("cannVersion") else {},
         ranks=[rank],
         options=_options([side for side in (host_side, *(device.side for device in devices)) if side]),
-        extra={key: info[key] for key in ("hostname", "pid", "pid_name", "platform_version") if info.get(key)},
+        extra={key: info[key] for key in ("pid", "pid_name", "platform_version") if info.get(key)},
     )
     filled = {name: rows for name, rows in tables.items() if isinstance(rows, pl.LazyFrame) or rows.height}
     return Trace({name: rows.with_columns(rank=pl.lit(rank, pl.Int32)) for name, rows in filled.items()}, meta)

@@ -7,13 +7,13 @@ import msgspec
 import polars as pl
 
 from stepscope.model import schema
-from stepscope.model.trace import Meta, UnprofiledSteps
+from stepscope.model.trace import Meta, UnprofiledSteps, Window
 from stepscope.readers.common.documents import as_dict, as_list, member_text
 from stepscope.readers.common.problems import Problem
 
 _Time = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
-_Window = tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**31)], _Time, _Time]  # rank, start, end
-_TABLES = ("steps", "tracks", "devices", "pipeline", "links")
+_WINDOW = tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**31)], _Time, _Time]  # rank, start, end
+_TABLES = ("steps", "tracks", "devices", "pipeline", "links", "sharded_operators")
 _OPTIONS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 
@@ -29,6 +29,7 @@ class Exported(msgspec.Struct):
     devices: list[dict[str, Any]] = []
     pipeline: list[dict[str, Any]] = []
     links: list[dict[str, Any]] = []
+    sharded_operators: list[dict[str, Any]] = []
     units: dict[str, str] = {}  # of counters, by name
 
     def table(self, name: str) -> pl.DataFrame:
@@ -43,7 +44,7 @@ class Header:
         self._problems = problems
         self._entries = dict(entries)
         self.exported = self._read_exported()
-        self._check_windows()
+        self._windows = self._read_windows()
 
     def _read_exported(self) -> Exported:
         entry = self._entries.pop("stepscope", {})
@@ -56,12 +57,14 @@ class Header:
             return Exported()
         return exported
 
-    def _check_windows(self) -> None:
+    def _read_windows(self) -> list[Window]:
         """Windows of a recording, as stepscope's exporter writes them."""
+        entry = self._entries.pop("windows", [])
         try:
-            msgspec.convert(self._entries.get("windows", []), list[_Window])
+            return [Window(*times) for times in msgspec.convert(entry, list[_WINDOW])]
         except msgspec.ValidationError:
-            self._ignore("windows", self._entries.pop("windows"))
+            self._ignore("windows", entry)
+            return []
 
     def rank_and_world(self) -> tuple[int | None, int | None]:
         job = self._entries.get("distributedInfo", {})
@@ -120,6 +123,7 @@ class Header:
             options=options | (exported.options if exported.options is not None else recorded | options),
             extra={key: value for key, value in entries.items() if key not in ("deviceProperties", *_OPTIONS)},
             unprofiled_steps=exported.unprofiled_steps,
+            windows=self._windows,
         )
 
     def _number(self, entries: dict[str, Any], name: str, place: str, bits: int = 31) -> int | None:

@@ -7,6 +7,7 @@ from stepscope.model.columns.counters import OWNER
 from stepscope.model.intervals import Ints
 from stepscope.model.steps.step_assignment import nearest_around
 from stepscope.readers.common.allocations import memory_samples, pair_releases
+from stepscope.readers.common.name_parts import device_parts
 
 # Every operator that makes a tensor calls one of these: the operator that needs the memory is further out.
 ALLOCATORS = r"^aten::((new_)?empty(_strided|_like|_permuted|_quantized|_affine_quantized)?|_?resize(_as)?_|set_)$"
@@ -27,7 +28,7 @@ def allocation_table(memory: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     blocks = pair_releases(rows.sort("device", "address", "at_ns", maintain_order=True), ["device", "address"])
     allocated = pl.col("alloc_ns").is_not_null()
     return blocks.select(
-        "device",
+        *("device", "owner", "number"),
         "address",
         pl.col("bytes").abs(),
         "alloc_ns",
@@ -59,11 +60,11 @@ def _values_at(column: pl.Series, rows: Ints) -> pl.Series:
 def _with_device(memory: pl.DataFrame) -> pl.DataFrame:
     """Memory events with the device, as text and as owner and number. Files of stepscope's exporter have the text: `npu 0`, `cpu`."""
     kind = pl.col("device_type").replace_strict(_DEVICE_NAMES, default="device", return_dtype=pl.String)
-    exported = pl.col("device").str.extract_groups(r"(?s)^(?<owner>.*?)(?: (?<number>0|[1-9][0-9]{0,17}))?$").struct
+    exported = device_parts(pl.col("device"))
     number = pl.when((pl.col("device_id") >= 0) & (kind != "cpu")).then("device_id").cast(pl.Int64)
     is_exported = pl.col("device").is_not_null()
     rows = memory.with_columns(
-        owner=pl.when(is_exported).then(exported.field("owner")).otherwise(kind),
-        number=pl.when(is_exported).then(exported.field("number").cast(pl.Int64)).otherwise(number),
+        owner=pl.when(is_exported).then(exported["owner"]).otherwise(kind),
+        number=pl.when(is_exported).then(exported["number"]).otherwise(number),
     )
     return rows.with_columns(device=OWNER)
