@@ -57,7 +57,9 @@ export function waitNote(row: Row | undefined): string | undefined {
 const IDENTITY = ["rank", "peer", "stage", "host", "operator", "kernel", "module", "queue", "device"];
 
 function figureOf(of: Row, parameter: string): string {
-  const identity = [of.device, of.step, ...IDENTITY.map((name) => of.values[name])].filter((item) => item != null);
+  const identity = [of.device, of.step, ...IDENTITY.map((name) => of.values[name])].filter(
+    (item) => item !== null && item !== undefined,
+  );
   return [`${of.code}.${parameter}`, ...identity].join(" ");
 }
 
