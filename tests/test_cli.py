@@ -1084,7 +1084,7 @@ def test_list_of_several_paths_goes_on_past_one_that_is_missing(tmp_path: Path, 
 
 def test_list_of_nothing_is_an_empty_table(tmp_path: Path, say) -> None:  # type: ignore[no-untyped-def]
     said = say("list", str(tmp_path), "--format", "csv")
-    assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,steps,size_bytes,changed,problems\n", said.err)
+    assert (said.code, said.out, said.err) == (0, "path,format,framework,ranks,missing,steps,size_bytes,changed,problems\n", said.err)
     assert said.err.startswith(f"stepscope: {tmp_path}: no trace in this folder: the folder has no files. Known: PyTorch")
 
 

@@ -39,14 +39,14 @@ test("numbers are rounded as in Python: half way to the even digit", () => {
 });
 
 test("numbers are parts of their own, for the page to mark", () => {
-  expect(messageParts("range", { idle: 0.25 }, catalog)).toEqual(["", { value: 0.25, quantity: "share" }, " idle"]);
+  expect(messageParts("range", { idle: 0.25 }, catalog)).toEqual(["", { value: 0.25, quantity: "share", parameter: "idle" }, " idle"]);
 });
 
 test("names are parts of their own, with the whole name on hover if they are shortened", () => {
   const texts = { ...catalog, code: "{share:share} goes to {kernel:name}" };
   expect(messageParts("code", { share: 0.5, kernel: "gemm", kernel_full: "void gemm<4>(int)" }, texts)).toEqual([
     "",
-    { value: 0.5, quantity: "share" },
+    { value: 0.5, quantity: "share", parameter: "share" },
     " goes to ",
     { name: "gemm", whole: "void gemm<4>(int)" },
     "",

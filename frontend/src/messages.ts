@@ -14,6 +14,8 @@ export type Part = string | Figure | Name;
 export interface Figure {
   value: number;
   quantity: units.Quantity | "change";
+  /** Of which parameter; of a range, its first or last value. */
+  parameter: string;
 }
 export interface Name {
   name: string;
@@ -46,7 +48,8 @@ export function messageParts(code: string, values: Values, catalog: Catalog): Pa
   const parts: Part[] = [first];
   for (let at = 0; at < pieces.length; at += 3) {
     const [name, form, literal] = pieces.slice(at, at + 3);
-    const formatted = form === "name" ? [nameOf(values, name)] : valueParts(values[name], form ?? "text", catalog);
+    const formatted =
+      form === "name" ? [nameOf(values, name)] : valueParts(name, values[name], form ?? "text", catalog);
     const singular = formatted.length === 1 && plainText(formatted[0]) === "1";
     parts.push(
       ...formatted,
@@ -61,10 +64,15 @@ function nameOf(values: Values, key: string): Name {
   return { name: String(values[key]), ...(whole === undefined ? {} : { whole: String(whole) }) };
 }
 
-function valueParts(value: Value, form: string, catalog: Catalog): Part[] {
+function valueParts(parameter: string, value: Value, form: string, catalog: Catalog): Part[] {
   const quantity = QUANTITIES[form];
   if (quantity) {
-    const numbers = (Array.isArray(value) ? value : [value]).map((number) => ({ value: Number(number), quantity }));
+    const range = Array.isArray(value);
+    const numbers = (range ? value : [value]).map((number, at) => ({
+      value: Number(number),
+      quantity,
+      parameter: range ? `${parameter}[${at}]` : parameter,
+    }));
     const different = numbers.filter((item, at) => !at || numberText(item) !== numberText(numbers[0]));
     return different.flatMap((number, at) => (at ? [catalog["word:to"], number] : [number]));
   }
@@ -79,7 +87,7 @@ function valueParts(value: Value, form: string, catalog: Catalog): Part[] {
 /**
  * A number as the terminal writes it (src/stepscope/model/units.py), so that page and terminal show the same sentence.
  */
-export function numberText({ value, quantity }: Figure): string {
+export function numberText({ value, quantity }: Omit<Figure, "parameter">): string {
   const size = Math.abs(value);
   switch (quantity) {
     case "share":

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { type Fetched, type Options, useTable } from "./data";
 import { Verdict } from "./parts/basics";
+import { named } from "./parts/quantity";
 import { messageParts, numberText, type Values } from "./messages";
 import type { Params } from "./source";
 import { messages } from "./strings";
@@ -52,6 +53,16 @@ export function waitNote(row: Row | undefined): string | undefined {
   return note === undefined ? undefined : (messages()[`word:${String(note)}`] ?? String(note));
 }
 
+/** What tells sentences of one code apart: tests compare a sentence that several pages show. */
+const IDENTITY = ["rank", "peer", "stage", "host", "operator", "kernel", "module", "queue", "device"];
+
+function figureOf(of: Row, parameter: string): string {
+  const identity = [of.device, of.step, ...IDENTITY.map((name) => of.values[name])].filter(
+    (item) => item !== null && item !== undefined,
+  );
+  return [`${of.code}.${parameter}`, ...identity].join(" ");
+}
+
 /** The sentence of a row: its numbers and names in bold, with the exact value or the whole name on hover. */
 export function Message({ of }: { of: Row }): ComponentChildren {
   return messageParts(of.code, of.values, messages()).map((part, at) => {
@@ -65,7 +76,7 @@ export function Message({ of }: { of: Row }): ComponentChildren {
     const exact = part.quantity === "change" ? undefined : units.exact(part.value, part.quantity);
     return (
       <b key={at}>
-        <span class="q" title={exact}>
+        <span class="q" title={exact} {...named(figureOf(of, part.parameter), part.value)}>
           {numberText(part)}
         </span>
       </b>

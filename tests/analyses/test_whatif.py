@@ -366,3 +366,23 @@ def test_a_replay_without_changes_repeats_the_samples(path: str) -> None:
     row = stepscope.open(SAMPLES / path).whatif().row(0, named=True)
     assert row["step_ns"] > 0
     assert row["replayed_ns"] == pytest.approx(row["step_ns"], rel=0.03)
+
+
+def test_a_kernel_outside_of_the_recorded_steps_changes_nothing_and_is_no_unknown_name() -> None:
+    # Step 1 has a launch without a kernel: it is not replayed, and k2 with it.
+    trace = tiny.trace(
+        spans="""
+            track  kind    name              start_ns  dur_ns  span  flow_in  step
+            0      api     cudaLaunchKernel  1000      1000    1     -        0
+            0      api     cudaLaunchKernel  51000     1000    2     -        1
+            0      api     cudaLaunchKernel  53000     1000    3     -        1
+            7      kernel  k1                3000      20000   4     1        0
+            7      kernel  k2                54000     20000   5     2        1
+        """,
+        tracks=TRACKS,
+        steps="step start_ns end_ns\n0 0 50000\n1 50000 100000",
+    )
+    (row,) = trace.analyse("whatif", scale="k2=0").to_dicts()
+    assert (row["steps"], row["gain_ns"]) == (1, 0)
+    with pytest.raises(UsageError, match="nothing is named 'k3'"):
+        trace.analyse("whatif", scale="k3=0")

@@ -9,8 +9,10 @@ import polars as pl
 import pytest
 
 import stepscope
+import volume
 from stepscope.cli.analysis import summary
 from stepscope.model import units
+from web.test_everywhere import COUNT, GO, OF_A_RUN, SAMPLES
 
 playwright = pytest.importorskip("playwright.sync_api")
 if TYPE_CHECKING:
@@ -134,3 +136,77 @@ def test_a_change_of_a_share_is_in_percentage_points(shared: Path, server: "Serv
 
 def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text.replace("\u202f", " ").replace("\xa0", " "))
+
+
+# Sentences that state a figure of `overview`, or of the tiles of communication, by their code and parameter.
+STATED = {
+    r"device-time\.(compute|communication|copy|idle)": r"\1_share",
+    r"step-time(-one|-recording)?\.step": "step_ns",
+    r"steps-[a-z-]+\.median": "step_ns",
+    r"input-(ready|wait)[a-z-]*\.share": "input_wait_share",
+    r"memory-peak(-only)?\.peak": "peak_memory_bytes",
+    r"communication-parts\.(transit|wait)": r"\1_ns@all",
+    r"communication-exposed(-time)?\.(exposed|time)": "exposed_ns@all",
+}
+SHOWN = """
+    () => [...document.querySelectorAll('[data-figure]')].filter(e => e.getClientRects().length)
+      .map(e => [e.dataset.figure, Number(e.dataset.value)])
+"""
+# `make test` visits a device without transfers, one rank on the CPU and two ranks; `make test-deep` all samples and recordings of others.
+VISITED = ["run/stepscope-0.1.0/resnet50_h200", "chrome/torch-2.13.0/cpu_training.json.gz", "mindinsight/mindspore-2.10-cpu/all_reduce"]
+EVERY_SAMPLE = sorted(str(path.relative_to(SAMPLES)) for path in SAMPLES.glob("*/*/*"))
+OF_OTHERS = [
+    *("torch_h200/gpt2_full.json.gz", "torch_h200/ddp_gloo_rank0.json.gz", "torch_public/two_ranks", "ascend/prof_2023"),
+    *("ascend/torch_npu/text/level1", "ascend/torch_npu/db/level1", "ascend/legacy/expected/run_1", "ascend/cluster_output"),
+    *("mindinsight/profiler", "mindspore_cpu/lenet_graph", "ascend/real_prof/mul_pypto_b1", "ascend/trace_view"),
+    "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+]
+
+
+def figures_of(page: "Page", served: "Served", **parameters: str) -> dict[str, dict[str, set[float]]]:
+    """The values of each figure of the run by the page that shows it, on all pages; parameters are those of some page."""
+    (run,) = [run for run in served.ask("api/runs").json()["runs"] if run["state"] == "finished"]
+    values: dict[str, dict[str, set[float]]] = {}
+    page.add_init_script(COUNT)
+    page.goto(served.url())
+    for place in ["", *OF_A_RUN, f"compare?with={run['id']}"]:
+        more = f"?{parameters[place]}" if place in parameters else ""
+        page.evaluate(GO, f"#/{run['id']}/{place}{more}" if place else "#/")
+        for figure, value in page.evaluate(SHOWN):
+            values.setdefault(meaning(figure), {}).setdefault(place.partition("?")[0] or "runs", set()).add(value)
+    return values
+
+
+def meaning(figure: str) -> str:
+    """The name of a figure: that of a sentence has its code, its parameter and what tells it from others of the code."""
+    stated = (
+        re.sub(pattern, name, figure.partition(" ")[0])
+        for pattern, name in STATED.items()
+        if re.fullmatch(pattern, figure.partition(" ")[0])
+    )
+    return next(stated, figure)
+
+
+def differences(values: dict[str, dict[str, set[float]]]) -> list[str]:
+    """The figures with several values; pages that lack one show no number."""
+    wrong = []
+    for figure, pages in values.items():
+        known = sorted(value for shown in pages.values() for value in shown if value is not None)
+        if known and known[-1] - known[0] > 1e-9 * max(abs(known[0]), abs(known[-1])):
+            wrong.append(f"{figure}: {pages}")
+    return wrong
+
+
+@pytest.mark.parametrize("sample", volume.mostly_deep([*EVERY_SAMPLE, *OF_OTHERS], keep=VISITED))
+def test_no_figure_of_a_run_differs_from_page_to_page(server: "Serve", page: "Page", shared: Path, sample: str) -> None:
+    place = SAMPLES / sample if sample in EVERY_SAMPLE else shared / sample
+    values = figures_of(page, server(place))
+    assert not differences(values), "\n".join(differences(values))
+    if sample in VISITED:  # the law would hold for pages without figures
+        assert len(values["step_ns"]) >= 4 and sum(len(pages) > 1 for pages in values.values()) >= 6, values
+
+
+def test_a_figure_that_differs_on_one_page_is_seen(server: "Serve", page: "Page", shared: Path) -> None:
+    """The overview with the warm-up step that all other pages leave out: another median step, and other shares."""
+    values = figures_of(page, server(shared / "ascend" / "prof_2023"), overview="warmup=keep")
+    assert {line.partition(":")[0] for line in differences(values)} >= {"step_ns", "compute_share", "idle_share"}

@@ -12,6 +12,7 @@ import { GroupChoice, grouping, number, rowName } from "./choices";
 import { useMemo } from "preact/hooks";
 
 const text = strings("cluster");
+const PLACE = "minmax(56px, .8fr)"; // a rank, or the name of a host
 
 export function Links({ places }: { places: Table }) {
   const t = text();
@@ -57,16 +58,23 @@ function LinkMatrix({ table, by }: { table: Table; by: ReturnType<typeof groupin
     return { size, values, at, labels, picked: table.pick(rows) };
   }, [table, transport]);
   const columns: Column[] = [
-    { key: "src", label: t.src, as: "name" },
-    { key: "dst", label: t.dst, as: "name" },
-    { key: "links", label: t.linkCount, width: "70px" },
-    { key: "transfers", label: t.transfers },
+    // Beside the matrix there is room for about 650 pixels: what the matrix shows on hover is chosen under Columns.
+    { key: "src", label: t.src, as: "name", width: PLACE },
+    { key: "dst", label: t.dst, as: "name", width: PLACE },
+    { key: "links", label: t.linkCount, width: "minmax(52px, .5fr)", hide: by === "rank" },
+    { key: "transfers", label: t.transfers, width: "minmax(70px, .7fr)" },
     { key: "bytes", label: t.bytes },
     { key: "total_ns", label: t.time },
-    { key: "bytes_per_s", label: t.bandwidth, bar: true, color: () => "var(--kind-communication)" },
-    { key: "slowest", label: t.slowestLink, as: "rate" },
-    { key: "usual", label: t.usualLink, as: "rate" },
-    { key: "slow_links", label: t.slowLinks },
+    {
+      key: "bytes_per_s",
+      label: t.bandwidth,
+      width: "minmax(130px, 1.6fr)",
+      bar: true,
+      color: () => "var(--kind-communication)",
+    },
+    { key: "slowest", label: t.slowestLink, as: "rate", hide: by === "rank" },
+    { key: "usual", label: t.usualLink, as: "rate", hide: true },
+    { key: "slow_links", label: t.slowLinks, width: "minmax(64px, .6fr)" },
   ];
   const say = (row: number, column: number) => {
     const found = made.at[row * made.size + column];

@@ -47,7 +47,7 @@ export function Figures({ calls, means, verdict }: { calls: Table; means: Table;
   return (
     <Tiles label={t.tiles}>
       <Tile label={t.timeTile} context={t.timeContext}>
-        <Time ns={communication} />
+        <Time ns={communication} figure="communication_ns@all" />
       </Tile>
       <Tile
         label={t.exposedTile}
@@ -56,15 +56,15 @@ export function Figures({ calls, means, verdict }: { calls: Table; means: Table;
         }
         tone={tone(named("communication-exposed-time"))}
       >
-        <Time ns={exposed} />
+        <Time ns={exposed} figure="exposed_ns@all" />
       </Tile>
       {Number.isFinite(transit) && (
         <Tile label={t.transitTile} context={ofCommunication(transit)}>
-          <Time ns={transit} />
+          <Time ns={transit} figure="transit_ns@all" />
         </Tile>
       )}
       <Tile label={t.waitTile} context={Number.isFinite(wait) ? ofCommunication(wait) : note}>
-        <Time ns={wait} why={note} />
+        <Time ns={wait} why={note} figure="wait_ns@all" />
       </Tile>
       {Number.isFinite(idle) && (
         <Tile
@@ -72,7 +72,7 @@ export function Figures({ calls, means, verdict }: { calls: Table; means: Table;
           context={<span title={t.idleHint}>{ofCommunication(idle)}</span>}
           tone={tone(named("communication-idle-time"))}
         >
-          <Time ns={idle} />
+          <Time ns={idle} figure="communication_idle_ns@all" />
         </Tile>
       )}
       <Tile

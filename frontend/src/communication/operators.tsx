@@ -13,6 +13,7 @@ import * as units from "../units";
 import { useMemo } from "preact/hooks";
 
 const text = strings("communication");
+const BAR = "minmax(110px, 1.6fr)"; // all columns of Ascend, which divides calls, fit 1,200 pixels
 
 export function Operators({ calls }: { calls: Table }) {
   const t = text();
@@ -32,11 +33,11 @@ export function Operators({ calls }: { calls: Table }) {
   const warm = () => "var(--kind-communication)";
   const columns: Column[] = [
     { key: "rank", label: t.rank, as: "count", width: "58px" },
-    { key: "name", label: t.name, as: "name" },
+    { key: "name", label: t.name, as: "name", width: "minmax(130px, 3fr)" },
     { key: "collective", label: t.collective, width: "minmax(90px, 1fr)" },
     { key: "group", label: t.group, hide: calls.blank("group") },
-    { key: "calls", label: t.calls },
-    { key: "total_ns", label: t.totalHead, bar: true, color: warm },
+    { key: "calls", label: t.calls, width: "minmax(48px, .6fr)" },
+    { key: "total_ns", label: t.totalHead, bar: true, color: warm, width: BAR },
     {
       key: "wait_ns",
       label: t.waitHead,
@@ -45,7 +46,7 @@ export function Operators({ calls }: { calls: Table }) {
     { key: "transit_ns", label: t.transitHead, hide: calls.blank("transit_ns") },
     { key: "idle_ns", label: t.idleHead, hide: calls.blank("idle_ns") },
     { key: "overlapped_ns", label: t.hiddenHead },
-    { key: "exposed_ns", label: t.exposedHead, bar: true, color: warm },
+    { key: "exposed_ns", label: t.exposedHead, bar: true, color: warm, width: BAR },
     { key: "bytes", label: t.bytes },
     { key: "bytes_per_s", label: t.bandwidth },
     { key: "avg_ns", label: t.mean },

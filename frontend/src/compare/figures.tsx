@@ -55,7 +55,7 @@ export function Figures({ of }: { of: Table }) {
                 <tr key={row}>
                   <td>{label(name[row] ?? "")}</td>
                   <td>
-                    <Quantity value={a[row]} as={as} why={t.notRecorded} />
+                    <Quantity value={a[row]} as={as} why={t.notRecorded} figure={name[row] ?? undefined} />
                   </td>
                   <td>
                     <Quantity value={b[row]} as={as} why={t.notRecorded} />

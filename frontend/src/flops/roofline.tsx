@@ -127,7 +127,9 @@ function Roof({ data }: { data: Table }) {
           {names.slice(0, 8).map((name) => (
             <span key={name}>
               <Swatch color={color(name ?? "")} />
-              <span class="mono">{name}</span>
+              <span class="mono cut" title={name ?? ""}>
+                {name}
+              </span>
             </span>
           ))}
         </span>

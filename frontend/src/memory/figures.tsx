@@ -33,6 +33,8 @@ export interface Figures {
   device: string;
   capacity: number;
   peak: number;
+  /** Whether the device is the one of the overview. */
+  first: boolean;
   at: number;
   step: number;
   op: string | null;
@@ -75,7 +77,7 @@ export function Overview({ of, curve, verdict }: { of: Figures; curve: Table | n
         spark={curve?.num("allocated_bytes")}
         to={{ params: { at: null, tab: null } }}
       >
-        <Bytes of={of.peak} />
+        <Bytes of={of.peak} figure={of.first ? "peak_memory_bytes" : undefined} />
       </Tile>
       <Tile
         label={t.free}

@@ -21,15 +21,18 @@ export const shade = (table: Table, row: number) =>
   `var(${token(familyOf(table.str("type")[row], table.has("name") ? table.str("name")[row] : null))})`;
 
 export function figures(t: ReturnType<typeof text>, device: string): Column[] {
+  const ofType = (name: string) => (of: Table, row: number) =>
+    of.has("name") ? undefined : `type ${device} ${of.str("type")[row]} ${name}`;
+  const time = { figure: ofType("self_ns") };
   return [
     { key: "calls", label: t.count, width: "minmax(64px, .7fr)" },
     ...(device === "cpu"
       ? [
-          { key: "self_ns", label: t.self },
+          { key: "self_ns", label: t.self, ...time },
           { key: "total_ns", label: t.total, hide: true },
         ]
-      : [{ key: "total_ns", label: t.total }]),
-    { key: "share", label: t.share, bar: true, color: shade, width: "minmax(120px, 1.5fr)" },
+      : [{ key: "total_ns", label: t.total, ...time }]),
+    { key: "share", label: t.share, bar: true, color: shade, width: "minmax(120px, 1.5fr)", figure: ofType("share") },
     { key: "avg_ns", label: t.mean },
     { key: "min_ns", label: t.min },
     { key: "p95_ns", label: t.p95 },

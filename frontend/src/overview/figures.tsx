@@ -70,11 +70,11 @@ export function FigureTiles({
   const over = device ? overheadOf(overview, 0) : null;
   const whole = overview.str("steps_how")[0] === "whole";
   const part = (share: number) => units.text(units.share(share));
-  const split = fill(Number.isFinite(value("copy_share")) ? t.split : t.splitNoCopies, {
-    communication: part(value("communication_share")),
-    copy: part(value("copy_share")),
-    idle: part(value("idle_share")),
-  });
+  const shares = { communication: "communication_share", copy: "copy_share", idle: "idle_share" };
+  const template = Number.isFinite(value("copy_share")) ? t.split : t.splitNoCopies;
+  const parts = Object.entries(shares);
+  const split = fill(template, Object.fromEntries(parts.map(([name, key]) => [name, part(value(key))])));
+  const splitShares = Object.fromEntries(parts.map(([name, key]) => [name, <Share of={value(key)} figure={key} />]));
   const named = (code: RegExp) => verdict.find((row) => code.test(row.code));
   const [idle, exposed] = [named(/^(device-idle|idle-cause)/), named(/^(device|host)-exposed-communication/)];
   const input = named(/^input-(ready|wait)/);
@@ -91,14 +91,14 @@ export function FigureTiles({
                 <Sentence template={t.bareStep} value={<Time ns={over.bare} />} />
               ) : (
                 <>
-                  <Time ns={value("min_ns")} /> – <Time ns={value("max_ns")} />
+                  <Time ns={value("min_ns")} figure="min_ns" /> – <Time ns={value("max_ns")} figure="max_ns" />
                 </>
               )}
             </span>
           ) : undefined
         }
       >
-        <Time ns={step} />
+        <Time ns={step} figure="step_ns" />
       </Tile>
       <Tile
         label={t.throughput}
@@ -137,20 +137,22 @@ export function FigureTiles({
               {fill(t.bareIdle, { value: part(over.left), low: part(over.low), high: part(over.high) })}
             </span>
           ) : device ? (
-            <span title={split}>{split}</span>
+            <span title={split}>
+              <Sentence template={template} {...splitShares} />
+            </span>
           ) : (
             fill(t.idleHost, { time: part(1 - value("compute_share")) })
           )
         }
       >
-        <Share of={value("compute_share")} why={noWork} />
+        <Share of={value("compute_share")} why={noWork} figure="compute_share" />
       </Tile>
       <Tile
         label={t.use}
         to={Number.isFinite(value("flops_per_s")) ? { page: "flops" } : undefined}
         context={<span title={useWhy}>{useWhy}</span>}
       >
-        <Share of={value("utilization")} why={useWhy} />
+        <Share of={value("utilization")} why={useWhy} figure="utilization" />
       </Tile>
       <Tile
         label={t.inputWait}
@@ -158,7 +160,7 @@ export function FigureTiles({
         tone={waits && input ? (tone(input) === "good" ? "good" : "bad") : undefined}
         context={!waits ? t.noLoader : tone(input) === "good" ? t.notBottleneck : t.bottleneck}
       >
-        <Share of={waits ? value("input_wait_share") : NaN} why={t.noLoader} />
+        <Share of={waits ? value("input_wait_share") : NaN} why={t.noLoader} figure="input_wait_share" />
       </Tile>
       <Tile
         label={t.exposed}
@@ -174,7 +176,11 @@ export function FigureTiles({
               : t.oneRank
         }
       >
-        <Share of={transfers ? value("exposed_communication_share") : NaN} why={transfers ? noWork : t.noTransfers} />
+        <Share
+          of={transfers ? value("exposed_communication_share") : NaN}
+          why={transfers ? noWork : t.noTransfers}
+          figure="exposed_communication_share"
+        />
       </Tile>
       <Tile
         label={t.peak}
@@ -190,7 +196,7 @@ export function FigureTiles({
               : undefined
         }
       >
-        <Bytes of={value("peak_memory_bytes")} why={t.noMemory} />
+        <Bytes of={value("peak_memory_bytes")} why={t.noMemory} figure="peak_memory_bytes" />
       </Tile>
     </Tiles>
   );

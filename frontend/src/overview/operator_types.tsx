@@ -89,10 +89,10 @@ export function OperatorTypes({ overview }: { overview: Table }) {
                   </span>
                   {bars ? <InlineBar share={self[row] / most} color={color(name[row] ?? "", true)} /> : <span />}
                   <span class="r">
-                    <Time ns={self[row]} unit={unit} />
+                    <Time ns={self[row]} unit={unit} figure={`type ${device} ${name[row]} self_ns`} />
                   </span>
                   <span class="r d2">
-                    <Share of={share[row]} />
+                    <Share of={share[row]} figure={`type ${device} ${name[row]} share`} />
                   </span>
                 </a>
               ))}

@@ -1,11 +1,11 @@
 /** Data preparation in one card. */
 import { useTable } from "../data";
 import { Await, Card, Chip, Empty } from "../parts/basics";
-import { Share } from "../parts/quantity";
+import { Share, Time } from "../parts/quantity";
 import { PageLink } from "../page_links";
 import type { Info } from "../source";
 import type { Table } from "../table";
-import { fill, strings } from "../strings";
+import { fill, Sentence, strings } from "../strings";
 import * as units from "../units";
 import { Message, type Row, tone } from "../verdict";
 
@@ -77,7 +77,7 @@ export function Preparation({ now, overview, verdict }: { now: Info; overview: T
                   {t.loop}
                   <b>
                     {Number.isFinite(wait) ? (
-                      fill(t.waitedStep, { time: units.text(units.time(wait)) })
+                      <Sentence template={t.waitedStep} time={<Time ns={wait} figure="input_wait_ns" />} />
                     ) : queue >= 0 ? (
                       fill(t.waited, { time: units.text(units.time(data.num("wait_ns")[queue])) })
                     ) : (

@@ -75,7 +75,11 @@ function Headline({ trace, whole, pipeline, wait, median, verdict }: InputTables
       facts={[
         trace.rows > 0 && fill(trace.rows === 1 ? t.oneStep : t.steps, { count: units.count(trace.rows).value }),
         Number.isFinite(wait) && (
-          <Sentence template={t.perStep} wait={<Time ns={wait} />} step={<Time ns={median} />} />
+          <Sentence
+            template={t.perStep}
+            wait={<Time ns={wait} figure="input_wait_ns" />}
+            step={<Time ns={median} figure="step_ns" />}
+          />
         ),
         Number.isFinite(empty) &&
           fill(t.empty, {

@@ -107,6 +107,7 @@ function OfDevice({ devices, device, peaks, blocks, verdict }: OfDeviceProps) {
     device: device.device,
     capacity,
     peak: device.bytes,
+    first: device === devices[0],
     at: device.at,
     step: mine.num("step")[mine.num("peak_bytes").indexOf(device.bytes)],
     op: mine.str("op")[mine.num("peak_bytes").indexOf(device.bytes)],

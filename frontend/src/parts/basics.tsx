@@ -93,7 +93,9 @@ interface TileProps {
 export function Tile({ label, children, context, tone, spark, to }: TileProps) {
   const inside = (
     <>
-      <div class="l">{label}</div>
+      <div class="l" title={label}>
+        {label}
+      </div>
       <div class="f">{children}</div>
       <div class={`x ${tone ?? ""}`} title={typeof context === "string" ? context : undefined}>
         {context ?? " "}

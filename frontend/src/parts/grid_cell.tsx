@@ -26,7 +26,8 @@ export function Cell({ column, entry, scale }: { column: Column; entry: Entry; s
   }
   const value = table.num(column.key)[row];
   const as = quantity(column);
-  const written = <Quantity value={value} as={as} unit={scale.unit} why={column.why} />;
+  const figure = column.figure?.(table, row);
+  const written = <Quantity value={value} as={as} unit={scale.unit} why={column.why} figure={figure} />;
   if (!column.bar) return written;
   return (
     <span class="withbar">

@@ -33,6 +33,8 @@ export interface Column {
   /** Not a quantity to compare with a number, such as a date. */
   unfiltered?: boolean;
   help?: string;
+  /** The name of a figure that other pages show, too: see `Quantity`. */
+  figure?: (table: Table, row: number) => string | undefined;
   /** The reason for a missing value, on hover and for screen readers. */
   why?: string;
 }

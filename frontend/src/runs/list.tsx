@@ -145,7 +145,7 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
             }
           >
             <Spark values={item.totals} width={48} />
-            <Time ns={of.num("step_ns")[row]} />
+            <Time ns={of.num("step_ns")[row]} figure="step_ns" />
           </span>
         );
       },
@@ -156,7 +156,8 @@ export function List({ list, table, button }: { list: Run[]; table: Table; butto
       width: "64px",
       hide: name === "copy",
       help: t.device_,
-      show: (of, row) => (whole(of, row) ? <Share of={of.num(`${name}_share`)[row]} /> : pending(match(of, row))),
+      show: (of, row) =>
+        whole(of, row) ? <Share of={of.num(`${name}_share`)[row]} figure={`${name}_share`} /> : pending(match(of, row)),
     })),
     {
       key: "verdict",

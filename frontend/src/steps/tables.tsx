@@ -9,6 +9,8 @@ import { Table } from "../table";
 import { type Figures, PARTS } from "./figures";
 
 const text = strings("steps");
+/** What the overview calls these figures of the stage step. */
+const FIGURES: Record<string, string> = { min_ns: "min_ns", p50_ns: "step_ns", p90_ns: "p90_ns", max_ns: "max_ns" };
 
 /** Start and end of the stages of the step, and the figures of all steps. */
 export function StageTable({ trace, of, at }: { trace: Table; of: Map<string, Figures>; at: number | null }) {
@@ -78,14 +80,15 @@ export function StageTable({ trace, of, at }: { trace: Table; of: Map<string, Fi
                 </td>
                 {(["min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"] as const).map((name) => {
                   const value = figure?.[name] ?? NaN;
+                  const ofStep = row.stage === "step" ? FIGURES[name] : undefined;
                   const step = trace.num("step")[trace.num(row.key).indexOf(value)];
                   return (
                     <td key={name}>
                       {step === undefined ? (
-                        <Time ns={value} />
+                        <Time ns={value} figure={ofStep} />
                       ) : (
                         <a href={link({ params: { sel: step } })} aria-label={`${t.step} ${step}`}>
-                          <Time ns={value} />
+                          <Time ns={value} figure={ofStep} />
                         </a>
                       )}
                     </td>

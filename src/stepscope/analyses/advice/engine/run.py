@@ -58,7 +58,11 @@ class Run:
         launch_track, op and op_name, the operator that launched it."""
         spans = self.trace.spans.select("rank", "span", type="op_type").collect()
         ops = self.operators.select("rank", op="span", op_name="name")
-        in_steps = device_work(self.trace).join(self.steps.select("rank", "step"), on=["rank", "step"], how="semi", maintain_order="left")
+        every = device_work(self.trace).with_columns(at_ns=pl.coalesce("launch_ns", "start_ns"))
+        # Of steps of the device, an earlier one may have launched the work: then only the source knows the step.
+        known = every.join(self.steps.select("rank", "step"), on=["rank", "step"], how="semi")
+        others = self.in_steps(every.filter(pl.col("step").is_null()), "at_ns").select(known.columns)
+        in_steps = pl.concat([known, others]).sort("rank", "start_ns", "span")
         return (
             in_steps.with_columns(pl.col("name").cast(pl.String), dur_ns=pl.col("end_ns") - pl.col("start_ns"))
             .join(spans, on=["rank", "span"], how="left", maintain_order="left")

@@ -72,10 +72,10 @@ def _before_device(run: Run) -> Iterator[Finding]:
     busy_host = busy_host.with_columns(pl.Series("idle_ns", inside))
     # Of calls inside each other, the innermost with most of the time is the culprit.
     innermost = busy_host.filter(2 * pl.col("self_ns") >= pl.col("dur_ns"), pl.col("idle_ns") > 0)
-    share = run.share_of_steps(idle["dur_ns"])
     for (name,), calls in innermost.group_by("name", maintain_order=True):
         total, waited = run.per_step(calls["dur_ns"]), run.per_step(calls["idle_ns"])
-        figures = {"waited_share": run.share_of_steps(calls["idle_ns"]), "total_ns": total}
+        share = run.share_of_steps(calls["idle_ns"])  # while the calls run
+        figures = {"waited_share": share, "total_ns": total}
         yield Finding(
             parameters={"idle": share, "operator": str(name), "time": total, "waited": waited},
             evidence=Evidence("operators", {}, {"name": str(name)}, figures),

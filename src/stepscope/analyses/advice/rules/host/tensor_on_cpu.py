@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.analyses.advice.engine.findings import Evidence, Finding, scale_host, scale_work, skip_waits
 from stepscope.analyses.advice.engine.run import FROM_HOST, Run
+from stepscope.model import intervals
 
 NEEDS = ("steps", "device", "operators", "launches")
 APPLIES = ("with device", "pytorch")
@@ -34,11 +35,14 @@ def tensor_on_cpu(run: Run) -> Iterator[Finding]:
         launches, left_on="end_ns", right_on="launch_ns", by="rank", strategy="forward", suffix="_copy", check_sortedness=False
     )
     moved = following.filter(pl.col("kind") == "copy", pl.col("name_copy").str.contains(FROM_HOST))
-    idle = run.share_of_steps(run.gaps.filter(pl.col("cause").is_in(["host-bound", "sync"]))["dur_ns"])
+    idle_times = run.gaps.filter(pl.col("cause").is_in(["host-bound", "sync"]))
+    gaps = intervals.merge(idle_times["start_ns"].to_numpy(), idle_times["end_ns"].to_numpy())
     for (name,), calls in moved.group_by("name", maintain_order=True):
         copies = calls.unique("copy").select("rank", "copy_ns", "launch_ns", "launched_ns", span="copy")
         at_launch = copies.select("rank", start_ns="launch_ns", end_ns="launched_ns")
         total = run.per_step(calls["dur_ns"])
+        waited = intervals.covered(gaps, calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
+        idle = run.share_of_steps(pl.Series(waited))  # while the calls run
         yield Finding(
             parameters={"idle": idle, "operator": str(name), "time": total, "copy": run.per_step(copies["copy_ns"])},
             evidence=Evidence("operators", {}, {"name": str(name)}, {"total_ns": total, "idle_share": idle}),
