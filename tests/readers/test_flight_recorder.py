@@ -75,6 +75,67 @@ def test_a_pickle_that_runs_a_command_runs_nothing_and_names_its_file(tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
+def nested(levels: int) -> bytes:
+    """The pickle of () in so many tuples."""
+    return b")" + b"\x85" * levels
+
+
+def text(word: str) -> bytes:
+    return b"X" + len(word).to_bytes(4, "little") + word.encode()
+
+
+def record(**fields: bytes) -> bytes:
+    """A dump with one record that has these pickled fields."""
+    plain = {
+        "process_group": b"(" + text("0") + text("default") + b"t",
+        "profiling_name": text("nccl:all_reduce"),
+        "state": text("completed"),
+    }
+    content = b"".join(text(key) + value for key, value in (plain | fields).items())
+    return b"\x80\x02}(" + text("version") + text("2.10") + text("pg_config") + b"}" + text("entries") + b"]}(" + content + b"uau."
+
+
+DOUBLED = b"](K\x01K\x01eq\x00" + b"".join(b"0](h%ch%ceq%c" % (level, level, level + 1) for level in range(60))
+SQUARED = b"](](" + b"K\x01" * 60_000 + b"eq\x01" + b"h\x01" * 60_000 + b"e"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("state", nested(200_000), "nested in more than 100 levels"),
+        ("state", DOUBLED, "more than 20,000,000 values, most of them repeated"),
+        ("input_sizes", SQUARED, "more than 20,000,000 values, most of them repeated"),
+        (
+            "thread_name",
+            b"](" + text("x" * 100_000) + b"q\x01" + b"h\x01" * 10_000 + b"e",
+            "more than 20,000,000 values, most of them repeated",
+        ),
+        ("frames", b"]q\x01h\x01a", "it contains itself"),
+        ("frames", b"]q\x01]h\x01aa", "it contains itself"),
+        ("frames", b"}" + nested(3_000_000) + b"Ns", "damaged at byte"),  # a key: its hash ended the process
+    ],
+    ids=["deep", "doubled", "squared", "long text", "cycle", "longer cycle", "deep key"],
+)
+def test_a_small_pickle_that_builds_a_huge_or_deep_value_is_refused(field: str, value: bytes, line: str, tmp_path: Path) -> None:
+    file = tmp_path / "nccl_trace_rank_0"
+    file.write_bytes(record(**{field: value}))
+    run = subprocess.run(
+        [sys.executable, "-m", "stepscope", "show", "flight_records", str(file), "--no-cache"],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (1, "")
+    assert re.fullmatch(rf"stepscope: {re.escape(str(file))}: not a dump of the flight recorder: {line}.*\n", run.stderr), run.stderr[-500:]
+
+
+def test_records_may_share_their_frames(tmp_path: Path) -> None:
+    shared = [{"name": f"call_{depth}", "filename": "train.py", "line": depth} for depth in range(50)]
+    value = {"entries": [{"frames": shared, "number": number} for number in range(2_000)]}
+    assert plain_pickle.load(pickle.dumps(value, 2)) == value
+
+
 def test_a_truncated_pickle_is_refused_wherever_it_ends() -> None:
     data = pickle.dumps(VALUES, 2)
     for length in range(len(data)):

@@ -1,7 +1,7 @@
 """Pickles of plain data: dicts, lists, tuples, texts, bytes, numbers, booleans and None.
 
 Python's own unpickler imports and calls what the file names. This one has no instruction that could: a pickle with any other
-instruction is refused. What it builds is bounded by the length of the file.
+instruction is refused. A pickle may use one list in many places: how much it would be when written out is bounded, and so is its depth.
 """
 
 import struct
@@ -9,15 +9,56 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_PROTOCOL = 5
+_DEEPEST = 100  # containers inside each other
+_MOST_VALUES = 20_000_000  # when written out; a dump of 20,000 records has 1 million
+_TEXT = 32  # characters that count as a value
+_CONTAINERS = (dict, list, tuple)
 
 
 def load(data: bytes) -> Any:
     """The value; ValueError where it is no pickle of plain data, or damaged."""
     reader = _Reader(data)
     try:
-        return reader.run()
+        value = reader.run()
     except (IndexError, KeyError, struct.error, TypeError, UnicodeDecodeError) as error:
         raise ValueError(f"damaged at byte {reader.at:,}") from error
+    _check_extent(value)
+    return value
+
+
+def _check_extent(value: Any) -> None:
+    """Refuse a value that contains itself, is nested too deeply, or is too large when its shared parts are written out."""
+    known: dict[int, tuple[int, int]] = {}  # depth and number of values of each container
+    begun: set[int] = set()
+    waiting = [value]
+    while waiting:
+        container = waiting[-1]
+        if id(container) in known:
+            waiting.pop()
+            continue
+        parts = _parts(container)
+        inner = [part for part in parts if isinstance(part, _CONTAINERS)]
+        if id(container) not in begun:
+            begun.add(id(container))
+            if any(id(part) in begun and id(part) not in known for part in inner):
+                raise ValueError("it contains itself")
+            waiting += {id(part): part for part in inner if id(part) not in known}.values()
+            continue
+        waiting.pop()
+        depth = 1 + max((known[id(part)][0] for part in inner), default=0)
+        size = sum(1 + len(part) // _TEXT if isinstance(part, str | bytes) else 1 for part in parts)
+        size += sum(known[id(part)][1] for part in inner)
+        if depth > _DEEPEST:
+            raise ValueError(f"nested in more than {_DEEPEST} levels")
+        if size > _MOST_VALUES:
+            raise ValueError(f"more than {_MOST_VALUES:,} values, most of them repeated")
+        known[id(container)] = depth, size
+
+
+def _parts(container: Any) -> list[Any]:
+    if isinstance(container, dict):
+        return [*container, *container.values()]
+    return list(container) if isinstance(container, _CONTAINERS) else []
 
 
 class _Reader:
@@ -103,12 +144,19 @@ def _appends(reader: _Reader) -> None:
 
 def _set_item(reader: _Reader) -> None:
     value, key = reader.stack.pop(), reader.stack.pop()
-    _of(dict, reader.stack[-1])[key] = value
+    _of(dict, reader.stack[-1])[_key(key)] = value
 
 
 def _set_items(reader: _Reader) -> None:
     values = reader.after_mark()
-    _of(dict, reader.stack[-1]).update(zip(values[::2], values[1::2], strict=True))
+    _of(dict, reader.stack[-1]).update(zip(map(_key, values[::2]), values[1::2], strict=True))
+
+
+def _key(value: Any) -> str | int:
+    """A key as dumps have it. The hash of a deeply nested tuple would end the process."""
+    if not isinstance(value, str | int):
+        raise TypeError
+    return value
 
 
 def _tuple(reader: _Reader, count: int) -> None:
