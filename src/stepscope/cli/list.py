@@ -1,7 +1,7 @@
 """List every run at or below some paths: format, framework, ranks, steps, size and age.
 
 A folder whose recordings are the ranks and windows of one run is one row, as `stepscope summary FOLDER` opens it.
-The column `problems` lists the ranks of a run that cannot be read, with the reason.
+The column `problems` lists the ranks of a run that are not recorded, or cannot be read, with the reason.
 Files that were never opened are only identified: --deep reads them, to fill framework, ranks and steps.
 """
 
@@ -94,11 +94,14 @@ class _Recording(NamedTuple):
     size: int
     changed: float
     problems: tuple[dict[str, Any], ...] = ()  # ranks of it that cannot be read
+    world_size: int = 1
 
 
 def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any, ...]:
     """The recordings of a run as one row; the number of steps is null unless it is known for all of them."""
+    from stepscope.analyses.shared.ranks.rank_ranges import rank_ranges
     from stepscope.io import discover
+    from stepscope.model import units
     from stepscope.model.trace import unread_problem
 
     rows: list[_Recording] = []
@@ -114,6 +117,11 @@ def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any
     ranks = sorted({rank for row in rows for rank in row.ranks})
     steps = [row.steps for row in rows if row.steps is not None]
     problems = [unread_problem(error, rank) for error, rank in unread] + [problem for row in rows for problem in row.problems]
+    texts = [f"{Path(row['file']).name}: {row['what']}" for row in problems]
+    broken = {row["rank"] for row in problems}
+    size = max([*(row.world_size for row in rows), ranks[-1] + 1 if ranks else 0])
+    if len(ranks) > 1 and (missing := sorted(set(range(size)) - set(ranks) - broken)):
+        texts.insert(0, f"{len(missing)} of {units.count(size, 'rank')} not recorded: {rank_ranges(missing)}")
     return (
         str(place),
         rows[0].format,
@@ -122,7 +130,7 @@ def _run_row(place: Path, group: "Group", args: argparse.Namespace) -> tuple[Any
         sum(steps) if len(steps) == len(rows) else None,
         sum(row.size for row in rows),
         _text.local_time(max(row.changed for row in rows)),
-        "; ".join(f"{Path(row['file']).name}: {row['what']}" for row in problems) or None,
+        "; ".join(texts) or None,
     )
 
 
@@ -141,7 +149,8 @@ def _recording(source: "Source", rank: int | None, args: argparse.Namespace) -> 
         return _Recording(source.format, None, [] if rank is None else [rank], None, *state)
     meta, steps = trace.meta, trace.steps.select("step").collect().height
     unread = tuple(row for row in trace.problems.collect().iter_rows(named=True) if UNREAD in row["what"])
-    return _Recording(meta.format or source.format, meta.framework or None, meta.ranks if rank is None else [rank], steps, *state, unread)
+    ranks = meta.ranks if rank is None else [rank]
+    return _Recording(meta.format or source.format, meta.framework or None, ranks, steps, *state, unread, meta.world_size or 1)
 
 
 def _converted(source: "Source") -> "Trace | None":
